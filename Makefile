@@ -1,0 +1,57 @@
+# Everything the project does, from a fresh clone: nothing is expected but python3 (3.11 or newer, with venv) and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check bench chaos lock wheel clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make the environment in .venv
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Fairlane needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+run: $(READY) ## one big and five small customers share a queue, live in this terminal
+	$(BIN)/python examples/live.py
+
+test: check wheel ## every test, on a clean machine too
+	$(BIN)/python -m pytest
+
+check: $(READY) ## style, types and import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY) ## how fast, beside the bare engine in the same run; writes build/bench.json
+	$(BIN)/python -m bench
+
+chaos: $(READY) ## kill -9 at random moments, 200 times; takes some minutes
+	$(BIN)/python -m chaos.kills
+
+wheel: $(READY) ## build the wheel and try it in an empty environment
+	@rm -rf build/wheel build/try && mkdir -p build
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
+	$(PYTHON) -m venv build/try
+	build/try/bin/python -m pip install --quiet --require-hashes -r requirements/run.txt
+	build/try/bin/python -m pip install --quiet --no-deps build/wheel/*.whl
+	build/try/bin/fairlane --version
+
+lock: $(READY) ## pin the newest versions of what we need, with hashes
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command "make lock" pyproject.toml --output-file requirements/run.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command "make lock" pyproject.toml --group dev --output-file requirements/dev.txt
+
+clean: ## remove what was made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,42 @@
+"""Fairlane: a fair priority queue for document processing.
+
+>>> from fairlane import Queue
+>>> with Queue("memory://") as queue:
+...     queue.submit("acme", {"path": "invoice.pdf"}).priority
+1
+"""
+
+from .core.errors import (
+    BadValue,
+    FairlaneError,
+    KeyConflict,
+    Mistake,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreUnfit,
+    Unknown,
+    WrongState,
+)
+from .core.policy import Policy, Rules, Terms
+from .queue import AsyncQueue, Queue
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncQueue",
+    "BadValue",
+    "FairlaneError",
+    "KeyConflict",
+    "Mistake",
+    "Policy",
+    "Queue",
+    "Rules",
+    "StoreBusy",
+    "StoreError",
+    "StoreFull",
+    "StoreUnfit",
+    "Terms",
+    "Unknown",
+    "WrongState",
+]

@@ -1,0 +1,73 @@
+"""What can go wrong, by who is at fault.
+
+FairlaneError
+├── Mistake            the caller asked for something that cannot be: change the call
+│   ├── BadValue       a value is out of its range (also a ValueError)
+│   ├── KeyConflict    an idempotency key was used before with another body
+│   ├── Unknown        no such document, customer or queue
+│   └── WrongState     the document is not in a state that allows this
+└── StoreError         the store could not do it: nothing was changed
+    ├── StoreBusy      others held the store for too long: try again
+    ├── StoreFull      no room left: make room, then try again
+    └── StoreUnfit     this store must not or cannot be used: network disk, old library, newer schema
+
+Every message says what was wrong, with which value, and what to do.
+A claim that was lost is not an error: engines return it as a value.
+"""
+
+from __future__ import annotations
+
+
+class FairlaneError(Exception):
+    """The one base: catch it to catch everything Fairlane raises on purpose."""
+
+
+class Mistake(FairlaneError):
+    """The caller asked for something that cannot be; the store was not touched."""
+
+
+class BadValue(Mistake, ValueError):
+    """A value is out of its range."""
+
+    def __init__(self, name: str, value: object, wanted: str) -> None:
+        shown = repr(value)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        super().__init__(f"{name} is {shown}; it must be {wanted}")
+        self.name = name
+        self.value = value
+
+
+class KeyConflict(Mistake):
+    """An idempotency key was used before with another body."""
+
+    def __init__(self, customer: str, key: str, document: str) -> None:
+        super().__init__(
+            f"key {key!r} of customer {customer!r} already belongs to document {document}, which has another body; "
+            "send the same body to get its receipt again, or choose a new key"
+        )
+        self.document = document
+
+
+class Unknown(Mistake, LookupError):
+    """No such document, customer or queue."""
+
+
+class WrongState(Mistake):
+    """The document is not in a state that allows this."""
+
+
+class StoreError(FairlaneError):
+    """The store could not do it; nothing was changed."""
+
+
+class StoreBusy(StoreError):
+    """Others held the store for too long."""
+
+
+class StoreFull(StoreError):
+    """There is no room left to write."""
+
+
+class StoreUnfit(StoreError):
+    """This store must not or cannot be used as it is."""

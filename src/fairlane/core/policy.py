@@ -1,0 +1,193 @@
+"""How does a customer's counter move, and which priority does it give?
+
+Laws:
+- Time is an argument, in whole milliseconds. Nothing here reads a clock.
+- A counter is kept in whole thousandths of a step and is never above 0.
+- A check moves a counter down, or sets it back; only `gradual` lets it recover in between.
+- Looking moves nothing: every function returns a new value.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal, NamedTuple, get_args
+
+from .errors import BadValue
+
+STEP = 1000  # thousandths in one step
+COUNTER_FLOOR = -(10**9) * STEP
+INTERVAL_MAX_MS = 30 * 24 * 3600 * 1000
+TIME_MAX_MS = 2**53 - 1
+LEVELS_MAX = 9
+
+Reset = Literal["idle", "window", "gradual"]
+Dispatch = Literal["fair", "strict"]
+
+
+def milliseconds(name: str, seconds: float, least_ms: int, most_ms: int) -> int:
+    """Seconds as whole milliseconds, half a millisecond rounding up."""
+    wanted = f"a number of seconds from {least_ms / 1000:g} to {most_ms / 1000:g}"
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise BadValue(name, seconds, wanted)
+    whole = math.floor(seconds * 1000 + 0.5)
+    if not least_ms <= whole <= most_ms:
+        raise BadValue(name, seconds, wanted)
+    return whole
+
+
+def thousandths(name: str, value: float, least: float, most: float) -> int:
+    """A number as whole thousandths; finer ones are refused rather than rounded."""
+    wanted = f"a number from {least:,} to {most:,} in whole thousandths"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise BadValue(name, value, wanted)
+    whole = round(value * STEP)
+    if not math.isclose(value * STEP, whole, rel_tol=0, abs_tol=1e-4):
+        raise BadValue(name, value, wanted)
+    return whole
+
+
+def shown(counter_thousandths: int) -> int | float:
+    """Thousandths as people read them: a whole number when it is one."""
+    steps, rest = divmod(counter_thousandths, STEP)
+    return counter_thousandths / STEP if rest else steps
+
+
+def step_of(cost: int, weight: int) -> int:
+    """One step of a document, for the counter and for turns; all in thousandths."""
+    return max(1, cost * STEP // weight)
+
+
+class Standing(NamedTuple):
+    """Where a customer stands; the default is a customer never seen."""
+
+    counter: int = 0  # thousandths
+    updated_ms: int | None = None  # last update; None: never seen
+    reset_ms: int | None = None  # the check that last reset
+    resets: int = 0  # how many there were, so that a late correction knows its own
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The check and the table: reset interval in seconds, thresholds in steps, reset rule."""
+
+    reset_interval: float = 1500.0
+    thresholds: tuple[float, ...] = (-2, -4, -6, -8, -10, -12, -14, -20)
+    reset: Reset = "idle"
+    interval_ms: int = field(init=False, repr=False, compare=False)
+    _depths: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.reset not in get_args(Reset):
+            raise BadValue("reset", self.reset, "one of " + ", ".join(get_args(Reset)))
+        interval_ms = milliseconds("reset_interval", self.reset_interval, 1, INTERVAL_MAX_MS)
+        object.__setattr__(self, "interval_ms", interval_ms)
+        object.__setattr__(self, "thresholds", tuple(self.thresholds))
+        object.__setattr__(self, "_depths", self._checked_depths())
+
+    def _checked_depths(self) -> tuple[int, ...]:
+        """The thresholds as rising depths below zero, in thousandths."""
+        if len(self.thresholds) > LEVELS_MAX - 1:
+            raise BadValue("thresholds", self.thresholds, f"at most {LEVELS_MAX - 1} numbers, for 1 to 9 priorities")
+        depths = tuple(-thousandths("thresholds", value, COUNTER_FLOOR // STEP, 0) for value in self.thresholds)
+        if any(one >= next_one for one, next_one in pairwise(depths)):
+            raise BadValue("thresholds", self.thresholds, "strictly falling, as in -2, -4, -6")
+        return depths
+
+    def check(self, standing: Standing, now_ms: int, step: int = STEP) -> Standing:
+        """One check: reset, or step down."""
+        counter, updated_ms, reset_ms, resets = standing
+        if updated_ms is None or reset_ms is None or self._resets(updated_ms, reset_ms, now_ms):
+            return Standing(max(COUNTER_FLOOR, min(0, STEP - step)), now_ms, now_ms, resets + 1)
+        if self.reset == "gradual" and now_ms > updated_ms:
+            left_ms = self.interval_ms - (now_ms - updated_ms)
+            counter = -(-counter * left_ms // self.interval_ms)  # cut towards zero
+        return Standing(max(COUNTER_FLOOR, counter - step), max(updated_ms, now_ms), reset_ms, resets)
+
+    def _resets(self, updated_ms: int, reset_ms: int, now_ms: int) -> bool:
+        since_ms = reset_ms if self.reset == "window" else updated_ms
+        return now_ms - since_ms > self.interval_ms
+
+    def level(self, counter_thousandths: int) -> int:
+        """The priority of a counter in thousandths: the last line of the table that holds."""
+        return 1 + bisect_left(self._depths, -counter_thousandths)
+
+    def priority(self, counter: float) -> int:
+        """The priority of a counter in steps."""
+        return self.level(thousandths("counter", counter, COUNTER_FLOOR // STEP, 0))
+
+    def next_priority(self, standing: Standing, now_ms: int, weight: int = STEP) -> int:
+        """The priority that a check at this moment would give; moves nothing."""
+        return self.level(self.check(standing, now_ms, step_of(STEP, weight)).counter)
+
+    def resets_in_ms(self, standing: Standing, now_ms: int) -> int:
+        """How long until the reset interval has passed, if no check comes before; a check after that resets."""
+        if standing.updated_ms is None or standing.reset_ms is None:
+            return 0
+        since_ms = standing.reset_ms if self.reset == "window" else standing.updated_ms
+        return max(0, since_ms + self.interval_ms - now_ms)
+
+
+def corrected(standing: Standing, resets: int, step_before: int, step_after: int) -> Standing:
+    """The cost of a document turned out to be another one; dropped if a reset came between."""
+    if standing.updated_ms is None or standing.resets != resets:
+        return standing
+    counter = min(0, standing.counter + step_before - step_after)
+    return standing._replace(counter=max(COUNTER_FLOOR, counter))
+
+
+def operator_reset(standing: Standing) -> Standing:
+    """As never seen."""
+    return Standing(resets=standing.resets)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What one customer has of its own; None: as everybody."""
+
+    weight: float = 1
+    cap: int | None = None
+    paused: bool = False
+    reset_interval: float | None = None
+    thresholds: tuple[float, ...] | None = None
+    reset: Reset | None = None
+    weight_thousandths: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weight_thousandths", thousandths("weight", self.weight, 0.01, 100))
+        if self.cap is not None and (type(self.cap) is not int or not 1 <= self.cap <= 1_000_000):
+            raise BadValue("cap", self.cap, "a whole number from 1 to 1,000,000, or None for no cap")
+        if type(self.paused) is not bool:
+            raise BadValue("paused", self.paused, "True or False")
+        if self.thresholds is not None:
+            object.__setattr__(self, "thresholds", tuple(self.thresholds))
+        self.policy(Policy())
+
+    def policy(self, everybody: Policy) -> Policy:
+        """The policy of this customer, given everybody's."""
+        if self.reset_interval is None and self.thresholds is None and self.reset is None:
+            return everybody
+        return Policy(
+            everybody.reset_interval if self.reset_interval is None else self.reset_interval,
+            everybody.thresholds if self.thresholds is None else self.thresholds,
+            everybody.reset if self.reset is None else self.reset,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What holds for everybody who uses a queue; lives in its store, with a version."""
+
+    policy: Policy = Policy()
+    dispatch: Dispatch = "fair"
+    open_turn_every: int = 16
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        if self.dispatch not in get_args(Dispatch):
+            raise BadValue("dispatch", self.dispatch, "one of " + ", ".join(get_args(Dispatch)))
+        every = self.open_turn_every
+        if type(every) is not int or not 0 <= every <= 1_000_000:
+            raise BadValue("open_turn_every", every, "a whole number from 0 (never) to 1,000,000")

@@ -1,0 +1,33 @@
+"""Which engine does a URL name? The only place that names concrete engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fairlane.core.errors import BadValue
+
+from .protocol import Engine as Engine
+
+URLS = "memory://, or sqlite:///file.db (sqlite:////folder/file.db for a full path)"
+
+
+def open_engine(url: str, create: bool = True) -> Engine:
+    """The engine that a URL names, brought to this version's form; with `create` False only one that is already there."""
+    engine = _engine(url, create)
+    engine.migrate()
+    return engine
+
+
+def _engine(url: str, create: bool) -> Engine:
+    if url == "memory://":
+        from .memory import MemoryEngine
+
+        return MemoryEngine()
+    if isinstance(url, str) and url.startswith("sqlite:///"):
+        path = url.removeprefix("sqlite:///")
+        if not path or path.startswith(":memory:") or "\0" in path or path.endswith("/"):
+            raise BadValue("url", url, "sqlite:/// and the path of a file; for a queue in memory say memory://")
+        from .sqlite import SqliteEngine
+
+        return SqliteEngine(Path(path), create)
+    raise BadValue("url", url, URLS)

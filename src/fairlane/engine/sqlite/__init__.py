@@ -1,0 +1,3 @@
+"""The embedded engine, in a file of SQLite."""
+
+from .engine import SqliteEngine as SqliteEngine

@@ -1,0 +1,171 @@
+"""Who is served next? The dispatch order read lazily from the index of lane heads.
+
+Nothing is written while a round picks: the heads come from open cursors, lanes that were already served in this round from
+a small heap beside them, and the better of the two is taken. So a claim reads in proportion to what it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush, merge
+
+import apsw
+
+from fairlane.core.dispatch import is_open_turn, paid_turn
+from fairlane.core.document import ATTEMPTS_DEFAULT, Claim
+from fairlane.core.policy import step_of
+from fairlane.engine.protocol import DUE_MAX
+
+from .queries import sql
+from .transaction import Account, Lane, Transaction
+
+LaneName = tuple[int, str, int]  # customer, kind, priority
+
+
+def claim(tx: Transaction, worker: str, limit: int, lease_ms: int, kinds: Mapping[str, int] | None, now_ms: int) -> list[Claim]:
+    """Up to `limit` documents in dispatch order."""
+    ready_what_is_due(tx, now_ms)
+    tx.flush()
+    wanted = [kind for (kind,) in tx.execute(sql.lane_kinds)] if kinds is None else list(kinds)
+    dispatches_before = tx.dispatches
+    picks = _Round(tx, wanted)
+    claims: list[Claim] = []
+    while len(claims) < limit and (lane := picks.next()) is not None:
+        claims.append(_take(tx, picks, lane, worker, now_ms + lease_ms, kinds))
+    picks.close()
+    if claims:
+        tx.pace = tx.pace.moved(now_ms, dispatches_before)
+        _write(tx, claims, picks, worker, now_ms)
+    return claims
+
+
+def ready_what_is_due(tx: Transaction, now_ms: int) -> None:
+    """Delayed documents whose time has come take their place."""
+    for number, customer, kind, priority, ready_ms in tx.execute(sql.due_documents, (now_ms, DUE_MAX)).fetchall():
+        tx.execute(sql.ready_document, (number,))
+        tx.join_lane(tx.account_by_number(customer), kind, priority, number, ready_ms)
+
+
+def _take(tx: Transaction, picks: _Round, lane: Lane, worker: str, lease_ms: int, kinds: Mapping[str, int] | None) -> Claim:
+    account = tx.account_by_number(lane.customer)
+    number = lane.head
+    assert number is not None
+    id, cost, token, attempts, payload = tx.execute(sql.read_for_claim, (number,)).fetchone()
+    turn, is_open = tx.dispatches, picks.is_open
+    picks.pay(account, lane, step_of(cost, account.terms.weight_thousandths))
+    attempts_max = ATTEMPTS_DEFAULT if kinds is None else kinds[lane.kind]
+    return Claim(
+        id, token + 1, number, account.id, lane.kind, lane.priority, payload, attempts + 1, attempts_max, lease_ms, turn,
+        is_open,
+    )  # fmt: skip
+
+
+def _write(tx: Transaction, claims: list[Claim], picks: _Round, worker: str, now_ms: int) -> None:
+    """The states of the claimed documents, and the lanes of customers that reached their cap."""
+    tx.executemany(
+        sql.start_document,
+        [(one.token, one.attempts, one.attempts_max, worker, one.lease_ms, one.number) for one in claims],
+    )
+    for one in claims:
+        account = tx.account(one.customer)
+        tx.log(now_ms, "claimed", account.number, one.number, one.token, worker)
+    for account in picks.capped.values():
+        tx.gate(account)
+
+
+class _Round:
+    """The turns of one claim, before anything is written."""
+
+    def __init__(self, tx: Transaction, kinds: Iterable[str]) -> None:
+        self.tx = tx
+        self.is_open = False
+        self.capped: dict[int, Account] = {}
+        self._kinds = list(kinds)
+        self._served: dict[LaneName, Lane] = {}  # lanes that had a turn in this round
+        self._rest: dict[LaneName, apsw.Cursor] = {}  # what follows in them
+        self._again: list[tuple[int, int, int, int, str]] = []  # heap of their next heads, as heads_by_turn gives them
+        self._cursors: list[apsw.Cursor] = []
+        self._turns = self._stream(sql.heads_by_turn)
+        self._turn = next(self._turns, None)
+        self._opens: Iterator[tuple[int, int, int, str, int]] | None = None
+        self._open: tuple[int, int, int, str, int] | None = None
+
+    def _stream(self, statement: str) -> Iterator[tuple[int, int, int, int, str]]:
+        cursors = [self.tx.execute(statement, (kind,)) for kind in self._kinds]
+        self._cursors += cursors
+        return iter(cursors[0]) if len(cursors) == 1 else merge(*cursors)
+
+    def next(self) -> Lane | None:
+        """The lane whose head is served next; counts the dispatch."""
+        rules = self.tx.rules
+        self.is_open = rules.dispatch == "fair" and is_open_turn(self.tx.dispatches + 1, rules.open_turn_every)
+        name = self._longest_ready() if self.is_open else self._first_in_turn()
+        if name is None:
+            return None
+        self.tx.dispatches += 1
+        return self._served.get(name) or self.tx.lane(*name)
+
+    def _first_in_turn(self) -> LaneName | None:
+        while self._turn is not None and self._is_out(self._turn[3], self._turn[4], self._turn[0]):
+            self._turn = next(self._turns, None)
+        while self._again and not self._is_next(*self._again[0]):
+            heappop(self._again)
+        if self._turn is None and not self._again:
+            return None
+        if self._turn is None or (self._again and self._again[0] < self._turn):
+            priority, _, _, customer, kind = self._again[0]
+        else:
+            priority, _, _, customer, kind = self._turn
+        return customer, kind, priority
+
+    def _longest_ready(self) -> LaneName | None:
+        if self._opens is None:
+            self._opens = self._stream(sql.heads_by_age)  # type: ignore[assignment]
+            assert self._opens is not None
+            self._open = next(self._opens, None)
+        while self._open is not None and self._is_out(*self._open[2:]):
+            self._open = next(self._opens, None)
+        heads = [
+            (lane.head_ready_ms or 0, lane.head, lane.customer, lane.kind, lane.priority)
+            for lane in self._served.values()
+            if lane.head is not None and lane.customer not in self.capped
+        ]
+        best = min([*heads, self._open] if self._open is not None else heads, default=None)
+        return None if best is None else best[2:]
+
+    def _is_out(self, customer: int, kind: str, priority: int) -> bool:
+        """Whether a head of the index is out of date: its lane was served in this round, or may not be."""
+        return (customer, kind, priority) in self._served or customer in self.capped
+
+    def _is_next(self, priority: int, start: int, head: int, customer: int, kind: str) -> bool:
+        lane = self._served[customer, kind, priority]
+        return lane.head == head and lane.start == start and customer not in self.capped
+
+    def pay(self, account: Account, lane: Lane, step: int) -> None:
+        """The lane's turn is paid for, its next head moves up, and the customer may reach its cap."""
+        name = (lane.customer, lane.kind, lane.priority)
+        row = self.tx.priority(lane.priority)
+        assert lane.start is not None
+        row.clock, lane.finish, start = paid_turn(self.tx.rules.dispatch, row.clock, lane.start, lane.finish, step)
+        row.ready -= 1
+        if name not in self._served:
+            self._served[name] = lane
+            self._rest[name] = self.tx.execute(sql.next_in_lane, (*name, lane.head))
+        following = next(self._rest[name], None)
+        lane.head, lane.head_ready_ms = following or (None, None)
+        lane.start = None if lane.head is None else start
+        if lane.head is None:
+            row.lanes -= 1
+        else:
+            heappush(self._again, (lane.priority, start, lane.head, lane.customer, lane.kind))
+        self.tx.lane_changed(lane)
+        account.waiting -= 1
+        account.running += 1
+        self.tx.changed(account)
+        if account.is_blocked:
+            self.capped[account.number] = account
+
+    def close(self) -> None:
+        """Let go of the cursors before anything is written."""
+        for cursor in (*self._cursors, *self._rest.values()):
+            cursor.close()

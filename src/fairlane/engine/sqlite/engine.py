@@ -1,0 +1,264 @@
+"""The embedded engine: one SQLite file, many threads and processes, acknowledged = on disk.
+
+Every verb that changes something is an operation for the group commit; every look runs on a connection of its own, so that
+readers and writers do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from fairlane.core.document import (
+    Change,
+    Check,
+    Claim,
+    Customer,
+    Document,
+    Outcome,
+    Outlook,
+    Receipt,
+    Record,
+    State,
+    Submission,
+)
+from fairlane.core.errors import Mistake, StoreError
+from fairlane.core.policy import Rules, Terms
+from fairlane.engine.protocol import Body, Purged
+
+from . import claim, file, read, settle, submit, upkeep
+from .commit import GroupCommit, Ticket
+from .queries import Execute
+from .transaction import Transaction, current_rules
+
+T = TypeVar("T")
+POLL_SECONDS = 0.002  # how often `wait` asks whether another process wrote
+
+_left_to_parent: list[object] = []  # handles of a parent process: a forked child may neither use nor close them
+
+
+class SqliteEngine:
+    """A queue in one file."""
+
+    durability = "durable: acknowledged after the data is on disk (SQLite, WAL, synchronous=FULL)"
+
+    def __init__(self, path: Path, create: bool = True) -> None:
+        self.path = path
+        self._is_closed = False
+        file.refuse_unfit(path, create)
+        self._open()
+
+    def _open(self) -> None:
+        self._process = os.getpid()
+        self._writer: apsw.Connection | None = None
+        self._reader: apsw.Connection | None = None
+        self._reading = threading.Lock()
+        self._group = GroupCommit(self._commit)
+        self._arrival = threading.Event()
+
+    def migrate(self) -> None:
+        connection = file.connect(self.path)
+        file.migrate(connection, self.path)
+        connection.close()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._close_connections()
+
+    def _close_connections(self) -> None:
+        for connection in (self._writer, self._reader):
+            if connection is not None and self._process == os.getpid():
+                connection.close()
+        self._writer = self._reader = None
+
+    def _leave_handles_to_parent(self) -> None:
+        """After a fork the child starts with handles of its own; closing the parent's would break its locks."""
+        if self._process != os.getpid():
+            _left_to_parent.append((self._writer, self._reader, self._group))
+            self._open()
+
+    # -- transactions ------------------------------------------------------------------------------------------------
+
+    def _write(self, operation: Callable[[Transaction], T]) -> T:
+        """Run an operation in a durable transaction, shared with whoever else is waiting."""
+        self._leave_handles_to_parent()
+        if self._is_closed:
+            raise StoreError(f"the queue at {self.path} was closed; open it again")
+        return self._group.run(operation)
+
+    def _commit(self, group: list[Ticket[object]]) -> None:
+        """One transaction for all; if it fails, one for each, so that nobody fails for somebody else's reason."""
+        try:
+            with file.told_plainly(self.path):
+                outcomes = self._transact([ticket.operation for ticket in group])
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the caller it belongs to
+            if len(group) == 1:
+                group[0].fail(error)
+            else:
+                for ticket in group:
+                    self._commit([ticket])
+            return
+        for ticket, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, Mistake):
+                ticket.fail(outcome)
+            else:
+                ticket.succeed(outcome)
+        self._arrival.set()
+
+    def _transact(self, operations: list[Callable[[Transaction], object]]) -> list[object]:
+        if self._writer is None:
+            self._writer = file.connect(self.path)
+        connection = self._writer
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            transaction = Transaction(connection)
+            outcomes = [self._attempt(connection, transaction, operation) for operation in operations]
+            transaction.finish()
+            connection.execute("COMMIT")
+            return outcomes
+        except BaseException as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if isinstance(error, apsw.IOError):  # what the connection has cached may not be what is on disk
+                connection.close()
+                self._writer = None
+            raise
+
+    @staticmethod
+    def _attempt(connection: apsw.Connection, transaction: Transaction, operation: Callable[[Transaction], object]) -> object:
+        """A mistake is the outcome of its caller alone, as long as it was found before anything was written."""
+        writes_before = connection.total_changes()
+        try:
+            return operation(transaction)
+        except Mistake as mistake:
+            if connection.total_changes() != writes_before:
+                raise
+            return mistake
+
+    def _read(self, look: Callable[[Execute], T]) -> T:
+        """Run a look in one read transaction."""
+        self._leave_handles_to_parent()
+        if self._is_closed:
+            raise StoreError(f"the queue at {self.path} was closed; open it again")
+        with self._reading, file.told_plainly(self.path):
+            if self._reader is None:
+                self._reader = file.connect(self.path)
+            self._reader.execute("BEGIN")
+            try:
+                return look(self._reader.execute)
+            finally:
+                self._reader.execute("COMMIT")
+
+    # -- documents ---------------------------------------------------------------------------------------------------
+
+    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> Check:
+        return self._write(lambda tx: submit.check(tx, customer, cost, tx.now(now_ms)))
+
+    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
+        return self._write(lambda tx: submit.submit(tx, submissions, tx.now(now_ms)))
+
+    def claim(
+        self,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        kinds: Mapping[str, int] | None = None,
+        *,
+        now_ms: int | None = None,
+    ) -> list[Claim]:
+        return self._write(lambda tx: claim.claim(tx, worker, limit, lease_ms, kinds, tx.now(now_ms)))
+
+    def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
+        return self._write(lambda tx: settle.extend(tx, claims, tx.now(now_ms) + lease_ms))
+
+    def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
+        return self._write(lambda tx: settle.settle(tx, settlements, tx.now(now_ms)))
+
+    def reclaim(self, limit: int, *, now_ms: int | None = None) -> int:
+        return self._write(lambda tx: settle.reclaim(tx, limit, tx.now(now_ms)))
+
+    def cancel(self, ids: Sequence[str], *, now_ms: int | None = None) -> list[str]:
+        return self._write(lambda tx: settle.cancel(tx, ids, tx.now(now_ms)))
+
+    def retry(self, id: str, *, now_ms: int | None = None) -> bool:
+        return self._write(lambda tx: settle.retry(tx, id, tx.now(now_ms)))
+
+    def purge(self, before_ms: int, limit: int) -> Purged:
+        return self._write(lambda tx: upkeep.purge(tx, before_ms, limit))
+
+    def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            self._arrival.clear()
+            seen = self._read(read.data_version)
+            is_ready, due_in_ms = self._read(lambda execute: read.is_work_ready(execute, kinds, Transaction.now(None)))
+            if is_ready:
+                return True
+            self._await_write(seen, min(deadline, time.monotonic() + due_in_ms / 1000))
+            if time.monotonic() >= deadline:
+                return False
+
+    def _await_write(self, seen: int, wake: float) -> None:
+        """Until this process or another one wrote to the file, or the time to wake has come."""
+        while (left := wake - time.monotonic()) > 0:
+            if self._arrival.wait(min(left, POLL_SECONDS)):
+                return
+            if self._read(read.data_version) != seen:
+                return
+
+    # -- customers and rules -----------------------------------------------------------------------------------------
+
+    def rules(self) -> Rules:
+        return self._read(current_rules)
+
+    def configure(self, rules: Rules, *, now_ms: int | None = None) -> Rules | None:
+        return self._write(lambda tx: upkeep.configure(tx, rules, tx.now(now_ms)))
+
+    def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
+        return self._write(lambda tx: upkeep.tune(tx, customer, terms, version, tx.now(now_ms)))
+
+    def reset(self, customer: str, *, now_ms: int | None = None) -> None:
+        self._write(lambda tx: upkeep.reset(tx, customer, tx.now(now_ms)))
+
+    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
+        return self._write(lambda tx: upkeep.forget(tx, customer, limit, tx.now(now_ms)))
+
+    # -- looking: moves nothing --------------------------------------------------------------------------------------
+
+    def customer(self, customer: str, *, now_ms: int | None = None) -> Customer:
+        return self._read(lambda execute: read.customer(execute, customer, Transaction.now(now_ms)))
+
+    def customers(self, after: str, limit: int, *, now_ms: int | None = None) -> list[Customer]:
+        return self._read(lambda execute: read.customers(execute, after, limit, Transaction.now(now_ms)))
+
+    def document(self, id: str) -> Document | None:
+        return self._read(lambda execute: read.document(execute, id))
+
+    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
+        return self._read(lambda execute: read.documents(execute, customer, state, before, limit))
+
+    def body(self, id: str) -> Body | None:
+        return self._read(lambda execute: read.body(execute, id))
+
+    def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
+        return self._read(lambda execute: read.outlook(execute, id, Transaction.now(now_ms)))
+
+    def changes(self, after: int | None, limit: int) -> list[Change]:
+        return self._read(lambda execute: read.changes(execute, after, limit))
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def records(self, group: str, after: str, limit: int) -> list[Record]:
+        return self._read(lambda execute: read.records(execute, group, after, limit))
+
+    def record(self, group: str, key: str) -> Record | None:
+        return self._read(lambda execute: read.record(execute, group, key))
+
+    def put_record(self, group: str, key: str, value: str | None, version: int | None = None) -> int | None:
+        return self._write(lambda tx: upkeep.put_record(tx, group, key, value, version))

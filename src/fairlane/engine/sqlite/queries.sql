@@ -1,0 +1,237 @@
+-- read_queue: Where the queue's own counters stand.
+SELECT dispatches, last_number, last_change, changes_floor, last_record,
+       pace_from_ms, pace_from_dispatches, pace_mid_ms, pace_mid_dispatches
+FROM queue;
+
+-- write_queue: The queue's own counters after this transaction.
+UPDATE queue SET dispatches = ?, last_number = ?, last_change = ?, changes_floor = ?, last_record = ?,
+       pace_from_ms = ?, pace_from_dispatches = ?, pace_mid_ms = ?, pace_mid_dispatches = ?;
+
+-- read_priorities: The clock of every priority and what is ready in it.
+SELECT clock, ready, lanes FROM priorities ORDER BY priority;
+
+-- write_priority: One priority after this transaction.
+UPDATE priorities SET clock = ?, ready = ?, lanes = ? WHERE priority = ?;
+
+-- rules_version: The version of the rules that hold now.
+SELECT max(version) FROM rules;
+
+-- rules_body: The rules that hold now.
+SELECT version, body FROM rules ORDER BY version DESC LIMIT 1;
+
+-- add_rules: Another version of the rules.
+INSERT INTO rules (version, since_ms, body) VALUES (?, ?, ?);
+
+-- account_by_id: A customer, by its id.
+SELECT * FROM accounts WHERE id = ?;
+
+-- account_by_number: A customer, by its number.
+SELECT * FROM accounts WHERE number = ?;
+
+-- accounts_after: Customers by id, a page.
+SELECT * FROM accounts WHERE id > ? ORDER BY id LIMIT ?;
+
+-- add_account: A customer seen for the first time.
+INSERT INTO customers (id) VALUES (?);
+
+-- write_account: A customer after this transaction.
+UPDATE customers SET counter = ?, updated_ms = ?, reset_ms = ?, resets = ?, waiting = ?, running = ?, done = ?, failed = ?,
+       cancelled = ?, terms = ?, terms_version = ?
+WHERE number = ?;
+
+-- add_terms: Another version of a customer's terms.
+INSERT INTO terms (customer, version, since_ms, body) VALUES (?, ?, ?, ?);
+
+-- drop_account: A customer is forgotten: its row.
+DELETE FROM customers WHERE number = ?;
+
+-- drop_terms: A customer is forgotten: its terms.
+DELETE FROM terms WHERE customer = ?;
+
+-- drop_lanes: A customer is forgotten: its lanes.
+DELETE FROM lanes WHERE customer = ?;
+
+-- drop_changes: A customer is forgotten: its lines of the feed.
+DELETE FROM changes WHERE customer = ?;
+
+-- known_key: The document that an idempotency key belongs to.
+SELECT k.number, k.digest, d.id FROM keys AS k JOIN documents AS d ON d.number = k.number WHERE k.customer = ? AND k.key = ?;
+
+-- add_key: An idempotency key and its document.
+INSERT INTO keys (customer, key, number, digest) VALUES (?, ?, ?, ?);
+
+-- drop_key: The key goes with its document.
+DELETE FROM keys WHERE customer = ? AND key = ?;
+
+-- add_document: A document with the check that made it.
+INSERT INTO documents (number, id, customer, kind, state, priority, counter, checked_ms, policy_version, terms_version,
+       weight, resets, cost, key, ready_ms, attempts, attempts_max, token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0);
+
+-- add_payload: What was handed in.
+INSERT INTO payloads (number, body) VALUES (?, ?);
+
+-- add_result: What came out.
+INSERT INTO results (number, body) VALUES (?, ?);
+
+-- add_change: A line of the feed.
+INSERT INTO changes (number, at_ms, what, customer, document, token, note) VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- read_receipt: The receipt of a document that is already there.
+SELECT d.id, d.number, c.id, d.priority, d.counter, d.checked_ms, d.policy_version, d.terms_version
+FROM documents AS d JOIN customers AS c ON c.number = d.customer WHERE d.number = ?;
+
+-- read_lane: One lane.
+SELECT head, head_ready_ms, start, finish FROM lanes WHERE customer = ? AND kind = ? AND priority = ?;
+
+-- lanes_of: The lanes of one customer.
+SELECT kind, priority, head, head_ready_ms, start, finish FROM lanes WHERE customer = ?;
+
+-- all_lanes: Every lane that has a head.
+SELECT customer, kind, priority, head, head_ready_ms, start, finish FROM lanes WHERE head IS NOT NULL;
+
+-- write_lane: One lane after this transaction.
+INSERT INTO lanes (customer, kind, priority, head, head_ready_ms, start, finish) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET head = excluded.head, head_ready_ms = excluded.head_ready_ms, start = excluded.start,
+       finish = excluded.finish;
+
+-- lane_kinds: The kinds that have a lane which competes, by hopping through the index.
+WITH RECURSIVE hop (kind) AS (
+  SELECT min(kind) FROM lanes WHERE start IS NOT NULL
+  UNION ALL
+  SELECT (SELECT min(l.kind) FROM lanes AS l WHERE l.start IS NOT NULL AND l.kind > hop.kind) FROM hop WHERE hop.kind IS NOT NULL
+)
+SELECT kind FROM hop WHERE kind IS NOT NULL;
+
+-- heads_by_turn: The heads of one kind that compete, in the order of ordinary turns.
+SELECT priority, start, head, customer, kind FROM lanes INDEXED BY lanes_by_turn
+WHERE kind = ? AND start IS NOT NULL ORDER BY priority, start, head;
+
+-- heads_by_age: The heads of one kind that compete, longest ready first.
+SELECT head_ready_ms, head, customer, kind, priority FROM lanes INDEXED BY lanes_by_age
+WHERE kind = ? AND start IS NOT NULL ORDER BY head_ready_ms, head;
+
+-- next_in_lane: The documents of a lane behind a number.
+SELECT number, ready_ms FROM documents
+WHERE customer = ? AND kind = ? AND priority = ? AND state = 'ready' AND number > ? ORDER BY number;
+
+-- count_in_lane: How many documents of a lane go before a number.
+SELECT count(*) FROM documents WHERE customer = ? AND kind = ? AND priority = ? AND state = 'ready' AND number < ?;
+
+-- read_for_claim: What a worker needs of a document.
+SELECT d.id, d.cost, d.token, d.attempts, p.body FROM documents AS d JOIN payloads AS p ON p.number = d.number
+WHERE d.number = ?;
+
+-- start_document: A ready document is lent to a worker.
+UPDATE documents SET state = 'running', token = ?, attempts = ?, attempts_max = ?, worker = ?, lease_ms = ?
+WHERE number = ? AND state = 'ready';
+
+-- extend_lease: A longer lease, if the claim still holds.
+UPDATE documents SET lease_ms = max(lease_ms, ?) WHERE id = ? AND state = 'running' AND token = ? RETURNING number;
+
+-- finish_document: A running document is done, if the claim still holds.
+UPDATE documents SET state = 'done', ended_ms = ?, lease_ms = NULL, reason = NULL
+WHERE id = ? AND state = 'running' AND token = ? RETURNING number, customer;
+
+-- read_held: A document whose claim still holds.
+SELECT * FROM moving WHERE id = ? AND state = 'running' AND token = ?;
+
+-- read_moving: What is needed of a document to change its state.
+SELECT * FROM moving WHERE id = ?;
+
+-- due_documents: Delayed documents whose time has come.
+SELECT number, customer, kind, priority, ready_ms FROM documents
+WHERE state = 'delayed' AND ready_ms <= ? ORDER BY ready_ms, number LIMIT ?;
+
+-- expired_documents: Running documents whose lease ran out.
+SELECT * FROM moving WHERE state = 'running' AND lease_ms <= ? ORDER BY lease_ms, number LIMIT ?;
+
+-- ready_document: A delayed document takes its place in its lane.
+UPDATE documents SET state = 'ready' WHERE number = ? AND state = 'delayed';
+
+-- return_document: A running document waits again.
+UPDATE documents SET state = ?, ready_ms = ?, attempts = ?, lease_ms = NULL WHERE number = ? AND state = 'running' AND token = ?;
+
+-- end_document: A document that has not ended ends.
+UPDATE documents SET state = ?, ended_ms = ?, lease_ms = NULL, reason = ? WHERE number = ? AND state = ? AND token = ?;
+
+-- revive_document: A failed document gets another round of attempts.
+UPDATE documents SET state = 'ready', ready_ms = ?, attempts = 0, worker = NULL, ended_ms = NULL, reason = NULL
+WHERE number = ? AND state = 'failed' AND token = ?;
+
+-- correct_cost: The cost turned out to be another one.
+UPDATE documents SET cost = ? WHERE number = ?;
+
+-- oldest_changes: The oldest lines of the feed.
+SELECT number, at_ms FROM changes ORDER BY number LIMIT ?;
+
+-- trim_changes: The oldest lines of the feed go.
+DELETE FROM changes WHERE number <= ?;
+
+-- ended_documents: Documents that ended up to a time, oldest first.
+SELECT number, customer, key FROM documents WHERE ended_ms IS NOT NULL AND ended_ms <= ? ORDER BY ended_ms, number LIMIT ?;
+
+-- documents_to_forget: A customer's documents, oldest first.
+SELECT * FROM moving WHERE customer = ? ORDER BY number LIMIT ?;
+
+-- drop_document: A document is forgotten: its row.
+DELETE FROM documents WHERE number = ?;
+
+-- drop_payload: A document is forgotten: what was handed in.
+DELETE FROM payloads WHERE number = ?;
+
+-- drop_result: A document is forgotten: what came out.
+DELETE FROM results WHERE number = ?;
+
+-- oldest_head: Since when a customer's longest-ready head waits.
+SELECT min(head_ready_ms) FROM lanes WHERE customer = ?;
+
+-- one_document: A document as a snapshot.
+SELECT * FROM snapshots WHERE id = ?;
+
+-- documents_page: Documents as snapshots, newest first.
+SELECT * FROM snapshots WHERE number < ? ORDER BY number DESC LIMIT ?;
+
+-- documents_page_of_state: Documents of one state as snapshots, newest first.
+SELECT * FROM snapshots WHERE state = ? AND number < ? ORDER BY number DESC LIMIT ?;
+
+-- documents_page_unhappy: Failed or cancelled documents as snapshots, newest first, however many others there are.
+SELECT * FROM snapshots WHERE state IN ('failed', 'cancelled') AND state = ? AND number < ? ORDER BY number DESC LIMIT ?;
+
+-- documents_page_running: Running documents as snapshots, newest first; the plus keeps to the index of leases.
+SELECT * FROM snapshots WHERE state = 'running' AND state = ? AND +number < ? ORDER BY +number DESC LIMIT ?;
+
+-- documents_page_of_customer: A customer's documents as snapshots, newest first.
+SELECT * FROM snapshots
+WHERE customer_number = ?1 AND (?2 IS NULL OR state = ?2) AND number < ?3 ORDER BY number DESC LIMIT ?4;
+
+-- read_body: What was handed in and what came out.
+SELECT p.body, r.body FROM documents AS d JOIN payloads AS p ON p.number = d.number
+LEFT JOIN results AS r ON r.number = d.number WHERE d.id = ?;
+
+-- changes_after: Lines of the feed, in the order they were committed.
+SELECT ch.number, ch.at_ms, ch.what, c.id, d.id, ch.token, ch.note
+FROM changes AS ch LEFT JOIN customers AS c ON c.number = ch.customer LEFT JOIN documents AS d ON d.number = ch.document
+WHERE ch.number > ? ORDER BY ch.number LIMIT ?;
+
+-- any_head: Whether a head of this kind competes.
+SELECT 1 FROM lanes INDEXED BY lanes_by_turn WHERE kind = ? AND start IS NOT NULL LIMIT 1;
+
+-- data_version: A number that changes when another connection has committed.
+PRAGMA data_version;
+
+-- next_due: When the next delayed document is due.
+SELECT min(ready_ms) FROM documents WHERE state = 'delayed';
+
+-- one_record: A record.
+SELECT group_name, key, value, version FROM records WHERE group_name = ? AND key = ?;
+
+-- records_after: The records of a group by key, a page.
+SELECT group_name, key, value, version FROM records WHERE group_name = ? AND key > ? ORDER BY key LIMIT ?;
+
+-- put_record: A record's new value.
+INSERT INTO records (group_name, key, value, version) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET value = excluded.value, version = excluded.version;
+
+-- drop_record: A record is removed.
+DELETE FROM records WHERE group_name = ? AND key = ?;

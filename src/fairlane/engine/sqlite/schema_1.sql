@@ -1,0 +1,97 @@
+-- Version 1 of a Fairlane file. Times are milliseconds; counters, costs, weights and tags are thousandths.
+
+-- One row: where the queue's own counters stand.
+CREATE TABLE queue (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  dispatches INTEGER NOT NULL,      -- documents taken so far
+  last_number INTEGER NOT NULL,     -- the last submission number given out
+  last_change INTEGER NOT NULL,
+  changes_floor INTEGER NOT NULL,   -- changes up to this one were purged
+  last_record INTEGER NOT NULL,     -- the last version given to a record
+  pace_from_ms INTEGER NOT NULL, pace_from_dispatches INTEGER NOT NULL,
+  pace_mid_ms INTEGER NOT NULL, pace_mid_dispatches INTEGER NOT NULL
+);
+INSERT INTO queue VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+
+-- A row a priority: its clock V, how many documents are ready in it, and in how many lanes.
+CREATE TABLE priorities (
+  priority INTEGER PRIMARY KEY, clock INTEGER NOT NULL, ready INTEGER NOT NULL, lanes INTEGER NOT NULL
+);
+INSERT INTO priorities VALUES (1,0,0,0), (2,0,0,0), (3,0,0,0), (4,0,0,0), (5,0,0,0), (6,0,0,0), (7,0,0,0), (8,0,0,0), (9,0,0,0);
+
+-- Every version of the rules that ever held; the highest holds now.
+CREATE TABLE rules (version INTEGER PRIMARY KEY, since_ms INTEGER NOT NULL, body TEXT NOT NULL);
+
+CREATE TABLE customers (
+  number INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  counter INTEGER NOT NULL DEFAULT 0, updated_ms INTEGER, reset_ms INTEGER, resets INTEGER NOT NULL DEFAULT 0,
+  waiting INTEGER NOT NULL DEFAULT 0, running INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0,
+  terms TEXT, terms_version INTEGER NOT NULL DEFAULT 0
+);
+
+-- Every version of a customer's terms that ever held.
+CREATE TABLE terms (
+  customer INTEGER NOT NULL, version INTEGER NOT NULL, since_ms INTEGER NOT NULL, body TEXT NOT NULL,
+  PRIMARY KEY (customer, version)
+) WITHOUT ROWID;
+
+CREATE TABLE documents (
+  number INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  customer INTEGER NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL,
+  -- the check that made it
+  priority INTEGER NOT NULL, counter INTEGER NOT NULL, checked_ms INTEGER NOT NULL,
+  policy_version INTEGER NOT NULL, terms_version INTEGER NOT NULL, weight INTEGER NOT NULL, resets INTEGER NOT NULL,
+  cost INTEGER NOT NULL, key TEXT, ready_ms INTEGER NOT NULL,
+  attempts INTEGER NOT NULL, attempts_max INTEGER NOT NULL, token INTEGER NOT NULL,
+  worker TEXT, lease_ms INTEGER, ended_ms INTEGER, reason TEXT
+);
+CREATE INDEX documents_by_customer ON documents (customer, number);
+CREATE INDEX documents_in_lanes ON documents (customer, kind, priority, number) WHERE state = 'ready';
+CREATE INDEX documents_delayed ON documents (ready_ms, number) WHERE state = 'delayed';
+CREATE INDEX documents_running ON documents (lease_ms, number) WHERE state = 'running';
+CREATE INDEX documents_ended ON documents (ended_ms, number) WHERE ended_ms IS NOT NULL;
+CREATE INDEX documents_unhappy ON documents (state, number) WHERE state IN ('failed', 'cancelled');
+
+-- Bodies stand apart, so that a change of state rewrites a small row only.
+CREATE TABLE payloads (number INTEGER PRIMARY KEY, body TEXT NOT NULL);
+CREATE TABLE results (number INTEGER PRIMARY KEY, body TEXT NOT NULL);
+
+CREATE TABLE keys (
+  customer INTEGER NOT NULL, key TEXT NOT NULL, number INTEGER NOT NULL, digest TEXT,
+  PRIMARY KEY (customer, key)
+) WITHOUT ROWID;
+
+-- A lane competes while it has a start tag; a lane without a head keeps its finish tag.
+CREATE TABLE lanes (
+  customer INTEGER NOT NULL, kind TEXT NOT NULL, priority INTEGER NOT NULL,
+  head INTEGER, head_ready_ms INTEGER, start INTEGER, finish INTEGER NOT NULL,
+  PRIMARY KEY (customer, kind, priority)
+) WITHOUT ROWID;
+CREATE INDEX lanes_by_turn ON lanes (kind, priority, start, head) WHERE start IS NOT NULL;
+CREATE INDEX lanes_by_age ON lanes (kind, head_ready_ms, head, priority) WHERE start IS NOT NULL;
+
+CREATE TABLE changes (
+  number INTEGER PRIMARY KEY,
+  at_ms INTEGER NOT NULL, what TEXT NOT NULL, customer INTEGER, document INTEGER, token INTEGER, note TEXT
+);
+
+CREATE TABLE records (
+  group_name TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, version INTEGER NOT NULL,
+  PRIMARY KEY (group_name, key)
+) WITHOUT ROWID;
+
+-- What the engine reads of a customer, of a document whose state changes, and of one that is looked at.
+CREATE VIEW accounts AS
+  SELECT number, id, counter, updated_ms, reset_ms, resets, waiting, running, done, failed, cancelled, terms, terms_version
+  FROM customers;
+CREATE VIEW moving AS
+  SELECT number, id, customer, kind, state, priority, token, attempts, attempts_max, cost, weight, resets, key, lease_ms
+  FROM documents;
+CREATE VIEW snapshots AS
+  SELECT d.id, d.number, c.id AS customer, d.kind, d.state, d.priority, d.counter, d.checked_ms, d.policy_version,
+         d.terms_version, d.cost, d.key, d.ready_ms, d.attempts, d.attempts_max, d.token, d.worker, d.lease_ms, d.ended_ms,
+         d.reason, d.customer AS customer_number
+  FROM documents AS d JOIN customers AS c ON c.number = d.customer;

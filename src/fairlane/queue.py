@@ -1,0 +1,421 @@
+"""What does a program use to submit documents and look after them? `Queue`, and `AsyncQueue` with the same verbs awaited.
+
+This is where values are checked, so that engines may trust them, and where thousandths and milliseconds become the numbers
+people use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from enum import Enum
+from functools import update_wrapper
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+
+from .core.document import (
+    BATCH_MAX,
+    JSON_BYTES_MAX,
+    Change,
+    Check,
+    Customer,
+    Document,
+    Receipt,
+    State,
+    Submission,
+    text,
+)
+from .core.errors import BadValue, Unknown, WrongState
+from .core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Terms, milliseconds, thousandths
+from .core.retry import DELAY_MAX_MS
+from .engine import Engine, open_engine
+from .explain import Explanation, explained
+from .settings import DEFAULT_URL
+
+DEFAULT_KIND = "extract"
+NESTING_MAX = 100
+AT_ONCE = 1000  # documents that one step of a long job touches
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Keep(Enum):
+    """The default of what is left as it is, where None already means something."""
+
+    KEEP = "keep"
+
+
+KEEP: Final = Keep.KEEP
+
+
+class Look(NamedTuple):
+    """Where a customer stands now; looking moved nothing."""
+
+    customer: str
+    counter: int | float
+    next_priority: int
+    waiting: int
+    running: int
+    done: int
+    failed: int
+    cancelled: int
+    resets_in: float  # seconds until a check would find the reset interval over
+    oldest_wait: float | None  # seconds that its longest-ready document has waited
+    paused: bool
+
+
+def json_text(name: str, value: Any, bytes_max: int = JSON_BYTES_MAX) -> str:
+    """A value as JSON text, refused if it is none, too large or too deep."""
+    try:
+        told = _encode(value)
+        size = len(told.encode())
+    except UnicodeEncodeError:  # a lone surrogate: escaped, so that it comes back exactly
+        told = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        size = len(told)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadValue(name, value, f"JSON ({error})") from error
+    if size > bytes_max:
+        raise BadValue(
+            name, f"{size:,} bytes of JSON", f"at most {bytes_max:,} bytes; put large content in a file and send its path"
+        )
+    if told.count("[") + told.count("{") > NESTING_MAX and _depth(value) > NESTING_MAX:
+        raise BadValue(name, value, f"JSON nested at most {NESTING_MAX} deep")
+    return told
+
+
+def _depth(value: Any) -> int:
+    """How deep a value is nested, without recursion."""
+    deepest, level = 0, [value]
+    while level:
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list | tuple)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        deepest += 1
+    return deepest
+
+
+def new_id() -> str:
+    """A UUID of version 7: random, and sorted by time so that the store writes neighbouring ids side by side."""
+    random = os.urandom(10).hex()
+    stamp = f"{time.time_ns() // 1_000_000:012x}"
+    variant = "89ab"[int(random[3], 16) & 3]
+    return f"{stamp[:8]}-{stamp[8:]}-7{random[:3]}-{variant}{random[4:7]}-{random[8:]}"
+
+
+class Queue:
+    """A queue at a URL: `memory://` or `sqlite:///fairlane.db`."""
+
+    def __init__(self, url: str = DEFAULT_URL, *, create: bool = True) -> None:
+        self.url = url
+        self.engine: Engine = open_engine(url, create)
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.engine.close()
+
+    # -- submitting --------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        customer: str,
+        payload: Any = None,
+        *,
+        kind: str = DEFAULT_KIND,
+        key: str | None = None,
+        cost: float = 1,
+        delay: float = 0,
+        now: float | None = None,
+    ) -> Receipt:
+        """Submit one document; `key` makes a repeated submission return the first receipt, `delay` is in seconds."""
+        submission = _submission(customer, payload, kind, key, cost, delay)
+        return self.engine.submit([submission], now_ms=_moment(now))[0]
+
+    def submit_many(
+        self,
+        customer: str,
+        payloads: Iterable[Any],
+        *,
+        kind: str = DEFAULT_KIND,
+        keys: Iterable[str] | None = None,
+        cost: float = 1,
+        delay: float = 0,
+        now: float | None = None,
+    ) -> list[Receipt]:
+        """Submit many documents of one customer: as many checks, one commit, all or none."""
+        listed = list(payloads)
+        listed_keys: list[str] | list[None] = [None] * len(listed) if keys is None else list(keys)
+        if len(listed) > BATCH_MAX:
+            raise BadValue("payloads", f"a list of {len(listed):,}", f"at most {BATCH_MAX:,} long; submit them in parts")
+        if len(listed_keys) != len(listed):
+            raise BadValue("keys", f"a list of {len(listed_keys):,}", f"as long as payloads, {len(listed):,}")
+        submissions = [
+            _submission(customer, payload, kind, key, cost, delay) for payload, key in zip(listed, listed_keys, strict=True)
+        ]
+        return self.engine.submit(submissions, now_ms=_moment(now)) if submissions else []
+
+    def check(self, customer: str, *, cost: float = 1, now: float | None = None) -> Check:
+        """One check of a customer without a document, for use beside another queue."""
+        return self.engine.check(text("customer", customer), _cost(cost), now_ms=_moment(now))
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def look(self, customer: str, *, now: float | None = None) -> Look:
+        """Where a customer stands; moves nothing."""
+        now_ms = _moment(now)
+        return _look(self.engine.customer(text("customer", customer), now_ms=now_ms), now_ms)
+
+    def customers(self, *, now: float | None = None) -> Iterator[Look]:
+        """Where every customer stands, by id."""
+        now_ms = _moment(now)
+        after = ""
+        while page := self.engine.customers(after, AT_ONCE, now_ms=now_ms):
+            yield from (_look(one, now_ms) for one in page)
+            after = page[-1].id
+
+    def document(self, id: str) -> Document:
+        """One document as it is now."""
+        document = self.engine.document(_id(id))
+        if document is None:
+            raise _unknown(id)
+        return document
+
+    def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
+        """Documents, newest first; of one customer, or in one state, or both."""
+        before: int | None = None
+        while page := self.engine.documents(customer, state, before, AT_ONCE):
+            yield from page
+            before = page[-1].number
+
+    def payload(self, id: str) -> Any:
+        """What was handed in."""
+        body = self.engine.body(_id(id))
+        if body is None:
+            raise _unknown(id)
+        return json.loads(body.payload)
+
+    def result(self, id: str) -> Any:
+        """What came out of a document that is done."""
+        document = self.document(id)
+        if document.state != "done":
+            why = f": {document.reason}" if document.reason else ""
+            raise WrongState(f"document {id} has no result: it is {document.state}{why}; only a document that is done has one")
+        body = self.engine.body(id)
+        return None if body is None or body.result is None else json.loads(body.result)
+
+    def explain(self, id: str, *, now: float | None = None) -> Explanation:
+        """Why a document has its priority, about how much is ahead of it, and about when it will be served."""
+        outlook = self.engine.outlook(_id(id), now_ms=_moment(now))
+        return explained(self.document(id), self.engine.rules(), outlook)
+
+    def changes(self, after: int | None = None, limit: int = AT_ONCE) -> list[Change]:
+        """What changed after a change number, oldest first; None: from the oldest kept."""
+        return self.engine.changes(after, limit)
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+
+    def cancel(self, id: str) -> bool:
+        """End a document that has not ended; False if it already has."""
+        if self.engine.cancel([_id(id)]):
+            return True
+        self.document(id)
+        return False
+
+    def retry(self, id: str) -> None:
+        """Give a failed document another round of attempts; not a new document, so no check."""
+        if not self.engine.retry(_id(id)):
+            raise WrongState(f"document {id} is {self.document(id).state}; only a failed one can be retried")
+
+    def pause(self, customer: str) -> None:
+        """Serve nothing of a customer until it is resumed; it may go on submitting."""
+        self.tune(customer, paused=True)
+
+    def resume(self, customer: str) -> None:
+        """Serve a paused customer again."""
+        self.tune(customer, paused=False)
+
+    def tune(
+        self,
+        customer: str,
+        *,
+        weight: float | Keep = KEEP,
+        cap: int | Keep | None = KEEP,
+        paused: bool | Keep = KEEP,
+        reset_interval: float | Keep | None = KEEP,
+        thresholds: tuple[float, ...] | Keep | None = KEEP,
+        reset: Reset | Keep | None = KEEP,
+    ) -> Terms:
+        """Give a customer its own weight, cap, pause or policy; what is not named stays, None is as everybody."""
+        wanted: dict[str, Any] = {
+            "weight": weight, "cap": cap, "paused": paused, "reset_interval": reset_interval, "thresholds": thresholds,
+            "reset": reset,
+        }  # fmt: skip
+        changes = {name: value for name, value in wanted.items() if value is not KEEP}
+        text("customer", customer)
+        while True:  # again if somebody else tuned the customer meanwhile
+            known = self.engine.customer(customer)
+            terms = replace(known.terms, **changes)
+            if terms == known.terms or self.engine.tune(customer, terms, known.terms_version) is not None:
+                return terms
+
+    def terms(self, customer: str) -> Terms:
+        """What a customer has of its own."""
+        return self.engine.customer(text("customer", customer)).terms
+
+    def rules(self) -> Rules:
+        """The policy, the dispatch and the open-turn share that hold for everybody, with their version."""
+        return self.engine.rules()
+
+    def configure(
+        self,
+        *,
+        reset_interval: float | None = None,
+        thresholds: tuple[float, ...] | None = None,
+        reset: Reset | None = None,
+        dispatch: Dispatch | None = None,
+        open_turn_every: int | None = None,
+    ) -> Rules:
+        """Change the rules for everybody from the next check or claim; what is not named stays."""
+        while True:  # again if somebody else changed them meanwhile
+            known = self.engine.rules()
+            told = known.policy
+            policy = Policy(
+                told.reset_interval if reset_interval is None else reset_interval,
+                told.thresholds if thresholds is None else thresholds,
+                told.reset if reset is None else reset,
+            )
+            every = known.open_turn_every if open_turn_every is None else open_turn_every
+            wanted = Rules(policy, dispatch or known.dispatch, every, known.version)
+            if wanted == known:
+                return known
+            made = self.engine.configure(wanted)
+            if made is not None:
+                return made
+
+    def reset(self, customer: str) -> None:
+        """Set a customer back as if it had never been seen; its documents keep their priorities."""
+        self.engine.reset(text("customer", customer))
+
+    def purge(self, older_than: float, *, now: float | None = None) -> int:
+        """Forget documents that ended longer ago than that many seconds, and the feed up to then; returns how many."""
+        age_ms = milliseconds("older_than", older_than, 0, TIME_MAX_MS)
+        now_ms = _moment(now)
+        before_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) - age_ms
+        total = 0
+        while any(gone := self.engine.purge(before_ms, AT_ONCE)):
+            total += gone.documents
+        return total
+
+    def forget(self, customer: str) -> int:
+        """Erase a customer: its documents in whatever state, its counter, its terms, its lines of the feed."""
+        text("customer", customer)
+        total = 0
+        while gone := self.engine.forget(customer, AT_ONCE):
+            total += gone
+        return total
+
+
+def _submission(customer: str, payload: Any, kind: str, key: str | None, cost: float, delay: float) -> Submission:
+    told = json_text("payload", payload)
+    digest = None
+    if key is not None:
+        text("key", key)
+        canonical = json.dumps(payload, sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(f"{kind}\n{canonical}".encode()).hexdigest()
+    delay_ms = milliseconds("delay", delay, 0, DELAY_MAX_MS)
+    return Submission(new_id(), text("customer", customer), text("kind", kind, 100), told, _cost(cost), key, digest, delay_ms)
+
+
+def _cost(cost: float) -> int:
+    return thousandths("cost", cost, 0.001, 10_000)
+
+
+def _moment(now: float | None) -> int | None:
+    return None if now is None else milliseconds("now", now, 0, TIME_MAX_MS)
+
+
+def _id(id: str) -> str:
+    return text("document id", id)
+
+
+def _unknown(id: str) -> Unknown:
+    return Unknown(f"there is no document {id}; it was never submitted here, or it was purged")
+
+
+def _look(one: Customer, now_ms: int | None) -> Look:
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    oldest = None if one.oldest_ready_ms is None else max(0, now_ms - one.oldest_ready_ms) / 1000
+    return Look(
+        one.id, one.counter, one.next_priority, one.waiting, one.running, one.done, one.failed, one.cancelled,
+        one.resets_in_ms / 1000, oldest, one.terms.paused,
+    )  # fmt: skip
+
+
+def _awaited(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[AsyncQueue, P], Coroutine[Any, Any, T]]:
+    """The same verb on a thread, awaited."""
+
+    async def awaited(self: AsyncQueue, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._on_thread(lambda: verb(self.queue, *args, **kwargs))
+
+    return update_wrapper(awaited, verb)
+
+
+class AsyncQueue:
+    """A queue whose verbs are awaited; they run on threads, so that submissions made at once share a commit."""
+
+    def __init__(self, url: str = DEFAULT_URL, *, create: bool = True, threads: int = 16) -> None:
+        self.queue = Queue(url, create=create)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="fairlane")
+
+    async def __aenter__(self) -> AsyncQueue:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _on_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        await self._on_thread(self.queue.close)
+        self._threads.shutdown()
+
+    submit = _awaited(Queue.submit)
+    submit_many = _awaited(Queue.submit_many)
+    check = _awaited(Queue.check)
+    look = _awaited(Queue.look)
+    customers = _awaited(lambda queue: list(queue.customers()))
+    document = _awaited(Queue.document)
+    documents = _awaited(lambda queue, customer=None, state=None: list(queue.documents(customer, state)))
+    payload = _awaited(Queue.payload)
+    result = _awaited(Queue.result)
+    explain = _awaited(Queue.explain)
+    changes = _awaited(Queue.changes)
+    cancel = _awaited(Queue.cancel)
+    retry = _awaited(Queue.retry)
+    pause = _awaited(Queue.pause)
+    resume = _awaited(Queue.resume)
+    tune = _awaited(Queue.tune)
+    terms = _awaited(Queue.terms)
+    rules = _awaited(Queue.rules)
+    configure = _awaited(Queue.configure)
+    reset = _awaited(Queue.reset)
+    purge = _awaited(Queue.purge)
+    forget = _awaited(Queue.forget)

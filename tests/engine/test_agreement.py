@@ -1,0 +1,210 @@
+"""Every engine does what the memory engine does: all are driven in lock-step by random programs and must agree."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry, Submission
+from fairlane.core.errors import Mistake
+from fairlane.core.policy import Policy, Rules, Terms
+from fairlane.engine import Engine, open_engine
+
+from .conftest import ENGINES, url_of
+
+CUSTOMERS = ("ada", "bob", "żółw", "d")
+KINDS = ("extract", "scan")
+COSTS = st.sampled_from((1000, 1000, 1000, 1, 2500, 10_000_000))
+
+customers = st.sampled_from(CUSTOMERS)
+outcomes = st.one_of(
+    st.builds(Done, st.sampled_from((None, '{"pages":3}')), st.none() | COSTS),
+    st.builds(Retry, st.sampled_from((0, 0, 700, 60_000)), st.just("try later"), st.none() | COSTS),
+    st.builds(Failed, st.just("corrupt"), st.none() | COSTS),
+    st.builds(Released),
+)
+terms = st.builds(
+    Terms,
+    weight=st.sampled_from((1, 2, 0.01, 100, 0.333)),
+    cap=st.sampled_from((None, None, 1, 2)),
+    paused=st.booleans(),
+    reset_interval=st.sampled_from((None, 10, 0.001)),
+    thresholds=st.sampled_from((None, (), (-1, -2.5))),
+    reset=st.sampled_from((None, "idle", "window", "gradual")),
+)
+policies = st.builds(
+    Policy,
+    reset_interval=st.sampled_from((1500, 1, 0.001, 2_592_000)),
+    thresholds=st.sampled_from(((-2, -4, -6, -8, -10, -12, -14, -20), (-1,), (), (0, -1, -2))),
+    reset=st.sampled_from(("idle", "window", "gradual")),
+)
+
+
+class Agreement(RuleBasedStateMachine):
+    """One random program on all engines at once; the memory engine is the first and the judge."""
+
+    @initialize()
+    def open_all(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="agreement"))
+        self.engines: list[Engine] = [open_engine(url_of(name, self.folder)) for name in ENGINES]
+        self.now_ms = 1_000_000
+        self.ids: list[str] = []
+        self.claims: list[Claim] = []
+
+    def teardown(self) -> None:
+        for engine in getattr(self, "engines", ()):
+            engine.close()
+        shutil.rmtree(getattr(self, "folder", "/nowhere"), ignore_errors=True)
+
+    def all(self, verb: Callable[[Engine], Any]) -> Any:
+        """The one answer that all engines give, refusals included."""
+        answers = []
+        for engine in self.engines:
+            try:
+                answers.append(verb(engine))
+            except Mistake as mistake:
+                answers.append((type(mistake), str(mistake)))
+        for name, answer in zip(ENGINES, answers, strict=True):
+            assert answer == answers[0], f"{name} differs from {ENGINES[0]}"
+        return answers[0]
+
+    @rule(by_ms=st.sampled_from((1, 40, 999, 5_000, 10_000, 1_500_000, 1_500_001, 61_000, -3_000)))
+    def time_passes(self, by_ms: int) -> None:
+        self.now_ms = max(0, self.now_ms + by_ms)
+
+    @rule(
+        batch=st.lists(
+            st.tuples(
+                customers,
+                st.sampled_from(KINDS),
+                COSTS,
+                st.sampled_from((None, None, None, "k1", "k2")),
+                st.sampled_from(("x", "x", "y")),
+                st.sampled_from((0, 0, 0, 500, 5_000)),
+            ),
+            min_size=1,
+            max_size=8,
+        )
+    )
+    def submit(self, batch: list[tuple[str, str, int, str | None, str, int]]) -> None:
+        submissions = []
+        for customer, kind, cost, key, digest, delay_ms in batch:
+            self.ids.append(f"document-{len(self.ids)}")
+            submissions.append(Submission(self.ids[-1], customer, kind, f'"{digest}"', cost, key, key and digest, delay_ms))
+        self.all(lambda engine: engine.submit(submissions, now_ms=self.now_ms))
+
+    @rule(customer=customers, count=st.integers(5, 30))
+    def flood(self, customer: str, count: int) -> None:
+        self.submit([(customer, "extract", 1000, None, "x", 0)] * count)
+
+    @rule(customer=customers, cost=COSTS)
+    def check(self, customer: str, cost: int) -> None:
+        self.all(lambda engine: engine.check(customer, cost, now_ms=self.now_ms))
+
+    @rule(
+        limit=st.integers(1, 20),
+        kinds=st.sampled_from((None, None, {"extract": 2}, {"scan": 1}, {"scan": 3, "extract": 1}, {"fax": 1}, {})),
+        worker=st.sampled_from(("w1", "w2")),
+        lease_ms=st.sampled_from((1_000, 30_000)),
+    )
+    def claim(self, limit: int, kinds: dict[str, int] | None, worker: str, lease_ms: int) -> None:
+        self.claims += self.all(lambda engine: engine.claim(worker, limit, lease_ms, kinds, now_ms=self.now_ms))
+
+    def some_claims(self, picks: list[int]) -> list[Claim]:
+        """Recent claims mostly, stale ones among them."""
+        recent = self.claims[-15:]
+        return [recent[pick % len(recent)] for pick in picks] if recent else []
+
+    @rule(picks=st.lists(st.integers(0, 100), max_size=4), lease_ms=st.sampled_from((0, 20_000)))
+    def extend(self, picks: list[int], lease_ms: int) -> None:
+        claims = self.some_claims(picks)
+        self.all(lambda engine: engine.extend(claims, lease_ms, now_ms=self.now_ms))
+
+    @rule(picks=st.lists(st.tuples(st.integers(0, 100), outcomes), max_size=8))
+    def settle(self, picks: list[tuple[int, Outcome]]) -> None:
+        claims = self.some_claims([pick for pick, _ in picks])
+        settlements = [(claim, outcome) for claim, (_, outcome) in zip(claims, picks, strict=False)]
+        self.all(lambda engine: engine.settle(settlements, now_ms=self.now_ms))
+
+    @rule(limit=st.integers(1, 5))
+    def reclaim(self, limit: int) -> None:
+        self.all(lambda engine: engine.reclaim(limit, now_ms=self.now_ms))
+
+    @rule(picks=st.lists(st.integers(0, 1000), max_size=6))
+    def cancel(self, picks: list[int]) -> None:
+        ids = [self.ids[pick % len(self.ids)] for pick in picks] if self.ids else ["nobody"]
+        self.all(lambda engine: engine.cancel(ids, now_ms=self.now_ms))
+
+    @rule(pick=st.integers(0, 1000))
+    def retry(self, pick: int) -> None:
+        failed = [one.id for one in self.engines[0].documents(None, "failed", None, 100)] or ["nobody"]
+        self.all(lambda engine: engine.retry(failed[pick % len(failed)], now_ms=self.now_ms))
+
+    @rule(age_ms=st.sampled_from((0, 1_000, 60_000)), limit=st.sampled_from((3, 1000)))
+    def purge(self, age_ms: int, limit: int) -> None:
+        self.all(lambda engine: engine.purge(self.now_ms - age_ms, limit))
+
+    @rule(policy=policies, dispatch=st.sampled_from(("fair", "fair", "strict")), every=st.sampled_from((0, 1, 3, 16)))
+    def configure(self, policy: Policy, dispatch: Any, every: int) -> None:
+        version = self.engines[0].rules().version
+        self.all(lambda engine: engine.configure(Rules(policy, dispatch, every, version), now_ms=self.now_ms))
+        self.all(lambda engine: engine.configure(Rules(policy, dispatch, every, version), now_ms=self.now_ms))
+
+    @rule(customer=customers, wanted=terms, stale=st.sampled_from((0, 0, 0, 1)))
+    def tune(self, customer: str, wanted: Terms, stale: int) -> None:
+        version = self.engines[0].customer(customer).terms_version + stale
+        self.all(lambda engine: engine.tune(customer, wanted, version, now_ms=self.now_ms))
+
+    @rule(customer=customers)
+    def resume(self, customer: str) -> None:
+        version = self.engines[0].customer(customer).terms_version
+        self.all(lambda engine: engine.tune(customer, Terms(), version, now_ms=self.now_ms))
+
+    @rule(customer=customers)
+    def reset(self, customer: str) -> None:
+        self.all(lambda engine: engine.reset(customer, now_ms=self.now_ms))
+
+    @rule(customer=customers, limit=st.sampled_from((2, 1000)))
+    def forget(self, customer: str, limit: int) -> None:
+        self.all(lambda engine: engine.forget(customer, limit, now_ms=self.now_ms))
+
+    @rule(key=st.sampled_from("ab"), value=st.sampled_from((None, "1", "2")), version=st.sampled_from((None, None, 0, 1, 2)))
+    def put_record(self, key: str, value: str | None, version: int | None) -> None:
+        self.all(lambda engine: engine.put_record("settings", key, value, version))
+        self.all(lambda engine: engine.record("settings", key))
+        self.all(lambda engine: engine.records("settings", "", 10))
+
+    @rule(pick=st.integers(0, 1000))
+    def look_closely(self, pick: int) -> None:
+        id = self.ids[pick % len(self.ids)] if self.ids else "nobody"
+        self.all(lambda engine: engine.document(id))
+        self.all(lambda engine: engine.body(id))
+        self.all(lambda engine: engine.outlook(id, now_ms=self.now_ms))
+
+    @rule(customer=st.none() | customers, state=st.sampled_from((None, "ready", "delayed", "running", "done", "failed")))
+    def list_some(self, customer: str | None, state: Any) -> None:
+        first = self.all(lambda engine: engine.documents(customer, state, None, 3))
+        if first:
+            self.all(lambda engine: engine.documents(customer, state, first[-1].number, 3))
+
+    @invariant()
+    def all_look_the_same(self) -> None:
+        if not hasattr(self, "engines"):
+            return
+        self.all(lambda engine: engine.customers("", 100, now_ms=self.now_ms))
+        self.all(lambda engine: engine.documents(None, None, None, 10_000))
+        self.all(lambda engine: engine.changes(None, 100_000))
+        self.all(lambda engine: engine.rules())
+
+
+TestAgreement = Agreement.TestCase
+TestAgreement.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)

@@ -1,0 +1,269 @@
+"""Claiming: in dispatch order, leased, with a fresh token, attempts counted here."""
+
+from __future__ import annotations
+
+import threading
+
+from fairlane.core.document import Claim, Done, Failed, Released, Retry
+from fairlane.core.policy import Policy, Rules, Terms
+from fairlane.engine import Engine
+from fairlane.engine.protocol import DUE_MAX
+
+from .conftest import Send, Take
+
+
+def names(claims: list[Claim]) -> list[str]:
+    return [one.customer for one in claims]
+
+
+def test_the_lowest_priority_number_that_has_a_document_ready_is_served(engine: Engine, send: Send, take: Take) -> None:
+    send("big", 30, at=0)
+    send("small", 2, at=5)
+    claims = take(8, at=10)
+    assert [one.priority for one in claims] == [1, 1, 1, 1, 1, 2, 2, 3]
+    assert names(claims)[:5] == ["big", "small", "big", "small", "big"]
+
+
+def test_inside_one_priority_customers_take_turns_whoever_came_first(engine: Engine, send: Send, take: Take) -> None:
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    send("early", 10, at=0)
+    send("late", 10, at=9)
+    assert names(take(8, at=10)) == ["early", "late"] * 4
+
+
+def test_a_customer_of_weight_two_gets_two_turns_for_one(engine: Engine, send: Send, take: Take) -> None:
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    engine.tune("heavy", Terms(weight=2), 0)
+    send("heavy", 20)
+    send("light", 20)
+    claims = names(take(18))
+    assert (claims.count("heavy"), claims.count("light")) == (12, 6)
+
+
+def test_a_costly_document_pays_for_as_many_turns(engine: Engine, send: Send, take: Take) -> None:
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    send("costly", 5, cost=3000)
+    send("plain", 20)
+    claims = names(take(12))
+    assert (claims.count("costly"), claims.count("plain")) == (3, 9)
+
+
+def test_one_dispatch_in_sixteen_goes_to_the_head_ready_longest(engine: Engine, send: Send, take: Take) -> None:
+    send("big", 200, at=0)
+    take(30, at=1)
+    claims = []
+    for n in range(34):
+        send(f"newcomer-{n}", at=2 + n)
+        claims += take(1, at=2 + n)
+    assert {one.turn for one in claims if one.is_open_turn} == {32, 48, 64}
+    assert {one.customer for one in claims if one.is_open_turn} == {"big"}
+    assert {one.priority for one in claims if not one.is_open_turn} == {1}
+
+
+def test_dispatches_are_counted_a_document_once_a_queue_from_one(engine: Engine, send: Send, take: Take) -> None:
+    send("a", 20)
+    send("b", 20)
+    turns = [one.turn for _ in range(5) for one in take(4)] + [one.turn for one in take(3, kinds={"extract": 1})]
+    assert turns == list(range(1, 24))
+
+
+def test_strict_is_priority_then_number_without_open_turns(engine: Engine, send: Send, take: Take) -> None:
+    engine.configure(Rules(dispatch="strict"))
+    send("big", 30, at=0)
+    send("small", 3, at=5)
+    claims = take(33, at=9)
+    assert [(one.priority, one.number) for one in claims] == sorted((one.priority, one.number) for one in claims)
+    assert not any(one.is_open_turn for one in claims)
+
+
+def test_a_change_of_dispatch_holds_from_the_next_claim(engine: Engine, send: Send, take: Take) -> None:
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    send("a", 10)
+    send("b", 10)
+    assert names(take(4)) == ["a", "b", "a", "b"]
+    engine.configure(Rules(Policy(thresholds=()), "strict", 0, 2))
+    assert names(take(4)) == ["a"] * 4
+    engine.configure(Rules(Policy(thresholds=()), "fair", 0, 3))
+    assert sorted(names(take(2))) == ["a", "b"]
+
+
+def test_a_worker_gets_only_the_kinds_it_takes_and_others_are_left_untouched(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", 3, kind="scan")
+    (wanted,) = send("ada", kind="fax")
+    assert [one.id for one in take(5, kinds={"fax": 1, "letter": 2})] == [wanted]
+    assert take(5, kinds={"fax": 1}) == []
+    assert {one.state for one in engine.documents(None, None, None, 10) if one.kind == "scan"} == {"ready"}
+
+
+def test_attempts_are_counted_at_the_claim_and_tokens_rise_by_one(engine: Engine, send: Send, take: Take) -> None:
+    send("ada")
+    seen = []
+    for n in range(3):
+        (claim,) = take(at=n, kinds={"extract": 9})
+        seen.append((claim.attempts, claim.attempts_max, claim.token))
+        engine.settle([(claim, Retry())], now_ms=n)
+    assert seen == [(1, 9, 1), (2, 9, 2), (3, 9, 3)]
+
+
+def test_a_release_gives_the_attempt_back_but_not_the_turn(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", 3)
+    send("bob", 3)
+    (first,) = take()
+    engine.settle([(first, Released())])
+    (second,) = take()
+    assert second.customer == "bob"
+    (again,) = take()
+    assert (again.id, again.attempts, again.token) == (first.id, 1, 2)
+
+
+def test_a_document_that_comes_back_rejoins_its_lane_by_submission_number(engine: Engine, send: Send, take: Take) -> None:
+    ids = send("ada", 3)
+    claims = take(2)
+    engine.settle([(claims[0], Retry())], now_ms=5)
+    assert [one.id for one in take(5, at=6)] == [ids[0], ids[2]]
+
+
+def test_a_retry_waits_for_its_time_and_is_no_new_check(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", at=0)
+    (claim,) = take(at=0)
+    engine.settle([(claim, Retry(after_ms=700, reason="busy"))], now_ms=100)
+    assert take(at=799) == []
+    assert engine.customer("ada", now_ms=799).counter == 0
+    (again,) = take(at=800)
+    assert (again.id, again.attempts, again.priority) == (claim.id, 2, 1)
+
+
+def test_a_cap_is_never_exceeded_and_others_are_served(engine: Engine, send: Send, take: Take) -> None:
+    engine.tune("capped", Terms(cap=2), 0)
+    send("capped", 5)
+    send("other", 2)
+    claims = take(10)
+    assert names(claims).count("capped") == 2
+    assert names(claims).count("other") == 2
+    assert take(10) == []
+    engine.settle([(one, Done()) for one in claims if one.customer == "capped"][:1])
+    assert names(take(10)) == ["capped"]
+
+
+def test_a_cap_holds_across_priorities_and_kinds_in_one_claim(engine: Engine, send: Send, take: Take) -> None:
+    engine.tune("capped", Terms(cap=3), 0)
+    send("capped", 30)
+    send("capped", 5, kind="scan")
+    assert len(take(40)) == 3
+    assert engine.customer("capped").running == 3
+
+
+def test_a_cap_under_many_threads_is_never_exceeded(engine: Engine, send: Send) -> None:
+    engine.tune("capped", Terms(cap=3), 0)
+    send("capped", 200)
+    running, lock, highest = [0], threading.Lock(), [0]
+
+    def work(name: str) -> None:
+        for _ in range(30):
+            claims = engine.claim(name, 2, 60_000)
+            with lock:
+                running[0] += len(claims)
+                highest[0] = max(highest[0], running[0])
+            with lock:
+                running[0] -= len(claims)
+                engine.settle([(one, Done()) for one in claims])
+
+    threads = [threading.Thread(target=work, args=(f"w{n}",)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 <= highest[0] <= 3
+
+
+def test_an_expired_lease_frees_the_cap_once_reclaimed(engine: Engine, send: Send, take: Take) -> None:
+    engine.tune("capped", Terms(cap=1), 0)
+    send("capped", 2, at=0)
+    (claim,) = take(5, at=0)
+    assert engine.reclaim(10, now_ms=9_999) == 0
+    assert engine.reclaim(10, now_ms=10_000) == 1
+    assert [one.id for one in take(5, at=10_000)] == [claim.id]
+
+
+def test_a_paused_customer_is_passed_over_and_may_go_on_submitting(engine: Engine, send: Send, take: Take) -> None:
+    send("paused", 2)
+    engine.tune("paused", Terms(paused=True), 0)
+    send("paused", 2)
+    send("other")
+    assert names(take(10)) == ["other"]
+    engine.tune("paused", Terms(), 1)
+    assert names(take(10)) == ["paused"] * 4
+
+
+def test_after_a_pause_nobody_is_owed_more_than_one_turn(engine: Engine, send: Send, take: Take) -> None:
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    send("away", 30)
+    send("here", 100)
+    engine.tune("away", Terms(paused=True), 0)
+    take(50)
+    engine.tune("away", Terms(), 1)
+    owed, *turns = names(take(9))
+    assert owed == "away"
+    assert turns == ["away", "here"] * 4
+
+
+def test_after_a_cancel_of_many_nobody_is_owed_more_than_one_turn(engine: Engine, send: Send, take: Take) -> None:
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    ids = send("big", 2_000)
+    send("other", 50)
+    take(10)
+    assert len(engine.cancel(ids)) == 2_000
+    send("big", 20)
+    turns = names(take(10))
+    assert turns in (["big", "other"] * 5, ["other", "big"] * 5)
+
+
+def test_an_empty_lane_remembers_what_it_owes(engine: Engine, send: Send, take: Take) -> None:
+    """A customer that sends one document at a time cannot overtake one that has many waiting."""
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    send("steady", 20)
+    served = []
+    for n in range(10):
+        send("drip", at=n)
+        served += names(take(1, at=n))
+    assert abs(served.count("drip") - served.count("steady")) <= 1
+
+
+def test_documents_of_one_millisecond_keep_their_order(engine: Engine, send: Send, take: Take) -> None:
+    ids = send("ada", 3, at=0)
+    assert [one.id for one in take(3, at=0)] == ids
+
+
+def test_concurrent_claims_take_every_document_once(engine: Engine, send: Send) -> None:
+    ids = send("ada", 100) + send("bob", 100)
+    taken: list[str] = []
+
+    def work(name: str) -> None:
+        while claims := engine.claim(name, 7, 60_000):
+            taken.extend(one.id for one in claims)
+
+    threads = [threading.Thread(target=work, args=(f"w{n}",)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == sorted(ids)
+
+
+def test_a_claim_readies_a_bounded_number_of_documents_that_are_due(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", DUE_MAX + 5, delay_ms=1)
+    take(1, at=10)
+    assert len(engine.documents(None, "delayed", None, 2 * DUE_MAX)) == 5
+    assert len(take(3 * DUE_MAX, at=10)) == DUE_MAX + 4
+
+
+def test_a_claim_of_nothing_is_an_empty_list(engine: Engine, send: Send, take: Take) -> None:
+    assert take() == []
+    assert take(kinds={}) == []
+
+
+def test_failed_documents_are_not_served_again(engine: Engine, send: Send, take: Take) -> None:
+    send("ada")
+    (claim,) = take()
+    engine.settle([(claim, Failed("corrupt"))])
+    assert take(at=10**9) == []

@@ -1,0 +1,377 @@
+"""Settling, leases, cancelling, retrying, purging, forgetting: a document ends exactly once."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairlane.core.document import ENDED, TRANSITIONS, Claim, Done, Failed, Outcome, Released, Retry, State
+from fairlane.core.errors import Unknown
+from fairlane.core.policy import Policy, Rules
+from fairlane.engine import Engine
+
+from .conftest import Send, Take
+
+
+DAY = 86_400_000
+
+
+def state_of(engine: Engine, id: str) -> State | None:
+    document = engine.document(id)
+    return None if document is None else document.state
+
+
+def everything(engine: Engine) -> tuple[object, ...]:
+    """All that can be seen, so that "nothing was changed" can be said of all of it."""
+    documents = engine.documents(None, None, None, 1000)
+    bodies = [engine.body(one.id) for one in documents]
+    return documents, bodies, engine.customers("", 100, now_ms=0), engine.changes(None, 10_000), engine.rules()
+
+
+def test_done_keeps_its_result(engine: Engine, send: Send, take: Take) -> None:
+    (id,) = send("ada")
+    (claim,) = take(at=5)
+    assert engine.settle([(claim, Done('{"pages":3}'))], now_ms=7) == []
+    document, body = engine.document(id), engine.body(id)
+    assert document is not None
+    assert body is not None
+    assert (document.state, document.ended_ms, document.lease_ms, body.result) == ("done", 7, None, '{"pages":3}')
+
+
+def test_failed_keeps_its_reason(engine: Engine, send: Send, take: Take) -> None:
+    (id,) = send("ada")
+    (claim,) = take()
+    engine.settle([(claim, Failed("encrypted"))])
+    document = engine.document(id)
+    assert document is not None
+    assert (document.state, document.reason) == ("failed", "encrypted")
+    assert engine.customer("ada").failed == 1
+
+
+def test_a_retry_with_no_attempts_left_fails(engine: Engine, send: Send, take: Take) -> None:
+    (id,) = send("ada")
+    for _ in range(2):
+        (claim,) = take(kinds={"extract": 2})
+        engine.settle([(claim, Retry(reason="busy"))])
+    document = engine.document(id)
+    assert document is not None
+    assert (document.state, document.reason) == ("failed", "attempt 2 of 2 failed: busy")
+    assert take(kinds={"extract": 2}) == []
+
+
+OUTCOMES = [Done("1"), Retry(reason="r"), Retry(500), Failed("f"), Released(), Done(cost=5000), Failed("f", cost=5000)]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
+def test_settling_is_refused_without_any_change_when_the_lease_was_lost(
+    engine: Engine, send: Send, take: Take, outcome: Outcome
+) -> None:
+    send("ada", at=0)
+    (stale,) = take(at=0)
+    assert engine.reclaim(10, now_ms=10_000) == 1
+    before = everything(engine)
+    assert engine.settle([(stale, outcome)], now_ms=10_001) == [stale]
+    assert engine.extend([stale], 10_000, now_ms=10_001) == [stale]
+    assert everything(engine) == before
+    (fresh,) = take(at=10_002)
+    before = everything(engine)
+    assert engine.settle([(stale, outcome)], now_ms=10_003) == [stale]
+    assert engine.extend([stale], 10_000, now_ms=10_003) == [stale]
+    assert everything(engine) == before
+    assert engine.settle([(fresh, outcome)], now_ms=10_004) == []
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
+def test_a_claim_settles_once(engine: Engine, send: Send, take: Take, outcome: Outcome) -> None:
+    send("ada")
+    (claim,) = take()
+    assert engine.settle([(claim, Done()), (claim, outcome)]) == [claim]
+    before = everything(engine)
+    assert engine.settle([(claim, outcome)]) == [claim]
+    assert everything(engine) == before
+
+
+def test_the_token_decides_not_the_workers_name(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", at=0)
+    (stale,) = take(at=0, worker="same")
+    engine.reclaim(10, now_ms=10_000)
+    (fresh,) = take(at=10_000, worker="same")
+    assert engine.settle([(stale, Done('"stale"'))], now_ms=10_001) == [stale]
+    assert engine.settle([(fresh, Done('"fresh"'))], now_ms=10_001) == []
+    body = engine.body(fresh.id)
+    assert body is not None
+    assert body.result == '"fresh"'
+
+
+def test_a_lost_claim_in_a_batch_does_not_hold_up_the_others(engine: Engine, send: Send, take: Take) -> None:
+    ids = send("ada", 3)
+    claims = take(3)
+    engine.cancel([ids[1]])
+    assert engine.settle([(one, Done()) for one in claims]) == [claims[1]]
+    assert [state_of(engine, id) for id in ids] == ["done", "cancelled", "done"]
+
+
+def test_a_claim_settles_after_its_lease_ended_if_nobody_took_it_back(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", at=0)
+    (claim,) = take(at=0)
+    assert engine.settle([(claim, Done())], now_ms=99_000) == []
+
+
+def test_extend_lengthens_and_never_shortens(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", at=0)
+    (claim,) = take(at=0)
+    assert engine.extend([claim], 1_000, now_ms=1_000) == []
+    assert engine.reclaim(10, now_ms=9_999) == 0
+    assert engine.extend([claim], 10_000, now_ms=9_000) == []
+    assert engine.reclaim(10, now_ms=18_999) == 0
+    assert engine.reclaim(10, now_ms=19_000) == 1
+
+
+def test_an_expired_lease_goes_back_until_attempts_are_spent(engine: Engine, send: Send, take: Take) -> None:
+    (id,) = send("ada", at=0)
+    take(at=0, kinds={"extract": 2})
+    engine.reclaim(10, now_ms=10_000)
+    assert state_of(engine, id) == "ready"
+    take(at=10_000, kinds={"extract": 2})
+    engine.reclaim(10, now_ms=20_000)
+    document = engine.document(id)
+    assert document is not None
+    assert document.state == "failed"
+    assert document.reason == "the worker stopped or died: its lease ran out on attempt 2 of 2"
+
+
+def test_reclaim_is_bounded_and_idempotent(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", 5, at=0)
+    take(5, at=0)
+    assert [engine.reclaim(2, now_ms=10_000) for _ in range(4)] == [2, 2, 1, 0]
+    assert engine.customer("ada").running == 0
+
+
+def test_a_sweep_never_overwrites_what_a_worker_finished(engine: Engine, send: Send, take: Take) -> None:
+    (id,) = send("ada", at=0)
+    (claim,) = take(at=0)
+    engine.settle([(claim, Done())], now_ms=10_500)
+    assert engine.reclaim(10, now_ms=11_000) == 0
+    assert state_of(engine, id) == "done"
+
+
+def test_cancel_ends_waiting_and_running_and_tells_at_the_next_extend(engine: Engine, send: Send, take: Take) -> None:
+    running, waiting, delayed = send("ada")[0], send("bob")[0], send("eve", delay_ms=99)[0]
+    (claim,) = take(1)
+    assert claim.id == running
+    assert engine.cancel([waiting, running, delayed, "nobody", waiting]) == [waiting, running, delayed]
+    assert {state_of(engine, id) for id in (running, waiting, delayed)} == {"cancelled"}
+    assert engine.extend([claim], 1_000) == [claim]
+    assert engine.settle([(claim, Done())]) == [claim]
+    assert engine.cancel([waiting]) == []
+    assert take(at=10**9) == []
+
+
+def test_retry_of_a_failed_document_starts_afresh_without_a_check(engine: Engine, send: Send, take: Take) -> None:
+    (id,) = send("ada", at=0)
+    (claim,) = take(at=0, kinds={"extract": 1})
+    engine.settle([(claim, Failed("corrupt"))], now_ms=1)
+    before = engine.customer("ada", now_ms=2).standing
+    assert engine.retry(id, now_ms=2)
+    document = engine.document(id)
+    assert document is not None
+    assert (document.state, document.attempts, document.reason, document.ended_ms) == ("ready", 0, None, None)
+    assert engine.customer("ada", now_ms=2).standing == before
+    (again,) = take(at=2)
+    assert (again.attempts, again.token) == (1, 2)
+    assert engine.settle([(claim, Done())], now_ms=3) == [claim]
+
+
+def test_a_cost_that_turns_out_otherwise_moves_the_counter_by_the_difference(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", 2, at=0)
+    first, second = take(2, at=0)
+    engine.settle([(first, Done(cost=4000))], now_ms=1)
+    assert engine.customer("ada", now_ms=1).counter == -4
+    assert engine.customer("ada", now_ms=1).standing.updated_ms == 0
+    engine.check("ada", 1000, now_ms=1_500_001)
+    engine.settle([(second, Done(cost=9000))], now_ms=1_500_002)
+    assert engine.customer("ada", now_ms=1_500_002).counter == 0
+
+
+def test_purge_forgets_what_ended_long_enough_ago_and_nothing_else(engine: Engine, send: Send, take: Take) -> None:
+    old, young, running = send("ada", 3, at=0)
+    claims = take(3, at=0)
+    engine.settle([(claims[0], Done("1"))], now_ms=1_000)
+    engine.settle([(claims[1], Done())], now_ms=2_001)
+    while any(engine.purge(2_000, 10)):
+        pass
+    assert [state_of(engine, id) for id in (old, young, running)] == [None, "done", "running"]
+    assert engine.body(old) is None
+    assert engine.customer("ada").done == 2
+
+
+def test_a_purged_key_may_be_used_again(engine: Engine, send: Send) -> None:
+    (first,) = send("ada", key="k", digest="d")
+    engine.cancel([first], now_ms=0)
+    while any(engine.purge(10, 10)):
+        pass
+    (second,) = send("ada", key="k", digest="other")
+    assert state_of(engine, second) == "ready"
+
+
+def test_forget_erases_everything_that_names_the_customer(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", 4, key=None)
+    send("bob", 1)
+    claims = take(2)
+    engine.put_record("settings", "a", "1")
+    while engine.forget("ada", 3):
+        pass
+    assert [one.id for one in engine.customers("", 10)] == ["bob"]
+    assert {one.customer for one in engine.documents(None, None, None, 10)} == {"bob"}
+    assert {one.customer for one in engine.changes(None, 100)} == {"bob", None}
+    lost = engine.settle([(one, Done()) for one in claims])
+    assert {one.customer for one in lost} == {"ada"}
+    assert [one.customer for one in take(10)] == [] if len(lost) == 1 else ["bob"]
+    assert engine.customer("ada", now_ms=0).counter == 0
+
+
+def test_forgetting_nobody_is_nothing(engine: Engine) -> None:
+    assert engine.forget("nobody", 10) == 0
+    assert engine.changes(None, 10) == []
+
+
+REACH: dict[State, list[str]] = {
+    "delayed": ["delayed"],
+    "ready": [],
+    "running": ["claim"],
+    "done": ["claim", "done"],
+    "failed": ["claim", "fail"],
+    "cancelled": ["cancel"],
+}
+
+
+def bring_to(engine: Engine, send: Send, take: Take, state: State) -> tuple[str, Claim | None]:
+    """A document in that state, and its claim if it ever had one."""
+    (id,) = send("ada", at=0, delay_ms=100 if state == "delayed" else 0)
+    claim = None
+    for step in REACH[state]:
+        if step == "claim":
+            (claim,) = take(at=0)
+        elif step == "cancel":
+            engine.cancel([id], now_ms=0)
+        elif claim is not None:
+            engine.settle([(claim, Done() if step == "done" else Failed("f"))], now_ms=0)
+    assert state_of(engine, id) == state
+    return id, claim
+
+
+@pytest.mark.parametrize("state", REACH)
+@pytest.mark.parametrize("verb", ["claim", "done", "failed", "retry", "release", "reclaim", "cancel", "revive"])
+def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Take, state: State, verb: str) -> None:
+    id, claim = bring_to(engine, send, take, state)
+    holding = claim or Claim(id, 1, 1, "ada", "extract", 1, "{}", 1, 3, 0, 1, False)
+    settled: dict[str, Outcome] = {"done": Done(), "failed": Failed("f"), "retry": Retry(50), "release": Released()}
+    if verb in settled:
+        engine.settle([(holding, settled[verb])], now_ms=50)
+    elif verb == "claim":
+        take(at=50)
+    elif verb == "reclaim":
+        engine.reclaim(10, now_ms=20_000)
+    elif verb == "cancel":
+        engine.cancel([id], now_ms=50)
+    else:
+        engine.retry(id, now_ms=50)
+    happening = {"claim": "claimed", "retry": "retried", "release": "released", "reclaim": "expired", "cancel": "cancelled",
+                 "revive": "revived"}.get(verb, verb)  # fmt: skip
+    sources, targets = TRANSITIONS[happening]  # type: ignore[index]
+    after = state_of(engine, id)
+    assert after in targets if state in sources else after == state
+    if state in ENDED and verb != "revive":
+        assert after == state
+
+
+def test_changes_are_fed_in_the_order_of_commits_and_resume(engine: Engine, send: Send, take: Take) -> None:
+    (id,) = send("ada", at=1)
+    (claim,) = take(at=2)
+    engine.settle([(claim, Retry(reason="busy"))], now_ms=3)
+    engine.cancel([id], now_ms=4)
+    feed = engine.changes(None, 100)
+    assert [(one.number, one.at_ms, one.what, one.document) for one in feed] == [
+        (1, 1, "submitted", id),
+        (2, 2, "claimed", id),
+        (3, 3, "retried", id),
+        (4, 4, "cancelled", id),
+    ]
+    assert [one.note for one in feed] == [None, "worker", "busy", None]
+    assert engine.changes(2, 1) == [feed[2]]
+    assert engine.changes(4, 10) == []
+
+
+def test_a_feed_that_was_purged_says_so_instead_of_skipping(engine: Engine, send: Send) -> None:
+    send("ada", 3, at=1)
+    send("ada", 1, at=5)
+    engine.purge(1, 100)
+    with pytest.raises(Unknown, match="changes up to 3 were purged"):
+        engine.changes(2, 10)
+    assert [one.number for one in engine.changes(None, 10)] == [4]
+    assert [one.number for one in engine.changes(3, 10)] == [4]
+
+
+def test_numbers_of_changes_and_documents_are_never_used_again(engine: Engine, send: Send) -> None:
+    ids = send("ada", 3)
+    engine.cancel(ids, now_ms=0)
+    while any(engine.purge(10, 100)):
+        pass
+    send("ada")
+    assert engine.documents(None, None, None, 10)[0].number == 4
+    assert engine.changes(None, 10)[0].number == 7
+
+
+def test_records_are_kept_by_group_and_change_only_from_the_version_that_was_seen(engine: Engine) -> None:
+    first = engine.put_record("keys", "b", "1")
+    assert engine.put_record("keys", "a", "2") == 2
+    engine.put_record("webhooks", "a", "9")
+    assert [(one.key, one.value) for one in engine.records("keys", "", 10)] == [("a", "2"), ("b", "1")]
+    assert [one.key for one in engine.records("keys", "a", 10)] == ["b"]
+    assert engine.put_record("keys", "b", "x", version=99) is None
+    assert engine.put_record("keys", "b", "y", version=first) == 4
+    assert engine.put_record("keys", "new", "z", version=1) is None
+    assert engine.put_record("keys", "new", "z", version=0) == 5
+    assert engine.put_record("keys", "b", None, version=4) == 0
+    assert engine.record("keys", "b") is None
+
+
+def test_rules_and_terms_change_only_from_the_version_that_was_seen(engine: Engine) -> None:
+    assert engine.rules().version == 1
+    made = engine.configure(Rules(Policy(reset="gradual")))
+    assert made is not None
+    assert (made.version, engine.rules()) == (2, made)
+    assert engine.configure(Rules()) is None
+    terms = engine.customer("ada").terms
+    assert engine.tune("ada", terms, 0) == 1
+    assert engine.tune("ada", terms, 0) is None
+    assert engine.tune("ada", terms, 1) == 2
+
+
+def test_an_operators_reset_makes_the_customer_as_never_seen(engine: Engine, send: Send) -> None:
+    send("ada", 25, at=0)
+    engine.reset("ada", now_ms=1)
+    look = engine.customer("ada", now_ms=1)
+    assert (look.counter, look.next_priority, look.waiting, look.standing.updated_ms) == (0, 1, 25, None)
+    assert engine.check("ada", 1000, now_ms=2).counter == 0
+
+
+def test_an_outlook_says_about_how_many_are_ahead_and_how_fast_it_goes(engine: Engine, send: Send, take: Take) -> None:
+    send("big", 30, at=DAY)
+    (id,) = send("small", at=DAY)
+    outlook = engine.outlook(id, now_ms=DAY + 1_000)
+    assert outlook is not None
+    assert (outlook.ahead, outlook.dispatches, outlook.blocked) == (1, 0, False)
+    claims = take(10, at=DAY + 2_000)
+    outlook = engine.outlook(engine.documents("big", "ready", None, 1)[0].id, now_ms=DAY + 4_000)
+    assert outlook is not None
+    assert (outlook.ahead, outlook.dispatches, outlook.dispatches_span_ms) == (20, 10, 2_000)
+    assert engine.outlook(claims[0].id) is None
+    assert engine.outlook("nobody") is None
+
+
+def test_wait_returns_at_once_when_something_is_ready_and_false_when_nothing_comes(engine: Engine, send: Send) -> None:
+    assert engine.wait(0.01) is False
+    send("ada")
+    assert engine.wait(5) is True
+    assert engine.wait(0.01, ["fax"]) is False
+    assert engine.wait(5, ["fax", "extract"]) is True

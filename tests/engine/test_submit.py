@@ -1,0 +1,212 @@
+"""Submitting: check, priority and insert are one step."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from fairlane.core.document import Submission
+from fairlane.core.errors import KeyConflict
+from fairlane.core.policy import Policy, Rules, Terms
+from fairlane.engine import Engine
+
+from .conftest import Send, Take
+
+PRIORITIES = [1] * 3 + [2] * 2 + [3] * 2 + [4] * 2 + [5] * 2 + [6] * 2 + [7] * 2 + [8] * 6 + [9] * 9
+
+
+def keyed(id: str, key: str, digest: str = "d", customer: str = "ada") -> Submission:
+    return Submission(id, customer, "extract", "{}", key=key, digest=digest)
+
+
+def test_the_nth_document_of_an_unbroken_run_gets_the_priority_of_the_list(engine: Engine) -> None:
+    receipts = engine.submit([Submission(f"d{n}", "ada", "extract", "{}") for n in range(30)], now_ms=0)
+    assert [one.priority for one in receipts] == PRIORITIES
+    assert [one.counter for one in receipts] == [-n for n in range(30)]
+    assert [one.number for one in receipts] == list(range(1, 31))
+
+
+def test_a_batch_of_n_is_n_checks_in_order(engine: Engine) -> None:
+    batch = engine.submit([Submission(f"a{n}", "ada", "extract", "{}") for n in range(25)], now_ms=7)
+    singles = [engine.submit([Submission(f"b{n}", "bob", "extract", "{}")], now_ms=7)[0] for n in range(25)]
+    assert [one.check._replace(customer="") for one in batch] == [one.check._replace(customer="") for one in singles]
+
+
+def test_worked_examples(engine: Engine) -> None:
+    moments = (0, 1_000, 2_000, 3_000, 1_503_000, 3_003_001)
+    checks = [engine.check("ada", 1000, now_ms=moment) for moment in moments]
+    assert [(one.counter, one.priority) for one in checks] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
+
+
+def test_every_check_that_made_a_document_can_be_read_back_from_it(engine: Engine, send: Send) -> None:
+    send("ada", 4, at=1_000)
+    engine.tune("ada", Terms(weight=2), 0)
+    engine.configure(Rules(Policy(reset_interval=60)))
+    (id,) = send("ada", at=2_000)
+    document = engine.document(id)
+    assert document is not None
+    check = document.check
+    assert (check.checked_ms, check.counter, check.priority) == (2_000, -3.5, 2)
+    assert (check.policy_version, check.terms_version) == (2, 1)
+
+
+def test_a_known_key_returns_the_first_receipt_and_moves_nothing(engine: Engine) -> None:
+    (first,) = engine.submit([keyed("one", "k")], now_ms=0)
+    engine.submit([keyed("other", "k2")], now_ms=1)
+    before = engine.customer("ada", now_ms=2), engine.changes(None, 100)
+    (again,) = engine.submit([keyed("two", "k")], now_ms=2)
+    assert again == first
+    assert (engine.customer("ada", now_ms=2), engine.changes(None, 100)) == before
+    assert engine.document("two") is None
+
+
+def test_a_key_still_answers_after_its_document_ended(engine: Engine, take: Take) -> None:
+    (first,) = engine.submit([keyed("one", "k")], now_ms=0)
+    engine.cancel(["one"])
+    assert engine.submit([keyed("two", "k")], now_ms=9) == [first]
+
+
+def test_a_key_belongs_to_its_customer_alone(engine: Engine) -> None:
+    engine.submit([keyed("one", "k"), keyed("two", "k", digest="other", customer="bob")], now_ms=0)
+    assert engine.document("two") is not None
+
+
+def test_the_same_key_with_another_body_is_refused_and_nothing_of_the_batch_happens(engine: Engine) -> None:
+    engine.submit([keyed("one", "k")], now_ms=0)
+    before = engine.customers("", 10, now_ms=5), engine.changes(None, 100)
+    with pytest.raises(KeyConflict, match="'k' of customer 'ada' already belongs to document one"):
+        engine.submit([Submission("two", "bob", "extract", "{}"), keyed("three", "k", digest="other")], now_ms=5)
+    assert (engine.customers("", 10, now_ms=5), engine.changes(None, 100)) == before
+    assert engine.document("two") is None
+
+
+def test_a_key_twice_in_one_batch_is_one_document(engine: Engine) -> None:
+    first, second = engine.submit([keyed("one", "k"), keyed("two", "k")], now_ms=0)
+    assert first == second
+    assert engine.customer("ada", now_ms=0).waiting == 1
+
+
+def test_a_key_twice_in_one_batch_with_two_bodies_is_refused_whole(engine: Engine) -> None:
+    with pytest.raises(KeyConflict):
+        engine.submit([keyed("one", "k"), keyed("two", "k", digest="other")], now_ms=0)
+    assert engine.customers("", 10) == []
+
+
+def test_the_same_key_a_thousand_times_at_once_is_one_document(engine: Engine) -> None:
+    receipts: list[object] = []
+
+    def send(thread: int) -> None:
+        for n in range(50):
+            receipts.extend(engine.submit([keyed(f"{thread}-{n}", "k")], now_ms=0))
+
+    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(receipts) == 1000
+    assert len(set(receipts)) == 1
+    assert engine.customer("ada").waiting == 1
+
+
+def test_many_producers_leave_the_counter_where_one_would(engine: Engine) -> None:
+    counters: list[int | float] = []
+
+    def send(thread: int) -> None:
+        for n in range(60):
+            (receipt,) = engine.submit([Submission(f"{thread}-{n}", "ada", "extract", "{}")])
+            counters.append(receipt.counter)
+
+    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(counters, reverse=True) == [-n for n in range(600)]
+
+
+def test_a_delayed_document_is_checked_at_submission_and_served_when_due(engine: Engine, send: Send, take: Take) -> None:
+    (late,) = send("ada", at=0, delay_ms=5_000)
+    (soon,) = send("ada", at=1)
+    document = engine.document(late)
+    assert document is not None
+    assert (document.state, document.check.checked_ms, document.ready_ms) == ("delayed", 0, 5_000)
+    assert engine.customer("ada", now_ms=1).waiting == 2
+    assert [one.id for one in take(5, at=4_999)] == [soon]
+    assert [one.id for one in take(5, at=5_000)] == [late]
+
+
+def test_a_delayed_document_joins_its_lane_by_submission_number(engine: Engine, send: Send, take: Take) -> None:
+    (late,) = send("ada", at=0, delay_ms=5_000)
+    (soon,) = send("ada", at=1)
+    assert [one.id for one in take(5, at=6_000)] == [late, soon]
+
+
+def test_customer_ids_come_back_exactly_as_given(engine: Engine) -> None:
+    odd = [
+        " ",
+        "a" * 200,
+        "Å",
+        "A\u030a",
+        "'; DROP TABLE documents; --",
+        "{x}",
+        "*",
+        "../../etc",
+        "\u202eabc",
+        "🦊",
+        "__proto__",
+    ]
+    engine.submit([Submission(f"d{n}", customer, "extract", "{}") for n, customer in enumerate(odd)], now_ms=0)
+    assert [one.id for one in engine.customers("", 100)] == sorted(odd)
+    assert {one.customer for one in engine.documents(None, None, None, 100)} == set(odd)
+
+
+def test_payload_and_result_come_back_as_they_were(engine: Engine, take: Take) -> None:
+    payload = '{"path":"faktura żółw.pdf","n":123456789012345678901234567890,"s":"\\u0000"}'
+    engine.submit([Submission("one", "ada", "extract", payload)], now_ms=0)
+    (claim,) = take()
+    body = engine.body("one")
+    assert claim.payload == payload
+    assert body is not None
+    assert (body.payload, body.result) == (payload, None)
+
+
+def test_a_look_is_not_a_check(engine: Engine, send: Send) -> None:
+    (id,) = send("ada", at=0)
+    before = engine.changes(None, 100)
+    for _ in range(5):
+        engine.customer("ada", now_ms=10)
+        engine.customers("", 10, now_ms=10)
+        engine.document(id)
+        engine.outlook(id, now_ms=10)
+    assert engine.changes(None, 100) == before
+    assert engine.check("ada", 1000, now_ms=10).counter == -1
+
+
+def test_a_look_shows_the_stored_counter_and_the_priority_a_check_now_would_give(engine: Engine, send: Send) -> None:
+    send("ada", 22, at=0)
+    look = engine.customer("ada", now_ms=1_500_000)
+    assert (look.counter, look.next_priority, look.resets_in_ms) == (-21, 9, 0)
+    look = engine.customer("ada", now_ms=1_500_001)
+    assert (look.counter, look.next_priority) == (-21, 1)
+
+
+def test_a_customer_never_seen_looks_like_itself_before_its_first_check(engine: Engine) -> None:
+    look = engine.customer("nobody", now_ms=0)
+    assert (look.counter, look.next_priority, look.waiting, look.terms_version) == (0, 1, 0, 0)
+    assert engine.customers("", 10) == []
+
+
+@pytest.mark.parametrize("reset", ["idle", "window", "gradual"])
+def test_agreement_holds_at_the_bounds(engine: Engine, reset: str) -> None:
+    """The floor of the counter times the longest interval exceeds 64 bits; the figures must not."""
+    engine.configure(Rules(Policy(reset_interval=2_592_000, reset=reset)))  # type: ignore[arg-type]
+    engine.tune("ada", Terms(weight=0.01), 0)
+    for n in range(1001):
+        check = engine.check("ada", 10_000_000, now_ms=1_000 + n)
+    assert check.counter_thousandths == -(10**12)
+    after = engine.check("ada", 1, now_ms=2_000 + 1_296_000_001)
+    fraction = {"idle": -(10**12), "window": -(10**12)}.get(reset)
+    left_ms = 2_592_000_000 - 1_296_000_001
+    assert after.counter_thousandths == (fraction or -(10**12 * left_ms // 2_592_000_000) - 100)
