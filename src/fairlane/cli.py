@@ -188,4 +188,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         table.add_column(column, justify="right" if number else "left")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    Console(file=sys.stdout).print(table)
+    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console.width = 160  # a pipe has no edge to wrap at
+    console.print(table)

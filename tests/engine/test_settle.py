@@ -11,7 +11,6 @@ from fairlane.engine import Engine
 
 from .conftest import Send, Take
 
-
 DAY = 86_400_000
 
 

@@ -10,7 +10,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeVar
 
@@ -113,6 +113,10 @@ class Lanes:
         lane.find_head()
         self._head_changed(lane)
 
+    def of(self, customer: str) -> Sequence[Lane]:
+        """The lanes that a customer ever had a document in."""
+        return self._lanes_of.get(customer, ())
+
     def next(self, kinds: Iterable[str] | None = None) -> Turn | None:
         """What the next dispatch would take; takes nothing."""
         number = self.dispatches + 1
@@ -142,7 +146,7 @@ class Lanes:
         if customer in self._blocked:
             return
         self._blocked.add(customer)
-        for lane in self._lanes_of.get(customer, ()):
+        for lane in self.of(customer):
             self._compete(lane, None)
 
     def unblock(self, customer: str) -> None:
@@ -150,7 +154,7 @@ class Lanes:
         if customer not in self._blocked:
             return
         self._blocked.remove(customer)
-        for lane in self._lanes_of.get(customer, ()):
+        for lane in self.of(customer):
             if lane.start is None:
                 self._head_changed(lane)
 

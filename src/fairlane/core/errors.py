@@ -17,6 +17,11 @@ A claim that was lost is not an error: engines return it as a value.
 
 from __future__ import annotations
 
+from reprlib import Repr
+
+_short = Repr()  # a value may be huge or deep: show its beginning
+_short.maxstring = _short.maxother = 60
+
 
 class FairlaneError(Exception):
     """The one base: catch it to catch everything Fairlane raises on purpose."""
@@ -30,10 +35,7 @@ class BadValue(Mistake, ValueError):
     """A value is out of its range."""
 
     def __init__(self, name: str, value: object, wanted: str) -> None:
-        shown = repr(value)
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
-        super().__init__(f"{name} is {shown}; it must be {wanted}")
+        super().__init__(f"{name} is {_short.repr(value)}; it must be {wanted}")
         self.name = name
         self.value = value
 

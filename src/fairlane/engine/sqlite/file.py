@@ -80,27 +80,23 @@ def disk_type(path: Path, mounts: str | None = None) -> str | None:
     return found
 
 
-def sqlite_version() -> tuple[int, ...]:
-    """The SQLite that apsw carries or found."""
-    return tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-
-
-def refuse_unfit(path: Path, create: bool) -> None:
+def refuse_unfit(path: Path, create: bool, *, mounts: str | None = None, library: str | None = None) -> None:
     """Refuse what must not hold a queue, before it is touched."""
-    if sqlite_version() < SQLITE_OLDEST:
+    version = library or apsw.sqlite_lib_version()
+    if tuple(int(part) for part in version.split(".")) < SQLITE_OLDEST:
         raise StoreUnfit(
-            f"this apsw carries SQLite {apsw.sqlite_lib_version()}, which can corrupt a file that two processes write; "
-            "install a newer one: pip install --upgrade apsw"
+            f"this apsw carries SQLite {version}, which can corrupt a file that two processes write; install a newer one: "
+            "pip install --upgrade apsw"
         )
     if not create and not path.exists():
         raise Unknown(f"there is no queue at {path}; submit or check something first, or give another --url")
     if not path.parent.is_dir():
         raise StoreError(f"the folder {path.parent} does not exist; create it, or give another path")
-    kind = disk_type(path)
+    kind = disk_type(path, mounts)
     if kind in NETWORK_DISKS:
         raise StoreUnfit(
             f"{path} is on a network disk ({kind}), where SQLite's locks do not hold and documents would be lost; use a "
-            "local disk, or a server: postgresql:// or redis://"
+            "local disk"
         )
 
 

@@ -1,0 +1,3 @@
+"""The reference engine, in memory."""
+
+from .engine import MemoryEngine as MemoryEngine

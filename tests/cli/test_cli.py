@@ -1,0 +1,159 @@
+"""The command line: what people and scripts see."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fairlane import Queue, __version__
+from fairlane.cli import main
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/queue.db"
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    return CliRunner(env={"FAIRLANE_URL": None, **environment}).invoke(main, arguments)
+
+
+MOMENTS = [word for moment in ("0", "1", "2", "3", "1503", "3003.001") for word in ("--now", moment)]
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite"])
+def test_the_worked_examples_of_the_rules(engine: str, url: str) -> None:
+    told = run("check", "acme", "--json", "--url", url if engine == "sqlite" else "memory://", *MOMENTS)
+    rows = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [(row["counter"], row["priority"]) for row in rows] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
+
+
+def test_the_worked_examples_one_command_at_a_time(url: str) -> None:
+    told = [run("check", "acme", "--now", moment, "--url", url).stdout for moment in MOMENTS[1::2]]
+    assert told[3] == "acme: priority 2, counter -3\n"
+    assert told[5] == "acme: priority 1, counter 0\n"
+
+
+def test_check_tells_in_words_and_in_json(url: str) -> None:
+    assert run("check", "acme", "--url", url).stdout == "acme: priority 1, counter 0\n"
+    row = json.loads(run("check", "acme", "--json", "--url", url).stdout)
+    assert (row["customer"], row["counter"], row["priority"]) == ("acme", -1, 1)
+
+
+def test_status_shows_everybody_and_moves_nothing(url: str) -> None:
+    with Queue(url) as queue:
+        queue.submit_many("big", range(30))
+        queue.submit("[bold]small[/bold]")
+        queue.pause("big")
+    told = run("status", "--url", url).stdout
+    assert "big (paused)" in told
+    assert "[bold]small[/bold]" in told
+    rows = json.loads(run("status", "--json", "--url", url).stdout)
+    assert [(row["customer"], row["counter"], row["next_priority"], row["waiting"]) for row in rows] == [
+        ("[bold]small[/bold]", 0, 1, 1),
+        ("big", -29, 9, 30),
+    ]
+    (one,) = json.loads(run("status", "big", "--json", "--url", url).stdout)
+    assert one["customer"] == "big"
+
+
+def test_policy_shows_and_sets_with_a_version(url: str) -> None:
+    Queue(url).close()
+    assert json.loads(run("policy", "--json", "--url", url).stdout) == {
+        "version": 1,
+        "reset": "idle",
+        "reset_interval": 1500.0,
+        "thresholds": [-2, -4, -6, -8, -10, -12, -14, -20],
+        "dispatch": "fair",
+        "open_turn_every": 16,
+    }
+    options = ("--reset", "gradual", "--thresholds=-1,-2.5", "--dispatch", "strict", "--open-turn-every", "0")
+    told = json.loads(run("policy", *options, "--reset-interval", "60", "--json", "--url", url).stdout)
+    assert (told["version"], told["reset"], told["thresholds"], told["dispatch"]) == (2, "gradual", [-1, -2.5], "strict")
+    shown = run("policy", "--url", url).stdout
+    assert "reset interval" in shown
+    assert "< -2.5" in shown
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(url: str) -> None:
+    Queue(url).close()
+    for arguments, message in [
+        (["check", "", "--url", url], "customer is ''"),
+        (["check", "acme", "--url", "mysql://x"], "url is 'mysql://x'; it must be memory://, or sqlite:///file.db"),
+        (["check", "acme", "--cost", "0", "--url", url], "cost is 0.0"),
+        (["policy", "--thresholds=-2,x", "--url", url], "--thresholds is '-2,x'"),
+        (["policy", "--thresholds=-2,-1", "--url", url], "strictly falling"),
+        (["policy", "--reset-interval", "0", "--url", url], "reset_interval is 0"),
+        (["status", "--url", url + ".other"], "there is no queue at"),
+        (["check"], "Missing argument"),
+        (["check", "a", "--cost", "much"], "not a valid float"),
+        (["frobnicate"], "No such command"),
+    ]:
+        told = run(*arguments)
+        assert told.exit_code == 2, arguments
+        assert message in told.stderr
+        assert "Traceback" not in told.output
+
+
+def test_a_store_that_fails_is_exit_code_3(tmp_path: Path) -> None:
+    told = run("check", "acme", "--url", f"sqlite:///{tmp_path}/nowhere/queue.db")
+    assert told.exit_code == 3
+    assert "does not exist; create it" in told.stderr
+
+
+def test_the_url_comes_from_the_option_then_the_environment_then_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fairlane.toml").write_text('url = "sqlite:///file.db"\n')
+    run("check", "acme")
+    run("check", "acme", FAIRLANE_URL="sqlite:///environment.db")
+    run("check", "acme", "--url", "sqlite:///option.db", FAIRLANE_URL="sqlite:///environment.db")
+    made = {path.name for path in tmp_path.glob("*.db")}
+    assert made == {"file.db", "environment.db", "option.db"}
+    (tmp_path / "fairlane.toml").unlink()
+    run("check", "acme")
+    assert (tmp_path / "fairlane.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('link = "x"', "sets 'link', which is not a setting; the settings are: url"),
+        ("url = 7", "url in"),
+        ("url = ", "cannot be read"),
+    ],
+)
+def test_a_settings_file_that_is_wrong_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fairlane.toml").write_text(content)
+    told = run("check", "acme")
+    assert told.exit_code == 2
+    assert message in told.stderr
+
+
+def test_an_empty_environment_variable_is_not_taken_for_a_default() -> None:
+    assert "FAIRLANE_URL is ''" in run("check", "acme", FAIRLANE_URL="").stderr
+
+
+def test_version_and_help() -> None:
+    assert __version__ in run("--version").stdout
+    for command in main.commands:
+        told = run(command, "--help")
+        assert told.exit_code == 0
+        assert "Usage:" in told.stdout
+
+
+def test_rich_is_loaded_only_when_a_table_is_drawn(url: str) -> None:
+    program = (
+        "import sys; from click.testing import CliRunner; from fairlane.cli import main; "
+        f"CliRunner().invoke(main, ['check', 'acme', '--url', {url!r}]); print('rich' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"

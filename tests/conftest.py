@@ -1,0 +1,35 @@
+"""What every test may use: a program of the system, installed if that is allowed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+
+def need_program(name: str, package: str) -> str:
+    """The path of a program; installed where the run may do so, else a skip with its reason, which CI does not accept."""
+    found = shutil.which(name)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "update", "-qq"], check=False, capture_output=True)
+        subprocess.run(["apt-get", "install", "-qq", "-y", package], check=False, capture_output=True)
+        found = shutil.which(name)
+    if found is None:
+        missing(f"the program {name} is not here; install the package {package}")
+    assert found is not None
+    return found
+
+
+def missing(reason: str) -> None:
+    """Skip at home, fail in CI."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def program() -> Callable[[str, str], str]:
+    return need_program

@@ -1,0 +1,302 @@
+"""What only a file of SQLite can show: fitness, migrations, processes, plans."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from fairlane.core.document import Done, Submission
+from fairlane.core.errors import BadValue, StoreBusy, StoreError, StoreUnfit, Unknown
+from fairlane.engine import open_engine
+from fairlane.engine.sqlite import SqliteEngine, file
+from fairlane.engine.sqlite.queries import SCHEMA_VERSIONS, sql
+
+MOUNTS = """\
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 22 0:26 / /mnt/share\\040one rw - nfs4 server:/export rw
+31 22 0:27 / /home rw - cifs //server/home rw
+32 31 0:28 / /home/local rw - xfs /dev/sdb rw
+"""
+
+
+def one(id: str, customer: str = "ada", payload: str = "{}") -> Submission:
+    return Submission(id, customer, "extract", payload)
+
+
+def url(folder: Path) -> str:
+    return f"sqlite:///{folder}/queue.db"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/srv/queue.db", "ext4"),
+        ("/mnt/share one/queue.db", "nfs4"),
+        ("/mnt/share one more/queue.db", "ext4"),
+        ("/home/ada/queue.db", "cifs"),
+        ("/home/local/queue.db", "xfs"),
+    ],
+)
+def test_the_disk_under_a_path_is_the_deepest_mount_that_holds_it(path: str, expected: str) -> None:
+    assert file.disk_type(Path(path), MOUNTS) == expected
+
+
+def test_a_file_on_a_network_disk_is_refused_and_told_why(tmp_path: Path) -> None:
+    mounts = MOUNTS + f"40 22 0:30 / {tmp_path} rw - nfs4 server:/export rw\n"
+    with pytest.raises(StoreUnfit, match=r"network disk \(nfs4\).*use a local disk"):
+        file.refuse_unfit(tmp_path / "queue.db", create=True, mounts=mounts)
+
+
+def test_an_sqlite_that_can_corrupt_a_shared_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnfit, match=r"SQLite 3\.51\.2.*pip install --upgrade apsw"):
+        file.refuse_unfit(tmp_path / "queue.db", create=True, library="3.51.2")
+    file.refuse_unfit(tmp_path / "queue.db", create=True, library="3.51.3")
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="nowhere does not exist; create it"):
+        open_engine(f"sqlite:///{tmp_path}/nowhere/queue.db")
+
+
+def test_a_queue_that_must_be_there_and_is_not_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(Unknown, match="there is no queue at"):
+        open_engine(url(tmp_path), create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "wrong", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "mysql://x", "queue.db", "memory", "sqlite:///a/"]
+)
+def test_a_url_that_names_no_engine_is_refused(wrong: str) -> None:
+    with pytest.raises(BadValue, match="url is"):
+        open_engine(wrong)
+
+
+def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    text, other = tmp_path / "text.db", tmp_path / "other.db"
+    text.write_text("this is not a database, but it is long enough to be looked at" * 20)
+    with apsw.Connection(str(other)) as connection:
+        connection.execute("CREATE TABLE cats (name)")
+    with pytest.raises(StoreUnfit, match="not an SQLite file"):
+        open_engine(f"sqlite:///{text}")
+    with pytest.raises(StoreUnfit, match="not a Fairlane queue"):
+        open_engine(f"sqlite:///{other}")
+    assert text.read_text().startswith("this is not")
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    open_engine(url(tmp_path)).close()
+    with apsw.Connection(str(tmp_path / "queue.db")) as connection:
+        connection.pragma("user_version", len(SCHEMA_VERSIONS) + 1)
+    with pytest.raises(StoreUnfit, match="made by a newer Fairlane"):
+        open_engine(url(tmp_path))
+
+
+def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
+    engine = open_engine(url(tmp_path))
+    engine.submit([one("a")])
+    engine.migrate()
+    assert engine.document("a") is not None
+    engine.close()
+    assert open_engine(url(tmp_path)).document("a") is not None
+
+
+def open_and_submit(folder: str, name: str) -> None:
+    engine = open_engine(url(Path(folder)))
+    engine.submit([one(name)])
+    engine.close()
+
+
+def test_many_processes_may_make_the_same_file_at_once(tmp_path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=open_and_submit, args=(str(tmp_path), f"d{n}")) for n in range(6)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 6
+    assert len(open_engine(url(tmp_path)).documents(None, None, None, 100)) == 6
+
+
+def test_a_forked_child_uses_handles_of_its_own(tmp_path: Path) -> None:
+    engine = open_engine(url(tmp_path))
+    engine.submit([one("before")])
+    child = os.fork()
+    if child == 0:  # pragma: no cover - in the child
+        code = 1
+        try:
+            engine.submit([one("child")])
+            code = 0 if engine.document("before") else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    engine.submit([one("after")])
+    assert {document.id for document in engine.documents(None, None, None, 9)} == {"before", "child", "after"}
+
+
+def test_a_closed_queue_says_so(tmp_path: Path) -> None:
+    engine = open_engine(url(tmp_path))
+    engine.close()
+    with pytest.raises(StoreError, match="was closed; open it again"):
+        engine.submit([one("a")])
+    with pytest.raises(StoreError, match="was closed; open it again"):
+        engine.rules()
+
+
+def test_a_file_held_too_long_by_others_is_a_clear_error_and_works_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file, "BUSY_SECONDS", 0.05)
+    engine = open_engine(url(tmp_path))
+    other = apsw.Connection(str(tmp_path / "queue.db"))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy, match="held by others for more than"):
+        engine.submit([one("a")])
+    assert engine.customers("", 10) == []
+    other.execute("ROLLBACK")
+    engine.submit([one("a")])
+
+
+def test_one_callers_fault_in_a_shared_commit_is_its_own(tmp_path: Path) -> None:
+    """A submission that the store itself refuses (an id that is already there) fails alone, whoever shares its group."""
+    engine = open_engine(url(tmp_path))
+    engine.submit([one("twice")])
+    refused: list[str] = []
+
+    def send(thread: int) -> None:
+        for n in range(20):
+            id = "twice" if n % 5 == 0 else f"{thread}-{n}"
+            try:
+                engine.submit([one(id)])
+            except StoreError:
+                refused.append(id)
+
+    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == ["twice"] * 32
+    assert engine.customer("ada").waiting == 1 + 8 * 16
+    assert engine.customer("ada").counter == -(8 * 16)
+
+
+def test_the_feed_skips_nothing_that_commits_late(tmp_path: Path) -> None:
+    engine = open_engine(url(tmp_path))
+    done = threading.Event()
+
+    def send(thread: int) -> None:
+        own = open_engine(url(tmp_path))
+        for n in range(40):
+            own.submit([one(f"{thread}-{n}-{m}") for m in range(3)])
+        own.close()
+
+    seen: list[int] = []
+
+    def follow() -> None:
+        last = 0
+        while True:
+            is_last = done.is_set()
+            for change in engine.changes(last, 7):
+                seen.append(change.number)
+                last = change.number
+            if is_last and not engine.changes(last, 1):
+                return
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    follower.join()
+    assert seen == list(range(1, 4 * 40 * 3 + 1))
+
+
+def test_wait_wakes_when_another_process_submits(tmp_path: Path) -> None:
+    engine = open_engine(url(tmp_path))
+    program = f"from tests.engine.test_sqlite_file import open_and_submit; input(); open_and_submit({str(tmp_path)!r}, 'x')"
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, cwd=root) as other:
+        woken: list[bool] = []
+        waiting = threading.Thread(target=lambda: woken.append(engine.wait(60)))
+        waiting.start()
+        assert other.stdin is not None
+        other.stdin.write(b"\n")
+        other.stdin.close()
+        waiting.join()
+    assert woken == [True]
+
+
+def test_wait_wakes_when_a_delayed_document_is_due(tmp_path: Path) -> None:
+    engine = open_engine(url(tmp_path))
+    engine.submit([Submission("a", "ada", "extract", "{}", delay_ms=60)])
+    assert engine.claim("w", 1, 1000) == []
+    assert engine.wait(60) is True
+    assert len(engine.claim("w", 1, 1000)) == 1
+
+
+def plan(connection: apsw.Connection, statement: str) -> str:
+    parameters = (None,) * max(statement.count("?"), 1)
+    count = len(set(re.findall(r"\?\d+", statement))) or statement.count("?")
+    return "\n".join(row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + statement, parameters[:count]))
+
+
+COLD = {"all_lanes", "drop_changes", "documents_page_of_state", "documents_page_running", "lane_kinds"}
+STATEMENTS = sorted(name for name in sql.sentences if name not in COLD and name != "data_version")
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_statement_on_a_hot_path_scans_or_sorts(tmp_path: Path, name: str) -> None:
+    open_engine(url(tmp_path)).close()
+    told = plan(apsw.Connection(str(tmp_path / "queue.db")), getattr(sql, name))
+    assert "TEMP B-TREE" not in told
+    single = {"read_queue", "write_queue", "read_priorities", "oldest_changes", "rules_body", "rules_version"}
+    single |= {"accounts_after", "next_due"}  # one row, nine rows, or the edge of an index
+    assert name in single or not re.search(r"\bSCAN (?!CONSTANT)", told), told
+
+
+def test_kinds_are_found_by_hopping_through_the_index(tmp_path: Path) -> None:
+    open_engine(url(tmp_path)).close()
+    told = plan(apsw.Connection(str(tmp_path / "queue.db")), sql.lane_kinds)
+    assert told.count("lanes_by_turn") == 2 or told.count("lanes_by_age") == 2
+    assert "SCAN l" not in told.replace("SCAN lanes USING COVERING INDEX", "")
+
+
+def test_every_statement_says_what_it_does_and_is_used() -> None:
+    folder = Path(file.__file__).parent
+    code = "".join(path.read_text() for path in folder.glob("*.py"))
+    for name, sentence in sql.sentences.items():
+        assert sentence.endswith("."), name
+        assert f"sql.{name}" in code, f"{name} is not used"
+
+
+def test_what_ends_is_durable_for_others_at_once(tmp_path: Path) -> None:
+    first, second = open_engine(url(tmp_path)), open_engine(url(tmp_path))
+    first.submit([one("a")])
+    (claim,) = second.claim("w", 1, 1000)
+    assert first.settle([(claim, Done("1"))]) == []
+    document = second.document("a")
+    assert document is not None
+    assert document.state == "done"
+
+
+def test_the_engine_says_what_an_acknowledgement_is_worth(tmp_path: Path) -> None:
+    assert open_engine("memory://").durability.startswith("not durable")
+    engine = open_engine(url(tmp_path))
+    assert isinstance(engine, SqliteEngine)
+    assert engine.durability.startswith("durable")
+    engine.submit([one("a")])
+    assert engine._writer is not None
+    assert engine._writer.pragma("synchronous") == 2
+    assert engine._writer.pragma("journal_mode") == "wal"

@@ -1,0 +1,92 @@
+"""Docs are tested: every command, setting, verb, error and limit appears, and what is shown runs."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import inspect
+import io
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import fairlane
+from fairlane import Policy, Queue, Rules, Terms
+from fairlane.cli import main
+from fairlane.core import document, errors
+from fairlane.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = (ROOT / "docs/reference.md").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def test_every_verb_of_the_queue_is_in_the_reference() -> None:
+    for name, verb in inspect.getmembers(Queue, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        assert f"`{name}(" in REFERENCE, name
+        for parameter in list(inspect.signature(verb).parameters.values())[1:]:
+            assert parameter.name in REFERENCE, f"{name}({parameter.name}=)"
+
+
+def test_every_command_and_option_is_in_the_reference() -> None:
+    for name, command in main.commands.items():
+        assert f"`fairlane {name}" in REFERENCE
+        for parameter in command.params:
+            assert parameter.opts[0] in REFERENCE or parameter.opts[0].upper() in REFERENCE, parameter.opts
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    for one in (*fields(Settings), *fields(Policy), *fields(Rules), *fields(Terms)):
+        if one.init and one.name not in ("policy", "version"):
+            assert f"`{one.name}`" in REFERENCE or f"{one.name}=" in REFERENCE, one.name
+
+
+def test_every_error_state_and_happening_is_in_the_reference() -> None:
+    named = [name for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, Exception)]
+    for word in (*named, *get_args(document.State), *get_args(document.Happening)):
+        assert word == "due" or f"`{word}" in REFERENCE, word
+
+
+def test_every_public_name_is_documented() -> None:
+    for name in fairlane.__all__:
+        assert name in REFERENCE or name in README or name in ("Policy", "Rules", "Terms"), name
+
+
+def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        exec(first, {})
+        exec(second, {"queue": Queue()})
+    assert "Priority 1, because acme's counter stood at 0" in told.getvalue()
+    assert len(first.strip().splitlines()) <= 10
+
+
+def test_the_example_of_the_package_runs() -> None:
+    assert doctest.testmod(fairlane).failed == 0
+    assert doctest.testmod(fairlane).attempted > 0
+
+
+def test_the_table_of_the_readme_is_the_policy() -> None:
+    lines = dict(re.findall(r"\| (-2 or more|below -\d+) \| (\d)", README))
+    assert lines.pop("-2 or more") == "1"
+    thresholds = {int(name.removeprefix("below ")): int(priority) for name, priority in lines.items()}
+    assert thresholds == {value: level for level, value in enumerate(Policy().thresholds, start=2)}
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
+        assert ((ROOT / page).parent / link).exists(), link
+
+
+def test_makefile_targets_of_the_docs_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in ("README.md", "CONTRIBUTING.md"):
+        assert set(re.findall(r"^make (\w+)", (ROOT / page).read_text(), re.MULTILINE)) <= targets

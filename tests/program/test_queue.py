@@ -1,0 +1,315 @@
+"""What a program sees: values are checked here, and a mistake is told by name and value."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane import AsyncQueue, BadValue, KeyConflict, Queue, Unknown, WrongState
+from fairlane.core.document import Done, Failed
+from fairlane.queue import new_id
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queue]:
+    with Queue("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/queue.db") as queue:
+        yield queue
+
+
+def serve(queue: Queue, outcome: Any = None) -> None:
+    for claim in queue.engine.claim("worker-1", 1, 10_000):
+        queue.engine.settle([(claim, outcome or Done('{"pages":2}'))])
+
+
+def test_the_worked_examples_of_the_rules(queue: Queue) -> None:
+    moments = (0, 1, 2, 3, 1503, 3003.001)
+    receipts = [queue.submit("acme", {"n": 1}, now=moment) for moment in moments]
+    assert [(one.counter, one.priority) for one in receipts] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
+    checks = [queue.check("other", now=moment) for moment in moments]
+    assert [(one.counter, one.priority) for one in checks] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
+
+
+def test_a_metronome_sinks_under_idle_and_does_not_under_window_and_gradual(queue: Queue) -> None:
+    seen = {}
+    for reset in ("idle", "window", "gradual"):
+        queue.configure(reset=reset)
+        seen[reset] = [queue.check(reset, now=1200 * n).priority for n in range(72)]
+    assert seen["idle"].index(9) == 21
+    assert set(seen["window"]) == {1}
+    assert set(seen["gradual"]) == {1}
+
+
+def test_counters_are_shown_as_whole_numbers_when_they_are(queue: Queue) -> None:
+    queue.check("acme", now=0)
+    whole, half = queue.check("acme", now=0).counter, queue.check("acme", cost=0.5, now=0).counter
+    assert (whole, type(whole), half) == (-1, int, -1.5)
+
+
+def test_submit_many_is_as_many_checks_in_one_commit(queue: Queue) -> None:
+    receipts = queue.submit_many("acme", [{"n": n} for n in range(5)], now=1)
+    assert [one.counter for one in receipts] == [0, -1, -2, -3, -4]
+    assert queue.submit_many("acme", []) == []
+    assert [queue.payload(one.id) for one in receipts] == [{"n": n} for n in range(5)]
+
+
+def test_a_key_returns_the_first_receipt_and_another_body_is_an_error(queue: Queue) -> None:
+    first = queue.submit("acme", {"a": 1, "b": [2]}, key="inv-17", now=0)
+    assert queue.submit("acme", {"b": [2], "a": 1}, key="inv-17", now=9) == first
+    for payload, kind in (({"a": 1}, "extract"), ({"a": 1, "b": [2]}, "other"), ({"a": True, "b": [2]}, "extract")):
+        with pytest.raises(KeyConflict, match="'inv-17'"):
+            queue.submit("acme", payload, kind=kind, key="inv-17", now=9)
+    assert queue.look("acme").waiting == 1
+    receipts = queue.submit_many("acme", [1, 2], keys=["one", "two"], now=9)
+    assert queue.submit_many("acme", [1, 2], keys=["one", "two"], now=10) == receipts
+
+
+def test_a_look_tells_where_a_customer_stands_and_moves_nothing(queue: Queue) -> None:
+    queue.submit_many("acme", range(4), now=100)
+    queue.engine.claim("w", 1, 10_000, now_ms=101_000)
+    expected = ("acme", -3, 2, 3, 1, 0, 0, 0, 1499.0, 1.0, False)
+    assert tuple(queue.look("acme", now=101)) == expected
+    assert tuple(queue.look("acme", now=101)) == expected
+    assert [one.customer for one in queue.customers()] == ["acme"]
+
+
+def test_explain_is_a_sentence_and_its_facts(queue: Queue) -> None:
+    queue.submit_many("big", range(30), now=1000)
+    receipt = queue.submit("small", now=1000)
+    told = queue.explain(receipt.id, now=1000)
+    assert (told.facts["priority"], told.facts["counter"], told.facts["ahead"], told.facts["expected_in"]) == (1, 0, 1, None)
+    assert "Priority 1, because small's counter stood at 0" in str(told)
+    assert "About 1 document is ahead of it; no worker took a document lately" in str(told)
+    queue.engine.claim("worker-1", 10, 60_000, now_ms=1_001_000)
+    last = next(queue.documents("big", "ready"))
+    told = queue.explain(last.id, now=1003)
+    assert told.facts["expected_in"] == pytest.approx(21 * 2 / 10)
+    assert "at the present pace its turn comes in about 4 seconds" in told.sentence
+    queue.pause("big")
+    assert "big is paused or at its cap" in queue.explain(last.id, now=1003).sentence
+    assert "It is running on worker-1, attempt 1 of 3." in queue.explain(receipt.id).sentence
+
+
+def test_explain_tells_how_it_ended(queue: Queue) -> None:
+    receipt = queue.submit("acme")
+    serve(queue, Failed("encrypted"))
+    assert queue.explain(receipt.id).sentence.endswith("It is failed: encrypted.")
+    held = queue.submit("acme", delay=3600)
+    assert "held back for another 60 minutes" in queue.explain(held.id).sentence
+
+
+def test_a_result_is_there_when_the_document_is_done(queue: Queue) -> None:
+    receipt = queue.submit("acme", {"path": "a.pdf"})
+    with pytest.raises(WrongState, match=f"{receipt.id} has no result: it is ready"):
+        queue.result(receipt.id)
+    serve(queue)
+    assert queue.result(receipt.id) == {"pages": 2}
+
+
+def test_cancel_and_retry_say_what_they_did(queue: Queue) -> None:
+    receipt = queue.submit("acme")
+    assert queue.cancel(receipt.id) is True
+    assert queue.cancel(receipt.id) is False
+    with pytest.raises(WrongState, match="is cancelled; only a failed one can be retried"):
+        queue.retry(receipt.id)
+    failed = queue.submit("acme")
+    serve(queue, Failed("corrupt"))
+    queue.retry(failed.id)
+    assert queue.document(failed.id).state == "ready"
+
+
+@pytest.mark.parametrize("verb", ["document", "payload", "result", "explain", "cancel", "retry"])
+def test_a_document_nobody_knows_is_named(queue: Queue, verb: str) -> None:
+    with pytest.raises(Unknown, match="there is no document d-404; it was never submitted here, or it was purged"):
+        getattr(queue, verb)("d-404")
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("submit", {"customer": ""}, "customer is ''; it must be text of 1 to 200 characters"),
+    ("submit", {"customer": "x" * 201}, "customer is 'xxx"),
+    ("submit", {"customer": "a\nb"}, r"customer is 'a\\nb'"),
+    ("submit", {"customer": "\ud800"}, "lone surrogates"),
+    ("submit", {"customer": 7}, "customer is 7"),
+    ("submit", {"customer": None}, "customer is None"),
+    ("submit", {"customer": "a", "kind": ""}, "kind is ''"),
+    ("submit", {"customer": "a", "key": ""}, "key is ''"),
+    ("submit", {"customer": "a", "cost": 0}, "cost is 0"),
+    ("submit", {"customer": "a", "cost": 10_001}, "cost is 10001; it must be a number from 0.001 to 10,000"),
+    ("submit", {"customer": "a", "cost": 0.0001}, "cost is 0.0001"),
+    ("submit", {"customer": "a", "cost": 1.00051}, "whole thousandths"),
+    ("submit", {"customer": "a", "cost": True}, "cost is True"),
+    ("submit", {"customer": "a", "cost": float("nan")}, "cost is nan"),
+    ("submit", {"customer": "a", "delay": -1}, "delay is -1"),
+    ("submit", {"customer": "a", "now": float("inf")}, "now is inf"),
+    ("submit", {"customer": "a", "now": "noon"}, "now is 'noon'"),
+    ("submit", {"customer": "a", "now": -1}, "now is -1"),
+    ("submit", {"customer": "a", "payload": b"bytes"}, "payload is b'bytes'; it must be JSON"),
+    ("submit", {"customer": "a", "payload": {"x": float("nan")}}, "payload is"),
+    ("submit", {"customer": "a", "payload": "x" * 262_144}, "262,146 bytes of JSON.*at most 262,144 bytes"),
+    ("submit", {"customer": "a", "payload": {1, 2}}, "must be JSON"),
+    ("submit_many", {"customer": "a", "payloads": [1], "keys": ["a", "b"]}, "keys is 'a list of 2'"),
+    ("submit_many", {"customer": "a", "payloads": range(100_001)}, "at most 100,000 long; submit them in parts"),
+    ("check", {"customer": ""}, "customer is ''"),
+    ("look", {"customer": "\x7f"}, "customer is"),
+    ("document", {"id": ""}, "document id is ''"),
+    ("tune", {"customer": "a", "weight": 0}, "weight is 0; it must be a number from 0.01 to 100"),
+    ("tune", {"customer": "a", "cap": 0}, "cap is 0"),
+    ("tune", {"customer": "a", "cap": 1.5}, "cap is 1.5"),
+    ("tune", {"customer": "a", "reset": "never"}, "reset is 'never'; it must be one of idle, window, gradual"),
+    ("tune", {"customer": "a", "paused": "yes"}, "paused is 'yes'"),
+    ("configure", {"reset_interval": 0}, "reset_interval is 0; it must be a number of seconds from 0.001"),
+    ("configure", {"thresholds": (-2, -2)}, "thresholds is .*strictly falling"),
+    ("configure", {"thresholds": (1,)}, "thresholds is 1"),
+    ("configure", {"dispatch": "lottery"}, "dispatch is 'lottery'; it must be one of fair, strict"),
+    ("configure", {"open_turn_every": -1}, "open_turn_every is -1"),
+    ("purge", {"older_than": -1}, "older_than is -1"),
+    ("forget", {"customer": ""}, "customer is ''"),
+]
+
+
+@pytest.mark.parametrize(("verb", "arguments", "message"), WRONG, ids=lambda one: str(one)[:40])
+def test_a_wrong_value_is_refused_by_name_and_nothing_happens(verb: str, arguments: dict[str, Any], message: str) -> None:
+    queue = Queue("memory://")
+    with pytest.raises(BadValue, match=message):
+        getattr(queue, verb)(**arguments)
+    assert queue.changes() == []
+    assert list(queue.customers()) == []
+
+
+def test_a_payload_nested_too_deep_is_refused_however_deep(queue: Queue) -> None:
+    for depth in (101, 5_000, 200_000):
+        deep: Any = 1
+        for _ in range(depth):
+            deep = [deep]
+        with pytest.raises(BadValue, match="payload"):
+            queue.submit("acme", deep)
+    wide = [{"a": [n]} for n in range(1000)]
+    assert queue.payload(queue.submit("acme", wide).id) == wide
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(JSON)
+def test_any_json_comes_back_as_it_was(payload: Any) -> None:
+    queue = Queue("memory://")
+    assert queue.payload(queue.submit("acme", payload).id) == payload
+
+
+def test_a_lone_surrogate_in_a_payload_comes_back_from_disk(tmp_path: Path) -> None:
+    with Queue(f"sqlite:///{tmp_path}/queue.db") as queue:
+        assert queue.payload(queue.submit("acme", {"name": "a\ud800b\x00"}).id) == {"name": "a\ud800b\x00"}
+
+
+def test_tuning_changes_what_is_named_and_keeps_the_rest(queue: Queue) -> None:
+    queue.tune("acme", weight=2, cap=3)
+    queue.pause("acme")
+    assert queue.terms("acme") == queue.tune("acme")
+    assert (queue.terms("acme").weight, queue.terms("acme").cap, queue.terms("acme").paused) == (2, 3, True)
+    queue.resume("acme")
+    assert queue.tune("acme", cap=None).cap is None
+    assert queue.look("acme").paused is False
+    version = queue.engine.customer("acme").terms_version
+    queue.tune("acme", weight=2)
+    assert queue.engine.customer("acme").terms_version == version
+
+
+def test_tuning_from_many_threads_loses_nothing(queue: Queue) -> None:
+    def tune(**terms: Any) -> None:
+        for _ in range(10):
+            queue.tune("acme", **terms)
+
+    threads = [threading.Thread(target=tune, kwargs=one) for one in ({"weight": 2}, {"cap": 5}, {"paused": True})]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    terms = queue.terms("acme")
+    assert (terms.weight, terms.cap, terms.paused) == (2, 5, True)
+
+
+def test_rules_live_in_the_store_with_a_version(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/queue.db"
+    with Queue(url) as one, Queue(url) as other:
+        assert one.configure(reset="gradual", reset_interval=60).version == 2
+        assert other.rules().policy.reset == "gradual"
+        assert other.configure(reset="gradual").version == 2
+        other.check("acme", now=0)
+        other.configure(thresholds=(-1,), open_turn_every=0)
+        assert one.rules().version == 3
+        assert one.rules().policy.reset_interval == 60
+
+
+def test_purge_and_forget_say_how_many(queue: Queue) -> None:
+    ids = [one.id for one in queue.submit_many("acme", range(1200))]
+    for id in ids[:5]:
+        queue.cancel(id)
+    assert queue.purge(older_than=3600) == 0
+    assert queue.purge(older_than=0) == 5
+    assert queue.forget("acme") == 1195
+    assert list(queue.customers()) == []
+    assert queue.forget("acme") == 0
+
+
+def test_long_lists_come_in_pages_without_gaps(queue: Queue) -> None:
+    queue.submit_many("acme", range(2100))
+    assert [one.number for one in queue.documents()] == list(range(2100, 0, -1))
+    assert [one.number for one in queue.documents("acme", "ready")] == list(range(2100, 0, -1))
+    assert list(queue.documents("nobody")) == []
+
+
+def test_reset_by_an_operator(queue: Queue) -> None:
+    queue.submit_many("acme", range(25))
+    queue.reset("acme")
+    assert queue.check("acme").priority == 1
+
+
+def test_ids_are_uuids_of_version_7_in_the_order_of_time() -> None:
+    ids = [new_id() for _ in range(50)]
+    assert {uuid.UUID(one).version for one in ids} == {7}
+    assert {uuid.UUID(one).variant for one in ids} == {uuid.RFC_4122}
+    assert len(set(ids)) == 50
+    stamps = [one[:13] for one in ids]
+    assert stamps == sorted(stamps)
+
+
+def test_the_same_verbs_awaited(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with AsyncQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
+            receipts = await asyncio.gather(*(queue.submit("acme", {"n": n}) for n in range(40)))
+            assert sorted(one.counter for one in receipts) == list(range(-39, 1))
+            assert (await queue.look("acme")).waiting == 40
+            assert (await queue.check("acme")).counter == -40
+            assert len(await queue.documents("acme")) == 40
+            assert [one.customer for one in await queue.customers()] == ["acme"]
+            assert await queue.cancel(receipts[0].id)
+            assert "cancelled" in str(await queue.explain(receipts[0].id))
+            with pytest.raises(BadValue, match="customer is ''"):
+                await queue.submit("")
+
+    asyncio.run(use())
+
+
+def test_both_queues_have_the_same_verbs() -> None:
+    def verbs(kind: type) -> set[str]:
+        return {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
+
+    assert verbs(Queue) == verbs(AsyncQueue)
+
+
+def test_every_verb_says_what_it_does() -> None:
+    for name, verb in inspect.getmembers(Queue, inspect.isfunction):
+        assert name.startswith("_") or re.match(r"[A-Z].+\.", inspect.getdoc(verb) or ""), name
