@@ -144,8 +144,8 @@ class Queue:
         now: float | None = None,
     ) -> Receipt:
         """Submit one document; `key` makes a repeated submission return the first receipt, `delay` is in seconds."""
-        submission = _submission(customer, payload, kind, key, cost, delay)
-        return self.engine.submit([submission], now_ms=_moment(now))[0]
+        common = _Common.checked(customer, kind, cost, delay)
+        return self.engine.submit([common.submission(payload, key)], now_ms=_moment(now))[0]
 
     def submit_many(
         self,
@@ -165,9 +165,8 @@ class Queue:
             raise BadValue("payloads", f"a list of {len(listed):,}", f"at most {BATCH_MAX:,} long; submit them in parts")
         if len(listed_keys) != len(listed):
             raise BadValue("keys", f"a list of {len(listed_keys):,}", f"as long as payloads, {len(listed):,}")
-        submissions = [
-            _submission(customer, payload, kind, key, cost, delay) for payload, key in zip(listed, listed_keys, strict=True)
-        ]
+        common = _Common.checked(customer, kind, cost, delay)
+        submissions = [common.submission(payload, key) for payload, key in zip(listed, listed_keys, strict=True)]
         return self.engine.submit(submissions, now_ms=_moment(now)) if submissions else []
 
     def check(self, customer: str, *, cost: float = 1, now: float | None = None) -> Check:
@@ -331,15 +330,27 @@ class Queue:
         return total
 
 
-def _submission(customer: str, payload: Any, kind: str, key: str | None, cost: float, delay: float) -> Submission:
-    told = json_text("payload", payload)
-    digest = None
-    if key is not None:
-        text("key", key)
-        canonical = json.dumps(payload, sort_keys=True, separators=(",", ":"))
-        digest = hashlib.sha256(f"{kind}\n{canonical}".encode()).hexdigest()
-    delay_ms = milliseconds("delay", delay, 0, DELAY_MAX_MS)
-    return Submission(new_id(), text("customer", customer), text("kind", kind, 100), told, _cost(cost), key, digest, delay_ms)
+class _Common(NamedTuple):
+    """What the documents of one call have in common, checked once."""
+
+    customer: str
+    kind: str
+    cost: int
+    delay_ms: int
+
+    @classmethod
+    def checked(cls, customer: str, kind: str, cost: float, delay: float) -> _Common:
+        delay_ms = milliseconds("delay", delay, 0, DELAY_MAX_MS)
+        return cls(text("customer", customer), text("kind", kind, 100), _cost(cost), delay_ms)
+
+    def submission(self, payload: Any, key: str | None) -> Submission:
+        told = json_text("payload", payload)
+        digest = None
+        if key is not None:
+            text("key", key)
+            canonical = json.dumps(payload, sort_keys=True, separators=(",", ":"))
+            digest = hashlib.sha256(f"{self.kind}\n{canonical}".encode()).hexdigest()
+        return Submission(new_id(), self.customer, self.kind, told, self.cost, key, digest, self.delay_ms)
 
 
 def _cost(cost: float) -> int:

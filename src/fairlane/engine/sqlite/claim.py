@@ -17,7 +17,7 @@ from fairlane.core.policy import step_of
 from fairlane.engine.protocol import DUE_MAX
 
 from .queries import sql
-from .transaction import Account, Lane, Transaction
+from .transaction import Account, Lane, Transaction, competing_kinds
 
 LaneName = tuple[int, str, int]  # customer, kind, priority
 
@@ -26,7 +26,7 @@ def claim(tx: Transaction, worker: str, limit: int, lease_ms: int, kinds: Mappin
     """Up to `limit` documents in dispatch order."""
     ready_what_is_due(tx, now_ms)
     tx.flush()
-    wanted = [kind for (kind,) in tx.execute(sql.lane_kinds)] if kinds is None else list(kinds)
+    wanted = competing_kinds(tx.execute) if kinds is None else list(kinds)
     dispatches_before = tx.dispatches
     picks = _Round(tx, wanted)
     claims: list[Claim] = []

@@ -7,8 +7,16 @@ FROM queue;
 UPDATE queue SET dispatches = ?, last_number = ?, last_change = ?, changes_floor = ?, last_record = ?,
        pace_from_ms = ?, pace_from_dispatches = ?, pace_mid_ms = ?, pace_mid_dispatches = ?;
 
--- read_priorities: The clock of every priority and what is ready in it.
-SELECT clock, ready, lanes FROM priorities ORDER BY priority;
+-- read_queue_and_rules: Where the queue's own counters stand, and the rules that hold now.
+SELECT dispatches, last_number, last_change, changes_floor, last_record,
+       pace_from_ms, pace_from_dispatches, pace_mid_ms, pace_mid_dispatches, version, body
+FROM queue JOIN rules ORDER BY version DESC LIMIT 1;
+
+-- read_priority: A priority's clock and what is ready in it.
+SELECT clock, ready, lanes FROM priorities WHERE priority = ?;
+
+-- read_priorities: What is ready in every priority, and in how many lanes.
+SELECT ready, lanes FROM priorities ORDER BY priority;
 
 -- write_priority: One priority after this transaction.
 UPDATE priorities SET clock = ?, ready = ?, lanes = ? WHERE priority = ?;
@@ -55,7 +63,7 @@ DELETE FROM lanes WHERE customer = ?;
 DELETE FROM changes WHERE customer = ?;
 
 -- known_key: The document that an idempotency key belongs to.
-SELECT k.number, k.digest, d.id FROM keys AS k JOIN documents AS d ON d.number = k.number WHERE k.customer = ? AND k.key = ?;
+SELECT number, digest, (SELECT id FROM documents AS d WHERE d.number = k.number) FROM keys AS k WHERE customer = ? AND key = ?;
 
 -- add_key: An idempotency key and its document.
 INSERT INTO keys (customer, key, number, digest) VALUES (?, ?, ?, ?);
@@ -95,13 +103,8 @@ INSERT INTO lanes (customer, kind, priority, head, head_ready_ms, start, finish)
 ON CONFLICT DO UPDATE SET head = excluded.head, head_ready_ms = excluded.head_ready_ms, start = excluded.start,
        finish = excluded.finish;
 
--- lane_kinds: The kinds that have a lane which competes, by hopping through the index.
-WITH RECURSIVE hop (kind) AS (
-  SELECT min(kind) FROM lanes WHERE start IS NOT NULL
-  UNION ALL
-  SELECT (SELECT min(l.kind) FROM lanes AS l WHERE l.start IS NOT NULL AND l.kind > hop.kind) FROM hop WHERE hop.kind IS NOT NULL
-)
-SELECT kind FROM hop WHERE kind IS NOT NULL;
+-- next_kind: The next kind that has a lane which competes.
+SELECT kind FROM lanes INDEXED BY lanes_by_turn WHERE start IS NOT NULL AND kind > ? ORDER BY kind LIMIT 1;
 
 -- heads_by_turn: The heads of one kind that compete, in the order of ordinary turns.
 SELECT priority, start, head, customer, kind FROM lanes INDEXED BY lanes_by_turn
@@ -118,23 +121,23 @@ WHERE customer = ? AND kind = ? AND priority = ? AND state = 'ready' AND number 
 -- count_in_lane: How many documents of a lane go before a number.
 SELECT count(*) FROM documents WHERE customer = ? AND kind = ? AND priority = ? AND state = 'ready' AND number < ?;
 
--- read_for_claim: What a worker needs of a document.
-SELECT d.id, d.cost, d.token, d.attempts, p.body FROM documents AS d JOIN payloads AS p ON p.number = d.number
-WHERE d.number = ?;
+-- read_for_claim: What a worker needs of a document (a subquery costs half of a join here).
+SELECT id, cost, token, attempts, (SELECT body FROM payloads AS p WHERE p.number = d.number) FROM documents AS d
+WHERE number = ?;
 
 -- start_document: A ready document is lent to a worker.
 UPDATE documents SET state = 'running', token = ?, attempts = ?, attempts_max = ?, worker = ?, lease_ms = ?
 WHERE number = ? AND state = 'ready';
 
 -- extend_lease: A longer lease, if the claim still holds.
-UPDATE documents SET lease_ms = max(lease_ms, ?) WHERE id = ? AND state = 'running' AND token = ? RETURNING number;
+UPDATE documents SET lease_ms = max(lease_ms, ?) WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING number;
 
 -- finish_document: A running document is done, if the claim still holds.
 UPDATE documents SET state = 'done', ended_ms = ?, lease_ms = NULL, reason = NULL
-WHERE id = ? AND state = 'running' AND token = ? RETURNING number, customer;
+WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING customer;
 
 -- read_held: A document whose claim still holds.
-SELECT * FROM moving WHERE id = ? AND state = 'running' AND token = ?;
+SELECT * FROM moving WHERE number = ? AND id = ? AND state = 'running' AND token = ?;
 
 -- read_moving: What is needed of a document to change its state.
 SELECT * FROM moving WHERE id = ?;

@@ -13,7 +13,7 @@ from fairlane.core.policy import TIME_MAX_MS, Rules, Standing
 from fairlane.engine.protocol import Body
 
 from .queries import Execute, sql
-from .transaction import Account, current_rules
+from .transaction import Account, competing_kinds, current_rules
 
 
 def customer(execute: Execute, id: str, now_ms: int) -> Customer:
@@ -90,7 +90,7 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
     lane = (customer_number, kind, priority)
     (own_before,) = execute(sql.count_in_lane, (*lane, number)).fetchone()
     (own_ready,) = execute(sql.count_in_lane, (*lane, TIME_MAX_MS)).fetchone()
-    ready = [(ready, lanes) for _, ready, lanes in execute(sql.read_priorities)]
+    ready = execute(sql.read_priorities).fetchall()
     ahead = about_ahead(
         before=sum(count for count, _ in ready[: priority - 1]),
         others=ready[priority - 1][0] - own_ready,
@@ -117,7 +117,7 @@ def is_work_ready(execute: Execute, kinds: Sequence[str] | None, now_ms: int) ->
     """Whether a claim would find something, and in how many milliseconds the next delayed document is due."""
     (due_ms,) = execute(sql.next_due).fetchone()
     due_in_ms = inf if due_ms is None else due_ms - now_ms
-    wanted = [kind for (kind,) in execute(sql.lane_kinds)] if kinds is None else kinds
+    wanted = competing_kinds(execute) if kinds is None else kinds
     return due_in_ms <= 0 or any(execute(sql.any_head, (kind,)).fetchone() for kind in wanted), due_in_ms
 
 

@@ -39,21 +39,19 @@ def settle(tx: Transaction, settlements: Sequence[tuple[Claim, Outcome]], now_ms
 
 def _settled(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> bool:
     if isinstance(outcome, Done) and outcome.cost is None:  # the usual case in one statement
-        row = tx.execute(sql.finish_document, (now_ms, claim.id, claim.token)).fetchone()
-        if row is None:
-            return False
-        number, customer = row
-        _is_done(tx, number, customer, claim.token, outcome.result, now_ms)
-        return True
-    row = tx.execute(sql.read_held, (claim.id, claim.token)).fetchone()
+        row = tx.execute(sql.finish_document, (now_ms, claim.number, claim.id, claim.token)).fetchone()
+        if row is not None:
+            _is_done(tx, claim, row[0], outcome.result, now_ms)
+        return row is not None
+    row = tx.execute(sql.read_held, (claim.number, claim.id, claim.token)).fetchone()
     if row is None:
         return False
     moving = Moving(*row)
     _correct_cost(tx, moving, outcome.cost, now_ms)
     match outcome:
         case Done():
-            tx.execute(sql.finish_document, (now_ms, claim.id, claim.token)).fetchall()
-            _is_done(tx, moving.number, moving.customer, moving.token, outcome.result, now_ms)
+            tx.execute(sql.finish_document, (now_ms, claim.number, claim.id, claim.token)).fetchall()
+            _is_done(tx, claim, moving.customer, outcome.result, now_ms)
         case Failed():
             end(tx, moving, "failed", now_ms, outcome.reason)
         case Released():
@@ -66,13 +64,13 @@ def _settled(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> bo
     return True
 
 
-def _is_done(tx: Transaction, number: int, customer: int, token: int, result: str | None, now_ms: int) -> None:
+def _is_done(tx: Transaction, claim: Claim, customer: int, result: str | None, now_ms: int) -> None:
     account = tx.account_by_number(customer)
     account.done += 1
     tx.running_changed(account, -1)
     if result is not None:
-        tx.execute(sql.add_result, (number, result))
-    tx.log(now_ms, "done", customer, number, token)
+        tx.execute(sql.add_result, (claim.number, result))
+    tx.log(now_ms, "done", customer, claim.number, claim.token)
 
 
 def _correct_cost(tx: Transaction, moving: Moving, cost: int | None, now_ms: int) -> None:
@@ -131,7 +129,11 @@ def _come_back(
 
 def extend(tx: Transaction, claims: Sequence[Claim], until_ms: int) -> list[Claim]:
     """Longer leases; returns the lost claims."""
-    return [one for one in claims if not tx.execute(sql.extend_lease, (until_ms, one.id, one.token)).fetchall()]
+    return [one for one in claims if not _extended(tx, one, until_ms)]
+
+
+def _extended(tx: Transaction, claim: Claim, until_ms: int) -> bool:
+    return bool(tx.execute(sql.extend_lease, (until_ms, claim.number, claim.id, claim.token)).fetchall())
 
 
 def reclaim(tx: Transaction, limit: int, now_ms: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import apsw
 
@@ -26,6 +26,14 @@ def current_rules(execute: Execute) -> Rules:
     """The rules that hold now; parsed once a version."""
     version, body = execute(sql.rules_body).fetchone()
     return rules_of(body, version)
+
+
+def competing_kinds(execute: Execute) -> list[str]:
+    """The kinds that have a lane which competes, by hopping through the index."""
+    kinds = [""]
+    while row := execute(sql.next_kind, (kinds[-1],)).fetchone():
+        kinds.append(row[0])
+    return kinds[1:]
 
 
 class Account:
@@ -97,7 +105,7 @@ class Transaction:
     def __init__(self, connection: apsw.Connection) -> None:
         self.execute: Execute = connection.execute
         self.executemany: Execute = connection.executemany
-        row: Any = self.execute(sql.read_queue).fetchone()
+        *row, version, body = cast("tuple[Any, ...]", self.execute(sql.read_queue_and_rules).fetchone())
         self.dispatches: int
         self.last_number: int
         self.last_change: int
@@ -105,15 +113,14 @@ class Transaction:
         self.last_record: int
         self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, *pace = row
         self.pace = Pace(*pace)
-        self._queue_before = row
-        self.rules: Rules = current_rules(self.execute)
+        self._queue_before = tuple(row)
+        self.rules: Rules = rules_of(body, version)
         self._accounts: dict[str, Account] = {}
         self._accounts_by_number: dict[int, Account] = {}
         self._accounts_changed: dict[int, Account] = {}
         self._lanes: dict[tuple[int, str, int], Lane] = {}
         self._lanes_changed: dict[tuple[int, str, int], Lane] = {}
-        self._priorities: list[Priority] = []
-        self._priorities_changed: set[int] = set()
+        self._priorities: dict[int, Priority] = {}
         self._changes: list[tuple[object, ...]] = []
 
     @staticmethod
@@ -167,10 +174,10 @@ class Transaction:
 
     def priority(self, priority: int) -> Priority:
         """A priority, which is to be written."""
-        if not self._priorities:
-            self._priorities = [Priority(*row) for row in self.execute(sql.read_priorities)]
-        self._priorities_changed.add(priority)
-        return self._priorities[priority - 1]
+        row = self._priorities.get(priority)
+        if row is None:
+            row = self._priorities[priority] = Priority(*self.execute(sql.read_priority, (priority,)).fetchone())
+        return row
 
     def log(
         self,
@@ -287,8 +294,7 @@ class Transaction:
     def finish(self) -> None:
         """Write everything; the commit follows."""
         self.flush()
-        for priority in self._priorities_changed:
-            row = self._priorities[priority - 1]
+        for priority, row in self._priorities.items():
             self.execute(sql.write_priority, (row.clock, row.ready, row.lanes, priority))
         queue = (
             self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, *self.pace
