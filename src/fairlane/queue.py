@@ -378,6 +378,16 @@ def _look(one: Customer, now_ms: int | None) -> Look:
     )  # fmt: skip
 
 
+def _customers(queue: Queue, *, now: float | None = None) -> list[Look]:
+    """Where every customer stands, by id."""
+    return list(queue.customers(now=now))
+
+
+def _documents(queue: Queue, customer: str | None = None, state: State | None = None) -> list[Document]:
+    """Documents, newest first; of one customer, or in one state, or both."""
+    return list(queue.documents(customer, state))
+
+
 def _awaited(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[AsyncQueue, P], Coroutine[Any, Any, T]]:
     """The same verb on a thread, awaited."""
 
@@ -412,9 +422,9 @@ class AsyncQueue:
     submit_many = _awaited(Queue.submit_many)
     check = _awaited(Queue.check)
     look = _awaited(Queue.look)
-    customers = _awaited(lambda queue: list(queue.customers()))
+    customers = _awaited(_customers)
     document = _awaited(Queue.document)
-    documents = _awaited(lambda queue, customer=None, state=None: list(queue.documents(customer, state)))
+    documents = _awaited(_documents)
     payload = _awaited(Queue.payload)
     result = _awaited(Queue.result)
     explain = _awaited(Queue.explain)

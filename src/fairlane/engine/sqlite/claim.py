@@ -17,7 +17,8 @@ from fairlane.core.policy import step_of
 from fairlane.engine.protocol import DUE_MAX
 
 from .queries import sql
-from .transaction import Account, Lane, Transaction, competing_kinds
+from .rows import Lane, competing_kinds
+from .transaction import Transaction
 
 LaneName = tuple[int, str, int]  # customer, kind, priority
 
@@ -29,48 +30,46 @@ def claim(tx: Transaction, worker: str, limit: int, lease_ms: int, kinds: Mappin
     wanted = competing_kinds(tx.execute) if kinds is None else list(kinds)
     dispatches_before = tx.dispatches
     picks = _Round(tx, wanted)
-    claims: list[Claim] = []
-    while len(claims) < limit and (lane := picks.next()) is not None:
-        claims.append(_take(tx, picks, lane, worker, now_ms + lease_ms, kinds))
+    taken: list[tuple[Lane, Claim]] = []
+    while len(taken) < limit and (lane := picks.next()) is not None:
+        taken.append((lane, _take(tx, picks, lane, now_ms + lease_ms, kinds)))
     picks.close()
-    if claims:
+    if taken:
         tx.pace = tx.pace.moved(now_ms, dispatches_before)
-        _write(tx, claims, picks, worker, now_ms)
-    return claims
+        _write(tx, taken, picks, worker, now_ms)
+    return [one for _, one in taken]
 
 
 def ready_what_is_due(tx: Transaction, now_ms: int) -> None:
     """Delayed documents whose time has come take their place."""
     for number, customer, kind, priority, ready_ms in tx.execute(sql.due_documents, (now_ms, DUE_MAX)).fetchall():
         tx.execute(sql.ready_document, (number,))
-        tx.join_lane(tx.account_by_number(customer), kind, priority, number, ready_ms)
+        tx.join_lane(tx.lane(customer, kind, priority), number, ready_ms)
 
 
-def _take(tx: Transaction, picks: _Round, lane: Lane, worker: str, lease_ms: int, kinds: Mapping[str, int] | None) -> Claim:
-    account = tx.account_by_number(lane.customer)
+def _take(tx: Transaction, picks: _Round, lane: Lane, lease_ms: int, kinds: Mapping[str, int] | None) -> Claim:
     number = lane.head
     assert number is not None
-    id, cost, token, attempts, payload = tx.execute(sql.read_for_claim, (number,)).fetchone()
+    id, customer_id, cost, token, attempts, payload = tx.execute(sql.read_for_claim, (number,)).fetchone()
     turn, is_open = tx.dispatches, picks.is_open
-    picks.pay(account, lane, step_of(cost, account.terms.weight_thousandths))
+    picks.pay(lane, step_of(cost, tx.own_terms(lane.customer).terms.weight_thousandths))
     attempts_max = ATTEMPTS_DEFAULT if kinds is None else kinds[lane.kind]
     return Claim(
-        id, token + 1, number, account.id, lane.kind, lane.priority, payload, attempts + 1, attempts_max, lease_ms, turn,
+        id, token + 1, number, customer_id, lane.kind, lane.priority, payload, attempts + 1, attempts_max, lease_ms, turn,
         is_open,
     )  # fmt: skip
 
 
-def _write(tx: Transaction, claims: list[Claim], picks: _Round, worker: str, now_ms: int) -> None:
+def _write(tx: Transaction, taken: list[tuple[Lane, Claim]], picks: _Round, worker: str, now_ms: int) -> None:
     """The states of the claimed documents, and the lanes of customers that reached their cap."""
     tx.executemany(
         sql.start_document,
-        [(one.token, one.attempts, one.attempts_max, worker, one.lease_ms, one.number) for one in claims],
+        [(one.token, one.attempts, one.attempts_max, worker, one.lease_ms, one.number) for _, one in taken],
     )
-    for one in claims:
-        account = tx.account(one.customer)
-        tx.log(now_ms, "claimed", account.number, one.number, one.token, worker)
-    for account in picks.capped.values():
-        tx.gate(account)
+    for lane, one in taken:
+        tx.log(now_ms, "claimed", lane.customer, one.number, one.token, worker)
+    for customer in picks.capped:
+        tx.gate(customer)
 
 
 class _Round:
@@ -79,7 +78,7 @@ class _Round:
     def __init__(self, tx: Transaction, kinds: Iterable[str]) -> None:
         self.tx = tx
         self.is_open = False
-        self.capped: dict[int, Account] = {}
+        self.capped: set[int] = set()
         self._kinds = list(kinds)
         self._served: dict[LaneName, Lane] = {}  # lanes that had a turn in this round
         self._rest: dict[LaneName, apsw.Cursor] = {}  # what follows in them
@@ -141,7 +140,7 @@ class _Round:
         lane = self._served[customer, kind, priority]
         return lane.head == head and lane.start == start and customer not in self.capped
 
-    def pay(self, account: Account, lane: Lane, step: int) -> None:
+    def pay(self, lane: Lane, step: int) -> None:
         """The lane's turn is paid for, its next head moves up, and the customer may reach its cap."""
         name = (lane.customer, lane.kind, lane.priority)
         row = self.tx.priority(lane.priority)
@@ -158,12 +157,10 @@ class _Round:
             row.lanes -= 1
         else:
             heappush(self._again, (lane.priority, start, lane.head, lane.customer, lane.kind))
-        self.tx.lane_changed(lane)
-        account.waiting -= 1
-        account.running += 1
-        self.tx.changed(account)
-        if account.is_blocked:
-            self.capped[account.number] = account
+        lane.waiting -= 1
+        lane.running += 1
+        if self.tx.is_blocked(lane.customer):
+            self.capped.add(lane.customer)
 
     def close(self) -> None:
         """Let go of the cursors before anything is written."""

@@ -35,7 +35,8 @@ from fairlane.engine.protocol import Body, Purged
 from . import claim, file, read, settle, submit, upkeep
 from .commit import GroupCommit, Ticket
 from .queries import Execute
-from .transaction import Transaction, current_rules
+from .rows import current_rules
+from .transaction import Transaction
 
 T = TypeVar("T")
 POLL_SECONDS = 0.002  # how often `wait` asks whether another process wrote

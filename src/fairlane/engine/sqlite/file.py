@@ -105,6 +105,7 @@ def connect(path: Path) -> apsw.Connection:
     with told_plainly(path):
         connection = apsw.Connection(str(path))
         connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # a plan does not depend on values, so none is made twice
         connection.setlk_timeout(int(BUSY_SECONDS * 1000), 0)
         _switch_to_wal(connection)
         connection.pragma("synchronous", "FULL")

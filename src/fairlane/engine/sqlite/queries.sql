@@ -31,21 +31,19 @@ SELECT version, body FROM rules ORDER BY version DESC LIMIT 1;
 INSERT INTO rules (version, since_ms, body) VALUES (?, ?, ?);
 
 -- account_by_id: A customer, by its id.
-SELECT * FROM accounts WHERE id = ?;
-
--- account_by_number: A customer, by its number.
-SELECT * FROM accounts WHERE number = ?;
+SELECT * FROM customers WHERE id = ?;
 
 -- accounts_after: Customers by id, a page.
-SELECT * FROM accounts WHERE id > ? ORDER BY id LIMIT ?;
+SELECT * FROM customers WHERE id > ? ORDER BY id LIMIT ?;
 
 -- add_account: A customer seen for the first time.
 INSERT INTO customers (id) VALUES (?);
 
 -- write_account: A customer after this transaction.
-UPDATE customers SET counter = ?, updated_ms = ?, reset_ms = ?, resets = ?, waiting = ?, running = ?, done = ?, failed = ?,
-       cancelled = ?, terms = ?, terms_version = ?
-WHERE number = ?;
+UPDATE customers SET counter = ?, updated_ms = ?, reset_ms = ?, resets = ? WHERE number = ?;
+
+-- read_terms: The terms that hold for a customer now.
+SELECT version, body FROM terms WHERE customer = ? ORDER BY version DESC LIMIT 1;
 
 -- add_terms: Another version of a customer's terms.
 INSERT INTO terms (customer, version, since_ms, body) VALUES (?, ?, ?, ?);
@@ -72,9 +70,9 @@ INSERT INTO keys (customer, key, number, digest) VALUES (?, ?, ?, ?);
 DELETE FROM keys WHERE customer = ? AND key = ?;
 
 -- add_document: A document with the check that made it.
-INSERT INTO documents (number, id, customer, kind, state, priority, counter, checked_ms, policy_version, terms_version,
+INSERT INTO documents (number, id, customer, customer_id, kind, state, priority, counter, checked_ms, policy_version, terms_version,
        weight, resets, cost, key, ready_ms, attempts, attempts_max, token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0);
 
 -- add_payload: What was handed in.
 INSERT INTO payloads (number, body) VALUES (?, ?);
@@ -86,22 +84,33 @@ INSERT INTO results (number, body) VALUES (?, ?);
 INSERT INTO changes (number, at_ms, what, customer, document, token, note) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- read_receipt: The receipt of a document that is already there.
-SELECT d.id, d.number, c.id, d.priority, d.counter, d.checked_ms, d.policy_version, d.terms_version
-FROM documents AS d JOIN customers AS c ON c.number = d.customer WHERE d.number = ?;
+SELECT id, number, customer_id, priority, counter, checked_ms, policy_version, terms_version FROM documents WHERE number = ?;
 
 -- read_lane: One lane.
-SELECT head, head_ready_ms, start, finish FROM lanes WHERE customer = ? AND kind = ? AND priority = ?;
+SELECT head, head_ready_ms, start, finish, waiting, running, done, failed, cancelled FROM lanes
+WHERE customer = ? AND kind = ? AND priority = ?;
 
 -- lanes_of: The lanes of one customer.
-SELECT kind, priority, head, head_ready_ms, start, finish FROM lanes WHERE customer = ?;
+SELECT kind, priority, head, head_ready_ms, start, finish, waiting, running, done, failed, cancelled FROM lanes
+WHERE customer = ?;
 
--- all_lanes: Every lane that has a head.
-SELECT customer, kind, priority, head, head_ready_ms, start, finish FROM lanes WHERE head IS NOT NULL;
+-- counts_of: How many of a customer's documents wait, run and have ended, and since when its longest-ready head waits.
+SELECT coalesce(sum(waiting), 0), coalesce(sum(running), 0), coalesce(sum(done), 0), coalesce(sum(failed), 0),
+       coalesce(sum(cancelled), 0), min(head_ready_ms)
+FROM lanes WHERE customer = ?;
+
+-- competing_lanes: Every lane that competes.
+SELECT customer, kind, priority FROM lanes WHERE start IS NOT NULL;
 
 -- write_lane: One lane after this transaction.
-INSERT INTO lanes (customer, kind, priority, head, head_ready_ms, start, finish) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO lanes (customer, kind, priority, head, head_ready_ms, start, finish, waiting, running, done, failed, cancelled)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET head = excluded.head, head_ready_ms = excluded.head_ready_ms, start = excluded.start,
-       finish = excluded.finish;
+       finish = excluded.finish, waiting = excluded.waiting, running = excluded.running, done = excluded.done,
+       failed = excluded.failed, cancelled = excluded.cancelled;
+
+-- write_lane_counts: One lane whose place in the order of turns did not change.
+UPDATE lanes SET waiting = ?, running = ?, done = ?, failed = ?, cancelled = ? WHERE customer = ? AND kind = ? AND priority = ?;
 
 -- next_kind: The next kind that has a lane which competes.
 SELECT kind FROM lanes INDEXED BY lanes_by_turn WHERE start IS NOT NULL AND kind > ? ORDER BY kind LIMIT 1;
@@ -122,7 +131,7 @@ WHERE customer = ? AND kind = ? AND priority = ? AND state = 'ready' AND number 
 SELECT count(*) FROM documents WHERE customer = ? AND kind = ? AND priority = ? AND state = 'ready' AND number < ?;
 
 -- read_for_claim: What a worker needs of a document (a subquery costs half of a join here).
-SELECT id, cost, token, attempts, (SELECT body FROM payloads AS p WHERE p.number = d.number) FROM documents AS d
+SELECT id, customer_id, cost, token, attempts, (SELECT body FROM payloads AS p WHERE p.number = d.number) FROM documents AS d
 WHERE number = ?;
 
 -- start_document: A ready document is lent to a worker.
@@ -134,7 +143,7 @@ UPDATE documents SET lease_ms = max(lease_ms, ?) WHERE number = ? AND id = ? AND
 
 -- finish_document: A running document is done, if the claim still holds.
 UPDATE documents SET state = 'done', ended_ms = ?, lease_ms = NULL, reason = NULL
-WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING customer;
+WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING customer, kind, priority;
 
 -- read_held: A document whose claim still holds.
 SELECT * FROM moving WHERE number = ? AND id = ? AND state = 'running' AND token = ?;
@@ -186,9 +195,6 @@ DELETE FROM payloads WHERE number = ?;
 -- drop_result: A document is forgotten: what came out.
 DELETE FROM results WHERE number = ?;
 
--- oldest_head: Since when a customer's longest-ready head waits.
-SELECT min(head_ready_ms) FROM lanes WHERE customer = ?;
-
 -- one_document: A document as a snapshot.
 SELECT * FROM snapshots WHERE id = ?;
 
@@ -206,7 +212,7 @@ SELECT * FROM snapshots WHERE state = 'running' AND state = ? AND +number < ? OR
 
 -- documents_page_of_customer: A customer's documents as snapshots, newest first.
 SELECT * FROM snapshots
-WHERE customer_number = ?1 AND (?2 IS NULL OR state = ?2) AND number < ?3 ORDER BY number DESC LIMIT ?4;
+WHERE customer = ?1 AND (?2 IS NULL OR state = ?2) AND number < ?3 ORDER BY number DESC LIMIT ?4;
 
 -- read_body: What was handed in and what came out.
 SELECT p.body, r.body FROM documents AS d JOIN payloads AS p ON p.number = d.number

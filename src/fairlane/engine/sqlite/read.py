@@ -4,46 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 from fairlane.core.dispatch import Pace, about_ahead, is_blocked
 from fairlane.core.document import WAITING, Change, Check, Customer, Document, Outlook, Record, State
 from fairlane.core.errors import Unknown
-from fairlane.core.policy import TIME_MAX_MS, Rules, Standing
+from fairlane.core.policy import TIME_MAX_MS, Rules
 from fairlane.engine.protocol import Body
 
 from .queries import Execute, sql
-from .transaction import Account, competing_kinds, current_rules
+from .rows import Account, competing_kinds, current_rules, own_terms
+
+_Counts = tuple[int, int, int, int, int, int | None]
 
 
 def customer(execute: Execute, id: str, now_ms: int) -> Customer:
     row = execute(sql.account_by_id, (id,)).fetchone()
-    return _look(execute, Account(row or (0, id, *Standing(), 0, 0, 0, 0, 0, None, 0)), current_rules(execute), now_ms)
+    return _look(execute, Account(*(row or (0, id))), current_rules(execute), now_ms)
 
 
 def customers(execute: Execute, after: str, limit: int, now_ms: int) -> list[Customer]:
     everybody = current_rules(execute)
     rows = execute(sql.accounts_after, (after, limit)).fetchall()
-    return [_look(execute, Account(row), everybody, now_ms) for row in rows]
+    return [_look(execute, Account(*row), everybody, now_ms) for row in rows]
 
 
 def _look(execute: Execute, account: Account, everybody: Rules, now_ms: int) -> Customer:
-    terms = account.terms
+    version, terms = own_terms(execute, account.number)
     policy = terms.policy(everybody.policy)
-    (oldest_ready_ms,) = execute(sql.oldest_head, (account.number,)).fetchone()
     return Customer(
         account.id,
         account.standing,
         policy.next_priority(account.standing, now_ms, terms.weight_thousandths),
         policy.resets_in_ms(account.standing, now_ms),
-        account.waiting,
-        account.running,
-        account.done,
-        account.failed,
-        account.cancelled,
-        oldest_ready_ms,
+        *cast("_Counts", execute(sql.counts_of, (account.number,)).fetchone()),
         terms,
-        account.terms_version,
+        version,
     )
 
 
@@ -86,7 +82,6 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
     if row is None or row[4] not in WAITING:
         return None
     number, _, customer_number, kind, _, priority, *_ = row
-    account = Account(execute(sql.account_by_number, (customer_number,)).fetchone())
     lane = (customer_number, kind, priority)
     (own_before,) = execute(sql.count_in_lane, (*lane, number)).fetchone()
     (own_ready,) = execute(sql.count_in_lane, (*lane, TIME_MAX_MS)).fetchone()
@@ -99,7 +94,9 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
     )
     dispatches, *_, from_ms, from_dispatches, mid_ms, mid_dispatches = execute(sql.read_queue).fetchone()
     pace = Pace(from_ms, from_dispatches, mid_ms, mid_dispatches)
-    blocked = is_blocked(account.terms.paused, account.terms.cap, account.running)
+    _, terms = own_terms(execute, customer_number)
+    _, running, *_ = execute(sql.counts_of, (customer_number,)).fetchone()
+    blocked = is_blocked(terms.paused, terms.cap, running)
     return Outlook(now_ms, ahead, blocked, *pace.recent(now_ms, dispatches))
 
 

@@ -25,13 +25,10 @@ CREATE TABLE rules (version INTEGER PRIMARY KEY, since_ms INTEGER NOT NULL, body
 CREATE TABLE customers (
   number INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE,
-  counter INTEGER NOT NULL DEFAULT 0, updated_ms INTEGER, reset_ms INTEGER, resets INTEGER NOT NULL DEFAULT 0,
-  waiting INTEGER NOT NULL DEFAULT 0, running INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0,
-  failed INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0,
-  terms TEXT, terms_version INTEGER NOT NULL DEFAULT 0
+  counter INTEGER NOT NULL DEFAULT 0, updated_ms INTEGER, reset_ms INTEGER, resets INTEGER NOT NULL DEFAULT 0
 );
 
--- Every version of a customer's terms that ever held.
+-- Every version of a customer's terms that ever held; the highest holds now.
 CREATE TABLE terms (
   customer INTEGER NOT NULL, version INTEGER NOT NULL, since_ms INTEGER NOT NULL, body TEXT NOT NULL,
   PRIMARY KEY (customer, version)
@@ -40,7 +37,7 @@ CREATE TABLE terms (
 CREATE TABLE documents (
   number INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE,
-  customer INTEGER NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL,
+  customer INTEGER NOT NULL, customer_id TEXT NOT NULL, kind TEXT NOT NULL, state TEXT NOT NULL,
   -- the check that made it
   priority INTEGER NOT NULL, counter INTEGER NOT NULL, checked_ms INTEGER NOT NULL,
   policy_version INTEGER NOT NULL, terms_version INTEGER NOT NULL, weight INTEGER NOT NULL, resets INTEGER NOT NULL,
@@ -49,7 +46,7 @@ CREATE TABLE documents (
   worker TEXT, lease_ms INTEGER, ended_ms INTEGER, reason TEXT
 );
 CREATE INDEX documents_by_customer ON documents (customer, number);
-CREATE INDEX documents_in_lanes ON documents (customer, kind, priority, number) WHERE state = 'ready';
+CREATE INDEX documents_in_lanes ON documents (customer, kind, priority, number, ready_ms) WHERE state = 'ready';
 CREATE INDEX documents_delayed ON documents (ready_ms, number) WHERE state = 'delayed';
 CREATE INDEX documents_running ON documents (lease_ms, number) WHERE state = 'running';
 CREATE INDEX documents_ended ON documents (ended_ms, number) WHERE ended_ms IS NOT NULL;
@@ -64,10 +61,13 @@ CREATE TABLE keys (
   PRIMARY KEY (customer, key)
 ) WITHOUT ROWID;
 
--- A lane competes while it has a start tag; a lane without a head keeps its finish tag.
+-- A lane competes while it has a start tag; a lane without a head keeps its finish tag. A customer's counts are the sums
+-- over its lanes.
 CREATE TABLE lanes (
   customer INTEGER NOT NULL, kind TEXT NOT NULL, priority INTEGER NOT NULL,
   head INTEGER, head_ready_ms INTEGER, start INTEGER, finish INTEGER NOT NULL,
+  waiting INTEGER NOT NULL, running INTEGER NOT NULL, done INTEGER NOT NULL, failed INTEGER NOT NULL,
+  cancelled INTEGER NOT NULL,
   PRIMARY KEY (customer, kind, priority)
 ) WITHOUT ROWID;
 CREATE INDEX lanes_by_turn ON lanes (kind, priority, start, head) WHERE start IS NOT NULL;
@@ -83,15 +83,12 @@ CREATE TABLE records (
   PRIMARY KEY (group_name, key)
 ) WITHOUT ROWID;
 
--- What the engine reads of a customer, of a document whose state changes, and of one that is looked at.
-CREATE VIEW accounts AS
-  SELECT number, id, counter, updated_ms, reset_ms, resets, waiting, running, done, failed, cancelled, terms, terms_version
-  FROM customers;
+-- What the engine reads of a document whose state changes, and of one that is looked at.
 CREATE VIEW moving AS
-  SELECT number, id, customer, kind, state, priority, token, attempts, attempts_max, cost, weight, resets, key, lease_ms
+  SELECT number, id, customer, kind, state, priority, token, attempts, attempts_max, cost, weight, resets, key,
+         lease_ms
   FROM documents;
 CREATE VIEW snapshots AS
-  SELECT d.id, d.number, c.id AS customer, d.kind, d.state, d.priority, d.counter, d.checked_ms, d.policy_version,
-         d.terms_version, d.cost, d.key, d.ready_ms, d.attempts, d.attempts_max, d.token, d.worker, d.lease_ms, d.ended_ms,
-         d.reason, d.customer AS customer_number
-  FROM documents AS d JOIN customers AS c ON c.number = d.customer;
+  SELECT id, number, customer_id, kind, state, priority, counter, checked_ms, policy_version, terms_version, cost, key,
+         ready_ms, attempts, attempts_max, token, worker, lease_ms, ended_ms, reason, customer
+  FROM documents;

@@ -10,6 +10,7 @@ from fairlane.core.policy import corrected, step_of
 from fairlane.engine.protocol import EXPIRED, SPENT
 
 from .queries import sql
+from .rows import Lane
 from .transaction import Transaction
 
 
@@ -31,6 +32,9 @@ class Moving(NamedTuple):
     key: str | None
     lease_ms: int | None
 
+    def lane(self, tx: Transaction) -> Lane:
+        return tx.lane(self.customer, self.kind, self.priority)
+
 
 def settle(tx: Transaction, settlements: Sequence[tuple[Claim, Outcome]], now_ms: int) -> list[Claim]:
     """Each claim ends with its outcome; returns the lost ones."""
@@ -41,17 +45,17 @@ def _settled(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> bo
     if isinstance(outcome, Done) and outcome.cost is None:  # the usual case in one statement
         row = tx.execute(sql.finish_document, (now_ms, claim.number, claim.id, claim.token)).fetchone()
         if row is not None:
-            _is_done(tx, claim, row[0], outcome.result, now_ms)
+            _is_done(tx, claim, tx.lane(*row), outcome.result, now_ms)
         return row is not None
     row = tx.execute(sql.read_held, (claim.number, claim.id, claim.token)).fetchone()
     if row is None:
         return False
     moving = Moving(*row)
-    _correct_cost(tx, moving, outcome.cost, now_ms)
+    _correct_cost(tx, moving, claim.customer, outcome.cost, now_ms)
     match outcome:
         case Done():
             tx.execute(sql.finish_document, (now_ms, claim.number, claim.id, claim.token)).fetchall()
-            _is_done(tx, claim, moving.customer, outcome.result, now_ms)
+            _is_done(tx, claim, moving.lane(tx), outcome.result, now_ms)
         case Failed():
             end(tx, moving, "failed", now_ms, outcome.reason)
         case Released():
@@ -64,22 +68,21 @@ def _settled(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> bo
     return True
 
 
-def _is_done(tx: Transaction, claim: Claim, customer: int, result: str | None, now_ms: int) -> None:
-    account = tx.account_by_number(customer)
-    account.done += 1
-    tx.running_changed(account, -1)
+def _is_done(tx: Transaction, claim: Claim, lane: Lane, result: str | None, now_ms: int) -> None:
+    lane.done += 1
+    tx.stopped_running(lane)
     if result is not None:
         tx.execute(sql.add_result, (claim.number, result))
-    tx.log(now_ms, "done", customer, claim.number, claim.token)
+    tx.log(now_ms, "done", lane.customer, claim.number, claim.token)
 
 
-def _correct_cost(tx: Transaction, moving: Moving, cost: int | None, now_ms: int) -> None:
+def _correct_cost(tx: Transaction, moving: Moving, customer_id: str, cost: int | None, now_ms: int) -> None:
     if cost is None or cost == moving.cost:
         return
-    account = tx.account_by_number(moving.customer)
+    account = tx.account(customer_id)
     before, after = step_of(moving.cost, moving.weight), step_of(cost, moving.weight)
     account.standing = corrected(account.standing, moving.resets, before, after)
-    tx.changed(account)
+    tx.account_changed(account)
     tx.execute(sql.correct_cost, (cost, moving.number))
     tx.log(now_ms, "corrected", moving.customer, moving.number, moving.token, f"{moving.cost} {cost}")
 
@@ -87,25 +90,23 @@ def _correct_cost(tx: Transaction, moving: Moving, cost: int | None, now_ms: int
 def end(tx: Transaction, moving: Moving, state: State, now_ms: int, reason: str | None = None) -> None:
     """A document that has not ended ends as failed or cancelled."""
     tx.execute(sql.end_document, (state, now_ms, reason, moving.number, moving.state, moving.token))
-    account = tx.account_by_number(moving.customer)
+    lane = moving.lane(tx)
     if state == "failed":
-        account.failed += 1
+        lane.failed += 1
     else:
-        account.cancelled += 1
-    _no_longer(tx, moving)
+        lane.cancelled += 1
+    _no_longer(tx, moving, lane)
     tx.log(now_ms, state, moving.customer, moving.number, moving.token, reason)
 
 
-def _no_longer(tx: Transaction, moving: Moving) -> None:
+def _no_longer(tx: Transaction, moving: Moving, lane: Lane) -> None:
     """A document whose row was already changed no longer waits or runs."""
-    account = tx.account_by_number(moving.customer)
     if moving.state == "running":
-        tx.running_changed(account, -1)
+        tx.stopped_running(lane)
         return
     if moving.state == "ready":
-        tx.leave_lane(moving.customer, moving.kind, moving.priority, moving.number)
-    account.waiting -= 1
-    tx.changed(account)
+        tx.leave_lane(lane, moving.number)
+    lane.waiting -= 1
 
 
 def _come_back(
@@ -119,11 +120,11 @@ def _come_back(
 ) -> None:
     state, ready_ms = ("delayed" if after_ms else "ready"), now_ms + after_ms
     tx.execute(sql.return_document, (state, ready_ms, attempts, moving.number, moving.token))
-    account = tx.account_by_number(moving.customer)
-    account.waiting += 1
-    tx.running_changed(account, -1)
+    lane = moving.lane(tx)
+    lane.waiting += 1
+    tx.stopped_running(lane)
     if state == "ready":
-        tx.join_lane(account, moving.kind, moving.priority, moving.number, ready_ms)
+        tx.join_lane(lane, moving.number, ready_ms)
     tx.log(now_ms, what, moving.customer, moving.number, moving.token, note)
 
 
@@ -167,11 +168,10 @@ def retry(tx: Transaction, id: str, now_ms: int) -> bool:
         return False
     moving = Moving(*row)
     tx.execute(sql.revive_document, (now_ms, moving.number, moving.token))
-    account = tx.account_by_number(moving.customer)
-    account.failed -= 1
-    account.waiting += 1
-    tx.changed(account)
-    tx.join_lane(account, moving.kind, moving.priority, moving.number, now_ms)
+    lane = moving.lane(tx)
+    lane.failed -= 1
+    lane.waiting += 1
+    tx.join_lane(lane, moving.number, now_ms)
     tx.log(now_ms, "revived", moving.customer, moving.number, moving.token)
     return True
 
@@ -179,12 +179,11 @@ def retry(tx: Transaction, id: str, now_ms: int) -> bool:
 def forget_document(tx: Transaction, moving: Moving) -> None:
     """A document in whatever state is erased."""
     drop_document(tx, moving.number, moving.customer, moving.key)
-    account = tx.account_by_number(moving.customer)
+    lane = moving.lane(tx)
     if moving.state in ENDED:
-        setattr(account, moving.state, getattr(account, moving.state) - 1)
-        tx.changed(account)
+        setattr(lane, moving.state, getattr(lane, moving.state) - 1)
     else:
-        _no_longer(tx, moving)
+        _no_longer(tx, moving, lane)
 
 
 def drop_document(tx: Transaction, number: int, customer: int, key: str | None) -> None:

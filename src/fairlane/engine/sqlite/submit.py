@@ -10,7 +10,8 @@ from fairlane.core.policy import step_of
 from fairlane.engine.values import check_note
 
 from .queries import sql
-from .transaction import Account, Transaction
+from .rows import Account
+from .transaction import Transaction
 
 
 def check(tx: Transaction, customer: str, cost: int, now_ms: int) -> Check:
@@ -22,12 +23,13 @@ def check(tx: Transaction, customer: str, cost: int, now_ms: int) -> Check:
 
 
 def _check(tx: Transaction, account: Account, cost: int, now_ms: int) -> Check:
-    rules, terms = tx.rules, account.terms
+    rules = tx.rules
+    terms_version, terms = tx.own_terms(account.number)
     policy = terms.policy(rules.policy)
     account.standing = policy.check(account.standing, now_ms, step_of(cost, terms.weight_thousandths))
     counter = account.standing.counter
-    tx.changed(account)
-    return Check(account.id, policy.level(counter), counter, now_ms, rules.version, account.terms_version)
+    tx.account_changed(account)
+    return Check(account.id, policy.level(counter), counter, now_ms, rules.version, terms_version)
 
 
 def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> list[Receipt]:
@@ -43,7 +45,7 @@ def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> l
         account = tx.account(one.customer)
         receipt = _receipt(tx, account, one, now_ms)
         receipts.append(receipt)
-        documents.append(_row(account, one, receipt))
+        documents.append(_row(tx, account, one, receipt))
         payloads.append((receipt.number, one.payload))
         if one.key is not None:
             known[one.customer, one.key] = receipt
@@ -84,18 +86,20 @@ def _receipt(tx: Transaction, account: Account, submission: Submission, now_ms: 
     return Receipt(submission.id, tx.last_number, made)
 
 
-def _row(account: Account, submission: Submission, receipt: Receipt) -> tuple[object, ...]:
+def _row(tx: Transaction, account: Account, submission: Submission, receipt: Receipt) -> tuple[object, ...]:
     made = receipt.check
     return (
-        receipt.number, receipt.id, account.number, submission.kind, "delayed" if submission.delay_ms else "ready",
+        receipt.number, receipt.id, account.number, account.id, submission.kind,
+        "delayed" if submission.delay_ms else "ready",
         made.priority, made.counter_thousandths, made.checked_ms, made.policy_version, made.terms_version,
-        account.terms.weight_thousandths, account.standing.resets, submission.cost, submission.key,
+        tx.own_terms(account.number).terms.weight_thousandths, account.standing.resets, submission.cost, submission.key,
         made.checked_ms + submission.delay_ms, ATTEMPTS_DEFAULT,
     )  # fmt: skip
 
 
 def _queue_up(tx: Transaction, account: Account, submission: Submission, receipt: Receipt) -> None:
-    account.waiting += 1
+    lane = tx.lane(account.number, submission.kind, receipt.priority)
+    lane.waiting += 1
     tx.log(receipt.check.checked_ms, "submitted", account.number, receipt.number, 0)
     if not submission.delay_ms:
-        tx.join_lane(account, submission.kind, receipt.priority, receipt.number, receipt.check.checked_ms)
+        tx.join_lane(lane, receipt.number, receipt.check.checked_ms)

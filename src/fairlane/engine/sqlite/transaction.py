@@ -2,101 +2,23 @@
 
 Customers, lanes, priorities, the queue's own row and the feed's new lines are kept here while the transaction lasts and
 written by `flush`. The states of documents are written at once, each by one conditional statement.
+
+A claim and a settlement touch a customer's lanes and not its own row: with many customers every row is a page of its own.
 """
 
 from __future__ import annotations
 
 import time
-from functools import lru_cache
 from typing import Any, cast
 
 import apsw
 
 from fairlane.core.dispatch import Pace, is_blocked, start_tag
-from fairlane.core.policy import LEVELS_MAX, Rules, Standing, Terms
-from fairlane.engine.values import rules_from_json, terms_from_json
+from fairlane.core.policy import Rules, Terms
+from fairlane.engine.values import terms_json
 
 from .queries import Execute, sql
-
-rules_of = lru_cache(maxsize=8)(rules_from_json)
-terms_of = lru_cache(maxsize=1024)(terms_from_json)
-
-
-def current_rules(execute: Execute) -> Rules:
-    """The rules that hold now; parsed once a version."""
-    version, body = execute(sql.rules_body).fetchone()
-    return rules_of(body, version)
-
-
-def competing_kinds(execute: Execute) -> list[str]:
-    """The kinds that have a lane which competes, by hopping through the index."""
-    kinds = [""]
-    while row := execute(sql.next_kind, (kinds[-1],)).fetchone():
-        kinds.append(row[0])
-    return kinds[1:]
-
-
-class Account:
-    """A customer's row."""
-
-    __slots__ = (
-        "cancelled", "done", "failed", "id", "number", "running", "standing", "terms_text", "terms_version", "waiting",
-    )  # fmt: skip
-
-    def __init__(self, row: tuple[Any, ...]) -> None:
-        self.number: int = row[0]
-        self.id: str = row[1]
-        self.standing = Standing(*row[2:6])
-        self.waiting: int = row[6]
-        self.running: int = row[7]
-        self.done: int = row[8]
-        self.failed: int = row[9]
-        self.cancelled: int = row[10]
-        self.terms_text: str | None = row[11]
-        self.terms_version: int = row[12]
-
-    @property
-    def terms(self) -> Terms:
-        return terms_of(self.terms_text)
-
-    @property
-    def is_blocked(self) -> bool:
-        return self.terms_text is not None and is_blocked(self.terms.paused, self.terms.cap, self.running)
-
-
-class Lane:
-    """A lane's row."""
-
-    __slots__ = ("customer", "finish", "head", "head_ready_ms", "kind", "priority", "start")
-
-    def __init__(
-        self,
-        customer: int,
-        kind: str,
-        priority: int,
-        head: int | None = None,
-        head_ready_ms: int | None = None,
-        start: int | None = None,
-        finish: int = 0,
-    ) -> None:
-        self.customer = customer
-        self.kind = kind
-        self.priority = priority
-        self.head = head
-        self.head_ready_ms = head_ready_ms
-        self.start = start
-        self.finish = finish
-
-
-class Priority:
-    """A priority's row."""
-
-    __slots__ = ("clock", "lanes", "ready")
-
-    def __init__(self, clock: int, ready: int, lanes: int) -> None:
-        self.clock = clock
-        self.ready = ready
-        self.lanes = lanes
+from .rows import Account, Lane, OwnTerms, Priority, own_terms, rules_of
 
 
 class Transaction:
@@ -116,9 +38,10 @@ class Transaction:
         self._queue_before = tuple(row)
         self.rules: Rules = rules_of(body, version)
         self._accounts: dict[str, Account] = {}
-        self._accounts_by_number: dict[int, Account] = {}
         self._accounts_changed: dict[int, Account] = {}
-        self._lanes: dict[tuple[int, str, int], Lane] = {}
+        self._terms: dict[int, OwnTerms] = {}
+        self._lanes: dict[int, dict[tuple[str, int], Lane]] = {}  # by customer; all of them once `_lanes_of` was asked
+        self._lanes_whole: set[int] = set()
         self._lanes_changed: dict[tuple[int, str, int], Lane] = {}
         self._priorities: dict[int, Priority] = {}
         self._changes: list[tuple[object, ...]] = []
@@ -128,7 +51,7 @@ class Transaction:
         """The store's clock, read while the write lock is held, or the time that a test passed in."""
         return time.time_ns() // 1_000_000 if now_ms is None else now_ms
 
-    # -- rows --------------------------------------------------------------------------------------------------------
+    # -- customers ---------------------------------------------------------------------------------------------------
 
     def find_account(self, id: str) -> Account | None:
         """A customer, if it was ever seen."""
@@ -137,7 +60,7 @@ class Transaction:
             row = self.execute(sql.account_by_id, (id,)).fetchone()
             if row is None:
                 return None
-            account = self._remember(Account(row))
+            account = self._accounts[id] = Account(*row)
         return account
 
     def account(self, id: str) -> Account:
@@ -149,28 +72,38 @@ class Transaction:
             assert account is not None
         return account
 
-    def account_by_number(self, number: int) -> Account:
-        """A customer that is known to be there."""
-        account = self._accounts_by_number.get(number)
-        if account is None:
-            account = self._remember(Account(self.execute(sql.account_by_number, (number,)).fetchone()))
-        return account
-
-    def _remember(self, account: Account) -> Account:
-        self._accounts[account.id] = self._accounts_by_number[account.number] = account
-        return account
-
-    def changed(self, account: Account) -> None:
+    def account_changed(self, account: Account) -> None:
         """The customer's row is to be written."""
         self._accounts_changed[account.number] = account
+
+    def own_terms(self, customer: int) -> OwnTerms:
+        """What a customer has of its own."""
+        found = self._terms.get(customer)
+        if found is None:
+            found = self._terms[customer] = own_terms(self.execute, customer)
+        return found
+
+    def tune(self, customer: int, terms: Terms, now_ms: int) -> int:
+        """Other terms hold for a customer; its lanes may have to leave or join the index."""
+        was_blocked = self.is_blocked(customer)
+        version = self.own_terms(customer).version + 1
+        self.execute(sql.add_terms, (customer, version, now_ms, terms_json(terms)))
+        self._terms[customer] = OwnTerms(version, terms)
+        if self.is_blocked(customer) != was_blocked:
+            self.gate(customer)
+        return version
 
     def drop_account(self, account: Account) -> None:
         """The customer's row and everything that names it goes."""
         self.flush()
-        del self._accounts[account.id], self._accounts_by_number[account.number]
-        self._lanes = {key: lane for key, lane in self._lanes.items() if lane.customer != account.number}
+        del self._accounts[account.id]
+        self._lanes.pop(account.number, None)
+        self._terms.pop(account.number, None)
+        self._lanes_whole.discard(account.number)
         for statement in (sql.drop_lanes, sql.drop_terms, sql.drop_changes, sql.drop_account):
             self.execute(statement, (account.number,))
+
+    # -- priorities and the feed -------------------------------------------------------------------------------------
 
     def priority(self, priority: int) -> Priority:
         """A priority, which is to be written."""
@@ -195,112 +128,110 @@ class Transaction:
     # -- lanes -------------------------------------------------------------------------------------------------------
 
     def lane(self, customer: int, kind: str, priority: int) -> Lane:
-        """A lane, empty if it was never there."""
-        key = (customer, kind, priority)
-        lane = self._lanes.get(key)
+        """A lane, empty if it was never there; whoever asks for it changes it, so it is to be written."""
+        own = self._lanes.setdefault(customer, {})
+        lane = own.get((kind, priority))
         if lane is None:
-            row = self.execute(sql.read_lane, key).fetchone()
-            lane = self._lanes[key] = Lane(*key, *(row or ()))
+            row = self.execute(sql.read_lane, (customer, kind, priority)).fetchone()
+            lane = own[kind, priority] = Lane(customer, kind, priority, *(row or ()))
+        self._lanes_changed[customer, kind, priority] = lane
         return lane
 
-    def lane_changed(self, lane: Lane) -> None:
-        """The lane's row is to be written."""
-        self._lanes_changed[lane.customer, lane.kind, lane.priority] = lane
+    def _lanes_of(self, customer: int) -> list[Lane]:
+        """All lanes of a customer."""
+        own = self._lanes.setdefault(customer, {})
+        if customer not in self._lanes_whole:
+            self._lanes_whole.add(customer)
+            for kind, priority, *row in self.execute(sql.lanes_of, (customer,)).fetchall():
+                own.setdefault((kind, priority), Lane(customer, kind, priority, *row))
+        return list(own.values())
 
-    def join_lane(self, account: Account, kind: str, priority: int, number: int, ready_ms: int) -> None:
+    def join_lane(self, lane: Lane, number: int, ready_ms: int) -> None:
         """A ready document joins its lane by submission number."""
-        lane = self.lane(account.number, kind, priority)
-        row = self.priority(priority)
+        row = self.priority(lane.priority)
         row.ready += 1
         if lane.head is not None and lane.head < number:
             return
         if lane.head is None:
             row.lanes += 1
-            lane.start = None if account.is_blocked else start_tag(self.rules.dispatch, row.clock, lane.finish)
+            is_out = self.is_blocked(lane.customer)
+            lane.start = None if is_out else start_tag(self.rules.dispatch, row.clock, lane.finish)
         lane.head, lane.head_ready_ms = number, ready_ms
-        self.lane_changed(lane)
 
-    def leave_lane(self, customer: int, kind: str, priority: int, number: int) -> None:
+    def leave_lane(self, lane: Lane, number: int) -> None:
         """A ready document, whose state is already another one, leaves without being served."""
-        lane = self.lane(customer, kind, priority)
-        row = self.priority(priority)
+        row = self.priority(lane.priority)
         row.ready -= 1
         if lane.head != number:
             return
-        following = self.execute(sql.next_in_lane, (customer, kind, priority, number)).fetchone()
+        following = self.execute(sql.next_in_lane, (lane.customer, lane.kind, lane.priority, number)).fetchone()
         if following is None:
             row.lanes -= 1
             lane.start = None
         lane.head, lane.head_ready_ms = following or (None, None)
-        self.lane_changed(lane)
 
-    def running_changed(self, account: Account, by: int) -> None:
-        """More or fewer of a customer's documents run: its lanes may have to leave or join the index."""
-        before = account.is_blocked
-        account.running += by
-        self.changed(account)
-        if account.is_blocked != before:
-            self.gate(account)
+    def is_blocked(self, customer: int) -> bool:
+        """Whether a customer's lanes must not compete now."""
+        version, terms = self.own_terms(customer)
+        if version == 0 or (terms.cap is None and not terms.paused):
+            return False
+        return is_blocked(terms.paused, terms.cap, sum(lane.running for lane in self._lanes_of(customer)))
 
-    def gate(self, account: Account) -> None:
+    def stopped_running(self, lane: Lane) -> None:
+        """One document fewer runs: a customer at its cap may compete again."""
+        was_blocked = self.is_blocked(lane.customer)
+        lane.running -= 1
+        if self.is_blocked(lane.customer) != was_blocked:
+            self.gate(lane.customer)
+
+    def gate(self, customer: int) -> None:
         """All lanes of a customer stop competing, or compete again from where their priority's clock stands."""
-        for kind, priority, *_ in self.execute(sql.lanes_of, (account.number,)).fetchall():
-            self.lane(account.number, kind, priority)
-        for lane in [one for one in self._lanes.values() if one.customer == account.number]:
-            if account.is_blocked or lane.head is None:
+        is_out = self.is_blocked(customer)
+        for lane in self._lanes_of(customer):
+            if is_out or lane.head is None:
                 lane.start = None
             elif lane.start is None:
                 lane.start = start_tag(self.rules.dispatch, self.priority(lane.priority).clock, lane.finish)
-            self.lane_changed(lane)
+            self._lanes_changed[customer, lane.kind, lane.priority] = lane
 
     def start_all_level(self) -> None:
         """Another dispatch holds: every lane that competes gets a new start tag."""
         self.flush()
-        for customer, kind, priority, *_ in self.execute(sql.all_lanes).fetchall():
-            lane = self.lane(customer, kind, priority)
-            if lane.start is not None:
-                lane.start = start_tag(self.rules.dispatch, self.priority(priority).clock, lane.finish)
-                self.lane_changed(lane)
+        for name in self.execute(sql.competing_lanes).fetchall():
+            lane = self.lane(*name)
+            lane.start = start_tag(self.rules.dispatch, self.priority(lane.priority).clock, lane.finish)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Write what is still only here."""
         if self._accounts_changed:
-            self.executemany(
-                sql.write_account,
-                [
-                    (
-                        *one.standing, one.waiting, one.running, one.done, one.failed, one.cancelled, one.terms_text,
-                        one.terms_version, one.number,
-                    )
-                    for one in self._accounts_changed.values()
-                ],
-            )  # fmt: skip
+            accounts = [(*one.standing, one.number) for one in self._accounts_changed.values()]
+            self.executemany(sql.write_account, accounts)
             self._accounts_changed.clear()
         if self._lanes_changed:
-            self.executemany(
-                sql.write_lane,
-                [
-                    (one.customer, one.kind, one.priority, one.head, one.head_ready_ms, one.start, one.finish)
-                    for one in self._lanes_changed.values()
-                ],
-            )
+            self._flush_lanes(list(self._lanes_changed.values()))
             self._lanes_changed.clear()
         if self._changes:
             self.executemany(sql.add_change, self._changes)
             self._changes.clear()
+
+    def _flush_lanes(self, lanes: list[Lane]) -> None:
+        """A lane that keeps its place has its counts written and its index entries left alone."""
+        placed = [lane for lane in lanes if lane.stored_place != lane.place()]
+        kept = [lane for lane in lanes if lane.stored_place == lane.place()]
+        if placed:
+            self.executemany(sql.write_lane, [(*lane.name(), *lane.place(), *lane.counts()) for lane in placed])
+        if kept:
+            self.executemany(sql.write_lane_counts, [(*lane.counts(), *lane.name()) for lane in kept])
+        for lane in placed:
+            lane.stored_place = lane.place()
 
     def finish(self) -> None:
         """Write everything; the commit follows."""
         self.flush()
         for priority, row in self._priorities.items():
             self.execute(sql.write_priority, (row.clock, row.ready, row.lanes, priority))
-        queue = (
-            self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, *self.pace
-        )  # fmt: skip
+        queue = (self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, *self.pace)
         if queue != self._queue_before:
             self.execute(sql.write_queue, queue)
-
-
-assert LEVELS_MAX == 9  # the schema has a row for each

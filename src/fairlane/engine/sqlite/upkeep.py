@@ -29,18 +29,12 @@ def configure(tx: Transaction, rules: Rules, now_ms: int) -> Rules | None:
 def tune(tx: Transaction, customer: str, terms: Terms, version: int, now_ms: int) -> int | None:
     """Other terms for one customer, under the next version."""
     known = tx.find_account(customer)
-    if version != (known.terms_version if known else 0):
+    if version != (tx.own_terms(known.number).version if known else 0):
         return None
     account = tx.account(customer)
-    was_blocked = account.is_blocked
-    account.terms_text = body = terms_json(terms)
-    account.terms_version += 1
-    tx.changed(account)
-    tx.execute(sql.add_terms, (account.number, account.terms_version, now_ms, body))
-    if account.is_blocked != was_blocked:
-        tx.gate(account)
-    tx.log(now_ms, "tuned", account.number, note=body)
-    return account.terms_version
+    made = tx.tune(account.number, terms, now_ms)
+    tx.log(now_ms, "tuned", account.number, note=terms_json(terms))
+    return made
 
 
 def reset(tx: Transaction, customer: str, now_ms: int) -> None:
@@ -48,7 +42,7 @@ def reset(tx: Transaction, customer: str, now_ms: int) -> None:
     account = tx.find_account(customer)
     if account is not None:
         account.standing = operator_reset(account.standing)
-        tx.changed(account)
+        tx.account_changed(account)
         tx.log(now_ms, "reset", account.number)
 
 
