@@ -108,10 +108,11 @@ class Lanes:
     def discard(self, number: int) -> None:
         """A waiting document leaves without being served."""
         lane = self._leave(number)
-        if lane.head != number:
-            return
-        lane.find_head()
-        self._head_changed(lane)
+        if lane.head == number:
+            lane.find_head()
+            self._head_changed(lane)
+        elif len(lane.order) > 64 + 2 * len(lane.ready):  # mostly gone: rebuild, so that memory follows what waits
+            lane.order = sorted(lane.ready)
 
     def of(self, customer: str) -> Sequence[Lane]:
         """The lanes that a customer ever had a document in."""

@@ -19,8 +19,20 @@ from __future__ import annotations
 
 from reprlib import Repr
 
-_short = Repr()  # a value may be huge or deep: show its beginning
-_short.maxstring = _short.maxother = 60
+
+class _Short(Repr):
+    """A value may be huge or deep: show its beginning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 60
+        self.maxtuple = self.maxlist = 12
+
+    def repr_int(self, value: int, level: int) -> str:
+        return f"a number of about {value.bit_length() // 3} digits" if value.bit_length() > 200 else repr(value)
+
+
+_short = _Short()
 
 
 class FairlaneError(Exception):

@@ -29,8 +29,8 @@ Dispatch = Literal["fair", "strict"]
 
 def milliseconds(name: str, seconds: float, least_ms: int, most_ms: int) -> int:
     """Seconds as whole milliseconds, half a millisecond rounding up."""
-    wanted = f"a number of seconds from {least_ms / 1000:g} to {most_ms / 1000:g}"
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+    wanted = f"a number of seconds from {shown(least_ms):,} to {shown(most_ms):,}"
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) <= TIME_MAX_MS:
         raise BadValue(name, seconds, wanted)
     whole = math.floor(seconds * 1000 + 0.5)
     if not least_ms <= whole <= most_ms:
@@ -49,10 +49,10 @@ def thousandths(name: str, value: float, least: float, most: float) -> int:
     return whole
 
 
-def shown(counter_thousandths: int) -> int | float:
+def shown(in_thousandths: int) -> int | float:
     """Thousandths as people read them: a whole number when it is one."""
-    steps, rest = divmod(counter_thousandths, STEP)
-    return counter_thousandths / STEP if rest else steps
+    whole, rest = divmod(in_thousandths, STEP)
+    return in_thousandths / STEP if rest else whole
 
 
 def step_of(cost: int, weight: int) -> int:
@@ -82,6 +82,8 @@ class Policy:
     def __post_init__(self) -> None:
         if self.reset not in get_args(Reset):
             raise BadValue("reset", self.reset, "one of " + ", ".join(get_args(Reset)))
+        if not isinstance(self.thresholds, tuple | list):
+            raise BadValue("thresholds", self.thresholds, "a tuple of numbers, as in (-2, -4, -6)")
         interval_ms = milliseconds("reset_interval", self.reset_interval, 1, INTERVAL_MAX_MS)
         object.__setattr__(self, "interval_ms", interval_ms)
         object.__setattr__(self, "thresholds", tuple(self.thresholds))
@@ -108,7 +110,7 @@ class Policy:
 
     def _resets(self, updated_ms: int, reset_ms: int, now_ms: int) -> bool:
         since_ms = reset_ms if self.reset == "window" else updated_ms
-        return now_ms - since_ms > self.interval_ms
+        return now_ms >= updated_ms and now_ms - since_ms > self.interval_ms
 
     def level(self, counter_thousandths: int) -> int:
         """The priority of a counter in thousandths: the last line of the table that holds."""
@@ -162,7 +164,7 @@ class Terms:
         if type(self.paused) is not bool:
             raise BadValue("paused", self.paused, "True or False")
         if self.thresholds is not None:
-            object.__setattr__(self, "thresholds", tuple(self.thresholds))
+            object.__setattr__(self, "thresholds", self.policy(Policy()).thresholds)
         self.policy(Policy())
 
     def policy(self, everybody: Policy) -> Policy:

@@ -24,9 +24,9 @@ class Backoff:
         milliseconds("ceiling_seconds", self.ceiling_seconds, 0, DELAY_MAX_MS)
         if self.first_seconds > self.ceiling_seconds:
             raise BadValue("first_seconds", self.first_seconds, f"at most ceiling_seconds, {self.ceiling_seconds!r}")
-        if not 1 <= self.factor <= 100:
+        if not isinstance(self.factor, int | float) or not 1 <= self.factor <= 100:
             raise BadValue("factor", self.factor, "a number from 1 to 100")
-        if not 0 <= self.jitter <= 1:
+        if not isinstance(self.jitter, int | float) or not 0 <= self.jitter <= 1:
             raise BadValue("jitter", self.jitter, "a share from 0 to 1")
 
     def delay_ms(self, attempts: int, dice: float) -> int:
@@ -40,4 +40,4 @@ class Backoff:
             if delay_seconds == 0 or delay_seconds >= self.ceiling_seconds or self.factor == 1:
                 break
             delay_seconds *= self.factor
-        return int(min(delay_seconds, self.ceiling_seconds) * (1 - self.jitter * dice) * 1000)
+        return round(min(delay_seconds, self.ceiling_seconds) * (1 - self.jitter * dice) * 1000)

@@ -66,6 +66,7 @@ def _write(tx: Transaction, taken: list[tuple[Lane, Claim]], picks: _Round, work
         sql.start_document,
         [(one.token, one.attempts, one.attempts_max, worker, one.lease_ms, one.number) for _, one in taken],
     )
+    tx.executemany(sql.leave_lane, [(*lane.name(), one.number) for lane, one in taken])
     for lane, one in taken:
         tx.log(now_ms, "claimed", lane.customer, one.number, one.token, worker)
     for customer in picks.capped:

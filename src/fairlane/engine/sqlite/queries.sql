@@ -87,30 +87,38 @@ INSERT INTO changes (number, at_ms, what, customer, document, token, note) VALUE
 SELECT id, number, customer_id, priority, counter, checked_ms, policy_version, terms_version FROM documents WHERE number = ?;
 
 -- read_lane: One lane.
-SELECT head, head_ready_ms, start, finish, waiting, running, done, failed, cancelled FROM lanes
-WHERE customer = ? AND kind = ? AND priority = ?;
+SELECT head, ready_ms, start, finish, waiting, running, done, failed, cancelled FROM lanes
+WHERE customer = ? AND part = 0 AND kind = ? AND priority = ? AND number = 0;
 
 -- lanes_of: The lanes of one customer.
-SELECT kind, priority, head, head_ready_ms, start, finish, waiting, running, done, failed, cancelled FROM lanes
-WHERE customer = ?;
+SELECT kind, priority, head, ready_ms, start, finish, waiting, running, done, failed, cancelled FROM lanes
+WHERE customer = ? AND part = 0;
 
 -- counts_of: How many of a customer's documents wait, run and have ended, and since when its longest-ready head waits.
 SELECT coalesce(sum(waiting), 0), coalesce(sum(running), 0), coalesce(sum(done), 0), coalesce(sum(failed), 0),
-       coalesce(sum(cancelled), 0), min(head_ready_ms)
-FROM lanes WHERE customer = ?;
+       coalesce(sum(cancelled), 0), min(ready_ms)
+FROM lanes WHERE customer = ? AND part = 0;
 
 -- competing_lanes: Every lane that competes.
 SELECT customer, kind, priority FROM lanes WHERE start IS NOT NULL;
 
 -- write_lane: One lane after this transaction.
-INSERT INTO lanes (customer, kind, priority, head, head_ready_ms, start, finish, waiting, running, done, failed, cancelled)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET head = excluded.head, head_ready_ms = excluded.head_ready_ms, start = excluded.start,
+INSERT INTO lanes (customer, part, kind, priority, number, head, ready_ms, start, finish, waiting, running, done, failed,
+       cancelled)
+VALUES (?, 0, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET head = excluded.head, ready_ms = excluded.ready_ms, start = excluded.start,
        finish = excluded.finish, waiting = excluded.waiting, running = excluded.running, done = excluded.done,
        failed = excluded.failed, cancelled = excluded.cancelled;
 
 -- write_lane_counts: One lane whose place in the order of turns did not change.
-UPDATE lanes SET waiting = ?, running = ?, done = ?, failed = ?, cancelled = ? WHERE customer = ? AND kind = ? AND priority = ?;
+UPDATE lanes SET waiting = ?, running = ?, done = ?, failed = ?, cancelled = ?
+WHERE customer = ? AND part = 0 AND kind = ? AND priority = ? AND number = 0;
+
+-- join_lane: A ready document takes its place in its lane.
+INSERT INTO lanes (customer, part, kind, priority, number, ready_ms) VALUES (?, 1, ?, ?, ?, ?);
+
+-- leave_lane: A document is no longer in its lane.
+DELETE FROM lanes WHERE customer = ? AND part = 1 AND kind = ? AND priority = ? AND number = ?;
 
 -- next_kind: The next kind that has a lane which competes.
 SELECT kind FROM lanes INDEXED BY lanes_by_turn WHERE start IS NOT NULL AND kind > ? ORDER BY kind LIMIT 1;
@@ -120,15 +128,15 @@ SELECT priority, start, head, customer, kind FROM lanes INDEXED BY lanes_by_turn
 WHERE kind = ? AND start IS NOT NULL ORDER BY priority, start, head;
 
 -- heads_by_age: The heads of one kind that compete, longest ready first.
-SELECT head_ready_ms, head, customer, kind, priority FROM lanes INDEXED BY lanes_by_age
-WHERE kind = ? AND start IS NOT NULL ORDER BY head_ready_ms, head;
+SELECT ready_ms, head, customer, kind, priority FROM lanes INDEXED BY lanes_by_age
+WHERE kind = ? AND start IS NOT NULL ORDER BY ready_ms, head;
 
 -- next_in_lane: The documents of a lane behind a number.
-SELECT number, ready_ms FROM documents
-WHERE customer = ? AND kind = ? AND priority = ? AND state = 'ready' AND number > ? ORDER BY number;
+SELECT number, ready_ms FROM lanes
+WHERE customer = ? AND part = 1 AND kind = ? AND priority = ? AND number > ? ORDER BY number;
 
 -- count_in_lane: How many documents of a lane go before a number.
-SELECT count(*) FROM documents WHERE customer = ? AND kind = ? AND priority = ? AND state = 'ready' AND number < ?;
+SELECT count(*) FROM lanes WHERE customer = ? AND part = 1 AND kind = ? AND priority = ? AND number < ?;
 
 -- read_for_claim: What a worker needs of a document (a subquery costs half of a join here).
 SELECT id, customer_id, cost, token, attempts, (SELECT body FROM payloads AS p WHERE p.number = d.number) FROM documents AS d

@@ -46,7 +46,6 @@ CREATE TABLE documents (
   worker TEXT, lease_ms INTEGER, ended_ms INTEGER, reason TEXT
 );
 CREATE INDEX documents_by_customer ON documents (customer, number);
-CREATE INDEX documents_in_lanes ON documents (customer, kind, priority, number, ready_ms) WHERE state = 'ready';
 CREATE INDEX documents_delayed ON documents (ready_ms, number) WHERE state = 'delayed';
 CREATE INDEX documents_running ON documents (lease_ms, number) WHERE state = 'running';
 CREATE INDEX documents_ended ON documents (ended_ms, number) WHERE ended_ms IS NOT NULL;
@@ -61,17 +60,18 @@ CREATE TABLE keys (
   PRIMARY KEY (customer, key)
 ) WITHOUT ROWID;
 
--- A lane competes while it has a start tag; a lane without a head keeps its finish tag. A customer's counts are the sums
--- over its lanes.
+-- Part 0 is a lane: it competes while it has a start tag, and keeps its finish tag without a head. A customer's counts are the
+-- sums over its lanes. Part 1 is a ready document in a lane. They share one tree, so that what a claim touches of a customer
+-- lies side by side.
 CREATE TABLE lanes (
-  customer INTEGER NOT NULL, kind TEXT NOT NULL, priority INTEGER NOT NULL,
-  head INTEGER, head_ready_ms INTEGER, start INTEGER, finish INTEGER NOT NULL,
-  waiting INTEGER NOT NULL, running INTEGER NOT NULL, done INTEGER NOT NULL, failed INTEGER NOT NULL,
-  cancelled INTEGER NOT NULL,
-  PRIMARY KEY (customer, kind, priority)
+  customer INTEGER NOT NULL, part INTEGER NOT NULL, kind TEXT NOT NULL, priority INTEGER NOT NULL, number INTEGER NOT NULL,
+  ready_ms INTEGER,   -- of the document, or of the lane's head
+  head INTEGER, start INTEGER, finish INTEGER,
+  waiting INTEGER, running INTEGER, done INTEGER, failed INTEGER, cancelled INTEGER,
+  PRIMARY KEY (customer, part, kind, priority, number)
 ) WITHOUT ROWID;
 CREATE INDEX lanes_by_turn ON lanes (kind, priority, start, head) WHERE start IS NOT NULL;
-CREATE INDEX lanes_by_age ON lanes (kind, head_ready_ms, head, priority) WHERE start IS NOT NULL;
+CREATE INDEX lanes_by_age ON lanes (kind, ready_ms, head, priority) WHERE start IS NOT NULL;
 
 CREATE TABLE changes (
   number INTEGER PRIMARY KEY,

@@ -43,6 +43,7 @@ class Transaction:
         self._lanes: dict[int, dict[tuple[str, int], Lane]] = {}  # by customer; all of them once `_lanes_of` was asked
         self._lanes_whole: set[int] = set()
         self._lanes_changed: dict[tuple[int, str, int], Lane] = {}
+        self._joined: list[tuple[int, str, int, int, int]] = []
         self._priorities: dict[int, Priority] = {}
         self._changes: list[tuple[object, ...]] = []
 
@@ -148,6 +149,7 @@ class Transaction:
 
     def join_lane(self, lane: Lane, number: int, ready_ms: int) -> None:
         """A ready document joins its lane by submission number."""
+        self._joined.append((*lane.name(), number, ready_ms))
         row = self.priority(lane.priority)
         row.ready += 1
         if lane.head is not None and lane.head < number:
@@ -159,12 +161,14 @@ class Transaction:
         lane.head, lane.head_ready_ms = number, ready_ms
 
     def leave_lane(self, lane: Lane, number: int) -> None:
-        """A ready document, whose state is already another one, leaves without being served."""
+        """A ready document leaves without being served."""
+        self._flush_joined()
+        self.execute(sql.leave_lane, (*lane.name(), number))
         row = self.priority(lane.priority)
         row.ready -= 1
         if lane.head != number:
             return
-        following = self.execute(sql.next_in_lane, (lane.customer, lane.kind, lane.priority, number)).fetchone()
+        following = self.execute(sql.next_in_lane, (*lane.name(), number)).fetchone()
         if following is None:
             row.lanes -= 1
             lane.start = None
@@ -209,12 +213,18 @@ class Transaction:
             accounts = [(*one.standing, one.number) for one in self._accounts_changed.values()]
             self.executemany(sql.write_account, accounts)
             self._accounts_changed.clear()
+        self._flush_joined()
         if self._lanes_changed:
             self._flush_lanes(list(self._lanes_changed.values()))
             self._lanes_changed.clear()
         if self._changes:
             self.executemany(sql.add_change, self._changes)
             self._changes.clear()
+
+    def _flush_joined(self) -> None:
+        if self._joined:
+            self.executemany(sql.join_lane, self._joined)
+            self._joined.clear()
 
     def _flush_lanes(self, lanes: list[Lane]) -> None:
         """A lane that keeps its place has its counts written and its index entries left alone."""

@@ -1,0 +1,242 @@
+"""The index of heads against the rules read aloud: every lane looked at, every time, no heaps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlane.core.dispatch import Lanes
+from fairlane.core.policy import STEP, Dispatch, step_of
+
+FEW = settings(max_examples=30, deadline=None)
+KINDS = ("pdf", "zip", "gif")
+WEIGHTS = (STEP, 2 * STEP, 500, 10)
+
+
+class Key(NamedTuple):
+    customer: str
+    kind: str
+    priority: int
+
+
+class Naive:
+    """What follows the word "Exactly", from the text of the rules alone."""
+
+    def __init__(self) -> None:
+        self.dispatch: Dispatch = "fair"
+        self.every = 16
+        self.dispatches = 0
+        self.waiting: dict[int, tuple[Key, int]] = {}  # number: lane, ready at
+        self.blocked: set[str] = set()
+        self.clock: Counter[int] = Counter()
+        self.finish: Counter[Key] = Counter()
+        self.start: dict[Key, int] = {}
+
+    def heads(self) -> dict[Key, int]:
+        """The lowest number of every lane that is not blocked."""
+        heads: dict[Key, int] = {}
+        for number, (key, _) in self.waiting.items():
+            if key.customer not in self.blocked:
+                heads[key] = min(number, heads.get(key, number))
+        return heads
+
+    def look(self) -> None:
+        """A lane that gained a head or was unblocked since the last look gets a start tag; one without a head has none."""
+        heads = self.heads()
+        self.start = {key: self.start.get(key, max(self.clock[key.priority], self.finish[key])) for key in heads}
+
+    def next(self, kinds: tuple[str, ...] | None) -> tuple[int, int, bool] | None:
+        """Number, dispatch number, whether it is an open turn."""
+        heads = {key: number for key, number in self.heads().items() if kinds is None or key.kind in kinds}
+        dispatch_number = self.dispatches + 1
+        is_open = self.dispatch == "fair" and self.every > 0 and dispatch_number % self.every == 0
+        if not heads:
+            return None
+        if is_open:
+            number = min((self.waiting[number][1], number) for number in heads.values())[-1]
+        elif self.dispatch == "strict":
+            number = min((key.priority, number) for key, number in heads.items())[-1]
+        else:
+            number = min((key.priority, self.start[key], number) for key, number in heads.items())[-1]
+        return number, dispatch_number, is_open
+
+    def take(self, number: int, step: int) -> None:
+        key, _ = self.waiting.pop(number)
+        self.dispatches += 1
+        if self.dispatch == "fair":
+            start = self.start[key]
+            self.clock[key.priority] = max(self.clock[key.priority], start)
+            self.finish[key] = self.start[key] = start + step
+
+    def configure(self, dispatch: Dispatch, every: int) -> None:
+        self.every = every
+        if dispatch != self.dispatch:
+            self.start.clear()  # everybody starts level
+        self.dispatch = dispatch
+
+
+class Both:
+    """Does everything to the index and to the naive one, and compares what comes next."""
+
+    def __init__(self) -> None:
+        self.lanes = Lanes()
+        self.naive = Naive()
+        self.sent = 0
+        self.taken: dict[int, Key] = {}
+
+    def do(self, what: str, customer: int, pick: int) -> None:
+        getattr(self, what)(f"c{customer}", pick)
+        self.naive.look()
+        for kinds in (None, (KINDS[pick % 3],), KINDS[:2]):
+            turn = self.lanes.next(kinds)
+            assert (turn and (turn.number, turn.dispatch_number, turn.is_open)) == self.naive.next(kinds)
+
+    def send(self, customer: str, pick: int) -> None:
+        self.sent += 1
+        self.join(self.sent * 7 % 1000 * 1000 + self.sent, Key(customer, KINDS[pick % 3], 1 + pick // 3 % 3 * 4), pick)
+
+    def come_back(self, customer: str, pick: int) -> None:
+        if self.taken:
+            number = sorted(self.taken)[pick % len(self.taken)]
+            self.join(number, self.taken.pop(number), self.sent + pick)
+
+    def join(self, number: int, key: Key, ready_ms: int) -> None:
+        self.lanes.add(number, *key, ready_ms)
+        self.naive.waiting[number] = key, ready_ms
+
+    def take(self, customer: str, pick: int) -> None:
+        turn = self.lanes.next(None if pick % 2 else KINDS[: 1 + pick % 3])
+        if turn is None:
+            return
+        self.taken[turn.number] = key = self.naive.waiting[turn.number][0]
+        step = step_of((1 + pick % 5) * STEP, WEIGHTS[int(key.customer[1:])])
+        self.lanes.take(turn, step)
+        self.naive.take(turn.number, step)
+
+    def cancel(self, customer: str, pick: int) -> None:
+        if self.naive.waiting:
+            number = sorted(self.naive.waiting)[pick % len(self.naive.waiting)]
+            self.lanes.discard(number)
+            del self.naive.waiting[number]
+
+    def block(self, customer: str, pick: int) -> None:
+        self.lanes.block(customer)
+        self.naive.blocked.add(customer)
+
+    def unblock(self, customer: str, pick: int) -> None:
+        self.lanes.unblock(customer)
+        self.naive.blocked.discard(customer)
+
+    def configure(self, customer: str, pick: int) -> None:
+        dispatch: Dispatch = "strict" if pick % 4 == 0 else "fair"
+        every = (0, 1, 3, 16)[pick % 16 // 4]
+        self.lanes.configure(dispatch, every)
+        self.naive.configure(dispatch, every)
+
+
+OFTEN = ("send", "take") * 5 + ("come_back", "cancel", "block", "unblock", "unblock", "configure")
+
+
+@FEW
+@given(st.lists(st.tuples(st.sampled_from(OFTEN), st.integers(0, 3), st.integers(0, 47)), min_size=15, max_size=60))
+def test_the_index_agrees_with_the_rules_read_aloud(happenings: list[tuple[str, int, int]]) -> None:
+    both = Both()
+    for happening in happenings:
+        both.do(*happening)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_index_agrees_with_the_rules_read_aloud_in_a_long_run(seed: int) -> None:
+    dice, both = Random(seed), Both()
+    for _ in range(800):
+        both.do(dice.choice(OFTEN), dice.randrange(4), dice.randrange(48))
+    assert both.lanes.dispatches > 200
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_index_agrees_with_the_rules_read_aloud_after_much_that_nobody_looked_at(seed: int) -> None:
+    """Stale entries are not skipped then but pile up, so that the heaps are rebuilt from what still holds."""
+    dice, both = Random(seed), Both()
+    for _ in range(20):
+        for _ in range(100):
+            what = dice.choice(("send", "send", "cancel", "block", "unblock", "unblock"))
+            getattr(both, what)(f"c{dice.randrange(4)}", dice.randrange(48))
+            both.naive.look()
+        for _ in range(10):
+            both.do("take", 0, dice.randrange(48))
+    assert both.lanes.dispatches > 100
+
+
+@FEW
+@given(st.lists(st.tuples(st.sampled_from(OFTEN), st.integers(0, 3), st.integers(0, 47)), min_size=10, max_size=40))
+def test_a_worker_never_idles_while_an_unblocked_document_of_its_kinds_is_ready(
+    happenings: list[tuple[str, int, int]],
+) -> None:
+    both = Both()
+    for happening in happenings:
+        both.do(*happening)
+        unblocked = {key.kind for key, _ in both.naive.waiting.values() if key.customer not in both.naive.blocked}
+        for kind in KINDS:
+            assert (both.lanes.next([kind]) is not None) == (kind in unblocked)
+        assert (both.lanes.next() is not None) == bool(unblocked)
+
+
+# -- memory follows the lanes ------------------------------------------------------------------------------------------
+
+
+def heap_sizes(lanes: Lanes) -> list[int]:
+    return [len(heap) for heaps in (lanes._turns, lanes._opens) for heap in heaps.values()]
+
+
+def test_stale_entries_stay_bounded_by_the_lanes_in_a_long_run() -> None:
+    dice, both = Random(7), Both()
+    for _ in range(1500):
+        getattr(both, dice.choice(OFTEN))(f"c{dice.randrange(4)}", dice.randrange(48))
+        both.naive.look()
+        assert max(heap_sizes(both.lanes), default=0) <= 64 + 4 * len(both.lanes.lanes) + 1
+
+
+@pytest.mark.parametrize("customers", [1, 40])
+def test_stale_entries_stay_bounded_when_customers_are_blocked_and_unblocked_and_nobody_looks(customers: int) -> None:
+    lanes = Lanes()
+    for number in range(customers):
+        lanes.add(number, f"c{number}", "pdf", 9, number)
+    for again in range(3000):
+        lanes.block(f"c{again % customers}")
+        lanes.unblock(f"c{again % customers}")
+    assert max(heap_sizes(lanes)) <= 64 + 4 * customers + 1
+    assert lanes._competing["pdf"] == customers
+    for number in range(customers):
+        turn = lanes.next()
+        assert turn is not None
+        assert turn.number == number
+        lanes.take(turn, STEP)
+
+
+def test_when_everything_is_served_nothing_is_kept_but_tags() -> None:
+    lanes = Lanes()
+    for number in range(500):
+        lanes.add(number, f"c{number % 20}", KINDS[number % 3], 1 + number % 9, number)
+    while (turn := lanes.next()) is not None:
+        lanes.take(turn, STEP)
+    assert lanes.dispatches == 500
+    assert not lanes._lane_of
+    assert not any(lanes._competing.values())
+    assert not any(lane.ready or lane.order or lane.head is not None for lane in lanes.lanes.values())
+    assert max(heap_sizes(lanes)) <= 64 + 1
+
+
+def test_numbers_of_cancelled_documents_do_not_pile_up_behind_a_head_that_waits() -> None:
+    lanes = Lanes()
+    lanes.add(0, "a", "pdf", 9, 0)
+    lanes.block("a")
+    for number in range(1, 5001):
+        lanes.add(number, "a", "pdf", 9, number)
+        lanes.discard(number)
+    assert list(lanes.lanes["a", "pdf", 9].ready) == [0]
+    assert len(lanes.lanes["a", "pdf", 9].order) <= 100
