@@ -215,3 +215,9 @@ def test_a_policy_once_made_does_not_change() -> None:
     for settled, name in ((Policy(), "reset"), (Terms(), "paused"), (Rules(), "dispatch")):
         with pytest.raises(AttributeError):
             setattr(settled, name, "idle")
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "-2"])
+def test_a_table_that_is_no_table_is_refused_by_name(wrong: Any) -> None:
+    with pytest.raises(BadValue, match="thresholds is"):
+        Policy(thresholds=wrong)

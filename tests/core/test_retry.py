@@ -101,3 +101,9 @@ def test_the_bounds_themselves_are_allowed() -> None:
 def test_attempts_below_1_and_dice_beyond_their_range_are_refused(attempts: int, dice: float, name: str) -> None:
     with pytest.raises(BadValue, match=f"^{name} is "):
         Backoff().delay_ms(attempts, dice)
+
+
+@pytest.mark.parametrize("name", ["factor", "jitter", "first_seconds", "ceiling_seconds"])
+def test_what_is_no_number_is_refused_by_name(name: str) -> None:
+    with pytest.raises(BadValue, match=f"{name} is 'x'"):
+        Backoff(**{name: "x"})  # type: ignore[arg-type]

@@ -82,7 +82,7 @@ class _Round:
         self.capped: set[int] = set()
         self._kinds = list(kinds)
         self._served: dict[LaneName, Lane] = {}  # lanes that had a turn in this round
-        self._rest: dict[LaneName, apsw.Cursor] = {}  # what follows in them
+        self._behind: dict[LaneName, _Behind] = {}  # what follows in them
         self._again: list[tuple[int, int, int, int, str]] = []  # heap of their next heads, as heads_by_turn gives them
         self._cursors: list[apsw.Cursor] = []
         self._turns = self._stream(sql.heads_by_turn)
@@ -143,16 +143,15 @@ class _Round:
 
     def pay(self, lane: Lane, step: int) -> None:
         """The lane's turn is paid for, its next head moves up, and the customer may reach its cap."""
-        name = (lane.customer, lane.kind, lane.priority)
+        name = lane.name()
         row = self.tx.priority(lane.priority)
         assert lane.start is not None
         row.clock, lane.finish, start = paid_turn(self.tx.rules.dispatch, row.clock, lane.start, lane.finish, step)
         row.ready -= 1
         if name not in self._served:
             self._served[name] = lane
-            self._rest[name] = self.tx.execute(sql.next_in_lane, (*name, lane.head))
-        following = next(self._rest[name], None)
-        lane.head, lane.head_ready_ms = following or (None, None)
+            self._behind[name] = _Behind(self.tx, lane)
+        lane.head, lane.head_ready_ms = self._behind[name].next()
         lane.start = None if lane.head is None else start
         if lane.head is None:
             row.lanes -= 1
@@ -165,5 +164,27 @@ class _Round:
 
     def close(self) -> None:
         """Let go of the cursors before anything is written."""
-        for cursor in (*self._cursors, *self._rest.values()):
+        for cursor in self._cursors:
             cursor.close()
+
+
+class _Behind:
+    """What follows in a lane: one document first, as most lanes are served once in a round, then more and more at once."""
+
+    def __init__(self, tx: Transaction, lane: Lane) -> None:
+        self._tx = tx
+        self._name = lane.name()
+        self._last = lane.head
+        self._rows: list[tuple[int, int]] = []
+        self._size = 1
+
+    def next(self) -> tuple[int, int] | tuple[None, None]:
+        """The next document's number and since when it is ready."""
+        if not self._rows:
+            self._rows = self._tx.execute(sql.next_in_lane, (*self._name, self._last, self._size)).fetchall()
+            self._rows.reverse()
+            self._size *= 8
+        if not self._rows:
+            return None, None
+        self._last, ready_ms = self._rows.pop()
+        return self._last, ready_ms

@@ -133,7 +133,7 @@ WHERE kind = ? AND start IS NOT NULL ORDER BY ready_ms, head;
 
 -- next_in_lane: The documents of a lane behind a number.
 SELECT number, ready_ms FROM lanes
-WHERE customer = ? AND part = 1 AND kind = ? AND priority = ? AND number > ? ORDER BY number;
+WHERE customer = ? AND part = 1 AND kind = ? AND priority = ? AND number > ? ORDER BY number LIMIT ?;
 
 -- count_in_lane: How many documents of a lane go before a number.
 SELECT count(*) FROM lanes WHERE customer = ? AND part = 1 AND kind = ? AND priority = ? AND number < ?;

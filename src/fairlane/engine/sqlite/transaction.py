@@ -168,7 +168,7 @@ class Transaction:
         row.ready -= 1
         if lane.head != number:
             return
-        following = self.execute(sql.next_in_lane, (*lane.name(), number)).fetchone()
+        following = self.execute(sql.next_in_lane, (*lane.name(), number, 1)).fetchone()
         if following is None:
             row.lanes -= 1
             lane.start = None
