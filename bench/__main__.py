@@ -1,0 +1,67 @@
+"""Run the measurements: `python -m bench`, `--quick` for a small run, `--only NAME` for some of them."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from . import durable, policy, scale
+from .figures import Figure, show, write
+
+NAMES = ("policy", "submit", "callers", "batch", "claim", "scale")
+
+
+def _ways(is_quick: bool) -> dict[str, durable.Way]:
+    share = 4 if is_quick else 1
+    return {
+        "submit": durable.one_caller(400 // share),
+        "callers": durable.many_callers(1600 // share),
+        "batch": durable.batches(8000 // share),
+        "claim": durable.claims(2000 // share),
+    }
+
+
+def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Progress) -> list[Figure]:
+    figures: list[Figure] = []
+    rounds = 7 if is_quick else 31
+    if "policy" in names:
+        task = progress.add_task("policy", total=1)
+        figures.append(policy.measure(5, 40_000 if is_quick else 200_000))
+        progress.advance(task)
+    for name, way in _ways(is_quick).items():
+        if name in names:
+            task = progress.add_task(way.name, total=rounds)
+            (folder / name).mkdir()
+            figures += durable.measure(way, rounds, folder / name, partial(progress.advance, task))
+    if "scale" in names:
+        large = 20_000 if is_quick else 1_000_000
+        task = progress.add_task(f"scale: {large:,} documents", total=large)
+        figures += scale.measure(
+            1000, large, 10 if is_quick else 60, folder, lambda there: progress.update(task, completed=there)
+        )
+    return figures
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="A small run, to see that it works; its figures are rough.")
+@click.option("--only", multiple=True, type=click.Choice(NAMES), help="Only these; may be given more than once.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("build/bench.json"), show_default=True)
+def main(quick: bool, only: tuple[str, ...], output: Path) -> None:
+    """How fast, beside the bare engine in the same run."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        tempfile.TemporaryDirectory(prefix="fairlane-bench-") as folder,
+        Progress(*columns, console=Console(stderr=True)) as progress,
+    ):
+        figures = _measured(only or NAMES, quick, Path(folder), progress)
+    show(figures)
+    write(figures, output)
+    click.echo(f"Written to {output}")
+
+
+main()

@@ -1,0 +1,40 @@
+"""What would the same writes cost by hand, in apsw? The writes that the engine made, made again with nothing around them:
+no check, no read, no decision; the same rows, statements, commits, schema and sync settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+Commit = list[tuple[str, list[Any]]]  # the writes of one transaction: a statement and its rows
+
+
+@contextmanager
+def recorded() -> Iterator[list[Commit]]:
+    """Every write of the connections that are opened meanwhile, commit by commit."""
+    commits: list[Commit] = []
+
+    def note(_: apsw.Cursor, statement: str, row: Any) -> bool:
+        if statement.startswith("BEGIN IMMEDIATE"):
+            commits.append([])
+        elif statement.startswith(("INSERT", "UPDATE", "DELETE", "REPLACE")):
+            if not commits[-1] or commits[-1][-1][0] != statement:
+                commits[-1].append((statement, []))
+            commits[-1][-1][1].append(row)
+        return True
+
+    apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", note))
+    yield commits
+    apsw.connection_hooks.pop()
+
+
+def replay(connection: apsw.Connection, commits: Sequence[Commit]) -> None:
+    """The bare limit: only the writes and the commits."""
+    for commit in commits:
+        connection.execute("BEGIN IMMEDIATE")
+        for statement, rows in commit:
+            connection.executemany(statement, rows).fetchall()
+        connection.execute("COMMIT")

@@ -1,0 +1,1 @@
+"""What survives when processes are killed and disks fail? `make chaos` provokes it and checks the records."""

@@ -1,0 +1,185 @@
+"""The processes that are killed: submitters and claimers, each with its own log.
+
+Run as `python -m chaos.actors ROLE NAME FOLDER SEED DOCUMENTS CUSTOMERS`. They stop when the file `stop` appears in the
+folder, or when the process that started them is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+from fairlane import Queue, WrongState
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry
+
+from .history import Log, lines
+
+STALE_KEPT = 20
+
+
+class Actor:
+    """What both have in common: a queue, a log, dice, and knowing when to stop."""
+
+    def __init__(self, name: str, folder: Path, seed: int, documents: int, customers: int) -> None:
+        self.name = name
+        self.documents = documents
+        self.customers = customers
+        self.past = lines(folder / f"{name}.log")
+        self.log = Log(folder / f"{name}.log")
+        self.dice = random.Random(f"{seed} {name} {len(self.past)}")
+        self.queue = Queue(f"sqlite:///{folder / 'queue.db'}")
+        self._stop = folder / "stop"
+        self._parent = os.getppid()
+
+    def goes_on(self) -> bool:
+        """Whether to go on; takes a short breath."""
+        time.sleep(self.dice.choice((0, 0, 0.001, 0.003)))
+        return not self._stop.exists() and os.getppid() == self._parent
+
+    def run(self) -> None:
+        """Work until it is time to stop."""
+        self.log.write("started", os.getpid())
+        while self.goes_on():
+            self.step()
+        self.log.write("stopped")
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+
+class Submitter(Actor):
+    """Submits with keys, repeats what was not acknowledged, repeats some that were, cancels a few."""
+
+    def run(self) -> None:
+        submitted = [(customer, key) for what, *facts in self.past if what == "submitted" for customer, key, _ in facts[0]]
+        self.ids = [id for what, *facts in self.past if what == "submitted" for *_, id in facts[0]]
+        attempted = [facts[0] for what, *facts in self.past if what == "submitting"]
+        self.made = len({key for batch in attempted for _, key in batch})
+        self.known = submitted
+        self.log.write("started", os.getpid())
+        acknowledged = set(submitted)
+        for batch in attempted:
+            left = [(customer, key) for customer, key in batch if (customer, key) not in acknowledged]
+            if left:
+                self.submit(left)
+                acknowledged.update(left)
+        super().run()
+
+    def step(self) -> None:
+        chance = self.dice.random()
+        if chance < 0.05 and self.ids:
+            self.cancel(self.dice.choice(self.ids[-50:]))
+        elif (chance < 0.15 or self.made >= self.documents) and self.known:
+            self.submit([self.dice.choice(self.known)])
+        else:
+            customer = f"customer-{self.dice.randrange(self.customers)}"
+            size = self.dice.randint(2, 5) if chance < 0.3 else 1
+            self.submit([(customer, f"{self.name}-{self.made + place}") for place in range(size)])
+            self.made += size
+
+    def submit(self, batch: list[tuple[str, str]]) -> None:
+        """One call: alone, or several of one customer at once."""
+        self.log.write("submitting", batch)
+        customer = batch[0][0]
+        keys = [key for _, key in batch]
+        delay = self.dice.choice((0, 0, 0, 0.03))
+        if len(batch) == 1:
+            receipts = [self.queue.submit(customer, keys[0], key=keys[0], delay=delay)]
+        else:
+            receipts = self.queue.submit_many(customer, keys, keys=keys, delay=delay)
+        self.log.write("submitted", [(customer, key, one.id) for key, one in zip(keys, receipts, strict=True)])
+        self.known += batch
+        self.ids += [one.id for one in receipts]
+
+    def cancel(self, id: str) -> None:
+        """End one that was submitted, if it has not ended."""
+        self.log.write("cancelling", id)
+        self.log.write("cancelled", id, self.queue.cancel(id))
+
+
+class Claimer(Actor):
+    """Claims, extends, settles in every way, reclaims, and settles claims that it knows to be stale."""
+
+    def run(self) -> None:
+        self.marks = 0
+        self.stale: list[Claim] = []  # settled, or left alone until the lease ran out
+        super().run()
+
+    def step(self) -> None:
+        chance = self.dice.random()
+        if chance < 0.2:
+            self.log.write("reclaiming")
+            self.log.write("reclaimed", self.queue.engine.reclaim(100))
+        elif chance < 0.35 and self.stale:
+            some = self.dice.sample(self.stale, min(3, len(self.stale)))
+            self.settle(some, [self.outcome() for _ in some])
+        elif chance < 0.37 and self.stale:
+            self.revive(self.dice.choice(self.stale).id)
+        else:
+            self.claim()
+
+    def claim(self) -> None:
+        """One round of a worker."""
+        self.log.write("claiming")
+        claims = self.queue.engine.claim(self.name, self.dice.randint(1, 10), self.dice.randint(50, 300))
+        self.log.write("claimed", [(one.id, one.token) for one in claims])
+        if claims and self.dice.random() < 0.2:
+            self.log.write("extending")
+            self.log.write("extended", len(self.queue.engine.extend(claims, 200)))
+        time.sleep(self.dice.choice((0, 0, 0, 0.01)))
+        kept = [one for one in claims if self.dice.random() < 0.9]
+        self.settle(kept, [self.outcome() for _ in kept])
+        self.stale = (self.stale + claims)[-STALE_KEPT:]
+
+    def outcome(self) -> Outcome:
+        """Mostly done, with every other way in between; the mark is filled in by `settle`."""
+        chosen: Outcome = self.dice.choices((Done(), Retry(self.dice.choice((0, 30))), Failed(""), Released()), (12, 3, 1, 2))[
+            0
+        ]
+        return chosen
+
+    def settle(self, claims: list[Claim], outcomes: list[Outcome]) -> None:
+        """One call, every outcome with a mark of its own."""
+        if not claims:
+            return
+        marked = [(claim, *self.marked(outcome)) for claim, outcome in zip(claims, outcomes, strict=True)]
+        self.log.write("settling", [(mark, one.id, one.token, word) for one, mark, word, _ in marked])
+        lost = self.queue.engine.settle([(one, outcome) for one, _, _, outcome in marked])
+        refused = {(one.id, one.token) for one in lost}
+        self.log.write("settled", [(mark, (one.id, one.token) not in refused) for one, mark, _, _ in marked])
+
+    def marked(self, outcome: Outcome) -> tuple[str, str, Outcome]:
+        """The outcome with a mark that nobody else uses: mark, word, outcome."""
+        self.marks += 1
+        mark = f"{self.name}/{len(self.past)}/{self.marks}"
+        match outcome:
+            case Done():
+                return mark, "done", outcome._replace(result=f'"{mark}"')
+            case Retry():
+                return mark, "retried", outcome._replace(reason=mark)
+            case Failed():
+                return mark, "failed", outcome._replace(reason=mark)
+            case Released():
+                return mark, "released", outcome
+
+    def revive(self, id: str) -> None:
+        """A person asks for another round of a failed one."""
+        self.log.write("reviving", id)
+        try:
+            self.queue.retry(id)
+            self.log.write("revived", id, True)
+        except WrongState:
+            self.log.write("revived", id, False)
+
+
+def main() -> None:
+    role, name, folder, *numbers = sys.argv[1:]
+    actor = {"submitter": Submitter, "claimer": Claimer}[role]
+    actor(name, Path(folder), *map(int, numbers)).run()
+
+
+if __name__ == "__main__":
+    main()
