@@ -24,7 +24,7 @@ import apsw
 from fairlane import Queue
 from fairlane.core.document import Done, Submission
 from fairlane.engine.sqlite import file
-from fairlane.queue import DEFAULT_KIND, json_text, new_id
+from fairlane.queue import DEFAULT_KIND, json_text, new_ids
 
 from .bare import Commit, recorded, replay
 from .figures import Figure, Goal
@@ -60,7 +60,7 @@ def _payload(number: int) -> dict[str, str]:
 
 
 def _submission(number: int) -> Submission:
-    return Submission(new_id(), _customer(number), DEFAULT_KIND, json_text("payload", _payload(number)))
+    return Submission(new_ids(1)[0], _customer(number), DEFAULT_KIND, json_text("payload", _payload(number)))
 
 
 def one_caller(documents: int) -> Way:

@@ -21,7 +21,7 @@ from typing import Any
 from fairlane import Queue
 from fairlane.core.document import Done, Submission
 from fairlane.engine.sqlite.file import CACHE_KIBIBYTES
-from fairlane.queue import new_id
+from fairlane.queue import new_ids
 
 from .figures import Figure, Goal
 
@@ -56,7 +56,7 @@ class Sized:
         keep_every = max(1, self.documents // 1000)
         for first in range(0, self.documents, FILL_BATCH):
             batch = [
-                Submission(new_id(), f"customer-{number:06d}", "extract", '{"path":"inbox/document.pdf"}')
+                Submission(new_ids(1)[0], f"customer-{number:06d}", "extract", '{"path":"inbox/document.pdf"}')
                 for number in order[first : first + FILL_BATCH]
             ]
             self.queue.engine.submit(batch)

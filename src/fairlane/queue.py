@@ -43,6 +43,8 @@ AT_ONCE = 1000  # documents that one step of a long job touches
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
+_VARIANT = dict(zip("0123456789abcdef", 4 * "89ab", strict=True))  # two bits of the digit are fixed
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -76,7 +78,7 @@ def json_text(name: str, value: Any, bytes_max: int = JSON_BYTES_MAX) -> str:
     """A value as JSON text, refused if it is none, too large or too deep."""
     try:
         told = _encode(value)
-        size = len(told.encode())
+        size = len(told) if told.isascii() else len(told.encode())
     except UnicodeEncodeError:  # a lone surrogate: escaped, so that it comes back exactly
         told = json.dumps(value, allow_nan=False, separators=(",", ":"))
         size = len(told)
@@ -86,7 +88,7 @@ def json_text(name: str, value: Any, bytes_max: int = JSON_BYTES_MAX) -> str:
         raise BadValue(
             name, f"{size:,} bytes of JSON", f"at most {bytes_max:,} bytes; put large content in a file and send its path"
         )
-    if told.count("[") + told.count("{") > NESTING_MAX and _depth(value) > NESTING_MAX:
+    if size > 2 * NESTING_MAX and told.count("[") + told.count("{") > NESTING_MAX and _depth(value) > NESTING_MAX:
         raise BadValue(name, value, f"JSON nested at most {NESTING_MAX} deep")
     return told
 
@@ -105,12 +107,15 @@ def _depth(value: Any) -> int:
     return deepest
 
 
-def new_id() -> str:
-    """A UUID of version 7: random, and sorted by time so that the store writes neighbouring ids side by side."""
-    random = os.urandom(10).hex()
+def new_ids(count: int) -> list[str]:
+    """UUIDs of version 7: random, and sorted by time so that the store writes neighbouring ids side by side."""
     stamp = f"{time.time_ns() // 1_000_000:012x}"
-    variant = "89ab"[int(random[3], 16) & 3]
-    return f"{stamp[:8]}-{stamp[8:]}-7{random[:3]}-{variant}{random[4:7]}-{random[8:]}"
+    start = f"{stamp[:8]}-{stamp[8:]}-7"
+    random = os.urandom(10 * count).hex()
+    return [
+        f"{start}{random[at : at + 3]}-{_VARIANT[random[at + 3]]}{random[at + 4 : at + 7]}-{random[at + 8 : at + 20]}"
+        for at in range(0, 20 * count, 20)
+    ]
 
 
 class Queue:
@@ -145,7 +150,9 @@ class Queue:
     ) -> Receipt:
         """Submit one document; `key` makes a repeated submission return the first receipt, `delay` is in seconds."""
         common = _Common.checked(customer, kind, cost, delay)
-        return self.engine.submit([common.submission(payload, key)], now_ms=_moment(now))[0]
+        (id,) = new_ids(1)
+        submission = common.submission(id, payload, key)
+        return self.engine.submit([submission], now_ms=_moment(now))[0]
 
     def submit_many(
         self,
@@ -166,7 +173,8 @@ class Queue:
         if len(listed_keys) != len(listed):
             raise BadValue("keys", f"a list of {len(listed_keys):,}", f"as long as payloads, {len(listed):,}")
         common = _Common.checked(customer, kind, cost, delay)
-        submissions = [common.submission(payload, key) for payload, key in zip(listed, listed_keys, strict=True)]
+        named = zip(new_ids(len(listed)), listed, listed_keys, strict=True)
+        submissions = [common.submission(id, payload, key) for id, payload, key in named]
         return self.engine.submit(submissions, now_ms=_moment(now)) if submissions else []
 
     def check(self, customer: str, *, cost: float = 1, now: float | None = None) -> Check:
@@ -343,14 +351,14 @@ class _Common(NamedTuple):
         delay_ms = milliseconds("delay", delay, 0, DELAY_MAX_MS)
         return cls(text("customer", customer), text("kind", kind, 100), _cost(cost), delay_ms)
 
-    def submission(self, payload: Any, key: str | None) -> Submission:
+    def submission(self, id: str, payload: Any, key: str | None) -> Submission:
         told = json_text("payload", payload)
         digest = None
         if key is not None:
             text("key", key)
             canonical = json.dumps(payload, sort_keys=True, separators=(",", ":"))
             digest = hashlib.sha256(f"{self.kind}\n{canonical}".encode()).hexdigest()
-        return Submission(new_id(), self.customer, self.kind, told, self.cost, key, digest, self.delay_ms)
+        return Submission(id, self.customer, self.kind, told, self.cost, key, digest, self.delay_ms)
 
 
 def _cost(cost: float) -> int:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from chaos.checker import wrong_at_rest, wrong_in_store
 from chaos.history import Clients, Log, Settlement, Store, lines, read_clients, snapshot
-
 from fairlane import Queue
 from fairlane.core.document import Done, Failed, Retry
 

@@ -6,7 +6,7 @@ FairlaneError
 │   ├── KeyConflict    an idempotency key was used before with another body
 │   ├── Unknown        no such document, customer or queue
 │   └── WrongState     the document is not in a state that allows this
-└── StoreError         the store could not do it: nothing was changed
+└── StoreError         the store could not do it; a submission may be repeated with the same key
     ├── StoreBusy      others held the store for too long: try again
     ├── StoreFull      no room left: make room, then try again
     └── StoreUnfit     this store must not or cannot be used: network disk, old library, newer schema
@@ -72,7 +72,7 @@ class WrongState(Mistake):
 
 
 class StoreError(FairlaneError):
-    """The store could not do it; nothing was changed."""
+    """The store could not do it; nothing was changed, or, when the disk itself failed, that is not known."""
 
 
 class StoreBusy(StoreError):

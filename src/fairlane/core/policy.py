@@ -29,24 +29,20 @@ Dispatch = Literal["fair", "strict"]
 
 def milliseconds(name: str, seconds: float, least_ms: int, most_ms: int) -> int:
     """Seconds as whole milliseconds, half a millisecond rounding up."""
-    wanted = f"a number of seconds from {shown(least_ms):,} to {shown(most_ms):,}"
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) <= TIME_MAX_MS:
-        raise BadValue(name, seconds, wanted)
-    whole = math.floor(seconds * 1000 + 0.5)
-    if not least_ms <= whole <= most_ms:
-        raise BadValue(name, seconds, wanted)
-    return whole
+    if not isinstance(seconds, bool) and isinstance(seconds, int | float) and abs(seconds) <= TIME_MAX_MS:
+        whole = math.floor(seconds * 1000 + 0.5)
+        if least_ms <= whole <= most_ms:
+            return whole
+    raise BadValue(name, seconds, f"a number of seconds from {shown(least_ms):,} to {shown(most_ms):,}")
 
 
 def thousandths(name: str, value: float, least: float, most: float) -> int:
     """A number as whole thousandths; finer ones are refused rather than rounded."""
-    wanted = f"a number from {least:,} to {most:,} in whole thousandths"
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise BadValue(name, value, wanted)
-    whole = round(value * STEP)
-    if not math.isclose(value * STEP, whole, rel_tol=0, abs_tol=1e-4):
-        raise BadValue(name, value, wanted)
-    return whole
+    if not isinstance(value, bool) and isinstance(value, int | float) and least <= value <= most:
+        whole = round(value * STEP)
+        if math.isclose(value * STEP, whole, rel_tol=0, abs_tol=1e-4):
+            return whole
+    raise BadValue(name, value, f"a number from {least:,} to {most:,} in whole thousandths")
 
 
 def shown(in_thousandths: int) -> int | float:

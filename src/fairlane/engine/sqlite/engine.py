@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -93,7 +93,7 @@ class SqliteEngine:
             raise StoreError(f"the queue at {self.path} was closed; open it again")
         return self._group.run(operation)
 
-    def _commit(self, group: list[Ticket[object]]) -> None:
+    def _commit(self, group: list[Ticket[Any]]) -> None:
         """One transaction for all; if it fails, one for each, so that nobody fails for somebody else's reason."""
         try:
             with file.told_plainly(self.path):
@@ -127,8 +127,8 @@ class SqliteEngine:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if isinstance(error, apsw.IOError):  # what the connection has cached may not be what is on disk
-                connection.close()
                 self._writer = None
+                connection.close()
             raise
 
     @staticmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,7 +56,8 @@ def told_plainly(path: Path) -> Iterator[None]:
         ) from error
     except apsw.IOError as error:
         raise StoreError(
-            f"the disk under {path} failed ({error}); nothing was acknowledged: check the disk, then try again"
+            f"the disk under {path} failed ({error}); whether this call took effect is not known: check the disk, then look, "
+            "or submit again with the same key"
         ) from error
     except apsw.Error as error:
         raise StoreError(f"{path}: {error}") from error
@@ -104,15 +105,28 @@ def connect(path: Path) -> apsw.Connection:
     """A connection on which a commit returns after its data is on disk."""
     with told_plainly(path):
         connection = apsw.Connection(str(path))
-        connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+        connection.set_busy_handler(_patience())
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # a plan does not depend on values, so none is made twice
-        connection.setlk_timeout(int(BUSY_SECONDS * 1000), 0)
         _switch_to_wal(connection)
         connection.pragma("synchronous", "FULL")
         connection.pragma("cache_size", -CACHE_KIBIBYTES)
         connection.pragma("wal_autocheckpoint", WAL_PAGES)
         connection.pragma("temp_store", "MEMORY")
         return connection
+
+
+def _patience() -> Callable[[int], bool]:
+    """How to wait for the write lock: often and at random, so that no process starves; SQLite's own waits grow to 0.1 s."""
+    deadline = 0.0
+
+    def wait(attempt: int) -> bool:
+        nonlocal deadline
+        if attempt == 0:
+            deadline = time.monotonic() + BUSY_SECONDS
+        time.sleep(random.uniform(0.0002, 0.002))
+        return time.monotonic() < deadline
+
+    return wait
 
 
 def _switch_to_wal(connection: apsw.Connection) -> None:

@@ -1,14 +1,14 @@
 -- read_queue: Where the queue's own counters stand.
-SELECT dispatches, last_number, last_change, changes_floor, last_record,
+SELECT dispatches, last_number, last_change, changes_floor, last_record, tunings,
        pace_from_ms, pace_from_dispatches, pace_mid_ms, pace_mid_dispatches
 FROM queue;
 
 -- write_queue: The queue's own counters after this transaction.
-UPDATE queue SET dispatches = ?, last_number = ?, last_change = ?, changes_floor = ?, last_record = ?,
+UPDATE queue SET dispatches = ?, last_number = ?, last_change = ?, changes_floor = ?, last_record = ?, tunings = ?,
        pace_from_ms = ?, pace_from_dispatches = ?, pace_mid_ms = ?, pace_mid_dispatches = ?;
 
 -- read_queue_and_rules: Where the queue's own counters stand, and the rules that hold now.
-SELECT dispatches, last_number, last_change, changes_floor, last_record,
+SELECT dispatches, last_number, last_change, changes_floor, last_record, tunings,
        pace_from_ms, pace_from_dispatches, pace_mid_ms, pace_mid_dispatches, version, body
 FROM queue JOIN rules ORDER BY version DESC LIMIT 1;
 

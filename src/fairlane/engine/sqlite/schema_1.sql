@@ -8,10 +8,11 @@ CREATE TABLE queue (
   last_change INTEGER NOT NULL,
   changes_floor INTEGER NOT NULL,   -- changes up to this one were purged
   last_record INTEGER NOT NULL,     -- the last version given to a record
+  tunings INTEGER NOT NULL,         -- how often a customer was tuned; 0: nobody has terms of its own, so nobody looks
   pace_from_ms INTEGER NOT NULL, pace_from_dispatches INTEGER NOT NULL,
   pace_mid_ms INTEGER NOT NULL, pace_mid_dispatches INTEGER NOT NULL
 );
-INSERT INTO queue VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+INSERT INTO queue VALUES (1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 
 -- A row a priority: its clock V, how many documents are ready in it, and in how many lanes.
 CREATE TABLE priorities (

@@ -38,6 +38,7 @@ class Moving(NamedTuple):
 
 def settle(tx: Transaction, settlements: Sequence[tuple[Claim, Outcome]], now_ms: int) -> list[Claim]:
     """Each claim ends with its outcome; returns the lost ones."""
+    tx.flush_documents()
     return [claim for claim, outcome in settlements if not _settled(tx, claim, outcome, now_ms)]
 
 
@@ -130,6 +131,7 @@ def _come_back(
 
 def extend(tx: Transaction, claims: Sequence[Claim], until_ms: int) -> list[Claim]:
     """Longer leases; returns the lost claims."""
+    tx.flush_documents()
     return [one for one in claims if not _extended(tx, one, until_ms)]
 
 
@@ -139,6 +141,7 @@ def _extended(tx: Transaction, claim: Claim, until_ms: int) -> bool:
 
 def reclaim(tx: Transaction, limit: int, now_ms: int) -> int:
     """Documents whose lease ran out go back, or fail."""
+    tx.flush_documents()
     expired = [Moving(*row) for row in tx.execute(sql.expired_documents, (now_ms, limit))]
     for moving in expired:
         if moving.attempts >= moving.attempts_max:
@@ -151,6 +154,7 @@ def reclaim(tx: Transaction, limit: int, now_ms: int) -> int:
 
 def cancel(tx: Transaction, ids: Sequence[str], now_ms: int) -> list[str]:
     """What has not ended ends as cancelled."""
+    tx.flush_documents()
     cancelled = []
     for id in ids:
         row = tx.execute(sql.read_moving, (id,)).fetchone()
@@ -163,6 +167,7 @@ def cancel(tx: Transaction, ids: Sequence[str], now_ms: int) -> list[str]:
 
 def retry(tx: Transaction, id: str, now_ms: int) -> bool:
     """A failed document gets another round of attempts."""
+    tx.flush_documents()
     row = tx.execute(sql.read_moving, (id,)).fetchone()
     if row is None or row[4] != "failed":
         return False

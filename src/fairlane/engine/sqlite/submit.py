@@ -10,49 +10,73 @@ from fairlane.core.policy import step_of
 from fairlane.engine.values import check_note
 
 from .queries import sql
-from .rows import Account
 from .transaction import Transaction
+
+
+class _Sender:
+    """A customer while a transaction takes its documents: its row, its policy, its lanes."""
+
+    __slots__ = ("account", "policy", "terms_version", "tx", "weight")
+
+    def __init__(self, tx: Transaction, customer: str) -> None:
+        self.tx = tx
+        self.account = tx.account(customer)
+        self.terms_version, terms = tx.own_terms(self.account.number)
+        self.policy = terms.policy(tx.rules.policy)
+        self.weight = terms.weight_thousandths
+        tx.account_changed(self.account)
+
+    def check(self, cost: int, now_ms: int) -> Check:
+        """One check: the counter moves, and gives a priority."""
+        account = self.account
+        account.standing = standing = self.policy.check(account.standing, now_ms, step_of(cost, self.weight))
+        level = self.policy.level(standing.counter)
+        return Check(account.id, level, standing.counter, now_ms, self.tx.rules.version, self.terms_version)
+
+    def take(self, submission: Submission, now_ms: int) -> Receipt:
+        """Check, priority and insert."""
+        tx, account = self.tx, self.account
+        made = self.check(submission.cost, now_ms)
+        tx.last_number = number = tx.last_number + 1
+        ready_ms = now_ms + submission.delay_ms
+        tx.documents.append((
+            number, submission.id, account.number, account.id, submission.kind, "delayed" if submission.delay_ms else "ready",
+            *made[1:], self.weight, account.standing.resets, submission.cost, submission.key, ready_ms, ATTEMPTS_DEFAULT,
+        ))  # fmt: skip
+        tx.payloads.append((number, submission.payload))
+        tx.log(now_ms, "submitted", account.number, number, 0)
+        lane = tx.lane(account.number, submission.kind, made.priority)
+        lane.waiting += 1
+        if not submission.delay_ms:
+            tx.join_lane(lane, number, ready_ms)
+        return Receipt(submission.id, number, made)
 
 
 def check(tx: Transaction, customer: str, cost: int, now_ms: int) -> Check:
     """One check without a document."""
-    account = tx.account(customer)
-    made = _check(tx, account, cost, now_ms)
-    tx.log(now_ms, "checked", account.number, note=check_note(made, cost))
+    sender = _Sender(tx, customer)
+    made = sender.check(cost, now_ms)
+    tx.log(now_ms, "checked", sender.account.number, note=check_note(made, cost))
     return made
-
-
-def _check(tx: Transaction, account: Account, cost: int, now_ms: int) -> Check:
-    rules = tx.rules
-    terms_version, terms = tx.own_terms(account.number)
-    policy = terms.policy(rules.policy)
-    account.standing = policy.check(account.standing, now_ms, step_of(cost, terms.weight_thousandths))
-    counter = account.standing.counter
-    tx.account_changed(account)
-    return Check(account.id, policy.level(counter), counter, now_ms, rules.version, terms_version)
 
 
 def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> list[Receipt]:
     """All of them, in order; keys that are known return their first receipt."""
     known = _known_keys(tx, submissions)
+    senders: dict[str, _Sender] = {}
     receipts: list[Receipt] = []
-    documents: list[tuple[object, ...]] = []
-    payloads: list[tuple[int, str]] = []
     for one in submissions:
         if one.key is not None and (one.customer, one.key) in known:
             receipts.append(known[one.customer, one.key])
             continue
-        account = tx.account(one.customer)
-        receipt = _receipt(tx, account, one, now_ms)
+        sender = senders.get(one.customer)
+        if sender is None:
+            sender = senders[one.customer] = _Sender(tx, one.customer)
+        receipt = sender.take(one, now_ms)
         receipts.append(receipt)
-        documents.append(_row(tx, account, one, receipt))
-        payloads.append((receipt.number, one.payload))
         if one.key is not None:
             known[one.customer, one.key] = receipt
-            tx.execute(sql.add_key, (account.number, one.key, receipt.number, one.digest))
-        _queue_up(tx, account, one, receipt)
-    tx.executemany(sql.add_document, documents)
-    tx.executemany(sql.add_payload, payloads)
+            tx.execute(sql.add_key, (sender.account.number, one.key, receipt.number, one.digest))
     return receipts
 
 
@@ -65,6 +89,7 @@ def _known_keys(tx: Transaction, submissions: Sequence[Submission]) -> dict[tupl
             continue
         name = (one.customer, one.key)
         if name not in here:
+            tx.flush_documents()
             account = tx.find_account(one.customer)
             row = account and tx.execute(sql.known_key, (account.number, one.key)).fetchone()
             if row:
@@ -78,28 +103,3 @@ def _known_keys(tx: Transaction, submissions: Sequence[Submission]) -> dict[tupl
         if digest != one.digest:
             raise KeyConflict(one.customer, one.key, id)
     return known
-
-
-def _receipt(tx: Transaction, account: Account, submission: Submission, now_ms: int) -> Receipt:
-    made = _check(tx, account, submission.cost, now_ms)
-    tx.last_number += 1
-    return Receipt(submission.id, tx.last_number, made)
-
-
-def _row(tx: Transaction, account: Account, submission: Submission, receipt: Receipt) -> tuple[object, ...]:
-    made = receipt.check
-    return (
-        receipt.number, receipt.id, account.number, account.id, submission.kind,
-        "delayed" if submission.delay_ms else "ready",
-        made.priority, made.counter_thousandths, made.checked_ms, made.policy_version, made.terms_version,
-        tx.own_terms(account.number).terms.weight_thousandths, account.standing.resets, submission.cost, submission.key,
-        made.checked_ms + submission.delay_ms, ATTEMPTS_DEFAULT,
-    )  # fmt: skip
-
-
-def _queue_up(tx: Transaction, account: Account, submission: Submission, receipt: Receipt) -> None:
-    lane = tx.lane(account.number, submission.kind, receipt.priority)
-    lane.waiting += 1
-    tx.log(receipt.check.checked_ms, "submitted", account.number, receipt.number, 0)
-    if not submission.delay_ms:
-        tx.join_lane(lane, receipt.number, receipt.check.checked_ms)

@@ -18,7 +18,7 @@ from fairlane.core.policy import Rules, Terms
 from fairlane.engine.values import terms_json
 
 from .queries import Execute, sql
-from .rows import Account, Lane, OwnTerms, Priority, own_terms, rules_of
+from .rows import NO_TERMS, Account, Lane, OwnTerms, Priority, own_terms, rules_of
 
 
 class Transaction:
@@ -33,8 +33,9 @@ class Transaction:
         self.last_change: int
         self.changes_floor: int
         self.last_record: int
-        self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, *pace = row
-        self.pace = Pace(*pace)
+        self._tunings: int
+        self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, self._tunings = row[:6]
+        self.pace = Pace(*row[6:])
         self._queue_before = tuple(row)
         self.rules: Rules = rules_of(body, version)
         self._accounts: dict[str, Account] = {}
@@ -46,6 +47,8 @@ class Transaction:
         self._joined: list[tuple[int, str, int, int, int]] = []
         self._priorities: dict[int, Priority] = {}
         self._changes: list[tuple[object, ...]] = []
+        self.documents: list[tuple[object, ...]] = []  # new ones, not yet written
+        self.payloads: list[tuple[int, str]] = []
 
     @staticmethod
     def now(now_ms: int | None) -> int:
@@ -79,6 +82,8 @@ class Transaction:
 
     def own_terms(self, customer: int) -> OwnTerms:
         """What a customer has of its own."""
+        if self._tunings == 0:
+            return NO_TERMS
         found = self._terms.get(customer)
         if found is None:
             found = self._terms[customer] = own_terms(self.execute, customer)
@@ -90,6 +95,7 @@ class Transaction:
         version = self.own_terms(customer).version + 1
         self.execute(sql.add_terms, (customer, version, now_ms, terms_json(terms)))
         self._terms[customer] = OwnTerms(version, terms)
+        self._tunings += 1
         if self.is_blocked(customer) != was_blocked:
             self.gate(customer)
         return version
@@ -209,6 +215,7 @@ class Transaction:
 
     def flush(self) -> None:
         """Write what is still only here."""
+        self.flush_documents()
         if self._accounts_changed:
             accounts = [(*one.standing, one.number) for one in self._accounts_changed.values()]
             self.executemany(sql.write_account, accounts)
@@ -220,6 +227,14 @@ class Transaction:
         if self._changes:
             self.executemany(sql.add_change, self._changes)
             self._changes.clear()
+
+    def flush_documents(self) -> None:
+        """Write new documents; whoever reads or changes documents asks for it first."""
+        if self.documents:
+            self.executemany(sql.add_document, self.documents)
+            self.executemany(sql.add_payload, self.payloads)
+            self.documents.clear()
+            self.payloads.clear()
 
     def _flush_joined(self) -> None:
         if self._joined:
@@ -242,6 +257,7 @@ class Transaction:
         self.flush()
         for priority, row in self._priorities.items():
             self.execute(sql.write_priority, (row.clock, row.ready, row.lanes, priority))
-        queue = (self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, *self.pace)
+        counters = (self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, self._tunings)
+        queue = (*counters, *self.pace)
         if queue != self._queue_before:
             self.execute(sql.write_queue, queue)

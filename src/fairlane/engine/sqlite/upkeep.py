@@ -48,6 +48,7 @@ def reset(tx: Transaction, customer: str, now_ms: int) -> None:
 
 def purge(tx: Transaction, before_ms: int, limit: int) -> Purged:
     """Old changes go first, then documents that ended; so a document is not gone while its changes can be read."""
+    tx.flush_documents()
     trimmed = _trim_changes(tx, before_ms, limit)
     if trimmed == limit:
         return Purged(0, trimmed)
@@ -72,6 +73,7 @@ def _trim_changes(tx: Transaction, before_ms: int, limit: int) -> int:
 
 def forget(tx: Transaction, customer: str, limit: int, now_ms: int) -> int:
     """Some of a customer's documents; when none is left, everything else that names it."""
+    tx.flush_documents()
     account = tx.find_account(customer)
     if account is None:
         return 0
