@@ -6,7 +6,7 @@ import pytest
 
 from fairlane.core.document import ENDED, TRANSITIONS, Claim, Done, Failed, Outcome, Released, Retry, State
 from fairlane.core.errors import Unknown
-from fairlane.core.policy import Policy, Rules
+from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine
 
 from .conftest import Send, Take
@@ -189,6 +189,16 @@ def test_a_cost_that_turns_out_otherwise_moves_the_counter_by_the_difference(eng
     engine.check("ada", 1000, now_ms=1_500_001)
     engine.settle([(second, Done(cost=9000))], now_ms=1_500_002)
     assert engine.customer("ada", now_ms=1_500_002).counter == 0
+
+
+def test_a_corrected_cost_is_measured_with_the_weight_of_the_check(engine: Engine, send: Send, take: Take) -> None:
+    engine.tune("ada", Terms(weight=2), 0)
+    send("ada", 2, at=0)
+    engine.tune("ada", Terms(weight=1), 1)
+    claims = take(2, at=0)
+    assert engine.customer("ada", now_ms=0).counter == -0.5
+    engine.settle([(claims[1], Done(cost=3000))], now_ms=1)
+    assert engine.customer("ada", now_ms=1).counter == -1.5
 
 
 def test_purge_forgets_what_ended_long_enough_ago_and_nothing_else(engine: Engine, send: Send, take: Take) -> None:

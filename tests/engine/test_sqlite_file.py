@@ -16,8 +16,9 @@ import pytest
 from fairlane.core.document import Done, Submission
 from fairlane.core.errors import BadValue, StoreBusy, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
-from fairlane.engine.sqlite import SqliteEngine, file
+from fairlane.engine.sqlite import SqliteEngine, file, submit
 from fairlane.engine.sqlite.queries import SCHEMA_VERSIONS, sql
+from fairlane.engine.sqlite.transaction import Transaction
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -129,12 +130,14 @@ def test_many_processes_may_make_the_same_file_at_once(tmp_path: Path) -> None:
 def test_a_forked_child_uses_handles_of_its_own(tmp_path: Path) -> None:
     engine = open_engine(url(tmp_path))
     engine.submit([one("before")])
+    assert isinstance(engine, SqliteEngine)
+    parents = engine._writer, engine._reader
     child = os.fork()
     if child == 0:  # pragma: no cover - in the child
         code = 1
         try:
             engine.submit([one("child")])
-            code = 0 if engine.document("before") else 2
+            code = 0 if engine.document("before") and not {engine._writer, engine._reader} & set(parents) else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -187,6 +190,37 @@ def test_one_callers_fault_in_a_shared_commit_is_its_own(tmp_path: Path) -> None
     assert refused == ["twice"] * 32
     assert engine.customer("ada").waiting == 1 + 8 * 16
     assert engine.customer("ada").counter == -(8 * 16)
+
+
+def test_a_mistake_found_after_something_was_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    engine = open_engine(url(tmp_path))
+    assert isinstance(engine, SqliteEngine)
+
+    def write_then_refuse(tx: Transaction) -> None:
+        submit.check(tx, "ada", 1000, 0)
+        tx.flush()
+        raise BadValue("x", 1, "something else")
+
+    with pytest.raises(BadValue):
+        engine._write(write_then_refuse)
+    assert engine.customers("", 10) == []
+    assert engine.changes(None, 10) == []
+
+
+def test_after_a_disk_error_the_file_is_opened_again(tmp_path: Path) -> None:
+    engine = open_engine(url(tmp_path))
+    assert isinstance(engine, SqliteEngine)
+    engine.submit([one("a")])
+    before = engine._writer
+
+    def fail(_: Transaction) -> None:
+        raise apsw.IOError("made up")
+
+    with pytest.raises(StoreError, match="whether this call took effect is not known"):
+        engine._write(fail)
+    engine.submit([one("b")])
+    assert engine._writer is not before
+    assert engine.customer("ada").waiting == 2
 
 
 def test_the_feed_skips_nothing_that_commits_late(tmp_path: Path) -> None:

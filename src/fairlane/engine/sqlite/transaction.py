@@ -200,7 +200,7 @@ class Transaction:
         for lane in self._lanes_of(customer):
             if is_out or lane.head is None:
                 lane.start = None
-            elif lane.start is None:
+            else:
                 lane.start = start_tag(self.rules.dispatch, self.priority(lane.priority).clock, lane.finish)
             self._lanes_changed[customer, lane.kind, lane.priority] = lane
 
