@@ -39,7 +39,7 @@ class Stage:
             self.commits.run(lambda _: None)
             self.served.append(name)
 
-        self.threads.append(threading.Thread(target=call))
+        self.threads.append(threading.Thread(target=call, daemon=True))
         self.threads[-1].start()
         wait_until(lambda: bool(self.groups) if is_first else len(self.commits._waiting) > before)
 
@@ -47,7 +47,7 @@ class Stage:
         for _ in range(commits):
             self.may_go_on.release()
         for thread in self.threads:
-            thread.join(10)
+            thread.join(5)
             assert not thread.is_alive()
 
 
@@ -123,6 +123,17 @@ def test_a_caller_interrupted_while_its_group_commits_holds_up_nobody_behind_it(
     stage.threads += [second, behind, bringing]
     stage.finish(commits=1)
     assert stage.groups == [1, 3]
+
+
+def test_a_leader_interrupted_while_it_waits_for_others_leaves_the_lead_to_them() -> None:
+    stage = Stage()
+    stage.commits._expected, stage.commits._patience_seconds = 5, 60.0
+    with interrupted_when(lambda: stage.commits._is_gathering):
+        stage.commits.run(lambda _: None)
+    stage.commits._patience_seconds = 0.0
+    stage.caller("later")
+    stage.finish(commits=1)
+    assert stage.served == ["later"]
 
 
 def test_a_commit_that_breaks_is_told_to_everybody_in_it() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairlane.core.document import Submission
@@ -18,10 +18,12 @@ from fairlane.engine.memory import MemoryEngine
 from fairlane.engine.sqlite import SqliteEngine
 from fairlane.engine.sqlite.commit import GroupCommit, Ticket
 
-NUMBERS = st.integers(0, 6)
+NUMBERS = st.integers(0, 2)
 CUSTOMERS = st.sampled_from(("ada", "bob"))
+KEYS = st.sampled_from((None, None, None, "k"))
 STEPS = st.one_of(
-    st.tuples(st.just("submit"), NUMBERS, CUSTOMERS, st.sampled_from((None, None, "k")), st.sampled_from("xy"), st.booleans()),
+    st.tuples(st.just("submit"), NUMBERS, CUSTOMERS, KEYS, st.sampled_from("xy"), st.sampled_from((False, False, True))),
+    st.tuples(st.just("submit"), NUMBERS, st.just("ada"), st.none(), st.just("x"), st.just(False)),
     st.tuples(st.just("cancel"), NUMBERS),
     st.tuples(st.just("claim"), NUMBERS),
     st.tuples(st.just("check"), CUSTOMERS),
@@ -41,8 +43,7 @@ def doing(engine: Any, at: int, step: tuple[Any, ...]) -> Any:
             one = Submission(f"{at}-{number}", customer, "extract", "{}", 1000, key, key and body, 9_000 if is_late else 0)
             return engine.submit([one], now_ms=NOW_MS + at)
         case ("cancel", number):
-            ids = [f"{place}-{which}" for place in range(at) for which in range(number)]
-            return engine.cancel(ids, now_ms=NOW_MS + at)
+            return engine.cancel([f"{place}-{number}" for place in range(at)], now_ms=NOW_MS + at)
         case ("claim", number):
             return engine.claim("w", number, 0, now_ms=NOW_MS + at)
         case ("check", customer):
@@ -76,7 +77,12 @@ class Collected:
         self.tickets.append(Ticket(operation))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
+@example([("submit", 0, "ada", None, "x", False), ("submit", 1, "ada", None, "x", False), ("cancel", 1)])
+@example([("submit", 0, "ada", "k", "x", False), ("submit", 1, "ada", "k", "x", False), ("submit", 1, "ada", "k", "y", False)])
+@example(
+    [("submit", 0, "ada", None, "x", False), ("claim", 1), ("reclaim",), ("cancel", 0), ("submit", 1, "ada", None, "x", True)]
+)
 @given(st.lists(STEPS, min_size=2, max_size=14))
 def test_a_shared_transaction_is_as_one_after_the_other(program: list[tuple[Any, ...]]) -> None:
     memory = MemoryEngine()

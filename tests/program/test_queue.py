@@ -95,7 +95,9 @@ def test_explain_is_a_sentence_and_its_facts(queue: Queue) -> None:
     assert told.facts["expected_in"] == pytest.approx(21 * 2 / 10)
     assert "at the present pace its turn comes in about 4 seconds" in told.sentence
     queue.pause("big")
-    assert "big is paused or at its cap" in queue.explain(last.id, now=1003).sentence
+    paused = queue.explain(last.id, now=1003)
+    assert "big is paused or at its cap" in paused.sentence
+    assert paused.facts["expected_in"] is None
     assert "It is running on worker-1, attempt 1 of 3." in queue.explain(receipt.id).sentence
 
 
