@@ -185,15 +185,14 @@ class Queue:
 
     def look(self, customer: str, *, now: float | None = None) -> Look:
         """Where a customer stands; moves nothing."""
-        now_ms = _moment(now)
-        return _look(self.engine.customer(text("customer", customer), now_ms=now_ms), now_ms)
+        return _look(self.engine.customer(text("customer", customer), now_ms=_moment(now)))
 
     def customers(self, *, now: float | None = None) -> Iterator[Look]:
         """Where every customer stands, by id."""
         now_ms = _moment(now)
         after = ""
         while page := self.engine.customers(after, AT_ONCE, now_ms=now_ms):
-            yield from (_look(one, now_ms) for one in page)
+            yield from map(_look, page)
             after = page[-1].id
 
     def document(self, id: str) -> Document:
@@ -321,11 +320,9 @@ class Queue:
 
     def purge(self, older_than: float, *, now: float | None = None) -> int:
         """Forget documents that ended longer ago than that many seconds, and the feed up to then; returns how many."""
-        age_ms = milliseconds("older_than", older_than, 0, TIME_MAX_MS)
-        now_ms = _moment(now)
-        before_ms = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) - age_ms
+        age_ms, now_ms = milliseconds("older_than", older_than, 0, TIME_MAX_MS), _moment(now)
         total = 0
-        while any(gone := self.engine.purge(before_ms, AT_ONCE)):
+        while any(gone := self.engine.purge(age_ms, AT_ONCE, now_ms=now_ms)):
             total += gone.documents
         return total
 
@@ -377,12 +374,11 @@ def _unknown(id: str) -> Unknown:
     return Unknown(f"there is no document {id}; it was never submitted here, or it was purged")
 
 
-def _look(one: Customer, now_ms: int | None) -> Look:
-    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    oldest = None if one.oldest_ready_ms is None else max(0, now_ms - one.oldest_ready_ms) / 1000
+def _look(one: Customer) -> Look:
+    oldest_wait = None if one.oldest_wait_ms is None else one.oldest_wait_ms / 1000
     return Look(
         one.id, one.counter, one.next_priority, one.waiting, one.running, one.done, one.failed, one.cancelled,
-        one.resets_in_ms / 1000, oldest, one.terms.paused,
+        one.resets_in_ms / 1000, oldest_wait, one.terms.paused,
     )  # fmt: skip
 
 

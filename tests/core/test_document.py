@@ -129,7 +129,7 @@ def test_a_document_shows_the_priority_and_moment_of_its_check() -> None:
 
 def test_a_customer_shows_the_stored_counter() -> None:
     customer = Customer("acme", Standing(-1_249, 0, 0, 1), 1, 0, waiting=7, running=0, done=0, failed=0, cancelled=0,
-                        oldest_ready_ms=None, terms=Terms(), terms_version=0)  # fmt: skip
+                        oldest_wait_ms=None, terms=Terms(), terms_version=0)  # fmt: skip
     assert (customer.counter, customer.waiting) == (-1.249, 7)
 
 

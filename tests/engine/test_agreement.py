@@ -149,7 +149,7 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(age_ms=st.sampled_from((0, 1_000, 60_000)), limit=st.sampled_from((3, 1000)))
     def purge(self, age_ms: int, limit: int) -> None:
-        self.all(lambda engine: engine.purge(self.now_ms - age_ms, limit))
+        self.all(lambda engine: engine.purge(age_ms, limit, now_ms=self.now_ms))
 
     @rule(policy=policies, dispatch=st.sampled_from(("fair", "fair", "strict")), every=st.sampled_from((0, 1, 3, 16)))
     def configure(self, policy: Policy, dispatch: Any, every: int) -> None:

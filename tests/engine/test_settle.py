@@ -206,7 +206,7 @@ def test_purge_forgets_what_ended_long_enough_ago_and_nothing_else(engine: Engin
     claims = take(3, at=0)
     engine.settle([(claims[0], Done("1"))], now_ms=1_000)
     engine.settle([(claims[1], Done())], now_ms=2_001)
-    while any(engine.purge(2_000, 10)):
+    while any(engine.purge(0, 10, now_ms=2_000)):
         pass
     assert [state_of(engine, id) for id in (old, young, running)] == [None, "done", "running"]
     assert engine.body(old) is None
@@ -216,7 +216,7 @@ def test_purge_forgets_what_ended_long_enough_ago_and_nothing_else(engine: Engin
 def test_a_purged_key_may_be_used_again(engine: Engine, send: Send) -> None:
     (first,) = send("ada", key="k", digest="d")
     engine.cancel([first], now_ms=0)
-    while any(engine.purge(10, 10)):
+    while any(engine.purge(0, 10, now_ms=10)):
         pass
     (second,) = send("ada", key="k", digest="other")
     assert state_of(engine, second) == "ready"
@@ -313,7 +313,7 @@ def test_changes_are_fed_in_the_order_of_commits_and_resume(engine: Engine, send
 def test_a_feed_that_was_purged_says_so_instead_of_skipping(engine: Engine, send: Send) -> None:
     send("ada", 3, at=1)
     send("ada", 1, at=5)
-    engine.purge(1, 100)
+    engine.purge(4, 100, now_ms=5)
     with pytest.raises(Unknown, match="changes up to 3 were purged"):
         engine.changes(2, 10)
     assert [one.number for one in engine.changes(None, 10)] == [4]
@@ -323,7 +323,7 @@ def test_a_feed_that_was_purged_says_so_instead_of_skipping(engine: Engine, send
 def test_numbers_of_changes_and_documents_are_never_used_again(engine: Engine, send: Send) -> None:
     ids = send("ada", 3)
     engine.cancel(ids, now_ms=0)
-    while any(engine.purge(10, 100)):
+    while any(engine.purge(0, 100, now_ms=10)):
         pass
     send("ada")
     assert engine.documents(None, None, None, 10)[0].number == 4

@@ -51,7 +51,7 @@ def doing(engine: Any, at: int, step: tuple[Any, ...]) -> Any:
         case ("reclaim",):
             return engine.reclaim(2, now_ms=NOW_MS + at)
         case ("purge",):
-            return engine.purge(NOW_MS + at, 3)
+            return engine.purge(0, 3, now_ms=NOW_MS + at)
         case ("pause", customer):
             return engine.tune(customer, Terms(paused=True), 0, now_ms=NOW_MS + at)
         case ("reset", customer):

@@ -187,7 +187,7 @@ class Customer(NamedTuple):
     done: int
     failed: int
     cancelled: int
-    oldest_ready_ms: int | None  # since when its longest-ready head waits
+    oldest_wait_ms: int | None  # how long its longest-ready head has waited
     terms: Terms
     terms_version: int
 

@@ -99,8 +99,8 @@ class Engine(Protocol):
     def retry(self, id: str, *, now_ms: int | None = None) -> bool:
         """A failed document becomes ready with fresh attempts, without a check; False if it is not failed."""
 
-    def purge(self, before_ms: int, limit: int) -> Purged:
-        """Forget changes up to that time, and then documents that ended up to that time; at most `limit` of each."""
+    def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
+        """Forget changes that are at least that old, and then documents that ended as long ago; at most `limit` of each."""
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         """Return True as soon as a document may be ready, or False after the timeout."""

@@ -6,6 +6,7 @@ import json
 from dataclasses import fields
 
 from fairlane.core.document import Check
+from fairlane.core.errors import Unknown
 from fairlane.core.policy import Policy, Rules, Terms
 
 
@@ -38,6 +39,14 @@ def terms_json(terms: Terms) -> str:
 def terms_from_json(text: str | None) -> Terms:
     """Terms as they were written; None: none."""
     return Terms(**json.loads(text)) if text else Terms()
+
+
+def purged_feed(floor: int, after: int) -> Unknown:
+    """A reader of the feed slept too long."""
+    return Unknown(
+        f"changes up to {floor} were purged, so those after {after} cannot all be given; start again from the oldest kept "
+        "with after=None"
+    )
 
 
 def check_note(check: Check, cost: int) -> str:

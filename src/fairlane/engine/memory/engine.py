@@ -297,8 +297,9 @@ class MemoryEngine:
             self._arrival.notify_all()
             return True
 
-    def purge(self, before_ms: int, limit: int) -> Purged:
+    def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
         with self._lock:
+            before_ms = now(now_ms) - age_ms
             trimmed = self._trim_changes(before_ms, limit)
             if trimmed == limit:
                 return Purged(0, trimmed)

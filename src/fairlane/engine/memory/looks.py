@@ -6,8 +6,8 @@ from operator import attrgetter
 
 from fairlane.core.dispatch import about_ahead, is_blocked
 from fairlane.core.document import WAITING, Change, Customer, Document, Outlook, State
-from fairlane.core.errors import Unknown
 from fairlane.engine.protocol import Body
+from fairlane.engine.values import purged_feed
 
 from .state import Account, Kept
 
@@ -23,6 +23,7 @@ def customers(kept: Kept, after: str, limit: int, now_ms: int) -> list[Customer]
 
 def _look(kept: Kept, account: Account, now_ms: int) -> Customer:
     policy = account.terms.policy(kept.rules.policy)
+    heads = [lane.ready[lane.head] for lane in kept.lanes.of(account.id) if lane.head is not None]
     return Customer(
         account.id,
         account.standing,
@@ -33,7 +34,7 @@ def _look(kept: Kept, account: Account, now_ms: int) -> Customer:
         account.done,
         account.failed,
         account.cancelled,
-        min((lane.ready[lane.head] for lane in kept.lanes.of(account.id) if lane.head is not None), default=None),
+        max(0, now_ms - min(heads)) if heads else None,
         account.terms,
         account.terms_version,
     )
@@ -80,10 +81,7 @@ def outlook(kept: Kept, id: str, now_ms: int) -> Outlook | None:
 
 def changes(kept: Kept, after: int | None, limit: int) -> list[Change]:
     if after is not None and after < kept.changes_floor:
-        raise Unknown(
-            f"changes up to {kept.changes_floor} were purged, so those after {after} cannot all be given; "
-            "start again from the oldest kept with after=None"
-        )
+        raise purged_feed(kept.changes_floor, after)
     wanted = [number for number in kept.changes if number > (after or 0)][:limit]
     return [_change(kept, number) for number in wanted]
 

@@ -190,8 +190,8 @@ class SqliteEngine:
     def retry(self, id: str, *, now_ms: int | None = None) -> bool:
         return self._write(lambda tx: settle.retry(tx, id, tx.now(now_ms)))
 
-    def purge(self, before_ms: int, limit: int) -> Purged:
-        return self._write(lambda tx: upkeep.purge(tx, before_ms, limit))
+    def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
+        return self._write(lambda tx: upkeep.purge(tx, tx.now(now_ms) - age_ms, limit))
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         deadline = time.monotonic() + timeout_seconds

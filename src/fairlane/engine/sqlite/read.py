@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 from fairlane.core.dispatch import Pace, about_ahead, is_blocked
 from fairlane.core.document import WAITING, Change, Check, Customer, Document, Outlook, Record, State
-from fairlane.core.errors import Unknown
 from fairlane.core.policy import TIME_MAX_MS, Rules
 from fairlane.engine.protocol import Body
+from fairlane.engine.values import purged_feed
 
 from .queries import Execute, sql
 from .rows import Account, competing_kinds, current_rules, own_terms
-
-_Counts = tuple[int, int, int, int, int, int | None]
 
 
 def customer(execute: Execute, id: str, now_ms: int) -> Customer:
@@ -32,12 +30,18 @@ def customers(execute: Execute, after: str, limit: int, now_ms: int) -> list[Cus
 def _look(execute: Execute, account: Account, everybody: Rules, now_ms: int) -> Customer:
     version, terms = own_terms(execute, account.number)
     policy = terms.policy(everybody.policy)
+    waiting, running, done, failed, cancelled, oldest_ready_ms = execute(sql.counts_of, (account.number,)).fetchone()
     return Customer(
         account.id,
         account.standing,
         policy.next_priority(account.standing, now_ms, terms.weight_thousandths),
         policy.resets_in_ms(account.standing, now_ms),
-        *cast("_Counts", execute(sql.counts_of, (account.number,)).fetchone()),
+        waiting,
+        running,
+        done,
+        failed,
+        cancelled,
+        None if oldest_ready_ms is None else max(0, now_ms - oldest_ready_ms),
         terms,
         version,
     )
@@ -103,10 +107,7 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
 def changes(execute: Execute, after: int | None, limit: int) -> list[Change]:
     _, _, _, floor, *_ = execute(sql.read_queue).fetchone()
     if after is not None and after < floor:
-        raise Unknown(
-            f"changes up to {floor} were purged, so those after {after} cannot all be given; start again from the oldest "
-            "kept with after=None"
-        )
+        raise purged_feed(floor, after)
     return [Change(*row) for row in execute(sql.changes_after, (after or 0, limit))]
 
 
