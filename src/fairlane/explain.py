@@ -71,10 +71,10 @@ def _place(document: Document, rules: Rules, facts: dict[str, Any]) -> str:
     if facts["not_before_in"] is not None:
         delayed = f"It is held back for another {_duration(facts['not_before_in'])}. "
     if facts["expected_in"] is None:
-        return f"{delayed}About {_count(facts['ahead'])} ahead of it; no worker took a document lately, so when cannot be said."
+        return f"{delayed}{_ahead(facts['ahead'])}; no worker took a document lately, so when cannot be said."
     share = "" if rules.open_turn_every == 0 or rules.dispatch == "strict" else ", sooner if it gets an open turn"
     return (
-        f"{delayed}About {_count(facts['ahead'])} ahead of it; at the present pace its turn comes in about "
+        f"{delayed}{_ahead(facts['ahead'])}; at the present pace its turn comes in about "
         f"{_duration(facts['expected_in'])}{share}."
     )
 
@@ -84,6 +84,12 @@ def _state(document: Document) -> str:
         return f"It is running on {document.worker}, attempt {document.attempts} of {document.attempts_max}."
     reason = f": {document.reason}" if document.reason else ""
     return f"It is {document.state}{reason}."
+
+
+def _ahead(documents: int) -> str:
+    if documents == 0:
+        return "Nothing is ahead of it"
+    return f"About {_count(documents)} ahead of it"
 
 
 def _count(documents: int) -> str:

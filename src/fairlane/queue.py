@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from enum import Enum
 from functools import update_wrapper
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar, get_args
 
 from .core.document import (
     BATCH_MAX,
@@ -166,6 +166,8 @@ class Queue:
         now: float | None = None,
     ) -> list[Receipt]:
         """Submit many documents of one customer: as many checks, one commit, all or none."""
+        if isinstance(payloads, str | bytes | dict) or not isinstance(payloads, Iterable):
+            raise BadValue("payloads", payloads, "a list of payloads")
         listed = list(payloads)
         listed_keys: list[str] | list[None] = [None] * len(listed) if keys is None else list(keys)
         if len(listed) > BATCH_MAX:
@@ -204,6 +206,10 @@ class Queue:
 
     def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
         """Documents, newest first; of one customer, or in one state, or both."""
+        if customer is not None:
+            text("customer", customer)
+        if state is not None and state not in get_args(State):
+            raise BadValue("state", state, "one of " + ", ".join(get_args(State)))
         before: int | None = None
         while page := self.engine.documents(customer, state, before, AT_ONCE):
             yield from page
@@ -232,6 +238,10 @@ class Queue:
 
     def changes(self, after: int | None = None, limit: int = AT_ONCE) -> list[Change]:
         """What changed after a change number, oldest first; None: from the oldest kept."""
+        if after is not None and not (type(after) is int and 0 <= after <= TIME_MAX_MS):
+            raise BadValue("after", after, "the number of a change, 0 for all, or None for all that are kept")
+        if type(limit) is not int or not 1 <= limit <= BATCH_MAX:
+            raise BadValue("limit", limit, f"a whole number from 1 to {BATCH_MAX:,}")
         return self.engine.changes(after, limit)
 
     # -- changing ----------------------------------------------------------------------------------------------------
@@ -307,7 +317,7 @@ class Queue:
                 told.reset if reset is None else reset,
             )
             every = known.open_turn_every if open_turn_every is None else open_turn_every
-            wanted = Rules(policy, dispatch or known.dispatch, every, known.version)
+            wanted = Rules(policy, known.dispatch if dispatch is None else dispatch, every, known.version)
             if wanted == known:
                 return known
             made = self.engine.configure(wanted)
@@ -353,7 +363,7 @@ class _Common(NamedTuple):
         digest = None
         if key is not None:
             text("key", key)
-            canonical = json.dumps(payload, sort_keys=True, separators=(",", ":"))
+            canonical = json.dumps(json.loads(told), sort_keys=True, separators=(",", ":"))
             digest = hashlib.sha256(f"{self.kind}\n{canonical}".encode()).hexdigest()
         return Submission(id, self.customer, self.kind, told, self.cost, key, digest, self.delay_ms)
 

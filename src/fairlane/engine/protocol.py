@@ -1,4 +1,4 @@
-"""What does a store promise? The verbs of an engine, a sentence each; memory.py is the specification.
+"""What does a store promise? The verbs of an engine, a sentence each; the memory engine is the specification.
 
 Laws for every engine:
 - Every verb is atomic: it happens wholly or not at all, as if all verbs ran one after the other.

@@ -25,6 +25,7 @@ LaneName = tuple[int, str, int]  # customer, kind, priority
 
 def claim(tx: Transaction, worker: str, limit: int, lease_ms: int, kinds: Mapping[str, int] | None, now_ms: int) -> list[Claim]:
     """Up to `limit` documents in dispatch order."""
+    tx.flush_documents()
     ready_what_is_due(tx, now_ms)
     tx.flush()
     wanted = competing_kinds(tx.execute) if kinds is None else list(kinds)

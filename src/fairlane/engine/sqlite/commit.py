@@ -16,11 +16,16 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Generic, TypeVar, cast
 
+from fairlane.core.errors import StoreError
+
 from .transaction import Transaction
 
 T = TypeVar("T")
 GROUP_MAX = 256
 PATIENCE_MAX_SECONDS = 0.005
+INTERRUPTED = (
+    "the commit was interrupted, so whether this call took effect is not known; look, or submit again with the same key"
+)
 
 
 class Ticket(Generic[T]):
@@ -103,15 +108,16 @@ class GroupCommit:
                 self._is_gathering = False
 
     def _lead(self) -> None:
-        with self._mutex:
-            group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
+        group: list[Ticket[Any]] = []
         began = time.monotonic()
         try:
+            with self._mutex:
+                group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
             self._commit(group)
-        except BaseException as error:
+        except BaseException:
             for ticket in group:
                 if not ticket.is_finished:
-                    ticket.fail(error)
+                    ticket.fail(StoreError(INTERRUPTED))
             raise
         finally:
             self._patience_seconds = min(PATIENCE_MAX_SECONDS, time.monotonic() - began)
@@ -149,6 +155,7 @@ class GroupCommit:
             if was_waiting:
                 self._waiting.remove(ticket)
             ticket.is_abandoned = True
+            self._is_gathering = False
         if was_waiting and ticket.is_leader:
             self._pass_on()
         if ticket.is_woken and ticket.following is not None:

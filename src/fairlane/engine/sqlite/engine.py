@@ -44,24 +44,31 @@ POLL_SECONDS = 0.002  # how often `wait` asks whether another process wrote
 _left_to_parent: list[object] = []  # handles of a parent process: a forked child may neither use nor close them
 
 
+def is_everybodys(error: Exception) -> bool:
+    """Whether a transaction failed because of the store and not because of one operation in it."""
+    return isinstance(error, StoreError) and not isinstance(error.__cause__, apsw.ConstraintError)
+
+
 class SqliteEngine:
     """A queue in one file."""
 
     durability = "durable: acknowledged after the data is on disk (SQLite, WAL, synchronous=FULL)"
 
     def __init__(self, path: Path, create: bool = True) -> None:
-        self.path = path
+        self.path = path.absolute()  # connections are opened when needed, and the working folder may be another by then
         self._is_closed = False
-        file.refuse_unfit(path, create)
+        self._forking = threading.Lock()
+        file.refuse_unfit(self.path, create)
         self._open()
 
     def _open(self) -> None:
-        self._process = os.getpid()
         self._writer: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
         self._reading = threading.Lock()
+        self._writing = threading.Lock()
         self._group = GroupCommit(self._commit)
         self._arrival = threading.Event()
+        self._process = os.getpid()
 
     def migrate(self) -> None:
         connection = file.connect(self.path)
@@ -69,38 +76,44 @@ class SqliteEngine:
         connection.close()
 
     def close(self) -> None:
+        self._leave_handles_to_parent()
         self._is_closed = True
-        self._close_connections()
-
-    def _close_connections(self) -> None:
-        for connection in (self._writer, self._reader):
-            if connection is not None and self._process == os.getpid():
-                connection.close()
-        self._writer = self._reader = None
+        with self._writing, self._reading:
+            for connection in (self._writer, self._reader):
+                if connection is not None:
+                    connection.close()
+            self._writer = self._reader = None
 
     def _leave_handles_to_parent(self) -> None:
         """After a fork the child starts with handles of its own; closing the parent's would break its locks."""
-        if self._process != os.getpid():
-            _left_to_parent.append((self._writer, self._reader, self._group))
-            self._open()
+        if self._process == os.getpid():
+            return
+        with self._forking:
+            if self._process != os.getpid():
+                _left_to_parent.append((self._writer, self._reader, self._group))
+                self._open()
 
     # -- transactions ------------------------------------------------------------------------------------------------
 
     def _write(self, operation: Callable[[Transaction], T]) -> T:
         """Run an operation in a durable transaction, shared with whoever else is waiting."""
         self._leave_handles_to_parent()
-        if self._is_closed:
-            raise StoreError(f"the queue at {self.path} was closed; open it again")
+        self._refuse_closed()
         return self._group.run(operation)
 
+    def _refuse_closed(self) -> None:
+        if self._is_closed:
+            raise StoreError(f"the queue at {self.path} was closed; open it again")
+
     def _commit(self, group: list[Ticket[Any]]) -> None:
-        """One transaction for all; if it fails, one for each, so that nobody fails for somebody else's reason."""
+        """One transaction for all; if one of them made it fail, one for each, so that nobody fails for another's reason."""
         try:
-            with file.told_plainly(self.path):
+            with self._writing, file.told_plainly(self.path):
                 outcomes = self._transact([ticket.operation for ticket in group])
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the caller it belongs to
-            if len(group) == 1:
-                group[0].fail(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the callers it belongs to
+            if len(group) == 1 or is_everybodys(error):
+                for ticket in group:
+                    ticket.fail(error)
             else:
                 for ticket in group:
                     self._commit([ticket])
@@ -113,6 +126,7 @@ class SqliteEngine:
         self._arrival.set()
 
     def _transact(self, operations: list[Callable[[Transaction], object]]) -> list[object]:
+        self._refuse_closed()
         if self._writer is None:
             self._writer = file.connect(self.path)
         connection = self._writer
@@ -145,9 +159,8 @@ class SqliteEngine:
     def _read(self, look: Callable[[Execute], T]) -> T:
         """Run a look in one read transaction."""
         self._leave_handles_to_parent()
-        if self._is_closed:
-            raise StoreError(f"the queue at {self.path} was closed; open it again")
         with self._reading, file.told_plainly(self.path):
+            self._refuse_closed()
             if self._reader is None:
                 self._reader = file.connect(self.path)
             self._reader.execute("BEGIN")

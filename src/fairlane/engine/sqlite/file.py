@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from fairlane.core.policy import Rules
 from fairlane.engine.values import rules_json
 
 from .queries import SCHEMA_VERSIONS, sql
+
+_ESCAPED = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks
 
 APPLICATION_ID = 0x4661_6972  # "Fair"
 SQLITE_OLDEST = (3, 51, 3)
@@ -74,7 +77,7 @@ def disk_type(path: Path, mounts: str | None = None) -> str | None:
     best, found = -1, None
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
-        point = left.split(" ")[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+        point = _ESCAPED.sub(lambda escaped: chr(int(escaped[1], 8)), left.split(" ")[4])
         holds = point == "/" or real == point or real.startswith(point.rstrip("/") + "/")
         if holds and len(point) >= best:
             best, found = len(point), right.split(" ", 1)[0]
@@ -107,6 +110,7 @@ def connect(path: Path) -> apsw.Connection:
         connection = apsw.Connection(str(path))
         connection.set_busy_handler(_patience())
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # a plan does not depend on values, so none is made twice
+        _version(connection, path)  # refuses somebody else's file before anything in it is changed
         _switch_to_wal(connection)
         connection.pragma("synchronous", "FULL")
         connection.pragma("cache_size", -CACHE_KIBIBYTES)
