@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -60,14 +59,16 @@ class Show:
             self.served.append(line)
         return line
 
-    def screen(self) -> Group:
-        """The whole picture."""
+    def screen(self, height: int) -> Group:
+        """The whole picture: as many of the last served as there is room for."""
+        lanes, customers = self._lanes(), self._customers()
+        room = max(3, min(10, height - len(lanes.renderables) - len(COLOURS) - 8))
         with self.lock:
-            served = Group(*self.served)
+            served = Group(*list(self.served)[-room:])
         return Group(
-            Panel(self._lanes(), title="waiting, by priority", box=box.ROUNDED),
-            self._customers(),
-            Panel(served, title="served, newest last: who, and why it was their turn", box=box.ROUNDED, height=12),
+            Panel(served, title="served, newest last: who, and why it was their turn", box=box.ROUNDED, height=room + 2),
+            Panel(lanes, title="waiting, by priority", box=box.ROUNDED),
+            customers,
         )
 
     def _lanes(self) -> Group:
@@ -75,7 +76,7 @@ class Show:
         for document in self.queue.documents(state="ready"):
             waiting[document.priority].append(document.customer)
         lines = []
-        for priority in range(1, 10):
+        for priority in sorted(waiting) or [1]:
             customers = sorted(waiting[priority], key=list(COLOURS).index)
             line = Text(f"{priority} ")
             for customer in customers[:LANE_WIDTH]:
@@ -86,7 +87,7 @@ class Show:
         return Group(*lines)
 
     def _customers(self) -> Table:
-        table = Table(box=box.SIMPLE_HEAD)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for name in ("customer", "counter", "next priority", "waiting", "running", "done", "longest wait"):
             table.add_column(name, justify="left" if name == "customer" else "right")
         for look in sorted(self.queue.customers(), key=lambda one: list(COLOURS).index(one.customer)):
@@ -121,20 +122,21 @@ def why(claim: Claim) -> str:
     return "nothing more urgent was ready" if claim.priority > 1 else "first priority, its turn"
 
 
-def send(queue: Queue, started: threading.Event, small_documents: int) -> None:
+def send(queue: Queue, started: threading.Event, stop: threading.Event, small_documents: int) -> None:
     """The big customer drops everything at once, the small ones come by now and then."""
     queue.submit_many(BIG, [{"file": f"scan-{number:04}.pdf"} for number in range(150)])
     started.set()
     for number in range(small_documents):
-        time.sleep(0.4)
+        if stop.wait(0.4):
+            return
         customer = list(SMALL)[number % len(SMALL)]
         queue.submit(customer, {"file": f"invoice-{number:02}.pdf"})
 
 
-def work(show: Show, name: str, sending: threading.Thread, console: Console | None) -> None:
+def work(show: Show, name: str, sending: threading.Thread, stop: threading.Event, console: Console | None) -> None:
     """Serve documents one by one until all are served."""
     engine = show.queue.engine
-    while True:
+    while not stop.is_set():
         claims = engine.claim(name, 1, LEASE_MS)
         for claim in claims:
             line = show.took(claim)
@@ -155,23 +157,41 @@ def main() -> None:
     chosen = options.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="fairlane-") as folder, Queue(f"sqlite:///{Path(folder)}/live.db") as queue:
-        show = Show(queue)
-        started = threading.Event()
-        sending = threading.Thread(target=send, args=(queue, started, chosen.small_documents))
-        sending.start()
-        started.wait()
-        lines = None if console.is_terminal else console
-        workers = [threading.Thread(target=work, args=(show, f"worker-{number}", sending, lines)) for number in range(WORKERS)]
-        for worker in workers:
-            worker.start()
-        if console.is_terminal:
-            with Live(console=console, refresh_per_second=10, get_renderable=show.screen):
-                for worker in workers:
-                    worker.join()
-        for thread in (*workers, sending):
-            thread.join()
+        show, stop = Show(queue), threading.Event()
+        threads = start(show, stop, None if console.is_terminal else console, chosen.small_documents)
+        try:
+            if console.is_terminal:
+                watch(show, threads, console)
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            stop.set()
+            for thread in threads:
+                thread.join()
         console.print(show.summary())
-        print("The big customer waited for its own documents; nobody else waited for them.", file=sys.stdout)
+        if not stop.is_set():
+            console.print("The big customer waited for its own documents; nobody else waited for them.")
+
+
+def start(show: Show, stop: threading.Event, lines: Console | None, small_documents: int) -> list[threading.Thread]:
+    """The customers start sending, then the workers start serving."""
+    started = threading.Event()
+    sending = threading.Thread(target=send, args=(show.queue, started, stop, small_documents))
+    sending.start()
+    started.wait()
+    workers = [
+        threading.Thread(target=work, args=(show, f"worker-{number}", sending, stop, lines)) for number in range(WORKERS)
+    ]
+    for worker in workers:
+        worker.start()
+    return [*workers, sending]
+
+
+def watch(show: Show, threads: list[threading.Thread], console: Console) -> None:
+    """Draw the picture until everything is served."""
+    with Live(console=console, refresh_per_second=10, get_renderable=lambda: show.screen(console.height)):
+        for thread in threads:
+            thread.join()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,12 @@ from typing import Any
 import click
 
 from . import __version__
-from .core.errors import FairlaneError, Mistake
+from .core.errors import BadValue, FairlaneError, Mistake
+from .core.policy import TIME_MAX_MS, milliseconds
 from .queue import Queue
 from .settings import load_settings
 
+EXIT_ANSWER = 1  # it was done, but the answer could not be written
 EXIT_MISTAKE = 2  # what was asked for cannot be: change the call
 EXIT_STORE = 3  # the store could not do it: try again, or mend it
 
@@ -30,6 +31,11 @@ class _Commands(click.Group):
         except FairlaneError as error:
             click.echo(f"fairlane: {error}", err=True)
             ctx.exit(EXIT_MISTAKE if isinstance(error, Mistake) else EXIT_STORE)
+        except BrokenPipeError:
+            raise  # click ends quietly
+        except OSError as error:
+            click.echo(f"fairlane: the answer cannot be written: {error}", err=True)
+            ctx.exit(EXIT_ANSWER)
 
 
 url_option = click.option(
@@ -62,10 +68,12 @@ def main() -> None:
 @url_option
 @json_option
 def check(customer: str, cost: float, moments: tuple[float, ...], url: str | None, as_json: bool) -> None:
-    """Check CUSTOMER once, without a document, and show its priority.
+    """Check CUSTOMER without a document.
 
-    A check moves the counter. To look without moving it, use `fairlane status`.
+    A check moves the counter. To look without moving it, use `fairlane status`. With --json an object a line, a line a check.
     """
+    for now in moments:
+        milliseconds("--now", now, 0, TIME_MAX_MS)  # all of them before the first check is made
     with _queue(url) as queue:
         checks = [queue.check(customer, cost=cost, now=now) for now in moments or (None,)]
     rows = [
@@ -85,7 +93,10 @@ def check(customer: str, cost: float, moments: tuple[float, ...], url: str | Non
 @url_option
 @json_option
 def status(customer: str | None, url: str | None, as_json: bool) -> None:
-    """Show every customer, or one: counter, next priority, what waits and runs. Moves nothing."""
+    """Show where customers stand; moves nothing.
+
+    Counter, next priority, what waits and runs. With --json an array, an object a customer.
+    """
     with _queue(url, create=False) as queue:
         looks = list(queue.customers()) if customer is None else [queue.look(customer)]
     if as_json:
@@ -94,7 +105,7 @@ def status(customer: str | None, url: str | None, as_json: bool) -> None:
     if not looks:
         click.echo("No customer yet: nothing was submitted or checked.")
         return
-    columns = ("customer", "counter", "next priority", "waiting", "running", "done", "failed", "oldest wait", "resets in")
+    columns = ("customer", "counter", "next\npriority", "waiting", "running", "done", "failed", "oldest\nwait", "resets\nin")
     _table(
         columns,
         [
@@ -122,7 +133,10 @@ def policy(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Show the rules that hold for everybody, or change them from the next check or claim on."""
+    """Show or change the rules for everybody.
+
+    A change holds from the next check or claim on, for everybody who uses the queue.
+    """
     wanted = (reset, reset_interval, thresholds, dispatch, open_turn_every)
     with _queue(url, create=any(one is not None for one in wanted)) as queue:
         rules = queue.configure(
@@ -157,11 +171,9 @@ def _numbers(told: str | None) -> tuple[float, ...] | None:
     if told is None:
         return None
     try:
-        return tuple(float(one) if "." in one else int(one) for one in told.split(",") if one.strip())
+        return tuple(float(one) if "." in one else int(one) for one in told.split(","))
     except ValueError:
-        raise Mistake(
-            f"--thresholds is {told!r}; it must be numbers with commas between them, as in --thresholds=-2,-4,-6"
-        ) from None
+        raise BadValue("--thresholds", told, "numbers with commas between them, as in --thresholds=-2,-4,-6") from None
 
 
 def _priority_lines(thresholds: Sequence[float]) -> list[tuple[str, int]]:
@@ -173,7 +185,11 @@ def _priority_lines(thresholds: Sequence[float]) -> list[tuple[str, int]]:
 def _seconds(seconds: float | None) -> str:
     if seconds is None:
         return "-"
-    return f"{seconds:.1f} s" if seconds < 120 else time.strftime("%H:%M:%S", time.gmtime(seconds))
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    days, rest = divmod(round(seconds), 86400)
+    clock = f"{rest // 3600}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days} d {clock}" if days else clock
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -183,12 +199,16 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
+        table.add_column(column, justify="right" if number else "left", no_wrap=bool(number), overflow="fold")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
     console = Console(file=sys.stdout)
     if not console.is_terminal:
         console.width = 160  # a pipe has no edge to wrap at
     console.print(table)
+
+
+if __name__ == "__main__":
+    main()

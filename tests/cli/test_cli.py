@@ -87,6 +87,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(url: str) -> None:
         (["check", "acme", "--url", "mysql://x"], "url is 'mysql://x'; it must be memory://, or sqlite:///file.db"),
         (["check", "acme", "--cost", "0", "--url", url], "cost is 0.0"),
         (["policy", "--thresholds=-2,x", "--url", url], "--thresholds is '-2,x'"),
+        (["policy", "--thresholds=", "--url", url], "--thresholds is ''"),
+        (["check", "acme", "--now", "1", "--now", "-1", "--url", url], "--now is -1"),
         (["policy", "--thresholds=-2,-1", "--url", url], "strictly falling"),
         (["policy", "--reset-interval", "0", "--url", url], "reset_interval is 0"),
         (["status", "--url", url + ".other"], "there is no queue at"),
@@ -98,6 +100,28 @@ def test_a_mistake_is_one_line_and_exit_code_2(url: str) -> None:
         assert told.exit_code == 2, arguments
         assert message in told.stderr
         assert "Traceback" not in told.output
+
+
+def test_a_check_with_one_wrong_time_makes_none(url: str) -> None:
+    Queue(url).close()
+    run("check", "acme", "--now", "1", "--now", "-1", "--url", url)
+    assert json.loads(run("status", "--json", "--url", url).stdout) == []
+
+
+def test_an_answer_that_cannot_be_written_is_exit_code_1(url: str) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "fairlane.cli", "check", "acme", "--url", url]
+        told = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert told.returncode == 1
+    assert "the answer cannot be written" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_long_times_are_told_in_days(url: str) -> None:
+    with Queue(url) as queue:
+        queue.configure(reset_interval=2_000_000)
+        queue.check("acme")
+    assert " 23 d 3:3" in run("status", "--url", url).stdout
 
 
 def test_a_store_that_fails_is_exit_code_3(tmp_path: Path) -> None:

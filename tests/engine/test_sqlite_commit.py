@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fairlane.engine.sqlite.commit import GroupCommit, Ticket
+from fairlane.core.errors import StoreError
+from fairlane.engine.sqlite.commit import INTERRUPTED, GroupCommit, Ticket
 
 
 class Stage:
@@ -136,7 +137,35 @@ def test_a_leader_interrupted_while_it_waits_for_others_leaves_the_lead_to_them(
     assert stage.served == ["later"]
 
 
-def test_a_commit_that_breaks_is_told_to_everybody_in_it() -> None:
+def test_an_interrupt_of_the_leader_is_its_own_and_the_others_are_told_that_the_outcome_is_unknown() -> None:
+    stage = Stage()
+    told: list[str] = []
+    stage.caller("first")
+    stage.entered.acquire()
+
+    def follow() -> None:
+        with pytest.raises(StoreError) as caught:
+            stage.commits.run(lambda _: None)
+        told.append(str(caught.value))
+
+    follower = threading.Thread(target=follow, daemon=True)
+
+    def bring_the_follower() -> None:
+        wait_until(lambda: len(stage.commits._waiting) == 1)  # the main thread has come, and will lead
+        follower.start()
+        wait_until(lambda: len(stage.commits._waiting) == 2)
+        stage.may_go_on.release()
+
+    bringing = threading.Thread(target=bring_the_follower, daemon=True)
+    bringing.start()
+    with interrupted_when(lambda: stage.groups == [1, 2]):
+        stage.commits.run(lambda _: None)
+    stage.threads += [bringing, follower]
+    stage.finish(commits=0)
+    assert told == [INTERRUPTED]
+
+
+def test_a_commit_that_breaks_leaves_the_next_one_working() -> None:
     def commit(group: list[Ticket[Any]]) -> None:
         raise SystemExit("broken")
 

@@ -17,6 +17,7 @@ from fairlane.core.document import Done, Submission
 from fairlane.core.errors import BadValue, StoreBusy, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
 from fairlane.engine.sqlite import SqliteEngine, file, submit
+from fairlane.engine.sqlite.commit import Ticket
 from fairlane.engine.sqlite.queries import SCHEMA_VERSIONS, sql
 from fairlane.engine.sqlite.transaction import Transaction
 
@@ -25,6 +26,7 @@ MOUNTS = """\
 30 22 0:26 / /mnt/share\\040one rw - nfs4 server:/export rw
 31 22 0:27 / /home rw - cifs //server/home rw
 32 31 0:28 / /home/local rw - xfs /dev/sdb rw
+33 22 0:29 / /mnt/zażółć rw - nfs server:/export rw
 """
 
 
@@ -44,6 +46,7 @@ def url(folder: Path) -> str:
         ("/mnt/share one more/queue.db", "ext4"),
         ("/home/ada/queue.db", "cifs"),
         ("/home/local/queue.db", "xfs"),
+        ("/mnt/zażółć/queue.db", "nfs"),
     ],
 )
 def test_the_disk_under_a_path_is_the_deepest_mount_that_holds_it(path: str, expected: str) -> None:
@@ -84,13 +87,15 @@ def test_a_url_that_names_no_engine_is_refused(wrong: str) -> None:
 def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
     text, other = tmp_path / "text.db", tmp_path / "other.db"
     text.write_text("this is not a database, but it is long enough to be looked at" * 20)
-    with apsw.Connection(str(other)) as connection:
-        connection.execute("CREATE TABLE cats (name)")
+    connection = apsw.Connection(str(other))
+    connection.execute("CREATE TABLE cats (name)")
     with pytest.raises(StoreUnfit, match="not an SQLite file"):
         open_engine(f"sqlite:///{text}")
     with pytest.raises(StoreUnfit, match="not a Fairlane queue"):
         open_engine(f"sqlite:///{other}")
     assert text.read_text().startswith("this is not")
+    assert connection.pragma("journal_mode") == "delete"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.db", "text.db"]
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
@@ -221,6 +226,59 @@ def test_after_a_disk_error_the_file_is_opened_again(tmp_path: Path) -> None:
     engine.submit([one("b")])
     assert engine._writer is not before
     assert engine.customer("ada").waiting == 2
+
+
+def test_what_fails_for_everybody_is_tried_once_and_told_to_everybody(tmp_path: Path) -> None:
+    """After a failed sync the commit may have happened: nothing of it may be run again."""
+    engine = open_engine(url(tmp_path))
+    assert isinstance(engine, SqliteEngine)
+    runs: list[str] = []
+
+    def fail(_: Transaction) -> None:
+        raise apsw.IOError("made up")
+
+    group: list[Ticket[None]] = [Ticket(lambda _: runs.append("innocent")), Ticket(fail)]
+    engine._commit(group)
+    assert runs == ["innocent"]
+    for ticket in group:
+        with pytest.raises(StoreError, match="whether this call took effect is not known"):
+            ticket.outcome()
+
+
+def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    engine = open_engine("sqlite:///queue.db")
+    engine.submit([one("a")])
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert engine.document("a") is not None
+    engine.close()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_closing_while_others_write_ends_them_with_a_clear_error(tmp_path: Path) -> None:
+    engine = open_engine(url(tmp_path))
+    errors: list[Exception] = []
+    begun = threading.Barrier(5)
+
+    def send(thread: int) -> None:
+        begun.wait()
+        try:
+            for n in range(10_000):
+                engine.submit([one(f"{thread}-{n}")])
+                engine.document("0-0")
+        except Exception as error:  # noqa: BLE001 - the test looks at what it is
+            errors.append(error)
+
+    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    engine.close()
+    for thread in threads:
+        thread.join()
+    assert [type(error) for error in errors] == [StoreError] * 4
+    assert all("was closed; open it again" in str(error) for error in errors)
 
 
 def test_the_feed_skips_nothing_that_commits_late(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def doing(engine: Any, at: int, step: tuple[Any, ...]) -> Any:
     """One step of a program, at its place in it."""
     match step:
         case ("submit", number, customer, key, body, is_late):
-            one = Submission(f"{at}-{number}", customer, "extract", "{}", 1000, key, key and body, 9_000 if is_late else 0)
+            one = Submission(f"{at}-{number}", customer, "extract", "{}", 1000, key, key and body, 1 if is_late else 0)
             return engine.submit([one], now_ms=NOW_MS + at)
         case ("cancel", number):
             return engine.cancel([f"{place}-{number}" for place in range(at)], now_ms=NOW_MS + at)
@@ -79,6 +79,7 @@ class Collected:
 
 @settings(max_examples=200, deadline=None)
 @example([("submit", 0, "ada", None, "x", False), ("submit", 1, "ada", None, "x", False), ("cancel", 1)])
+@example([("submit", 0, "ada", None, "x", True), ("check", "ada"), ("claim", 2)])
 @example([("submit", 0, "ada", "k", "x", False), ("submit", 1, "ada", "k", "x", False), ("submit", 1, "ada", "k", "y", False)])
 @example(
     [("submit", 0, "ada", None, "x", False), ("claim", 1), ("reclaim",), ("cancel", 0), ("submit", 1, "ada", None, "x", True)]

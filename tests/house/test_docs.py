@@ -59,11 +59,13 @@ def test_every_public_name_is_documented() -> None:
 
 def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    first, second = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    first, *others = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     told = io.StringIO()
     with contextlib.redirect_stdout(told):
         exec(first, {})
-        exec(second, {"queue": Queue()})
+        for other in others:
+            exec(other, {"queue": Queue()})
+    assert Queue().look("acme").done == 1
     assert "Priority 1, because acme's counter stood at 0" in told.getvalue()
     assert len(first.strip().splitlines()) <= 10
 

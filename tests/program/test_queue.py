@@ -160,6 +160,12 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("submit", {"customer": "a", "payload": {1, 2}}, "must be JSON"),
     ("submit_many", {"customer": "a", "payloads": [1], "keys": ["a", "b"]}, "keys is 'a list of 2'"),
     ("submit_many", {"customer": "a", "payloads": range(100_001)}, "at most 100,000 long; submit them in parts"),
+    ("submit_many", {"customer": "a", "payloads": 5}, "payloads is 5; it must be a list of payloads"),
+    ("submit_many", {"customer": "a", "payloads": "abc"}, "payloads is 'abc'"),
+    ("changes", {"after": "x"}, "after is 'x'"),
+    ("changes", {"after": -3}, "after is -3"),
+    ("changes", {"limit": 0}, "limit is 0"),
+    ("configure", {"dispatch": ""}, "dispatch is ''"),
     ("check", {"customer": ""}, "customer is ''"),
     ("look", {"customer": "\x7f"}, "customer is"),
     ("document", {"id": ""}, "document id is ''"),
@@ -185,6 +191,17 @@ def test_a_wrong_value_is_refused_by_name_and_nothing_happens(verb: str, argumen
         getattr(queue, verb)(**arguments)
     assert queue.changes() == []
     assert list(queue.customers()) == []
+
+
+@pytest.mark.parametrize(("wrong", "message"), [({"state": "redy"}, "state is 'redy'"), ({"customer": ""}, "customer is ''")])
+def test_a_wrong_filter_is_refused_instead_of_finding_nothing(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadValue, match=message):
+        list(Queue("memory://").documents(**wrong))
+
+
+def test_a_key_works_with_any_payload_that_is_accepted(queue: Queue) -> None:
+    first = queue.submit("acme", {1: 1, "b": 2}, key="k")
+    assert queue.submit("acme", {"1": 1, "b": 2}, key="k") == first
 
 
 def test_a_payload_nested_too_deep_is_refused_however_deep(queue: Queue) -> None:
