@@ -172,7 +172,7 @@ def _compare_live(way: Way, rounds: int, folder: Path, advance: Callable[[], Non
             made.commits.append(list(commits))
             made.bare.append(_timed(partial(replay, connection, made.commits[-1]), way.documents))
             advance()
-        assert len(queue.changes(limit=10**9)) == len(other.changes(limit=10**9)) == rounds * way.documents
+        assert len(queue.engine.changes(None, 10**9)) == len(other.engine.changes(None, 10**9)) == rounds * way.documents
     return made
 
 
