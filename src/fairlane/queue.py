@@ -146,10 +146,11 @@ class Queue:
         key: str | None = None,
         cost: float = 1,
         delay: float = 0,
+        made_from: str | None = None,
         now: float | None = None,
     ) -> Receipt:
-        """Submit one document; `key` makes a repeated submission return the first receipt, `delay` is in seconds."""
-        common = _Common.checked(customer, kind, cost, delay)
+        """Submit one document; a repeated `key` returns the first receipt, a document made from another inherits its priority."""
+        common = _Common.checked(customer, kind, cost, delay, made_from)
         (id,) = new_ids(1)
         submission = common.submission(id, payload, key)
         return self.engine.submit([submission], now_ms=_moment(now))[0]
@@ -163,6 +164,7 @@ class Queue:
         keys: Iterable[str] | None = None,
         cost: float = 1,
         delay: float = 0,
+        made_from: str | None = None,
         now: float | None = None,
     ) -> list[Receipt]:
         """Submit many documents of one customer: as many checks, one commit, all or none."""
@@ -174,7 +176,7 @@ class Queue:
             raise BadValue("payloads", f"a list of {len(listed):,}", f"at most {BATCH_MAX:,} long; submit them in parts")
         if len(listed_keys) != len(listed):
             raise BadValue("keys", f"a list of {len(listed_keys):,}", f"as long as payloads, {len(listed):,}")
-        common = _Common.checked(customer, kind, cost, delay)
+        common = _Common.checked(customer, kind, cost, delay, made_from)
         named = zip(new_ids(len(listed)), listed, listed_keys, strict=True)
         submissions = [common.submission(id, payload, key) for id, payload, key in named]
         return self.engine.submit(submissions, now_ms=_moment(now)) if submissions else []
@@ -352,11 +354,13 @@ class _Common(NamedTuple):
     kind: str
     cost: int
     delay_ms: int
+    made_from: str | None
 
     @classmethod
-    def checked(cls, customer: str, kind: str, cost: float, delay: float) -> _Common:
+    def checked(cls, customer: str, kind: str, cost: float, delay: float, made_from: str | None) -> _Common:
         delay_ms = milliseconds("delay", delay, 0, DELAY_MAX_MS)
-        return cls(text("customer", customer), text("kind", kind, 100), _cost(cost), delay_ms)
+        source = None if made_from is None else _id(made_from)
+        return cls(text("customer", customer), text("kind", kind, 100), _cost(cost), delay_ms, source)
 
     def submission(self, id: str, payload: Any, key: str | None) -> Submission:
         told = json_text("payload", payload)
@@ -365,7 +369,7 @@ class _Common(NamedTuple):
             text("key", key)
             canonical = json.dumps(json.loads(told), sort_keys=True, separators=(",", ":"))
             digest = hashlib.sha256(f"{self.kind}\n{canonical}".encode()).hexdigest()
-        return Submission(id, self.customer, self.kind, told, self.cost, key, digest, self.delay_ms)
+        return Submission(id, self.customer, self.kind, told, self.cost, key, digest, self.delay_ms, self.made_from)
 
 
 def _cost(cost: float) -> int:

@@ -88,21 +88,29 @@ class Agreement(RuleBasedStateMachine):
                 st.sampled_from((None, None, None, "k1", "k2")),
                 st.sampled_from(("x", "x", "y")),
                 st.sampled_from((0, 0, 0, 500, 5_000)),
+                st.sampled_from((None, None, None, None, 1, 2, 9)),
             ),
             min_size=1,
             max_size=8,
         )
     )
-    def submit(self, batch: list[tuple[str, str, int, str | None, str, int]]) -> None:
+    def submit(self, batch: list[tuple[str, str, int, str | None, str, int, int | None]]) -> None:
         submissions = []
-        for customer, kind, cost, key, digest, delay_ms in batch:
+        for customer, kind, cost, key, digest, delay_ms, back in batch:
+            made_from = None if back is None or back > len(self.ids) else self.ids[-back]
+            source = self.engines[0].document(made_from) if made_from else None
+            customer = source.customer if source and back != 9 else customer
             self.ids.append(f"document-{len(self.ids)}")
-            submissions.append(Submission(self.ids[-1], customer, kind, f'"{digest}"', cost, key, key and digest, delay_ms))
+            submissions.append(
+                Submission(
+                    self.ids[-1], customer, kind, f'"{digest}"', cost, key, key and digest, delay_ms, source and made_from
+                )
+            )
         self.all(lambda engine: engine.submit(submissions, now_ms=self.now_ms))
 
     @rule(customer=customers, count=st.integers(5, 30))
     def flood(self, customer: str, count: int) -> None:
-        self.submit([(customer, "extract", 1000, None, "x", 0)] * count)
+        self.submit([(customer, "extract", 1000, None, "x", 0, None)] * count)
 
     @rule(customer=customers, cost=COSTS)
     def check(self, customer: str, cost: int) -> None:

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from fairlane.core.document import Submission
-from fairlane.core.errors import KeyConflict
+from fairlane.core.document import Done, Submission
+from fairlane.core.errors import KeyConflict, Unknown
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine
 
@@ -124,6 +124,31 @@ def test_many_producers_leave_the_counter_where_one_would(engine: Engine) -> Non
     for thread in threads:
         thread.join()
     assert sorted(counters, reverse=True) == [-n for n in range(600)]
+
+
+def test_a_document_made_by_a_worker_out_of_another_one_inherits_its_priority_and_is_not_checked(
+    engine: Engine, send: Send, take: Take
+) -> None:
+    ids = send("ada", 9, at=0)
+    before = engine.customer("ada", now_ms=500).standing
+    made = Submission("page", "ada", "extract", "{}", made_from=ids[8])
+    (receipt,) = engine.submit([made], now_ms=500)
+    assert (receipt.priority, receipt.counter, receipt.check.checked_ms) == (4, -8, 500)
+    assert engine.customer("ada", now_ms=500).standing == before
+    assert engine.changes(None, 100)[-1].note == ids[8]
+    (claim,) = [one for one in take(10, at=500) if one.id == "page"]
+    engine.settle([(claim, Done(cost=9000))], now_ms=501)
+    assert engine.customer("ada", now_ms=501).standing == before
+
+
+@pytest.mark.parametrize("customer", ["ada", "bob"])
+def test_a_document_cannot_be_made_from_one_that_its_customer_does_not_have(engine: Engine, send: Send, customer: str) -> None:
+    (id,) = send("ada", at=0)
+    source = id if customer == "bob" else "nowhere"
+    before = engine.changes(None, 100)
+    with pytest.raises(Unknown, match=f"no document {source} of customer '{customer}'"):
+        engine.submit([Submission("x", "eve", "extract", "{}"), Submission("y", customer, "extract", "{}", made_from=source)])
+    assert engine.changes(None, 100) == before
 
 
 def test_a_delayed_document_is_checked_at_submission_and_served_when_due(engine: Engine, send: Send, take: Take) -> None:

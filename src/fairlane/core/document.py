@@ -39,6 +39,7 @@ ATTEMPTS_DEFAULT = 3
 JSON_BYTES_MAX = 256 * 1024
 RECORD_BYTES_MAX = 64 * 1024
 BATCH_MAX = 100_000
+NO_CHECK = -1  # stands where a check's count of resets would, in a document that inherited its priority
 _UNWANTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -61,6 +62,7 @@ class Submission(NamedTuple):
     key: str | None = None
     digest: str | None = None
     delay_ms: int = 0
+    made_from: str | None = None  # the document a worker made it out of: it inherits that one's priority, without a check
 
 
 class Check(NamedTuple):

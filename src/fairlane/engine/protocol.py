@@ -68,7 +68,8 @@ class Engine(Protocol):
 
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
         """All or none: for each, in order, check, priority and insert in one step; a known key returns its first
-        receipt and moves nothing, or raises KeyConflict if its digest is another one."""
+        receipt and moves nothing, or raises KeyConflict if its digest is another one. A document made from another
+        one of its customer inherits what that one's check decided, and moves nothing either."""
 
     def claim(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 
-from fairlane.core.document import Check
+from fairlane.core.document import Check, Submission
 from fairlane.core.errors import Unknown
 from fairlane.core.policy import Policy, Rules, Terms
 
@@ -39,6 +39,14 @@ def terms_json(terms: Terms) -> str:
 def terms_from_json(text: str | None) -> Terms:
     """Terms as they were written; None: none."""
     return Terms(**json.loads(text)) if text else Terms()
+
+
+def unknown_source(submission: Submission) -> Unknown:
+    """A document is said to be made out of one that its customer does not have."""
+    return Unknown(
+        f"there is no document {submission.made_from} of customer {submission.customer!r} to make another one from; it was "
+        "never submitted, or it was purged"
+    )
 
 
 def purged_feed(floor: int, after: int) -> Unknown:

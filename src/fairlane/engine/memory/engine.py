@@ -15,6 +15,7 @@ from fairlane.core.dispatch import Turn, is_blocked
 from fairlane.core.document import (
     ATTEMPTS_DEFAULT,
     ENDED,
+    NO_CHECK,
     WAITING,
     Change,
     Check,
@@ -35,7 +36,7 @@ from fairlane.core.document import (
 from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import Rules, Terms, corrected, operator_reset, step_of
 from fairlane.engine.protocol import DUE_MAX, EXPIRED, SPENT, Body, Purged
-from fairlane.engine.values import check_note, rules_json, terms_json
+from fairlane.engine.values import check_note, rules_json, terms_json, unknown_source
 
 from . import looks
 from .state import Account, Entry, Kept, now
@@ -69,13 +70,18 @@ class MemoryEngine:
 
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
         with self._lock:
-            self._refuse_conflicts(submissions)
+            self._refuse(submissions)
             now_ms = now(now_ms)
             receipts = [self._submit(submission, now_ms) for submission in submissions]
             self._arrival.notify_all()
             return receipts
 
-    def _refuse_conflicts(self, submissions: Sequence[Submission]) -> None:
+    def _refuse(self, submissions: Sequence[Submission]) -> None:
+        """Unknown sources and conflicting keys are found before anything is moved."""
+        for one in submissions:
+            source = self._kept.entry(one.made_from) if one.made_from else None
+            if one.made_from and (source is None or source.account.id != one.customer):
+                raise unknown_source(one)
         here: dict[tuple[str, str], tuple[str | None, str]] = {}
         for one in submissions:
             if one.key is None:
@@ -90,14 +96,17 @@ class MemoryEngine:
         if submission.key is not None and (submission.customer, submission.key) in self._kept.keys:
             return self._kept.entries[self._kept.keys[submission.customer, submission.key]].receipt()
         account = self._kept.account(submission.customer)
-        check = self._check(account, submission.cost, now_ms)
+        source = self._kept.entry(submission.made_from) if submission.made_from else None
+        check = source.check._replace(checked_ms=now_ms) if source else self._check(account, submission.cost, now_ms)
         self._kept.last_number = number = self._kept.last_number + 1
         entry = self._kept.entries[number] = Entry(number, submission, account, check)
         self._kept.numbers[entry.id] = number
         if entry.key is not None:
             self._kept.keys[account.id, entry.key] = number
         account.waiting += 1
-        self._kept.log(now_ms, "submitted", account, entry)
+        if source:
+            entry.resets = NO_CHECK
+        self._kept.log(now_ms, "submitted", account, entry, submission.made_from)
         self._queue_up(entry)
         return entry.receipt()
 

@@ -86,6 +86,9 @@ INSERT INTO changes (number, at_ms, what, customer, document, token, note) VALUE
 -- read_receipt: The receipt of a document that is already there.
 SELECT id, number, customer_id, priority, counter, checked_ms, policy_version, terms_version FROM documents WHERE number = ?;
 
+-- read_source: What a document made from this one inherits.
+SELECT customer_id, priority, counter, policy_version, terms_version FROM documents WHERE id = ?;
+
 -- read_lane: One lane.
 SELECT head, ready_ms, start, finish, waiting, running, done, failed, cancelled FROM lanes
 WHERE customer = ? AND part = 0 AND kind = ? AND priority = ? AND number = 0;

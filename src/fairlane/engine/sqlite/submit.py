@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairlane.core.document import ATTEMPTS_DEFAULT, Check, Receipt, Submission
+from fairlane.core.document import ATTEMPTS_DEFAULT, NO_CHECK, Check, Receipt, Submission
 from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import step_of
-from fairlane.engine.values import check_note
+from fairlane.engine.values import check_note, unknown_source
 
 from .queries import sql
 from .transaction import Transaction
@@ -24,27 +24,28 @@ class _Sender:
         self.terms_version, terms = tx.own_terms(self.account.number)
         self.policy = terms.policy(tx.rules.policy)
         self.weight = terms.weight_thousandths
-        tx.account_changed(self.account)
 
     def check(self, cost: int, now_ms: int) -> Check:
         """One check: the counter moves, and gives a priority."""
         account = self.account
+        self.tx.account_changed(account)
         account.standing = standing = self.policy.check(account.standing, now_ms, step_of(cost, self.weight))
         level = self.policy.level(standing.counter)
         return Check(account.id, level, standing.counter, now_ms, self.tx.rules.version, self.terms_version)
 
-    def take(self, submission: Submission, now_ms: int) -> Receipt:
-        """Check, priority and insert."""
+    def take(self, submission: Submission, now_ms: int, source: Check | None) -> Receipt:
+        """Check, priority and insert; a document made from another one inherits instead of being checked."""
         tx, account = self.tx, self.account
-        made = self.check(submission.cost, now_ms)
+        made = self.check(submission.cost, now_ms) if source is None else source._replace(checked_ms=now_ms)
+        resets = account.standing.resets if source is None else NO_CHECK
         tx.last_number = number = tx.last_number + 1
         ready_ms = now_ms + submission.delay_ms
         tx.documents.append((
             number, submission.id, account.number, account.id, submission.kind, "delayed" if submission.delay_ms else "ready",
-            *made[1:], self.weight, account.standing.resets, submission.cost, submission.key, ready_ms, ATTEMPTS_DEFAULT,
+            *made[1:], self.weight, resets, submission.cost, submission.key, ready_ms, ATTEMPTS_DEFAULT,
         ))  # fmt: skip
         tx.payloads.append((number, submission.payload))
-        tx.log(now_ms, "submitted", account.number, number, 0)
+        tx.log(now_ms, "submitted", account.number, number, 0, submission.made_from)
         lane = tx.lane(account.number, submission.kind, made.priority)
         lane.waiting += 1
         if not submission.delay_ms:
@@ -62,6 +63,7 @@ def check(tx: Transaction, customer: str, cost: int, now_ms: int) -> Check:
 
 def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> list[Receipt]:
     """All of them, in order; keys that are known return their first receipt."""
+    sources = _sources(tx, submissions)
     known = _known_keys(tx, submissions)
     senders: dict[str, _Sender] = {}
     receipts: list[Receipt] = []
@@ -72,12 +74,27 @@ def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> l
         sender = senders.get(one.customer)
         if sender is None:
             sender = senders[one.customer] = _Sender(tx, one.customer)
-        receipt = sender.take(one, now_ms)
+        receipt = sender.take(one, now_ms, sources.get(one.made_from))
         receipts.append(receipt)
         if one.key is not None:
             known[one.customer, one.key] = receipt
             tx.execute(sql.add_key, (sender.account.number, one.key, receipt.number, one.digest))
     return receipts
+
+
+def _sources(tx: Transaction, submissions: Sequence[Submission]) -> dict[str | None, Check]:
+    """What documents made from others inherit; refuses unknown ones before anything is written."""
+    sources: dict[str | None, Check] = {}
+    for one in submissions:
+        if one.made_from is None:
+            continue
+        tx.flush_documents()
+        row = tx.execute(sql.read_source, (one.made_from,)).fetchone()
+        if row is None or row[0] != one.customer:
+            raise unknown_source(one)
+        customer, priority, counter, *versions = row
+        sources[one.made_from] = Check(customer, priority, counter, 0, *versions)
+    return sources
 
 
 def _known_keys(tx: Transaction, submissions: Sequence[Submission]) -> dict[tuple[str, str], Receipt]:
