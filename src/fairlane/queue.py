@@ -149,7 +149,7 @@ class Queue:
         made_from: str | None = None,
         now: float | None = None,
     ) -> Receipt:
-        """Submit one document; a repeated `key` returns the first receipt, a document made from another inherits its priority."""
+        """Submit one document; a repeated `key` returns the first receipt, one made from another inherits its priority."""
         common = _Common.checked(customer, kind, cost, delay, made_from)
         (id,) = new_ids(1)
         submission = common.submission(id, payload, key)
