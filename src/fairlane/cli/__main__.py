@@ -1,0 +1,5 @@
+"""`python -m fairlane.cli` is `fairlane`."""
+
+from . import main
+
+main()
