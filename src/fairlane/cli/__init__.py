@@ -1,6 +1,6 @@
 """The command line: one function a command, no logic."""
 
-from . import queue
+from . import queue, simulate
 from .group import main
 
-__all__ = ["main", "queue"]
+__all__ = ["main", "queue", "simulate"]

@@ -12,6 +12,7 @@ from fairlane.core.errors import FairlaneError, Mistake
 EXIT_ANSWER = 1  # it was done, but the answer could not be written
 EXIT_MISTAKE = 2  # what was asked for cannot be: change the call
 EXIT_STORE = 3  # the store could not do it: try again, or mend it
+EXIT_FOUND = 4  # it was done, and what was looked for is there: differences
 
 
 class _Commands(click.Group):

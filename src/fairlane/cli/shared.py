@@ -42,8 +42,8 @@ def seconds(seconds: float | None) -> str:
     return f"{days} d {clock}" if days else clock
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on the terminal; the first column is text, the others are numbers."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[object] | None]) -> None:
+    """A table on the terminal; the first column is text, the others are numbers; None draws a line."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -53,7 +53,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=bool(number), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        if row is None:
+            table.add_section()
+        else:
+            table.add_row(*(Text(str(cell)) for cell in row))
     console = Console(file=sys.stdout)
     if not console.is_terminal:
         console.width = 160  # a pipe has no edge to wrap at
