@@ -67,8 +67,9 @@ def count_axis(most: float, name: str) -> Axis:
 
 
 def below_axis(least: float, name: str) -> Axis:
-    """Numbers from 0 down."""
-    return Axis(lambda value: 1 - value / least if least else 1.0, [(-tick, f"{-tick:,g}") for tick in _nice(-least)], name)
+    """Numbers from 0 down, by their size, so that -3 can be seen beside -3,000."""
+    ticks = [0.0, *(-2.0 * 10**power for power in range(8) if 2 * 10**power <= -least)]
+    return Axis(lambda value: 1 - math.log1p(-value) / math.log1p(-least), [(tick, f"{tick:,g}") for tick in ticks], name)
 
 
 def names_axis(names: Sequence[str], name: str) -> Axis:
