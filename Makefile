@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench chaos lock wheel clean
+.PHONY: help setup run test check bench bench-traces chaos lock wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make the environment in .venv
 
@@ -34,6 +34,10 @@ check: $(READY) ## style, types and import contracts
 
 bench: $(READY) ## how fast, beside the bare engine in the same run; writes build/bench.json
 	$(BIN)/python -m bench
+
+bench-traces: $(READY) ## replay recorded workloads and compare with their table: make bench-traces TRACES=folder
+	@test -n "$(TRACES)" || { echo "Say where the traces are: make bench-traces TRACES=folder"; exit 1; }
+	$(BIN)/python -m bench.traces $(TRACES)
 
 chaos: $(READY) ## kill -9 at random moments, 200 times, then a disk that fails at every write; takes some minutes
 	$(BIN)/python -m chaos.kills

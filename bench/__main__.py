@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, policy, scale
+from . import durable, policy, replay, scale
 from .figures import Figure, show, write
 
-NAMES = ("policy", "submit", "callers", "batch", "claim", "scale")
+NAMES = ("policy", "submit", "callers", "batch", "claim", "scale", "replay")
 
 
 def _ways(is_quick: bool) -> dict[str, durable.Way]:
@@ -44,6 +44,10 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         figures += scale.measure(
             1000, large, 10 if is_quick else 60, folder, lambda there: progress.update(task, completed=there)
         )
+    if "replay" in names:
+        repeats = 1 if is_quick else 3
+        task = progress.add_task("replay", total=repeats)
+        figures += replay.measure(8000 if is_quick else 200_000, repeats, partial(progress.advance, task))
     return figures
 
 

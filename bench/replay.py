@@ -1,0 +1,73 @@
+"""How long does a replay take, how does that grow, and how much does it hold?
+
+CPU seconds, not seconds: the machine may be shared. What is held is counted by tracemalloc in runs of their own, without the
+arrays of answers that every document has a place in.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import tracemalloc
+from collections.abc import Callable
+from random import Random
+
+from fairlane.sim.contender import NAMED
+from fairlane.sim.replay import replay
+from fairlane.sim.workload import Arrival, Workload
+
+from .figures import Figure, Goal
+
+WORKERS = 8
+GOAL_SECONDS = 10.0
+ANSWER_BYTES = 8 + 8 + 8 + 1  # start, turn, counter, priority
+
+
+def _workload(documents: int, load: float) -> Workload:
+    """One customer in ten sends nine tenths of the documents, in batches."""
+    random = Random(documents)
+    arrivals: list[Arrival] = []
+    at = 0.0
+    while len(arrivals) < documents:
+        at += random.expovariate(1)
+        big = random.random() < 0.1
+        customer = f"big-{random.randrange(20)}" if big else f"small-{random.randrange(300)}"
+        count = random.randint(50, 120) if big else 1
+        arrivals += [Arrival(round(at * 1000), customer, round(random.expovariate(1) * 1_000_000)) for _ in range(count)]
+    return Workload.of(f"{documents:,} documents", arrivals[:documents]).at_load(load, WORKERS)
+
+
+def _seconds(workload: Workload) -> float:
+    began = time.process_time()
+    replay(workload, NAMED["texts"], WORKERS)
+    return time.process_time() - began
+
+
+def _held(workload: Workload) -> float:
+    """MiB at most, beside the answers."""
+    tracemalloc.start()
+    replay(workload, NAMED["texts"], WORKERS)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return (most - ANSWER_BYTES * len(workload)) / 2**20
+
+
+def measure(documents: int, rounds: int, advance: Callable[[], None]) -> list[Figure]:
+    """Time for this many documents, beside an eighth of them; and what is held when little and when everything waits."""
+    large, small = _workload(documents, 0.9), _workload(documents // 8, 0.9)
+    pairs = []
+    for _ in range(rounds):
+        pairs.append((_seconds(large), _seconds(small)))
+        advance()
+    took, beside = min(one for one, _ in pairs), min(one for _, one in pairs)
+    nlogn = 8 * math.log(documents) / math.log(documents // 8)
+    flood = Workload.of("flood", [Arrival(0, f"c{one % 1000}", 1_000_000) for one in range(documents // 8)])
+    calm, calm_small = _held(_workload(documents, 0.3)), _held(_workload(documents // 8, 0.3))
+    return [
+        Figure(f"replay {documents:,} documents, texts", took, "CPU s", GOAL_SECONDS, Goal(1.0, False), "limit is the goal"),
+        Figure("replay, growth from an eighth", took / beside, "times", nlogn, Goal(1.25, False), "limit is n log n"),
+        Figure(
+            "replay holds, little waits", calm, "MiB", calm_small, Goal(1.5, False), "limit is with an eighth of the documents"
+        ),
+        Figure(f"replay holds, {len(flood):,} wait", _held(flood), "MiB", calm_small, None, "beside little waiting"),
+    ]

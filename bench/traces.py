@@ -1,0 +1,103 @@
+"""Do replays of recorded workloads give what an independent replay gave? `python -m bench.traces FOLDER`.
+
+The folder holds gzipped CSV files and a SOURCES.md whose table names, for each file, the workers and the figures to compare
+with: mean, p99, max, light p99 and quiet p99 in seconds, by policy.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from fairlane.core.errors import Mistake
+from fairlane.core.policy import Policy, Rules
+from fairlane.sim.contender import NAMED, Contender
+from fairlane.sim.measures import Answers, answers
+from fairlane.sim.replay import replay
+from fairlane.sim.workload import read_csv
+
+LOAD = 0.9
+FIGURES = ("mean", "p99", "max", "light p99", "quiet p99")
+POLICIES: dict[str, tuple[Contender, float | None]] = {
+    # as the table calls it: what is replayed, and by how much it may differ. The table's `gradual` kept counters as real
+    # numbers, the rules keep thousandths; where no bound stands, that is seen and not judged.
+    "first come first served": (NAMED["fifo"], 0.02),
+    "texts' rule, strict": (NAMED["texts-strict"], 0.02),
+    "texts' rule, fair": (NAMED["texts"], 0.05),
+    "gradual, strict": (Contender("gradual-strict", Rules(Policy(reset="gradual"), "strict")), None),
+    "gradual, fair": (NAMED["gradual"], 0.05),
+}
+
+
+class Wanted(NamedTuple):
+    """One line of the table."""
+
+    trace: str
+    workers: int
+    policy: str
+    figures: tuple[float, ...]
+
+
+def wanted(sources: str) -> list[Wanted]:
+    """The lines of the table of figures."""
+    found: list[Wanted] = []
+    trace, workers = "", 0
+    for line in sources.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) != 2 + len(FIGURES) or cells[1] not in POLICIES:
+            continue
+        if named := re.fullmatch(r"(\S+) \((\d+), [\d.]+\)", cells[0]):
+            trace, workers = named[1], int(named[2])
+        found.append(Wanted(trace, workers, cells[1], tuple(float(cell.replace(",", "")) for cell in cells[2:])))
+    return found
+
+
+def figures_of(told: Answers) -> list[float]:
+    """What the table holds, of one replay."""
+    every = told.waits["all"]
+    values = (every.mean, every.p99, every.max, told.waits["light"].p99, told.waits["quiet"].p99)
+    return [0.0 if value is None else value for value in values]
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+def main(folder: Path) -> None:
+    """Replay every trace of FOLDER under every policy of its table; exit code 1 if one differs too much."""
+    try:
+        lines = wanted((folder / "SOURCES.md").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise click.ClickException(f"{error}; the folder must hold the table of figures") from error
+    if not lines:
+        raise click.ClickException(f"{folder / 'SOURCES.md'} has no table of figures")
+    table = Table(title="replay / table - 1", title_justify="left")
+    for heading in ("trace", "policy", *FIGURES, "within"):
+        table.add_column(heading, justify="left" if heading in {"trace", "policy"} else "right")
+    missed = 0
+    for line in track(lines, "replaying", console=Console(stderr=True), transient=True):
+        contender, bound = POLICIES[line.policy]
+        workload = read_csv(folder / f"{line.trace}.csv.gz").at_load(LOAD, line.workers)
+        got = figures_of(answers(replay(workload, contender, line.workers)))
+        apart = [value / reference - 1 for value, reference in zip(got, line.figures, strict=True)]
+        too_far = [bound is not None and abs(one) > bound for one in apart]
+        missed += sum(too_far)
+        cells = [f"[red]{one:+.2%}[/]" if far else f"{one:+.2%}" for one, far in zip(apart, too_far, strict=True)]
+        table.add_row(line.trace, contender.name, *cells, "-" if bound is None else f"{bound:.0%}")
+    console = Console()
+    console.width = max(console.width, 120)
+    console.print(table)
+    console.print(f"{missed} figures differ too much" if missed else "every figure that has a bound is within it")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Mistake as error:
+        sys.exit(str(error))
