@@ -67,9 +67,8 @@ class _Run:
         self.terms = own
         self.standings = [Standing()] * len(own)
         self.running = [0] * len(own)
-        zeros = bytes(8 * len(workload))
-        self.counter, self.priority = array("q", zeros), array("b", bytes(len(workload)))
-        self.start_us, self.turn = array("q", zeros), array("q", zeros)
+        self.counter, self.priority = array("q", [0]) * len(workload), array("b", [0]) * len(workload)
+        self.start_us, self.turn = array("q", [0]) * len(workload), array("q", [0]) * len(workload)
         for customer in range(len(own)):
             self._gate(customer)
 
