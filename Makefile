@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench bench-traces chaos lock wheel clean
+.PHONY: help setup run test check bench bench-traces pictures chaos lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: $(READY) ## how fast, beside the bare engine in the same run; writes buil
 bench-traces: $(READY) ## replay recorded workloads and compare with their table: make bench-traces TRACES=folder
 	@test -n "$(TRACES)" || { echo "Say where the traces are: make bench-traces TRACES=folder"; exit 1; }
 	$(BIN)/python -m bench.traces $(TRACES)
+
+pictures: $(READY) ## draw the pictures of docs/ again
+	$(BIN)/python -m bench.pictures
 
 chaos: $(READY) ## kill -9 at random moments, 200 times, then a disk that fails at every write; takes some minutes
 	$(BIN)/python -m chaos.kills

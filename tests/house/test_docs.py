@@ -14,6 +14,7 @@ from typing import get_args
 import pytest
 
 import fairlane
+from bench.pictures import FOLDER, pictures
 from fairlane import Policy, Queue, Rules, Terms
 from fairlane.cli import main
 from fairlane.core import document, errors
@@ -82,7 +83,7 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
     assert thresholds == {value: level for level, value in enumerate(Policy().thresholds, start=2)}
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference.md"])
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference.md", "docs/fairness.md"])
 def test_links_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         assert ((ROOT / page).parent / link).exists(), link
@@ -92,3 +93,10 @@ def test_makefile_targets_of_the_docs_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in ("README.md", "CONTRIBUTING.md"):
         assert set(re.findall(r"^make ([\w-]+)", (ROOT / page).read_text(), re.MULTILINE)) <= targets
+
+
+def test_the_pictures_are_what_the_simulator_draws() -> None:
+    drawn = dict(pictures())
+    assert {path.name for path in FOLDER.iterdir()} == set(drawn)
+    for name, content in drawn.items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == content, f"{name}: run make pictures"

@@ -300,7 +300,8 @@ def _show_advice(advice: Advice) -> None:
 
 
 def _setting(value: object) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    listed = value if isinstance(value, tuple) else (value,)
+    return ",".join(one if isinstance(one, str) else f"{one:.10g}" for one in listed)
 
 
 def _verdict(effect: Effect) -> tuple[str, str]:

@@ -138,6 +138,11 @@ def layers(told: str, x: Axis, y: Axis, moments: Sequence[float], counts: Sequen
     return _framed(told, x, y, marks, used)
 
 
+def standalone(svg: str) -> str:
+    """A chart as a file of its own, on paper: there is no page to take colours from."""
+    return svg.replace("<svg ", '<svg style="color:#222;background:#fff" ', 1) + "\n"
+
+
 def _cycled(count: int) -> list[str]:
     return [COLOURS[number % len(COLOURS)] for number in range(count)]
 

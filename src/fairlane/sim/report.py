@@ -17,6 +17,7 @@ from .workload import Workload
 
 SIZES = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)  # upper bounds of the groups of customers
 MOMENTS = 300
+DEEPEST = -22.0  # counters are drawn at least down to where priority 9 begins
 CLASS_NAMES = {
     "all": "all documents",
     "light": "light documents",
@@ -50,7 +51,7 @@ def page(stories: Sequence[Story], chosen: Sequence[str]) -> str:
         f"<h1>{title}</h1>",
         _lead(stories),
         *(f'<p class="note">{escape(note)}</p>' for note in workload.notes),
-        "<h2>Before and after</h2>",
+        f"<h2>{'Before and after' if len(stories) > 1 else 'Waits'}</h2>",
         _figure(before_and_after(stories), "99 of 100 documents waited no longer than this."),
         _table(stories),
         "<h2>Wait by customer size</h2>",
@@ -192,7 +193,7 @@ def counters(story: Story, chosen: Sequence[str]) -> str:
     least = min(value for line in points.values() for _, value in line)
     drawn = [Line(name, line) for name, line in points.items()]
     told = f"Counters of {', '.join(chosen)} under {story.answers.policy}"
-    return lines(told, time_axis(workload.at_us[-1] / SECOND_US), below_axis(min(-1.0, least), "counter"), drawn, steps=True)
+    return lines(told, time_axis(workload.at_us[-1] / SECOND_US), below_axis(min(DEEPEST, least), "counter"), drawn, steps=True)
 
 
 def _words(stories: Sequence[Story]) -> str:

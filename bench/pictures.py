@@ -1,0 +1,47 @@
+"""Draw the pictures of docs/fairness.md: `python -m bench.pictures`. The same seed draws the same picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from fairlane.sim.chart import standalone
+from fairlane.sim.contender import NAMED
+from fairlane.sim.generators import generated
+from fairlane.sim.measures import answers
+from fairlane.sim.replay import replay
+from fairlane.sim.report import Story, before_and_after, by_size, counters
+
+FOLDER = Path(__file__).parents[1] / "docs/pictures"
+WORKERS, SEED = 4, 1
+
+
+def _stories(generator: str, *policies: str) -> list[Story]:
+    workload = generated(generator, SEED)
+    replays = [replay(workload, NAMED[policy], WORKERS) for policy in policies]
+    return [Story(one, answers(one)) for one in replays]
+
+
+def pictures() -> Iterator[tuple[str, str]]:
+    """The name and the content of every picture."""
+    flood = _stories("flood", "fifo", "texts")
+    yield "flood-before-after.svg", standalone(before_and_after(flood))
+    yield "flood-counter.svg", standalone(counters(flood[1], ["whale", "light-000", "light-001"]))
+    day = _stories("day", "fifo", "round-robin", "texts")
+    yield "day-by-size.svg", standalone(by_size(day))
+    metronome = _stories("metronome", "fifo", "texts-strict", "texts", "window", "gradual")
+    yield "metronome-before-after.svg", standalone(before_and_after(metronome))
+    steady = ["steady-00"]
+    yield "metronome-counter-texts.svg", standalone(counters(metronome[2], steady))
+    yield "metronome-counter-gradual.svg", standalone(counters(metronome[4], steady))
+
+
+def main() -> None:
+    """Write them all."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, content in pictures():
+        (FOLDER / name).write_text(content, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
