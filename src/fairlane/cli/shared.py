@@ -42,6 +42,11 @@ def seconds(seconds: float | None) -> str:
     return f"{days} d {clock}" if days else clock
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things, as in 1 document, 2,000 documents."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[object] | None]) -> None:
     """A table on the terminal; the first column is text, the others are numbers; None draws a line."""
     from rich import box

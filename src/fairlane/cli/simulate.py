@@ -14,7 +14,7 @@ import click
 from fairlane.core.errors import BadValue, Mistake
 
 from .group import EXIT_FOUND, main
-from .shared import json_option, numbers, open_queue, seconds, table, url_option
+from .shared import counted, json_option, numbers, open_queue, seconds, table, url_option
 
 if TYPE_CHECKING:
     from fairlane.sim.advise import Advice, Effect
@@ -88,6 +88,8 @@ def simulate(
     from fairlane.sim.replay import replay
     from fairlane.sim.report import Story, chosen_customers, page
 
+    if html is not None and not html.parent.is_dir():
+        raise BadValue("--html", str(html), "a file in a folder that is there")
     replayed, known = _workload(workload, url, seed, workers, load, policies or ("texts",))
     contenders = [one.changed(reset_interval, numbers(thresholds), _weights(weights, replayed)) for one in known]
     for customer in customers:
@@ -251,8 +253,8 @@ def _show_answers(workload: Workload, told: list[Answers]) -> None:
     first = told[0]
     span = seconds(workload.at_us[-1] / 1_000_000)
     load = "all at one moment" if first.load is None else f"load {first.load:.2f}"
-    click.echo(f"{workload.name}: {first.documents:,} documents of {first.customers:,} customers over {span}; "
-               f"{first.workers} workers, {load}")  # fmt: skip
+    came = f"{counted(first.documents, 'document')} of {counted(first.customers, 'customer')} over {span}"
+    click.echo(f"{workload.name}: {came}; {counted(first.workers, 'worker')}, {load}")
     for note in workload.notes:
         click.echo(note)
     if first.load is not None and first.load >= 1:
