@@ -319,7 +319,7 @@ class Queue:
                 told.reset if reset is None else reset,
             )
             every = known.open_turn_every if open_turn_every is None else open_turn_every
-            wanted = Rules(policy, known.dispatch if dispatch is None else dispatch, every, known.version)
+            wanted = Rules(policy, known.dispatch if dispatch is None else dispatch, every, known.version, known.frozen)
             if wanted == known:
                 return known
             made = self.engine.configure(wanted)

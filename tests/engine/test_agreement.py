@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry, Submission
-from fairlane.core.errors import Mistake
+from fairlane.core.errors import Mistake, StoreFrozen
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine, open_engine
 
@@ -69,7 +70,7 @@ class Agreement(RuleBasedStateMachine):
         for engine in self.engines:
             try:
                 answers.append(verb(engine))
-            except Mistake as mistake:
+            except (Mistake, StoreFrozen) as mistake:
                 answers.append((type(mistake), str(mistake)))
         for name, answer in zip(ENGINES, answers, strict=True):
             assert answer == answers[0], f"{name} differs from {ENGINES[0]}"
@@ -188,6 +189,31 @@ class Agreement(RuleBasedStateMachine):
         self.all(lambda engine: engine.put_record("settings", key, value, version))
         self.all(lambda engine: engine.record("settings", key))
         self.all(lambda engine: engine.records("settings", "", 10))
+
+    @rule(limit=st.sampled_from((1, 7, 1000)))
+    def move(self, limit: int) -> None:
+        """Everybody moves into a fresh store of the next engine, and must go on as if nothing had happened."""
+        self.all(lambda engine: engine.reclaim(10_000, now_ms=self.now_ms + 10**9))
+        self.freeze("is being moved")
+        fresh = [open_engine(url_of(name, Path(tempfile.mkdtemp(dir=self.folder)))) for name in ENGINES]
+        packed = self.all(lambda engine: engine.pack(None, limit))
+        while True:
+            for target in fresh:
+                target.unpack(packed)
+                target.unpack(packed)  # the same rows again change nothing
+            if packed.mark is None:
+                break
+            packed = self.all(lambda engine: engine.pack(packed.mark, limit))  # noqa: B023
+        for engine in self.engines:
+            engine.close()
+        self.engines = fresh
+        self.all(lambda engine: engine.submit([Submission("late", "ada", "scan", "1")], now_ms=self.now_ms))
+        self.all(lambda engine: engine.claim("w1", 1, 1000, now_ms=self.now_ms))
+        self.freeze(None)
+
+    def freeze(self, why: str | None) -> None:
+        rules = replace(self.engines[0].rules(), frozen=why)
+        self.all(lambda engine: engine.configure(rules, now_ms=self.now_ms))
 
     @rule(pick=st.integers(0, 1000))
     def look_closely(self, pick: int) -> None:

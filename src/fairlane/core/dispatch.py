@@ -175,6 +175,12 @@ class Lanes:
             del self.lanes[lane.customer, lane.kind, lane.priority]
         self._blocked.discard(customer)
 
+    def tag(self, customer: str, kind: str, priority: int, start: int | None, finish: int) -> None:
+        """A lane that comes from elsewhere has these tags; it competes if it did there."""
+        lane = self.lanes.get((customer, kind, priority)) or self._new_lane(customer, kind, priority)
+        lane.finish = finish
+        self._compete(lane, None if lane.head is None else start)
+
     def _new_lane(self, customer: str, kind: str, priority: int) -> Lane:
         lane = self.lanes[customer, kind, priority] = Lane(customer, kind, priority)
         self._lanes_of.setdefault(customer, []).append(lane)

@@ -9,6 +9,7 @@ FairlaneError
 └── StoreError         the store could not do it; a submission may be repeated with the same key
     ├── StoreBusy      others held the store for too long: try again
     ├── StoreFull      no room left: make room, then try again
+    ├── StoreFrozen    nothing new may begin here: it is being moved, or was moved
     └── StoreUnfit     this store must not or cannot be used: network disk, old library, newer schema
 
 Every message says what was wrong, with which value, and what to do.
@@ -85,3 +86,10 @@ class StoreFull(StoreError):
 
 class StoreUnfit(StoreError):
     """This store must not or cannot be used as it is."""
+
+
+class StoreFrozen(StoreError):
+    """Nothing new may begin in this queue; what runs may still end."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"this queue {why}; nothing was changed")

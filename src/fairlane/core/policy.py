@@ -182,6 +182,7 @@ class Rules:
     dispatch: Dispatch = "fair"
     open_turn_every: int = 16
     version: int = 1
+    frozen: str | None = None  # why nothing new may begin here, as in "is being moved to ..."; None: it may
 
     def __post_init__(self) -> None:
         if self.dispatch not in get_args(Dispatch):

@@ -6,6 +6,8 @@ Laws for every engine:
 - Only the store's clock decides. `now_ms` replaces it in tests and replays, and nowhere else.
 - A submission is acknowledged after a durable commit, or `durability` says that the engine is not durable.
 - Values are checked by those who make them (Queue, Worker); engines add, compare and remember.
+- While the rules are frozen, verbs that begin or change something raise StoreFrozen. What runs may still end: `extend`,
+  `settle` and `reclaim` go on, as do `configure`, which thaws, records, and looking.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from fairlane.core.document import (
     State,
     Submission,
 )
-from fairlane.core.policy import Rules, Terms
+from fairlane.core.policy import Rules, Standing, Terms
 
 DUE_MAX = 1000  # delayed documents that one claim makes ready, at most
 
@@ -46,6 +48,61 @@ class Purged(NamedTuple):
 
     documents: int
     changes: int
+
+
+class PackedQueue(NamedTuple):
+    """Where a queue's own counters stand."""
+
+    rules: Rules
+    clocks: tuple[int, ...]  # V of priorities 1 to 9
+    dispatches: int
+    last_number: int
+    last_change: int
+    last_record: int
+
+
+class PackedCustomer(NamedTuple):
+    """A customer, and how many of its documents have ended, those that were purged included."""
+
+    id: str
+    standing: Standing
+    terms: Terms
+    terms_version: int
+    done: int
+    failed: int
+    cancelled: int
+
+
+class PackedDocument(NamedTuple):
+    """A document with everything that only the store knows of it."""
+
+    snapshot: Document
+    digest: str | None  # of its key
+    weight: int  # at its check
+    resets: int  # at its check
+    payload: str
+    result: str | None
+
+
+class PackedLane(NamedTuple):
+    """The tags of a lane."""
+
+    customer: str
+    kind: str
+    priority: int
+    start: int | None
+    finish: int
+
+
+class Packed(NamedTuple):
+    """Some of what a queue holds, to be unpacked in another store in the order in which it was packed."""
+
+    mark: str | None  # where to go on; None: that was all
+    queue: PackedQueue | None = None
+    customers: tuple[PackedCustomer, ...] = ()
+    documents: tuple[PackedDocument, ...] = ()
+    lanes: tuple[PackedLane, ...] = ()
+    records: tuple[Record, ...] = ()
 
 
 class Engine(Protocol):
@@ -161,3 +218,12 @@ class Engine(Protocol):
     def put_record(self, group: str, key: str, value: str | None, version: int | None = None) -> int | None:
         """Set a value (None: remove it); with `version` only if that is the current one (0: not there). Returns the new
         version (0: removed), or None and no change if `version` is not the current one."""
+
+    # -- moving to another store -------------------------------------------------------------------------------------
+
+    def pack(self, mark: str | None, limit: int) -> Packed:
+        """Of a frozen queue in which nothing runs: up to `limit` rows from that mark on (None: from the beginning), in the
+        order queue, customers, documents, lanes, records. The feed stays behind."""
+
+    def unpack(self, packed: Packed) -> None:
+        """Into a frozen queue: what was packed elsewhere; the same rows again change nothing."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 from fairlane.core.document import Check, Submission
-from fairlane.core.errors import Unknown
+from fairlane.core.errors import StoreFrozen, Unknown
 from fairlane.core.policy import Policy, Rules, Terms
 
 
 def rules_json(rules: Rules) -> str:
     """Rules without their version."""
+    frozen = {} if rules.frozen is None else {"frozen": rules.frozen}
     return json.dumps(
         {
             "reset_interval": rules.policy.reset_interval,
@@ -19,6 +22,7 @@ def rules_json(rules: Rules) -> str:
             "reset": rules.policy.reset,
             "dispatch": rules.dispatch,
             "open_turn_every": rules.open_turn_every,
+            **frozen,
         }
     )
 
@@ -27,7 +31,13 @@ def rules_from_json(text: str, version: int) -> Rules:
     """Rules as they were written."""
     told = json.loads(text)
     policy = Policy(told["reset_interval"], tuple(told["thresholds"]), told["reset"])
-    return Rules(policy, told["dispatch"], told["open_turn_every"], version)
+    return Rules(policy, told["dispatch"], told["open_turn_every"], version, told.get("frozen"))
+
+
+def refuse_frozen(rules: Rules) -> None:
+    """Nothing new may begin in a queue that is being moved, or was moved."""
+    if rules.frozen is not None:
+        raise StoreFrozen(rules.frozen)
 
 
 def terms_json(terms: Terms) -> str:
@@ -63,3 +73,22 @@ def check_note(check: Check, cost: int) -> str:
         {"cost": cost, "counter": check.counter_thousandths, "priority": check.priority,
          "policy": check.policy_version, "terms": check.terms_version}
     )  # fmt: skip
+
+
+PARTS = ("queue", "customers", "documents", "lanes", "records")
+
+
+def part_of(mark: str | None) -> tuple[str, Any]:
+    """Which part a mark stands in, and after which row; None: before the first."""
+    if mark is None:
+        return PARTS[0], None
+    part, after = json.loads(mark)
+    return part, after
+
+
+def next_mark(part: str, keys: Sequence[Any], limit: int) -> str | None:
+    """The mark behind these rows: in the same part if there may be more, else at the beginning of the next one."""
+    if len(keys) == limit:
+        return json.dumps([part, keys[-1]])
+    following = PARTS.index(part) + 1
+    return json.dumps([PARTS[following], None]) if following < len(PARTS) else None

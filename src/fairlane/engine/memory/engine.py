@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from heapq import heappop, heappush
 from operator import attrgetter
 
@@ -35,10 +37,10 @@ from fairlane.core.document import (
 )
 from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import Rules, Terms, corrected, operator_reset, step_of
-from fairlane.engine.protocol import DUE_MAX, EXPIRED, SPENT, Body, Purged
-from fairlane.engine.values import check_note, rules_json, terms_json, unknown_source
+from fairlane.engine.protocol import DUE_MAX, EXPIRED, SPENT, Body, Packed, Purged
+from fairlane.engine.values import check_note, refuse_frozen, rules_json, terms_json, unknown_source
 
-from . import looks
+from . import looks, move
 from .state import Account, Entry, Kept, now
 
 
@@ -52,6 +54,13 @@ class MemoryEngine:
         self._arrival = threading.Condition(self._lock)
         self._kept = Kept()
 
+    @contextmanager
+    def _unfrozen(self) -> Iterator[None]:
+        """The lock, for verbs that begin or change something."""
+        with self._lock:
+            refuse_frozen(self._kept.rules)
+            yield
+
     def migrate(self) -> None:
         pass  # a queue in memory is always of this version
 
@@ -61,7 +70,7 @@ class MemoryEngine:
     # -- documents ---------------------------------------------------------------------------------------------------
 
     def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> Check:
-        with self._lock:
+        with self._unfrozen():
             now_ms = now(now_ms)
             account = self._kept.account(customer)
             check = self._check(account, cost, now_ms)
@@ -69,7 +78,7 @@ class MemoryEngine:
             return check
 
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
-        with self._lock:
+        with self._unfrozen():
             self._refuse(submissions)
             now_ms = now(now_ms)
             receipts = [self._submit(submission, now_ms) for submission in submissions]
@@ -131,7 +140,7 @@ class MemoryEngine:
         *,
         now_ms: int | None = None,
     ) -> list[Claim]:
-        with self._lock:
+        with self._unfrozen():
             now_ms = now(now_ms)
             self._ready_what_is_due(now_ms)
             before = self._kept.lanes.dispatches
@@ -278,7 +287,7 @@ class MemoryEngine:
             return count
 
     def cancel(self, ids: Sequence[str], *, now_ms: int | None = None) -> list[str]:
-        with self._lock:
+        with self._unfrozen():
             now_ms = now(now_ms)
             cancelled = []
             for id in ids:
@@ -292,7 +301,7 @@ class MemoryEngine:
             return cancelled
 
     def retry(self, id: str, *, now_ms: int | None = None) -> bool:
-        with self._lock:
+        with self._unfrozen():
             now_ms = now(now_ms)
             entry = self._kept.entry(id)
             if entry is None or entry.state != "failed":
@@ -307,7 +316,7 @@ class MemoryEngine:
             return True
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
-        with self._lock:
+        with self._unfrozen():
             before_ms = now(now_ms) - age_ms
             trimmed = self._trim_changes(before_ms, limit)
             if trimmed == limit:
@@ -351,13 +360,13 @@ class MemoryEngine:
         with self._lock:
             if rules.version != self._kept.rules.version:
                 return None
-            self._kept.rules = Rules(rules.policy, rules.dispatch, rules.open_turn_every, rules.version + 1)
+            self._kept.rules = replace(rules, version=rules.version + 1)
             self._kept.lanes.configure(rules.dispatch, rules.open_turn_every)
             self._kept.log(now(now_ms), "configured", note=rules_json(self._kept.rules))
             return self._kept.rules
 
     def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
-        with self._lock:
+        with self._unfrozen():
             known = self._kept.accounts.get(customer)
             if version != (known.terms_version if known else 0):
                 return None
@@ -370,14 +379,14 @@ class MemoryEngine:
             return account.terms_version
 
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
-        with self._lock:
+        with self._unfrozen():
             account = self._kept.accounts.get(customer)
             if account is not None:
                 account.standing = operator_reset(account.standing)
                 self._kept.log(now(now_ms), "reset", account)
 
     def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
-        with self._lock:
+        with self._unfrozen():
             account = self._kept.accounts.get(customer)
             if account is None:
                 return 0
@@ -452,3 +461,13 @@ class MemoryEngine:
             self._kept.record_version += 1
             self._kept.records[group, key] = Record(group, key, value, self._kept.record_version)
             return self._kept.record_version
+
+    # -- moving to another store -------------------------------------------------------------------------------------
+
+    def pack(self, mark: str | None, limit: int) -> Packed:
+        with self._lock:
+            return move.pack(self._kept, mark, limit)
+
+    def unpack(self, packed: Packed) -> None:
+        with self._lock:
+            move.unpack(self._kept, packed)

@@ -28,11 +28,12 @@ from fairlane.core.document import (
     State,
     Submission,
 )
-from fairlane.core.errors import Mistake, StoreError
+from fairlane.core.errors import Mistake, StoreError, StoreFrozen
 from fairlane.core.policy import Rules, Terms
-from fairlane.engine.protocol import Body, Purged
+from fairlane.engine.protocol import Body, Packed, Purged
+from fairlane.engine.values import refuse_frozen
 
-from . import claim, file, read, settle, submit, upkeep
+from . import claim, file, move, read, settle, submit, upkeep
 from .commit import GroupCommit, Ticket
 from .queries import Execute
 from .rows import current_rules
@@ -95,6 +96,15 @@ class SqliteEngine:
 
     # -- transactions ------------------------------------------------------------------------------------------------
 
+    def _change(self, operation: Callable[[Transaction], T]) -> T:
+        """The same for verbs that begin or change something, which a frozen queue refuses."""
+
+        def unless_frozen(tx: Transaction) -> T:
+            refuse_frozen(tx.rules)
+            return operation(tx)
+
+        return self._write(unless_frozen)
+
     def _write(self, operation: Callable[[Transaction], T]) -> T:
         """Run an operation in a durable transaction, shared with whoever else is waiting."""
         self._leave_handles_to_parent()
@@ -119,7 +129,7 @@ class SqliteEngine:
                     self._commit([ticket])
             return
         for ticket, outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, Mistake):
+            if isinstance(outcome, Mistake | StoreFrozen):
                 ticket.fail(outcome)
             else:
                 ticket.succeed(outcome)
@@ -151,7 +161,7 @@ class SqliteEngine:
         writes_before = connection.total_changes()
         try:
             return operation(transaction)
-        except Mistake as mistake:
+        except (Mistake, StoreFrozen) as mistake:
             if connection.total_changes() != writes_before:
                 raise
             return mistake
@@ -172,10 +182,10 @@ class SqliteEngine:
     # -- documents ---------------------------------------------------------------------------------------------------
 
     def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> Check:
-        return self._write(lambda tx: submit.check(tx, customer, cost, tx.now(now_ms)))
+        return self._change(lambda tx: submit.check(tx, customer, cost, tx.now(now_ms)))
 
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
-        return self._write(lambda tx: submit.submit(tx, submissions, tx.now(now_ms)))
+        return self._change(lambda tx: submit.submit(tx, submissions, tx.now(now_ms)))
 
     def claim(
         self,
@@ -186,7 +196,7 @@ class SqliteEngine:
         *,
         now_ms: int | None = None,
     ) -> list[Claim]:
-        return self._write(lambda tx: claim.claim(tx, worker, limit, lease_ms, kinds, tx.now(now_ms)))
+        return self._change(lambda tx: claim.claim(tx, worker, limit, lease_ms, kinds, tx.now(now_ms)))
 
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
         return self._write(lambda tx: settle.extend(tx, claims, tx.now(now_ms) + lease_ms))
@@ -198,13 +208,13 @@ class SqliteEngine:
         return self._write(lambda tx: settle.reclaim(tx, limit, tx.now(now_ms)))
 
     def cancel(self, ids: Sequence[str], *, now_ms: int | None = None) -> list[str]:
-        return self._write(lambda tx: settle.cancel(tx, ids, tx.now(now_ms)))
+        return self._change(lambda tx: settle.cancel(tx, ids, tx.now(now_ms)))
 
     def retry(self, id: str, *, now_ms: int | None = None) -> bool:
-        return self._write(lambda tx: settle.retry(tx, id, tx.now(now_ms)))
+        return self._change(lambda tx: settle.retry(tx, id, tx.now(now_ms)))
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
-        return self._write(lambda tx: upkeep.purge(tx, tx.now(now_ms) - age_ms, limit))
+        return self._change(lambda tx: upkeep.purge(tx, tx.now(now_ms) - age_ms, limit))
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         deadline = time.monotonic() + timeout_seconds
@@ -235,13 +245,13 @@ class SqliteEngine:
         return self._write(lambda tx: upkeep.configure(tx, rules, tx.now(now_ms)))
 
     def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
-        return self._write(lambda tx: upkeep.tune(tx, customer, terms, version, tx.now(now_ms)))
+        return self._change(lambda tx: upkeep.tune(tx, customer, terms, version, tx.now(now_ms)))
 
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
-        self._write(lambda tx: upkeep.reset(tx, customer, tx.now(now_ms)))
+        self._change(lambda tx: upkeep.reset(tx, customer, tx.now(now_ms)))
 
     def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
-        return self._write(lambda tx: upkeep.forget(tx, customer, limit, tx.now(now_ms)))
+        return self._change(lambda tx: upkeep.forget(tx, customer, limit, tx.now(now_ms)))
 
     # -- looking: moves nothing --------------------------------------------------------------------------------------
 
@@ -276,3 +286,11 @@ class SqliteEngine:
 
     def put_record(self, group: str, key: str, value: str | None, version: int | None = None) -> int | None:
         return self._write(lambda tx: upkeep.put_record(tx, group, key, value, version))
+
+    # -- moving to another store -------------------------------------------------------------------------------------
+
+    def pack(self, mark: str | None, limit: int) -> Packed:
+        return self._read(lambda execute: move.pack(execute, mark, limit))
+
+    def unpack(self, packed: Packed) -> None:
+        self._write(lambda tx: move.unpack(tx, packed))

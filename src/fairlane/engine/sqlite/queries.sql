@@ -255,3 +255,29 @@ ON CONFLICT DO UPDATE SET value = excluded.value, version = excluded.version;
 
 -- drop_record: A record is removed.
 DELETE FROM records WHERE group_name = ? AND key = ?;
+
+-- pack_clocks: The clocks of all priorities.
+SELECT clock FROM priorities ORDER BY priority;
+
+-- pack_documents: Documents with everything that is known of them, oldest first.
+SELECT s.id, s.number, s.customer_id, s.kind, s.state, s.priority, s.counter, s.checked_ms, s.policy_version, s.terms_version,
+       s.cost, s.key, s.ready_ms, s.attempts, s.attempts_max, s.token, s.worker, s.lease_ms, s.ended_ms, s.reason,
+       s.weight, s.resets, (SELECT digest FROM keys AS k WHERE k.customer = s.customer AND k.key = s.key),
+       (SELECT body FROM payloads AS p WHERE p.number = s.number), (SELECT body FROM results AS r WHERE r.number = s.number)
+FROM documents AS s WHERE s.number > ? ORDER BY s.number LIMIT ?;
+
+-- pack_lanes: The tags of lanes by customer, kind and priority.
+SELECT c.id, l.kind, l.priority, l.start, l.finish FROM customers AS c JOIN lanes AS l ON l.customer = c.number AND l.part = 0
+WHERE (c.id, l.kind, l.priority) > (?, ?, ?) AND (l.start IS NOT NULL OR l.finish > 0)
+ORDER BY c.id, l.kind, l.priority LIMIT ?;
+
+-- pack_records: Records by group and key.
+SELECT group_name, key, value, version FROM records WHERE (group_name, key) > (?, ?) ORDER BY group_name, key LIMIT ?;
+
+-- drop_rules: The rules of this queue make room for those of the one that moves in.
+DELETE FROM rules;
+
+-- unpack_document: A document that comes from another store.
+INSERT INTO documents (number, id, customer, customer_id, kind, state, priority, counter, checked_ms, policy_version, terms_version,
+       weight, resets, cost, key, ready_ms, attempts, attempts_max, token, worker, lease_ms, ended_ms, reason)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);

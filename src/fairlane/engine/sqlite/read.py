@@ -49,10 +49,11 @@ def _look(execute: Execute, account: Account, everybody: Rules, now_ms: int) -> 
 
 def document(execute: Execute, id: str) -> Document | None:
     row = execute(sql.one_document, (id,)).fetchone()
-    return None if row is None else _document(row)
+    return None if row is None else document_of(row)
 
 
-def _document(row: tuple[Any, ...]) -> Document:
+def document_of(row: tuple[Any, ...]) -> Document:
+    """A row of the snapshots as a snapshot."""
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
     return Document(
         id, number, customer, kind, state, Check(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
@@ -73,7 +74,7 @@ def documents(execute: Execute, customer: str | None, state: State | None, befor
         special = {"failed": sql.documents_page_unhappy, "cancelled": sql.documents_page_unhappy}
         special["running"] = sql.documents_page_running
         found = execute(special.get(state, sql.documents_page_of_state), (state, number_max, limit))
-    return [_document(one) for one in found]
+    return [document_of(one) for one in found]
 
 
 def body(execute: Execute, id: str) -> Body | None:

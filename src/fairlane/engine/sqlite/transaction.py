@@ -93,12 +93,16 @@ class Transaction:
         """Other terms hold for a customer; its lanes may have to leave or join the index."""
         was_blocked = self.is_blocked(customer)
         version = self.own_terms(customer).version + 1
-        self.execute(sql.add_terms, (customer, version, now_ms, terms_json(terms)))
-        self._terms[customer] = OwnTerms(version, terms)
-        self._tunings += 1
+        self.set_terms(customer, OwnTerms(version, terms), now_ms)
         if self.is_blocked(customer) != was_blocked:
             self.gate(customer)
         return version
+
+    def set_terms(self, customer: int, own: OwnTerms, now_ms: int) -> None:
+        """Another version of a customer's terms is written."""
+        self.execute(sql.add_terms, (customer, own.version, now_ms, terms_json(own.terms)))
+        self._terms[customer] = own
+        self._tunings += 1
 
     def drop_account(self, account: Account) -> None:
         """The customer's row and everything that names it goes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fairlane.core.document import Record
 from fairlane.core.policy import Rules, Terms, operator_reset
 from fairlane.engine.protocol import Purged
@@ -17,7 +19,7 @@ def configure(tx: Transaction, rules: Rules, now_ms: int) -> Rules | None:
     before = tx.rules
     if rules.version != before.version:
         return None
-    tx.rules = Rules(rules.policy, rules.dispatch, rules.open_turn_every, rules.version + 1)
+    tx.rules = replace(rules, version=rules.version + 1)
     body = rules_json(tx.rules)
     tx.execute(sql.add_rules, (tx.rules.version, now_ms, body))
     if rules.dispatch != before.dispatch:
