@@ -344,7 +344,7 @@ def plan(connection: apsw.Connection, statement: str) -> str:
     return "\n".join(row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + statement, parameters[:count]))
 
 
-COLD = {"competing_lanes", "drop_changes", "documents_page_of_state", "documents_page_running"}
+COLD = {"competing_lanes", "drop_changes", "documents_page_of_state", "documents_page_running", "index_names", "pack_clocks"}
 STATEMENTS = sorted(name for name in sql.sentences if name not in COLD and name != "data_version")
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fairlane.sim.advise import Advice, Effect
     from fairlane.sim.contender import Contender
     from fairlane.sim.measures import Answers
+    from fairlane.sim.verify import Verdict
     from fairlane.sim.workload import Workload
 
 GENERATOR_NAMES = "flood, metronome, two-whales, newcomers, day"
@@ -181,9 +182,15 @@ def verify(url: str | None, as_json: bool) -> None:
         more = len(verdict.differences) - DIFFERENCES_SHOWN
         if more > 0:
             click.echo(f"... and {more:,} more; --json lists all.")
-        click.echo(f"{len(verdict.differences):,} differences." if verdict.differences else "Everything is as the rules say.")
+        click.echo(_conclusion(verdict))
     if verdict.differences:
         sys.exit(EXIT_FOUND)
+
+
+def _conclusion(verdict: Verdict) -> str:
+    if verdict.differences:
+        return f"{counted(len(verdict.differences), 'difference')}."
+    return "Everything is as the rules say." if verdict.checks or verdict.customers else "There was nothing to compare."
 
 
 def _workload(

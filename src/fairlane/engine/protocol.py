@@ -13,7 +13,7 @@ Laws for every engine:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from fairlane.core.document import (
     Change,
@@ -48,6 +48,15 @@ class Purged(NamedTuple):
 
     documents: int
     changes: int
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at, and what to do about it."""
+
+    name: str
+    level: Literal["fine", "warning", "bad"]
+    told: str
+    advice: str | None = None  # what to do, unless it is fine
 
 
 class PackedQueue(NamedTuple):
@@ -117,6 +126,9 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go of the store; a closed engine is not used again."""
+
+    def examine(self) -> list[Finding]:
+        """What the store is like: its version, what its acknowledgements are worth, its clock, missing indexes, room."""
 
     # -- documents ---------------------------------------------------------------------------------------------------
 

@@ -37,10 +37,10 @@ from fairlane.core.document import (
 )
 from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import Rules, Terms, corrected, operator_reset, step_of
-from fairlane.engine.protocol import DUE_MAX, EXPIRED, SPENT, Body, Packed, Purged
+from fairlane.engine.protocol import DUE_MAX, EXPIRED, SPENT, Body, Finding, Packed, Purged
 from fairlane.engine.values import check_note, refuse_frozen, rules_json, terms_json, unknown_source
 
-from . import looks, move
+from . import looks, move, upkeep
 from .state import Account, Entry, Kept, now
 
 
@@ -66,6 +66,10 @@ class MemoryEngine:
 
     def close(self) -> None:
         pass  # nothing is held
+
+    def examine(self) -> list[Finding]:
+        advice = "for documents that matter use sqlite:///fairlane.db"
+        return [Finding("durability", "warning", self.durability, advice)]
 
     # -- documents ---------------------------------------------------------------------------------------------------
 
@@ -317,26 +321,7 @@ class MemoryEngine:
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
         with self._unfrozen():
-            before_ms = now(now_ms) - age_ms
-            trimmed = self._trim_changes(before_ms, limit)
-            if trimmed == limit:
-                return Purged(0, trimmed)
-            ended = [one for one in self._kept.entries.values() if one.ended_ms is not None and one.ended_ms <= before_ms]
-            ended.sort(key=attrgetter("ended_ms", "number"))
-            for entry in ended[:limit]:
-                self._kept.erase(entry)
-            return Purged(len(ended[:limit]), trimmed)
-
-    def _trim_changes(self, before_ms: int, limit: int) -> int:
-        old: list[int] = []
-        for number, change in self._kept.changes.items():
-            if change[0] > before_ms or len(old) == limit:
-                break
-            old.append(number)
-        for number in old:
-            del self._kept.changes[number]
-            self._kept.changes_floor = number
-        return len(old)
+            return upkeep.purge(self._kept, now(now_ms) - age_ms, limit)
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         deadline = time.monotonic() + timeout_seconds

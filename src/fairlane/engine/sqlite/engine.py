@@ -30,10 +30,10 @@ from fairlane.core.document import (
 )
 from fairlane.core.errors import Mistake, StoreError, StoreFrozen
 from fairlane.core.policy import Rules, Terms
-from fairlane.engine.protocol import Body, Packed, Purged
+from fairlane.engine.protocol import Body, Finding, Packed, Purged
 from fairlane.engine.values import refuse_frozen
 
-from . import claim, file, move, read, settle, submit, upkeep
+from . import claim, examine, file, move, read, settle, submit, upkeep
 from .commit import GroupCommit, Ticket
 from .queries import Execute
 from .rows import current_rules
@@ -84,6 +84,9 @@ class SqliteEngine:
                 if connection is not None:
                     connection.close()
             self._writer = self._reader = None
+
+    def examine(self) -> list[Finding]:
+        return self._read(lambda execute: examine.examine(execute, self.path))
 
     def _leave_handles_to_parent(self) -> None:
         """After a fork the child starts with handles of its own; closing the parent's would break its locks."""

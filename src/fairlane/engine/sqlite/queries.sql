@@ -281,3 +281,15 @@ DELETE FROM rules;
 INSERT INTO documents (number, id, customer, customer_id, kind, state, priority, counter, checked_ms, policy_version, terms_version,
        weight, resets, cost, key, ready_ms, attempts, attempts_max, token, worker, lease_ms, ended_ms, reason)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- journal_mode: How the file is written.
+PRAGMA journal_mode;
+
+-- synchronous: Whether a commit waits for the disk.
+PRAGMA synchronous;
+
+-- index_names: The indexes that are there.
+SELECT name FROM sqlite_schema WHERE type = 'index';
+
+-- quick_check: Whether every page is whole.
+PRAGMA quick_check(1);

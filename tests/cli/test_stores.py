@@ -1,0 +1,81 @@
+"""Commands about where a queue lives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import apsw
+import pytest
+from click.testing import CliRunner, Result
+
+from fairlane import Queue
+from fairlane.cli import main
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/queue.db"
+    with Queue(url) as queue:
+        queue.submit("ada")
+    return url
+
+
+def test_migrate_makes_a_queue_and_says_what_it_is_worth(tmp_path: Path) -> None:
+    ran = run("migrate", "--url", f"sqlite:///{tmp_path}/new.db")
+    assert ran.exit_code == 0
+    assert "is ready; durable" in ran.output
+    assert json.loads(run("migrate", "--url", f"sqlite:///{tmp_path}/new.db", "--json").output)["url"].endswith("new.db")
+
+
+def test_doctor_finds_nothing_wrong_with_a_healthy_queue(url: str) -> None:
+    ran = run("doctor", "--url", url, "--json")
+    assert ran.exit_code == 0
+    found = {one["name"]: one for one in json.loads(ran.output)}
+    assert {"version", "durability", "clock", "room", "indexes", "pages", "reading", "writing", "moving", "feed"} <= set(found)
+    assert found["indexes"]["level"] == found["pages"]["level"] == found["durability"]["level"] == "fine"
+
+
+def test_doctor_names_a_missing_index_and_what_to_do(url: str) -> None:
+    connection = apsw.Connection(url.removeprefix("sqlite:///"))
+    connection.execute("DROP INDEX lanes_by_age")
+    connection.close()
+    ran = run("doctor", "--url", url)
+    assert ran.exit_code == 4
+    assert "missing: lanes_by_age" in ran.output
+    assert "fairlane move" in ran.output
+
+
+def test_doctor_needs_a_queue(tmp_path: Path) -> None:
+    assert run("doctor", "--url", f"sqlite:///{tmp_path}/none.db").exit_code == 2
+
+
+def test_move_carries_a_queue_over(url: str, tmp_path: Path) -> None:
+    target = f"sqlite:///{tmp_path}/target.db"
+    ran = run("move", url, target)
+    assert ran.exit_code == 0, ran.output
+    assert "Carried over: 1 document, 1 customer, 0 records." in ran.output
+    refused = run("check", "ada", "--url", url)
+    assert refused.exit_code == 3
+    assert f"was moved to {target}: use that one" in refused.output
+    assert run("check", "ada", "--url", target).exit_code == 0
+    told = run("doctor", "--url", url)
+    assert told.exit_code == 4
+    assert "the queue takes nothing" in told.output
+
+
+def test_move_says_in_json_what_it_carried(url: str, tmp_path: Path) -> None:
+    ran = run("move", url, f"sqlite:///{tmp_path}/target.db", "--json")
+    assert json.loads(ran.output) == {"customers": 1, "documents": 1, "records": 0}
+
+
+def test_move_needs_a_target_and_stop_takes_none(url: str, tmp_path: Path) -> None:
+    assert run("move", url).exit_code == 2
+    assert run("move", url, f"sqlite:///{tmp_path}/target.db", "--stop").exit_code == 2
+    ran = run("move", url, "--stop")
+    assert ran.exit_code == 2
+    assert "is not being moved" in ran.output

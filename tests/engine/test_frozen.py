@@ -1,0 +1,140 @@
+"""A frozen queue begins nothing and lets what runs end; what it holds can be packed and unpacked elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from fairlane.core.document import Done, Submission
+from fairlane.core.errors import StoreFrozen
+from fairlane.core.policy import Terms
+from fairlane.engine import Engine, open_engine
+from fairlane.engine.protocol import Packed
+
+from .conftest import Send, Take
+
+
+def freeze(engine: Engine, why: str | None = "is being moved to a better place") -> None:
+    assert engine.configure(replace(engine.rules(), frozen=why)) is not None
+
+
+BEGINNINGS: dict[str, Callable[[Engine], object]] = {
+    "check": lambda engine: engine.check("ada", 1000),
+    "submit": lambda engine: engine.submit([Submission("new", "ada", "extract", "1")]),
+    "claim": lambda engine: engine.claim("worker", 1, 1000),
+    "cancel": lambda engine: engine.cancel(["ada-0"]),
+    "retry": lambda engine: engine.retry("ada-0"),
+    "purge": lambda engine: engine.purge(0, 10),
+    "tune": lambda engine: engine.tune("ada", Terms(weight=2), 0),
+    "reset": lambda engine: engine.reset("ada"),
+    "forget": lambda engine: engine.forget("ada", 10),
+}
+
+
+@pytest.mark.parametrize("verb", BEGINNINGS)
+def test_a_frozen_queue_begins_nothing_and_says_why(engine: Engine, send: Send, verb: str) -> None:
+    send("ada", 2)
+    freeze(engine)
+    before = engine.pack(None, 10), engine.customers("", 10, now_ms=0), engine.documents(None, None, None, 10)
+    with pytest.raises(StoreFrozen, match="this queue is being moved to a better place; nothing was changed"):
+        BEGINNINGS[verb](engine)
+    assert (engine.pack(None, 10), engine.customers("", 10, now_ms=0), engine.documents(None, None, None, 10)) == before
+
+
+def test_what_runs_in_a_frozen_queue_may_end(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", 3)
+    first, second, third = take(3)
+    freeze(engine)
+    assert engine.extend([first], 20_000, now_ms=1) == []
+    assert engine.settle([(first, Done("1"))], now_ms=2) == []
+    assert engine.settle([(first, Done("2"))], now_ms=2) == [first]
+    assert engine.reclaim(10, now_ms=10_001) == 2
+    assert {one.state for one in engine.documents("ada", None, None, 10)} == {"done", "ready"}
+    assert second != third
+
+
+def test_a_thawed_queue_goes_on(engine: Engine, send: Send, take: Take) -> None:
+    send("ada")
+    freeze(engine)
+    freeze(engine, None)
+    assert len(take(1)) == 1
+    assert engine.rules().frozen is None
+
+
+def test_who_shares_a_moment_with_a_refused_one_is_not_refused(engine: Engine, send: Send, take: Take) -> None:
+    send("ada")
+    (claim,) = take(1)
+    freeze(engine)
+    with pytest.raises(StoreFrozen):
+        engine.check("bob", 1000)
+    assert engine.settle([(claim, Done("1"))]) == []
+
+
+def pages(engine: Engine, limit: int) -> list[Packed]:
+    packed = [engine.pack(None, limit)]
+    while packed[-1].mark is not None:
+        packed.append(engine.pack(packed[-1].mark, limit))
+    return packed
+
+
+def everything(engine: Engine) -> Packed:
+    """All pages as one."""
+    whole = pages(engine, 3)
+    return Packed(
+        None,
+        whole[0].queue,
+        tuple(one for page in whole for one in page.customers),
+        tuple(one for page in whole for one in page.documents),
+        tuple(one for page in whole for one in page.lanes),
+        tuple(one for page in whole for one in page.records),
+    )
+
+
+def lived_in(engine: Engine, send: Send, take: Take) -> None:
+    """A queue with a bit of everything."""
+    send("ada", 5)
+    send("bob", 30, at=5)
+    send("bob", 1, at=6, key="once", digest="d", cost=2500)
+    send("cy", 2, at=6, delay_ms=5000)
+    claims = take(6, at=10)
+    engine.settle([(claims[0], Done('{"pages":2}', 4000)), *((claim, Done()) for claim in claims[1:3])], now_ms=20)
+    engine.cancel(["bob-20"], now_ms=21)
+    engine.tune("ada", Terms(weight=2, paused=True), 0, now_ms=22)
+    engine.put_record("group", "a", "1")
+    engine.put_record("group", "b", "2")
+    engine.reclaim(10, now_ms=20_000)
+
+
+def test_a_queue_comes_out_as_it_went_in(engine: Engine, url: str, send: Send, take: Take) -> None:
+    lived_in(engine, send, take)
+    freeze(engine)
+    packed = everything(engine)
+    assert len(packed.documents) == 38
+    judge = open_engine("memory://")
+    judge.unpack(packed)
+    assert everything(judge) == packed
+    freeze(judge, None)
+    freeze(engine, None)
+    for at in range(20_001, 20_060):
+        assert engine.claim("w", 1, 10**6, now_ms=at) == judge.claim("w", 1, 10**6, now_ms=at)
+        assert engine.check("bob", 1000, now_ms=at) == judge.check("bob", 1000, now_ms=at)
+    assert engine.customers("", 10, now_ms=30_000) == judge.customers("", 10, now_ms=30_000)
+
+
+def test_a_reader_of_the_feed_goes_on_in_the_new_store(engine: Engine, send: Send) -> None:
+    send("ada", 3)
+    freeze(engine)
+    last = engine.changes(None, 100)[-1].number
+    there = open_engine("memory://")
+    there.unpack(everything(engine))
+    assert there.changes(last, 100) == []
+    freeze(there, None)
+    assert [one.what for one in there.changes(last, 100)] == ["configured"]
+
+
+def test_an_examination_names_what_it_looked_at(engine: Engine) -> None:
+    found = engine.examine()
+    assert "durability" in [one.name for one in found]
+    assert all(one.told and (one.level == "fine") == (one.advice is None) for one in found)
