@@ -404,12 +404,12 @@ def test_a_gain_on_too_few_parts_is_not_called_better(path: Path) -> None:
 
 def test_advice_on_a_queue_begins_with_its_own_rules(url: str) -> None:
     with Queue(url) as queue:
-        queue.configure(reset_interval=777)
-    as_json = json.loads(run("advise", "--url", url, "--budget", "12", "--json", "--objective", "all-mean").stdout)
-    assert as_json["replays"] == 12
-    assert not as_json["worth_it"]
-    if "reset_interval" in as_json["changes"]:
-        assert as_json["changes"]["reset_interval"]["before"] == 777
+        queue.configure(dispatch="strict", thresholds=())
+
+    def effects(*options: str) -> Any:
+        return json.loads(run("advise", "--url", url, "--budget", "1", "--workers", "1", "--json", *options).stdout)["effects"]
+
+    assert effects() == effects("--policy", "fifo") != effects("--policy", "texts")
 
 
 @pytest.mark.parametrize(

@@ -117,11 +117,11 @@ def test_starved_are_those_that_saw_a_later_one_taken_after_an_interval(
 
 
 @thorough
-@given(workloads(), named, st.integers(1, 3))
+@given(workloads(), named, st.integers(1, 3), st.sampled_from((1, 5, 1500)))
 def test_overtaken_is_the_share_that_was_taken_before_an_earlier_one_of_its_own(
-    workload: Workload, contender: Contender, workers: int
+    workload: Workload, contender: Contender, workers: int, interval: float
 ) -> None:
-    told = replay(workload, contender, workers)
+    told = replay(workload, contender.changed(reset_interval=interval), workers)
     overtook = sum(
         any(workload.customer[one] == workload.customer[number] and told.turn[one] > told.turn[number] for one in range(number))
         for number in range(len(workload))
@@ -177,6 +177,19 @@ def test_the_service_gap_is_looked_for_between_the_busiest() -> None:
     assert answers(replay(by_hand(*slow, *many[3:]), NAMED["fifo"], 1)).service_gap == 2000
 
 
+def test_all_that_overtake_after_a_reset_are_counted() -> None:
+    rows = [(0.0, "a", 100.0)] * 25 + [(1800.0, "a", 1.0)] * 2
+    assert answers(replay(by_hand(*rows), NAMED["texts-strict"], 1)).overtaken == 2 / 27
+
+
+def test_a_customer_served_sooner_than_alone_is_not_faster_than_full_speed() -> None:
+    long_then_short = [(0.0, "a", 1000.0)] * 5 + [(2000.0, "a", 1.0)] * 2
+    told = answers(replay(by_hand(*long_then_short, (4500.0, "b", 1000.0)), NAMED["texts-strict"].changed(1000), 1))
+    assert told.waits["all"].max == 4002
+    slowed = 1000 / 1502  # b waits for 502 s; a, whose short ones go first, is not slowed at all
+    assert told.jain == pytest.approx((1 + slowed) ** 2 / 2 / (1 + slowed**2))
+
+
 def test_figures_of_one_document() -> None:
     told = answers(replay(by_hand((5, "acme", 2)), NAMED["texts"], 2))
     assert (told.documents, told.customers, told.load, told.jain, told.utilisation) == (1, 1, None, 1, 0.5)
@@ -189,7 +202,7 @@ def test_the_ends_of_the_classes() -> None:
     told: dict[str, Any] = answers(replay(heavy, NAMED["fifo"], 1)).waits
     assert told["heavy"].max == 21
     assert told["quiet"] == Spread(41, 41, 41, 41, 41)
-    steady = by_hand(*((1500.0 * tick, "steady", 1.0) for tick in range(9)))
+    steady = by_hand(*((500.0 * tick, "steady", 1.0) for tick in range(9)))
     assert answers(replay(steady, NAMED["fifo"], 1)).waits["quiet"].max == 0
     close = by_hand(*((499.9 * tick, "close", 1.0) for tick in range(9)))
     assert answers(replay(close, NAMED["fifo"], 1)).waits["quiet"].max is None

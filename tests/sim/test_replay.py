@@ -132,6 +132,12 @@ def test_all_that_comes_at_one_moment_is_queued_before_a_choice_is_made() -> Non
     assert list(replay(ends_as_others_come, NAMED["round-robin"], 1).turn) == [1, 3, 4, 5, 2]
 
 
+def test_all_that_ends_at_one_moment_makes_room_before_a_choice_is_made() -> None:
+    workload = by_hand((0, "b", 10), (0, "a", 10), (1, "a", 1), (2, "b", 1))
+    told = replay(workload, Contender("capped", FIFO.rules, {"a": Terms(cap=1)}), 2)
+    assert list(told.turn) == [1, 2, 3, 4]
+
+
 @thorough
 @given(workloads(), st.integers(1, 3))
 def test_no_ready_document_is_passed_over_longer_than_open_turns_allow(workload: Workload, workers: int) -> None:
@@ -182,7 +188,7 @@ def test_weights_give_turns_in_proportion() -> None:
 
 
 def test_fair_queueing_gives_the_same_time_to_short_and_long_documents() -> None:
-    rows = [(0.0, "short", 1.0)] * 300 + [(0.0, "long", 10.0)] * 100
+    rows = [(0.0, "short", 0.1)] * 300 + [(0.0, "long", 1.0)] * 100
     order = sorted(zip((told := replay(by_hand(*rows), NAMED["fair-queueing"], 1)).turn, told.workload.customer, strict=True))
     first = [customer for _, customer in order][:110]
     assert (first.count(0), first.count(1)) == (100, 10)

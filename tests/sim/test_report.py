@@ -138,7 +138,8 @@ def test_a_name_that_looks_like_code_is_text() -> None:
     story = replay(renamed, contender, 1)
     html = page([Story(story, answers(story))], [name, "b"])
     seen = Seen(html)
-    assert not {"script", "b>day", "i", "u"} & set(seen.tags)
+    assert not {"script", "i", "u"} & set(seen.tags)
+    assert seen.words.count("<b>day</b>: who waited") == 2
     for word in (name, "<b>day</b>: who waited how long?", "<i>note</i>", "<u>mine</u>"):
         assert word in seen.words
     for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
@@ -176,6 +177,9 @@ def test_waiting_documents_are_stacked_by_priority() -> None:
     assert "30" in texts(root)
     colours = [one.get("fill") for one in root.findall(f"{SVG}path") if one.find(f"{SVG}title") is not None]
     assert colours == list(PRIORITIES[::-1])
+    tops = [float(up) for up in re.findall(r'd="M66.0 ([\d.]+)', ElementTree.tostring(root, "unicode")) if float(up) < 260]
+    assert tops == sorted(set(tops), reverse=True)
+    assert len(tops) == 9
 
 
 def band_tops(svg: str) -> list[str]:

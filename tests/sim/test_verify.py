@@ -81,6 +81,10 @@ class Program:
         name, *told = step
         getattr(self, name)(*told)
 
+    def together(self, steps: list[tuple[Any, ...]]) -> None:
+        for step in steps:
+            self.step(step)
+
     @property
     def now(self) -> float:
         return self.now_ms / 1000
@@ -190,6 +194,9 @@ def test_a_purged_feed_is_followed_from_the_first_reset_on() -> None:
         queue.reset("acme")
         queue.submit_many("acme", range(2), now=2002)
         assert verify(queue)[:2] == (4, 4)
+        queue.reset("bolt")
+        queue.submit_many("bolt", range(2), now=2002)
+        assert verify(queue)[:3] == (6, 4, 2)
 
 
 def test_rules_and_terms_of_before_a_purge_are_known_only_if_they_still_hold() -> None:
@@ -221,22 +228,57 @@ class Crowded:
         return getattr(self.engine, verb)
 
 
-def verify_in_a_crowd(queue: Queue, before: list[tuple[Any, ...]], meanwhile: list[tuple[Any, ...]]) -> None:
+def verify_in_a_crowd(queue: Queue, before: list[tuple[Any, ...]], meanwhile: list[tuple[Any, ...]]) -> int:
+    """Returns how many customers were compared."""
     program = Program(Queue("memory://"))
     program.queue.engine = program.engine = queue.engine
     for step in before:
         program.step(step)
     queue.engine = cast(Engine, Crowded(queue.engine, program, meanwhile))
-    assert verify(queue).differences == ()
+    verdict = verify(queue)
+    assert verdict.differences == ()
+    return verdict.customers
 
 
 @thorough
-@given(st.lists(st.one_of(kept, kept, erasing), max_size=15), st.lists(kept, max_size=60))
+@given(st.lists(kept, max_size=15), st.lists(kept, max_size=60))
 def test_others_that_use_the_queue_meanwhile_raise_no_alarm(
     before: list[tuple[Any, ...]], meanwhile: list[tuple[Any, ...]]
 ) -> None:
     with Queue("memory://") as queue:
-        verify_in_a_crowd(queue, before, meanwhile)
+        known = {step[1] for step in before if step[0] in ("submit", "submit_many", "check")}
+        assert verify_in_a_crowd(queue, before, meanwhile) >= len(known)
+
+
+CORRECT: tuple[Any, ...] = ("work", 1, Done(None, 9000))
+FLOOD: tuple[Any, ...] = ("submit_many", "ada", 6)
+PURGED: list[tuple[Any, ...]] = [FLOOD, ("submit", "bob", 1), ("work", 4, Done()), ("pass", 5000), ("purge", 0)]
+
+
+@pytest.mark.parametrize(
+    ("before", "others"),
+    [
+        ([FLOOD], [CORRECT]),
+        ([FLOOD], [CORRECT, FLOOD]),
+        ([FLOOD], [CORRECT, ("forget", "ada", 2)]),
+        ([FLOOD], [CORRECT, ("forget", "ada", 1000), FLOOD]),
+        ([FLOOD, ("tune", "ada", {"weight": 2})], [("forget", "ada", 1000), FLOOD]),
+        ([FLOOD], [("purge", 0), FLOOD]),
+        ([FLOOD, ("submit", "bob", 1)], [("submit", "bob", 1), ("submit", "ada", 1), ("submit", "bob", 1)]),
+        (PURGED, [("pass", 2_000_000), FLOOD, ("configure", {"thresholds": (-1,)}), FLOOD]),
+        (PURGED, [("pass", 2_000_000), FLOOD, ("tune", "ada", {"weight": 0.5}), FLOOD]),
+        ([*PURGED, ("pass", 2_000_000), FLOOD], [("configure", {"thresholds": (-1,)}), ("configure", {"reset": "window"})]),
+        ([*PURGED, ("pass", 2_000_000), FLOOD], [("tune", "ada", {"weight": 0.5, "thresholds": (-1,)})]),
+    ],
+)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_others_may_come_between_any_two_reads(
+    before: list[tuple[Any, ...]], others: list[tuple[Any, ...]], at_once: bool
+) -> None:
+    for reads in range(30):
+        with Queue("memory://") as queue, suppress(Unknown):
+            meanwhile = [("together", others)] if at_once else others
+            verify_in_a_crowd(queue, before, [("pass", 0)] * reads + list(meanwhile))
 
 
 @thorough

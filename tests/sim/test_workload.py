@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from pathlib import Path
 from random import Random
 
@@ -47,8 +48,18 @@ def test_a_byte_order_mark_and_other_line_ends_do_no_harm(path: Path, zipped: bo
 
 def test_times_may_be_dates_with_or_without_a_zone(path: Path) -> None:
     times = ("2026-03-01T09:30:00Z", "2026-03-01 09:30:00", "2026-03-01T10:30:00.250+01:00", " 2026-03-01T09:30:01Z ")
-    path.write_text(csv_of((time, "acme", 1) for time in times))
+    path.write_text(csv_of((moment, "acme", 1) for moment in times))
     assert [row[0] - 1_772_357_400_000 for row in rows_of(read_csv(path))] == [0, 0, 250, 1000]
+
+
+def test_a_time_without_a_zone_is_utc_wherever_the_machine_stands(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text(csv_of([("1970-01-01T01:00:00", "acme", 1)]))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "UTC-9")
+        time.tzset()
+        told = rows_of(read_csv(path))
+    time.tzset()
+    assert told == [(3_600_000, "acme", 1_000_000, 1000)]
 
 
 def test_rows_may_stand_in_any_order_and_equal_times_keep_theirs(path: Path) -> None:
@@ -192,6 +203,12 @@ def test_a_load_changes_no_check_and_no_class(workload: Workload) -> None:
     before, after = (replay(one, NAMED["gradual"], 1) for one in (workload, scaled))
     assert (before.counter, before.priority) == (after.counter, after.priority)
     assert (scaled.recent, scaled.customers, scaled.cost) == (workload.recent, workload.customers, workload.cost)
+
+
+def test_checks_know_nothing_of_cut_silences() -> None:
+    rows = [(0.0, "a", 1.0), (1.0, "a", 1.0), (5001.0, "a", 1.0), (8001.0, "a", 1.0)]
+    told = replay(by_hand(*rows).at_load(0.5, 1), NAMED["texts"].changed(reset_interval=3000), 1)
+    assert [counter // 1000 for counter in told.counter] == [0, -1, 0, -1]
 
 
 @pytest.mark.parametrize("load", [0.0, -1.0, float("nan"), float("inf")])
