@@ -250,6 +250,17 @@ def test_others_that_use_the_queue_meanwhile_raise_no_alarm(
         assert verify_in_a_crowd(queue, before, meanwhile) >= len(known)
 
 
+def test_a_customer_that_moves_meanwhile_is_compared_all_the_same() -> None:
+    for reads in range(30):
+        with Queue("memory://") as queue:
+            steps: list[tuple[Any, ...]] = [("pass", 0)] * reads + [
+                ("submit", "bob", 1),
+                ("submit", "ada", 1),
+                ("submit", "bob", 1),
+            ]
+            assert verify_in_a_crowd(queue, [("submit_many", "ada", 6), ("submit", "bob", 1)], steps) == 2
+
+
 CORRECT: tuple[Any, ...] = ("work", 1, Done(None, 9000))
 FLOOD: tuple[Any, ...] = ("submit_many", "ada", 6)
 PURGED: list[tuple[Any, ...]] = [FLOOD, ("submit", "bob", 1), ("work", 4, Done()), ("pass", 5000), ("purge", 0)]
