@@ -15,8 +15,8 @@ from fairlane.sim.workload import Arrival, Workload
 START_MS = 1_700_000_000_000
 CUSTOMERS = ("ada", "bob", "żółw", "dan", "eve")
 
-thorough = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
-brief = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+brief = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 gaps_ms = st.sampled_from((0, 0, 0, 0, 1, 1000, 1000, 2000, 7000, 40_000, 1_500_000, 1_500_001))
 services_ms = st.sampled_from((0, 1, 1000, 1000, 2000, 3000, 5000, 20_000, 600_000))

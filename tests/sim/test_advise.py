@@ -56,14 +56,14 @@ def test_where_another_reset_rule_plainly_helps_it_is_found() -> None:
 def test_where_all_customers_are_alike_luck_is_not_taken_for_better() -> None:
     called_better = 0
     for seed in range(10):
-        workload = Workload.of("alike", alike(seed, 2000, 12, 0.85))
-        called_better += advise(workload, TEXTS, 2, Objective("all", "mean"), 8, seed).worth_it
+        workload = Workload.of("alike", alike(seed, 1500, 12, 0.85))
+        called_better += advise(workload, TEXTS, 2, Objective("all", "mean"), 6, seed).worth_it
     assert called_better <= 1
 
 
 def test_the_budget_is_kept() -> None:
     workload = Workload.of("alike", alike(1, 8, 3, 1.5))
-    for budget, seed in product(range(1, 60), range(6)):
+    for budget, seed in product((1, 2, 3, *range(18, 40)), range(4)):
         told: list[int] = []
         advice = advise(workload, TEXTS, 2, Objective("all", "p99"), budget, seed, told.append)
         assert advice.replays == sum(told) == budget
@@ -179,7 +179,7 @@ def test_parts_follow_each_other_and_hold_as_many_of_the_class_each() -> None:
     assert parts == sorted(parts)
     held = [sum(belongs for belongs, part in zip(inside, parts, strict=True) if part == one) for one in range(10)]
     assert held == [100] * 10
-    assert max(_parts([True] * 1_000_000)) == PARTS_MAX - 1
+    assert max(_parts([True] * 100_000)) == PARTS_MAX - 1
     assert set(_parts([True] * 5)) == {0, 1}
     assert _parts([False, False]) == [0, 0]
 

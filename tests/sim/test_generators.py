@@ -37,7 +37,7 @@ def test_the_same_seed_gives_the_same_and_another_gives_another(name: str) -> No
 @pytest.mark.parametrize("name", GENERATORS)
 def test_four_workers_are_busy_but_not_swamped(name: str) -> None:
     least, most = (0.6, 0.95) if name == "day" else (0.75, 0.95)
-    for seed in range(1, 6):
+    for seed in range(1, 4):
         load = generated(name, seed).load(4)
         assert load is not None
         assert least < load < most
