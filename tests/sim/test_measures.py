@@ -177,6 +177,13 @@ def test_the_service_gap_is_looked_for_between_the_busiest() -> None:
     assert answers(replay(by_hand(*slow, *many[3:]), NAMED["fifo"], 1)).service_gap == 2000
 
 
+def test_exactly_one_interval_is_not_yet_starved() -> None:
+    workload = by_hand((0, "a", 10), (0, "a", 1), (5, "b", 1))
+    for interval, starved in ((10, 0), (9.999, 1)):
+        rules = Rules(Policy(interval, (0,)), "strict")
+        assert answers(replay(workload, Contender("mine", rules), 1)).starved == starved
+
+
 def test_all_that_overtake_after_a_reset_are_counted() -> None:
     rows = [(0.0, "a", 100.0)] * 25 + [(1800.0, "a", 1.0)] * 2
     assert answers(replay(by_hand(*rows), NAMED["texts-strict"], 1)).overtaken == 2 / 27
