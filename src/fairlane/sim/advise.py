@@ -137,6 +137,7 @@ def _search(trial: _Trial, start: Rules, budget: int, random: Random) -> Rules:
     best = here = start
     while len(trial.scores) < budget:
         before = here
+        trial.score(here)  # before its neighbours, so that the last of the budget is not spent twice
         for neighbours in _neighbours(here):
             for one in neighbours:
                 if len(trial.scores) >= budget and one not in trial.scores:

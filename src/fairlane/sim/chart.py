@@ -45,7 +45,7 @@ def duration(seconds: float) -> str:
 def log_time_axis(values: Iterable[float], name: str) -> Axis:
     """Waits from the least to the greatest, by their size; what is less than the least is shown as the least."""
     known = [value for value in values if value > 0] or [1.0]
-    least = max((at for at, _ in TIMES if at <= min(known)), default=TIMES[0][0])
+    least = max((at for at, _ in TIMES[:-1] if at <= min(known)), default=TIMES[0][0])
     most = min((at for at, _ in TIMES if at > least and at >= max(known)), default=TIMES[-1][0])
     span = math.log(most / least)
     ticks = [(at, label) for at, label in TIMES if least <= at <= most]

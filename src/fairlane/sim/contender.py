@@ -82,7 +82,7 @@ def _from_file(path: Path) -> Contender:
     """reset, reset_interval, thresholds, dispatch, open_turn_every; and [customers.NAME] with terms."""
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
         raise Mistake(f"{path} cannot be read as a policy: {error}") from error
     try:
         customers = told.pop("customers", {})
@@ -91,7 +91,8 @@ def _from_file(path: Path) -> Contender:
         terms = {name: Terms(**_known(own, Terms, f"customers.{name}")) for name, own in customers.items()}
         of_policy = {name: told.pop(name) for name in list(told) if name in _names(Policy)}
         of_rules = _known(told, Rules, "the file", ("policy", "version"), _names(Policy))
-        return Contender(path.stem, Rules(Policy(**_tupled(of_policy)), **of_rules), terms)
+        name = path.name if path.stem in NAMED else path.stem
+        return Contender(name, Rules(Policy(**_tupled(of_policy)), **of_rules), terms)
     except Mistake as error:
         raise Mistake(f"{path}: {error}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fairlane.core.document import Change
 from fairlane.core.errors import Mistake
@@ -41,6 +42,8 @@ def history(queue: Queue) -> Workload:
             spent_ms[id] = spent_ms.get(id, 0) + max(0, change.at_ms - claimed_ms.pop(id))
             if change.what in ("done", "failed"):
                 ended.add(id)
+        elif change.what == "revived":
+            ended.discard(id)
     known = [(id, *submitted[id]) for id in submitted if id in ended]
     if not known:
         raise Mistake(f"{queue.url} has no document that was submitted and has ended since its feed begins; nothing to replay")
@@ -52,10 +55,10 @@ def history(queue: Queue) -> Workload:
 
 
 def current(queue: Queue) -> Contender:
-    """The rules that hold in a queue now, with what its customers have of their own."""
+    """The rules that hold in a queue now, with what its customers have of their own, but pauses: what ended was served."""
     terms: dict[str, Terms] = {}
     after = ""
     while page := queue.engine.customers(after, AT_ONCE):
-        terms.update((one.id, one.terms) for one in page if one.terms_version)
+        terms.update((one.id, replace(one.terms, paused=False)) for one in page if one.terms_version)
         after = page[-1].id
     return Contender("current", queue.rules(), terms)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from fairlane.core.dispatch import Lanes, is_blocked
+from fairlane.core.errors import Mistake
 from fairlane.core.policy import Policy, Standing, Terms, step_of
 
 from .contender import Contender
@@ -41,6 +42,9 @@ class Replay:
 
 def replay(workload: Workload, contender: Contender, workers: int, progress: Callable[[int], None] = lambda _: None) -> Replay:
     """Serve a workload under a contender's rules; `progress` is told how many documents were served since its last call."""
+    for customer in workload.customers:
+        if customer in contender.terms and contender.terms[customer].paused:
+            raise Mistake(f"{contender.name} pauses {customer!r}, whose documents would never be served; leave the pause out")
     run = _Run(workload, contender, workers)
     told = 0
     while (served := run.step()) is not None:

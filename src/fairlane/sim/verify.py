@@ -75,13 +75,16 @@ class _Verification:
         self.queue = queue
         self.progress = progress
         self.lives: dict[str, _Life] = {}
-        self.checked: dict[str, tuple[int, int]] = {}  # of corrected documents: (resets, weight) at their check
+        self.checked: dict[
+            str, tuple[int, int]
+        ] = {}  # of documents that are or may be corrected: (resets, weight) at their check
         self.differences: list[Difference] = []
         self.checks = self.skipped = self.compared = 0
-        self.followed: int | None = None  # the last change that was followed
-        self.indexed: int | None = None
+        self.moved: set[str] = set()  # customers that moved since a page of them was read
         self.index = _Index(self._is_whole(), {}, set(), False)
+        self.followed = self.indexed = 0 if self.index.whole else None  # the last change that was followed, and read
         self._read_on()
+        self.began, self.erased = self.indexed or 0, False  # the last change before us; whether documents were erased since
         self.rules: Rules | None = self._first_rules()
 
     def verdict(self) -> Verdict:
@@ -101,18 +104,19 @@ class _Verification:
     def _first_rules(self) -> Rules | None:
         if self.index.whole:
             return Rules()
-        return None if self.index.configured else self.queue.rules()
+        rules = self.queue.rules()
+        self._read_on()  # rules that were changed before they were read are in the index
+        return None if self.index.configured else rules
 
     def _life(self, customer: str) -> _Life:
         life = self.lives.get(customer)
         if life is None:
             if self.index.whole:
                 life = _Life(Standing(), Terms(), 0)
-            elif customer in self.index.tuned:
-                life = _Life(None, None, 0)
             else:
                 known = self.queue.engine.customer(customer)
-                life = _Life(None, known.terms, known.terms_version)
+                self._read_on()  # as for rules
+                life = _Life(None, None if customer in self.index.tuned else known.terms, known.terms_version)
             self.lives[customer] = life
         return life
 
@@ -120,7 +124,9 @@ class _Verification:
         """Index what was added to the feed since the last time."""
         while page := self.queue.changes(self.indexed, AT_ONCE):
             for change in page:
-                if change.what == "corrected" and change.document and change.note:
+                if change.what == "forgotten" or (change.what == "corrected" and change.document is None):
+                    self.erased = True
+                elif change.what == "corrected" and change.document and change.note:
                     self.index.costs.setdefault(change.document, int(change.note.split()[0]))
                 elif change.what == "tuned" and change.customer:
                     self.index.tuned.add(change.customer)
@@ -130,19 +136,19 @@ class _Verification:
 
     # -- following ---------------------------------------------------------------------------------------------------
 
-    def _follow(self) -> set[str]:
-        """Follow the feed to its end; returns the customers that moved."""
-        moved: set[str] = set()
+    def _follow(self) -> None:
+        """Follow the feed to its end, and note the customers that moved."""
         while page := self.queue.changes(self.followed, AT_ONCE):
             documents = {one.document: self._document(one) for one in page if one.what == "submitted"}
-            self._read_on()  # after the documents were read: a cost that was corrected before that is in the index
+            self._read_on()  # after the documents were read: a cost that was corrected before that is in the index ...
+            if self.erased:  # ... unless its document was erased in between
+                documents, self.erased = {}, False
             for change in page:
                 if change.customer is not None:
-                    moved.add(change.customer)
+                    self.moved.add(change.customer)
                 self._fold(change, documents.get(change.document))
             self.followed = page[-1].number
             self.progress(len(page))
-        return moved
 
     def _document(self, change: Change) -> Document | None:
         return None if change.document is None else self.queue.engine.document(change.document)
@@ -152,6 +158,10 @@ class _Verification:
         if what == "configured":
             version = self.rules.version + 1 if self.rules else 0
             self.rules = rules_from_json(note, version)
+        elif what == "forgotten" and change.number > self.began:  # who it was is not told: follow everybody anew
+            self.index = self.index._replace(whole=False)
+            self.lives.clear()
+            self.checked.clear()
         if customer is None:
             return
         life = self._life(customer)
@@ -163,7 +173,7 @@ class _Verification:
             told = json.loads(note)
             check = Check(customer, told["priority"], told["counter"], change.at_ms, told["policy"], told["terms"])
             self._check(life, check, told["cost"], None)
-        elif what == "corrected" and change.document in self.checked:
+        elif what == "corrected":
             self._correct(life, change.document, note)
         elif what == "submitted" and change.note is None:
             self._submitted(life, document)
@@ -176,7 +186,8 @@ class _Verification:
             self.skipped += 1
             return
         self._check(life, document.check, self.index.costs.get(document.id, document.cost), document.id)
-        if document.id in self.index.costs and life.standing is not None and life.terms is not None:
+        correctable = document.id in self.index.costs or document.state not in ("done", "cancelled")
+        if correctable and life.standing is not None and life.terms is not None:
             self.checked[document.id] = life.standing.resets, life.terms.weight_thousandths
 
     def _check(self, life: _Life, stored: Check, cost: int, document: str | None) -> None:
@@ -223,8 +234,10 @@ class _Verification:
         self.checks += 1
         self._found(customer, "priority", document.id, document.priority, made_from.priority)
 
-    def _correct(self, life: _Life, document: str, note: str) -> None:
-        if life.standing is None:
+    def _correct(self, life: _Life, document: str | None, note: str) -> None:
+        if document is None:  # erased meanwhile: which check it belongs to is not known
+            life.standing = None
+        if life.standing is None or document not in self.checked:
             return
         resets, weight = self.checked[document]
         before, after = (step_of(int(cost), weight) for cost in note.split())
@@ -234,9 +247,9 @@ class _Verification:
 
     def _compare_customers(self) -> None:
         for page in self._pages():
-            moved = self._follow()
+            self._follow()
             for known in page:
-                if known.id in moved:
+                if known.id in self.moved:
                     again = self._at_rest(known.id)
                     if again is None:
                         continue
@@ -245,15 +258,19 @@ class _Verification:
 
     def _pages(self) -> Iterator[list[Customer]]:
         after = ""
+        self.moved.clear()
         while page := self.queue.engine.customers(after, AT_ONCE):
             yield page
             after = page[-1].id
+            self.moved.clear()
 
     def _at_rest(self, customer: str) -> Customer | None:
         """A customer as it stood when the feed was followed to its end; None if it never stands still."""
         for _ in range(TRIES):
+            self.moved.discard(customer)
             known = self.queue.engine.customer(customer)
-            if customer not in self._follow():
+            self._follow()
+            if customer not in self.moved:
                 return known
         return None
 

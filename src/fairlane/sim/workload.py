@@ -27,6 +27,7 @@ from fairlane.core.policy import STEP, TIME_MAX_MS, Policy, milliseconds, thousa
 
 COLUMNS = ("submitted_at", "customer", "service_s")
 SERVICE_MAX_SECONDS = 10**9
+TOTAL_MAX_US = 2**62  # nothing that is added up overflows an array
 GAP_MAX_US = 1800 * 10**6  # a longer silence of everybody is cut to this one when the load is set
 WINDOW_MS = Policy().interval_ms  # what light, quiet and heavy are judged by, whatever the policy that is tried
 LIGHT_MAX, HEAVY_MIN = 3, 22  # the last that is still served at priority 1, the first that is served at 9
@@ -69,6 +70,7 @@ class Workload:
         if not ordered:
             raise Mistake(f"{name} holds no document; there is nothing to replay")
         first_ms = ordered[0].at_ms
+        _countable(name, (ordered[-1].at_ms - first_ms) * 1000 + sum(one.service_us for one in ordered))
         return cls(
             name,
             customer=array("q", (customers.setdefault(one.customer, len(customers)) for one in ordered)),
@@ -87,11 +89,14 @@ class Workload:
 
     def at_load(self, load: float, workers: int) -> Workload:
         """The same documents, with service times scaled to this load and long silences of everybody cut."""
+        if not 0 < load < math.inf:
+            raise BadValue("--load", load, "a number above 0, as in 0.9")
         known = self.load(workers)
         if known is None or known == 0:
             raise Mistake(f"{self.name} cannot be scaled to a load: its documents all come at one moment or take no time")
-        scale = load / known
-        return replace(self, at_us=self._cut(), service_us=array("q", (round(one * scale) for one in self.service_us)))
+        scale, cut_us = load / known, self._cut()
+        _countable(self.name, cut_us[-1] * (1 + load * workers))
+        return replace(self, at_us=cut_us, service_us=array("q", (round(one * scale) for one in self.service_us)))
 
     def _cut(self) -> array[int]:
         cut = array("q", [0])
@@ -114,6 +119,11 @@ class Workload:
         return sent
 
 
+def _countable(name: str, total_us: float) -> None:
+    if total_us > TOTAL_MAX_US:
+        raise Mistake(f"{name} takes {total_us / 1e6:,.3g} s in all, more than can be counted; are its times in seconds?")
+
+
 def _recent(customer: Sequence[int], checked_ms: Sequence[int], customers: int) -> array[int]:
     windows: list[deque[int]] = [deque() for _ in range(customers)]
     counts = array("q")
@@ -130,7 +140,7 @@ def read_csv(path: Path) -> Workload:
     """A file of submitted_at, customer, service_s and perhaps cost, plain or gzipped; a bad row is named by its line."""
     try:
         with _opened(path) as file:
-            return Workload.of(path.name, _rows(path, csv.reader(file)))
+            return Workload.of(path.name, _rows(path, file))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise Mistake(f"{path} cannot be read: {error}") from error
 
@@ -143,14 +153,15 @@ def _opened(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _rows(path: Path, reader: Iterator[list[str]]) -> Iterator[Arrival]:
+def _rows(path: Path, file: IO[str]) -> Iterator[Arrival]:
+    reader = csv.reader(file)
     header = [name.strip() for name in next(reader, [])]
     if missing := [name for name in COLUMNS if name not in header]:
         found = ",".join(header) or "nothing"
         raise Mistake(f"{path}, line 1: the header must name {','.join(COLUMNS)} (cost may follow); "
                       f"{', '.join(missing)} is missing in {found!r}")  # fmt: skip
     known: dict[str, str] = {}
-    for line, row in enumerate(reader, start=2):
+    for row in reader:
         if not row:
             continue
         told = dict(zip(header, row, strict=False))
@@ -162,7 +173,7 @@ def _rows(path: Path, reader: Iterator[list[str]]) -> Iterator[Arrival]:
             cost = thousandths("cost", _number("cost", told["cost"]), 0.001, 10_000) if "cost" in told else STEP
             yield Arrival(_moment(told["submitted_at"]), customer, _service(told["service_s"]), cost)
         except BadValue as error:
-            raise Mistake(f"{path}, line {line}: {error}") from error
+            raise Mistake(f"{path}, line {reader.line_num}: {error}") from error
 
 
 def _moment(told: str) -> int:

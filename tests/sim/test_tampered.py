@@ -1,0 +1,92 @@
+"""A store in which somebody changed a figure: verify finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from fairlane import Queue
+from fairlane.core.document import Done
+from fairlane.sim.verify import Difference, Verdict, verify
+
+Tamper = Callable[[str], Verdict]
+
+
+@pytest.fixture
+def tamper(tmp_path: Path) -> Tamper:
+    """A queue with everything in it, one statement on its file, and what verify says then."""
+    path = tmp_path / "queue.db"
+    with Queue(f"sqlite:///{path}") as queue:
+        queue.submit_many("acme", range(6), now=100)
+        queue.configure(thresholds=(-1, -2, -3), reset="window")
+        queue.tune("bolt", weight=2)
+        ids = [queue.submit("bolt", now=101 + tick).id for tick in range(5)]
+        queue.submit("bolt", made_from=ids[4], now=108)
+        queue.check("checked", now=109)
+        queue.check("checked", now=110)
+        (claim,) = queue.engine.claim("worker", 1, 1000, now_ms=111_000)
+        queue.engine.settle([(claim, Done(cost=3000))], now_ms=112_000)
+
+    def tamper(statement: str) -> Verdict:
+        connection = apsw.Connection(str(path))
+        connection.execute(statement)
+        assert connection.changes() == 1
+        connection.close()
+        with Queue(f"sqlite:///{path}", create=False) as queue:
+            return verify(queue)
+
+    return tamper
+
+
+def test_the_same_store_untouched_has_no_differences(tamper: Tamper) -> None:
+    assert tamper("UPDATE queue SET last_record = last_record") == (14, 0, 3, ())
+
+
+CUSTOMER = "UPDATE customers SET {} WHERE id = 'acme'"
+DOCUMENT = "UPDATE documents SET {} WHERE number = 3"
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        (CUSTOMER.format("counter = counter - 1"), {"counter"}),
+        (CUSTOMER.format("counter = 0"), {"counter"}),
+        (CUSTOMER.format("updated_ms = updated_ms + 1"), {"last update"}),
+        (CUSTOMER.format("reset_ms = reset_ms - 1"), {"last reset"}),
+        (DOCUMENT.format("counter = counter + 1000"), {"counter"}),
+        (DOCUMENT.format("priority = 9"), {"priority"}),
+        (DOCUMENT.format("policy_version = 2"), {"policy version"}),
+        (DOCUMENT.format("terms_version = 1"), {"terms version"}),
+        (DOCUMENT.format("checked_ms = checked_ms + 2000000"), {"counter", "priority", "last update", "last reset"}),
+        (DOCUMENT.format("cost = 2000"), {"counter", "priority"}),
+        ("UPDATE documents SET priority = priority + 1 WHERE number = 12", {"priority"}),
+        ("UPDATE terms SET body = '{\"weight\": 3}'", {"terms"}),
+        (
+            "UPDATE changes SET note = replace(note, '-1000', '-2000') WHERE what = 'checked' AND note LIKE '%-1000%'",
+            {"counter"},
+        ),
+        ("UPDATE changes SET note = '1000 9000' WHERE what = 'corrected'", {"counter"}),
+        ("DELETE FROM changes WHERE what = 'tuned'", {"counter", "priority", "terms", "terms version"}),
+        ("DELETE FROM changes WHERE what = 'configured'", {"priority", "policy version"}),
+        ("DELETE FROM changes WHERE number = 2", {"counter", "priority"}),
+    ],
+)
+def test_every_tampering_is_found(tamper: Tamper, statement: str, what: set[str]) -> None:
+    found = tamper(statement).differences
+    assert {one.what for one in found} == what
+
+
+def test_a_difference_is_told_with_both_figures(tamper: Tamper) -> None:
+    first, second = tamper(DOCUMENT.format("priority = 9, counter = -1500")).differences
+    assert isinstance(first, Difference)
+    assert (first.customer, first.stored, first.replayed) == ("acme", -1.5, -2)
+    assert str(first) == f"document {first.document}: counter is -1.5, the rules say -2"
+    assert str(second) == f"document {first.document}: priority is 9, the rules say 1"
+
+
+def test_a_difference_of_a_customer_is_told_with_its_name(tamper: Tamper) -> None:
+    (only,) = tamper(CUSTOMER.format("counter = -1000")).differences
+    assert str(only) == "customer 'acme': counter is -1, the rules say -7"
