@@ -186,8 +186,17 @@ def test_counters_are_drawn_of_the_customers_that_are_asked_for(path: Path, tmp_
     assert "Counters of light-3, whale" in Page(report.read_text()).words
 
 
-def test_a_report_that_cannot_be_written_is_exit_code_1(path: Path, tmp_path: Path) -> None:
+def test_a_report_needs_a_folder_that_is_there(path: Path, tmp_path: Path) -> None:
     told = run("simulate", str(path), "--html", str(tmp_path / "nowhere" / "report.html"))
+    assert told.exit_code == 2
+    assert "a file in a folder that is there" in told.stderr
+
+
+def test_a_report_that_cannot_be_written_is_exit_code_1(path: Path, tmp_path: Path) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("there is no /dev/full here")
+    told = run("simulate", str(path), "--html", str(full))
     assert told.exit_code == 1
     assert "the answer cannot be written" in told.stderr
 

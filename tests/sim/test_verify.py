@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fairlane import Queue
 from fairlane.core.document import Claim, Done, Failed, Released, Retry
-from fairlane.core.errors import Unknown
+from fairlane.core.errors import StoreError
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine import Engine
 from fairlane.sim.verify import verify
@@ -287,7 +287,7 @@ def test_others_may_come_between_any_two_reads(
     before: list[tuple[Any, ...]], others: list[tuple[Any, ...]], at_once: bool
 ) -> None:
     for reads in range(30):
-        with Queue("memory://") as queue, suppress(Unknown):
+        with Queue("memory://") as queue, suppress(StoreError):
             meanwhile = [("together", others)] if at_once else others
             verify_in_a_crowd(queue, before, [("pass", 0)] * reads + list(meanwhile))
 
@@ -295,7 +295,7 @@ def test_others_may_come_between_any_two_reads(
 @thorough
 @given(st.lists(kept, max_size=15), st.lists(st.one_of(kept, erasing), max_size=60))
 def test_others_that_erase_meanwhile_raise_no_alarm(before: list[tuple[Any, ...]], meanwhile: list[tuple[Any, ...]]) -> None:
-    with Queue("memory://") as queue, suppress(Unknown):  # the feed was purged where it is read: told, not an alarm
+    with Queue("memory://") as queue, suppress(StoreError):  # the feed was purged where it is read: told, not an alarm
         verify_in_a_crowd(queue, before, meanwhile)
 
 

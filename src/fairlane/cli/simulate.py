@@ -116,7 +116,7 @@ def simulate(
 @workload_argument
 @click.option("--objective", default="light-p99", show_default=True, metavar="CLASS-FIGURE",
               help="all, light, quiet or heavy; mean, p50, p95, p99 or max.")  # fmt: skip
-@click.option("--budget", type=int, default=200, show_default=True, help="How many replays may be tried.")
+@click.option("--budget", type=int, default=200, show_default=True, help="How many settings may be tried, a replay each.")
 @click.option(
     "--policy", "policy", metavar="NAME|FILE", help="What you have now; default: texts, or the queue's own with --url."
 )
@@ -298,12 +298,15 @@ def _show_advice(advice: Advice) -> None:
         click.echo(f"{name.replace('_', ' '):16} {_setting(before)} -> {_setting(after)}")
     if advice.changes():
         table(
-            ("", "before", "after", "change", "verdict"),
+            ("", "before", "after", "in a part", "verdict"),
             [(f"{one.objective.group} wait, {one.objective.figure}", seconds(one.before), seconds(one.after), *_verdict(one))
              for one in advice.effects],
         )  # fmt: skip
         parts = advice.effect.parts
-        click.echo(f"On the {parts} parts of the trace that the search did not see; in brackets the range with 95 % certainty.")
+        click.echo(
+            f"On the {parts} parts of the trace that the search did not see: all of them together before and after, then the "
+            "mean change in a part, and in brackets where that lies with 95 % certainty."
+        )
     if advice.worth_it:
         click.echo(f"To do it: {_command(advice)}")
 

@@ -122,7 +122,7 @@ def advise(
     seed: int = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Advice:
-    """Try at most `budget` replays; `progress` is told of each."""
+    """Try at most `budget` settings, a replay each, and two more for the verdict; `progress` is told of each setting."""
     if not 1 <= budget <= BUDGET_MAX:
         raise BadValue("--budget", budget, f"a whole number of replays from 1 to {BUDGET_MAX:,}")
     trial = _Trial(workload, start, workers, objective, progress)
@@ -138,8 +138,8 @@ def _search(trial: _Trial, start: Rules, budget: int, random: Random) -> Rules:
     while len(trial.scores) < budget:
         before = here
         trial.score(here)  # before its neighbours, so that the last of the budget is not spent twice
-        for neighbours in _neighbours(here):
-            for one in neighbours:
+        for others in VARIATIONS:
+            for one in others(here):
                 if len(trial.scores) >= budget and one not in trial.scores:
                     break
                 here = min(here, one, key=trial.score)
@@ -151,13 +151,13 @@ def _search(trial: _Trial, start: Rules, budget: int, random: Random) -> Rules:
     return best
 
 
-def _neighbours(here: Rules) -> Iterator[Iterator[Rules]]:
-    """The same rules with every other value of one setting, setting by setting."""
-    policy = here.policy
-    yield (replace(here, policy=replace(policy, reset=one)) for one in get_args(Reset))
-    yield (replace(here, policy=replace(here.policy, reset_interval=one)) for one in INTERVALS)
-    yield (replace(here, policy=replace(here.policy, thresholds=one)) for one in TABLES)
-    yield (replace(here, open_turn_every=one) for one in SHARES)
+VARIATIONS: tuple[Callable[[Rules], Iterator[Rules]], ...] = (
+    # the same rules with every value of one setting
+    lambda here: (replace(here, policy=replace(here.policy, reset=one)) for one in get_args(Reset)),
+    lambda here: (replace(here, policy=replace(here.policy, reset_interval=one)) for one in INTERVALS),
+    lambda here: (replace(here, policy=replace(here.policy, thresholds=one)) for one in TABLES),
+    lambda here: (replace(here, open_turn_every=one) for one in SHARES),
+)
 
 
 def _anywhere(start: Rules, random: Random) -> Rules:

@@ -24,34 +24,55 @@ def feed(queue: Queue) -> Iterator[Change]:
         page = queue.changes(page[-1].number, AT_ONCE)
 
 
-def history(queue: Queue) -> Workload:
-    """The documents of a queue that have ended, each with the time that workers spent on it, all attempts together."""
-    submitted: dict[str, tuple[int, str]] = {}
-    claimed_ms: dict[str, int] = {}
-    spent_ms: dict[str, int] = {}
-    ended: set[str] = set()
-    for change in feed(queue):
-        id = change.document
+class _Past:
+    """What a feed tells of documents."""
+
+    def __init__(self) -> None:
+        self.submitted: dict[str, tuple[int, str]] = {}  # by id: when, and by whom
+        self.claimed_ms: dict[str, int] = {}
+        self.spent_ms: dict[str, int] = {}  # by workers, all attempts together
+        self.ended: set[str] = set()
+        self.unlike = 0  # checks without a document, and documents without a check
+
+    def follow(self, change: Change) -> None:
+        id, what = change.document, change.what
+        self.unlike += what == "checked" or (what == "submitted" and change.note is not None)
         if id is None or change.customer is None:
-            continue
-        if change.what == "submitted":
-            submitted[id] = change.at_ms, change.customer
-        elif change.what == "claimed":
-            claimed_ms[id] = change.at_ms
-        elif change.what in ATTEMPT_ENDS and id in claimed_ms:
-            spent_ms[id] = spent_ms.get(id, 0) + max(0, change.at_ms - claimed_ms.pop(id))
-            if change.what in ("done", "failed"):
-                ended.add(id)
-        elif change.what == "revived":
-            ended.discard(id)
-    known = [(id, *submitted[id]) for id in submitted if id in ended]
+            return
+        if what == "submitted":
+            self.submitted[id] = change.at_ms, change.customer
+        elif what == "claimed":
+            self.claimed_ms[id] = change.at_ms
+        elif what in ATTEMPT_ENDS and id in self.claimed_ms:
+            self.spent_ms[id] = self.spent_ms.get(id, 0) + max(0, change.at_ms - self.claimed_ms.pop(id))
+            if what in ("done", "failed"):
+                self.ended.add(id)
+        elif what == "revived":
+            self.ended.discard(id)
+
+    def notes(self) -> tuple[str, ...]:
+        left_out = len(self.submitted.keys() - self.ended)
+        told = []
+        if left_out:
+            told.append(f"{left_out:,} documents that have not ended, or were cancelled, are left out.")
+        if self.unlike:
+            told.append(
+                f"{self.unlike:,} were checks without a document (left out) or documents without a check (checked here)."
+            )
+        return tuple(told)
+
+
+def history(queue: Queue) -> Workload:
+    """The documents of a queue that have ended, each with the time that workers spent on it."""
+    past = _Past()
+    for change in feed(queue):
+        past.follow(change)
+    known = [(id, *at) for id, at in past.submitted.items() if id in past.ended]
     if not known:
         raise Mistake(f"{queue.url} has no document that was submitted and has ended since its feed begins; nothing to replay")
     costs = {one.id: one.cost for one in queue.documents() if one.cost != STEP}
-    arrivals = [Arrival(at_ms, customer, spent_ms[id] * 1000, costs.get(id, STEP)) for id, at_ms, customer in known]
-    left_out = len(submitted) - len(known)
-    notes = (f"{left_out:,} documents that have not ended, or were cancelled, are left out.",) if left_out else ()
-    return Workload.of(queue.url, arrivals, notes)
+    arrivals = [Arrival(at_ms, customer, past.spent_ms[id] * 1000, costs.get(id, STEP)) for id, at_ms, customer in known]
+    return Workload.of(queue.url, arrivals, past.notes())
 
 
 def current(queue: Queue) -> Contender:

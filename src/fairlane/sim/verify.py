@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from fairlane.core.document import Change, Check, Customer, Document
-from fairlane.core.errors import Unknown
+from fairlane.core.errors import StoreError, Unknown
 from fairlane.core.policy import Policy, Rules, Standing, Terms, corrected, operator_reset, shown, step_of
 from fairlane.engine.values import rules_from_json, terms_from_json
 from fairlane.queue import AT_ONCE, Queue
@@ -67,7 +67,10 @@ class _Life:
 
 def verify(queue: Queue, progress: Callable[[int], None] = lambda _: None) -> Verdict:
     """Make every recorded check again; `progress` is told how many changes were followed since its last call."""
-    return _Verification(queue, progress).verdict()
+    try:
+        return _Verification(queue, progress).verdict()
+    except Unknown as error:
+        raise StoreError("changes were purged while they were followed; run verify again") from error
 
 
 class _Verification:
