@@ -31,10 +31,10 @@ from .core.document import (
     text,
 )
 from .core.errors import BadValue, Unknown, WrongState
-from .core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Terms, milliseconds, thousandths
+from .core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, milliseconds, thousandths
 from .core.retry import DELAY_MAX_MS
 from .engine import Engine, open_engine
-from .explain import Explanation, explained
+from .explain import Explanation, customer_explained, explained
 from .settings import DEFAULT_URL
 
 DEFAULT_KIND = "extract"
@@ -237,6 +237,13 @@ class Queue:
         """Why a document has its priority, about how much is ahead of it, and about when it will be served."""
         outlook = self.engine.outlook(_id(id), now_ms=_moment(now))
         return explained(self.document(id), self.engine.rules(), outlook)
+
+    def explain_customer(self, customer: str, *, now: float | None = None) -> Explanation:
+        """Where a customer stands, when that changes and what it has of its own; refused for one never seen."""
+        known = self.engine.customer(text("customer", customer), now_ms=_moment(now))
+        if known.standing == Standing() and known.terms_version == 0:
+            raise Unknown(f"there is no customer {customer!r}; it never sent a document here, or it was forgotten")
+        return customer_explained(known, self.engine.rules())
 
     def changes(self, after: int | None = None, limit: int = AT_ONCE) -> list[Change]:
         """What changed after a change number, oldest first; None: from the oldest kept."""
@@ -446,6 +453,7 @@ class AsyncQueue:
     payload = _awaited(Queue.payload)
     result = _awaited(Queue.result)
     explain = _awaited(Queue.explain)
+    explain_customer = _awaited(Queue.explain_customer)
     changes = _awaited(Queue.changes)
     cancel = _awaited(Queue.cancel)
     retry = _awaited(Queue.retry)

@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
+import click
 import pytest
 
 import fairlane
@@ -37,7 +38,8 @@ def test_every_command_and_option_is_in_the_reference() -> None:
     for name, command in main.commands.items():
         assert f"`fairlane {name}" in REFERENCE
         for parameter in command.params:
-            assert parameter.opts[0] in REFERENCE or parameter.opts[0].upper() in REFERENCE, parameter.opts
+            shown = parameter.metavar if isinstance(parameter, click.Argument) and parameter.metavar else parameter.opts[0]
+            assert shown in REFERENCE or shown.upper() in REFERENCE, parameter.opts
 
 
 def test_every_setting_is_in_the_reference() -> None:

@@ -113,7 +113,17 @@ def test_lines_and_words_of_text(tmp_path: Path, content: bytes, encoding: str, 
     assert (told.encoding, told.lines, told.words, told.size) == (encoding, lines, words, len(content))
 
 
-@pytest.mark.parametrize("content", [b"\x00", b"text and \x00", "x".encode("utf-16") + b"\x00\xd8", b"\x7fELF"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"%PDF-1.4 all of it printable",
+        b"{\\rtf1 words}",
+        b"\x00",
+        b"text and \x00",
+        "x".encode("utf-16") + b"\x00\xd8",
+        b"\x7fELF",
+    ],
+)
 def test_what_is_not_text_has_no_lines(tmp_path: Path, content: bytes) -> None:
     told = facts(put(tmp_path, "a.txt", content))
     assert (told.encoding, told.lines, told.words) == (None, None, None)

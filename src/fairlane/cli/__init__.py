@@ -1,6 +1,6 @@
 """The command line: one function a command, no logic."""
 
-from . import queue
+from . import completion, customers, demo, documents, queue
 from .group import main
 
-__all__ = ["main", "queue"]
+__all__ = ["completion", "customers", "demo", "documents", "main", "queue"]

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from fairlane.core.errors import BadValue, Mistake
 
-from .media import media_type
+from .media import is_textual, media_type
 
 PIECE_BYTES = 256 * 1024
 END_BYTES = 64 * 1024  # of both ends of a file: enough to know what is in a ZIP
@@ -57,7 +57,7 @@ def facts(path: str) -> Facts:
             words.add(piece)
     words.finish()
     kind = media_type(os.path.basename(path), ends.head, ends.tail, words.is_text)
-    if not words.is_text:
+    if not (words.is_text and is_textual(kind)):  # a PDF may be made of printable bytes, and its lines mean nothing
         return Facts(size, digest.hexdigest(), kind, None, None, None)
     return Facts(size, digest.hexdigest(), kind, words.encoding, words.lines, words.words)
 
