@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
+import select
+import struct
 import subprocess
 import sys
+import termios
+from collections.abc import Callable
+from fcntl import ioctl
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -31,3 +38,37 @@ def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """A command as a program of its own."""
     environment = {name: value for name, value in os.environ.items() if name != "FAIRLANE_URL"}
     return subprocess.Popen([*COMMAND, *arguments], text=True, env=environment, **options)
+
+
+class Terminal:
+    """A terminal of a given size with one command in it; what it shows is read until it is what we wait for."""
+
+    def __init__(self, columns: int, lines: int, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.program = start(*arguments, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        self.shown = ""
+
+    def read(self) -> bool:
+        """Read more; False if nothing more will come."""
+        readable, _, _ = select.select([self._ours], [], [], 30)
+        assert readable, f"nothing more came, and it had shown only: {self.shown}"
+        try:
+            more = os.read(self._ours, 65536)
+        except OSError:  # how a terminal says that nobody writes to it any more
+            return False
+        self.shown += re.sub(r"\x1b\[[?\d;]*[A-Za-z]|\r", "", more.decode(errors="replace"))
+        return bool(more)
+
+    def wait_for(self, wanted: Callable[[str], object]) -> None:
+        """Until it shows what is wanted."""
+        while not wanted(self.shown):
+            assert self.read(), f"it ended, and had shown only: {self.shown}"
+
+    def ended(self) -> int:
+        """How the command ended, after everything it showed was read."""
+        while self.read():
+            pass
+        os.close(self._ours)
+        return self.program.wait(timeout=30)

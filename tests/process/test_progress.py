@@ -74,6 +74,7 @@ def test_what_every_customer_got(queue: Queue) -> None:
     assert second.priorities == {1: 3, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2, 8: 6, 9: 1}
     assert (second.documents, second.done) == (22, 22)
     assert (second.wait_p50, second.wait_p95) == (10.0, 20.0)
+    assert dict(progress.longest_ms) == {"big": 21_000}
 
 
 def test_percentiles_are_waits_that_happened() -> None:

@@ -83,9 +83,11 @@ def drawn(columns: Sequence[str], rows: Iterable[Sequence[object]], one_line: bo
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for number, column in enumerate(columns):
-        first = number == 0
-        overflow = "ellipsis" if first and one_line else "fold"
-        table.add_column(column, justify="left" if first else "right", no_wrap=one_line or not first, overflow=overflow)  # type: ignore[arg-type]
+        first = number == 0  # only this one gives way when there is little room
+        table.add_column(column, justify="left" if first else "right", no_wrap=not first, overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        cells = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
+        if one_line:
+            cells[0].no_wrap, cells[0].overflow = True, "ellipsis"
+        table.add_row(*cells)
     return table

@@ -10,7 +10,7 @@ from fairlane.queue import Look
 from .shared import PIPE_WIDTH, drawn
 
 EVERY_SECONDS = 1.0
-AROUND = 5  # lines of the screen that are not customers
+AROUND = 7  # lines of the screen that are not customers: the frame, the heads of columns, what is below, the cursor
 
 
 def watch(looks: Callable[[], list[Look]], show: Callable[[Look], Sequence[object]], columns: Sequence[str]) -> None:

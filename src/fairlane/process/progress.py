@@ -55,6 +55,7 @@ class Progress:
         self.documents: dict[str, Course] = {}
         self.by_customer: dict[str, Counter[str]] = defaultdict(Counter)  # states
         self.lanes: dict[int, Counter[str]] = defaultdict(Counter)  # how many wait, by priority and customer
+        self.longest_ms: dict[str, int] = defaultdict(int)  # the longest wait of each customer
         self.served: deque[Course] = deque(maxlen=SERVED_KEPT)
 
     def add(self, receipts: Iterable[Receipt], names: Iterable[str]) -> None:
@@ -110,6 +111,7 @@ class Progress:
     def _served(self, course: Course, at_ms: int) -> None:
         if course.wait_ms is None:
             course.wait_ms = max(0, at_ms - course.submitted_ms)
+            self.longest_ms[course.customer] = max(self.longest_ms[course.customer], course.wait_ms)
             self.served.append(course)
 
     def _count(self, course: Course, by: int) -> None:
