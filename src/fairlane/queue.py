@@ -40,6 +40,8 @@ from .settings import DEFAULT_URL
 DEFAULT_KIND = "extract"
 NESTING_MAX = 100
 AT_ONCE = 1000  # documents that one step of a long job touches
+PROGRESS_GROUP = "progress"  # the records in which workers keep what handlers report, by document id
+PARTIAL_BYTES_MAX = 60 * 1024
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -56,6 +58,14 @@ class Keep(Enum):
 
 
 KEEP: Final = Keep.KEEP
+
+
+class Progress(NamedTuple):
+    """What the handler of a document told on its way."""
+
+    attempt: int
+    progress: float | str | None  # a share from 0 to 1, or a few words
+    partial: Any  # the newest partial result
 
 
 class Look(NamedTuple):
@@ -232,6 +242,15 @@ class Queue:
             raise WrongState(f"document {id} has no result: it is {document.state}{why}; only a document that is done has one")
         body = self.engine.body(id)
         return None if body is None or body.result is None else json.loads(body.result)
+
+    def progress(self, id: str) -> Progress | None:
+        """What the handler of a document reported in its newest attempt, unless it is done; None if it told nothing."""
+        token = self.document(id).token
+        record = self.engine.record(PROGRESS_GROUP, id)
+        told = None if record is None else json.loads(record.value)
+        if told is None or told["token"] != token:  # told by a worker that has lost the document since
+            return None
+        return Progress(told["attempt"], told["progress"], told["partial"])
 
     def explain(self, id: str, *, now: float | None = None) -> Explanation:
         """Why a document has its priority, about how much is ahead of it, and about when it will be served."""
@@ -452,6 +471,7 @@ class AsyncQueue:
     documents = _awaited(_documents)
     payload = _awaited(Queue.payload)
     result = _awaited(Queue.result)
+    progress = _awaited(Queue.progress)
     explain = _awaited(Queue.explain)
     explain_customer = _awaited(Queue.explain_customer)
     changes = _awaited(Queue.changes)
