@@ -1,6 +1,6 @@
 """The command line: one function a command, no logic."""
 
-from . import completion, customers, demo, documents, queue
+from . import completion, customers, demo, documents, process, queue, work
 from .group import main
 
-__all__ = ["completion", "customers", "demo", "documents", "main", "queue"]
+__all__ = ["completion", "customers", "demo", "documents", "main", "process", "queue", "work"]

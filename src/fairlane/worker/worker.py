@@ -63,14 +63,12 @@ class Worker:
             raise BadValue("queue", queue, "the URL of a queue, or a Queue")
         if queue == "memory://":
             raise BadValue("queue", queue, "a Queue when it lives in memory, as nobody else could submit: Worker(queue)")
-        if type(slots) is not int or not 1 <= slots <= SLOTS_MAX:
-            raise BadValue("slots", slots, f"a whole number from 1 to {SLOTS_MAX}")
         if type(memory) is not int or memory < MEMORY_LEAST:
             raise BadValue("memory", memory, f"a whole number of bytes, at least {MEMORY_LEAST:,}")
         if not isinstance(backoff, Backoff | None):
             raise BadValue("backoff", backoff, "a Backoff")
         self._queue = queue
-        self._slots = slots
+        self._slots = _checked_slots(slots)
         self._lease_ms = milliseconds("lease", lease, LEASE_MS_LEAST, LEASE_MS_MOST)
         self._grace = milliseconds("grace", grace, 0, LEASE_MS_MOST) / 1000
         self._memory = memory
@@ -104,9 +102,11 @@ class Worker:
         if self._stopping is not None:
             self._stopping()
 
-    def run(self, *, until_empty: bool = False) -> Summary:
+    def run(self, *, until_empty: bool = False, slots: int | None = None) -> Summary:
         """Work until stopped by a signal or `stop()`; with `until_empty` also when nothing is left to do."""
         self._handlers.refuse_none()
+        if slots is not None:
+            self._slots = _checked_slots(slots)
         if asyncio._get_running_loop() is not None:
             raise Mistake("worker.run() has a loop of its own; call it in a thread: await asyncio.to_thread(worker.run)")
         if not self._running.acquire(blocking=False):
@@ -189,6 +189,12 @@ class Worker:
             for number, handler in before.items():
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
+
+
+def _checked_slots(slots: int) -> int:
+    if type(slots) is not int or not 1 <= slots <= SLOTS_MAX:
+        raise BadValue("slots", slots, f"a whole number from 1 to {SLOTS_MAX}")
+    return slots
 
 
 async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:

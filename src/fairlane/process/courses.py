@@ -48,7 +48,7 @@ class Row(NamedTuple):
     wait_p95: float | None
 
 
-class Progress:
+class Courses:
     """Documents by state, priority and customer, kept up to date by `follow`."""
 
     def __init__(self) -> None:
