@@ -21,7 +21,8 @@ $(READY): requirements/dev.txt pyproject.toml
 	@touch $(READY)
 
 run: $(READY) ## one big and five small customers share a queue, live in this terminal
-	$(BIN)/python examples/live.py
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && trap 'exit 1' HUP INT TERM && \
+	  $(BIN)/fairlane demo "$$folder" && $(BIN)/fairlane process "$$folder" --slots 2 --pace 100ms
 
 test: check wheel ## every test, on a clean machine too
 	$(BIN)/python -m pytest

@@ -37,7 +37,16 @@ def told(*arguments: str) -> list[Any]:
 def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """A command as a program of its own."""
     environment = {name: value for name, value in os.environ.items() if name != "FAIRLANE_URL"}
+    environment |= options.pop("environment", {})
     return subprocess.Popen([*COMMAND, *arguments], text=True, env=environment, **options)
+
+
+def ran(*arguments: str, **options: Any) -> tuple[int, str, str]:
+    """How a program of its own ended, and what it said."""
+    with start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as program:
+        said, complained = program.communicate(timeout=60)
+    assert "Traceback" not in complained
+    return program.returncode, said, complained
 
 
 class Terminal:
@@ -49,6 +58,14 @@ class Terminal:
         self.program = start(*arguments, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
         self.shown = ""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._ours)
+        self.program.kill()
+        self.program.wait()
 
     def read(self) -> bool:
         """Read more; False if nothing more will come."""
@@ -70,5 +87,4 @@ class Terminal:
         """How the command ended, after everything it showed was read."""
         while self.read():
             pass
-        os.close(self._ours)
         return self.program.wait(timeout=30)

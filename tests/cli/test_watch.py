@@ -25,27 +25,27 @@ def busy(url: str) -> str:
 
 
 def test_a_watched_status_changes_and_ends_quietly(busy: str) -> None:
-    terminal = Terminal(80, 24, "status", "--watch", "--url", busy)
-    terminal.wait_for(lambda shown: "busy " in shown and "The 17 busiest of 42 customers. Ctrl-C ends." in shown)
-    assert " a custome… " in terminal.shown
-    before = len(terminal.shown)
-    with Queue(busy) as queue:
-        queue.submit_many("newcomer", range(9))
-    terminal.wait_for(lambda shown: "newcomer" in shown[before:])
-    frame = terminal.shown[terminal.shown.rindex("oldest") : terminal.shown.rindex("Ctrl-C ends.")]
-    assert len(frame.splitlines()) <= 22
-    terminal.program.send_signal(signal.SIGINT)
-    assert terminal.ended() == 0
-    assert "Aborted" not in terminal.shown
-    assert "Traceback" not in terminal.shown
+    with Terminal(80, 24, "status", "--watch", "--url", busy) as terminal:
+        terminal.wait_for(lambda shown: "busy " in shown and "The 17 busiest of 42 customers. Ctrl-C ends." in shown)
+        assert " a custome… " in terminal.shown
+        before = len(terminal.shown)
+        with Queue(busy) as queue:
+            queue.submit_many("newcomer", range(9))
+        terminal.wait_for(lambda shown: "newcomer" in shown[before:])
+        frame = terminal.shown[terminal.shown.rindex("oldest") : terminal.shown.rindex("Ctrl-C ends.")]
+        assert len(frame.splitlines()) <= 22
+        terminal.program.send_signal(signal.SIGINT)
+        assert terminal.ended() == 0
+        assert "Aborted" not in terminal.shown
+        assert "Traceback" not in terminal.shown
 
 
 def test_one_customer_can_be_watched(busy: str) -> None:
-    terminal = Terminal(80, 24, "status", "busy", "--watch", "--url", busy)
-    terminal.wait_for(lambda shown: "Ctrl-C ends." in shown)
-    assert "idle" not in terminal.shown
-    terminal.program.send_signal(signal.SIGINT)
-    assert terminal.ended() == 0
+    with Terminal(80, 24, "status", "busy", "--watch", "--url", busy) as terminal:
+        terminal.wait_for(lambda shown: "Ctrl-C ends." in shown)
+        assert "idle" not in terminal.shown
+        terminal.program.send_signal(signal.SIGINT)
+        assert terminal.ended() == 0
 
 
 def test_a_watched_status_in_json_is_an_array_a_line(busy: str) -> None:
@@ -72,10 +72,10 @@ def test_a_watched_status_in_a_pipe_ends_with_the_pipe(busy: str) -> None:
 
 def test_a_watched_queue_without_customers_waits_for_them(url: str, tmp_path: Path) -> None:
     Queue(url).close()
-    terminal = Terminal(80, 24, "status", "--watch", "--url", url)
-    terminal.wait_for(lambda shown: "No customer yet" in shown)
-    with Queue(url) as queue:
-        queue.check("first")
-    terminal.wait_for(lambda shown: "first" in shown)
-    terminal.program.send_signal(signal.SIGINT)
-    assert terminal.ended() == 0
+    with Terminal(80, 24, "status", "--watch", "--url", url) as terminal:
+        terminal.wait_for(lambda shown: "No customer yet" in shown)
+        with Queue(url) as queue:
+            queue.check("first")
+        terminal.wait_for(lambda shown: "first" in shown)
+        terminal.program.send_signal(signal.SIGINT)
+        assert terminal.ended() == 0

@@ -21,10 +21,9 @@ def load_worker(told: str) -> Worker:
     found = _workers(module)
     if len(found) == 1:
         return found.popitem()[1]
-    several = (
-        f"it has several, {', '.join(found)}" if found else f"it has none; make one with `worker = {Worker.__name__}(...)`"
-    )
-    raise Mistake(f"which worker of {module_name} is not clear: {several}; write {module_name}:NAME")
+    if not found:
+        raise Mistake(f"the module {module_name} has no worker; make one there, as in worker = Worker(...)")
+    raise Mistake(f"the module {module_name} has several workers; write one of {', '.join(_names(module))}")
 
 
 def _module(name: str) -> ModuleType:

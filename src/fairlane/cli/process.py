@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from fairlane.core.document import BATCH_MAX
 from fairlane.process.courses import Courses, last_change
 from fairlane.process.folder import Folder, payload_of, scan
 from fairlane.queue import Queue
+from fairlane.worker import Worker
 
 from .display import last_table
 from .follow import Follower
@@ -42,10 +44,10 @@ def process(folder: str, slots: int, pace: float, url: str | None, as_json: bool
     for sentence in found.passed_over:
         click.echo(f"passed over: {sentence}", err=True)
     with _queue(url) as at:
-        began = time.monotonic()
-        courses = Courses()
+        worker = built_in(at, slots, (FOLDER_KIND,), pace)  # what is wrong is told before anything is submitted
+        began, courses = time.monotonic(), Courses()
         after = _submit(at, folder, found, courses)
-        _work_off(at, courses, after, slots, pace, not as_json)
+        _work_off(worker, Follower(at, courses, after, is_shown=not as_json))
         _tell(courses, time.monotonic() - began, as_json)
     if courses.left and url is not None:
         click.echo(f"`fairlane work --url {quote(url)}` works off the rest.", err=True)
@@ -75,16 +77,16 @@ def _submit(url: str, folder: str, found: Folder, courses: Courses) -> int | Non
     return after
 
 
-def _work_off(url: str, courses: Courses, after: int | None, slots: int, pace: float, is_shown: bool) -> None:
-    """Run the built-in worker until all are worked off; the feed is followed meanwhile."""
+def _work_off(worker: Worker, follower: Follower) -> None:
+    """Run the worker until all are worked off; the feed is followed meanwhile."""
     quiet_log()
-    worker = built_in(url, slots, (FOLDER_KIND,), pace)
-    follower = Follower(url, courses, after, is_shown)
     follower.on_error = worker.stop
     worker.on("started", lambda _: follower.start())  # not before: a worker forks, and threads do not survive that
+    before = signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # the terminal is closed: end, and leave nothing behind
     try:
         worker.run(until_empty=True)
     finally:
+        signal.signal(signal.SIGHUP, before)
         follower.finish()
 
 

@@ -62,17 +62,19 @@ def quiet_log() -> None:
 def work(worker: str | None, slots: int | None, until_empty: bool, url: str | None, as_json: bool) -> None:
     """Work documents off until Ctrl-C or SIGTERM.
 
-    MODULE:WORKER is a Worker in a Python module, looked for in this folder first; it names its queue itself. Without it the built-in handler takes
-    documents of kind "extract" (and those that an interrupted `fairlane process` left) and answers with size, SHA-256, media
-    type, lines and words of the file. With --json an object a line, a line an event.
+    MODULE:WORKER is a Worker in a Python module, looked for in this folder first; it names its queue itself. Without it the
+    built-in handler takes documents of kind "extract" (and those that an interrupted `fairlane process` left) and answers
+    with size, SHA-256, media type, lines and words of the file. With --json an object a line, a line an event.
     """
     if worker is None:
-        chosen = built_in(load_settings(url, os.environ, Path.cwd()).url, slots or SLOTS_DEFAULT, (DEFAULT_KIND, FOLDER_KIND))
+        chosen = built_in(load_settings(url, os.environ, Path.cwd()).url, SLOTS_DEFAULT, (DEFAULT_KIND, FOLDER_KIND))
+    elif url is not None:
+        raise Mistake(f"the worker {worker} names its queue itself; leave --url out, or change it there")
     else:
         chosen = load_worker(worker)
     quiet_log()
     teller = Teller(chosen, as_json)
-    summary = chosen.run(until_empty=until_empty)
+    summary = chosen.run(until_empty=until_empty, slots=slots)
     teller.finish(summary._asdict())
 
 
