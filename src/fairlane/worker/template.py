@@ -87,7 +87,10 @@ class Template:
                     self._wakes.recv(COMMAND_BYTES_MAX)
                 self._reap()
             if self._control.fileno() in heard:
-                message, handles, _, _ = socket.recv_fds(self._control, COMMAND_BYTES_MAX, 3)
+                try:
+                    message, handles, _, _ = socket.recv_fds(self._control, COMMAND_BYTES_MAX, 3)
+                except ConnectionResetError:  # the worker left before it had read what we told it last
+                    return
                 if not message:
                     return
                 self._obey(json.loads(message), handles)
