@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable
 from fcntl import ioctl
 from typing import Any
@@ -34,11 +35,21 @@ def told(*arguments: str) -> list[Any]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+class Program(subprocess.Popen[str]):
+    """A program that a test never waits for in vain."""
+
+    def __exit__(self, *told: Any) -> None:
+        if self.returncode is None and told[0] is not None:
+            self.kill()
+        self.wait(timeout=60)
+        super().__exit__(*told)
+
+
+def start(*arguments: str, **options: Any) -> Program:
     """A command as a program of its own."""
     environment = {name: value for name, value in os.environ.items() if name != "FAIRLANE_URL"}
     environment |= options.pop("environment", {})
-    return subprocess.Popen([*COMMAND, *arguments], text=True, env=environment, **options)
+    return Program([*COMMAND, *arguments], text=True, env=environment, **options)
 
 
 def ran(*arguments: str, **options: Any) -> tuple[int, str, str]:
@@ -80,7 +91,9 @@ class Terminal:
 
     def wait_for(self, wanted: Callable[[str], object]) -> None:
         """Until it shows what is wanted."""
+        deadline = time.monotonic() + 30
         while not wanted(self.shown):
+            assert time.monotonic() < deadline, f"it does not come; what was shown: {self.shown[-4000:]}"
             assert self.read(), f"it ended, and had shown only: {self.shown}"
 
     def ended(self) -> int:

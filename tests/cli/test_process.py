@@ -177,13 +177,15 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     )
 
 
-def test_nobody_reads_any_more_and_it_ends_quietly(tmp_path: Path) -> None:
-    with running(few(tmp_path / "inbox", 20)) as program:
+def test_nobody_reads_any_more_and_it_ends_quietly(tmp_path: Path, url: str) -> None:
+    with running(few(tmp_path / "inbox", 20), "--url", url) as program:
         assert program.stdout is not None
-        assert program.stderr is not None
         program.stdout.close()
+        assert program.wait(timeout=60) == 1
+        assert program.stderr is not None
         assert program.stderr.read() == ""
-    assert program.returncode == 1
+    with Queue(url) as queue:
+        assert 0 < queue.look("acme").waiting < 20
 
 
 def test_what_cannot_be_is_told_before_anything_is_submitted(tmp_path: Path, url: str) -> None:

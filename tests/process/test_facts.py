@@ -6,6 +6,7 @@ import codecs
 import hashlib
 import io
 import os
+import signal
 import subprocess
 import sys
 import zipfile
@@ -169,6 +170,7 @@ def test_a_file_full_of_comments_is_not_a_riddle(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_told_clearly(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
+    signal.alarm(30)  # ends the run rather than wait for a pipe for ever
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for name, message in [
         ("missing.pdf", "there is no file"),
@@ -182,6 +184,7 @@ def test_what_cannot_be_read_is_told_clearly(tmp_path: Path) -> None:
         with pytest.raises(Mistake, match=message) as told:
             facts(f"{tmp_path}/{name}")
         assert str(told.value).isprintable()
+    signal.alarm(0)
 
 
 def test_a_file_that_may_not_be_read_is_told_clearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
