@@ -15,27 +15,31 @@ Laws:
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fairlane.core.document import Claim
-from fairlane.core.errors import StoreError
-from fairlane.engine.protocol import Engine
+from fairlane.core.errors import FairlaneError, StoreError
+from fairlane.engine import Engine, open_engine
 
 from . import linux
 from .frames import READ_BYTES, Unframed, framed
-from .template import forked
 
 AT_ONCE = 1000  # claims that one call to the store renews
 PAUSE_SECONDS = 0.2  # after the store failed
 SLACK_SECONDS = 2.0  # that the loop may be late before its handler counts as hung
 RENEWALS = 3  # in a lease
+_START = (  # with the path of the worker, so that the same fairlane is found
+    "import json, sys; sys.path, *told = json.loads(sys.argv[1]); from fairlane.worker.keeper import main; main(*told)"
+)
 
 
 class Patient(Protocol):
@@ -158,32 +162,39 @@ class Keeper:
                 self._hung = float("inf") if values[0] is None else values[0] + SLACK_SECONDS
 
 
-def start_process(
-    open_store: Callable[[], Engine], lease_ms: int, template: int | None, unneeded: Sequence[socket.socket]
-) -> tuple[int, socket.socket]:
-    """Fork a keeper; returns its pid and the worker's end of its socket."""
+def start_process(url: str, lease_ms: int, template: int | None) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """A keeper as a fresh process, and the worker's end of its socket.
+
+    Not a fork: a thread of this program may be inside the store's library now, and the copy would wait for it for ever.
+    """
     ours, theirs = socket.socketpair()
-    worker = os.getpid()
-
-    def run() -> None:
-        for end in (ours, *unneeded):  # an end that stays open here would hide from others that the worker is gone
-            end.close()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)  # for the worker to answer: leases are needed until it has stopped
-        if linux.die_with_parent(worker):
-            Keeper(_opened(open_store, theirs), theirs, lease_ms, Family(worker, template)).run()
-
-    pid = forked(run)
+    told = json.dumps([sys.path, theirs.fileno(), url, lease_ms, os.getpid(), template])
+    command = [sys.executable, "-c", _START, told]
+    process = subprocess.Popen(  # noqa: S603 - it is this very interpreter
+        command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+    )
     theirs.close()
-    return pid, ours
+    return process, ours
 
 
-def _opened(open_store: Callable[[], Engine], end: socket.socket) -> Engine:
+def main(handle: int, url: str, lease_ms: int, worker: int, template: int | None) -> None:
+    """What a keeper process does."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)  # for the worker to answer: leases are needed until it has stopped
+    end = socket.socket(fileno=handle)
+    if linux.die_with_parent(worker):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the worker was quicker
+            engine = _opened(url, end)
+            end.sendall(framed(["ready"]))
+            Keeper(engine, end, lease_ms, Family(worker, template)).run()
+
+
+def _opened(url: str, end: socket.socket) -> Engine:
     """The store, as soon as it can be opened; the worker tells its user when it cannot."""
     while True:
         try:
-            return open_store()
-        except StoreError as error:
+            return open_engine(url, create=False)
+        except FairlaneError as error:
             end.sendall(framed(["failed", f"{type(error).__name__}: {error}"]))
             time.sleep(PAUSE_SECONDS)
 

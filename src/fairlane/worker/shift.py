@@ -128,7 +128,9 @@ class Shift:
                 await self._due.wait()
                 continue
             settlements = [(held.claim, held.outcome or Released()) for held in batch]
+            sent = self._loop.time()
             visit = await self._on_thread(lambda: self._means.store.exchange(settlements, limit))  # noqa: B023 - awaited
+            self._pace.visited(self._loop.time() - sent)
             self._settled(batch[: visit.settled], {(one.id, one.token) for one in visit.lost})
             self._finished.extendleft(reversed(batch[visit.settled :]))
             self._take(visit, limit)
