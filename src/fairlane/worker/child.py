@@ -126,7 +126,7 @@ def _take_signals() -> None:
 
     They are caught and not ignored, so that programs a handler starts have them as usual; forks get them back, too.
     """
-    ours = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    ours = linux.FOR_THE_WORKER
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)

@@ -292,9 +292,9 @@ class Children:
                 message = b""
             if not message:
                 self._loop.remove_reader(self._control)
+                self._listener.helper_ended("the template process ended; it was killed from outside, or memory ran out")
                 for child in list(self._all.values()):
                     self._gone(child, "the template ended, and every child with it")
-                self._listener.helper_ended("the template process ended; it was killed from outside, or memory ran out")
                 return
             word, number, told = json.loads(message)
             child_or_none = self._all.get(number)
