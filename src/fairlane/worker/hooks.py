@@ -44,6 +44,7 @@ class Event(NamedTuple):
     customer: str | None = None
     kind: str | None = None
     attempt: int | None = None
+    token: int | None = None  # of the claim: (id, token) names an attempt
     outcome: str | None = None  # done, failed, retried, released
     reason: str | None = None
     seconds: float | None = None  # that the handler ran

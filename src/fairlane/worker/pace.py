@@ -9,7 +9,7 @@ Laws:
 
 from __future__ import annotations
 
-AHEAD_SECONDS_LEAST, AHEAD_SECONDS_MAX = 0.02, 0.05
+AHEAD_SECONDS_LEAST, AHEAD_SECONDS_MAX = 0.03, 0.05
 AHEAD_MAX = 400  # documents, however short they are
 VISITS = 2  # to hide: one that is under way when a slot runs dry, and the next
 SHARE = 0.1  # of the newest value in a moving mean
