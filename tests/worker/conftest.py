@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +27,12 @@ def until(holds: Callable[[], Any], what: str = "it") -> Any:
         assert time.monotonic() < deadline, f"{what} did not happen within {SECONDS_MAX:g} s"
         pause.wait(0.005)
     return found
+
+
+async def breath(seconds: float = 0.005) -> None:
+    """Let the loop do something else, in an `async def` handler that waits for a condition."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)
 
 
 def is_alive(pid: int) -> bool:

@@ -6,6 +6,7 @@ Arguments: URL, and options as JSON. Handlers note what they do in files of the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import os
@@ -29,6 +30,12 @@ def note(document: Document, what: str) -> Path:
     path = Path(document.payload["folder"]) / f"{what}-{document.id}"
     path.touch()
     return path
+
+
+async def breath() -> None:
+    """Let the loop do something else."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), 0.005)
 
 
 def gate(document: Document) -> Path:
@@ -65,7 +72,7 @@ def family(document: Document) -> None:
 async def polite(document: Document) -> int:
     note(document, "began")
     while not gate(document).exists():
-        await asyncio.sleep(0.005)
+        await breath()
     note(document, "ended")
     return document.attempt
 
@@ -75,7 +82,7 @@ async def stubborn(document: Document) -> None:
     note(document, "began")
     while True:
         try:
-            await asyncio.sleep(0.01)
+            await breath()
         except asyncio.CancelledError:
             note(document, "cancelled")
 

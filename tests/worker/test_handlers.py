@@ -14,7 +14,7 @@ import pytest
 from fairlane import BadValue, Fail, Mistake, Queue, Retry, Worker
 from fairlane.worker import Document, Summary
 
-from .conftest import Bench, until
+from .conftest import Bench, breath, until
 
 UNKEPT = [({1, 2}, "it must be JSON"), ("x" * 300_000, "at most 262,144 bytes"), (float("nan"), "it must be JSON")]
 
@@ -164,7 +164,7 @@ def test_progress_and_partial_results_are_seen_while_it_runs(bench: Bench, queue
     async def on_loop(document: Document) -> int:
         told(document)
         while not gate.exists():
-            await asyncio.sleep(0.01)
+            await breath()
         return 7
 
     worker = bench.worker()
@@ -247,7 +247,7 @@ def test_a_queue_in_memory_is_shared_with_its_worker() -> None:
 
     @worker.handler("loop")
     async def on_loop(document: Document) -> Any:
-        await asyncio.sleep(0.05)
+        await breath(0.05)
         return document.payload + 1
 
     assert bench.run(worker) == Summary(done=40)

@@ -25,7 +25,6 @@ EVENTS: dict[str, tuple[int, str]] = {
     "unfinished": (logging.WARNING, "document {id} of {customer}: {outcome} on attempt {attempt}: {reason}"),
     "printed": (logging.INFO, "document {id} of {customer} printed, at the end: {value}"),
     "lost": (logging.WARNING, "document {id} of {customer}: {reason}"),
-    "child_started": (logging.DEBUG, "child {number} started"),
     "child_ended": (logging.INFO, "child {number} ended: {reason}"),
     "store_failed": (logging.WARNING, "the store failed, will try again: {reason}"),
     "stopping": (logging.INFO, "{worker} stops: {reason}"),
