@@ -36,8 +36,9 @@ check: $(READY) ## style, types and import contracts
 bench: $(READY) ## how fast, beside the bare engine in the same run; writes build/bench.json
 	$(BIN)/python -m bench
 
-chaos: $(READY) ## kill -9 at random moments, 200 times, then a disk that fails at every write; takes some minutes
+chaos: $(READY) ## kill -9 at random moments, 200 times, also of whole workers, then a disk that fails at every write; takes some minutes
 	$(BIN)/python -m chaos.kills
+	$(BIN)/python -m chaos.workers
 	$(BIN)/python -m chaos.disk
 
 wheel: $(READY) ## build the wheel and try it in an empty environment

@@ -34,13 +34,13 @@ from .core.errors import BadValue, Unknown, WrongState
 from .core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, milliseconds, thousandths
 from .core.retry import DELAY_MAX_MS
 from .engine import Engine, open_engine
+from .engine.protocol import PROGRESS
 from .explain import Explanation, customer_explained, explained
 from .settings import DEFAULT_URL
 
 DEFAULT_KIND = "extract"
 NESTING_MAX = 100
 AT_ONCE = 1000  # documents that one step of a long job touches
-PROGRESS_GROUP = "progress"  # the records in which workers keep what handlers report, by document id
 PARTIAL_BYTES_MAX = 60 * 1024
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -246,7 +246,7 @@ class Queue:
     def progress(self, id: str) -> Progress | None:
         """What the handler of a document reported in its newest attempt, unless it is done; None if it told nothing."""
         token = self.document(id).token
-        record = self.engine.record(PROGRESS_GROUP, id)
+        record = self.engine.record(PROGRESS, id)
         told = None if record is None else json.loads(record.value)
         if told is None or told["token"] != token:  # told by a worker that has lost the document since
             return None

@@ -37,6 +37,7 @@ _HANDLE = Struct("i")
 OUTCOMES: dict[str, Callable[..., Outcome]] = {"done": Done, "retry": RetryOutcome, "failed": Failed}
 _WORDS = {Done: "done", RetryOutcome: "retry", Failed: "failed"}
 
+PRINTED_END = b"\x1e\x04\x1e\n"
 _replaced: list[object] = []  # streams of the script: collected, they would close the handles that are ours now
 
 KEEP, REPLACE_MEMORY, REPLACE_PROCESSES = "", "it used much memory", "it left processes behind"
@@ -114,7 +115,7 @@ def work(inbox: socket.socket, answers: socket.socket, output: int, means: Means
             state = REPLACE_MEMORY
         elif _has_living_children():
             state = REPLACE_PROCESSES
-        answers.sendall(framed(["ended", serial, seconds, outcome_message(outcome), state]))
+        answers.sendall(framed(["ended", serial, seconds, outcome_message(outcome), state, _has_printed()]))
         if state:  # the template ends what is left of it, and the worker takes back what is in the inbox
             return
         del taken, claim, outcome
@@ -125,7 +126,7 @@ def _take_signals() -> None:
 
     They are caught and not ignored, so that programs a handler starts have them as usual; forks get them back, too.
     """
-    ours = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    ours = linux.FOR_THE_WORKER
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
@@ -135,8 +136,13 @@ def _take_signals() -> None:
     def as_usual() -> None:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ours)
 
-    os.register_at_fork(after_in_child=as_usual)
+    os.register_at_fork(  # held back meanwhile, so that none is swallowed that was meant for the fork
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ours),
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, ours),
+        after_in_child=as_usual,
+    )
 
 
 def _redirect(output: int) -> None:
@@ -153,9 +159,19 @@ def _redirect(output: int) -> None:
     sys.stdout, sys.stderr = _printing_to(1), _printing_to(2)
 
 
+class _Printing(io.FileIO):
+    """Standard output or error, which knows whether something was printed since the last document."""
+
+    is_used = False
+
+    def write(self, printed: Any) -> int:
+        _Printing.is_used = True
+        return super().write(printed) or 0
+
+
 def _printing_to(handle: int) -> io.TextIOWrapper:
-    raw = io.FileIO(handle, "w", closefd=False)
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="replace", line_buffering=handle == 2)
+    raw = io.BufferedWriter(_Printing(handle, "w", closefd=False))
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="replace", line_buffering=handle == 2)
 
 
 def _outcome(serial: int, claim: Claim, answers: socket.socket, means: Means) -> Outcome:
@@ -173,10 +189,19 @@ def _outcome(serial: int, claim: Claim, answers: socket.socket, means: Means) ->
                 traceback.print_exc()
         outcome = raised(document, error, means.backoff, random.random())
     document.tell_last()
+    return outcome
+
+
+def _has_printed() -> bool:
+    """Whether the handler printed; if so, a mark tells the worker where that ends."""
     for printed in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             printed.flush()
-    return outcome
+    if _Printing.is_used:
+        _Printing.is_used = False
+        os.write(2, PRINTED_END)
+        return True
+    return False
 
 
 def _has_living_children() -> bool:

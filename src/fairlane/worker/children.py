@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from fairlane.core.document import Outcome
 
-from .child import outcome_of, receive_document, send_document
+from .child import PRINTED_END, outcome_of, receive_document, send_document
 from .document import cleaned
 from .frames import BadFrame, Stream
 from .held import Held
@@ -73,6 +73,7 @@ class Child:
         self.output, self._printing = os.pipe()
         os.set_blocking(self.output, False)
         self._printed = bytearray()
+        self._whole: deque[bytearray] = deque(maxlen=2 * INBOX_MAX)  # of documents whose answer is under way
         self._loop = loop
         self._pool = pool
         self.answers = Stream(loop, answers, self._heard, lambda _: pool.end(self, CLOSED))
@@ -101,15 +102,16 @@ class Child:
             return
         if not printed:
             self._loop.remove_reader(self.output)
-        self._printed += printed[-PRINTED_BYTES_MAX:]
+        self._printed += printed
+        *whole, self._printed = self._printed.split(PRINTED_END)
+        self._whole.extend(one[-PRINTED_BYTES_MAX:] for one in whole)
         del self._printed[:-PRINTED_BYTES_MAX]
 
     def printed(self) -> str:
-        """The end of what was printed since the last time."""
+        """The end of what the document it was at has printed, and is not taken yet."""
         self.drain()
-        told = self._printed.decode("utf-8", "replace").strip()
-        self._printed.clear()
-        return told
+        told = self._whole.popleft() if self._whole else self._printed
+        return told.decode("utf-8", "replace").strip()
 
     def take_back(self) -> Held | None:
         """A document that the child has not taken yet."""
@@ -214,10 +216,10 @@ class Children:
         if word == "report":
             self._listener.reported(held, *values)
             return
-        seconds, outcome, why_replace = values
+        seconds, outcome, why_replace, has_printed = values
         told = outcome_of(outcome)
         child.given.popleft()
-        held.printed = child.printed()
+        held.printed = child.printed() if has_printed else ""
         child.begin()
         if why_replace:
             self.end(child, why_replace)
@@ -290,9 +292,9 @@ class Children:
                 message = b""
             if not message:
                 self._loop.remove_reader(self._control)
+                self._listener.helper_ended("the template process ended; it was killed from outside, or memory ran out")
                 for child in list(self._all.values()):
                     self._gone(child, "the template ended, and every child with it")
-                self._listener.helper_ended("the template process ended; it was killed from outside, or memory ran out")
                 return
             word, number, told = json.loads(message)
             child_or_none = self._all.get(number)

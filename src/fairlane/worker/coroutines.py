@@ -20,7 +20,7 @@ from .document import Document, Report, raised, returned
 from .handlers import Handler
 from .held import Held
 
-STUBBORN_SECONDS = 5.0  # that a cancelled handler may take to clean up
+STUBBORN_SECONDS = 3.0  # that a cancelled handler may take to clean up
 
 
 class Listener(Protocol):

@@ -59,6 +59,7 @@ class Document:
         self.priority = claim.priority
         self.attempt = claim.attempts
         self.attempts_max = claim.attempts_max
+        self.token = claim.token  # rises with every claim: with it, writes to other places can be fenced too
         self.payload: Any = json.loads(claim.payload)
         self.cost: float | None = None  # set it when the document cost something else than was said at submission
         self._report = report

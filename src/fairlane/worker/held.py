@@ -18,13 +18,14 @@ MARGIN_SECONDS_MAX = 5.0
 class Held:
     """One claim in the worker's hands."""
 
-    __slots__ = ("began", "claim", "is_lost", "is_released", "outcome", "printed", "seconds", "serial", "until")
+    __slots__ = ("began", "claim", "has_begun", "is_lost", "is_released", "outcome", "printed", "seconds", "serial", "until")
 
     def __init__(self, serial: int, claim: Claim, until: float) -> None:
         self.serial = serial
         self.claim = claim
         self.until = until  # on the monotonic clock: the lease is ours at least until then
         self.began: float | None = None  # when its handler was started
+        self.has_begun = False  # and somebody was told so
         self.seconds = 0.0  # that its handler ran
         self.outcome: Outcome | None = None
         self.is_lost = False

@@ -25,7 +25,6 @@ EVENTS: dict[str, tuple[int, str]] = {
     "unfinished": (logging.WARNING, "document {id} of {customer}: {outcome} on attempt {attempt}: {reason}"),
     "printed": (logging.INFO, "document {id} of {customer} printed, at the end: {value}"),
     "lost": (logging.WARNING, "document {id} of {customer}: {reason}"),
-    "child_started": (logging.DEBUG, "child {number} started"),
     "child_ended": (logging.INFO, "child {number} ended: {reason}"),
     "store_failed": (logging.WARNING, "the store failed, will try again: {reason}"),
     "stopping": (logging.INFO, "{worker} stops: {reason}"),
@@ -44,6 +43,7 @@ class Event(NamedTuple):
     customer: str | None = None
     kind: str | None = None
     attempt: int | None = None
+    token: int | None = None  # of the claim: (id, token) names an attempt
     outcome: str | None = None  # done, failed, retried, released
     reason: str | None = None
     seconds: float | None = None  # that the handler ran

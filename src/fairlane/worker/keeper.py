@@ -7,39 +7,46 @@ Laws:
 - Every claim that is held is renewed after a third of its lease, and again until it is dropped or lost.
 - What the worker may rely on counts from the moment before the store was asked, not from its answer.
 - Nothing is renewed for a worker that was silent for half a lease; its children are ended, so that no handler outlives its
-  lease. The exception: an `async def` handler may block the loop for as long as it may run. After that the worker gets
-  kill -9, because nothing less would stop the handler, and the lease covers the rest.
+  lease. The exception: an `async def` handler may block the loop for as long as it may run, unless the worker is frozen.
+  After that the worker gets kill -9, because nothing less would stop the handler, and the lease covers the rest.
 - When the worker is gone, the keeper goes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fairlane.core.document import Claim
-from fairlane.core.errors import StoreError
-from fairlane.engine.protocol import Engine
+from fairlane.core.errors import FairlaneError, StoreError
+from fairlane.engine import Engine, open_engine
 
 from . import linux
 from .frames import READ_BYTES, Unframed, framed
-from .template import forked
 
 AT_ONCE = 1000  # claims that one call to the store renews
 PAUSE_SECONDS = 0.2  # after the store failed
 SLACK_SECONDS = 2.0  # that the loop may be late before its handler counts as hung
 RENEWALS = 3  # in a lease
+_START = (  # with the path of the worker, so that the same fairlane is found
+    "import json, sys; sys.path, *told = json.loads(sys.argv[1]); from fairlane.worker.keeper import main; main(*told)"
+)
 
 
 class Patient(Protocol):
-    """What can be done about a worker that is silent."""
+    """What can be known and done about a worker that is silent."""
+
+    def is_frozen(self) -> bool:
+        """Whether somebody has stopped it, to go on later."""
 
     def end_handlers(self) -> None:
         """Stop what runs in children."""
@@ -55,6 +62,9 @@ class Family:
         self._worker = worker
         self._template = template
 
+    def is_frozen(self) -> bool:
+        return linux.is_frozen(self._worker)
+
     def end_handlers(self) -> None:
         if self._template is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -66,6 +76,9 @@ class Family:
 
 class Nobody:
     """A keeper on a thread shares the fate of its worker."""
+
+    def is_frozen(self) -> bool:
+        return False
 
     def end_handlers(self) -> None:
         pass
@@ -87,6 +100,7 @@ class Keeper:
         self._last_serial = 0
         self._unframed = Unframed()
         self._heard = time.monotonic()
+        self._blocked = self._heard  # since then the loop may be blocked
         self._hung = float("inf")  # when a loop that is silent until then counts as hung
 
     def run(self) -> None:
@@ -94,15 +108,21 @@ class Keeper:
         renew = time.monotonic() + self._lease / RENEWALS
         while self._listen(renew - time.monotonic()):
             now = time.monotonic()
-            if now >= self._hung and now - self._heard > SLACK_SECONDS:
+            if self._is_hung(now):
                 self._patient.end_worker()
                 return
             if now >= renew:
-                renew = now + self._look()
+                renew = now + self._look(now)
 
-    def _look(self) -> float:
+    def _is_hung(self, now: float) -> bool:
+        """Whether the loop has been blocked for longer than any of its handlers may run, while the worker was not frozen."""
+        if now - self._heard < SLACK_SECONDS / 2 or self._patient.is_frozen():
+            self._blocked = now
+        return now >= self._hung and now - self._blocked > SLACK_SECONDS
+
+    def _look(self, now: float) -> float:
         """Renew, if the worker is well; tells in how many seconds to look again."""
-        if time.monotonic() - self._heard > self._lease / 2 and self._hung == float("inf"):
+        if now - self._heard > self._lease / 2 and (self._hung == float("inf") or self._patient.is_frozen()):
             self._patient.end_handlers()
             return self._lease / RENEWALS
         return self._renew()
@@ -158,32 +178,38 @@ class Keeper:
                 self._hung = float("inf") if values[0] is None else values[0] + SLACK_SECONDS
 
 
-def start_process(
-    open_store: Callable[[], Engine], lease_ms: int, template: int | None, unneeded: Sequence[socket.socket]
-) -> tuple[int, socket.socket]:
-    """Fork a keeper; returns its pid and the worker's end of its socket."""
+def start_process(url: str, lease_ms: int, template: int | None) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """A keeper as a fresh process, and the worker's end of its socket.
+
+    Not a fork: a thread of this program may be inside the store's library now, and the copy would wait for it for ever.
+    """
     ours, theirs = socket.socketpair()
-    worker = os.getpid()
-
-    def run() -> None:
-        for end in (ours, *unneeded):  # an end that stays open here would hide from others that the worker is gone
-            end.close()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)  # for the worker to answer: leases are needed until it has stopped
-        if linux.die_with_parent(worker):
-            Keeper(_opened(open_store, theirs), theirs, lease_ms, Family(worker, template)).run()
-
-    pid = forked(run)
+    told = json.dumps([sys.path, theirs.fileno(), url, lease_ms, os.getpid(), template])
+    command = [sys.executable, "-c", _START, told]
+    with linux.signals_held_back():  # and the keeper never lets them in: leases are needed until the worker has stopped
+        process = subprocess.Popen(  # noqa: S603 - it is this very interpreter
+            command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+        )
     theirs.close()
-    return pid, ours
+    return process, ours
 
 
-def _opened(open_store: Callable[[], Engine], end: socket.socket) -> Engine:
+def main(handle: int, url: str, lease_ms: int, worker: int, template: int | None) -> None:
+    """What a keeper process does."""
+    end = socket.socket(fileno=handle)
+    if linux.die_with_parent(worker):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the worker was quicker
+            engine = _opened(url, end)
+            end.sendall(framed(["ready"]))
+            Keeper(engine, end, lease_ms, Family(worker, template)).run()
+
+
+def _opened(url: str, end: socket.socket) -> Engine:
     """The store, as soon as it can be opened; the worker tells its user when it cannot."""
     while True:
         try:
-            return open_store()
-        except StoreError as error:
+            return open_engine(url, create=False)
+        except FairlaneError as error:
             end.sendall(framed(["failed", f"{type(error).__name__}: {error}"]))
             time.sleep(PAUSE_SECONDS)
 

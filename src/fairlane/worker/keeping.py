@@ -48,10 +48,11 @@ class Keeping:
 
     def _heard(self, message: list[Any]) -> None:
         word, *values = message
-        if word == "renewed":
-            self._listener.renewed(*values)
-        else:
-            self._listener.renewal_failed(*values)
+        match word:
+            case "renewed":
+                self._listener.renewed(*values)
+            case "failed":
+                self._listener.renewal_failed(*values)
 
     def close(self) -> None:
         """The keeper goes when the line is closed."""

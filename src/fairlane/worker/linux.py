@@ -12,8 +12,10 @@ import ctypes
 import os
 import resource
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+FOR_THE_WORKER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # may be sent to all processes at once; it answers
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -50,6 +52,24 @@ def limit_memory(more_bytes: int) -> None:
 def resident_bytes_max() -> int:
     """The most memory that this process has had in use so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@contextlib.contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Signals that are for the worker wait; a process that is started meanwhile holds them back until it lets them in."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_WORKER)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def is_frozen(pid: int) -> bool:
+    """Whether a process was stopped by a signal, or by a debugger."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except OSError:
+        return False
 
 
 def children_of(parent: int) -> list[int]:

@@ -5,7 +5,7 @@ Laws:
   only while its token is the document's own: so what a stale worker writes is never seen.
 - Only the newest report of a document is written, at most once in REPORT_SECONDS: reports are for people to look at.
 - Losing one is no harm; the store failing here fails nothing.
-- What is done has a result and needs no report; its record is removed.
+- What is done has a result and needs no report; its record is removed. Others stay until their document is purged.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import json
 
 from fairlane.core.document import Claim
 from fairlane.core.errors import StoreError
-from fairlane.engine.protocol import Engine
-from fairlane.queue import PROGRESS_GROUP
+from fairlane.engine.protocol import PROGRESS, Engine
 
 REPORT_SECONDS = 0.5
 
@@ -59,7 +58,7 @@ class Reports:
                 return
 
     def _write(self, claim: Claim, told: str | None) -> None:
-        record = self._engine.record(PROGRESS_GROUP, claim.id)
+        record = self._engine.record(PROGRESS, claim.id)
         if record is not None and json.loads(record.value)["token"] > claim.token:
             return  # somebody else runs it by now
-        self._engine.put_record(PROGRESS_GROUP, claim.id, told, 0 if record is None else record.version)
+        self._engine.put_record(PROGRESS, claim.id, told, 0 if record is None else record.version)

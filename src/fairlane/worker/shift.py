@@ -15,7 +15,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fairlane.core.document import Done, Failed, Outcome, Released
 from fairlane.core.document import Retry as RetryOutcome
@@ -128,7 +128,9 @@ class Shift:
                 await self._due.wait()
                 continue
             settlements = [(held.claim, held.outcome or Released()) for held in batch]
+            sent = self._loop.time()
             visit = await self._on_thread(lambda: self._means.store.exchange(settlements, limit))  # noqa: B023 - awaited
+            self._pace.visited(self._loop.time() - sent)
             self._settled(batch[: visit.settled], {(one.id, one.token) for one in visit.lost})
             self._finished.extendleft(reversed(batch[visit.settled :]))
             self._take(visit, limit)
@@ -172,7 +174,7 @@ class Shift:
         word, reason = _word(held)
         self._counts[word] += 1
         self._means.reports.finished(claim, isinstance(outcome, Done))
-        facts = {"id": claim.id, "customer": claim.customer, "kind": claim.kind, "attempt": claim.attempts}
+        facts = _facts(held)
         if held.printed:
             self._hooks.tell("printed", value=held.printed, **facts)
         name = "finished" if word in ("done", "released") else "unfinished"
@@ -195,12 +197,16 @@ class Shift:
             if self._fruitless > 1:  # somebody else is faster, or what is there is not for us: no reason to hurry
                 await asyncio.sleep(min(0.05, 0.001 * 2 ** min(self._fruitless, 10)))
             seconds = EMPTY_SECONDS if self._means.until_empty else WAIT_SECONDS
-            if await self._off_loop(lambda: self._means.store.wait(seconds)):  # noqa: B023 - awaited
+            limit = 0 if self._is_stopping else self._pace.room(self._open)  # it only grows while nobody else claims
+            visit = await self._off_loop(lambda: self._means.store.await_and_claim(seconds, limit))  # noqa: B023 - awaited
+            if visit is not None:
                 self._short.clear()
                 self._may_find = True
+                self._take(visit, limit)
+                self._begin()
                 self._due.set()
 
-    async def _off_loop(self, look: Callable[[], bool]) -> bool:
+    async def _off_loop(self, look: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._waiter, look)
 
     async def _reclaim(self) -> None:
@@ -239,8 +245,9 @@ class Shift:
 
     def began(self, held: Held) -> None:
         """A handler has its document."""
-        claim = held.claim
-        self._hooks.tell("began", id=claim.id, customer=claim.customer, kind=claim.kind, attempt=claim.attempts)
+        if not held.has_begun:  # it may be taken back from a child that had not looked at it yet, and begin elsewhere
+            held.has_begun = True
+            self._hooks.tell("began", **_facts(held))
 
     def answered(self, held: Held, outcome: Outcome, seconds: float) -> None:
         """A handler has finished."""
@@ -274,7 +281,7 @@ class Shift:
         """A handler told something on its way."""
         if not held.is_lost:
             self._means.reports.note(held.claim, progress, partial)
-            self._hooks.tell("reported", id=held.claim.id, customer=held.claim.customer, kind=held.claim.kind, value=progress)
+            self._hooks.tell("reported", value=progress, **_facts(held))
 
     def child_ended(self, number: int, reason: str) -> None:
         """A child is gone; its slot is free."""
@@ -329,7 +336,7 @@ class Shift:
         held.is_lost = True
         self._counts["lost"] += 1
         self._means.reports.finished(held.claim, is_done=False)
-        self._hooks.tell("lost", id=held.claim.id, customer=held.claim.customer, kind=held.claim.kind, reason=reason)
+        self._hooks.tell("lost", reason=reason, **_facts(held))
 
     # -- stopping ----------------------------------------------------------------------------------------------------
 
@@ -371,6 +378,14 @@ class Shift:
         if self._broken is None:
             self._broken = reason
             self.stop(reason, now=True)
+
+
+def _facts(held: Held) -> dict[str, Any]:
+    """What every event about a document says."""
+    claim = held.claim
+    return {
+        "id": claim.id, "customer": claim.customer, "kind": claim.kind, "attempt": claim.attempts, "token": claim.token,
+    }  # fmt: skip
 
 
 def _word(held: Held) -> tuple[str, str | None]:

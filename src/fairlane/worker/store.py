@@ -1,7 +1,8 @@
-"""How does the worker use the store? From one thread, in groups, and again and again when the store fails.
+"""How does the worker use the store? Off its loop, in groups, and again and again when the store fails.
 
 Laws:
-- Only this thread settles and claims, so the loop never waits for the store.
+- Only one thread settles and claims, so the loop never waits for the store; a second one waits for work while there is
+  none, and claims what it was woken for.
 - A failure of the store is told and waited out; what was to be settled stays to be settled.
 - A settlement that the store cannot take, for whatever reason of its own, does not hold up the others.
 """
@@ -78,13 +79,15 @@ class Store:
             return told_of(error)
         return None
 
-    def wait(self, seconds: float) -> bool:
-        """Until a document may be ready."""
+    def await_and_claim(self, seconds: float, limit: int) -> Exchange | None:
+        """Wait until a document may be ready, and claim at once, up to `limit`; None if none came in that time."""
         try:
-            return self._engine.wait(seconds, list(self._kinds))
-        except StoreError:
-            time.sleep(seconds)  # the claim that follows will tell what is wrong
-            return True
+            if not self._engine.wait(seconds, list(self._kinds)):
+                return None
+        except StoreError as error:
+            time.sleep(seconds)
+            return Exchange(0, [], time.monotonic(), [], told_of(error))
+        return self.exchange([], limit)
 
     def is_empty(self) -> bool:
         """Whether nothing of our kinds runs, is delayed, or is ready and not paused."""

@@ -66,9 +66,10 @@ class Template:
         for end in (self._wakes, wakes):
             end.setblocking(False)
         signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGCHLD, *linux.FOR_THE_WORKER):
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGUSR2, lambda *_: self._end_all())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, linux.FOR_THE_WORKER)
         linux.adopt_orphans()
         gc.collect()
         gc.freeze()  # what the script has loaded stays shared with the children
@@ -185,6 +186,7 @@ def start(means: Means) -> tuple[int, socket.socket]:
         ours.close()
         Template(theirs, means, worker).run()
 
-    pid = forked(run)
+    with linux.signals_held_back():
+        pid = forked(run)
     theirs.close()
     return pid, ours

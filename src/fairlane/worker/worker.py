@@ -2,7 +2,7 @@
 
 Laws:
 - Values are checked before anything is started.
-- The template and the keeper are forked before the store, a thread or a loop is opened.
+- The template is forked before the store, a thread or a loop is opened.
 - `run()` leaves nothing behind: no process, no thread, no signal handler.
 """
 
@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from fairlane.core.document import ATTEMPTS_DEFAULT, text
 from fairlane.core.errors import BadValue, Mistake
@@ -39,8 +39,9 @@ from .shift import Means, Shift, Summary
 from .store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+H = TypeVar("H", bound=Hook)
 SLOTS_MAX = 256
-LEASE_MS_LEAST, LEASE_MS_MOST = 500, 24 * 3600 * 1000
+LEASE_MS_LEAST, LEASE_MS_MOST = 1000, 24 * 3600 * 1000
 MEMORY_LEAST = 16 * 1024 * 1024
 HELPER_SECONDS = 15.0  # that a helper process may take to end
 
@@ -89,7 +90,13 @@ class Worker:
 
         return add
 
-    def on(self, event: str, hook: Hook | None = None) -> Any:
+    @overload
+    def on(self, event: str, hook: None = None) -> Callable[[H], H]: ...
+
+    @overload
+    def on(self, event: str, hook: H) -> H: ...
+
+    def on(self, event: str, hook: H | None = None) -> Callable[[H], H] | H:
         """Call a hook at every event of that name, or at all of them ("*"); also a decorator."""
         if hook is None:
             return lambda hooked: self.on(event, hooked)
@@ -128,7 +135,7 @@ class Worker:
                 template_pid, control = template.start(child.Means(functions, self._backoff, self._memory))
                 kept.callback(_end_helper, template_pid)
                 kept.callback(control.close)
-            engine, line = self._store_and_keeper(url, template_pid, control, kept)
+            engine, line = self._store_and_keeper(url, template_pid, kept)
             kept.callback(line.close)
             store = Store(engine, self.name, self._lease_ms, self._handlers.attempts())
             shift = Shift(
@@ -142,16 +149,14 @@ class Worker:
             with self._answering(loop, shift):
                 return loop.run_until_complete(self._work(shift, control, line))
 
-    def _store_and_keeper(
-        self, url: str, template_pid: int | None, control: socket.socket | None, kept: ExitStack
-    ) -> tuple[Engine, socket.socket]:
+    def _store_and_keeper(self, url: str, template_pid: int | None, kept: ExitStack) -> tuple[Engine, socket.socket]:
         if isinstance(self._queue, Queue) and url == "memory://":
             thread, line = keeper.start_thread(self._queue.engine, self._lease_ms)
             kept.callback(thread.join)
             return self._queue.engine, line
-        unneeded = () if control is None else (control,)
-        pid, line = keeper.start_process(lambda: open_engine(url), self._lease_ms, template_pid, unneeded)
-        kept.callback(_end_helper, pid)
+        process, line = keeper.start_process(url, self._lease_ms, template_pid)
+        kept.callback(process.wait)
+        kept.callback(process.kill)  # it holds nothing by then, and a transaction that is cut off leaves no trace
         engine = open_engine(url)
         kept.callback(engine.close)
         return engine, line
