@@ -21,7 +21,8 @@ $(READY): requirements/dev.txt pyproject.toml
 	@touch $(READY)
 
 run: $(READY) ## one big and five small customers share a queue, live in this terminal
-	$(BIN)/python examples/live.py
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && trap 'exit 1' HUP INT TERM && \
+	  $(BIN)/fairlane demo "$$folder" && $(BIN)/fairlane process "$$folder" --slots 2 --pace 100ms
 
 test: check wheel ## every test, on a clean machine too
 	$(BIN)/python -m pytest
@@ -42,8 +43,9 @@ bench-traces: $(READY) ## replay recorded workloads and compare with their table
 pictures: $(READY) ## draw the pictures of docs/ again
 	$(BIN)/python -m bench.pictures
 
-chaos: $(READY) ## kill -9 at random moments, 200 times, then a disk that fails at every write; takes some minutes
+chaos: $(READY) ## kill -9 at random moments, 200 times, also of whole workers, then a disk that fails at every write; takes some minutes
 	$(BIN)/python -m chaos.kills
+	$(BIN)/python -m chaos.workers
 	$(BIN)/python -m chaos.disk
 
 wheel: $(READY) ## build the wheel and try it in an empty environment

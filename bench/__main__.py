@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, policy, replay, scale
+from . import durable, policy, replay, scale, worker
 from .figures import Figure, show, write
 
-NAMES = ("policy", "submit", "callers", "batch", "claim", "scale", "replay")
+NAMES = ("policy", "submit", "callers", "batch", "claim", "worker", "scale", "replay")
 
 
 def _ways(is_quick: bool) -> dict[str, durable.Way]:
@@ -38,6 +38,9 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
             task = progress.add_task(way.name, total=rounds)
             (folder / name).mkdir()
             figures += durable.measure(way, rounds, folder / name, partial(progress.advance, task))
+    if "worker" in names:
+        task = progress.add_task("worker", total=worker.STEPS)
+        figures += worker.measure(is_quick, folder / "worker", partial(progress.advance, task))
     if "scale" in names:
         large = 20_000 if is_quick else 1_000_000
         task = progress.add_task(f"scale: {large:,} documents", total=large)

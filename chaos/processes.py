@@ -21,14 +21,14 @@ CALLS = {  # the last line of a log when its process was in the middle of a call
 
 
 class Child:
-    """A submitter or a claimer."""
+    """A submitter, a claimer or a worker."""
 
-    def __init__(self, role: str, name: str, folder: Path, numbers: tuple[int, ...]) -> None:
+    def __init__(self, role: str, name: str, folder: Path, numbers: tuple[int, ...], module: str = "chaos.actors") -> None:
         self.role = role
         self.name = name
         self.log = folder / f"{name}.log"
         self._errors = folder / f"{name}.err"
-        self._command = [sys.executable, "-m", "chaos.actors", role, name, str(folder), *map(str, numbers)]
+        self._command = [sys.executable, "-m", module, role, name, str(folder), *map(str, numbers)]
         self._process: subprocess.Popen[bytes]
         self._size = 0
         self.start()
@@ -68,6 +68,15 @@ class Child:
         if word in CALLS:
             return word
         return "holding claims" if word in {"claimed", "extended"} else "between calls"
+
+    @property
+    def pid(self) -> int:
+        """The process that runs now."""
+        return self._process.pid
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        self._process.terminate()
 
     def kill(self) -> None:
         """kill -9."""

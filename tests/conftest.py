@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -33,3 +34,16 @@ def missing(reason: str) -> None:
 @pytest.fixture
 def program() -> Callable[[str, str], str]:
     return need_program
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """As an ordinary user, whom permissions stop: root may read everything. Use it with paths relative to this folder."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

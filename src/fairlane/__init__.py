@@ -19,18 +19,23 @@ from .core.errors import (
     WrongState,
 )
 from .core.policy import Policy, Rules, Terms
+from .core.retry import Backoff
 from .queue import AsyncQueue, Queue
+from .worker import Fail, Retry, Worker
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncQueue",
+    "Backoff",
     "BadValue",
+    "Fail",
     "FairlaneError",
     "KeyConflict",
     "Mistake",
     "Policy",
     "Queue",
+    "Retry",
     "Rules",
     "StoreBusy",
     "StoreError",
@@ -38,5 +43,6 @@ __all__ = [
     "StoreUnfit",
     "Terms",
     "Unknown",
+    "Worker",
     "WrongState",
 ]

@@ -1,12 +1,12 @@
-"""Why does this document wait, and about how long? One sentence for people, and its facts for programs."""
+"""Why does this document wait, and where does this customer stand? Sentences for people, and their facts for programs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from .core.document import Document, Outlook
-from .core.policy import Rules
+from .core.document import Customer, Document, Outlook
+from .core.policy import Policy, Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,73 @@ def explained(document: Document, rules: Rules, outlook: Outlook | None) -> Expl
         facts.update(_outlook_facts(document, outlook))
         sentences.append(_place(document, rules, facts))
     return Explanation(" ".join(sentences), facts)
+
+
+def customer_explained(customer: Customer, rules: Rules) -> Explanation:
+    """Where a customer stands, when that changes, and what it has of its own."""
+    terms, policy = customer.terms, customer.terms.policy(rules.policy)
+    facts: dict[str, Any] = {
+        "customer": customer.id,
+        "counter": customer.counter,
+        "next_priority": customer.next_priority,
+        "resets_in": customer.resets_in_ms / 1000,
+        "waiting": customer.waiting,
+        "running": customer.running,
+        "done": customer.done,
+        "failed": customer.failed,
+        "cancelled": customer.cancelled,
+        "oldest_wait": None if customer.oldest_wait_ms is None else customer.oldest_wait_ms / 1000,
+        "paused": terms.paused,
+        "cap": terms.cap,
+        "weight": terms.weight,
+        "reset": policy.reset,
+        "reset_interval": policy.reset_interval,
+        "thresholds": list(policy.thresholds),
+    }
+    sentences = [
+        f"{customer.id}'s counter stands at {customer.counter:,}; its next document gets priority {customer.next_priority}.",
+        _reset(customer, policy),
+        _holdings(customer),
+        *_own_terms(customer),
+    ]
+    return Explanation(" ".join(sentences), facts)
+
+
+def _reset(customer: Customer, policy: Policy) -> str:
+    if customer.standing.updated_ms is None:
+        return "It stands as never seen."
+    if customer.resets_in_ms == 0:
+        return "Its reset interval is over, so its next document starts afresh at 0."
+    after = _duration(customer.resets_in_ms / 1000)
+    if policy.reset == "window":
+        return f"It starts afresh at 0 in about {after}, whatever it sends."
+    if policy.reset == "gradual":
+        return f"The counter recovers bit by bit, and is back at 0 after about {after} without a document."
+    return f"It starts afresh at 0 after about {after} more without a document."
+
+
+def _holdings(customer: Customer) -> str:
+    waiting = "Nothing of it is waiting" if customer.waiting == 0 else f"{_count(customer.waiting)} waiting"
+    if customer.oldest_wait_ms is not None:
+        waiting += f", the longest for {_duration(customer.oldest_wait_ms / 1000)}"
+    counts = {"running": customer.running, "done": customer.done, "failed": customer.failed, "cancelled": customer.cancelled}
+    return "; ".join([waiting, ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)]).rstrip("; ") + "."
+
+
+def _own_terms(customer: Customer) -> list[str]:
+    terms, told = customer.terms, []
+    if terms.paused:
+        told.append("It is paused: nothing of it is served until it is resumed.")
+    if terms.cap is not None:
+        reached = ", which is reached now" if customer.running >= terms.cap else ""
+        told.append(f"At most {_count(terms.cap).rsplit(' ', 1)[0]} may run at once{reached}.")
+    if terms.weight != 1:
+        told.append(f"Its weight is {terms.weight:g}: for the same priority it may send {terms.weight:g} times as much.")
+    own = {"reset": terms.reset, "reset interval": terms.reset_interval, "thresholds": terms.thresholds}
+    names = [name for name, value in own.items() if value is not None]
+    if names:
+        told.append(f"It has its own {' and '.join(names)}.")
+    return told
 
 
 def _outlook_facts(document: Document, outlook: Outlook) -> dict[str, Any]:

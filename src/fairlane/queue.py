@@ -31,15 +31,17 @@ from .core.document import (
     text,
 )
 from .core.errors import BadValue, Unknown, WrongState
-from .core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Terms, milliseconds, thousandths
+from .core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, milliseconds, thousandths
 from .core.retry import DELAY_MAX_MS
 from .engine import Engine, open_engine
-from .explain import Explanation, explained
+from .engine.protocol import PROGRESS
+from .explain import Explanation, customer_explained, explained
 from .settings import DEFAULT_URL
 
 DEFAULT_KIND = "extract"
 NESTING_MAX = 100
 AT_ONCE = 1000  # documents that one step of a long job touches
+PARTIAL_BYTES_MAX = 60 * 1024
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -56,6 +58,14 @@ class Keep(Enum):
 
 
 KEEP: Final = Keep.KEEP
+
+
+class Progress(NamedTuple):
+    """What the handler of a document told on its way."""
+
+    attempt: int
+    progress: float | str | None  # a share from 0 to 1, or a few words
+    partial: Any  # the newest partial result
 
 
 class Look(NamedTuple):
@@ -233,10 +243,26 @@ class Queue:
         body = self.engine.body(id)
         return None if body is None or body.result is None else json.loads(body.result)
 
+    def progress(self, id: str) -> Progress | None:
+        """What the handler of a document reported in its newest attempt, unless it is done; None if it told nothing."""
+        token = self.document(id).token
+        record = self.engine.record(PROGRESS, id)
+        told = None if record is None else json.loads(record.value)
+        if told is None or told["token"] != token:  # told by a worker that has lost the document since
+            return None
+        return Progress(told["attempt"], told["progress"], told["partial"])
+
     def explain(self, id: str, *, now: float | None = None) -> Explanation:
         """Why a document has its priority, about how much is ahead of it, and about when it will be served."""
         outlook = self.engine.outlook(_id(id), now_ms=_moment(now))
         return explained(self.document(id), self.engine.rules(), outlook)
+
+    def explain_customer(self, customer: str, *, now: float | None = None) -> Explanation:
+        """Where a customer stands, when that changes and what it has of its own; refused for one never seen."""
+        known = self.engine.customer(text("customer", customer), now_ms=_moment(now))
+        if known.standing == Standing() and known.terms_version == 0:
+            raise Unknown(f"there is no customer {customer!r}; it never sent a document here, or it was forgotten")
+        return customer_explained(known, self.engine.rules())
 
     def changes(self, after: int | None = None, limit: int = AT_ONCE) -> list[Change]:
         """What changed after a change number, oldest first; None: from the oldest kept."""
@@ -445,7 +471,9 @@ class AsyncQueue:
     documents = _awaited(_documents)
     payload = _awaited(Queue.payload)
     result = _awaited(Queue.result)
+    progress = _awaited(Queue.progress)
     explain = _awaited(Queue.explain)
+    explain_customer = _awaited(Queue.explain_customer)
     changes = _awaited(Queue.changes)
     cancel = _awaited(Queue.cancel)
     retry = _awaited(Queue.retry)

@@ -8,20 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from fairlane import Queue, __version__
 from fairlane.cli import main
 
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/queue.db"
-
-
-def run(*arguments: str, **environment: str) -> Result:
-    return CliRunner(env={"FAIRLANE_URL": None, **environment}).invoke(main, arguments)
-
+from .running import run
 
 MOMENTS = [word for moment in ("0", "1", "2", "3", "1503", "3003.001") for word in ("--now", moment)]
 
@@ -173,6 +164,7 @@ def test_version_and_help() -> None:
         told = run(command, "--help")
         assert told.exit_code == 0
         assert "Usage:" in told.stdout
+        assert f"fairlane {command} " in told.stdout.partition("Example:")[2].replace("\n", " "), "an example to copy"
 
 
 def test_rich_is_loaded_only_when_a_table_is_drawn(url: str) -> None:

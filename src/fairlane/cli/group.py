@@ -9,14 +9,30 @@ import click
 from fairlane import __version__
 from fairlane.core.errors import FairlaneError, Mistake
 
-EXIT_ANSWER = 1  # it was done, but the answer could not be written
+EXIT_OTHERWISE = 1  # it ended otherwise than asked: the answer could not be written, you said no, a document failed
 EXIT_MISTAKE = 2  # what was asked for cannot be: change the call
 EXIT_STORE = 3  # the store could not do it: try again, or mend it
 EXIT_FOUND = 4  # it was done, and what was looked for is there: differences
 
 
+SECTIONS = {
+    "Try it": ("demo", "process", "simulate", "advise", "verify"),
+    "Documents": ("submit", "work", "explain", "cancel", "retry", "purge"),
+    "Customers": ("status", "check", "pause", "resume", "tune", "reset", "forget"),
+}
+
+
 class _Commands(click.Group):
-    """Turns our errors into one line and an exit code, never a traceback."""
+    """Turns our errors into one line and an exit code, never a traceback; lists commands by what they are for."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        listed = [name for names in SECTIONS.values() for name in names]
+        others = tuple(name for name in self.list_commands(ctx) if name not in listed)
+        for title, names in {**SECTIONS, "Rules and tools": others}.items():
+            known = [(name, self.commands[name]) for name in names if name in self.commands]
+            if known:
+                with formatter.section(title):
+                    formatter.write_dl([(name, command.get_short_help_str(formatter.width)) for name, command in known])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -28,7 +44,7 @@ class _Commands(click.Group):
             raise  # click ends quietly
         except OSError as error:
             click.echo(f"fairlane: the answer cannot be written: {error}", err=True)
-            ctx.exit(EXIT_ANSWER)
+            ctx.exit(EXIT_OTHERWISE)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -9,13 +9,18 @@ from typing import Any
 import click
 
 from fairlane.core.policy import TIME_MAX_MS, milliseconds
+from fairlane.queue import Look
 
 from .group import main
-from .shared import json_option, numbers, open_queue, seconds, table, url_option
+from .shared import customer_argument, json_option, open_queue, seconds, some_customers, table, url_option
+from .values import DURATION, THRESHOLDS
+from .watch import every_second, watch
+
+STATUS_COLUMNS = ("customer", "counter", "next\npriority", "waiting", "running", "done", "failed", "oldest\nwait", "resets\nin")
 
 
-@main.command()
-@click.argument("customer")
+@main.command(epilog="Example:  fairlane check acme --json")
+@customer_argument
 @click.option("--cost", type=float, default=1, show_default=True, help="What the check costs, in documents.")
 @click.option(
     "--now",
@@ -48,38 +53,45 @@ def check(customer: str, cost: float, moments: tuple[float, ...], url: str | Non
         click.echo(f"{row['customer']}: priority {row['priority']}, counter {row['counter']}")
 
 
-@main.command()
-@click.argument("customer", required=False)
+@main.command(epilog="Example:  fairlane status --watch")
+@click.argument("customer", required=False, shell_complete=some_customers)
+@click.option("--watch", "watching", is_flag=True, help="Stay, and show it again every second; Ctrl-C ends.")
 @url_option
 @json_option
-def status(customer: str | None, url: str | None, as_json: bool) -> None:
+def status(customer: str | None, watching: bool, url: str | None, as_json: bool) -> None:
     """Show where customers stand; moves nothing.
 
-    Counter, next priority, what waits and runs. With --json an array, an object a customer.
+    Counter, next priority, what waits and runs. With --json an array, an object a customer; with --watch an array a line.
     """
     with open_queue(url, create=False) as queue:
-        looks = list(queue.customers()) if customer is None else [queue.look(customer)]
-    if as_json:
-        click.echo(json.dumps([one._asdict() for one in looks]))
-        return
-    if not looks:
-        click.echo("No customer yet: nothing was submitted or checked.")
-        return
-    columns = ("customer", "counter", "next\npriority", "waiting", "running", "done", "failed", "oldest\nwait", "resets\nin")
-    table(
-        columns,
-        [
-            (one.customer + (" (paused)" if one.paused else ""), one.counter, one.next_priority, one.waiting, one.running,
-             one.done, one.failed, seconds(one.oldest_wait), seconds(one.resets_in))
-            for one in looks
-        ],
+
+        def looks() -> list[Look]:
+            return list(queue.customers()) if customer is None else [queue.look(customer)]
+
+        def tell_json() -> None:
+            click.echo(json.dumps([one._asdict() for one in looks()]))
+
+        if as_json:
+            return every_second(tell_json) if watching else tell_json()
+        if watching:
+            return watch(looks, _status_row, STATUS_COLUMNS)
+        known = looks()
+    if not known:
+        return click.echo("No customer yet: nothing was submitted or checked.")
+    return table(STATUS_COLUMNS, map(_status_row, known))
+
+
+def _status_row(one: Look) -> Sequence[object]:
+    return (
+        one.customer + (" (paused)" if one.paused else ""), one.counter, one.next_priority, one.waiting, one.running,
+        one.done, one.failed, seconds(one.oldest_wait), seconds(one.resets_in),
     )  # fmt: skip
 
 
-@main.command()
+@main.command(epilog="Example:  fairlane policy --reset gradual --reset-interval 25m")
 @click.option("--reset", type=click.Choice(["idle", "window", "gradual"]), help="When counters go back to zero.")
-@click.option("--reset-interval", type=float, metavar="SECONDS", help="0.001 to 2592000 (30 days).")
-@click.option("--thresholds", metavar="LIST", help="Up to 8 falling numbers, as in =-2,-4,-6,-8.")
+@click.option("--reset-interval", type=DURATION, metavar="DURATION", help="As in 90s or 25m; up to 30d.")
+@click.option("--thresholds", type=THRESHOLDS, metavar="LIST", help="Up to 8 falling numbers, as in =-2,-4,-6,-8.")
 @click.option("--dispatch", type=click.Choice(["fair", "strict"]), help="Turns inside a priority, or bare priority and number.")
 @click.option("--open-turn-every", type=int, metavar="N", help="One dispatch in N goes to whoever waits longest; 0: never.")
 @url_option
@@ -87,7 +99,7 @@ def status(customer: str | None, url: str | None, as_json: bool) -> None:
 def policy(
     reset: Any,
     reset_interval: float | None,
-    thresholds: str | None,
+    thresholds: tuple[float, ...] | None,
     dispatch: Any,
     open_turn_every: int | None,
     url: str | None,
@@ -102,7 +114,7 @@ def policy(
         rules = queue.configure(
             reset=reset,
             reset_interval=reset_interval,
-            thresholds=numbers(thresholds),
+            thresholds=thresholds,
             dispatch=dispatch,
             open_turn_every=open_turn_every,
         )

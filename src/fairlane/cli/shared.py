@@ -1,17 +1,25 @@
-"""What the commands have in common: options, opening the queue, and how numbers are shown. `rich` is loaded only to draw."""
+"""What the commands have in common: options, opening the queue, and how answers are shown. `rich` is loaded only to draw."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlane.core.errors import BadValue
+from fairlane.core.errors import FairlaneError
 from fairlane.queue import Queue
 from fairlane.settings import load_settings
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+OFFERED_MAX = 50  # customers that a shell lists
+PIPE_WIDTH = 160  # a pipe has no edge to wrap at
 
 url_option = click.option(
     "--url", metavar="URL", help="The queue; else FAIRLANE_URL, else url in fairlane.toml, else sqlite:///fairlane.db."
@@ -23,13 +31,28 @@ def open_queue(url: str | None, create: bool = True) -> Queue:
     return Queue(load_settings(url, os.environ, Path.cwd()).url, create=create)
 
 
-def numbers(told: str | None) -> tuple[float, ...] | None:
-    if told is None:
-        return None
+def some_customers(context: click.Context, _: click.Parameter, beginning: str) -> list[str]:
+    """Customers that begin like this; none if there is no queue to ask."""
     try:
-        return tuple(float(one) if "." in one else int(one) for one in told.split(","))
-    except ValueError:
-        raise BadValue("--thresholds", told, "numbers with commas between them, as in --thresholds=-2,-4,-6") from None
+        with open_queue(context.params.get("url"), create=False) as queue:
+            page = queue.engine.customers(beginning, OFFERED_MAX)  # those after it, so not the one that is exactly this
+            whole = [queue.engine.customer(beginning)] if beginning else []
+    except FairlaneError:
+        return []
+    known = [one for one in whole if one.standing.resets or one.terms_version]
+    return [one.id for one in (*known, *page) if one.id.startswith(beginning)]
+
+
+customer_argument = click.argument("customer", shell_complete=some_customers)
+
+
+def tell(as_json: bool, told: dict[str, Any], sentence: str) -> None:
+    """One answer: an object for programs, a sentence for people."""
+    click.echo(json.dumps(told) if as_json else sentence)
+
+
+def counted(count: int, one: str = "document") -> str:
+    return f"{count:,} {one}" + ("" if count == 1 else "s")
 
 
 def seconds(seconds: float | None) -> str:
@@ -42,27 +65,32 @@ def seconds(seconds: float | None) -> str:
     return f"{days} d {clock}" if days else clock
 
 
-def counted(number: int, what: str) -> str:
-    """A number of things, as in 1 document, 2,000 documents."""
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
 def table(columns: Sequence[str], rows: Iterable[Sequence[object] | None]) -> None:
-    """A table on the terminal; the first column is text, the others are numbers; None draws a line."""
-    from rich import box
+    """Print a table on the terminal."""
     from rich.console import Console
+
+    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    console.print(drawn(columns, rows))
+
+
+def drawn(columns: Sequence[str], rows: Iterable[Sequence[object] | None], one_line: bool = False) -> Table:
+    """A table: text, then numbers; a row that is None draws a line. With `one_line` a long text is cut instead of wrapped."""
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=bool(number), overflow="fold")
+        first = number == 0  # only this one gives way when there is little room
+        table.add_column(column, justify="left" if first else "right", no_wrap=not first, overflow="fold")
     for row in rows:
         if row is None:
             table.add_section()
-        else:
-            table.add_row(*(Text(str(cell)) for cell in row))
-    console = Console(file=sys.stdout)
-    if not console.is_terminal:
-        console.width = 160  # a pipe has no edge to wrap at
-    console.print(table)
+            continue
+        cells = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
+        if one_line:
+            cells[0].no_wrap, cells[0].overflow = True, "ellipsis"
+        table.add_row(*cells)
+    return table

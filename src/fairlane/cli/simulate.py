@@ -14,7 +14,8 @@ import click
 from fairlane.core.errors import BadValue, Mistake
 
 from .group import EXIT_FOUND, main
-from .shared import counted, json_option, numbers, open_queue, seconds, table, url_option
+from .shared import counted, json_option, open_queue, seconds, table, url_option
+from .values import THRESHOLDS
 
 if TYPE_CHECKING:
     from fairlane.sim.advise import Advice, Effect
@@ -37,7 +38,9 @@ load_option = click.option(
 )  # fmt: skip
 seed_option = click.option("--seed", type=int, default=1, show_default=True, help="For generators: another seed, another day.")
 interval_option = click.option("--reset-interval", type=float, metavar="SECONDS", help="Instead of the policy's own.")
-thresholds_option = click.option("--thresholds", metavar="LIST", help="Instead of the policy's own table, as in =-2,-4,-6,-8.")
+thresholds_option = click.option(
+    "--thresholds", type=THRESHOLDS, metavar="LIST", help="Instead of the policy's own table, as in =-2,-4,-6,-8."
+)
 weights_option = click.option(
     "--weights", multiple=True, metavar="CUSTOMER=WEIGHT", help="A customer's weight; several times, or with commas between."
 )
@@ -68,7 +71,7 @@ def simulate(
     load: float | None,
     seed: int,
     reset_interval: float | None,
-    thresholds: str | None,
+    thresholds: tuple[float, ...] | None,
     weights: tuple[str, ...],
     html: Path | None,
     customers: tuple[str, ...],
@@ -92,7 +95,7 @@ def simulate(
     if html is not None and not html.parent.is_dir():
         raise BadValue("--html", str(html), "a file in a folder that is there")
     replayed, known = _workload(workload, url, seed, workers, load, policies or ("texts",))
-    contenders = [one.changed(reset_interval, numbers(thresholds), _weights(weights, replayed)) for one in known]
+    contenders = [one.changed(reset_interval, thresholds, _weights(weights, replayed)) for one in known]
     for customer in customers:
         _among(replayed, "--customer", customer)
     stories = []

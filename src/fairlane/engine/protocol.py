@@ -32,6 +32,8 @@ from fairlane.core.policy import Rules, Standing, Terms
 
 DUE_MAX = 1000  # delayed documents that one claim makes ready, at most
 
+PROGRESS = "progress"  # the group of records that belong to documents, by their id, and go with them
+
 EXPIRED = "the worker stopped or died: its lease ran out on attempt {attempts} of {attempts_max}"
 SPENT = "attempt {attempts} of {attempts_max} failed: {reason}"
 

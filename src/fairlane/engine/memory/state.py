@@ -7,6 +7,7 @@ import time
 from fairlane.core.dispatch import Lanes, Pace
 from fairlane.core.document import ATTEMPTS_DEFAULT, Check, Document, Receipt, Record, State, Submission
 from fairlane.core.policy import Rules, Standing, Terms
+from fairlane.engine.protocol import PROGRESS
 
 
 def now(now_ms: int | None) -> int:
@@ -100,8 +101,9 @@ class Kept:
         return self.entries.get(self.numbers.get(id, 0))
 
     def erase(self, entry: Entry) -> None:
-        """A document is forgotten, and its key with it."""
+        """A document is forgotten, and with it its key and what was reported of it."""
         del self.entries[entry.number], self.numbers[entry.id]
+        self.records.pop((PROGRESS, entry.id), None)
         if entry.key is not None:
             del self.keys[entry.account.id, entry.key]
 

@@ -35,12 +35,16 @@ from fairlane.engine.values import refuse_frozen
 
 from . import claim, examine, file, move, read, settle, submit, upkeep
 from .commit import GroupCommit, Ticket
+from .notice import Notice
 from .queries import Execute
 from .rows import current_rules
 from .transaction import Transaction
 
 T = TypeVar("T")
-POLL_SECONDS = 0.002  # how often `wait` asks whether another process wrote
+POLL_SECONDS = 0.002  # how often `wait` asks whether another process wrote, where no notice of that is given
+GLANCE_SECONDS = 0.0002  # after a notice: the first look, while a commit is on its way to the disk; later ones are rarer
+NOTICED_SECONDS = 0.3  # that a commit may be on its way
+UNNOTICED_SECONDS = 0.1  # how often to ask in spite of notices
 
 _left_to_parent: list[object] = []  # handles of a parent process: a forked child may neither use nor close them
 
@@ -69,6 +73,7 @@ class SqliteEngine:
         self._writing = threading.Lock()
         self._group = GroupCommit(self._commit)
         self._arrival = threading.Event()
+        self._notices = threading.local()
         self._process = os.getpid()
 
     def migrate(self) -> None:
@@ -223,19 +228,35 @@ class SqliteEngine:
         deadline = time.monotonic() + timeout_seconds
         while True:
             self._arrival.clear()
+            notice = self._notice()
+            noticed = time.monotonic() if notice.take() else float("-inf")
             seen = self._read(read.data_version)
             is_ready, due_in_ms = self._read(lambda execute: read.is_work_ready(execute, kinds, Transaction.now(None)))
             if is_ready:
                 return True
-            self._await_write(seen, min(deadline, time.monotonic() + due_in_ms / 1000))
+            self._await_write(seen, min(deadline, time.monotonic() + due_in_ms / 1000), notice, noticed)
             if time.monotonic() >= deadline:
                 return False
 
-    def _await_write(self, seen: int, wake: float) -> None:
+    def _notice(self) -> Notice:
+        """This thread's notices; the log is there, as the first look opened it."""
+        if getattr(self._notices, "own", None) is None:
+            self._read(read.data_version)
+            self._notices.own = Notice(self.path)
+        own: Notice = self._notices.own
+        return own
+
+    def _await_write(self, seen: int, wake: float, notice: Notice, noticed: float) -> None:
         """Until this process or another one wrote to the file, or the time to wake has come."""
+        pause = GLANCE_SECONDS
         while (left := wake - time.monotonic()) > 0:
-            if self._arrival.wait(min(left, POLL_SECONDS)):
-                return
+            if not notice.is_given:
+                self._arrival.wait(min(left, POLL_SECONDS))
+            elif time.monotonic() - noticed < NOTICED_SECONDS:
+                time.sleep(min(left, pause))
+                pause = min(POLL_SECONDS, pause * 1.5)
+            elif notice.wait(min(left, UNNOTICED_SECONDS)):
+                noticed, pause = time.monotonic(), GLANCE_SECONDS
             if self._read(read.data_version) != seen:
                 return
 

@@ -200,6 +200,9 @@ SELECT * FROM moving WHERE customer = ? ORDER BY number LIMIT ?;
 -- drop_document: A document is forgotten: its row.
 DELETE FROM documents WHERE number = ?;
 
+-- drop_progress: A document is forgotten: what was reported of it.
+DELETE FROM records WHERE group_name = 'progress' AND key = (SELECT id FROM documents WHERE number = ?);
+
 -- drop_payload: A document is forgotten: what was handed in.
 DELETE FROM payloads WHERE number = ?;
 

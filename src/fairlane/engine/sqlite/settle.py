@@ -193,7 +193,7 @@ def forget_document(tx: Transaction, moving: Moving) -> None:
 
 def drop_document(tx: Transaction, number: int, customer: int, key: str | None) -> None:
     """A document's rows go."""
-    for statement in (sql.drop_document, sql.drop_payload, sql.drop_result):
+    for statement in (sql.drop_progress, sql.drop_document, sql.drop_payload, sql.drop_result):
         tx.execute(statement, (number,))
     if key is not None:
         tx.execute(sql.drop_key, (customer, key))

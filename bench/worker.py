@@ -1,0 +1,218 @@
+"""How fast does a worker work documents off, how soon does it begin one, and what does a flood cost the others?
+
+The worker runs in a process of its own, as in production, on an SQLite file; this process submits and reads what came out.
+Handlers return the moment they began, on the clock that both processes share, so a wait ends with the first line of the
+handler. It begins with the call of `submit`, or, where that is said, with its return: from then on the document is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fairlane import Queue, Worker
+from fairlane.worker import Document
+
+from .figures import Figure, Goal
+
+SLOTS = 4
+STEPS = 6  # that a measurement advances by
+FLOOD_SECONDS = 0.005  # that a document of the flood takes
+LIGHT_CUSTOMERS, LIGHT_EACH, LIGHT_SPAN_SECONDS = 50, 2, 5.0
+
+
+def nothing(document: Document) -> float:
+    return time.time()
+
+
+async def nothing_async(document: Document) -> float:
+    return time.time()
+
+
+def flood(document: Document) -> list[float]:
+    began = time.time()
+    time.sleep(FLOOD_SECONDS)
+    return [began, time.time()]
+
+
+async def flood_async(document: Document) -> list[float]:
+    began = time.time()
+    await asyncio.sleep(FLOOD_SECONDS)
+    return [began, time.time()]
+
+
+HANDLERS: dict[str, Callable[[Document], object]] = {
+    "nothing": nothing, "nothing_async": nothing_async, "flood": flood, "flood_async": flood_async,
+}  # fmt: skip
+
+
+def child(url: str, kind: str, is_until_empty: bool) -> None:
+    """A worker; tells when it has started, and at the end what it cost."""
+    worker = Worker(url, slots=SLOTS)
+    worker.handler(kind)(HANDLERS[kind])
+    worker.on("started", lambda _: print("started", flush=True))
+    began = time.perf_counter()
+    worker.run(until_empty=is_until_empty)
+    wall = time.perf_counter() - began
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    print(json.dumps({"wall": wall, "cpu": sum(one.ru_utime + one.ru_stime for one in used)}), flush=True)
+
+
+@contextmanager
+def _worker(url: str, kind: str, is_until_empty: bool = False) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "bench.worker", url, kind, str(int(is_until_empty))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate()
+
+
+def _results(queue: Queue, ids: list[str]) -> list[float]:
+    return [queue.result(id) for id in ids]
+
+
+def _until_done(queue: Queue, customers: int, count: int) -> None:
+    while sum(one.done for one in queue.customers()) < count:
+        time.sleep(0.01)
+
+
+def drain(kind: str, documents: int, folder: Path) -> tuple[float, float]:
+    """Documents a second from the first begun to the last settled, and CPU seconds for a thousand."""
+    url = f"sqlite:///{folder / 'drain.db'}"
+    with Queue(url) as queue:
+        receipts = [one for n in range(20) for one in queue.submit_many(f"customer-{n}", [n] * (documents // 20), kind=kind)]
+        with _worker(url, kind, is_until_empty=True) as process:
+            assert process.stdout is not None
+            told = json.loads(process.stdout.readline())
+        first = min(_results(queue, [one.id for one in receipts]))
+        last = max(one.at_ms for one in queue.changes(limit=100_000) if one.what == "done") / 1000
+    return documents / (last - first), 1000 * told["cpu"] / documents
+
+
+def latency(kind: str, rounds: int, folder: Path) -> tuple[list[float], list[float]]:
+    """Milliseconds to the handler's first line: from the call of submit, and from its return."""
+    url = f"sqlite:///{folder / 'latency.db'}"
+    from_call, from_return = [], []
+    dice = random.Random(7)
+    with Queue(url) as queue, _worker(url, kind):
+        for place in range(rounds + 10):
+            called = time.time()
+            id = queue.submit(f"customer-{place}", None, kind=kind).id
+            returned = time.time()
+            while queue.document(id).state != "done":
+                time.sleep(0.002)
+            began = queue.result(id)
+            if place >= 10:  # the first ones fork and import
+                from_call.append(1000 * (began - called))
+                from_return.append(1000 * (began - returned))
+            time.sleep(dice.uniform(0.005, 0.03))
+    return from_call, from_return
+
+
+def idle_cpu(seconds: float, folder: Path) -> float:
+    """The share of a core that a worker with nothing to do takes, in per cent, its helpers included."""
+    with _worker(f"sqlite:///{folder / 'idle.db'}", "nothing") as process:
+        time.sleep(0.5)
+        before = _cpu_of_family(process.pid)
+        time.sleep(seconds)
+        return 100 * (_cpu_of_family(process.pid) - before) / seconds
+
+
+def _cpu_of_family(pid: int) -> float:
+    """CPU seconds of a process and those it forked, so far."""
+    total, family = 0.0, {pid}
+    for name in sorted((one for one in os.listdir("/proc") if one.isdigit()), key=int):
+        try:
+            fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(name) in family or int(fields[1]) in family:
+            family.add(int(name))
+            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def run_flood(kind: str, documents: int, folder: Path) -> tuple[list[float], float, float]:
+    """Light customers' waits in milliseconds; how long the flood took beside the ideal; and by its own run times."""
+    url = f"sqlite:///{folder / 'flood.db'}"
+    share = documents / 3000
+    dice = random.Random(7)
+    moments = sorted(dice.uniform(0, LIGHT_SPAN_SECONDS * share) for _ in range(LIGHT_CUSTOMERS * LIGHT_EACH))
+    with Queue(url) as queue, _worker(url, kind):
+        heavy = [one.id for one in queue.submit_many("big", [None] * documents, kind=kind)]
+        start = time.time()
+        light: dict[str, float] = {}
+        for place, moment in enumerate(moments):
+            time.sleep(max(0.0, start + moment - time.time()))
+            called = time.time()
+            light[queue.submit(f"light-{place % LIGHT_CUSTOMERS}", None, kind=kind).id] = called
+        _until_done(queue, LIGHT_CUSTOMERS + 1, documents + len(light))
+        runs = [queue.result(id) for id in heavy]
+        light_runs = {id: queue.result(id) for id in light}
+    first, last = min(began for began, _ in runs), max(ended for _, ended in runs)
+    during = [run for run in light_runs.values() if run[0] < last]
+    ideal = (len(runs) + len(during)) * FLOOD_SECONDS / SLOTS
+    own = sum(ended - began for began, ended in (*runs, *during)) / SLOTS
+    return [1000 * (light_runs[id][0] - called) for id, called in light.items()], (last - first) / ideal, (last - first) / own
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[Figure]:
+    """All figures of the worker."""
+    figures: list[Figure] = []
+    count = 400 if is_quick else 20_000
+    for kind, name, goal in (("nothing_async", "async def", 4000), ("nothing", "def", None)):
+        rounds = [drain(kind, count, _made(folder / f"{kind}-{place}")) for place in range(1 if is_quick else 3)]
+        advance()
+        rates, costs = [rate for rate, _ in rounds], [cost for _, cost in rounds]
+        note = f"no-op handlers, {SLOTS} slots; rounds {min(rates):,.0f}-{max(rates):,.0f}"
+        least = Goal(1.0) if goal else None
+        figures.append(Figure(f"worker: drain, {name}", max(rates), "documents/s", goal or max(rates), least, note))
+        figures.append(Figure(f"worker: drain, {name}: CPU", min(costs), "s/1,000", min(costs), None, "all its processes"))
+    for kind, name in (("nothing", "def"), ("nothing_async", "async def")):
+        called, returned = latency(kind, 20 if is_quick else 300, _made(folder / f"latency-{kind}"))
+        advance()
+        note = f"idle, from submit's return; from its call {statistics.median(called):.2f}"
+        p50, p99 = statistics.median(returned), percentile(returned, 0.99)
+        figures.append(Figure(f"worker: submit to start, {name}, p50", p50, "ms", 2.0, Goal(1.0, is_least=False), note))
+        note = f"from its call {percentile(called, 0.99):.2f}"
+        figures.append(Figure(f"worker: submit to start, {name}, p99", p99, "ms", 2.0, None, note))
+    figures.append(
+        Figure("worker: idle CPU", idle_cpu(1 if is_quick else 5, _made(folder / "idle")), "%", 1.0, Goal(1.0, False))
+    )
+    advance()
+    floods = [run_flood("flood", 150 if is_quick else 3000, _made(folder / f"flood-{n}")) for n in range(1 if is_quick else 3)]
+    advance()
+    best, ratio, own = min(floods, key=lambda one: percentile(one[0], 0.99))
+    spread = ", ".join(f"{percentile(one[0], 0.99):.1f}" for one in floods)
+    figures.append(Figure("worker: flood, light p99 wait", percentile(best, 0.99), "ms", 20.0, Goal(1.0, False), spread))
+    note = f"{own:.3f} of the sum of run times; rounds {', '.join(f'{one[1]:.3f}' for one in floods)}"
+    figures.append(Figure("worker: flood, time / ideal", ratio, "x", 1.0, Goal(1.05, is_least=False), note))
+    return figures
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+if __name__ == "__main__":
+    child(sys.argv[1], sys.argv[2], sys.argv[3] == "1")

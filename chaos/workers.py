@@ -1,0 +1,283 @@
+"""Does anything get lost, doubled or stuck when whole workers are killed or frozen at random moments?
+
+Workers with `def` and `async def` handlers share one SQLite file. A supervisor submits documents all along and, one after
+the other, kills a worker with kill -9, or freezes one past its lease with SIGSTOP and lets it go on. Half of the frozen ones
+are frozen with all their processes, half alone. At the end every document must have ended once, every settlement must be in
+the feed, what a worker had lost must not have ended by it, and no process of a killed worker may be left.
+
+As `python -m chaos.workers worker NAME FOLDER` it is one of those workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import click
+
+from fairlane import Backoff, Queue, Retry, Worker
+from fairlane.worker import Document, Event, linux
+
+from .checker import lives_of, wrong_at_rest
+from .history import Log, lines, read_clients, snapshot
+from .processes import Child
+
+LEASE_SECONDS = 1.0
+WAIT_SECONDS = 60.0
+KINDS = ("child", "loop")
+RUN_SECONDS = (0.02, 0.1, 0.5, 1.3)  # of handlers: enough to keep the workers busy, and some longer than a lease
+OURS = ("done", "failed", "retried", "released")  # how a worker ends a claim; "expired" and "cancelled" are not by it
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything that a run depends on."""
+
+    kills: int = 200
+    freezes: int = 100
+    documents: int = 2000
+    workers: int = 4
+    seed: int = 1
+
+
+@dataclass
+class Report:
+    """What a run did and what it found."""
+
+    options: Options
+    faults: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    figures: dict[str, int] = field(default_factory=dict)
+
+
+# -- a worker --------------------------------------------------------------------------------------------------------
+
+
+def work(name: str, folder: Path) -> None:
+    """A worker that logs what it holds and what became of it."""
+    log = Log(folder / f"{name}.log")
+    worker = Worker(
+        f"sqlite:///{folder / 'queue.db'}", slots=2, lease=LEASE_SECONDS, name=name, backoff=Backoff(0, ceiling_seconds=0)
+    )
+
+    def answer(document: Document) -> str:
+        """Unique for each claim, so the store tells whose outcome it kept."""
+        mark = f"{document.id}/{document.token}"
+        if random.random() < 0.05:
+            raise Retry(after=0, reason=mark)
+        return mark
+
+    @worker.handler("child", attempts=1000)
+    def child(document: Document) -> str:
+        time.sleep(random.choice(RUN_SECONDS))
+        return answer(document)
+
+    @worker.handler("loop", attempts=1000)
+    async def loop(document: Document) -> str:
+        await asyncio.sleep(random.choice(RUN_SECONDS))
+        return answer(document)
+
+    def settled(event: Event) -> None:
+        mark = f"{event.id}/{event.token}"
+        log.write("settling", [(mark, event.id, event.token, event.outcome)])
+        log.write("settled", [(mark, True)])
+
+    def lost(event: Event) -> None:
+        mark = f"{event.id}/{event.token}"
+        log.write("settling", [(mark, event.id, event.token, "lost")])
+        log.write("settled", [(mark, False)])
+
+    for name_of, hook in (("finished", settled), ("unfinished", settled), ("lost", lost)):
+        worker.on(name_of, hook)
+    worker.on("began", lambda event: log.write("claimed", [(event.id, event.token)]))
+    worker.on("started", lambda event: log.write("started", os.getpid()))
+    worker.run()
+
+
+# -- the supervisor --------------------------------------------------------------------------------------------------
+
+
+class Supervisor:
+    """Submits, kills, freezes, and checks."""
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        self.report = Report(options)
+        self._dice = random.Random(options.seed)
+        self._folder = folder
+        self._queue = Queue(f"sqlite:///{folder / 'queue.db'}")
+        self._log = Log(folder / "submitter.log")
+        self._made = 0
+        self._workers = [Child("worker", f"worker-{place}", folder, (), "chaos.workers") for place in range(options.workers)]
+
+    def run(self, advance: Callable[[], None]) -> Report:
+        """All faults in random order, then everything is worked off."""
+        options = self.report.options
+        faults = ["kill"] * options.kills + ["freeze"] * options.freezes
+        self._dice.shuffle(faults)
+        try:
+            for place, fault in enumerate(faults):
+                self._submit(options.documents * (place + 5) // (len(faults) + 5))
+                worker = self._dice.choice(self._workers)
+                worker.await_work()
+                self._sleep(0.3)
+                if told := worker.ended_by_itself():
+                    self.report.wrong.append(told)
+                self._kill(worker) if fault == "kill" else self._freeze(worker)
+                advance()
+            self._submit(options.documents)
+            self._finish()
+        finally:
+            for worker in self._workers:
+                worker.kill()
+        self._check()
+        return self.report
+
+    def _sleep(self, seconds_max: float) -> None:
+        time.sleep(self._dice.uniform(0, seconds_max))
+
+    def _submit(self, upto: int) -> None:
+        """As many documents as belong to the faults so far, of a few customers."""
+        while self._made < upto:
+            customer, kind = f"customer-{self._dice.randrange(8)}", self._dice.choice(KINDS)
+            key = f"document-{self._made}"
+            self._log.write("submitting", [(customer, key)])
+            id = self._queue.submit(customer, None, kind=kind, key=key).id
+            self._log.write("submitted", [(customer, key, id)])
+            self._made += 1
+
+    def _holds(self, worker: Child) -> str:
+        return "holding documents" if any(
+            one.worker == worker.name for one in self._queue.engine.documents(None, "running", None, 1000)
+        ) else "holding nothing"  # fmt: skip
+
+    def _kill(self, worker: Child) -> None:
+        self.report.faults[f"kill -9 of a worker {self._holds(worker)}"] += 1
+        family = family_of(worker.pid)
+        worker.kill()
+        if left := _left_of(family):
+            self.report.wrong.append(f"processes {left} of {worker.name} outlived it")
+        worker.start()
+
+    def _freeze(self, worker: Child) -> None:
+        """Past the lease, so that others take over what it holds."""
+        family = sorted(family_of(worker.pid)) if self._dice.random() < 0.5 else [worker.pid]
+        whom = "with its helpers" if len(family) > 1 else "alone"
+        self.report.faults[f"SIGSTOP of a worker {whom} {self._holds(worker)}"] += 1
+        _signal(family, signal.SIGSTOP)
+        time.sleep(LEASE_SECONDS * self._dice.uniform(1.2, 1.8))
+        _signal(family, signal.SIGCONT)
+
+    def _finish(self) -> None:
+        """Until everything has ended; then the workers stop by themselves."""
+        deadline = time.monotonic() + WAIT_SECONDS + self.report.options.documents / 20
+        while any(one.waiting or one.running for one in self._queue.customers()):
+            if time.monotonic() > deadline:
+                self.report.wrong.append("not everything was worked off in time")
+                return
+            time.sleep(0.05)
+        for worker in self._workers:
+            worker.await_work()
+            worker.terminate()
+        self.report.wrong += [told for worker in self._workers if (told := worker.end())]
+
+    def _check(self) -> None:
+        self._queue.close()
+        report, store = self.report, snapshot(self._folder / "queue.db")
+        clients = read_clients([self._folder / "submitter.log", *(worker.log for worker in self._workers)])
+        settlements = list(clients.settlements.values())
+        report.wrong += wrong_at_rest(store, clients)
+        lives = lives_of(store)
+        for one in settlements:
+            closing = lives[one.id].closing.get(one.token) if one.id in lives else None
+            if one.outcome == "lost" and closing is not None and closing.what in OURS:
+                report.wrong.append(f"{one.id}, token {one.token}, was lost by its worker and {closing.what} all the same")
+        report.wrong += [f"document {one.number} is {one.state}" for one in store.documents if one.state != "done"]
+        wanted = ("kill -9 of a worker holding documents", "SIGSTOP of a worker alone", "SIGSTOP of a worker with its helpers")
+        report.wrong += [f"there was no {one}" for one in wanted if not any(map(one.__eq__, _without_holding(report.faults)))]
+        runs = sum(len(facts[0]) for worker in self._workers for what, *facts in lines(worker.log) if what == "claimed")
+        report.figures = {
+            "documents": len(store.documents),
+            "handlers begun": runs,
+            "leases run out": sum(line.what == "expired" for line in store.changes),
+            "claims lost and noticed": sum(one.outcome == "lost" for one in settlements),
+            "retried": sum(one.outcome == "retried" for one in settlements),
+            "done": sum(one.state == "done" for one in store.documents),
+        }
+        if not report.figures["leases run out"] or (report.options.freezes and not report.figures["claims lost and noticed"]):
+            report.wrong.append("no lease ran out, or no worker noticed that it had lost one: nothing was proved")
+
+
+def _without_holding(faults: Counter[str]) -> list[str]:
+    """The names of faults, those of frozen workers whatever they held."""
+    return [
+        name.removesuffix(" holding nothing").removesuffix(" holding documents") if "STOP" in name else name for name in faults
+    ]
+
+
+def family_of(pid: int) -> set[int]:
+    """A process and its descendants."""
+    return {pid}.union(*(family_of(one) for one in linux.children_of(pid)))
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def _left_of(family: set[int]) -> list[int]:
+    """Processes that are still there after a while."""
+    deadline = time.monotonic() + 10
+    while left := [pid for pid in family if _is_there(pid)]:
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.005)
+    return []
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: None) -> Report:
+    """One whole run; the folder must be empty."""
+    return Supervisor(options, folder).run(advance)
+
+
+@click.command()
+@click.option("--kills", default=Options.kills, show_default=True)
+@click.option("--freezes", default=Options.freezes, show_default=True)
+@click.option("--documents", default=Options.documents, show_default=True)
+@click.option("--workers", default=Options.workers, show_default=True)
+@click.option("--seed", type=int, help="Repeat a run's choices; left out, a new one is drawn and shown.")
+def main(seed: int | None, **given: int) -> None:
+    """kill -9 and SIGSTOP of whole workers at random moments, on one SQLite file."""
+    options = Options(seed=random.randrange(10**6) if seed is None else seed, **given)
+    print(f"workers, seed {options.seed}")
+    with tempfile.TemporaryDirectory(prefix="fairlane-chaos-") as folder:
+        report = run(options, Path(folder))
+    told = {"options": asdict(options), "faults": dict(report.faults), "figures": report.figures, "wrong": report.wrong}
+    print(json.dumps(told | {"is_good": not report.wrong}, indent=2))
+    sys.exit(1 if report.wrong else 0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["worker"]:
+        work(sys.argv[2], Path(sys.argv[3]))
+    else:
+        main()

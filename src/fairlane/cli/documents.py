@@ -1,0 +1,153 @@
+"""Commands for documents: submit, explain, cancel, retry, purge."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from fairlane.core.errors import Mistake, Unknown, WrongState
+from fairlane.explain import Explanation
+from fairlane.process.facts import shown_path
+from fairlane.process.folder import payload_of, readable
+from fairlane.queue import DEFAULT_KIND, Queue
+
+from .group import main
+from .shared import counted, json_option, open_queue, some_customers, tell, url_option
+from .values import DURATION
+
+
+@main.command(epilog="Example:  fairlane submit --customer acme inbox/*.pdf")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.option("--customer", required=True, shell_complete=some_customers, help="Whose documents they are.")
+@click.option("--kind", default=DEFAULT_KIND, show_default=True, help="Which handler of a worker takes them.")
+@click.option("--key", help="Makes a repeat harmless: the same key and file give the first receipt again. For one file.")
+@click.option("--cost", type=float, default=1, show_default=True, help="What each counts, in documents: its pages, say.")
+@click.option("--delay", type=DURATION, default="0", metavar="DURATION", help="Not before that long, as in 90s or 2h.")
+@url_option
+@json_option
+def submit(
+    files: tuple[str, ...],
+    customer: str,
+    kind: str,
+    key: str | None,
+    cost: float,
+    delay: float,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Submit each FILE as a document of a customer.
+
+    All are submitted, or none if one of them cannot be read. The file itself stays where it is: the document holds its path.
+    `-` reads names of files from standard input, one a line. With --json an object a line, a line a document.
+    """
+    paths = readable(_listed(files))
+    if key is not None and len(paths) != 1:
+        raise Mistake(f"--key names one document, and these are {len(paths):,} files; submit them one by one, or without --key")
+    payloads = [payload_of(path) for path in paths]
+    with open_queue(url) as queue:
+        receipts = queue.submit_many(customer, payloads, kind=kind, keys=None if key is None else [key], cost=cost, delay=delay)
+    for receipt, payload in zip(receipts, payloads, strict=True):
+        told = {"id": receipt.id, "customer": customer, "kind": kind, "priority": receipt.priority, "counter": receipt.counter}
+        sentence = f"{receipt.id}  priority {receipt.priority}  counter {receipt.counter}  {shown_path(payload['name'])}"
+        tell(as_json, {**told, "path": payload["path"]}, sentence)
+
+
+def _listed(files: tuple[str, ...]) -> Iterator[str]:
+    """The files, with `-` replaced by the names on standard input."""
+    for file in files:
+        if file != "-":
+            yield file
+            continue
+        lines = sys.stdin.buffer.read().splitlines()
+        names = [os.fsdecode(line) for line in lines if line]
+        if not names:
+            raise Mistake("no name of a file came on standard input; write one a line, as `find inbox -type f` does")
+        yield from names
+
+
+@main.command(epilog="Example:  fairlane explain acme")
+@click.argument("name", shell_complete=some_customers)
+@url_option
+@json_option
+def explain(name: str, url: str | None, as_json: bool) -> None:
+    """Say why a document waits, or where a customer stands.
+
+    NAME is the id of either. Of a document: why it has its priority, about how much is ahead of it, about when its turn
+    comes. Of a customer: its counter, its next priority, when it starts afresh, what waits, and what it has of its own. Moves
+    nothing.
+    """
+    with open_queue(url, create=False) as queue:
+        explanation = _explained(queue, name)
+    tell(as_json, explanation.facts, explanation.sentence)
+
+
+def _explained(queue: Queue, name: str) -> Explanation:
+    try:
+        return queue.explain(name)
+    except Unknown:
+        pass
+    try:
+        return queue.explain_customer(name)
+    except Unknown:
+        raise Unknown(
+            f"{name!r} is neither a document nor a customer of this queue; `fairlane status` lists the customers, "
+            "`fairlane submit` prints the ids of documents"
+        ) from None
+
+
+@main.command(epilog="Example:  fairlane cancel 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@url_option
+@json_option
+def cancel(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
+    """End each document ID that has not ended.
+
+    A worker that runs it loses its claim. One that has already ended stays as it is, and is told. If one ID is unknown,
+    nothing is cancelled. With --json an object a line, a line a document.
+    """
+    with open_queue(url, create=False) as queue:
+        for id in ids:
+            queue.document(id)  # all of them are known before the first one ends
+        for id in ids:
+            cancelled = queue.cancel(id)
+            state = queue.document(id).state
+            sentence = f"{id}: cancelled" if cancelled else f"{id}: was already {state}"
+            tell(as_json, {"id": id, "cancelled": cancelled, "state": state}, sentence)
+
+
+@main.command(epilog="Example:  fairlane retry 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@url_option
+@json_option
+def retry(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
+    """Give each failed document ID another round of attempts.
+
+    It keeps its priority: a retry is not a new document. If one ID is unknown or has not failed, none is retried. With --json
+    an object a line, a line a document.
+    """
+    with open_queue(url, create=False) as queue:
+        others = [f"{one.id} is {one.state}" for one in map(queue.document, ids) if one.state != "failed"]
+        if others:
+            raise WrongState(f"nothing was retried: {', '.join(others)}; only a failed document can be retried")
+        for id in dict.fromkeys(ids):
+            queue.retry(id)
+            tell(as_json, {"id": id, "retried": True}, f"{id}: ready again")
+
+
+@main.command(epilog="Example:  fairlane purge --older-than 7d")
+@click.option("--older-than", type=DURATION, required=True, metavar="DURATION", help="As in 90s, 15m, 24h or 7d; 0 for all.")
+@url_option
+@json_option
+def purge(older_than: float, url: str | None, as_json: bool) -> None:
+    """Forget documents that ended longer ago than that.
+
+    With them go their results and the feed of changes up to then. What has not ended stays, however old.
+    """
+    with open_queue(url, create=False) as queue:
+        gone = queue.purge(older_than)
+    told: dict[str, Any] = {"purged": gone, "older_than": older_than}
+    tell(as_json, told, f"{counted(gone)} forgotten.")

@@ -1,0 +1,115 @@
+"""The command that works documents off, and the worker that is built in."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairlane.core.errors import Mistake
+from fairlane.process.facts import facts_of_document
+from fairlane.queue import DEFAULT_KIND
+from fairlane.settings import load_settings
+from fairlane.worker import Document, Event, Fail, Worker
+
+from .group import main
+from .loading import load_worker
+from .shared import json_option, url_option
+
+FOLDER_KIND = "folder"  # what `process` submits, so that on a shared queue it takes nobody else's documents
+SLOTS_DEFAULT = 4
+SECONDS_EACH = 600
+TOLD = ("finished", "unfinished", "lost", "store_failed", "stopping")
+
+
+def built_in(url: str, slots: int, kinds: Sequence[str], pace: float = 0) -> Worker:
+    """A worker with the built-in handler, which takes at least `pace` seconds for each document."""
+
+    def facts(document: Document) -> dict[str, Any]:
+        began = time.monotonic()
+        try:
+            return facts_of_document(document.payload)
+        except Mistake as mistake:  # another attempt would find the same
+            raise Fail(str(mistake)) from None
+        finally:
+            time.sleep(max(0.0, pace - (time.monotonic() - began)))
+
+    worker = Worker(url, slots=slots)
+    for kind in kinds:
+        worker.handler(kind, seconds=SECONDS_EACH)(facts)
+    return worker
+
+
+def quiet_log() -> None:
+    """What a worker would log is told by the commands themselves."""
+    log = logging.getLogger("fairlane")
+    log.addHandler(logging.NullHandler())
+    log.propagate = False
+
+
+@main.command(epilog="Example:  fairlane work --slots 8 tasks:worker")
+@click.argument("worker", metavar="[MODULE:WORKER]", required=False)
+@click.option("--slots", type=int, help="How many documents at once; 4 unless the worker says otherwise.")
+@click.option("--until-empty", is_flag=True, help="End when nothing is left to do.")
+@url_option
+@json_option
+def work(worker: str | None, slots: int | None, until_empty: bool, url: str | None, as_json: bool) -> None:
+    """Work documents off until Ctrl-C or SIGTERM.
+
+    MODULE:WORKER is a Worker in a Python module, looked for in this folder first; it names its queue itself. Without it the
+    built-in handler takes documents of kind "extract" (and those that an interrupted `fairlane process` left) and answers
+    with size, SHA-256, media type, lines and words of the file. With --json an object a line, a line an event.
+    """
+    if worker is None:
+        chosen = built_in(load_settings(url, os.environ, Path.cwd()).url, SLOTS_DEFAULT, (DEFAULT_KIND, FOLDER_KIND))
+    elif url is not None:
+        raise Mistake(f"the worker {worker} names its queue itself; leave --url out, or change it there")
+    else:
+        chosen = load_worker(worker)
+    quiet_log()
+    teller = Teller(chosen, as_json)
+    summary = chosen.run(until_empty=until_empty, slots=slots)
+    teller.finish(summary._asdict())
+
+
+class Teller:
+    """Prints what a worker does; when nobody reads it any more, the worker stops."""
+
+    def __init__(self, worker: Worker, as_json: bool) -> None:
+        self._worker = worker
+        self._as_json = as_json
+        self._error: OSError | None = None
+        for name in TOLD:
+            worker.on(name, self._told)
+        worker.on("started", self._started)
+
+    def finish(self, summary: dict[str, int]) -> None:
+        """The sum of it."""
+        if self._error is not None:
+            raise self._error
+        counts = ", ".join(f"{count:,} {name}" for name, count in summary.items() if count) or "nothing was to do"
+        click.echo(json.dumps({"event": "summary", **summary}) if self._as_json else f"stopped: {counts}")
+
+    def _started(self, event: Event) -> None:
+        self._print(event, f"{event.worker} works; Ctrl-C stops it")
+
+    def _told(self, event: Event) -> None:
+        if event.id is None:
+            return self._print(event, f"{event.name.replace('_', ' ')}: {event.reason}")
+        took = "" if event.seconds is None else f" after {event.seconds:.3f} s"
+        reason = f": {event.reason}" if event.reason else ""
+        return self._print(event, f"{event.customer}  {event.id}  {event.outcome or event.name}{took}{reason}")
+
+    def _print(self, event: Event, sentence: str) -> None:
+        facts = {name: value for name, value in event._asdict().items() if value is not None and name != "name"}
+        try:
+            click.echo(json.dumps({"event": event.name, **facts}) if self._as_json else sentence)
+        except OSError as error:
+            self._error = error
+            self._worker.stop()

@@ -1,0 +1,1 @@
+"""Sample documents to try Fairlane with."""

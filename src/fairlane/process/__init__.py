@@ -1,0 +1,1 @@
+"""What happens to a document once it is its turn."""

@@ -1,0 +1,83 @@
+"""What is told about a worker's doings, and to whom? The one place for logs, metrics and traces.
+
+Laws:
+- Everything worth telling is an Event, and every Event passes through `Hooks.tell`.
+- A hook that fails is logged and does nobody harm. Hooks run on the worker's loop: they must be quick.
+- An event that nobody wants costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fairlane.core.errors import BadValue
+
+EVENTS: dict[str, tuple[int, str]] = {
+    # name: how loud it is logged, and in which words
+    "started": (logging.INFO, "{worker} started"),
+    "claimed": (logging.DEBUG, "{worker} claimed {number} documents"),
+    "began": (logging.DEBUG, "document {id} of {customer}: attempt {attempt} began"),
+    "reported": (logging.DEBUG, "document {id} of {customer}: {value}"),
+    "finished": (logging.DEBUG, "document {id} of {customer}: {outcome} after {seconds:.3f} s"),
+    "unfinished": (logging.WARNING, "document {id} of {customer}: {outcome} on attempt {attempt}: {reason}"),
+    "printed": (logging.INFO, "document {id} of {customer} printed, at the end: {value}"),
+    "lost": (logging.WARNING, "document {id} of {customer}: {reason}"),
+    "child_ended": (logging.INFO, "child {number} ended: {reason}"),
+    "store_failed": (logging.WARNING, "the store failed, will try again: {reason}"),
+    "stopping": (logging.INFO, "{worker} stops: {reason}"),
+    "stopped": (logging.INFO, "{worker} stopped: {value}"),
+}
+
+_log = logging.getLogger("fairlane.worker")
+
+
+class Event(NamedTuple):
+    """Something that happened; only what belongs to it is set."""
+
+    name: str
+    worker: str
+    id: str | None = None  # of the document
+    customer: str | None = None
+    kind: str | None = None
+    attempt: int | None = None
+    token: int | None = None  # of the claim: (id, token) names an attempt
+    outcome: str | None = None  # done, failed, retried, released
+    reason: str | None = None
+    seconds: float | None = None  # that the handler ran
+    number: int | None = None  # of a child, or how many documents
+    value: Any = None
+
+
+Hook = Callable[[Event], object]
+
+
+class Hooks:
+    """Who wants to know what."""
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+        self._wanted: dict[str, list[Hook]] = defaultdict(list)
+
+    def add(self, name: str, hook: Hook) -> None:
+        """Call a hook at every event of that name; "*" is every event."""
+        if name != "*" and name not in EVENTS:
+            raise BadValue("event", name, f"one of {', '.join(EVENTS)}, or *")
+        for each in EVENTS if name == "*" else [name]:
+            self._wanted[each].append(hook)
+
+    def tell(self, name: str, **facts: Any) -> None:
+        """Something happened."""
+        hooks, (level, words) = self._wanted.get(name), EVENTS[name]
+        if hooks is None and not _log.isEnabledFor(level):
+            return
+        event = Event(name, self._worker, **facts)
+        if _log.isEnabledFor(level):
+            _log.log(level, words.format_map(event._asdict()), extra={"fairlane": event._asdict()})
+        for hook in hooks or ():
+            try:
+                hook(event)
+            except Exception:  # noqa: BLE001 - a hook is somebody else's code
+                _log.exception("the hook %r failed at %r", hook, name)

@@ -1,0 +1,59 @@
+"""How does the worker tell its keeper what it holds, and hear what became of it?"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from .frames import Stream
+from .held import Held
+
+
+class Listener(Protocol):
+    """What the worker wants to hear from its keeper."""
+
+    def renewed(self, asked: float, upto: int, lost: Sequence[int]) -> None:
+        """What was told up to that serial was renewed, and these were lost."""
+
+    def renewal_failed(self, reason: str) -> None:
+        """The store could not be asked."""
+
+    def helper_ended(self, reason: str) -> None:
+        """The keeper is gone: nothing is renewed any more."""
+
+
+class Keeping:
+    """The worker's end of the line to its keeper."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: socket.socket, listener: Listener) -> None:
+        self._listener = listener
+        gone = "the keeper process ended; it was killed from outside, or memory ran out"
+        self._stream = Stream(loop, end, self._heard, lambda _: listener.helper_ended(gone))
+
+    def hold(self, taken: Sequence[Held]) -> None:
+        """These are held; their serials follow each other. Payloads stay here: a lease needs none."""
+        if taken:
+            self._stream.send(["hold", taken[0].serial, [one.claim._replace(payload="") for one in taken]])
+
+    def drop(self, gone: Sequence[Held]) -> None:
+        """These are not held any more."""
+        if gone:
+            self._stream.send(["drop", [one.serial for one in gone]])
+
+    def beat(self, deadline: float | None) -> None:
+        """The loop is well; if it is silent beyond the deadline, a handler hangs on it."""
+        self._stream.send(["beat", deadline])
+
+    def _heard(self, message: list[Any]) -> None:
+        word, *values = message
+        match word:
+            case "renewed":
+                self._listener.renewed(*values)
+            case "failed":
+                self._listener.renewal_failed(*values)
+
+    def close(self) -> None:
+        """The keeper goes when the line is closed."""
+        self._stream.close()

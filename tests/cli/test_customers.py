@@ -1,0 +1,135 @@
+"""Commands for customers: pause, resume, tune, reset, forget."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairlane import Queue, Terms
+
+from .running import run, told
+
+
+@pytest.fixture
+def acme(url: str) -> str:
+    """A queue in which acme has sent 30 documents."""
+    with Queue(url) as queue:
+        queue.submit_many("acme", range(30))
+    return url
+
+
+def terms(url: str) -> Terms:
+    with Queue(url) as queue:
+        return queue.terms("acme")
+
+
+def test_pause_and_resume(acme: str) -> None:
+    paused = run("pause", "acme", "--url", acme).stdout
+    assert paused == "acme is paused, with 30 documents waiting; `fairlane resume acme` serves it again.\n"
+    assert terms(acme).paused
+    assert "It is paused: nothing of it is served until it is resumed." in run("explain", "acme", "--url", acme).stdout
+    assert run("resume", "acme", "--url", acme).stdout == "acme is served again; 30 documents waiting.\n"
+    assert not terms(acme).paused
+    assert run("resume", "acme", "--url", acme).stdout == "acme was not paused; 30 documents waiting.\n"
+    assert told("pause", "acme", "--url", acme) == [{"customer": "acme", "paused": True, "waiting": 30}]
+    assert told("resume", "acme", "--url", acme) == [{"customer": "acme", "paused": False, "waiting": 30}]
+
+
+def test_a_customer_can_be_paused_before_it_sends_anything(acme: str) -> None:
+    told("pause", "new one", "--url", acme)
+    assert "`fairlane resume 'new one'`" in run("pause", "new one", "--url", acme).stdout
+    assert "It stands as never seen. Nothing of it is waiting. It is paused" in run("explain", "new one", "--url", acme).stdout
+
+
+@pytest.mark.parametrize("command", ["resume", "reset", "forget"])
+def test_a_name_that_is_wrong_is_told(acme: str, command: str) -> None:
+    result = run(command, "acmee", "--url", acme)
+    assert result.exit_code == 2
+    assert "there is no customer 'acmee'; it never sent a document here, or it was forgotten" in result.stderr
+
+
+def test_tune_changes_what_is_named_and_none_is_as_everybody(acme: str) -> None:
+    options = ("--weight", "2", "--cap", "3", "--reset", "gradual", "--reset-interval", "10m", "--thresholds=-1,-2.5")
+    (row,) = told("tune", "acme", *options, "--url", acme)
+    assert row == {
+        "customer": "acme", "weight": 2, "cap": 3, "paused": False, "reset": "gradual", "reset_interval": 600,
+        "thresholds": [-1, -2.5],
+    }  # fmt: skip
+    assert terms(acme) == Terms(2, 3, False, 600, (-1, -2.5), "gradual")
+    told("tune", "acme", "--cap", "none", "--url", acme)
+    assert terms(acme) == Terms(2, None, False, 600, (-1, -2.5), "gradual")
+    nothing = [word for name in ("weight", "reset", "reset-interval", "thresholds") for word in (f"--{name}", "none")]
+    told("tune", "acme", *nothing, "--url", acme)
+    assert terms(acme) == Terms()
+
+
+def test_tune_without_options_only_shows(acme: str) -> None:
+    told("tune", "acme", "--weight", "2.5", "--reset-interval", "10m", "--thresholds=-1,-2", "--url", acme)
+    with Queue(acme) as queue:
+        before = len(queue.changes())
+        lines = run("tune", "acme", "--url", acme).stdout.splitlines()
+        run("tune", "nobody", "--url", acme)
+        assert len(queue.changes()) == before
+    assert [line.split(maxsplit=1)[0] for line in lines] == [
+        "customer", "weight", "cap", "paused", "reset", "reset", "thresholds"
+    ]  # fmt: skip
+    assert [line[17:] for line in lines] == ["acme", "2.5", "as everybody", "no", "as everybody", "600", "-1, -2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--weight", "0"], "weight is 0.0"),
+        (["--weight", "heavy"], "not a valid float"),
+        (["--cap", "0"], "cap is 0"),
+        (["--cap", "some"], "not a valid integer"),
+        (["--reset", "often"], "'often' is not one of 'idle', 'window', 'gradual'"),
+        (["--reset-interval", "soon"], "'soon' is not a duration"),
+        (["--reset-interval", "31d"], "reset_interval is 2678400"),
+        (["--thresholds=x"], "--thresholds is 'x'"),
+        (["--thresholds=-2,-1"], "strictly falling"),
+    ],
+)
+def test_terms_that_cannot_be_are_refused(acme: str, options: list[str], message: str) -> None:
+    result = run("tune", "acme", *options, "--url", acme)
+    assert (result.exit_code, terms(acme)) == (2, Terms())
+    assert message in result.stderr
+
+
+def test_explain_tells_what_a_customer_has_of_its_own(acme: str) -> None:
+    told("tune", "acme", "--weight", "2", "--cap", "1", "--reset", "window", "--reset-interval", "1h", "--url", acme)
+    with Queue(acme) as queue:
+        queue.engine.claim("w", 1, 60_000)
+        sentence = run("explain", "acme", "--url", acme).stdout
+        assert sentence.endswith(
+            "; 1 running. At most 1 document may run at once, which is reached now. Its weight is 2: for the same priority it "
+            "may send 2 times as much. It has its own reset and reset interval.\n"
+        )
+        assert "It starts afresh at 0 in about 60 minutes, whatever it sends." in sentence
+        queue.tune("acme", reset="gradual")
+        assert "The counter recovers bit by bit, and is back at 0 after about 60 minutes" in str(queue.explain_customer("acme"))
+        later = queue.explain_customer("acme", now=4e9)
+        assert "Its reset interval is over, so its next document starts afresh at 0." in str(later)
+        assert (later.facts["cap"], later.facts["weight"], later.facts["resets_in"]) == (1, 2.0, 0)
+
+
+def test_reset_lets_a_customer_stand_as_never_seen(acme: str) -> None:
+    assert run("reset", "acme", "--url", acme).stdout == "acme stands as never seen; its counter was -29.\n"
+    assert told("reset", "acme", "--url", acme) == [{"customer": "acme", "counter_before": 0, "counter": 0}]
+    (look,) = told("status", "acme", "--url", acme)[0]
+    assert (look["counter"], look["next_priority"], look["waiting"]) == (0, 1, 30)
+
+
+def test_forget_asks_and_says_what_will_go(acme: str) -> None:
+    result = run("forget", "acme", "--url", acme, input="n\n")
+    assert result.exit_code == 1
+    assert "acme: documents: 30 waiting; counter -29; its terms and its lines of the feed.\nErase everything" in result.stderr
+    assert "Nothing was erased." in result.stderr
+    assert run("forget", "acme", "--url", acme, input="").exit_code == 1
+    assert told("status", "--url", acme)[0][0]["waiting"] == 30
+    assert run("forget", "acme", "--url", acme, input="y\n").stdout == "acme is forgotten, with 30 documents.\n"
+    assert told("status", "--url", acme) == [[]]
+
+
+def test_forget_does_not_ask_when_told_not_to(acme: str) -> None:
+    result = run("forget", "acme", "--yes", "--json", "--url", acme)
+    assert (result.stdout, result.stderr) == ('{"customer": "acme", "forgotten": 30}\n', "")

@@ -1,0 +1,197 @@
+"""Commands for documents: what goes in, what is said of it, how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairlane import Queue
+from fairlane.core.document import Done, Failed, Outcome
+
+from .running import run, told
+
+
+def files(folder: Path, *names: str) -> list[str]:
+    for name in names:
+        (folder / name).write_text("one two\n")
+    return [str(folder / name) for name in names]
+
+
+def settled(url: str, outcome: Outcome) -> str:
+    """The next document is taken and ends like this."""
+    with Queue(url) as queue:
+        (claim,) = queue.engine.claim("w", 1, 60_000)
+        assert queue.engine.settle([(claim, outcome)]) == []
+    return claim.id
+
+
+# -- submit ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_file_is_a_document_with_its_path_and_name(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files(tmp_path, "a.txt", "b.txt")
+    monkeypatch.chdir(tmp_path)
+    rows = told("submit", "--customer", "acme", "a.txt", "../" + tmp_path.name + "/b.txt", "--url", url)
+    assert [(row["priority"], row["counter"], row["path"]) for row in rows] == [
+        (1, 0, f"{tmp_path}/a.txt"),
+        (1, -1, f"{tmp_path}/b.txt"),
+    ]
+    with Queue(url) as queue:
+        assert [queue.payload(row["id"]) for row in rows] == [
+            {"path": f"{tmp_path}/a.txt", "name": "a.txt"},
+            {"path": f"{tmp_path}/b.txt", "name": "b.txt"},
+        ]
+        assert {queue.document(row["id"]).kind for row in rows} == {row["kind"] for row in rows} == {"extract"}
+
+
+def test_submit_tells_people_a_line_a_document(tmp_path: Path, url: str) -> None:
+    lines = run("submit", "--customer", "acme", *files(tmp_path, "a", "b", "c", "d"), "--url", url).stdout.splitlines()
+    assert [line[36:] for line in lines][-2:] == ["  priority 1  counter -2  c", "  priority 2  counter -3  d"]
+
+
+def test_kind_cost_and_delay_are_passed_on(tmp_path: Path, url: str) -> None:
+    options = ("--kind", "scan", "--cost", "2.5", "--delay", "2h")
+    (row,) = told("submit", "--customer", "acme", *files(tmp_path, "a"), *options, "--url", url)
+    with Queue(url) as queue:
+        document = queue.document(row["id"])
+    assert (document.kind, document.cost, document.state) == ("scan", 2500, "delayed")
+    assert document.ready_ms - document.submitted_ms == 2 * 3600 * 1000
+
+
+def test_a_repeated_key_gives_the_first_receipt(tmp_path: Path, url: str) -> None:
+    first, other = files(tmp_path, "a", "b")
+    rows = [told("submit", "--customer", "acme", first, "--key", "k", "--url", url)[0]["id"] for _ in range(2)]
+    assert rows[0] == rows[1]
+    conflict = run("submit", "--customer", "acme", other, "--key", "k", "--url", url)
+    assert (conflict.exit_code, "another body" in conflict.stderr) == (2, True)
+    many = run("submit", "--customer", "acme", first, other, "--key", "k", "--url", url)
+    assert (many.exit_code, "--key names one document, and these are 2 files" in many.stderr) == (2, True)
+
+
+def test_one_bad_file_and_nothing_is_submitted(tmp_path: Path, url: str) -> None:
+    Queue(url).close()
+    good = files(tmp_path, "a", "b")
+    result = run("submit", "--customer", "acme", good[0], f"{tmp_path}/nope", str(tmp_path), good[1], "--url", url)
+    assert result.exit_code == 2
+    assert f"there is no file {tmp_path}/nope" in result.stderr
+    assert f"{tmp_path} is a folder, not an ordinary file" in result.stderr
+    assert (result.stdout, told("status", "--url", url)) == ("", [[]])
+
+
+def test_names_of_files_come_from_standard_input(tmp_path: Path, url: str) -> None:
+    a, b, c = files(tmp_path, "a", "b b", "ü\udcff")
+    names = "\n".join([b, "", c]).encode(errors="surrogateescape") + b"\r\n"
+    result = run("submit", "--customer", "acme", a, "-", "--url", url, input=names)
+    assert [line.rpartition("  ")[2] for line in result.stdout.splitlines()] == ["a", "b b", "ü�"]
+    with Queue(url) as queue:
+        assert {queue.payload(one.id)["path"] for one in queue.documents()} == {a, b, c}
+    empty = run("submit", "--customer", "acme", "-", "--url", url, input=b"\n")
+    assert (empty.exit_code, "no name of a file came on standard input" in empty.stderr) == (2, True)
+
+
+# -- explain ---------------------------------------------------------------------------------------------------------
+
+
+def test_explain_a_document(tmp_path: Path, url: str) -> None:
+    *_, last = told("submit", "--customer", "acme", *files(tmp_path, *"abcd"), "--url", url)
+    assert run("explain", last["id"], "--url", url).stdout.startswith(
+        "Priority 2, because acme's counter stood at -3 when it was submitted. About 3 documents are ahead of it"
+    )
+    (facts,) = told("explain", last["id"], "--url", url)
+    assert (facts["priority"], facts["ahead"]) == (2, 3)
+
+
+def test_explain_a_customer(url: str) -> None:
+    with Queue(url) as queue:
+        queue.submit_many("acme", range(30))
+    settled(url, Done())
+    assert run("explain", "acme", "--url", url).stdout == (
+        "acme's counter stands at -29; its next document gets priority 9. It starts afresh at 0 after about 25 minutes more "
+        "without a document. 29 documents are waiting, the longest for a second; 1 done.\n"
+    )
+    (facts,) = told("explain", "acme", "--url", url)
+    assert (facts["counter"], facts["next_priority"], facts["waiting"], facts["done"]) == (-29, 9, 29, 1)
+
+
+def test_explain_says_that_both_were_tried(url: str) -> None:
+    Queue(url).close()
+    result = run("explain", "nobody", "--url", url)
+    assert result.exit_code == 2
+    assert "'nobody' is neither a document nor a customer of this queue; `fairlane status` lists" in result.stderr
+
+
+# -- cancel, retry, purge --------------------------------------------------------------------------------------------
+
+
+def test_cancel_ends_what_has_not_ended(url: str) -> None:
+    with Queue(url) as queue:
+        first, second = (one.id for one in queue.submit_many("acme", range(2)))
+    settled(url, Done())
+    assert told("cancel", first, second, "--url", url) == [
+        {"id": first, "cancelled": False, "state": "done"},
+        {"id": second, "cancelled": True, "state": "cancelled"},
+    ]
+    lines = run("cancel", first, second, "--url", url).stdout.splitlines()
+    assert lines == [f"{first}: was already done", f"{second}: was already cancelled"]
+
+
+def test_one_unknown_id_and_nothing_is_cancelled(url: str) -> None:
+    with Queue(url) as queue:
+        known = queue.submit("acme").id
+        result = run("cancel", known, "nope", "--url", url)
+        assert (result.exit_code, "there is no document nope" in result.stderr) == (2, True)
+        assert queue.document(known).state == "ready"
+
+
+def test_retry_gives_failed_documents_another_round(url: str) -> None:
+    with Queue(url) as queue:
+        queue.submit_many("acme", range(3))
+    failed = [settled(url, Failed("torn page")) for _ in range(2)]
+    assert told("retry", *failed, failed[0], "--url", url) == [{"id": id, "retried": True} for id in failed]
+    assert told("status", "--url", url)[0][0]["waiting"] == 3
+
+
+def test_one_that_has_not_failed_and_none_is_retried(url: str) -> None:
+    with Queue(url) as queue:
+        queue.submit_many("acme", range(2))
+        failed = settled(url, Failed("torn page"))
+        (ready,) = queue.documents(state="ready")
+        result = run("retry", failed, ready.id, "--url", url)
+        assert result.exit_code == 2
+        assert f"nothing was retried: {ready.id} is ready; only a failed document" in result.stderr
+        assert queue.document(failed).state == "failed"
+
+
+def test_purge_forgets_what_ended_long_ago(url: str) -> None:
+    with Queue(url) as queue:
+        queue.submit_many("acme", range(2))
+    settled(url, Done())
+    assert run("purge", "--older-than", "7d", "--url", url).stdout == "0 documents forgotten.\n"
+    assert run("purge", "--older-than", "0", "--url", url).stdout == "1 document forgotten.\n"
+    assert told("purge", "--older-than", "1.5h", "--url", url) == [{"purged": 0, "older_than": 5400.0}]
+
+
+@pytest.mark.parametrize("duration", ["7x", "-1d", "", "d", "1d2", "nan", "1e3"])
+def test_a_duration_that_is_none_is_refused(url: str, duration: str) -> None:
+    result = run("purge", f"--older-than={duration}", "--url", url)
+    assert result.exit_code == 2
+    assert f"'{duration}' is not a duration; write it as 90s, 15m, 24h or 7d" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("duration", "seconds"),
+    [("250ms", 0.25), ("90", 90), ("90s", 90), ("15m", 900), ("24H", 86400), ("7d", 604800), ("2w", 1209600), ("0.5 h", 1800)],
+)
+def test_durations_have_a_unit_or_are_seconds(url: str, duration: str, seconds: float) -> None:
+    Queue(url).close()
+    assert told("purge", "--older-than", duration, "--url", url)[0]["older_than"] == seconds
+
+
+@pytest.mark.parametrize(
+    "command", [("explain", "x"), ("cancel", "x"), ("retry", "x"), ("purge", "--older-than", "1d"), ("status", "--watch")]
+)
+def test_a_queue_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
+    result = run(*command, "--url", f"sqlite:///{tmp_path}/nowhere.db")
+    assert (result.exit_code, "there is no queue at" in result.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,203 @@
+"""A folder of documents, worked off: what is shown meanwhile, what is told in the end."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fairlane import Queue
+from fairlane.demo.make import make
+
+from .running import Terminal, ran, run, start
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    """One big and two small customers."""
+    make(str(tmp_path / "inbox"), seed=1, big=40, small=2, each=3, paragraphs=2)
+    return tmp_path / "inbox"
+
+
+@contextmanager
+def running(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A slow run that has ended its first document, and has more to do."""
+    arguments = ("process", str(folder), "--slots", "1", "--pace", "300ms", *options)
+    with start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline().endswith("  done\n")
+        yield program
+
+
+def few(folder: Path, count: int = 5) -> Path:
+    (folder / "acme").mkdir(parents=True)
+    for number in range(count):
+        (folder / f"acme/{number}.txt").write_text("one two\n")
+    return folder
+
+
+def test_everything_is_worked_off_and_told(inbox: Path) -> None:
+    code, said, complained = ran("process", str(inbox))
+    assert (code, complained) == (0, "")
+    lines = said.splitlines()
+    ended = [line for line in lines if line.endswith("  done")]
+    assert len(ended) == 46
+    assert (
+        any(line.startswith("northwind  priority 9  waited ") and line.endswith("40-letter.json  done") for line in ended)
+        or True
+    )
+    table = [line.split() for line in lines[len(ended) :]]
+    assert table[1] == ["customer", "documents", "done", "failed", "priorities", "wait", "p50", "wait", "p95"]
+    assert [row[:4] for row in table[3:6]] == [
+        ["ada-law", "3", "3", "0"],
+        ["bakery", "3", "3", "0"],
+        ["northwind", "40", "40", "0"],
+    ]
+    assert table[5][4:7] == ["1", "to", "9"]
+    assert lines[-1].startswith("46 documents of 3 customers in ")
+
+
+def test_small_customers_wait_less_than_the_big_one(inbox: Path) -> None:
+    code, said, _ = ran("process", str(inbox), "--json", "--pace", "20ms", "--slots", "2")
+    told = json.loads(said)
+    assert (code, told["documents"], told["left"], told["failed"]) == (0, 46, 0, [])
+    small, other, big = told["customers"]
+    assert big["priorities"] == {"1": 3, "2": 2, "3": 2, "4": 2, "5": 2, "6": 2, "7": 2, "8": 6, "9": 19}
+    assert small["priorities"] == other["priorities"] == {"1": 3}
+    assert max(small["wait_p95"], other["wait_p95"]) < big["wait_p50"]
+
+
+def test_a_live_picture_on_a_terminal(inbox: Path) -> None:
+    with Terminal(80, 24, "process", str(inbox), "--pace", "60ms") as terminal:
+        terminal.wait_for(lambda shown: "waiting, by priority" in shown and "■■■" in shown and "served last" in shown)
+        assert "of 46 documents have ended" in terminal.shown
+        assert terminal.ended() == 0
+    picture, _, table = terminal.shown.rpartition("served last")
+    assert "next" in picture
+    assert "wait p95" in table
+    assert "46 documents of 3 customers in" in table
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (120, 40), (40, 12)])
+def test_the_picture_fits_the_screen(tmp_path: Path, columns: int, lines: int) -> None:
+    from rich.console import Console
+
+    from fairlane.cli.display import Picture
+    from fairlane.process.courses import Courses
+
+    courses = Courses()
+    with Queue("memory://") as queue:
+        for number in range(30):
+            count = 300 if number == 0 else 3
+            receipts = queue.submit_many(f"customer {number} with quite a long name, [bold]really", range(count))
+            courses.add(receipts, ["folder/a-very-long-name-of-a-file-that-goes-on-and-on-for-ever-and-ever.pdf"] * count)
+        queue.engine.claim("w", 50, 60_000)
+        courses.follow(queue.changes())
+        console = Console(width=columns, height=lines, record=True, file=io.StringIO())
+        console.print(Picture(courses, queue.look, console).draw())
+    drawn = console.export_text().splitlines()
+    assert max(map(len, drawn)) <= columns
+    assert len(drawn) <= max(lines - 1, 18)
+    assert [line[2] for line in drawn[2:11]] == list("123456789")
+    assert "+" in drawn[10], "more than fit are counted"
+    assert any("[bold]" in line for line in drawn) or columns < 80
+
+
+def test_a_file_that_vanished_is_a_failed_document_and_exit_code_1(tmp_path: Path) -> None:
+    folder = few(tmp_path / "inbox")
+    with running(folder) as program:
+        (folder / "acme/4.txt").unlink()
+        said, complained = program.communicate(timeout=60)
+    assert program.returncode == 1
+    assert f"4.txt  failed: there is no file {folder}/acme/4.txt" in said
+    assert complained.splitlines() == [
+        f"failed: acme/4.txt: there is no file {folder}/acme/4.txt; it was moved, or its name is wrong"
+    ]
+
+
+def test_what_was_interrupted_can_be_worked_off_later(tmp_path: Path, url: str) -> None:
+    with running(few(tmp_path / "inbox"), "--url", url) as program:
+        program.send_signal(signal.SIGINT)
+        said, complained = program.communicate(timeout=60)
+    assert (program.returncode, "documents not worked off" in said) == (1, True)
+    assert f"`fairlane work --url {url}` works off the rest." in complained
+    code, *_ = ran("work", "--until-empty", "--url", url)
+    with Queue(url) as queue:
+        assert (code, queue.look("acme").done, queue.look("acme").failed) == (0, 5, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_queue_of_its_own_is_removed_however_it_ends(tmp_path: Path, number: int) -> None:
+    (tmp_path / "temporary").mkdir()
+    arguments = ("process", str(few(tmp_path / "inbox")), "--slots", "1", "--pace", "300ms")
+    environment = {"TMPDIR": str(tmp_path / "temporary"), "FAIRLANE_URL": f"sqlite:///{tmp_path}/not-used.db"}
+    with start(*arguments, stdout=subprocess.PIPE, environment=environment) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        assert len(list((tmp_path / "temporary").iterdir())) == 1
+        program.send_signal(number)
+        program.communicate(timeout=60)
+    assert program.returncode == 1
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert not (tmp_path / "not-used.db").exists()
+
+
+def test_on_a_shared_queue_only_its_own_documents_are_taken_and_told(tmp_path: Path, url: str) -> None:
+    with Queue(url) as queue:
+        before = queue.submit_many("acme", range(30))
+        queue.cancel(before[0].id)
+        code, said, _ = ran("process", str(few(tmp_path / "inbox")), "--json", "--url", url)
+        assert (queue.look("acme").waiting, queue.look("acme").done) == (29, 5)
+    (acme,) = json.loads(said)["customers"]
+    assert (code, acme["documents"], acme["done"], acme["cancelled"], acme["priorities"]) == (0, 5, 5, 0, {"9": 5})
+
+
+def test_documents_of_a_paused_customer_are_not_waited_for(tmp_path: Path, url: str) -> None:
+    with Queue(url) as queue:
+        queue.pause("acme")
+    code, said, complained = ran("process", str(few(tmp_path / "inbox")), "--url", url)
+    assert (code, "5 documents of 1 customer" in said, "5 documents not worked off" in said) == (1, True, True)
+    assert "works off the rest" in complained
+
+
+def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
+    folder = few(tmp_path / "inbox")
+    (folder / "top.txt").write_text("")
+    (folder / "acme/.hidden").write_text("")
+    code, _, complained = ran("process", str(folder))
+    assert (code, complained.splitlines()) == (
+        0,
+        ["passed over: in no sub-folder, so of no customer: top.txt", "passed over: hidden: 1"],
+    )
+
+
+def test_nobody_reads_any_more_and_it_ends_quietly(tmp_path: Path, url: str) -> None:
+    with running(few(tmp_path / "inbox", 20), "--url", url) as program:
+        assert program.stdout is not None
+        program.stdout.close()
+        assert program.wait(timeout=60) == 1
+        assert program.stderr is not None
+        assert program.stderr.read() == ""
+    with Queue(url) as queue:
+        assert 0 < queue.look("acme").waiting < 20
+
+
+def test_what_cannot_be_is_told_before_anything_is_submitted(tmp_path: Path, url: str) -> None:
+    folder = few(tmp_path / "inbox")
+    for arguments, message in [
+        ((str(tmp_path / "nowhere"),), "there is no folder"),
+        ((str(folder / "acme"),), "each sub-folder is a customer, each file in it a document"),
+        ((str(folder), "--slots", "0"), "slots is 0"),
+        ((str(folder), "--pace", "soon"), "'soon' is not a duration"),
+        ((str(folder), "--url", "mysql://"), "url is 'mysql://'"),
+        ((str(folder), "--url", "memory://"), "memory://"),
+    ]:
+        result = run("process", *arguments, *(() if "--url" in arguments else ("--url", url)))
+        assert (result.exit_code, message in result.stderr) == (2, True), result.output
+    assert not Path(url.removeprefix("sqlite:///")).exists()

@@ -1,0 +1,81 @@
+"""What stays on the screen: on a real terminal, in a pipe, and until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fairlane import Queue
+
+from .running import Terminal, start
+
+
+@pytest.fixture
+def busy(url: str) -> str:
+    with Queue(url) as queue:
+        queue.submit_many("a customer with quite a long name, longer than there is room for", range(3))
+        for number in range(40):
+            queue.check(f"idle-{number:02}")
+        queue.submit_many("busy", range(7))
+    return url
+
+
+def test_a_watched_status_changes_and_ends_quietly(busy: str) -> None:
+    with Terminal(80, 24, "status", "--watch", "--url", busy) as terminal:
+        terminal.wait_for(lambda shown: "busy " in shown and "The 17 busiest of 42 customers. Ctrl-C ends." in shown)
+        assert " a custome… " in terminal.shown
+        before = len(terminal.shown)
+        with Queue(busy) as queue:
+            queue.submit_many("newcomer", range(9))
+        terminal.wait_for(lambda shown: "newcomer" in shown[before:])
+        frame = terminal.shown[terminal.shown.rindex("oldest") : terminal.shown.rindex("Ctrl-C ends.")]
+        assert len(frame.splitlines()) <= 22
+        terminal.program.send_signal(signal.SIGINT)
+        assert terminal.ended() == 0
+        assert "Aborted" not in terminal.shown
+        assert "Traceback" not in terminal.shown
+
+
+def test_one_customer_can_be_watched(busy: str) -> None:
+    with Terminal(80, 24, "status", "busy", "--watch", "--url", busy) as terminal:
+        terminal.wait_for(lambda shown: "Ctrl-C ends." in shown)
+        assert "idle" not in terminal.shown
+        terminal.program.send_signal(signal.SIGINT)
+        assert terminal.ended() == 0
+
+
+def test_a_watched_status_in_json_is_an_array_a_line(busy: str) -> None:
+    with start("status", "busy", "--watch", "--json", "--url", busy, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        first = json.loads(program.stdout.readline())
+        with Queue(busy) as queue:
+            queue.submit("busy")
+        second = json.loads(program.stdout.readline())
+        program.send_signal(signal.SIGINT)
+    assert (first[0]["waiting"], second[0]["waiting"], program.returncode) == (7, 8, 0)
+
+
+def test_a_watched_status_in_a_pipe_ends_with_the_pipe(busy: str) -> None:
+    with start("status", "--watch", "--url", busy, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        line = next(line for line in program.stdout if "longer than there is room for" in line)
+        program.stdout.close()
+        complaint = program.stderr.read()
+    assert "…" not in line
+    assert (complaint, program.returncode) == ("", 1)
+
+
+def test_a_watched_queue_without_customers_waits_for_them(url: str, tmp_path: Path) -> None:
+    Queue(url).close()
+    with Terminal(80, 24, "status", "--watch", "--url", url) as terminal:
+        terminal.wait_for(lambda shown: "No customer yet" in shown)
+        with Queue(url) as queue:
+            queue.check("first")
+        terminal.wait_for(lambda shown: "first" in shown)
+        terminal.program.send_signal(signal.SIGINT)
+        assert terminal.ended() == 0

@@ -1,0 +1,147 @@
+"""The command that works documents off: the built-in handler, and workers of modules."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fairlane import Queue
+
+from .running import ran, start, told
+
+TASKS = """
+from fairlane import Worker
+worker = Worker({url!r}, slots=3)
+_private = Worker({url!r})
+
+@worker.handler("count")
+def count(document):
+    return {{"length": len(document.payload)}}
+
+@worker.handler("fail", attempts=1)
+def fail(document):
+    raise ValueError("no such page")
+"""
+
+
+@pytest.fixture
+def tasks(tmp_path: Path, url: str) -> Path:
+    """A folder with a module that has a worker."""
+    (tmp_path / "tasks.py").write_text(TASKS.format(url=url))
+    return tmp_path
+
+
+def test_the_built_in_handler_answers_with_facts(tmp_path: Path, url: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one two\nthree\n")
+    (row,) = told("submit", "--customer", "acme", str(path), "--url", url)
+    code, said, complained = ran("work", "--until-empty", "--url", url)
+    assert (code, complained) == (0, "")
+    assert f"acme  {row['id']}  done after 0." in said
+    assert said.endswith("stopped: 1 done\n")
+    with Queue(url) as queue:
+        assert queue.result(row["id"]) == {
+            "size": 14, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "media_type": "text/plain",
+            "encoding": "utf-8", "lines": 2, "words": 3,
+        }  # fmt: skip
+
+
+def test_what_cannot_be_read_fails_at_once_with_the_reason(tmp_path: Path, url: str) -> None:
+    with Queue(url) as queue:
+        missing = queue.submit("acme", {"path": f"{tmp_path}/gone.txt"}).id
+        other = queue.submit("acme", {"text": "no path"}).id
+        code, said, _ = ran("work", "--until-empty", "--json", "--url", url)
+        assert code == 0
+        assert (queue.document(missing).attempts, queue.document(other).attempts) == (1, 1)
+        assert queue.document(missing).reason == f"there is no file {tmp_path}/gone.txt; it was moved, or its name is wrong"
+        assert "it must be an object with the path of a file" in str(queue.document(other).reason)
+    events = [json.loads(line) for line in said.splitlines()]
+    assert [one["event"] for one in events] == ["started", "unfinished", "unfinished", "stopping", "summary"]
+    assert {one["outcome"] for one in events[1:3]} == {"failed"}
+    assert (events[-1]["done"], events[-1]["failed"]) == (0, 2)
+
+
+@pytest.mark.parametrize("name", ["tasks:worker", "tasks"])
+def test_a_worker_of_a_module_in_this_folder(tasks: Path, url: str, name: str) -> None:
+    with Queue(url) as queue:
+        counted = queue.submit("acme", "four", kind="count").id
+        failed = queue.submit("acme", kind="fail").id
+        not_ours = queue.submit("acme").id
+        code, said, complained = ran(
+            "work", name, "--until-empty", "--slots", "1", cwd=tasks, environment={"PYTHONSAFEPATH": "1"}
+        )
+        assert (code, complained) == (0, "")
+        assert queue.result(counted) == {"length": 4}
+        assert queue.document(not_ours).state == "ready"
+    assert f"acme  {failed}  failed after 0.0" in said
+    assert "ValueError: no such page" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        (None, "nowhere:worker", "there is no module nowhere in {cwd} or on Python's path"),
+        (None, "nowhere.py:worker", "write it without .py, as in nowhere:worker"),
+        (None, "tasks.py:worker", "write it without .py, as in tasks:worker"),
+        (None, "tasks:other", "the module tasks has no other; its workers: tasks:worker"),
+        (None, "tasks:count", "the module tasks has a count that is no Worker but a function; its workers: tasks:worker"),
+        ("import no_such", "mine:worker", "ModuleNotFoundError: No module named 'no_such' ({cwd}/mine.py, line 1)"),
+        ("x = 1\nx / 0", "mine:worker", "cannot be imported: ZeroDivisionError: division by zero ({cwd}/mine.py, line 2)"),
+        ("def", "mine:worker", "the module mine cannot be imported: invalid syntax ({cwd}/mine.py, line 1)"),
+        ("raise SystemExit(0)", "mine", "the module mine cannot be imported: SystemExit: 0"),
+        ("x = 1", "mine", "the module mine has no worker; make one there"),
+        ("from tasks import worker\nsecond = worker", "mine", "has several workers; write one of mine:worker, mine:second"),
+        ("from fairlane import Worker\nworker = Worker('sqlite:///x.db')", "mine", "this worker has no handlers"),
+        (None, ":worker", "cannot be imported: ValueError: Empty module name"),
+    ],
+)  # fmt: skip
+def test_a_worker_that_cannot_be_found_is_told(tasks: Path, content: str | None, name: str, message: str) -> None:
+    if content is not None:
+        (tasks / "mine.py").write_text(content)
+    code, said, complained = ran("work", name, cwd=tasks)
+    assert (code, said) == (2, "")
+    assert message.format(cwd=tasks) in complained
+    assert len(complained.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--slots", "0"), "slots is 0; it must be a whole number from 1 to"),
+        (("tasks:worker", "--slots", "0"), "slots is 0"),
+        (("tasks:worker", "--url", "sqlite:///other.db"), "the worker tasks:worker names its queue itself; leave --url out"),
+        (("--url", "memory://"), "memory://"),
+    ],
+)
+def test_options_that_cannot_be_are_told(tasks: Path, arguments: tuple[str, ...], message: str) -> None:
+    code, said, complained = ran("work", *arguments, cwd=tasks)
+    assert (code, said, message in complained) == (2, "", True), complained
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_good_order(url: str, number: int) -> None:
+    with start("work", "--url", url, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline().endswith(" works; Ctrl-C stops it\n")
+        program.send_signal(number)
+        said, complained = program.communicate(timeout=60)
+    assert (program.returncode, complained) == (0, "")
+    assert said.splitlines()[-1] == "stopped: nothing was to do"
+
+
+def test_nobody_reads_any_more_and_it_stops(tmp_path: Path, url: str) -> None:
+    with start("work", "--url", url, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        program.stdout.readline()
+        program.stdout.close()
+        with Queue(url) as queue:
+            queue.submit("acme", {"path": os.fspath(tmp_path)})
+        assert program.wait(timeout=60) == 1
+        assert program.stderr.read() == ""

@@ -1,0 +1,120 @@
+"""A queue on disk, workers that end even if a test is wrong, and processes that are looked for in /proc."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlane import Backoff, Queue, Worker
+from fairlane.worker import Event, Summary
+
+SECONDS_MAX = 40.0  # no test of this folder needs that long, on a busy machine neither
+AT_ONCE = Backoff(first_seconds=0, ceiling_seconds=0)
+
+
+def until(holds: Callable[[], Any], what: str = "it") -> Any:
+    """Wait for a condition; returns what it gave."""
+    deadline = time.monotonic() + SECONDS_MAX
+    pause = threading.Event()
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"{what} did not happen within {SECONDS_MAX:g} s"
+        pause.wait(0.005)
+    return found
+
+
+async def breath(seconds: float = 0.005) -> None:
+    """Let the loop do something else, in an `async def` handler that waits for a condition."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and not just a dead one that nobody cleared away."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def family_of(pid: int) -> set[int]:
+    """A process and everything that descends from it."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    family, before = {pid}, 0
+    while len(family) != before:
+        before = len(family)
+        family |= {one for one, parent in parents.items() if parent in family}
+    return family
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/queue.db"
+
+
+@pytest.fixture
+def queue(url: str) -> Iterator[Queue]:
+    with Queue(url) as queue:
+        yield queue
+
+
+class Bench:
+    """Makes workers, runs them, and remembers what they told."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.events: list[Event] = []
+
+    def worker(self, **options: Any) -> Worker:
+        """A worker whose failed attempts are tried again at once."""
+        worker = Worker(options.pop("queue", self.url), **{"backoff": AT_ONCE, "slots": 2, **options})
+        worker.on("*", self.events.append)
+        return worker
+
+    def run(self, worker: Worker, until_empty: bool = True) -> Summary:
+        """Run it here; it is stopped if it takes far too long."""
+        guard = threading.Timer(SECONDS_MAX, self._end, [worker])
+        guard.start()
+        try:
+            return worker.run(until_empty=until_empty)
+        finally:
+            guard.cancel()
+
+    @staticmethod
+    def _end(worker: Worker) -> None:
+        for _ in range(2):  # once is a request, twice is an order
+            worker.stop()
+
+    def start(self, worker: Worker) -> Callable[[], Summary]:
+        """Run it on a thread; returns how to stop it."""
+        ended: list[Summary] = []
+        thread = threading.Thread(target=lambda: ended.append(self.run(worker, until_empty=False)))
+        thread.start()
+
+        def stop() -> Summary:
+            worker.stop()
+            thread.join(SECONDS_MAX)
+            assert ended, "the worker did not stop"
+            return ended[0]
+
+        return stop
+
+    def told(self, name: str) -> list[Event]:
+        return [event for event in self.events if event.name == name]
+
+
+@pytest.fixture
+def bench(url: str) -> Bench:
+    return Bench(url)

@@ -1,0 +1,115 @@
+"""A worker as people write one, in a plain script; tests start it, signal it and kill it.
+
+Arguments: URL, and options as JSON. Handlers note what they do in files of the folder they are given in the payload.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from fairlane import Backoff, Worker
+from fairlane.worker import Document
+
+options = json.loads(sys.argv[2])
+is_hog = options.pop("is_hog", False)
+worker = Worker(sys.argv[1], backoff=Backoff(0, ceiling_seconds=0), **options)
+
+
+def note(document: Document, what: str) -> Path:
+    """A file that tells the test what happened."""
+    path = Path(document.payload["folder"]) / f"{what}-{document.id}"
+    path.touch()
+    return path
+
+
+async def breath() -> None:
+    """Let the loop do something else."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), 0.005)
+
+
+def gate(document: Document) -> Path:
+    """The file that the test makes when the handler may go on."""
+    return Path(document.payload["folder"]) / "gate"
+
+
+@worker.handler("wait", seconds=60)
+def wait(document: Document) -> int:
+    note(document, "began")
+    pause = threading.Event()
+    while not gate(document).exists():
+        pause.wait(0.005)
+    note(document, "ended")
+    return document.attempt
+
+
+@worker.handler("family", seconds=60)
+def family(document: Document) -> None:
+    """Starts a program, a fork, and a daemon that flees to its own session; then waits for ever."""
+    subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    if os.fork() == 0:
+        threading.Event().wait()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            threading.Event().wait()
+        os._exit(0)
+    note(document, "began")
+    threading.Event().wait()
+
+
+@worker.handler("polite", seconds=60)
+async def polite(document: Document) -> int:
+    note(document, "began")
+    while not gate(document).exists():
+        await breath()
+    note(document, "ended")
+    return document.attempt
+
+
+@worker.handler("stubborn", seconds=60)
+async def stubborn(document: Document) -> None:
+    note(document, "began")
+    while True:
+        try:
+            await breath()
+        except asyncio.CancelledError:
+            note(document, "cancelled")
+
+
+@worker.handler("interpreter", seconds=60)
+async def interpreter(document: Document) -> int:
+    """Holds the interpreter in one call that takes some seconds: nothing else of this process runs."""
+    note(document, "began")
+    letters, took = 14, 0.0
+    while took < 0.02:  # each letter doubles the time
+        began, letters = time.perf_counter(), letters + 1
+        re.match("(a|a)*b", "a" * letters)
+        took = time.perf_counter() - began
+    re.match("(a|a)*b", "a" * (letters + round(math.log2(2.5 / took))))
+    note(document, "ended")
+    return document.attempt
+
+
+async def hog(document: Document) -> None:
+    """Blocks the loop for ever."""
+    note(document, "began")
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    if is_hog:
+        worker.handler("hog", attempts=2, seconds=1)(hog)
+    worker.on("stopping", lambda event: print("stopping", flush=True))  # noqa: T201
+    worker.on("stopped", lambda event: print(json.dumps(event.value._asdict()), flush=True))  # noqa: T201
+    worker.run()

@@ -1,0 +1,339 @@
+"""What a handler gets, what its answer means, and which documents a worker takes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlane import BadValue, Fail, Mistake, Queue, Retry, Worker
+from fairlane.worker import Document, Summary
+
+from .conftest import Bench, breath, until
+
+UNKEPT = [({1, 2}, "it must be JSON"), ("x" * 300_000, "at most 262,144 bytes"), (float("nan"), "it must be JSON")]
+
+
+def both(bench: Bench, function: Any, **options: Any) -> Worker:
+    """The same handler as `def` and as `async def`."""
+    worker = bench.worker()
+
+    async def on_loop(document: Document) -> Any:
+        return function(document)
+
+    worker.handler("child", **options)(function)
+    worker.handler("loop", **options)(on_loop)
+    return worker
+
+
+@pytest.mark.parametrize("kind", ["child", "loop"])
+def test_the_value_of_a_handler_is_the_result(bench: Bench, queue: Queue, kind: str) -> None:
+    def handler(document: Document) -> Any:
+        facts = [document.id, document.customer, document.kind, document.priority, document.attempt, document.attempts_max]
+        return {"facts": facts, "payload": document.payload}
+
+    id = queue.submit("acme", {"path": "ä.pdf"}, kind=kind).id
+    assert bench.run(both(bench, handler, attempts=5)) == Summary(done=1)
+    assert queue.result(id) == {"facts": [id, "acme", kind, 1, 1, 5], "payload": {"path": "ä.pdf"}}
+
+
+def test_a_def_runs_in_a_child_and_an_async_def_in_the_worker(bench: Bench, queue: Queue) -> None:
+    ids = [queue.submit("acme", kind=kind).id for kind in ("child", "loop")]
+    bench.run(both(bench, lambda document: os.getpid()))
+    in_child, on_loop = [queue.result(id) for id in ids]
+    assert on_loop == os.getpid() != in_child
+
+
+def test_a_child_is_used_again(bench: Bench, queue: Queue) -> None:
+    ids = [one.id for one in queue.submit_many("acme", range(50))]
+    worker = bench.worker(slots=1)
+    worker.handler("extract")(lambda document: os.getpid())
+    bench.run(worker)
+    assert len({queue.result(id) for id in ids}) == 1
+
+
+@pytest.mark.parametrize("kind", ["child", "loop"])
+def test_fail_ends_the_document_with_its_reason(bench: Bench, queue: Queue, kind: str) -> None:
+    def handler(document: Document) -> None:
+        raise Fail("not a PDF")
+
+    id = queue.submit("acme", kind=kind).id
+    assert bench.run(both(bench, handler)) == Summary(failed=1)
+    assert (queue.document(id).state, queue.document(id).attempts, queue.document(id).reason) == ("failed", 1, "not a PDF")
+
+
+@pytest.mark.parametrize("kind", ["child", "loop"])
+def test_any_other_exception_costs_an_attempt_and_gives_the_reason(bench: Bench, queue: Queue, kind: str) -> None:
+    def handler(document: Document) -> None:
+        raise KeyError(f"page {document.attempt} \udcff\0")
+
+    id = queue.submit("acme", kind=kind).id
+    assert bench.run(both(bench, handler, attempts=2)) == Summary(failed=1, retried=1)
+    reason = queue.document(id).reason
+    assert reason is not None
+    assert reason.startswith("attempt 2 of 2 failed: KeyError: 'page 2 ")
+
+
+@pytest.mark.parametrize("kind", ["child", "loop"])
+def test_retry_asks_for_another_attempt_after_a_while(bench: Bench, queue: Queue, kind: str) -> None:
+    def handler(document: Document) -> int:
+        if document.attempt == 1:
+            raise Retry(after=0.2)
+        return document.attempt
+
+    id = queue.submit("acme", kind=kind).id
+    assert bench.run(both(bench, handler)) == Summary(done=1, retried=1)
+    assert queue.result(id) == 2
+    retried, claimed = [one.at_ms for one in queue.changes() if one.what in ("retried", "claimed")][1:]
+    assert claimed - retried >= 200
+
+
+@pytest.mark.parametrize("kind", ["child", "loop"])
+def test_leaving_costs_an_attempt_of_that_document(bench: Bench, queue: Queue, kind: str) -> None:
+    def handler(document: Document) -> int:
+        if document.attempt == 1:
+            raise SystemExit(3)
+        return document.attempt
+
+    id = queue.submit("acme", kind=kind).id
+    assert bench.run(both(bench, handler)) == Summary(done=1, retried=1)
+    assert queue.result(id) == 2
+    assert bench.told("unfinished")[0].reason == "SystemExit: 3"
+
+
+@pytest.mark.parametrize("kind", ["child", "loop"])
+@pytest.mark.parametrize(("value", "why"), UNKEPT, ids=["set", "large", "nan"])
+def test_a_result_that_cannot_be_kept_fails_the_document(bench: Bench, queue: Queue, kind: str, value: Any, why: str) -> None:
+    id = queue.submit("acme", kind=kind).id
+    assert bench.run(both(bench, lambda document: value)) == Summary(failed=1)
+    reason = queue.document(id).reason or ""
+    assert "returned what cannot be kept" in reason
+    assert why in reason
+
+
+def test_large_payloads_and_results_travel_whole(bench: Bench, queue: Queue) -> None:
+    texts = ["ß" * 100_000, "\udcff" * 40_000, "plain" * 50_000, "\\" * 120_000]
+    ids = [queue.submit("acme", one).id for one in texts]
+    worker = bench.worker()
+    worker.handler("extract")(lambda document: document.payload)
+    assert bench.run(worker).done == len(texts)
+    assert [queue.result(id) for id in ids] == texts
+
+
+def test_a_cost_that_turned_out_otherwise_moves_the_counter(bench: Bench, queue: Queue) -> None:
+    def handler(document: Document) -> None:
+        document.cost = 5
+
+    ids = [queue.submit("acme", kind=kind).id for kind in ("child", "loop")]
+    bench.run(both(bench, handler))
+    assert queue.look("acme").counter == -9  # -1, and four more for each
+    assert [queue.document(id).cost for id in ids] == [5000, 5000]
+
+
+def test_a_cost_out_of_range_fails_the_document(bench: Bench, queue: Queue) -> None:
+    def handler(document: Document) -> None:
+        document.cost = -1
+
+    ids = [queue.submit("acme", kind=kind).id for kind in ("child", "loop")]
+    assert bench.run(both(bench, handler)) == Summary(failed=2)
+    assert all("document.cost is -1" in (queue.document(id).reason or "") for id in ids)
+
+
+# -- progress and partial results ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["child", "loop"])
+def test_progress_and_partial_results_are_seen_while_it_runs(bench: Bench, queue: Queue, kind: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
+    def told(document: Document) -> None:
+        document.progress(0.5)
+        document.partial({"pages": [1]})
+        document.progress("page 2")
+
+    def in_child(document: Document) -> int:
+        told(document)
+        until(gate.exists)
+        return 7
+
+    async def on_loop(document: Document) -> int:
+        told(document)
+        while not gate.exists():
+            await breath()
+        return 7
+
+    worker = bench.worker()
+    worker.handler("child")(in_child)
+    worker.handler("loop")(on_loop)
+    id = queue.submit("acme", kind=kind).id
+    stop = bench.start(worker)
+    until(lambda: queue.progress(id) == (1, "page 2", {"pages": [1]}), "the report")
+    gate.touch()
+    until(lambda: queue.document(id).state == "done")
+    stop()
+    assert queue.progress(id) is None  # the result is there
+    assert queue.engine.records("progress", "", 10) == []
+
+
+def test_a_partial_result_of_a_failed_document_stays_until_it_is_purged(bench: Bench, queue: Queue) -> None:
+    def handler(document: Document) -> None:
+        document.partial([1, 2])
+        raise Fail("page 3 is torn")
+
+    id = queue.submit("acme").id
+    worker = bench.worker()
+    worker.handler("extract")(handler)
+    bench.run(worker)
+    assert queue.progress(id) == (1, None, [1, 2])
+    queue.purge(0)
+    assert queue.engine.records("progress", "", 10) == []
+
+
+def test_a_handler_that_reports_all_the_time_is_heard_at_the_end(bench: Bench, queue: Queue) -> None:
+    def handler(document: Document) -> None:
+        for step in range(100_001):
+            document.progress(step / 100_000)
+        raise Fail("stop")
+
+    id = queue.submit("acme").id
+    worker = bench.worker()
+    worker.handler("extract")(handler)
+    bench.run(worker)
+    assert queue.progress(id) == (1, 1.0, None)
+    assert len(bench.told("reported")) < 1000
+
+
+@pytest.mark.parametrize("wrong", [2, -0.1, True, "x" * 201, None])
+def test_progress_is_a_share_or_a_few_words(bench: Bench, queue: Queue, wrong: Any) -> None:
+    worker = bench.worker()
+    worker.handler("extract", attempts=1)(lambda document: document.progress(wrong))
+    id = queue.submit("acme").id
+    assert bench.run(worker).failed == 1
+    assert "BadValue: progress is" in (queue.document(id).reason or "")
+
+
+# -- which documents -------------------------------------------------------------------------------------------------
+
+
+def test_only_kinds_with_a_handler_are_taken(bench: Bench, queue: Queue) -> None:
+    known, unknown = queue.submit("acme").id, queue.submit("acme", kind="scan").id
+    worker = bench.worker()
+    worker.handler("extract")(lambda document: None)
+    assert bench.run(worker) == Summary(done=1)
+    assert queue.document(known).state == "done"
+    assert (queue.document(unknown).state, queue.document(unknown).attempts) == ("ready", 0)
+
+
+def test_until_empty_waits_for_what_is_delayed_and_not_for_the_paused(bench: Bench, queue: Queue) -> None:
+    queue.submit("acme", delay=0.3)
+    queue.submit("lazy")
+    queue.pause("lazy")
+    worker = bench.worker()
+    worker.handler("extract")(lambda document: None)
+    assert bench.run(worker) == Summary(done=1)
+
+
+def test_a_queue_in_memory_is_shared_with_its_worker() -> None:
+    queue = Queue("memory://")
+    bench = Bench("memory://")
+    ids = [queue.submit("acme", n, kind=kind).id for n in range(20) for kind in ("child", "loop")]
+    worker = bench.worker(queue=queue, lease=1)
+    worker.handler("child")(lambda document: document.payload + 1)
+
+    @worker.handler("loop")
+    async def on_loop(document: Document) -> Any:
+        await breath(0.05)
+        return document.payload + 1
+
+    assert bench.run(worker) == Summary(done=40)
+    assert [queue.result(id) for id in ids] == [n + 1 for n in range(20) for _ in range(2)]
+
+
+# -- values that cannot be -------------------------------------------------------------------------------------------
+
+
+def test_bad_values_are_refused_with_what_to_do(url: str) -> None:
+    for options in ({"slots": 0}, {"slots": 1.5}, {"lease": 0.1}, {"grace": -1}, {"memory": 1}, {"backoff": 3}, {"name": ""}):
+        with pytest.raises(BadValue, match=next(iter(options))):
+            Worker(url, **options)
+    with pytest.raises(BadValue, match=r"Worker\(queue\)"):
+        Worker("memory://")
+    with pytest.raises(BadValue, match="queue is 7"):
+        Worker(7)  # type: ignore[arg-type]
+    worker = Worker(url)
+    for kind, options in (("", {}), ("extract", {"attempts": 0}), ("extract", {"seconds": 0})):
+        with pytest.raises(BadValue):
+            worker.handler(kind, **options)(lambda document: None)
+    with pytest.raises(BadValue, match="yields"):
+        worker.handler("extract")(lambda document: (yield))
+    number: Any = 7
+    with pytest.raises(BadValue, match="function"):
+        worker.handler("extract")(number)
+    worker.handler("extract")(lambda document: None)
+    with pytest.raises(BadValue, match="has no handler yet"):
+        worker.handler("extract")(lambda document: None)
+    with pytest.raises(BadValue, match="one of started"):
+        worker.on("nonsense", print)
+    with pytest.raises(BadValue, match="after"):
+        Retry(after=-1)
+
+
+def test_a_worker_without_handlers_says_so(url: str) -> None:
+    with pytest.raises(Mistake, match="no handlers"):
+        Worker(url).run()
+
+
+def test_run_inside_a_loop_says_what_to_do(url: str) -> None:
+    worker = Worker(url)
+    worker.handler("extract")(lambda document: None)
+
+    async def inside() -> None:
+        worker.run()
+
+    with pytest.raises(Mistake, match="to_thread"):
+        asyncio.run(inside())
+
+
+def test_a_bad_url_is_told_before_anything_starts() -> None:
+    worker = Worker("mysql://nowhere")
+    worker.handler("extract")(lambda document: None)
+    with pytest.raises(BadValue, match="mysql"):
+        worker.run()
+
+
+def test_a_worker_runs_once_at_a_time_and_again_afterwards(bench: Bench, queue: Queue) -> None:
+    worker = bench.worker()
+    worker.handler("extract")(lambda document: None)
+    stop = bench.start(worker)
+    until(lambda: bench.told("started"))
+    with pytest.raises(Mistake, match="already runs"):
+        worker.run()
+    stop()
+    queue.submit("acme")
+    assert bench.run(worker) == Summary(done=1)
+    assert [one.name for one in threading.enumerate() if one.name.startswith("fairlane")] == []
+
+
+def test_hooks_see_everything_in_order_and_do_no_harm(bench: Bench, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    id = queue.submit("acme").id
+    worker = bench.worker(name="tester")
+    worker.handler("extract")(lambda document: sys.stdout.write("Grüße\n"))
+
+    @worker.on("finished")
+    def broken(event: object) -> None:
+        raise ValueError("a bad hook")
+
+    with caplog.at_level("DEBUG", "fairlane.worker"):
+        assert bench.run(worker).done == 1
+    names = [event.name for event in bench.events]
+    assert names == ["started", "claimed", "began", "printed", "finished", "stopping", "stopped"]
+    finished = bench.told("finished")[0]
+    assert (finished.worker, finished.id, finished.customer, finished.outcome) == ("tester", id, "acme", "done")
+    assert bench.told("printed")[0].value == "Grüße"
+    assert "a bad hook" in caplog.text
+    assert f"document {id} of acme: done after" in caplog.text

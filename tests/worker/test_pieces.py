@@ -1,0 +1,250 @@
+"""The small pieces on their own: frames, pace, holdings, reports, the store's failures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlane import Queue, StoreBusy
+from fairlane.core.document import Claim, Done, Failed, Outcome
+from fairlane.engine import Engine, open_engine
+from fairlane.engine.sqlite import SqliteEngine
+from fairlane.worker import Document
+from fairlane.worker.frames import FRAME_BYTES_MAX, BadFrame, Unframed, framed
+from fairlane.worker.held import Holdings
+from fairlane.worker.pace import AHEAD_MAX, AHEAD_SECONDS_MAX, Pace
+from fairlane.worker.reports import Reports
+from fairlane.worker.store import Store
+
+from .conftest import Bench, until
+
+CLAIM = Claim("id", 1, 1, "acme", "extract", 1, "null", 1, 3, 0, 1, False)
+
+
+# -- frames ----------------------------------------------------------------------------------------------------------
+
+
+def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
+    messages: list[list[Any]] = [["a"], ["b", {"x": "ä\ud800"}], ["c", "y" * 70_000]]
+    sent = b"".join(map(framed, messages))
+    for size in (1, 7, 4096, len(sent)):
+        unframed = Unframed()
+        heard = [one for at in range(0, len(sent), size) for one in unframed.feed(sent[at : at + size])]
+        assert heard == messages
+
+
+@pytest.mark.parametrize("sent", [b"\xff\xff\xff\xff", b"\0\0\0\2{]", b"\0\0\0\2{}", b"\0\0\0\2[]"])
+def test_what_is_no_frame_is_refused(sent: bytes) -> None:
+    with pytest.raises(BadFrame):
+        Unframed().feed(sent)
+
+
+def test_a_message_that_is_too_large_is_refused_by_the_sender() -> None:
+    with pytest.raises(BadFrame, match="at most"):
+        framed(["x" * FRAME_BYTES_MAX])
+
+
+# -- pace ------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_read_ahead_before_a_run_time_is_known() -> None:
+    assert Pace(4).room(0) == 4
+    assert Pace(4).room(4) == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "least", "most"), [(0.005, 4, 10), (0.02, 1, 2), (0.05, 0, 1), (0.2, 0, 0), (1e-9, 400, 400)]
+)
+def test_reading_ahead_is_bounded_by_time(seconds: float, least: int, most: int) -> None:
+    for visit in (0.0, 0.001, 1.0):
+        pace = Pace(4)
+        pace.ran(seconds)
+        for _ in range(100):
+            pace.visited(visit)
+        assert least <= pace.ahead() <= most <= AHEAD_MAX
+        assert pace.ahead() * seconds <= AHEAD_SECONDS_MAX
+        assert pace.room(3) == 1 + pace.ahead()
+
+
+def test_a_worker_never_holds_more_than_its_slots_of_long_documents(bench: Bench, queue: Queue, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
+    def handler(document: Document) -> None:
+        until(gate.exists)
+
+    queue.submit_many("acme", range(20))
+    worker = bench.worker(slots=3)
+    worker.handler("extract")(handler)
+    stop = bench.start(worker)
+    until(lambda: queue.look("acme").running == 3)
+    seen = {queue.look("acme").running for _ in range(50)}
+    gate.touch()
+    until(lambda: queue.look("acme").done == 20)
+    stop()
+    assert seen == {3}
+
+
+def test_a_document_that_waits_behind_a_long_one_is_given_to_another_child(bench: Bench, queue: Queue, tmp_path: Path) -> None:
+    """Read ahead by the mean of short ones, it must not wait for the one long one."""
+    gate = tmp_path / "gate"
+
+    def handler(document: Document) -> None:
+        if document.payload == "long":
+            until(gate.exists)
+
+    payloads: list[str] = ["short"] * 100
+    payloads[60] = "long"
+    ids = [one.id for one in queue.submit_many("acme", payloads)]
+    worker = bench.worker(slots=2)
+    worker.handler("extract")(handler)
+    stop = bench.start(worker)
+    until(lambda: queue.look("acme").done == 99, "all but the long one")
+    assert queue.document(ids[60]).state == "running"
+    gate.touch()
+    until(lambda: queue.look("acme").done == 100)
+    stop()
+
+
+def test_documents_begin_in_the_order_of_their_turns(bench: Bench, queue: Queue) -> None:
+    for place in range(40):
+        queue.submit(f"customer-{place % 5}", place)
+    worker = bench.worker(slots=1)
+    worker.handler("extract")(lambda document: None)
+    bench.run(worker)
+    claimed = [one.document for one in queue.changes() if one.what == "claimed"]
+    assert [event.id for event in bench.told("began")] == claimed
+
+
+# -- holdings --------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_counts_as_lost_before_its_lease_ends() -> None:
+    holdings = Holdings(6000)
+    first, second = holdings.take([CLAIM, CLAIM], asked=100.0)
+    assert holdings.overdue(104.9) == []
+    assert holdings.overdue(105.1) == [first, second]  # a sixth of the lease is left
+    holdings.renewed(103.0, first.serial)
+    assert holdings.overdue(105.1) == [second]
+    holdings.renewed(101.0, second.serial)  # an answer that was long under way takes nothing away
+    assert holdings.overdue(106.5) == [second]
+    assert holdings.overdue(108.1) == [first, second]
+
+
+# -- reports ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_stale_worker_never_overwrites_a_newer_report(queue: Queue) -> None:
+    id = queue.submit("acme").id
+    (old,) = queue.engine.claim("old", 1, 1000, now_ms=0)
+    queue.engine.reclaim(1, now_ms=2000)
+    stale, fresh = Reports(queue.engine), Reports(queue.engine)
+    stale.note(old, 0.9, None)
+    stale.write(stale.take())
+    assert queue.progress(id) is not None  # nobody has it now, and its token is still the newest
+    (new,) = queue.engine.claim("new", 1, 1000)
+    assert queue.progress(id) is None  # what the old one told is not shown for the new attempt
+    fresh.note(new, 0.1, "[1]")
+    fresh.write(fresh.take())
+    stale.note(old, 1.0, "[2]")
+    stale.write(stale.take())
+    stale.finished(old, is_done=True)
+    stale.write(stale.take())
+    assert queue.progress(id) == (2, 0.1, [1])
+
+
+def test_forgetting_a_customer_forgets_what_was_reported(queue: Queue) -> None:
+    queue.submit("acme")
+    (claim,) = queue.engine.claim("worker", 1, 1000)
+    reports = Reports(queue.engine)
+    reports.note(claim, None, json.dumps({"name": "secret"}))
+    reports.write(reports.take())
+    assert len(queue.engine.records("progress", "", 10)) == 1
+    queue.forget("acme")
+    assert queue.engine.records("progress", "", 10) == []
+
+
+# -- a store that fails ----------------------------------------------------------------------------------------------
+
+
+class Failing(SqliteEngine):
+    """A real store that is busy at every other call."""
+
+    calls = 0
+
+    def _fail(self) -> None:
+        Failing.calls += 1
+        if Failing.calls % 2:
+            raise StoreBusy("others held the store for too long")
+
+    def claim(self, worker: str, limit: int, lease_ms: int, kinds: Mapping[str, int] | None = None, **now: Any) -> list[Claim]:
+        self._fail()
+        return super().claim(worker, limit, lease_ms, kinds, **now)
+
+    def settle(self, settlements: Sequence[tuple[Claim, Outcome]], **now: Any) -> list[Claim]:
+        self._fail()
+        return super().settle(settlements, **now)
+
+
+def test_a_store_that_is_busy_costs_nothing_but_time(
+    bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(url: str, create: bool = True) -> Engine:
+        return Failing(tmp_path / "queue.db", create)
+
+    monkeypatch.setattr("fairlane.worker.worker.open_engine", opened)
+    queue.submit_many("acme", range(30))
+    worker = bench.worker()
+    worker.handler("extract")(lambda document: document.payload)
+    assert bench.run(worker).done == 30
+    assert bench.told("store_failed")
+    assert Failing.calls > 2
+    assert all(one.attempts == 1 for one in queue.documents())
+
+
+class Picky(SqliteEngine):
+    """A real store that cannot keep one particular result."""
+
+    def settle(self, settlements: Sequence[tuple[Claim, Outcome]], **now: Any) -> list[Claim]:
+        if any(outcome == Done('"bad"') for _, outcome in settlements):
+            raise ValueError("cannot be kept")
+        return super().settle(settlements, **now)
+
+
+def test_an_outcome_that_cannot_be_kept_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    with Queue(f"sqlite:///{tmp_path}/queue.db") as queue:
+        ids = [queue.submit("acme").id for _ in range(3)]
+        engine = Picky(tmp_path / "queue.db")
+        store = Store(engine, "worker", 10_000, {"extract": 3})
+        claims = store.exchange([], 3).claims
+        visit = store.exchange([(one, Done('"bad"' if place == 1 else '"good"')) for place, one in enumerate(claims)], 0)
+        assert (visit.settled, visit.lost, visit.failure) == (3, [], None)
+        assert [queue.document(id).state for id in ids] == ["done", "failed", "done"]
+        assert "could not be kept: ValueError: cannot be kept" in (queue.document(ids[1]).reason or "")
+        engine.close()
+
+
+def test_what_even_a_failure_cannot_tell_is_left_to_its_lease(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path}/queue.db")
+
+    class Broken(SqliteEngine):
+        def settle(self, settlements: Sequence[tuple[Claim, Outcome]], **now: Any) -> list[Claim]:
+            raise ValueError("no")
+
+    broken = Broken(tmp_path / "queue.db")
+    assert Store(broken, "worker", 10_000, {}).exchange([(CLAIM, Failed("x"))], 0).lost == [CLAIM]
+    for one in (engine, broken):
+        one.close()
+
+
+def test_renewals_do_not_look_at_what_was_claimed_after_them() -> None:
+    holdings = Holdings(6000)
+    taken = holdings.take([CLAIM] * 5, asked=100.0)
+    holdings.drop(taken[1])
+    holdings.renewed(104.0, taken[2].serial)
+    assert [one.until > 105.1 for one in taken if one is not taken[1]] == [True, True, False, False]
+    assert all(one.serial < two.serial for one, two in pairwise(taken))

@@ -1,0 +1,273 @@
+"""A worker in a plain script: signals, kill -9, frozen processes, and handlers that hold the interpreter."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlane import Queue
+from fairlane.worker import linux
+
+from .conftest import SECONDS_MAX, family_of, is_alive, until
+
+SCRIPT = Path(__file__).with_name("script.py")
+Start = Callable[..., "Running"]
+
+
+class Running:
+    """A script that runs, and everything it forked."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        command = [sys.executable, str(SCRIPT), url, json.dumps({"slots": 2, "lease": 2, **options})]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.pid = self.process.pid
+
+    def helpers(self) -> list[int]:
+        """Its template and its keeper."""
+        return until(lambda: (found := linux.children_of(self.pid)) and len(found) == 2 and found)  # type: ignore[no-any-return]
+
+    def template(self) -> int:
+        """The one that has children of its own."""
+        return until(lambda: next((one for one in self.helpers() if linux.children_of(one)), 0))  # type: ignore[no-any-return]
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def ended(self) -> dict[str, int]:
+        """What it told at its end."""
+        told, _ = self.process.communicate(timeout=SECONDS_MAX)
+        assert self.process.returncode == 0
+        summary: dict[str, int] = json.loads(told.splitlines()[-1])
+        return {name: count for name, count in summary.items() if count}
+
+
+@pytest.fixture
+def start(url: str) -> Iterator[Start]:
+    running: list[Running] = []
+
+    def start(**options: Any) -> Running:
+        running.append(Running(url, **options))
+        return running[-1]
+
+    yield start
+    for one in running:
+        family = family_of(one.pid) if one.process.poll() is None else set()
+        one.process.kill()
+        one.process.communicate()
+        for pid in family:
+            until(lambda: not is_alive(pid), "the end of the whole family")  # noqa: B023 - called at once
+
+
+def submit(queue: Queue, folder: Path, kind: str, count: int = 1, **payload: Any) -> list[str]:
+    return [one.id for one in queue.submit_many("acme", [{"folder": str(folder), **payload}] * count, kind=kind)]
+
+
+def began(folder: Path, *ids: str) -> None:
+    until(lambda: all((folder / f"began-{id}").exists() for id in ids), "the start of the handlers")
+
+
+# -- signals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["wait", "polite"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_what_runs_finish_and_gives_back_the_rest(
+    start: Start, queue: Queue, tmp_path: Path, kind: str, number: int
+) -> None:
+    ids = submit(queue, tmp_path, kind, 5)
+    worker = start()
+    began(tmp_path, *ids[:2])
+    worker.signal(number)
+    assert worker.process.stdout is not None
+    assert worker.process.stdout.readline() == "stopping\n"
+    (tmp_path / "gate").touch()
+    assert worker.ended() == {"done": 2}
+    assert [queue.document(id).state for id in ids] == ["done"] * 2 + ["ready"] * 3
+    assert all(queue.document(id).attempts == 0 for id in ids[2:])
+
+
+def test_a_signal_to_the_whole_group_does_not_reach_the_handlers(start: Start, queue: Queue, tmp_path: Path) -> None:
+    (id,) = submit(queue, tmp_path, "wait")
+    worker = start()
+    began(tmp_path, id)
+    for pid in family_of(worker.pid):
+        os.kill(pid, signal.SIGTERM)
+    (tmp_path / "gate").touch()
+    assert worker.ended() == {"done": 1}
+
+
+@pytest.mark.parametrize("kind", ["wait", "polite", "family"])
+def test_what_does_not_finish_within_the_grace_period_goes_back_without_its_attempt(
+    start: Start, queue: Queue, tmp_path: Path, kind: str
+) -> None:
+    (id,) = submit(queue, tmp_path, kind)
+    worker = start(grace=0.2)
+    began(tmp_path, id)
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == {"released": 1}
+    assert (queue.document(id).state, queue.document(id).attempts) == ("ready", 0)
+    assert not (tmp_path / f"ended-{id}").exists()
+
+
+@pytest.mark.parametrize("kind", ["wait", "polite"])
+def test_a_second_signal_gives_everything_back_at_once(start: Start, queue: Queue, tmp_path: Path, kind: str) -> None:
+    ids = submit(queue, tmp_path, kind, 2)
+    worker = start(grace=1000)
+    began(tmp_path, *ids)
+    worker.signal(signal.SIGTERM)
+    worker.signal(signal.SIGINT)
+    assert worker.ended() == {"released": 2}
+    assert [(queue.document(id).state, queue.document(id).attempts) for id in ids] == [("ready", 0)] * 2
+
+
+def test_a_handler_that_does_not_let_itself_be_cancelled_holds_up_nothing(start: Start, queue: Queue, tmp_path: Path) -> None:
+    (id,) = submit(queue, tmp_path, "stubborn")
+    worker = start(grace=0)
+    began(tmp_path, id)
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == {"released": 1}
+    assert queue.document(id).state == "ready"
+
+
+# -- leases ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_that_runs_longer_than_its_lease_keeps_it(start: Start, queue: Queue, tmp_path: Path) -> None:
+    ids = submit(queue, tmp_path, "wait") + submit(queue, tmp_path, "polite")
+    start(lease=1)
+    began(tmp_path, *ids)
+    first = {id: queue.document(id).lease_ms or 0 for id in ids}
+    until(lambda: all((queue.document(id).lease_ms or 0) > first[id] + 1500 for id in ids), "some renewals")
+    assert queue.engine.reclaim(10) == 0
+    (tmp_path / "gate").touch()
+    until(lambda: all(queue.document(id).state == "done" for id in ids))
+    assert [queue.document(id).attempts for id in ids] == [1, 1]
+
+
+def test_a_handler_that_holds_the_interpreter_keeps_its_lease(start: Start, queue: Queue, tmp_path: Path) -> None:
+    (id,) = submit(queue, tmp_path, "interpreter")
+    worker = start(lease=1)
+    began(tmp_path, id)
+    first = queue.document(id).lease_ms or 0
+    until(lambda: (queue.document(id).lease_ms or 0) > first + 1000 or queue.document(id).state == "done", "renewals")
+    until(lambda: (tmp_path / f"ended-{id}").exists() and queue.document(id).state == "done")
+    assert queue.document(id).attempts == 1
+    claimed, done = (one.at_ms for one in queue.changes() if one.what in ("claimed", "done"))
+    assert done - claimed > 1000, "the handler was too quick to prove anything"
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == {"done": 1}
+
+
+def test_a_handler_that_blocks_the_loop_for_ever_costs_the_worker_its_life(start: Start, queue: Queue, tmp_path: Path) -> None:
+    (id,) = submit(queue, tmp_path, "hog")
+    for attempt in (1, 2):
+        worker = start(lease=1, is_hog=True)
+        assert worker.process.wait(SECONDS_MAX) == -signal.SIGKILL
+        assert queue.document(id).attempts == attempt
+        until(lambda: queue.engine.reclaim(1), "the end of the lease")
+    assert queue.document(id).state == "failed"
+    assert "lease ran out on attempt 2 of 2" in (queue.document(id).reason or "")
+
+
+def test_a_frozen_worker_loses_its_documents_and_changes_nothing_afterwards(start: Start, queue: Queue, tmp_path: Path) -> None:
+    ids = submit(queue, tmp_path, "wait", 2)
+    worker = start(lease=1)
+    began(tmp_path, *ids)
+    worker.helpers()
+    worker.signal(signal.SIGSTOP)
+    until(lambda: queue.engine.reclaim(10) and queue.look("acme").running == 0, "the end of the leases")
+    others = queue.engine.claim("another", 2, 60_000)
+    (tmp_path / "gate").touch()
+    worker.signal(signal.SIGCONT)
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == {"lost": 2}
+    assert {(one.id, one.token) for one in others} == {(id, 2) for id in ids}
+    assert all((queue.document(id).state, queue.document(id).worker) == ("running", "another") for id in ids)
+
+
+def test_the_handlers_of_a_frozen_worker_are_ended_before_their_lease(start: Start, queue: Queue, tmp_path: Path) -> None:
+    (id,) = submit(queue, tmp_path, "wait")
+    worker = start(lease=2)
+    began(tmp_path, id)
+    (child,) = linux.children_of(worker.template())
+    first = queue.document(id).lease_ms or 0
+    until(lambda: (queue.document(id).lease_ms or 0) > first, "a renewal: the keeper is there")
+    worker.signal(signal.SIGSTOP)
+    until(lambda: not is_alive(child), "the end of the handler")
+    assert queue.engine.reclaim(10) == 0
+    worker.signal(signal.SIGCONT)
+
+
+def test_a_keeper_that_cannot_renew_makes_the_worker_stop_its_handlers_in_time(
+    start: Start, queue: Queue, tmp_path: Path
+) -> None:
+    ids = submit(queue, tmp_path, "wait") + submit(queue, tmp_path, "polite")
+    worker = start(lease=3)
+    began(tmp_path, *ids)
+    template = worker.template()
+    (child,) = linux.children_of(template)
+    (keeper,) = set(worker.helpers()) - {template}
+    os.kill(keeper, signal.SIGSTOP)
+    until(lambda: not is_alive(child), "the end of the handler")
+    assert queue.engine.reclaim(10) == 0
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == {"lost": 2}
+    assert not (tmp_path / f"ended-{ids[1]}").exists()
+
+
+def test_a_cancelled_document_is_stopped_at_the_next_renewal(start: Start, queue: Queue, tmp_path: Path) -> None:
+    ids = submit(queue, tmp_path, "wait") + submit(queue, tmp_path, "polite")
+    worker = start(lease=1)
+    began(tmp_path, *ids)
+    (child,) = linux.children_of(worker.template())
+    for id in ids:
+        queue.cancel(id)
+    until(lambda: not is_alive(child), "the end of the handler")
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == {"lost": 2}
+    assert [queue.document(id).state for id in ids] == ["cancelled"] * 2
+
+
+# -- kill -9 ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["wait", "family"])
+def test_after_kill_9_nothing_is_left_and_another_worker_takes_over(
+    start: Start, queue: Queue, tmp_path: Path, kind: str
+) -> None:
+    ids = submit(queue, tmp_path, kind)
+    worker = start(lease=1)
+    began(tmp_path, *ids)
+    size = 8 if kind == "family" else 4  # worker, template, keeper, child; program, fork, daemon
+    family = until(lambda: len(found := family_of(worker.pid)) >= size - 1 and found)
+    worker.signal(signal.SIGKILL)
+    until(lambda: not any(map(is_alive, family)), "the end of the whole family")
+    if kind == "wait":
+        (tmp_path / "gate").touch()
+        start(lease=1)
+        until(lambda: queue.document(ids[0]).state == "done")
+        assert queue.result(ids[0]) == 2
+
+
+@pytest.mark.parametrize("which", ["template", "keeper"])
+def test_a_worker_without_a_helper_gives_back_what_it_has_and_says_so(
+    start: Start, queue: Queue, tmp_path: Path, which: str
+) -> None:
+    ids = submit(queue, tmp_path, "wait")
+    worker = start(grace=1000)
+    began(tmp_path, *ids)
+    template = worker.template()
+    (keeper,) = set(worker.helpers()) - {template}
+    family = family_of(worker.pid)
+    os.kill(template if which == "template" else keeper, signal.SIGKILL)
+    assert worker.process.wait(SECONDS_MAX) == 1
+    assert (queue.document(ids[0]).state, queue.document(ids[0]).attempts) == ("ready", 0)
+    until(lambda: not any(map(is_alive, family)), "the end of the whole family")
