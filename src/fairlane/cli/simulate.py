@@ -84,9 +84,10 @@ def simulate(
     newcomers, day. With --url it is the history of that queue. The policy and the dispatch are those of production.
 
     \b
-    fairlane simulate flood --policy fifo --policy texts
-    fairlane simulate yesterday.csv --policy texts --policy gradual --workers 6 --html report.html
-    fairlane simulate --url sqlite:///fairlane.db --policy current --policy mine.toml
+    Example:
+      fairlane simulate flood --policy fifo --policy texts
+      fairlane simulate yesterday.csv --policy texts --policy gradual --html report.html
+      fairlane simulate --url sqlite:///fairlane.db --policy current --policy mine.toml
     """
     from fairlane.sim.measures import answers
     from fairlane.sim.replay import replay
@@ -145,8 +146,9 @@ def advise(
     it costs whom. The search sees one half of the trace; the other half decides whether a difference is more than noise.
 
     \b
-    fairlane advise yesterday.csv --workers 6
-    fairlane advise --url sqlite:///fairlane.db --objective heavy-mean --budget 50
+    Example:
+      fairlane advise yesterday.csv --workers 6
+      fairlane advise --url sqlite:///fairlane.db --objective heavy-mean --budget 50
     """
     from fairlane.sim.advise import Objective, advise
 
@@ -168,6 +170,10 @@ def verify(url: str | None, as_json: bool) -> None:
 
     Every counter and priority of the store is compared with what the rules say. Moves nothing; the queue may be in use. Exit
     code 4 if something differs.
+
+    \b
+    Example:
+      fairlane verify --url sqlite:///fairlane.db
     """
     from fairlane.sim.verify import verify
 

@@ -22,6 +22,10 @@ def migrate(url: str | None, as_json: bool) -> None:
 
     Every command and every program does this by itself when it opens the queue; this one does nothing else. Safe under
     traffic and from many machines at once.
+
+    \b
+    Example:
+      fairlane migrate --url sqlite:///fairlane.db
     """
     with open_queue(url) as queue:
         told = {"url": _shown(queue.url), "durability": queue.engine.durability}
@@ -35,6 +39,10 @@ def doctor(url: str | None, as_json: bool) -> None:
     """Examine a queue's store; each finding says what to do.
 
     Exit code 4 if something is bad. With --json an array, an object a finding.
+
+    \b
+    Example:
+      fairlane doctor --url sqlite:///fairlane.db
     """
     from fairlane.doctor import findings
 
@@ -65,7 +73,8 @@ def move(from_url: str, to_url: str | None, is_stopped: bool, as_json: bool) -> 
     it goes on where it stopped. The feed of changes stays behind.
 
     \b
-    fairlane move sqlite:///fairlane.db postgresql://user@host/database
+    Example:
+      fairlane move sqlite:///fairlane.db sqlite:////srv/fairlane.db
     """
     from fairlane.move import move as move_queue
     from fairlane.move import stop
