@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any
 
@@ -40,11 +40,11 @@ class Unframed:
     def __init__(self) -> None:
         self._kept = bytearray()
 
-    def feed(self, received: bytes) -> list[list[Any]]:
-        """The messages that are whole now."""
+    def feed(self, received: bytes) -> Iterator[list[Any]]:
+        """The messages that are whole now, one by one: those before a bad frame still count."""
         kept = self._kept
         kept += received
-        messages, at = [], 0
+        at = 0
         while len(kept) - at >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(kept, at)
             if size > FRAME_BYTES_MAX:
@@ -52,10 +52,9 @@ class Unframed:
             end = at + _LENGTH.size + size
             if len(kept) < end:
                 break
-            messages.append(_message(bytes(kept[at + _LENGTH.size : end])))
+            yield _message(bytes(kept[at + _LENGTH.size : end]))
             at = end
         del kept[:at]
-        return messages
 
 
 def _message(body: bytes) -> list[Any]:
@@ -115,14 +114,13 @@ class Stream:
         while self._is_open:
             try:
                 received = self._end.recv(READ_BYTES)
-                messages = self._unframed.feed(received)
+                for message in self._unframed.feed(received):
+                    self._heard(message)
             except BlockingIOError:
                 return
             except (OSError, BadFrame) as error:
                 self._broken(str(error))
                 return
-            for message in messages:
-                self._heard(message)
             if not received:
                 self._broken("it closed the connection")
             if len(received) < READ_BYTES:

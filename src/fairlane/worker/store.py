@@ -10,7 +10,7 @@ Laws:
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlane.core.document import Claim, Failed, Outcome
@@ -79,15 +79,15 @@ class Store:
             return told_of(error)
         return None
 
-    def await_and_claim(self, seconds: float, limit: int) -> Exchange | None:
-        """Wait until a document may be ready, and claim at once, up to `limit`; None if none came in that time."""
+    def await_and_claim(self, seconds: float, limit: Callable[[], int]) -> Exchange | None:
+        """Wait until a document may be ready, and claim at once, up to the limit of then; None if none came in that time."""
         try:
             if not self._engine.wait(seconds, list(self._kinds)):
                 return None
         except StoreError as error:
             time.sleep(seconds)
             return Exchange(0, [], time.monotonic(), [], told_of(error))
-        return self.exchange([], limit)
+        return self.exchange([], limit())
 
     def is_empty(self) -> bool:
         """Whether nothing of our kinds runs, is delayed, or is ready and not paused."""
