@@ -2,7 +2,8 @@
 
 Laws:
 - No frame is larger than FRAME_BYTES_MAX; whoever sends a larger one, or no JSON, is treated as broken.
-- The worker never waits for another process: what a socket does not take yet is kept and sent when there is room.
+- The worker never waits for another process: what a socket does not take yet is kept and sent when there is room, up to
+  UNSENT_BYTES_MAX.
 - Nothing is unpacked but JSON.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 
 FRAME_BYTES_MAX = 4 * 1024 * 1024  # a payload or result of 256 KiB may take six bytes for one when it is escaped, twice
 READ_BYTES = 256 * 1024
+UNSENT_BYTES_MAX = 16 * 1024 * 1024  # more than that is kept for nobody who does not listen
 
 _LENGTH = Struct("!I")
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -93,7 +95,9 @@ class Stream:
             return
         is_waiting = bool(self._unsent)
         self._unsent += framed(message)
-        if not is_waiting:
+        if len(self._unsent) > UNSENT_BYTES_MAX:
+            self._loop.call_soon(self._broken, "it does not listen")
+        elif not is_waiting:
             self._flush()
 
     def _flush(self) -> None:

@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from fairlane.core.document import Claim, Failed, Outcome
+from fairlane.core.document import Claim, Failed, Outcome, State
 from fairlane.core.errors import StoreError
 from fairlane.engine.protocol import Engine
 
 from .document import cleaned, told_of
 
 RECLAIM_AT_ONCE = 200
+UNENDED: tuple[State, ...] = ("running", "delayed", "ready")
 
 Settlement = tuple[Claim, Outcome]
 
@@ -92,13 +93,13 @@ class Store:
     def is_empty(self) -> bool:
         """Whether nothing of our kinds runs, is delayed, or is ready and not paused."""
         try:
-            return not any(self._has(state) for state in ("running", "delayed", "ready"))
+            return not any(self._has(state) for state in UNENDED)
         except StoreError:
             return False
 
-    def _has(self, state: str) -> bool:
+    def _has(self, state: State) -> bool:
         before: int | None = None
-        while page := self._engine.documents(None, state, before, RECLAIM_AT_ONCE):  # type: ignore[arg-type]
+        while page := self._engine.documents(None, state, before, RECLAIM_AT_ONCE):
             for one in page:
                 if one.kind in self._kinds and not (state == "ready" and self._engine.customer(one.customer).terms.paused):
                     return True

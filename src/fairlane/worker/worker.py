@@ -114,7 +114,7 @@ class Worker:
     def run(self, *, until_empty: bool = False) -> Summary:
         """Work until stopped by a signal or `stop()`; with `until_empty` also when nothing is left to do."""
         self._handlers.refuse_none()
-        if asyncio._get_running_loop() is not None:
+        if _has_loop():
             raise Mistake("worker.run() has a loop of its own; call it in a thread: await asyncio.to_thread(worker.run)")
         if not self._running.acquire(blocking=False):
             raise Mistake("this worker already runs; make another Worker to run two")
@@ -194,6 +194,15 @@ class Worker:
             for number, handler in before.items():
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
+
+
+def _has_loop() -> bool:
+    """Whether a loop runs on this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:
