@@ -109,7 +109,7 @@ async def hog(document: Document) -> None:
 
 if __name__ == "__main__":
     if is_hog:
-        worker.handler("hog", attempts=2, seconds=1)(hog)
+        worker.handler("hog", attempts=1, seconds=0.5)(hog)
     worker.on("stopping", lambda event: print("stopping", flush=True))  # noqa: T201
     worker.on("stopped", lambda event: print(json.dumps(event.value._asdict()), flush=True))  # noqa: T201
     worker.run()

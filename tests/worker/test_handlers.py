@@ -319,6 +319,17 @@ def test_a_worker_runs_once_at_a_time_and_again_afterwards(bench: Bench, queue: 
     assert [one.name for one in threading.enumerate() if one.name.startswith("fairlane")] == []
 
 
+def test_a_stop_that_comes_early_is_remembered(bench: Bench, queue: Queue) -> None:
+    id = queue.submit("acme").id
+    worker = bench.worker()
+    worker.handler("extract")(lambda document: None)
+    worker.stop()
+    assert bench.run(worker, until_empty=False).lost == 0
+    assert queue.document(id).state in ("ready", "done")
+    assert bench.run(worker).failed == 0
+    assert queue.document(id).state == "done"
+
+
 def test_hooks_see_everything_in_order_and_do_no_harm(bench: Bench, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     id = queue.submit("acme").id
     worker = bench.worker(name="tester")

@@ -113,7 +113,7 @@ def test_a_handler_that_ruins_its_process_costs_its_own_document_two_attempts_of
 def test_what_a_crashed_handler_printed_last_is_in_the_reason(bench: Bench, queue: Queue) -> None:
     def handler(document: Document) -> None:
         sys.stderr.write("reading page 7\n")
-        os.abort()
+        abort(document)
 
     id = queue.submit("acme").id
     worker = bench.worker()
@@ -207,7 +207,7 @@ def test_what_a_handler_started_ends_with_its_document(
         pid = handler(document)
         note.write_text(str(pid))
         if ending == "crashes":
-            os.abort()
+            abort(document)
         if ending == "hangs":
             for_ever()
         return os.getpid()
@@ -269,7 +269,8 @@ def test_children_do_not_throw_the_same_dice(bench: Bench, queue: Queue) -> None
     import random
 
     def handler(document: Document) -> float:
-        os.abort() if document.attempt == 1 else None
+        if document.attempt == 1:
+            abort(document)
         return random.random()
 
     ids = [queue.submit("acme").id for _ in range(4)]

@@ -2,7 +2,8 @@
 
 Laws:
 - No frame is larger than FRAME_BYTES_MAX; whoever sends a larger one, or no JSON, is treated as broken.
-- The worker never waits for another process: what a socket does not take yet is kept and sent when there is room.
+- The worker never waits for another process: what a socket does not take yet is kept and sent when there is room, up to
+  UNSENT_BYTES_MAX.
 - Nothing is unpacked but JSON.
 """
 
@@ -11,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any
 
 FRAME_BYTES_MAX = 4 * 1024 * 1024  # a payload or result of 256 KiB may take six bytes for one when it is escaped, twice
 READ_BYTES = 256 * 1024
+UNSENT_BYTES_MAX = 16 * 1024 * 1024  # more than that is kept for nobody who does not listen
 
 _LENGTH = Struct("!I")
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -40,11 +42,11 @@ class Unframed:
     def __init__(self) -> None:
         self._kept = bytearray()
 
-    def feed(self, received: bytes) -> list[list[Any]]:
-        """The messages that are whole now."""
+    def feed(self, received: bytes) -> Iterator[list[Any]]:
+        """The messages that are whole now, one by one: those before a bad frame still count."""
         kept = self._kept
         kept += received
-        messages, at = [], 0
+        at = 0
         while len(kept) - at >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(kept, at)
             if size > FRAME_BYTES_MAX:
@@ -52,10 +54,9 @@ class Unframed:
             end = at + _LENGTH.size + size
             if len(kept) < end:
                 break
-            messages.append(_message(bytes(kept[at + _LENGTH.size : end])))
+            yield _message(bytes(kept[at + _LENGTH.size : end]))
             at = end
         del kept[:at]
-        return messages
 
 
 def _message(body: bytes) -> list[Any]:
@@ -94,7 +95,9 @@ class Stream:
             return
         is_waiting = bool(self._unsent)
         self._unsent += framed(message)
-        if not is_waiting:
+        if len(self._unsent) > UNSENT_BYTES_MAX:
+            self._loop.call_soon(self._broken, "it does not listen")
+        elif not is_waiting:
             self._flush()
 
     def _flush(self) -> None:
@@ -115,14 +118,13 @@ class Stream:
         while self._is_open:
             try:
                 received = self._end.recv(READ_BYTES)
-                messages = self._unframed.feed(received)
+                for message in self._unframed.feed(received):
+                    self._heard(message)
             except BlockingIOError:
                 return
             except (OSError, BadFrame) as error:
                 self._broken(str(error))
                 return
-            for message in messages:
-                self._heard(message)
             if not received:
                 self._broken("it closed the connection")
             if len(received) < READ_BYTES:

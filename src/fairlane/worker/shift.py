@@ -83,6 +83,7 @@ class Shift:
         self._may_find = True  # a claim may find something
         self._failures = 0  # of the store, one after the other
         self._fruitless = 0  # claims that found nothing although something seemed to be there
+        self._is_looking = False  # what is found meanwhile is claimed, and must be given back before we go
         self._broken: str | None = None
         self._due = asyncio.Event()  # there is something to do for `_serve`
         self._short = asyncio.Event()  # there was less to claim than wanted
@@ -123,7 +124,7 @@ class Shift:
             batch = [self._finished.popleft() for _ in range(min(len(self._finished), SETTLE_AT_ONCE))]
             limit = self._room()
             if not batch and not limit:
-                if self._is_stopping and not self._holdings:
+                if self._is_stopping and not self._holdings and not self._is_looking:
                     return
                 await self._due.wait()
                 continue
@@ -189,7 +190,7 @@ class Shift:
 
     async def _look_out(self) -> None:
         """Wait for work when there is less than wanted; and see whether the queue is empty, if that is the end."""
-        while True:
+        while not self._is_stopping:
             await self._short.wait()
             if self._means.until_empty and not self._holdings and await self._off_loop(self._means.store.is_empty):
                 self.stop("the queue is empty")
@@ -197,14 +198,18 @@ class Shift:
             if self._fruitless > 1:  # somebody else is faster, or what is there is not for us: no reason to hurry
                 await asyncio.sleep(min(0.05, 0.001 * 2 ** min(self._fruitless, 10)))
             seconds = EMPTY_SECONDS if self._means.until_empty else WAIT_SECONDS
-            limit = 0 if self._is_stopping else self._pace.room(self._open)  # it only grows while nobody else claims
-            visit = await self._off_loop(lambda: self._means.store.await_and_claim(seconds, limit))  # noqa: B023 - awaited
+            room = self._pace.room(self._open)  # it only grows while nobody else claims
+            self._is_looking = True
+            visit = await self._off_loop(
+                lambda: self._means.store.await_and_claim(seconds, lambda: 0 if self._is_stopping else room)  # noqa: B023
+            )
+            self._is_looking = False
             if visit is not None:
                 self._short.clear()
                 self._may_find = True
-                self._take(visit, limit)
+                self._take(visit, room)
                 self._begin()
-                self._due.set()
+            self._due.set()
 
     async def _off_loop(self, look: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._waiter, look)

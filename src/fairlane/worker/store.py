@@ -10,16 +10,17 @@ Laws:
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from fairlane.core.document import Claim, Failed, Outcome
+from fairlane.core.document import Claim, Failed, Outcome, State
 from fairlane.core.errors import StoreError
 from fairlane.engine.protocol import Engine
 
 from .document import cleaned, told_of
 
 RECLAIM_AT_ONCE = 200
+UNENDED: tuple[State, ...] = ("running", "delayed", "ready")
 
 Settlement = tuple[Claim, Outcome]
 
@@ -79,26 +80,26 @@ class Store:
             return told_of(error)
         return None
 
-    def await_and_claim(self, seconds: float, limit: int) -> Exchange | None:
-        """Wait until a document may be ready, and claim at once, up to `limit`; None if none came in that time."""
+    def await_and_claim(self, seconds: float, limit: Callable[[], int]) -> Exchange | None:
+        """Wait until a document may be ready, and claim at once, up to the limit of then; None if none came in that time."""
         try:
             if not self._engine.wait(seconds, list(self._kinds)):
                 return None
         except StoreError as error:
             time.sleep(seconds)
             return Exchange(0, [], time.monotonic(), [], told_of(error))
-        return self.exchange([], limit)
+        return self.exchange([], limit())
 
     def is_empty(self) -> bool:
         """Whether nothing of our kinds runs, is delayed, or is ready and not paused."""
         try:
-            return not any(self._has(state) for state in ("running", "delayed", "ready"))
+            return not any(self._has(state) for state in UNENDED)
         except StoreError:
             return False
 
-    def _has(self, state: str) -> bool:
+    def _has(self, state: State) -> bool:
         before: int | None = None
-        while page := self._engine.documents(None, state, before, RECLAIM_AT_ONCE):  # type: ignore[arg-type]
+        while page := self._engine.documents(None, state, before, RECLAIM_AT_ONCE):
             for one in page:
                 if one.kind in self._kinds and not (state == "ready" and self._engine.customer(one.customer).terms.paused):
                     return True

@@ -114,7 +114,7 @@ class Worker:
         self._handlers.refuse_none()
         if slots is not None:
             self._slots = _checked_slots(slots)
-        if asyncio._get_running_loop() is not None:
+        if _has_loop():
             raise Mistake("worker.run() has a loop of its own; call it in a thread: await asyncio.to_thread(worker.run)")
         if not self._running.acquire(blocking=False):
             raise Mistake("this worker already runs; make another Worker to run two")
@@ -200,6 +200,15 @@ def _checked_slots(slots: int) -> int:
     if type(slots) is not int or not 1 <= slots <= SLOTS_MAX:
         raise BadValue("slots", slots, f"a whole number from 1 to {SLOTS_MAX}")
     return slots
+
+
+def _has_loop() -> bool:
+    """Whether a loop runs on this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:

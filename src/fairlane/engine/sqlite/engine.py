@@ -42,9 +42,10 @@ from .transaction import Transaction
 
 T = TypeVar("T")
 POLL_SECONDS = 0.002  # how often `wait` asks whether another process wrote, where no notice of that is given
-GLANCE_SECONDS = 0.0002  # after a notice: the first look, while a commit is on its way to the disk; later ones are rarer
+GLANCE_SECONDS = 0.0001  # after a notice: how often to look while a commit is on its way to the disk ...
+GLANCES_SECONDS = 0.005  # ... and for how long; after that it is a slow one, and looking so often would be a waste
 NOTICED_SECONDS = 0.3  # that a commit may be on its way
-UNNOTICED_SECONDS = 0.1  # how often to ask in spite of notices
+UNNOTICED_SECONDS = 0.25  # how often to ask in spite of notices
 
 _left_to_parent: list[object] = []  # handles of a parent process: a forked child may neither use nor close them
 
@@ -248,15 +249,13 @@ class SqliteEngine:
 
     def _await_write(self, seen: int, wake: float, notice: Notice, noticed: float) -> None:
         """Until this process or another one wrote to the file, or the time to wake has come."""
-        pause = GLANCE_SECONDS
         while (left := wake - time.monotonic()) > 0:
             if not notice.is_given:
                 self._arrival.wait(min(left, POLL_SECONDS))
-            elif time.monotonic() - noticed < NOTICED_SECONDS:
-                time.sleep(min(left, pause))
-                pause = min(POLL_SECONDS, pause * 1.5)
-            elif notice.wait(min(left, UNNOTICED_SECONDS)):
-                noticed, pause = time.monotonic(), GLANCE_SECONDS
+            elif (ago := time.monotonic() - noticed) < GLANCES_SECONDS:
+                time.sleep(min(left, GLANCE_SECONDS))
+            elif notice.wait(min(left, POLL_SECONDS if ago < NOTICED_SECONDS else UNNOTICED_SECONDS)):
+                noticed = time.monotonic()
             if self._read(read.data_version) != seen:
                 return
 
