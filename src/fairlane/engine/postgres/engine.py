@@ -77,6 +77,8 @@ class PostgresEngine:
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
         if not submissions:
             return []
+        if len(submissions) == 1 and submissions[0].made_from is None:
+            return [self._submit_one(submissions[0], now_ms)]
         ids, customers, kinds, payloads, costs, keys, digests, delays, sources = map(list, zip(*submissions, strict=True))
         told = (
             ids, _once(customers), _once(kinds), payloads, _once(costs), _if_any(keys), _if_any(digests), _once(delays),
@@ -89,6 +91,12 @@ class PostgresEngine:
             Receipt(id, number, Check(customer, *check))
             for id, customer, number, *check in zip(documents or ids, customers, *made, strict=True)
         ]
+
+    def _submit_one(self, one: Submission, now_ms: int | None) -> Receipt:
+        ((id, number, *check, is_refused),) = self._sessions.change(self._sql.submit_one, (*one[:8], now_ms, self._joins))
+        if is_refused:
+            raise _refusal(one, id)
+        return Receipt(id, number, Check(one.customer, *check))
 
     def claim(
         self,

@@ -74,6 +74,19 @@ BEGIN
   RETURN q;
 END $$;
 
+-- Hold the queue if nobody else does, so that senders need not wait for each other's commits; NULL if it is held.
+CREATE FUNCTION fairlane.hold_if_free() RETURNS fairlane.queue LANGUAGE plpgsql AS $$
+DECLARE
+  q fairlane.queue;
+BEGIN
+  SELECT * INTO q FROM fairlane.queue WHERE one FOR UPDATE SKIP LOCKED;
+  IF FOUND AND EXISTS (SELECT FROM fairlane.arrivals) THEN
+    PERFORM fairlane.take_in(q.last_change);
+    SELECT * INTO q FROM fairlane.queue WHERE one;
+  END IF;
+  RETURN q;
+END $$;
+
 -- Documents that have arrived take their place in the feed and in their lanes.
 CREATE FUNCTION fairlane.take_in(last_change bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -168,8 +181,9 @@ BEGIN
 END $$;
 
 -- All or none: for each submission, in order, check, priority and insert. A list that is the same all through is sent as one
--- value, one that is empty all through as NULL. With `joins` the caller's transaction goes on, so the queue is not held: the
--- documents only arrive. Answers lists by place; a known key's are those of its first receipt.
+-- value, one that is empty all through as NULL. If the caller's own transaction goes on (`joins`), or somebody else holds the
+-- queue, the documents only arrive: whoever holds it next puts them in their lanes. Answers lists by place; a known key's are
+-- those of its first receipt.
 CREATE FUNCTION fairlane.submit(
   ids text[], customers text[], kinds text[], payloads text[], costs bigint[], keys text[], digests text[], delays bigint[],
   sources text[], now_given bigint, joins boolean,
@@ -204,10 +218,12 @@ BEGIN
       LEFT JOIN fairlane.documents AS d ON d.customer = c.number AND d.key = g.key
     ) AS k;
   END IF;
+  IF NOT joins THEN
+    q := fairlane.hold_if_free();
+    joins := q.one IS NULL;
+  END IF;
   IF joins THEN
     SELECT * INTO q FROM fairlane.queue WHERE one;
-  ELSE
-    q := fairlane.hold();
   END IF;
   now_ms := fairlane.now_ms(now_given);
   WITH given AS (
@@ -272,5 +288,84 @@ BEGIN
     FROM unnest(ids, customers, keys, firsts) WITH ORDINALITY AS g (id, customer, key, first, place)
     JOIN fairlane.customers AS c ON c.id = g.customer
     JOIN fairlane.documents AS d ON CASE WHEN g.key IS NULL THEN d.id = g.id ELSE d.customer = c.number AND d.key = g.key END;
+  END IF;
+END $$;
+
+-- One document, the usual case, in plain steps: check, priority and insert. It does what `submit` does with a list of one, but
+-- for sources.
+CREATE FUNCTION fairlane.submit_one(
+  given_id text, sender text, given_kind text, given_payload text, given_cost bigint, given_key text, given_digest text,
+  delay bigint, now_given bigint, joins boolean,
+  OUT document text, OUT number bigint, OUT priority smallint, OUT counter bigint, OUT checked_ms bigint,
+  OUT policy_version int, OUT terms_version int, OUT is_refused boolean
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  q fairlane.queue;
+  c fairlane.customers;
+  d fairlane.documents;
+  rule text;
+  span_ms bigint;
+  step bigint;
+  is_reset boolean;
+  new_state text := CASE WHEN delay > 0 THEN 'delayed' ELSE 'ready' END;
+BEGIN
+  document := given_id;
+  is_refused := false;
+  SELECT * INTO c FROM fairlane.customers WHERE id = sender FOR UPDATE;
+  IF NOT FOUND THEN
+    PERFORM fairlane.hold_customers(ARRAY[sender]);
+    SELECT * INTO c FROM fairlane.customers WHERE id = sender;
+  END IF;
+  IF given_key IS NOT NULL THEN
+    SELECT * INTO d FROM fairlane.documents WHERE customer = c.number AND key = given_key;
+    IF FOUND THEN
+      document := d.id; number := d.number; priority := d.priority; counter := d.counter; checked_ms := d.checked_ms;
+      policy_version := d.policy_version; terms_version := d.terms_version;
+      is_refused := d.digest IS DISTINCT FROM given_digest;
+      RETURN;
+    END IF;
+  END IF;
+  IF NOT joins THEN
+    q := fairlane.hold_if_free();
+    joins := q.one IS NULL;
+  END IF;
+  IF joins THEN
+    SELECT * INTO q FROM fairlane.queue WHERE one;
+  END IF;
+  checked_ms := fairlane.now_ms(now_given);
+  rule := coalesce(c.reset, q.reset);
+  span_ms := coalesce(c.interval_ms, q.interval_ms);
+  step := fairlane.step_of(given_cost, c.weight);
+  is_reset := fairlane.resets(c.updated_ms, c.reset_ms, checked_ms, span_ms, rule);
+  counter := fairlane.stepped(
+    fairlane.before_steps(c.counter, c.updated_ms, c.reset_ms, checked_ms, span_ms, rule, step), step);
+  priority := fairlane.level(counter, coalesce(c.depths, q.depths));
+  policy_version := q.rules_version;
+  terms_version := c.terms_version;
+  number := nextval('fairlane.numbers');
+  INSERT INTO fairlane.documents (number, id, customer, kind, priority, counter, checked_ms, policy_version, terms_version, weight,
+    resets, key, digest, payload)
+  VALUES (number, given_id, c.number, given_kind, priority, counter, checked_ms, policy_version, terms_version, c.weight,
+    c.resets + is_reset::int, given_key, given_digest, given_payload);
+  UPDATE fairlane.customers SET counter = submit_one.counter, updated_ms = greatest(c.updated_ms, submit_one.checked_ms),
+    reset_ms = CASE WHEN is_reset THEN submit_one.checked_ms ELSE c.reset_ms END, resets = c.resets + is_reset::int
+  WHERE number = c.number;
+  IF joins THEN
+    INSERT INTO fairlane.arrivals (number, ready_ms, cost, state) VALUES (number, checked_ms + delay, given_cost, new_state);
+    RETURN;
+  END IF;
+  INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost)
+  VALUES (number, given_id, c.number, given_kind, priority, new_state, checked_ms + delay, given_cost);
+  INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token)
+  VALUES (q.last_change + 1, checked_ms, 'submitted', c.number, number, 0);
+  UPDATE fairlane.lanes SET waiting = waiting + 1
+  WHERE customer = c.number AND kind = given_kind AND priority = submit_one.priority AND (head IS NOT NULL OR delay > 0);
+  IF FOUND THEN  -- the lane has a head already, so its place in the order stays
+    UPDATE fairlane.queue SET last_change = q.last_change + 1,
+      ready[submit_one.priority] = ready[submit_one.priority] + (delay = 0)::int WHERE one;
+  ELSE
+    PERFORM fairlane.tidy(
+      ARRAY[(c.number, given_kind, priority, (delay = 0)::int, 1, 0, 0, 0, 0)::fairlane.shift], 1);
   END IF;
 END $$;

@@ -26,6 +26,9 @@ VALUES (%s, %s, %s::bigint[], %s, %s, %s);
 -- check: One check of a customer without a document.
 SELECT * FROM fairlane.check_customer(%s, %s, %s);
 
+-- submit_one: One document.
+SELECT * FROM fairlane.submit_one(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
+
 -- submit: Documents of one call, all or none.
 SELECT * FROM fairlane.submit(%s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[],
                               %s::text[], %s, %s);
