@@ -191,7 +191,7 @@ BEGIN
         attempts_max = coalesce(attempts_by_kind[array_position(kinds, w.kind)], 3), worker = worker_name,
         lease_ms = now_ms + lease_length_ms
       FROM unnest(taken, opens) WITH ORDINALITY AS t (number, is_open, place)
-      WHERE w.number = t.number AND w.state = 'ready'
+      WHERE w.number = t.number AND w.state IS NOT DISTINCT FROM 'ready'  -- said so, the planner keeps to the number's index
       RETURNING w.*, t.place, t.is_open
     ), logged AS (
       INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)

@@ -30,10 +30,12 @@ BEGIN
   FOR each IN
     WITH given AS MATERIALIZED (
       SELECT customer, kind COLLATE "C" AS kind, priority, sum(ready) AS ready, sum(waiting) AS waiting, sum(running) AS running,
-        sum(done) AS done, sum(failed) AS failed, sum(cancelled) AS cancelled
+        sum(done) AS done, sum(failed) AS failed, sum(cancelled) AS cancelled,
+        bool_or(ready <> 0) AS is_moved, min(number) FILTER (WHERE ready > 0) AS lowest
       FROM unnest(shifts) GROUP BY 1, 2, 3
     ), seen AS MATERIALIZED (
-      SELECT g.*, l.head AS head_before, l.start AS start_before, coalesce(l.finish, 0) AS finish, f.number AS head, f.ready_ms,
+      SELECT g.*, l.head AS head_before, l.start AS start_before, coalesce(l.finish, 0) AS finish,
+        CASE WHEN g.is_moved THEN f.number ELSE l.head END AS head, CASE WHEN g.is_moved THEN f.ready_ms ELSE l.ready_ms END AS ready_ms,
         c.paused OR (c.cap IS NOT NULL AND
           (SELECT coalesce(sum(r.running), 0) FROM fairlane.lanes AS r WHERE r.customer = g.customer)
           + (SELECT sum(r.running) FROM given AS r WHERE r.customer = g.customer) >= c.cap) AS is_blocked
@@ -43,6 +45,7 @@ BEGIN
       LEFT JOIN LATERAL (
         SELECT w.number, w.ready_ms FROM fairlane.work AS w
         WHERE w.customer = g.customer AND w.kind = g.kind AND w.priority = g.priority AND w.state = 'ready'
+          AND g.is_moved AND w.number >= least(l.head, g.lowest)  -- none before it is ready, and what was served may still be there
         ORDER BY w.number LIMIT 1
       ) AS f ON true
     ), put AS (
@@ -88,10 +91,10 @@ BEGIN
     SELECT number FROM fairlane.work
     WHERE state = 'delayed' AND ready_ms <= ready_what_is_due.now_ms ORDER BY ready_ms, number LIMIT most
   ), readied AS (
-    UPDATE fairlane.work AS w SET state = 'ready' FROM due WHERE w.number = due.number AND w.state = 'delayed'
-    RETURNING w.customer, w.kind, w.priority
+    UPDATE fairlane.work AS w SET state = 'ready' FROM due WHERE w.number = due.number AND w.state IS NOT DISTINCT FROM 'delayed'
+    RETURNING w.number, w.customer, w.kind, w.priority
   )
-  SELECT array_agg((customer, kind, priority, 1, 0, 0, 0, 0, 0)::fairlane.shift) INTO shifts FROM readied;
+  SELECT array_agg((number, customer, kind, priority, 1, 0, 0, 0, 0, 0)::fairlane.shift) INTO shifts FROM readied;
   IF shifts IS NOT NULL THEN
     PERFORM fairlane.tidy(shifts, 0);
   END IF;

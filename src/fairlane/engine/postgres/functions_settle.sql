@@ -35,7 +35,7 @@ BEGIN
     INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
     SELECT change_states.last_change + t.line, now_ms, t.what, t.customer, t.number, t.token, t.note FROM told AS t
   )
-  SELECT array_agg((customer, kind, priority,
+  SELECT array_agg((number, customer, kind, priority,
       (state = 'ready')::int - (state_before = 'ready')::int,
       (state IN ('ready', 'delayed'))::int - (state_before IN ('ready', 'delayed'))::int,
       -(state_before = 'running')::int, (state = 'done')::int, (state = 'failed')::int, (state = 'cancelled')::int
@@ -121,9 +121,9 @@ DECLARE
 BEGIN
   PERFORM fairlane.hold();
   now_ms := fairlane.now_ms(now_given);
-  UPDATE fairlane.work AS w SET lease_ms = now_ms + length_ms
+  UPDATE fairlane.work AS w SET lease_ms = greatest(w.lease_ms, now_ms + length_ms)
   FROM unnest(numbers, ids, tokens) AS g (number, id, token)
-  WHERE w.number = g.number AND w.id = g.id AND w.token = g.token AND w.state = 'running' AND w.lease_ms < now_ms + length_ms;
+  WHERE w.number = g.number AND w.id = g.id AND w.token = g.token AND w.state = 'running';
   RETURN ARRAY(
     SELECT g.place FROM unnest(numbers, ids, tokens) WITH ORDINALITY AS g (number, id, token, place)
     WHERE NOT EXISTS (SELECT FROM fairlane.work AS w
@@ -148,7 +148,7 @@ BEGIN
   INTO moves
   FROM (
     SELECT *, attempts >= attempts_max AS is_spent FROM fairlane.work
-    WHERE state = 'running' AND lease_ms <= now_ms ORDER BY lease_ms, number LIMIT most
+    WHERE lease_ms <= now_ms AND state = 'running' ORDER BY lease_ms, number LIMIT most
   ) AS w;
   PERFORM fairlane.change_states(moves, now_ms, q.last_change);
   RETURN coalesce(cardinality(moves), 0);
@@ -191,6 +191,6 @@ BEGIN
   VALUES (d.number, d.id, d.customer, d.kind, d.priority, 'ready', now_ms, e.cost, e.token, 0, e.attempts_max);
   INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token)
   VALUES (q.last_change + 1, now_ms, 'revived', d.customer, d.number, e.token);
-  PERFORM fairlane.tidy(ARRAY[(d.customer, d.kind, d.priority, 1, 1, 0, 0, -1, 0)::fairlane.shift], 1);
+  PERFORM fairlane.tidy(ARRAY[(d.number, d.customer, d.kind, d.priority, 1, 1, 0, 0, -1, 0)::fairlane.shift], 1);
   RETURN true;
 END $$;

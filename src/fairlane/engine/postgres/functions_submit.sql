@@ -104,7 +104,7 @@ BEGIN
     INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
     SELECT take_in.last_change + place, checked_ms, 'submitted', customer, number, 0, note FROM made
   )
-  SELECT array_agg((customer, kind, priority, (state = 'ready')::int, 1, 0, 0, 0, 0)::fairlane.shift) INTO shifts FROM made;
+  SELECT array_agg((number, customer, kind, priority, (state = 'ready')::int, 1, 0, 0, 0, 0)::fairlane.shift) INTO shifts FROM made;
   PERFORM fairlane.tidy(shifts, coalesce(cardinality(shifts), 0));
 END $$;
 
@@ -275,7 +275,7 @@ BEGIN
     SELECT number, now_ms + delay, cost, CASE WHEN delay > 0 THEN 'delayed' ELSE 'ready' END, source FROM made WHERE joins
   )
   SELECT array_agg(m.number), array_agg(m.priority), array_agg(m.counter), array_agg(now_ms), array_agg(m.policy_version),
-    array_agg(m.terms_version), array_agg((m.sender, m.kind, m.priority, (m.delay = 0)::int, 1, 0, 0, 0, 0)::fairlane.shift)
+    array_agg(m.terms_version), array_agg((m.number, m.sender, m.kind, m.priority, (m.delay = 0)::int, 1, 0, 0, 0, 0)::fairlane.shift)
   INTO numbers, priorities, counters, checked, policies, terms, shifts FROM made AS m;
   IF NOT joins AND shifts IS NOT NULL THEN
     PERFORM fairlane.tidy(shifts, cardinality(shifts));
@@ -366,6 +366,6 @@ BEGIN
       ready[submit_one.priority] = ready[submit_one.priority] + (delay = 0)::int WHERE one;
   ELSE
     PERFORM fairlane.tidy(
-      ARRAY[(c.number, given_kind, priority, (delay = 0)::int, 1, 0, 0, 0, 0)::fairlane.shift], 1);
+      ARRAY[(number, c.number, given_kind, priority, (delay = 0)::int, 1, 0, 0, 0, 0)::fairlane.shift], 1);
   END IF;
 END $$;

@@ -129,7 +129,7 @@ BEGIN
   ), dropped AS (
     DELETE FROM fairlane.documents WHERE number = ANY (gone) RETURNING number, kind, priority
   )
-  SELECT array_agg((own, d.kind, d.priority, -(s.state = 'ready')::int, -(s.state IN ('ready', 'delayed'))::int,
+  SELECT array_agg((d.number, own, d.kind, d.priority, -(s.state = 'ready')::int, -(s.state IN ('ready', 'delayed'))::int,
     -(s.state = 'running')::int, -(s.state = 'done')::int, -(s.state = 'failed')::int, -(s.state = 'cancelled')::int
     )::fairlane.shift)
   INTO shifts FROM dropped AS d JOIN (SELECT * FROM working UNION ALL SELECT * FROM ended) AS s ON s.number = d.number;

@@ -56,7 +56,7 @@ CREATE TABLE fairlane.documents (
 CREATE INDEX documents_by_customer ON fairlane.documents (customer, number);
 CREATE UNIQUE INDEX documents_by_key ON fairlane.documents (customer, key) WHERE key IS NOT NULL;
 
--- The hot table: documents that wait or run. What has ended is no longer here.
+-- The hot table: documents that wait or run, and only those that run have a lease. What has ended is no longer here.
 CREATE TABLE fairlane.work (
   number bigint PRIMARY KEY,
   customer bigint NOT NULL,
@@ -71,7 +71,7 @@ CREATE TABLE fairlane.work (
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
 CREATE INDEX work_in_lane ON fairlane.work (customer, kind, priority, number) WHERE state = 'ready';
 CREATE INDEX work_delayed ON fairlane.work (ready_ms, number) WHERE state = 'delayed';
-CREATE INDEX work_running ON fairlane.work (lease_ms, number) WHERE state = 'running';
+CREATE INDEX work_running ON fairlane.work (lease_ms, number) WHERE lease_ms IS NOT NULL;
 
 -- How documents ended. Rows are added and purged; only a retry asked for by a person takes one back.
 CREATE TABLE fairlane.endings (
@@ -127,9 +127,9 @@ CREATE VIEW fairlane.snapshots AS
   LEFT JOIN fairlane.endings AS e ON e.number = d.number
   LEFT JOIN fairlane.arrivals AS a ON a.number = d.number;
 
--- What a change of state does to one lane's counts; ready counts documents that may be claimed.
+-- What one document's change of state does to its lane's counts; ready: it joins (1) or leaves (-1) those that may be claimed.
 CREATE TYPE fairlane.shift AS (
-  customer bigint, kind text, priority smallint,
+  number bigint, customer bigint, kind text, priority smallint,
   ready int, waiting int, running int, done int, failed int, cancelled int
 );
 
