@@ -50,7 +50,8 @@ WITH d AS (
   FROM unnest(%(levels)s::smallint[], %(heads)s::bigint[], %(waiting)s::bigint[]) AS g (priority, head, waiting)
   ON CONFLICT (customer, kind, priority) DO UPDATE SET waiting = l.waiting + excluded.waiting
 )
-UPDATE {0}.queue SET last_change = last_change + cardinality(%(numbers)s::bigint[]), ready = clocks WHERE one RETURNING last_change
+UPDATE {0}.queue SET last_change = last_change + cardinality(%(numbers)s::bigint[]), ready = clocks WHERE one
+RETURNING last_change
 """
 CLAIMED = """
 WITH w AS (
@@ -105,17 +106,17 @@ class Side(NamedTuple):
 @contextmanager
 def sides() -> Iterator[Side]:
     """A durable server, and both sides with a hundred customers."""
-    with Server(found_programs(), settings=()) as server:
-        with (
-            Queue(f"{server.url}?schema=bench_ours") as queue,
-            Queue(f"{server.url}?schema=bench_bare") as other,
-            psycopg.connect(server.url, autocommit=True) as bare,
-            psycopg.connect(server.url, autocommit=True) as look,
-        ):
-            for number in range(CUSTOMERS):
-                queue.check(_customer(number))
-                other.check(_customer(number))
-            yield Side(queue, bare, look)
+    with (
+        Server(found_programs(), settings=()) as server,
+        Queue(f"{server.url}?schema=bench_ours") as queue,
+        Queue(f"{server.url}?schema=bench_bare") as other,
+        psycopg.connect(server.url, autocommit=True) as bare,
+        psycopg.connect(server.url, autocommit=True) as look,
+    ):
+        for number in range(CUSTOMERS):
+            queue.check(_customer(number))
+            other.check(_customer(number))
+        yield Side(queue, bare, look)
 
 
 def _customer(number: int) -> str:
@@ -181,16 +182,20 @@ def claiming(side: Side, rounds: int, advance: Callable[[], None]) -> tuple[list
     claimed, settled = CLAIMED.format("bench_bare"), SETTLED.format("bench_bare")
     ours, bare, change = [], [], side.change()
     for _ in range(rounds):
-        claims: list[Claim] = []
-        first = _timed(lambda claims=claims: claims.extend(side.queue.engine.claim("bench", CLAIMS, 600_000)))  # type: ignore[misc]
+        began = time.perf_counter()
+        claims = side.queue.engine.claim("bench", CLAIMS, 600_000)
+        claim_seconds = time.perf_counter() - began
         rows = _touched(side, claims)
         assert len(claims) == CLAIMS
-        second = _timed(lambda claims=claims: side.queue.engine.settle([(one, Done()) for one in claims]))  # type: ignore[misc]
-        ours.append(first + second)
+        settlements = [(one, Done()) for one in claims]
+        ours.append(claim_seconds + _timed(lambda done=settlements: side.queue.engine.settle(done)))  # type: ignore[misc]
         begin, end = rows | {"change": change}, rows | {"change": change + CLAIMS}
         change += 2 * CLAIMS
-        taken = _timed(lambda begin=begin: [Claim(*row, 0, False) for row in side.bare.execute(claimed, begin).fetchall()])  # type: ignore[misc]
-        bare.append(taken + _timed(lambda end=end: side.bare.execute(settled, end).fetchall()))  # type: ignore[misc]
+        began = time.perf_counter()
+        taken = [tuple(row) for row in side.bare.execute(claimed, begin).fetchall()]
+        claim_seconds = time.perf_counter() - began
+        assert len(taken) == CLAIMS
+        bare.append(claim_seconds + _timed(lambda end=end: side.bare.execute(settled, end).fetchall()))  # type: ignore[misc]
         advance()
     return ours, bare
 

@@ -20,6 +20,7 @@ import psycopg
 
 from fairlane.core.errors import FairlaneError
 from fairlane.engine import open_engine
+from fairlane.engine.postgres import PostgresEngine
 from tests.conftest import missing, need_program
 
 NOBODY = 65534
@@ -72,7 +73,9 @@ class Server:
 
     def __enter__(self) -> Server:
         try:
-            self._run("initdb", "-D", str(self.folder / "data"), "-U", "fairlane", "-E", "UTF8", "--locale=C", "-A", "trust", "-N")
+            self._run(
+                "initdb", "-D", str(self.folder / "data"), "-U", "fairlane", "-E", "UTF8", "--locale=C", "-A", "trust", "-N"
+            )
             self.start()
         except BaseException:
             self.__exit__()
@@ -85,13 +88,20 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self.programs / program), *arguments]
-        done = subprocess.run(command, user=self._user, group=self._user, cwd=self.folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, user=self._user, group=self._user, cwd=self.folder, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise NoServer(f"{program} failed: {done.stderr.strip() or done.stdout.strip()}")
 
     def start(self) -> None:
         """Start, or start again after a stop; returns when it answers."""
-        options = [f"port={self.port}", f"unix_socket_directories={self.folder}", "listen_addresses=127.0.0.1", "max_connections=200"]
+        options = [
+            f"port={self.port}",
+            f"unix_socket_directories={self.folder}",
+            "listen_addresses=127.0.0.1",
+            "max_connections=200",
+        ]
         options += ["shared_buffers=128MB", "max_wal_size=4GB", "logging_collector=off", *self.settings]
         arguments = [text for option in options for text in ("-c", option)]
         with (self.folder / "server.log").open("ab") as log:
@@ -171,3 +181,20 @@ def empty_queue(server: Server, schema: str = "tests") -> str:
         _made[url] = psycopg.connect(server.url, autocommit=True)
     _made[url].execute(EMPTY.format(schema))
     return url
+
+
+_opened: list[PostgresEngine] = []
+
+
+def opened(url: str) -> PostgresEngine:
+    """An engine that `close_opened` closes."""
+    engine = open_engine(url)
+    assert isinstance(engine, PostgresEngine)
+    _opened.append(engine)
+    return engine
+
+
+def close_opened() -> None:
+    """Close what `opened` opened."""
+    while _opened:
+        _opened.pop().close()

@@ -45,3 +45,16 @@ def _postgres(url: str, create: bool) -> Engine:
             'a queue on PostgreSQL needs psycopg, which is not installed here; run: pip install "fairlane[postgres]"'
         ) from error
     return PostgresEngine(url, create)
+
+
+def joined(engine: Engine, transaction: object) -> Engine:
+    """The same queue inside a transaction that its caller has open on the same server."""
+    wanted = "an open psycopg connection, and the queue one at postgresql://"
+    if type(engine).__module__.startswith(f"{__name__}.postgres"):
+        import psycopg
+
+        from .postgres import PostgresEngine
+
+        if isinstance(engine, PostgresEngine) and isinstance(transaction, psycopg.Connection):
+            return engine.within(transaction)
+    raise BadValue("transaction", transaction, wanted)

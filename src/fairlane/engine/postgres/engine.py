@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from copy import copy
+from typing import Any, TypeVar
+
+import psycopg
 
 from fairlane.core.document import (
     Change,
@@ -37,7 +40,7 @@ from .migrate import depths_of, migrate
 from .place import place_of
 from .queries import queries
 from .read import customer_of, document_of, outlook_of, rules_of
-from .sessions import Row, Sessions
+from .sessions import Joined, Row, Sessions
 
 T = TypeVar("T")
 WORDS: dict[type[Outcome], str] = {Done: "done", Retry: "retried", Failed: "failed", Released: "released"}
@@ -50,7 +53,7 @@ class PostgresEngine:
         self.place = place_of(url)
         self._create = create
         self._sql = queries(self.place.schema)
-        self._sessions = Sessions(self.place)
+        self._sessions: Sessions | Joined = Sessions(self.place)
         self._listener = Listener(self.place)
         self._joins = False
         self._durability = ""
@@ -66,7 +69,15 @@ class PostgresEngine:
 
     def close(self) -> None:
         self._sessions.close()
-        self._listener.close()
+        if not self._joins:
+            self._listener.close()
+
+    def within(self, connection: psycopg.Connection[Any]) -> PostgresEngine:
+        """The same queue inside a caller's open transaction on the same database."""
+        joined = copy(self)
+        joined._sessions = Joined(self.place, connection)
+        joined._joins = True
+        return joined
 
     # -- documents ---------------------------------------------------------------------------------------------------
 
@@ -207,11 +218,11 @@ class PostgresEngine:
 
     def customer(self, customer: str, *, now_ms: int | None = None) -> Customer:
         (row,) = self._look_at_all(self._sql.customer, (now_ms, customer))
-        return customer_of(customer, *row[:3], row[3:])
+        return customer_of(customer, row)
 
     def customers(self, after: str, limit: int, *, now_ms: int | None = None) -> list[Customer]:
         rows = self._look_at_all(self._sql.customers, (now_ms, after, limit))
-        return [customer_of(row[3], *row[:3], row[4:]) for row in rows]
+        return [customer_of(row[3], (*row[:3], *row[4:])) for row in rows]
 
     def document(self, id: str) -> Document | None:
         rows = self._sessions.look(self._sql.document, (id,))

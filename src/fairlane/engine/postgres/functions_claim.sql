@@ -3,6 +3,52 @@
 -- them in order, and the better of the two is taken. So a claim reads in proportion to what it takes. Within a round a lane's
 -- start tags follow from its own documents alone, whoever else is served.
 
+-- The heads that compete, in the order of turns; of several kinds at most `width` each.
+CREATE FUNCTION fairlane.heads_by_turn(wanted text[], width int) RETURNS refcursor LANGUAGE plpgsql AS $$
+DECLARE
+  turns refcursor;
+BEGIN
+  IF cardinality(wanted) = 1 THEN
+    OPEN turns FOR
+      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
+      FROM fairlane.lanes AS l
+      JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
+      WHERE l.kind = wanted[1] AND l.start IS NOT NULL ORDER BY l.priority, l.start, l.head;
+  ELSE
+    OPEN turns FOR
+      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
+      FROM unnest(wanted) AS k (kind) CROSS JOIN LATERAL (
+        SELECT * FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL
+        ORDER BY l.priority, l.start, l.head LIMIT width
+      ) AS l JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
+      ORDER BY l.priority, l.start, l.head;
+  END IF;
+  RETURN turns;
+END $$;
+
+-- The heads that compete, longest ready first; of several kinds at most `width` each.
+CREATE FUNCTION fairlane.heads_by_age(wanted text[], width int) RETURNS refcursor LANGUAGE plpgsql AS $$
+DECLARE
+  ages refcursor;
+BEGIN
+  IF cardinality(wanted) = 1 THEN
+    OPEN ages FOR
+      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
+      FROM fairlane.lanes AS l
+      JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
+      WHERE l.kind = wanted[1] AND l.start IS NOT NULL ORDER BY l.ready_ms, l.head;
+  ELSE
+    OPEN ages FOR
+      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
+      FROM unnest(wanted) AS k (kind) CROSS JOIN LATERAL (
+        SELECT * FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL
+        ORDER BY l.ready_ms, l.head LIMIT width
+      ) AS l JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
+      ORDER BY l.ready_ms, l.head;
+  END IF;
+  RETURN ages;
+END $$;
+
 -- Up to `most` documents in dispatch order, each with a lease, a fresh token and one more attempt counted.
 CREATE FUNCTION fairlane.claim(
   worker_name text, most int, lease_length_ms bigint, kinds text[], attempts_by_kind int[], due_most int, now_given bigint
@@ -41,21 +87,8 @@ BEGIN
   IF cardinality(wanted) = 0 THEN
     RETURN;
   END IF;
-  width := CASE WHEN q.tunings > 0 THEN 9 * most ELSE most END;
-  IF cardinality(wanted) = 1 THEN
-    OPEN turns FOR
-      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
-      FROM fairlane.lanes AS l JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
-      WHERE l.kind = wanted[1] AND l.start IS NOT NULL ORDER BY l.priority, l.start, l.head;
-  ELSE
-    OPEN turns FOR
-      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
-      FROM unnest(wanted) AS k (kind) CROSS JOIN LATERAL (
-        SELECT * FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL
-        ORDER BY l.priority, l.start, l.head LIMIT width
-      ) AS l JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
-      ORDER BY l.priority, l.start, l.head;
-  END IF;
+  width := most;
+  turns := fairlane.heads_by_turn(wanted, width);
   FETCH turns INTO by_turn;
   WHILE size < most LOOP
     open_now := q.dispatch = 'fair' AND q.open_turn_every > 0 AND (q.dispatches + 1) % greatest(q.open_turn_every, 1) = 0;
@@ -63,21 +96,7 @@ BEGIN
     IF open_now THEN
       IF NOT is_aged THEN
         is_aged := true;
-        IF cardinality(wanted) = 1 THEN
-          OPEN ages FOR
-            SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
-            FROM fairlane.lanes AS l JOIN fairlane.customers AS c ON c.number = l.customer
-            JOIN fairlane.work AS w ON w.number = l.head
-            WHERE l.kind = wanted[1] AND l.start IS NOT NULL ORDER BY l.ready_ms, l.head;
-        ELSE
-          OPEN ages FOR
-            SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
-            FROM unnest(wanted) AS k (kind) CROSS JOIN LATERAL (
-              SELECT * FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL
-              ORDER BY l.ready_ms, l.head LIMIT width
-            ) AS l JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
-            ORDER BY l.ready_ms, l.head;
-        END IF;
+        ages := fairlane.heads_by_age(wanted, width);
         FETCH ages INTO by_age;
       END IF;
       WHILE by_age.head = ANY (first_heads) OR by_age.customer = ANY (capped) LOOP
@@ -166,6 +185,12 @@ BEGIN
       left_to_run[spot] := left_to_run[spot] - 1;
       IF left_to_run[spot] <= 0 THEN
         capped := capped || senders[lane];
+        IF cardinality(wanted) > 1 AND width = most THEN  -- its lanes are passed over, so more of each kind may be needed
+          width := 9 * most;
+          turns := fairlane.heads_by_turn(wanted, width);
+          FETCH turns INTO by_turn;
+          is_aged := false;
+        END IF;
       END IF;
     END IF;
   END LOOP;

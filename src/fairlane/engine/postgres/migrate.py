@@ -44,7 +44,7 @@ def _bring_forward(connection: Connection, place: Place, sql: Queries) -> None:
     for script in SCHEMA_VERSIONS[version:]:
         if version == 0 and not _is_schema_there(connection, place, sql):
             connection.execute(sql.create_schema)
-        connection.execute(in_schema(script, place.schema))  # type: ignore[arg-type]
+        connection.execute(in_schema(script, place.schema))
     if version == 0:
         first = Rules()
         policy = first.policy
@@ -71,8 +71,8 @@ def _version(connection: Connection, place: Place, sql: Queries) -> int:
     version = int(found[0]) if found else 0
     if version > len(SCHEMA_VERSIONS):
         raise StoreUnfit(
-            f"{place.name} has schema version {version}, made by a newer Fairlane; this one knows up to {len(SCHEMA_VERSIONS)}: "
-            "upgrade Fairlane here too"
+            f"{place.name} has schema version {version}, made by a newer Fairlane; this one knows up to "
+            f"{len(SCHEMA_VERSIONS)}: upgrade Fairlane here too"
         )
     return version
 
@@ -100,8 +100,12 @@ def durability_of(fsync: str, commit: str, pages: str) -> str:
     """What an acknowledgement is worth, from the settings that the engine's connections have."""
     settings = f"PostgreSQL, fsync={fsync}, synchronous_commit={commit}"
     if fsync != "on" or pages != "on":
-        return f"not durable: a crash of the server's machine may lose or damage everything ({settings}, full_page_writes={pages})"
+        return (
+            f"not durable: a crash of the server's machine may lose or damage everything ({settings}, full_page_writes={pages})"
+        )
     if commit == "off":
         return f"not durable: a crash of the server may lose the last moments ({settings}); set synchronous_commit = on"
-    standby = {"local": "", "on": ", and on synchronous standbys where there are any"}.get(commit, ", and at synchronous standbys")
+    standby = {"local": "", "on": ", and on synchronous standbys where there are any"}.get(
+        commit, ", and at synchronous standbys"
+    )
     return f"durable: acknowledged after the data is on the server's disk{standby} ({settings})"

@@ -13,10 +13,9 @@ from .place import Place
 BUSY_SECONDS = 30  # as the functions set lock_timeout
 AGAIN = (errors.DeadlockDetected, errors.SerializationFailure)  # the server undid it: nothing was changed
 UNKNOWN = (
-    "the connection to {name} was lost in the middle of a call ({error}), so whether it took effect is not known; look, or "
+    "the connection to {name} was lost in the middle of a call ({reason}), so whether it took effect is not known; look, or "
     "submit again with the same key"
 )
-_GONE = (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName)
 
 
 def is_lost(error: psycopg.Error) -> bool:
@@ -26,37 +25,62 @@ def is_lost(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and error.sqlstate is None
 
 
+# what the server or the pool says: what the caller is told
+PLAINLY: tuple[tuple[tuple[type[psycopg.Error], ...], type[FairlaneError], str], ...] = (
+    ((PoolClosed,), StoreError, "the queue at {name} was closed; open it again"),
+    (
+        (PoolTimeout,),
+        StoreError,
+        "{name} cannot be reached, or all connections are in use ({reason}); nothing was changed: try again",
+    ),
+    (
+        (errors.LockNotAvailable,),
+        StoreBusy,
+        f"others held the queue at {{name}} for more than {BUSY_SECONDS} s; try again, and look in pg_stat_activity for a "
+        "session that is idle in transaction",
+    ),
+    (AGAIN, StoreBusy, "{name} undid the call again and again because of others ({reason}); nothing was changed: try again"),
+    (
+        (errors.DiskFull,),
+        StoreFull,
+        "no room left to write at {name} ({reason}); nothing was changed: make room on the server, then try again",
+    ),
+    (
+        (errors.TooManyConnections,),
+        StoreBusy,
+        "{name} has no connection free ({reason}); raise max_connections, or put a pooler before it",
+    ),
+    (
+        (errors.InsufficientPrivilege,),
+        StoreUnfit,
+        "{name} does not allow it ({reason}); let the owner of the database run GRANT CREATE ON DATABASE … TO this role, or "
+        'make the schema for it: CREATE SCHEMA "{schema}" AUTHORIZATION …',
+    ),
+    (
+        (errors.ReadOnlySqlTransaction,),
+        StoreUnfit,
+        "{name} can only be read ({reason}); give the URL of the primary server",
+    ),
+    (
+        (errors.UniqueViolation,),
+        StoreError,
+        "{name}: {reason}; a document's id is used once: submit with a new one",
+    ),
+    (
+        (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName),
+        Unknown,
+        "there is no queue at {name} ({reason}); open it with Queue(url), which makes it, or give another URL",
+    ),
+)
+
+
 def told_plainly(error: psycopg.Error, place: Place) -> FairlaneError:
     """What a caller is told of an error."""
-    name, reason = place.name, _first_line(error)
-    match error:
-        case PoolClosed():
-            return StoreError(f"the queue at {name} was closed; open it again")
-        case PoolTimeout():
-            return StoreError(f"{name} cannot be reached, or all connections are in use ({reason}); nothing was changed: try again")
-        case errors.LockNotAvailable():
-            return StoreBusy(
-                f"others held the queue at {name} for more than {BUSY_SECONDS} s; try again, and look for a session that keeps "
-                "a transaction open: SELECT pid, state, query FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
-            )
-        case errors.DeadlockDetected() | errors.SerializationFailure():
-            return StoreBusy(f"{name} undid the call again and again because of others ({reason}); nothing was changed: try again")
-        case errors.DiskFull():
-            return StoreFull(f"no room left to write at {name}; nothing was changed: make room on the server, then try again")
-        case errors.TooManyConnections():
-            return StoreBusy(f"{name} has no connection free ({reason}); raise max_connections, or put a pooler before it")
-        case errors.InsufficientPrivilege():
-            return StoreUnfit(f"{name} does not allow it ({reason}); {_grants(place)}")
-        case errors.ReadOnlySqlTransaction():
-            return StoreUnfit(f"{name} can only be read ({reason}); give the URL of the primary server")
-        case errors.UniqueViolation():
-            return StoreError(f"{name}: {reason}; a document's id is used once: submit with a new one")
-        case _ if isinstance(error, _GONE):
-            return Unknown(f"there is no queue at {name} ({reason}); open it with Queue(url), which makes it, or give another URL")
-        case _ if is_lost(error):
-            return StoreError(UNKNOWN.format(name=name, error=reason))
-        case _:
-            return StoreError(f"{name}: {reason}")
+    told = {"name": place.name, "reason": _first_line(error), "schema": place.schema}
+    for kinds, ours, text in PLAINLY:
+        if isinstance(error, kinds):
+            return ours(text.format(**told))
+    return StoreError((UNKNOWN if is_lost(error) else "{name}: {reason}").format(**told))
 
 
 def not_connected(error: psycopg.Error, place: Place) -> FairlaneError:
@@ -74,13 +98,6 @@ def not_connected(error: psycopg.Error, place: Place) -> FairlaneError:
     elif "SSL" in reason or "certificate" in reason:
         advice = "check sslmode in the URL and the server's certificate"
     return StoreError(f"{place.name} cannot be reached: {reason}; {advice}")
-
-
-def _grants(place: Place) -> str:
-    return (
-        f"let the owner of the database run GRANT CREATE ON DATABASE …, or make the schema for this role: "
-        f'CREATE SCHEMA "{place.schema}" AUTHORIZATION …'
-    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -149,10 +149,9 @@ LEFT JOIN fairlane.work AS w ON w.number = d.number WHERE d.id = %s;
 SELECT changes_floor, EXISTS (SELECT FROM fairlane.arrivals) FROM fairlane.queue;
 
 -- changes: Lines of the feed, in the order they were committed.
-SELECT f.number, f.at_ms, f.what, c.id, d.id, f.token, f.note
-FROM (SELECT * FROM fairlane.changes WHERE number > %s ORDER BY number LIMIT %s) AS f
-LEFT JOIN fairlane.customers AS c ON c.number = f.customer LEFT JOIN fairlane.documents AS d ON d.number = f.document
-ORDER BY f.number;
+SELECT f.number, f.at_ms, f.what, (SELECT c.id FROM fairlane.customers AS c WHERE c.number = f.customer),
+       (SELECT d.id FROM fairlane.documents AS d WHERE d.number = f.document), f.token, f.note
+FROM fairlane.changes AS f WHERE f.number > %s ORDER BY f.number LIMIT %s;
 
 -- is_work_ready: Whether a claim may find something, and in how many milliseconds the next delayed document is due.
 SELECT EXISTS (SELECT FROM fairlane.arrivals)

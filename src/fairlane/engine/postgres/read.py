@@ -15,9 +15,10 @@ rules_of = lru_cache(maxsize=8)(rules_from_json)
 _terms_of = lru_cache(maxsize=1024)(terms_from_json)
 
 
-def customer_of(id: str, now_ms: int, rules_version: int, rules_body: str, row: Row) -> Customer:
+def customer_of(id: str, row: Row) -> Customer:
     """A customer from its row: standing, terms, counts."""
-    counter, updated_ms, reset_ms, resets, terms_version, terms_body, *counts, oldest_ready_ms = row
+    now_ms, rules_version, rules_body, counter, updated_ms, reset_ms, resets, terms_version, terms_body, *rest = row
+    waiting, running, done, failed, cancelled, oldest_ready_ms = rest
     standing = Standing(counter or 0, updated_ms, reset_ms, resets or 0)
     terms = _terms_of(terms_body)
     policy = terms.policy(rules_of(rules_body, rules_version).policy)
@@ -26,7 +27,11 @@ def customer_of(id: str, now_ms: int, rules_version: int, rules_body: str, row: 
         standing,
         policy.next_priority(standing, now_ms, terms.weight_thousandths),
         policy.resets_in_ms(standing, now_ms),
-        *counts,
+        waiting,
+        running,
+        done,
+        failed,
+        cancelled,
         None if oldest_ready_ms is None else max(0, now_ms - oldest_ready_ms),
         terms,
         terms_version,

@@ -19,9 +19,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool
 
-from fairlane.core.errors import StoreError
+from fairlane.core.errors import BadValue, StoreError
 
 from .place import Place
 from .plainly import AGAIN, is_lost, not_connected, told_plainly
@@ -34,7 +36,7 @@ REACH_SECONDS = 30.0  # how long a call waits for a server that is away
 CONNECT_SECONDS = 10
 ATTEMPTS = 6
 PAUSE_SECONDS = 0.02  # doubles with each attempt
-KEEP_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+KEEP_ALIVE: dict[str, Any] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 _left_to_parent: list[object] = []  # handles of a parent process: a forked child may neither use nor close them
 
@@ -52,6 +54,7 @@ def connect(place: Place) -> Connection:
 def refuse_dead(connection: Connection) -> None:
     """A connection whose server is gone has something to read; found here, nothing of a call was sent yet."""
     if select.select([connection.fileno()], [], [], 0)[0]:
+        connection.close()
         raise psycopg.OperationalError("the server closed the connection")
 
 
@@ -124,3 +127,32 @@ class Sessions:
                     raise told_plainly(error, self.place) from error
             time.sleep(random.uniform(0.5, 1) * PAUSE_SECONDS * 2**attempt)
         raise AssertionError  # the last attempt returned or raised
+
+
+class Joined:
+    """Statements run inside a caller's open transaction: it commits them or undoes them, so nothing is run again."""
+
+    def __init__(self, place: Place, connection: psycopg.Connection[Any]) -> None:
+        self.place = place
+        self._connection = connection
+
+    def close(self) -> None:
+        """The connection is the caller's."""
+
+    def look(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run a statement that changes nothing."""
+        return self.change(statement, parameters)
+
+    def change(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Run a statement in the caller's transaction; psycopg begins one if the connection is not in autocommit."""
+        if self._connection.autocommit and self._connection.info.transaction_status == TransactionStatus.IDLE:
+            raise BadValue(
+                "transaction",
+                self._connection,
+                "one that is open; this connection is in autocommit: use connection.transaction()",
+            )
+        try:
+            with self._connection.cursor(row_factory=tuple_row) as cursor:
+                return cursor.execute(statement, parameters, prepare=False).fetchall()
+        except psycopg.Error as error:
+            raise told_plainly(error, self.place) from error
