@@ -23,12 +23,21 @@ CALLS = {  # the last line of a log when its process was in the middle of a call
 class Child:
     """A submitter or a claimer."""
 
-    def __init__(self, role: str, name: str, folder: Path, numbers: tuple[int, ...]) -> None:
+    def __init__(self, role: str, name: str, folder: Path, numbers: tuple[int, ...], url: str | None = None) -> None:
         self.role = role
         self.name = name
         self.log = folder / f"{name}.log"
         self._errors = folder / f"{name}.err"
-        self._command = [sys.executable, "-m", "chaos.actors", role, name, str(folder), *map(str, numbers)]
+        self._command = [
+            sys.executable,
+            "-m",
+            "chaos.actors",
+            role,
+            name,
+            str(folder),
+            *map(str, numbers),
+            *([url] if url else []),
+        ]
         self._process: subprocess.Popen[bytes]
         self._size = 0
         self.start()
@@ -68,6 +77,14 @@ class Child:
         if word in CALLS:
             return word
         return "holding claims" if word in {"claimed", "extended"} else "between calls"
+
+    def freeze(self) -> None:
+        """It stands still until it is thawed."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """It goes on as if nothing had happened."""
+        os.kill(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """kill -9."""
