@@ -104,9 +104,10 @@ class PostgresEngine:
         ]
 
     def _submit_one(self, one: Submission, now_ms: int | None) -> Receipt:
-        ((id, number, *check, is_refused),) = self._sessions.change(self._sql.submit_one, (*one[:8], now_ms, self._joins))
-        if is_refused:
+        (((id, *numbers, refusal),),) = self._sessions.change(self._sql.submit_one, (*one[:8], now_ms, self._joins))
+        if refusal is not None:
             raise _refusal(one, id)
+        number, *check = map(int, numbers)
         return Receipt(id, number, Check(one.customer, *check))
 
     def claim(

@@ -292,26 +292,26 @@ BEGIN
 END $$;
 
 -- One document, the usual case, in plain steps: check, priority and insert. It does what `submit` does with a list of one, but
--- for sources.
+-- for sources. Answers the receipt as texts, and whether it is refused because the key has another body.
 CREATE FUNCTION fairlane.submit_one(
   given_id text, sender text, given_kind text, given_payload text, given_cost bigint, given_key text, given_digest text,
-  delay bigint, now_given bigint, joins boolean,
-  OUT document text, OUT number bigint, OUT priority smallint, OUT counter bigint, OUT checked_ms bigint,
-  OUT policy_version int, OUT terms_version int, OUT is_refused boolean
-) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
+  delay bigint, now_given bigint, joins boolean
+) RETURNS text[] LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
 DECLARE
   q fairlane.queue;
   c fairlane.customers;
   d fairlane.documents;
+  new_number bigint;
+  level smallint;
+  new_counter bigint;
+  now_ms bigint;
   rule text;
   span_ms bigint;
   step bigint;
   is_reset boolean;
   new_state text := CASE WHEN delay > 0 THEN 'delayed' ELSE 'ready' END;
 BEGIN
-  document := given_id;
-  is_refused := false;
   SELECT * INTO c FROM fairlane.customers WHERE id = sender FOR UPDATE;
   IF NOT FOUND THEN
     PERFORM fairlane.hold_customers(ARRAY[sender]);
@@ -320,52 +320,53 @@ BEGIN
   IF given_key IS NOT NULL THEN
     SELECT * INTO d FROM fairlane.documents WHERE customer = c.number AND key = given_key;
     IF FOUND THEN
-      document := d.id; number := d.number; priority := d.priority; counter := d.counter; checked_ms := d.checked_ms;
-      policy_version := d.policy_version; terms_version := d.terms_version;
-      is_refused := d.digest IS DISTINCT FROM given_digest;
-      RETURN;
+      RETURN ARRAY[d.id, d.number::text, d.priority::text, d.counter::text, d.checked_ms::text, d.policy_version::text,
+        d.terms_version::text, CASE WHEN d.digest IS DISTINCT FROM given_digest THEN 'refused' END];
     END IF;
   END IF;
-  IF NOT joins THEN
-    q := fairlane.hold_if_free();
-    joins := q.one IS NULL;
+  IF NOT joins THEN  -- as hold_if_free, without the call
+    SELECT * INTO q FROM fairlane.queue WHERE one FOR UPDATE SKIP LOCKED;
+    joins := NOT FOUND;
   END IF;
   IF joins THEN
     SELECT * INTO q FROM fairlane.queue WHERE one;
+  ELSIF EXISTS (SELECT FROM fairlane.arrivals) THEN
+    PERFORM fairlane.take_in(q.last_change);
+    SELECT * INTO q FROM fairlane.queue WHERE one;
   END IF;
-  checked_ms := fairlane.now_ms(now_given);
+  now_ms := fairlane.now_ms(now_given);
   rule := coalesce(c.reset, q.reset);
   span_ms := coalesce(c.interval_ms, q.interval_ms);
   step := fairlane.step_of(given_cost, c.weight);
-  is_reset := fairlane.resets(c.updated_ms, c.reset_ms, checked_ms, span_ms, rule);
-  counter := fairlane.stepped(
-    fairlane.before_steps(c.counter, c.updated_ms, c.reset_ms, checked_ms, span_ms, rule, step), step);
-  priority := fairlane.level(counter, coalesce(c.depths, q.depths));
-  policy_version := q.rules_version;
-  terms_version := c.terms_version;
-  number := nextval('fairlane.numbers');
+  is_reset := fairlane.resets(c.updated_ms, c.reset_ms, now_ms, span_ms, rule);
+  new_counter := fairlane.stepped(
+    fairlane.before_steps(c.counter, c.updated_ms, c.reset_ms, now_ms, span_ms, rule, step), step);
+  level := fairlane.level(new_counter, coalesce(c.depths, q.depths));
+  new_number := nextval('fairlane.numbers');
   INSERT INTO fairlane.documents (number, id, customer, kind, priority, counter, checked_ms, policy_version, terms_version, weight,
     resets, key, digest, payload)
-  VALUES (number, given_id, c.number, given_kind, priority, counter, checked_ms, policy_version, terms_version, c.weight,
+  VALUES (new_number, given_id, c.number, given_kind, level, new_counter, now_ms, q.rules_version, c.terms_version, c.weight,
     c.resets + is_reset::int, given_key, given_digest, given_payload);
-  UPDATE fairlane.customers SET counter = submit_one.counter, updated_ms = greatest(c.updated_ms, submit_one.checked_ms),
-    reset_ms = CASE WHEN is_reset THEN submit_one.checked_ms ELSE c.reset_ms END, resets = c.resets + is_reset::int
-  WHERE number = c.number;
+  UPDATE fairlane.customers AS o SET counter = new_counter, updated_ms = greatest(c.updated_ms, now_ms),
+    reset_ms = CASE WHEN is_reset THEN now_ms ELSE c.reset_ms END, resets = c.resets + is_reset::int
+  WHERE o.number = c.number;
   IF joins THEN
-    INSERT INTO fairlane.arrivals (number, ready_ms, cost, state) VALUES (number, checked_ms + delay, given_cost, new_state);
-    RETURN;
+    INSERT INTO fairlane.arrivals (number, ready_ms, cost, state) VALUES (new_number, now_ms + delay, given_cost, new_state);
+    RETURN ARRAY[given_id, new_number::text, level::text, new_counter::text, now_ms::text, q.rules_version::text,
+      c.terms_version::text, NULL];
   END IF;
   INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost)
-  VALUES (number, given_id, c.number, given_kind, priority, new_state, checked_ms + delay, given_cost);
+  VALUES (new_number, given_id, c.number, given_kind, level, new_state, now_ms + delay, given_cost);
   INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token)
-  VALUES (q.last_change + 1, checked_ms, 'submitted', c.number, number, 0);
-  UPDATE fairlane.lanes SET waiting = waiting + 1
-  WHERE customer = c.number AND kind = given_kind AND priority = submit_one.priority AND (head IS NOT NULL OR delay > 0);
+  VALUES (q.last_change + 1, now_ms, 'submitted', c.number, new_number, 0);
+  UPDATE fairlane.lanes AS l SET waiting = l.waiting + 1
+  WHERE l.customer = c.number AND l.kind = given_kind AND l.priority = level AND (l.head IS NOT NULL OR delay > 0);
   IF FOUND THEN  -- the lane has a head already, so its place in the order stays
-    UPDATE fairlane.queue SET last_change = q.last_change + 1,
-      ready[submit_one.priority] = ready[submit_one.priority] + (delay = 0)::int WHERE one;
+    UPDATE fairlane.queue AS o SET last_change = q.last_change + 1, ready[level] = o.ready[level] + (delay = 0)::int WHERE o.one;
   ELSE
     PERFORM fairlane.tidy(
-      ARRAY[(number, c.number, given_kind, priority, (delay = 0)::int, 1, 0, 0, 0, 0)::fairlane.shift], 1);
+      ARRAY[(new_number, c.number, given_kind, level, (delay = 0)::int, 1, 0, 0, 0, 0)::fairlane.shift], 1);
   END IF;
+  RETURN ARRAY[given_id, new_number::text, level::text, new_counter::text, now_ms::text, q.rules_version::text,
+    c.terms_version::text, NULL];
 END $$;

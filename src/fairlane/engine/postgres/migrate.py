@@ -58,13 +58,13 @@ def _bring_forward(connection: Connection, place: Place, sql: Queries) -> None:
 
 
 def _is_schema_there(connection: Connection, place: Place, sql: Queries) -> bool:
-    row = connection.execute(sql.schema_there, (f'"{place.schema}"', f'"{place.schema}".version')).fetchone()
+    row = connection.execute(sql.schema_there, (place.schema, place.schema)).fetchone()
     return bool(row and row[0])
 
 
 def _version(connection: Connection, place: Place, sql: Queries) -> int:
     """The schema's version; 0 if there is none."""
-    row = connection.execute(sql.schema_there, (f'"{place.schema}"', f'"{place.schema}".version')).fetchone()
+    row = connection.execute(sql.schema_there, (place.schema, place.schema)).fetchone()
     if row is None or not row[1]:
         return 0
     found = connection.execute(sql.schema_version).fetchone()
