@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench bench-traces pictures chaos lock wheel clean
+.PHONY: help setup run test check bench bench-traces pictures chaos chaos-servers lock wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make the environment in .venv
 
@@ -42,6 +42,10 @@ bench-traces: $(READY) ## replay recorded workloads and compare with their table
 
 pictures: $(READY) ## draw the pictures of docs/ again
 	$(BIN)/python -m bench.pictures
+
+chaos-servers: $(READY) ## a server that fails 20 times under load while 100 workers are killed; workers frozen past their lease
+	$(BIN)/python -m chaos.servers --engine postgres
+	$(BIN)/python -m chaos.frozen --engine postgres
 
 chaos: $(READY) ## kill -9 at random moments, 200 times, also of whole workers, then a disk that fails at every write; takes some minutes
 	$(BIN)/python -m chaos.kills

@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, policy, replay, scale, worker
+from . import durable, policy, postgres, replay, scale, worker
 from .figures import Figure, show, write
 
-NAMES = ("policy", "submit", "callers", "batch", "claim", "worker", "scale", "replay")
+NAMES = ("policy", "submit", "callers", "batch", "claim", "worker", "scale", "replay", "postgres")
 
 
 def _ways(is_quick: bool) -> dict[str, durable.Way]:
@@ -47,11 +47,24 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         figures += scale.measure(
             1000, large, 10 if is_quick else 60, folder, lambda there: progress.update(task, completed=there)
         )
+    if "postgres" in names:
+        figures += _postgres(is_quick, progress)
     if "replay" in names:
         repeats = 1 if is_quick else 3
         task = progress.add_task("replay", total=repeats)
         figures += replay.measure(8000 if is_quick else 200_000, repeats, partial(progress.advance, task))
     return figures
+
+
+def _postgres(is_quick: bool, progress: Progress) -> list[Figure]:
+    """On a server of our own: beside bare psycopg, and with much waiting beside little."""
+    task = progress.add_task("postgres beside bare psycopg", total=160 if is_quick else 1600)
+    figures = postgres.measure(is_quick, partial(progress.advance, task))
+    large = 20_000 if is_quick else 1_000_000
+    task = progress.add_task(f"postgres scale: {large:,} documents", total=large)
+    return figures + postgres.measure_scale(
+        1000, large, 10 if is_quick else 60, lambda there: progress.update(task, completed=there)
+    )
 
 
 @click.command()

@@ -1,7 +1,8 @@
 """The processes that are killed: submitters and claimers, each with its own log.
 
-Run as `python -m chaos.actors ROLE NAME FOLDER SEED DOCUMENTS CUSTOMERS`. They stop when the file `stop` appears in the
-folder, or when the process that started them is gone.
+Run as `python -m chaos.actors ROLE NAME FOLDER SEED DOCUMENTS CUSTOMERS [URL]`. They stop when the file `stop` appears in
+the folder, or when the process that started them is gone. Without a URL the queue is a file in the folder. A server may go
+away under a call: then its outcome is unknown, the log says so, and the actor goes on.
 """
 
 from __future__ import annotations
@@ -12,25 +13,27 @@ import sys
 import time
 from pathlib import Path
 
-from fairlane import Queue, WrongState
+from fairlane import Queue, StoreError, WrongState
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry
 
 from .history import Log, lines
 
 STALE_KEPT = 20
+OPEN_SECONDS = 60.0
 
 
 class Actor:
     """What both have in common: a queue, a log, dice, and knowing when to stop."""
 
-    def __init__(self, name: str, folder: Path, seed: int, documents: int, customers: int) -> None:
+    def __init__(self, name: str, folder: Path, url: str | None, seed: int, documents: int, customers: int) -> None:
         self.name = name
         self.documents = documents
         self.customers = customers
         self.past = lines(folder / f"{name}.log")
         self.log = Log(folder / f"{name}.log")
         self.dice = random.Random(f"{seed} {name} {len(self.past)}")
-        self.queue = Queue(f"sqlite:///{folder / 'queue.db'}")
+        self.is_served = url is not None  # by a server, which may go away
+        self.queue = _opened(url) if url else Queue(f"sqlite:///{folder / 'queue.db'}")
         self._stop = folder / "stop"
         self._parent = os.getppid()
 
@@ -43,8 +46,20 @@ class Actor:
         """Work until it is time to stop."""
         self.log.write("started", os.getpid())
         while self.goes_on():
-            self.step()
+            self.try_step()
         self.log.write("stopped")
+
+    def try_step(self) -> bool:
+        """One step; False if its outcome is unknown, which only a server may do."""
+        try:
+            self.step()
+            return True
+        except StoreError as error:
+            if not self.is_served:
+                raise
+            self.log.write("unknown", str(error)[:200])
+            time.sleep(0.05)
+            return False
 
     def step(self) -> None:
         raise NotImplementedError
@@ -61,27 +76,35 @@ class Submitter(Actor):
         self.known = submitted
         self.log.write("started", os.getpid())
         acknowledged = set(submitted)
+        self.open: list[list[tuple[str, str]]] = []  # submitted without an answer: to be repeated
         for batch in attempted:
             left = [(customer, key) for customer, key in batch if (customer, key) not in acknowledged]
             if left:
-                self.submit(left)
+                self.open.append(left)
                 acknowledged.update(left)
         super().run()
+        while self.open and self.is_served:  # nothing that was attempted is left unknown
+            self.try_step()
 
     def step(self) -> None:
         chance = self.dice.random()
-        if chance < 0.05 and self.ids:
+        if self.open:
+            self.submit(self.open[0])
+        elif chance < 0.05 and self.ids:
             self.cancel(self.dice.choice(self.ids[-50:]))
         elif (chance < 0.15 or self.made >= self.documents) and self.known:
             self.submit([self.dice.choice(self.known)])
         else:
             customer = f"customer-{self.dice.randrange(self.customers)}"
             size = self.dice.randint(2, 5) if chance < 0.3 else 1
-            self.submit([(customer, f"{self.name}-{self.made + place}") for place in range(size)])
+            batch = [(customer, f"{self.name}-{self.made + place}") for place in range(size)]
             self.made += size
+            self.submit(batch)
 
     def submit(self, batch: list[tuple[str, str]]) -> None:
         """One call: alone, or several of one customer at once."""
+        if batch not in self.open:
+            self.open.append(batch)
         self.log.write("submitting", batch)
         customer = batch[0][0]
         keys = [key for _, key in batch]
@@ -91,6 +114,7 @@ class Submitter(Actor):
         else:
             receipts = self.queue.submit_many(customer, keys, keys=keys, delay=delay)
         self.log.write("submitted", [(customer, key, one.id) for key, one in zip(keys, receipts, strict=True)])
+        self.open.remove(batch)
         self.known += batch
         self.ids += [one.id for one in receipts]
 
@@ -176,9 +200,21 @@ class Claimer(Actor):
 
 
 def main() -> None:
-    role, name, folder, *numbers = sys.argv[1:]
+    role, name, folder, seed, documents, customers, *url = sys.argv[1:]
     actor = {"submitter": Submitter, "claimer": Claimer}[role]
-    actor(name, Path(folder), *map(int, numbers)).run()
+    actor(name, Path(folder), url[0] if url else None, int(seed), int(documents), int(customers)).run()
+
+
+def _opened(url: str) -> Queue:
+    """A queue on a server, which may be away at this moment."""
+    deadline = time.monotonic() + OPEN_SECONDS
+    while True:
+        try:
+            return Queue(url)
+        except StoreError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 if __name__ == "__main__":

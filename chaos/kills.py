@@ -89,7 +89,7 @@ def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: No
     store = snapshot(folder / "queue.db")
     report.wrong += wrong_at_rest(store, clients)
     report.wrong += [f"no kill hit a process while {one}" for one in REQUIRED if not report.kills[one]]
-    report.figures = _figures(store, clients)
+    report.figures = figures_of(store, clients)
     return report
 
 
@@ -118,7 +118,7 @@ def drain(path: Path) -> None:
                 time.sleep(0.01)
 
 
-def _figures(store: Store, clients: Clients) -> dict[str, int]:
+def figures_of(store: Store, clients: Clients) -> dict[str, int]:
     settlements = clients.settlements.values()
     claims = sum(life.claims for life in lives_of(store).values())
     return {

@@ -23,12 +23,21 @@ CALLS = {  # the last line of a log when its process was in the middle of a call
 class Child:
     """A submitter, a claimer or a worker."""
 
-    def __init__(self, role: str, name: str, folder: Path, numbers: tuple[int, ...], module: str = "chaos.actors") -> None:
+    def __init__(
+        self,
+        role: str,
+        name: str,
+        folder: Path,
+        numbers: tuple[int, ...],
+        module: str = "chaos.actors",
+        url: str | None = None,
+    ) -> None:
         self.role = role
         self.name = name
         self.log = folder / f"{name}.log"
         self._errors = folder / f"{name}.err"
-        self._command = [sys.executable, "-m", module, role, name, str(folder), *map(str, numbers)]
+        told = (role, name, str(folder), *map(str, numbers), *([url] if url else []))
+        self._command = [sys.executable, "-m", module, *told]
         self._process: subprocess.Popen[bytes]
         self._size = 0
         self.start()
@@ -77,6 +86,14 @@ class Child:
     def terminate(self) -> None:
         """Ask it to stop."""
         self._process.terminate()
+
+    def freeze(self) -> None:
+        """It stands still until it is thawed."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """It goes on as if nothing had happened."""
+        os.kill(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """kill -9."""

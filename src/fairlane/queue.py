@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
 from enum import Enum
 from functools import update_wrapper
@@ -33,7 +34,7 @@ from .core.document import (
 from .core.errors import BadValue, Unknown, WrongState
 from .core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, milliseconds, thousandths
 from .core.retry import DELAY_MAX_MS
-from .engine import Engine, open_engine
+from .engine import Engine, joined, open_engine
 from .engine.protocol import PROGRESS
 from .explain import Explanation, customer_explained, explained
 from .settings import DEFAULT_URL
@@ -129,7 +130,7 @@ def new_ids(count: int) -> list[str]:
 
 
 class Queue:
-    """A queue at a URL: `memory://` or `sqlite:///fairlane.db`."""
+    """A queue at a URL: `memory://`, `sqlite:///fairlane.db` or `postgresql://user@host/database`."""
 
     def __init__(self, url: str = DEFAULT_URL, *, create: bool = True) -> None:
         self.url = url
@@ -144,6 +145,13 @@ class Queue:
     def close(self) -> None:
         """Let go of the store."""
         self.engine.close()
+
+    def within(self, transaction: object) -> Queue:
+        """The same queue inside a transaction that you have open on the same database: a document exists exactly if what
+        you wrote beside it does (PostgreSQL; the transaction is a psycopg connection)."""
+        inside = copy(self)
+        inside.engine = joined(self.engine, transaction)
+        return inside
 
     # -- submitting --------------------------------------------------------------------------------------------------
 

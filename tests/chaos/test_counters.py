@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fairlane import Policy, Queue
+from tests.engine.conftest import url_of
 
 PROCESSES, EACH = 8, 500
 PRODUCER = """
@@ -18,8 +21,9 @@ with Queue(sys.argv[1]) as queue:
 """
 
 
-def test_eight_processes_of_500_submissions_leave_counters_0_to_minus_3999_each_once(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'queue.db'}"
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_eight_processes_of_500_submissions_leave_counters_0_to_minus_3999_each_once(tmp_path: Path, engine: str) -> None:
+    url = url_of(engine, tmp_path)
     command = [sys.executable, "-c", PRODUCER, url, str(EACH)]
     producers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
     answers = [producer.communicate(timeout=120)[0].split() for producer in producers]

@@ -9,12 +9,15 @@ import pytest
 
 from fairlane.core.document import Claim, Submission
 from fairlane.engine import Engine, open_engine
+from tests.servers import postgres
 
-ENGINES = ("memory", "sqlite")
+ENGINES = ("memory", "sqlite", "postgres")
 
 
-def url_of(name: str, folder: Path) -> str:
-    """Where a fresh queue of that engine lives."""
+def url_of(name: str, folder: Path, place: int = 0) -> str:
+    """Where a fresh queue of that engine lives; another place is another queue."""
+    if name == "postgres":
+        return postgres.empty_queue(postgres.shared(), f"tests{place or ''}")
     return "memory://" if name == "memory" else f"sqlite:///{folder}/queue.db"
 
 

@@ -55,7 +55,7 @@ class Agreement(RuleBasedStateMachine):
     def open_all(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="agreement"))
         self.engines: list[Engine] = [open_engine(url_of(name, self.folder)) for name in ENGINES]
-        self.now_ms = 1_000_000
+        self.now_ms, self.place = 1_000_000, 0
         self.ids: list[str] = []
         self.claims: list[Claim] = []
 
@@ -195,7 +195,9 @@ class Agreement(RuleBasedStateMachine):
         """Everybody moves into a fresh store of the next engine, and must go on as if nothing had happened."""
         self.all(lambda engine: engine.reclaim(10_000, now_ms=self.now_ms + 10**9))
         self.freeze("is being moved")
-        fresh = [open_engine(url_of(name, Path(tempfile.mkdtemp(dir=self.folder)))) for name in ENGINES]
+        self.place = 1 - self.place
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        fresh = [open_engine(url_of(name, folder, self.place)) for name in ENGINES]
         packed = self.all(lambda engine: engine.pack(None, limit))
         while True:
             for target in fresh:

@@ -96,7 +96,9 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
     assert thresholds == {value: level for level, value in enumerate(Policy().thresholds, start=2)}
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference.md", "docs/fairness.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference.md", "docs/fairness.md", "docs/engines.md"]
+)
 def test_links_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         assert ((ROOT / page).parent / link).exists(), link

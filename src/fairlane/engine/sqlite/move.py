@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairlane.core.document import Check, Document, Record
-from fairlane.core.policy import Standing
+from fairlane.core.policy import TIME_MAX_MS, Standing
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
 from fairlane.engine.values import next_mark, part_of, rules_json
 
@@ -77,7 +77,8 @@ def _unpack_queue(tx: Transaction, queue: PackedQueue) -> None:
     tx.execute(sql.drop_rules)
     tx.execute(sql.add_rules, (queue.rules.version, 0, rules_json(queue.rules)))
     tx.rules = queue.rules
-    tx.execute(sql.trim_changes, (queue.last_change,))
+    tx.flush()
+    tx.execute(sql.trim_changes, (TIME_MAX_MS,))
     for priority, clock in enumerate(queue.clocks, start=1):
         tx.priority(priority).clock = clock
     tx.dispatches, tx.last_number, tx.last_record = queue.dispatches, queue.last_number, queue.last_record

@@ -1,0 +1,94 @@
+"""A PostgreSQL server that fails as if its machine had lost power, and what it recorded."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import psycopg
+from psycopg import IsolationLevel
+
+from fairlane.core.document import Change
+from tests.servers.postgres import Server, found_programs
+
+from .history import Customer, Document, Lane, Priority, Ready, Store
+
+SCHEMA = "chaos"
+
+
+class Postgres:
+    """What a run needs of a server: where the queue is, a failure, a moment of rest, the records."""
+
+    def __init__(self) -> None:
+        self._server = Server(found_programs(), settings=()).__enter__()  # with all syncs
+        self.url = f"{self._server.url}?schema={SCHEMA}"
+
+    def close(self) -> None:
+        """The server and its folder go."""
+        self._server.__exit__()
+
+    def fail(self) -> None:
+        """An immediate stop: no goodbye, no checkpoint; then it recovers from its log."""
+        self._server.stop("immediate")
+        self._server.start()
+
+    def rest(self) -> None:
+        """Until no call is under way, the callers standing still."""
+        with psycopg.connect(self._server.url, autocommit=True) as connection:
+            statement = (
+                "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND state <> 'idle' "
+                "AND pid <> pg_backend_pid()"
+            )
+            while connection.execute(statement).fetchone() != (0,):
+                time.sleep(0.005)
+
+    def snapshot(self) -> Store:
+        """Everything in one transaction, so that all of it belongs together; what has arrived is taken in first."""
+        with psycopg.connect(self._server.url, autocommit=True) as connection:
+            connection.execute(f"SELECT {SCHEMA}.settle_arrivals()")
+        with psycopg.connect(self._server.url) as connection:
+            connection.isolation_level = IsolationLevel.REPEATABLE_READ
+
+            def rows(statement: str) -> list[tuple[Any, ...]]:
+                return connection.execute(statement.replace("@", f"{SCHEMA}.")).fetchall()
+
+            return Store(
+                [Document(*row) for row in rows(
+                    "SELECT s.number, s.id, s.customer, s.kind, s.state, s.priority, s.counter, s.checked_ms, s.key, "
+                    "s.ready_ms, s.attempts, s.attempts_max, s.token, e.result FROM @snapshots AS s "
+                    "LEFT JOIN @endings AS e ON e.number = s.number ORDER BY s.number"
+                )],
+                [Customer(*row) for row in rows(
+                    "SELECT c.id, c.counter, c.updated_ms, sum(l.waiting)::bigint, sum(l.running)::bigint, "
+                    "sum(l.done)::bigint, sum(l.failed)::bigint, sum(l.cancelled)::bigint "
+                    "FROM @customers AS c LEFT JOIN @lanes AS l ON l.customer = c.number GROUP BY c.number"
+                )],
+                [Lane(*row) for row in rows(
+                    "SELECT c.id, l.kind, l.priority, l.head, l.ready_ms, l.start FROM @lanes AS l "
+                    "JOIN @customers AS c ON c.number = l.customer"
+                )],
+                [Ready(*row) for row in rows(
+                    "SELECT c.id, w.kind, w.priority, w.number, w.ready_ms FROM @work AS w "
+                    "JOIN @customers AS c ON c.number = w.customer WHERE w.state = 'ready'"
+                )],
+                [Priority(*row) for row in rows(
+                    "SELECT p, ready[p], lanes[p] FROM @queue CROSS JOIN generate_series(1, 9) AS p"
+                )],
+                [Change(*row) for row in rows(
+                    "SELECT f.number, f.at_ms, f.what, c.id, d.id, f.token, f.note FROM @changes AS f "
+                    "LEFT JOIN @customers AS c ON c.number = f.customer LEFT JOIN @documents AS d ON d.number = f.document "
+                    "ORDER BY f.number"
+                )],
+                int(rows("SELECT dispatches FROM @queue")[0][0]),
+                self._integrity(rows),
+            )  # fmt: skip
+
+    @staticmethod
+    def _integrity(rows: Any) -> str:
+        """Whether every document is in exactly one place."""
+        ((both,),) = rows("SELECT count(*) FROM @work AS w JOIN @endings AS e ON e.number = w.number")
+        ((neither,),) = rows(
+            "SELECT count(*) FROM @documents AS d WHERE NOT EXISTS (SELECT FROM @work AS w WHERE w.number = d.number) "
+            "AND NOT EXISTS (SELECT FROM @endings AS e WHERE e.number = d.number)"
+        )
+        return "ok" if both == neither == 0 else f"{both} documents both work and have ended, {neither} neither"

@@ -1,0 +1,216 @@
+-- server: Which server this is, and what its acknowledgements are worth.
+SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_setting('server_encoding'),
+       pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'),
+       current_setting('full_page_writes');
+
+-- schema_there: Whether the schema is there and holds a queue; from the catalogues, as to_regclass may remember what was.
+SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s),
+       EXISTS (SELECT FROM pg_class AS t JOIN pg_namespace AS n ON n.oid = t.relnamespace
+               WHERE n.nspname = %s AND t.relname = 'version');
+
+-- schema_version: The version of the schema.
+SELECT version FROM fairlane.version;
+
+-- write_schema_version: The schema has another version.
+WITH gone AS (DELETE FROM fairlane.version) INSERT INTO fairlane.version (version) VALUES (%s);
+
+-- migration_lock: One at a time makes or changes this schema; the others wait and find it done.
+SELECT pg_advisory_xact_lock(hashtext('fairlane'), hashtext(%s));
+
+-- create_schema: A schema of our own.
+CREATE SCHEMA IF NOT EXISTS fairlane;
+
+-- first_rules: The rules that hold before anybody configured others.
+WITH first AS (INSERT INTO fairlane.rules (version, since_ms, body) VALUES (%s, 0, %s))
+INSERT INTO fairlane.queue (rules_version, interval_ms, depths, reset, dispatch, open_turn_every)
+VALUES (%s, %s, %s::bigint[], %s, %s, %s);
+
+-- check: One check of a customer without a document.
+SELECT * FROM fairlane.check_customer(%s, %s, %s);
+
+-- submit_one: One document.
+SELECT fairlane.submit_one(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
+
+-- submit: Documents of one call, all or none.
+SELECT * FROM fairlane.submit(%s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[],
+                              %s::text[], %s, %s);
+
+-- claim: Up to that many documents in dispatch order.
+SELECT * FROM fairlane.claim(%s, %s, %s, %s::text[], %s::int[], %s, %s);
+
+-- extend: Longer leases; answers the places of lost claims.
+SELECT fairlane.extend(%s::bigint[], %s::text[], %s::bigint[], %s, %s);
+
+-- settle: Claims end with their outcomes; answers the places of lost ones.
+SELECT fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s);
+
+-- reclaim: Leases that ran out.
+SELECT fairlane.reclaim(%s, %s);
+
+-- cancel: What has not ended ends as cancelled.
+SELECT fairlane.cancel(%s::text[], %s);
+
+-- retry: A failed document gets another round of attempts.
+SELECT fairlane.retry(%s, %s);
+
+-- purge: Old changes, then documents that ended.
+SELECT * FROM fairlane.purge(%s, %s, %s);
+
+-- configure: Other rules for everybody.
+SELECT fairlane.configure(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, %s);
+
+-- tune: Other terms for one customer.
+SELECT fairlane.tune(%s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s);
+
+-- reset: A customer stands as never seen.
+SELECT fairlane.reset_customer(%s, %s);
+
+-- forget: Some of a customer's documents, or the rest of it.
+SELECT fairlane.forget(%s, %s, %s);
+
+-- put_record: A record's new value, or none.
+SELECT fairlane.put_record(%s, %s, %s, %s);
+
+-- take_in: What has arrived inside transactions of others takes its place.
+SELECT fairlane.settle_arrivals();
+
+-- rules: The rules that hold now.
+SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1;
+
+-- customer: One customer with its terms and counts; whether something has arrived that is not counted yet.
+SELECT q.is_behind, q.now_ms, r.version, r.body, c.counter, c.updated_ms, c.reset_ms, c.resets, coalesce(c.terms_version, 0),
+       (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1),
+       n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms
+FROM (SELECT EXISTS (SELECT FROM fairlane.arrivals) AS is_behind, fairlane.now_ms(%s) AS now_ms) AS q
+CROSS JOIN (SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1) AS r
+LEFT JOIN fairlane.customers AS c ON c.id = %s
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum(waiting), 0)::bigint AS waiting, coalesce(sum(running), 0)::bigint AS running,
+         coalesce(sum(done), 0)::bigint AS done, coalesce(sum(failed), 0)::bigint AS failed,
+         coalesce(sum(cancelled), 0)::bigint AS cancelled, min(ready_ms) AS ready_ms
+  FROM fairlane.lanes AS l WHERE l.customer = c.number
+) AS n;
+
+-- customers: Customers by id with their terms and counts, a page; whether something has arrived that is not counted yet.
+SELECT q.is_behind, q.now_ms, r.version, r.body, c.id, c.counter, c.updated_ms, c.reset_ms, c.resets, c.terms_version,
+       (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1),
+       n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms
+FROM (SELECT EXISTS (SELECT FROM fairlane.arrivals) AS is_behind, fairlane.now_ms(%s) AS now_ms) AS q
+CROSS JOIN (SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1) AS r
+CROSS JOIN (SELECT * FROM fairlane.customers WHERE id > %s ORDER BY id LIMIT %s) AS c
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum(waiting), 0)::bigint AS waiting, coalesce(sum(running), 0)::bigint AS running,
+         coalesce(sum(done), 0)::bigint AS done, coalesce(sum(failed), 0)::bigint AS failed,
+         coalesce(sum(cancelled), 0)::bigint AS cancelled, min(ready_ms) AS ready_ms
+  FROM fairlane.lanes AS l WHERE l.customer = c.number
+) AS n ORDER BY c.id;
+
+-- document: A document as a snapshot.
+SELECT * FROM fairlane.snapshots WHERE id = %s;
+
+-- documents: Documents as snapshots, newest first.
+SELECT * FROM fairlane.snapshots WHERE number < %s ORDER BY number DESC LIMIT %s;
+
+-- documents_of_customer: A customer's documents as snapshots, newest first.
+SELECT * FROM fairlane.snapshots
+WHERE customer_number = (SELECT number FROM fairlane.customers WHERE id = %s) AND (%s::text IS NULL OR state = %s)
+  AND number < %s ORDER BY number DESC LIMIT %s;
+
+-- documents_at_work: Documents of one state that have not ended as snapshots, newest first.
+SELECT s.* FROM (
+  SELECT number FROM (SELECT number, state FROM fairlane.work UNION ALL SELECT number, state FROM fairlane.arrivals) AS here
+  WHERE state = %s AND number < %s ORDER BY number DESC LIMIT %s
+) AS w JOIN fairlane.snapshots AS s ON s.number = w.number ORDER BY s.number DESC;
+
+-- documents_done: Documents that are done as snapshots, newest first.
+SELECT s.* FROM (
+  SELECT number FROM fairlane.endings WHERE state = %s AND number < %s ORDER BY number DESC LIMIT %s
+) AS e JOIN fairlane.snapshots AS s ON s.number = e.number ORDER BY s.number DESC;
+
+-- documents_unhappy: Failed or cancelled documents as snapshots, newest first, however many others there are.
+SELECT s.* FROM (
+  SELECT number FROM fairlane.endings WHERE state IN ('failed', 'cancelled') AND state = %s AND number < %s
+  ORDER BY number DESC LIMIT %s
+) AS e JOIN fairlane.snapshots AS s ON s.number = e.number ORDER BY s.number DESC;
+
+-- body: What was handed in and what came out.
+SELECT d.payload, e.result FROM fairlane.documents AS d LEFT JOIN fairlane.endings AS e ON e.number = d.number WHERE d.id = %s;
+
+-- outlook: What stands before a waiting document; whether something has arrived that is not counted yet.
+SELECT EXISTS (SELECT FROM fairlane.arrivals), fairlane.now_ms(%s), d.priority, w.state, q.ready, q.lanes, q.dispatches,
+       q.pace_from_ms, q.pace_from_dispatches, q.pace_mid_ms, q.pace_mid_dispatches, c.paused, c.cap,
+       (SELECT coalesce(sum(l.running), 0)::bigint FROM fairlane.lanes AS l WHERE l.customer = d.customer),
+       (SELECT count(*) FROM fairlane.work AS o WHERE o.customer = d.customer AND o.kind = d.kind AND o.priority = d.priority
+          AND o.state = 'ready'),
+       (SELECT count(*) FROM fairlane.work AS o WHERE o.customer = d.customer AND o.kind = d.kind AND o.priority = d.priority
+          AND o.state = 'ready' AND o.number < d.number)
+FROM fairlane.documents AS d JOIN fairlane.customers AS c ON c.number = d.customer CROSS JOIN fairlane.queue AS q
+LEFT JOIN fairlane.work AS w ON w.number = d.number WHERE d.id = %s;
+
+-- feed_floor: Up to where the feed was purged, and whether something has arrived that is not in it yet.
+SELECT changes_floor, EXISTS (SELECT FROM fairlane.arrivals) FROM fairlane.queue;
+
+-- changes: Lines of the feed, in the order they were committed.
+SELECT f.number, f.at_ms, f.what, (SELECT c.id FROM fairlane.customers AS c WHERE c.number = f.customer),
+       (SELECT d.id FROM fairlane.documents AS d WHERE d.number = f.document), f.token, f.note
+FROM fairlane.changes AS f WHERE f.number > %s ORDER BY f.number LIMIT %s;
+
+-- is_work_ready: Whether a claim may find something, and in how many milliseconds the next delayed document is due.
+SELECT EXISTS (SELECT FROM fairlane.arrivals)
+         OR EXISTS (SELECT FROM fairlane.lanes WHERE start IS NOT NULL AND (%s::text[] IS NULL OR kind = ANY (%s::text[]))),
+       (SELECT ready_ms FROM fairlane.work WHERE state = 'delayed' ORDER BY ready_ms, number LIMIT 1) - fairlane.now_ms(NULL);
+
+-- record: A record.
+SELECT group_name, key, value, version FROM fairlane.records WHERE group_name = %s AND key = %s;
+
+-- records: The records of a group by key, a page.
+SELECT group_name, key, value, version FROM fairlane.records WHERE group_name = %s AND key > %s ORDER BY key LIMIT %s;
+
+-- pack_queue: Where the queue's own counters stand.
+SELECT q.clocks, q.dispatches, CASE WHEN n.is_called THEN n.last_value ELSE 0 END, q.last_change, q.last_record
+FROM fairlane.queue AS q CROSS JOIN fairlane.numbers AS n;
+
+-- pack_customers: Customers by id with their terms, and what of theirs has ended.
+SELECT c.id, c.counter, c.updated_ms, c.reset_ms, c.resets, c.terms_version,
+       (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1), n.done, n.failed, n.cancelled
+FROM (SELECT * FROM fairlane.customers WHERE id > %s ORDER BY id LIMIT %s) AS c
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum(done), 0)::bigint AS done, coalesce(sum(failed), 0)::bigint AS failed,
+         coalesce(sum(cancelled), 0)::bigint AS cancelled
+  FROM fairlane.lanes AS l WHERE l.customer = c.number
+) AS n ORDER BY c.id;
+
+-- pack_documents: Documents with everything that is known of them, oldest first.
+SELECT s.*, d.digest, d.weight, d.resets, d.payload, e.result
+FROM (SELECT number FROM fairlane.documents WHERE number > %s ORDER BY number LIMIT %s) AS page
+JOIN fairlane.snapshots AS s ON s.number = page.number JOIN fairlane.documents AS d ON d.number = page.number
+LEFT JOIN fairlane.endings AS e ON e.number = page.number ORDER BY page.number;
+
+-- pack_lanes: The tags of lanes by customer, kind and priority.
+SELECT c.id, l.kind, l.priority, l.start, l.finish FROM fairlane.customers AS c JOIN fairlane.lanes AS l ON l.customer = c.number
+WHERE (c.id, l.kind, l.priority) > (%s, %s, %s) AND (l.start IS NOT NULL OR l.finish > 0)
+ORDER BY c.id, l.kind, l.priority LIMIT %s;
+
+-- pack_records: Records by group and key.
+SELECT group_name, key, value, version FROM fairlane.records WHERE (group_name, key) > (%s, %s) ORDER BY group_name, key LIMIT %s;
+
+-- unpack_queue: Another queue's counters and rules become this one's.
+SELECT fairlane.unpack_queue(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, %s::bigint[], %s, %s, %s, %s);
+
+-- unpack_customer: A customer that moves in.
+SELECT fairlane.unpack_customer(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s, %s, %s);
+
+-- unpack_documents: Documents that move in.
+SELECT fairlane.unpack_documents(%s::jsonb);
+
+-- unpack_lanes: The tags of lanes that move in.
+SELECT fairlane.unpack_lanes(%s::text[], %s::text[], %s::smallint[], %s::bigint[], %s::bigint[]);
+
+-- unpack_records: Records that move in.
+SELECT fairlane.unpack_records(%s::text[], %s::text[], %s::text[], %s::bigint[]);
+
+-- server_ms: The server's clock.
+SELECT fairlane.now_ms(NULL);
+
+-- index_names: The indexes that are there.
+SELECT indexname FROM pg_indexes WHERE schemaname = %s;

