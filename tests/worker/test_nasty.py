@@ -96,13 +96,13 @@ def test_a_handler_that_ruins_its_process_costs_its_own_document_two_attempts_of
     bench: Bench, queue: Queue, handler: Callable[[Document], Any], why: str
 ) -> None:
     """And the documents of others, which share its child and stand behind it in its inbox, are all done at the first."""
-    good = [one.id for one in queue.submit_many("before", range(20), kind="good")]
+    good = [queue.submit(f"before-{n}", n, kind="good").id for n in range(40)]
     bad = queue.submit("bad", kind="bad").id
-    good += [one.id for one in queue.submit_many("after", range(20), kind="good")]
+    good += [queue.submit(f"after-{n}", n, kind="good").id for n in range(40)]
     worker = bench.worker(memory=256 * 1024 * 1024)
     worker.handler("good")(lambda document: document.payload)
     worker.handler("bad", attempts=2, seconds=0.3 if why.startswith("ran") else 20)(handler)
-    assert bench.run(worker) == Summary(done=40, failed=1, retried=1)
+    assert bench.run(worker) == Summary(done=80, failed=1, retried=1)
     assert all((queue.document(id).state, queue.document(id).attempts) == ("done", 1) for id in good)
     ended = queue.document(bad)
     assert (ended.state, ended.attempts) == ("failed", 2)

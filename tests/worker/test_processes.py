@@ -74,6 +74,12 @@ def began(folder: Path, *ids: str) -> None:
     until(lambda: all((folder / f"began-{id}").exists() for id in ids), "the start of the handlers")
 
 
+def renewed(queue: Queue, *ids: str) -> None:
+    """Until their leases were renewed: the keeper is up."""
+    first = {id: queue.document(id).lease_ms or 0 for id in ids}
+    until(lambda: all((queue.document(id).lease_ms or 0) > first[id] for id in ids), "a renewal")
+
+
 # -- signals ---------------------------------------------------------------------------------------------------------
 
 
@@ -196,8 +202,7 @@ def test_the_handlers_of_a_frozen_worker_are_ended_before_their_lease(start: Sta
     worker = start(lease=2)
     began(tmp_path, id)
     (child,) = linux.children_of(worker.template())
-    first = queue.document(id).lease_ms or 0
-    until(lambda: (queue.document(id).lease_ms or 0) > first, "a renewal: the keeper is there")
+    renewed(queue, id)
     worker.signal(signal.SIGSTOP)
     until(lambda: not is_alive(child), "the end of the handler")
     assert queue.engine.reclaim(10) == 0
@@ -213,6 +218,7 @@ def test_a_keeper_that_cannot_renew_makes_the_worker_stop_its_handlers_in_time(
     template = worker.template()
     (child,) = linux.children_of(template)
     (keeper,) = set(worker.helpers()) - {template}
+    renewed(queue, *ids)
     os.kill(keeper, signal.SIGSTOP)
     until(lambda: not is_alive(child), "the end of the handler")
     assert queue.engine.reclaim(10) == 0
