@@ -59,7 +59,9 @@ def test_concurrent_calls_end_as_the_order_of_their_feed_would(engine: Engine, s
 
     def work(thread: int) -> None:
         dice = random.Random(f"{seed} {thread}")
-        for _ in range(30):
+        rounds = 0
+        while rounds < 30 or any(producer.is_alive() for producer in producers):
+            rounds += 1
             limit, kinds = dice.randint(1, 6), dice.choice((None, {"extract": 3}, {"scan": 2, "extract": 3}))
             claims = engine.claim(f"w{thread}", limit, 60_000, kinds, now_ms=NOW_MS)
             calls.append(Call(f"w{thread}", limit, kinds, claims))
@@ -67,8 +69,8 @@ def test_concurrent_calls_end_as_the_order_of_their_feed_would(engine: Engine, s
             outcomes.update({(one.id, one.token): outcome for one, outcome in settled})
             assert engine.settle(settled, now_ms=NOW_MS) == []
 
-    threads = [threading.Thread(target=produce, args=(n,)) for n in range(2)]
-    threads += [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    producers = [threading.Thread(target=produce, args=(n,)) for n in range(2)]
+    threads = [*producers, *(threading.Thread(target=work, args=(n,)) for n in range(4))]
     for thread in threads:
         thread.start()
     for thread in threads:
