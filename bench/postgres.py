@@ -284,7 +284,7 @@ class Sized:
 
 def measure_scale(small: int, large: int, rounds: int, advance: Callable[[int], None]) -> list[Figure]:
     """CPU time an operation, of client and server, with `large` waiting documents beside `small`."""
-    with Server(found_programs(), settings=()) as server:
+    with Server(found_programs(), settings=("shared_buffers=1GB",)) as server:  # as a server that holds so much would have
         few, many = Sized(server, small), Sized(server, large)
         few.fill(lambda _: None)
         many.fill(advance)

@@ -101,7 +101,8 @@ def test_it_holds_its_customers_and_nothing_else(queue: Queue, own: Connection) 
 
 
 def test_senders_that_meet_over_the_same_customers_do_not_block_each_other_for_ever(queue: Queue) -> None:
-    """Customers are held in the order of their ids, whatever the order in a batch."""
+    """Customers are held in the order of their ids, whatever the order in a batch: no deadlock that had to be undone."""
+    deadlocks = postgres.shared().log.count("deadlock detected")
     engine = queue.engine
     names = ["a", "b", "c", "d"]
     errors: list[BaseException] = []
@@ -121,6 +122,7 @@ def test_senders_that_meet_over_the_same_customers_do_not_block_each_other_for_e
     for thread in threads:
         thread.join()
     assert errors == []
+    assert postgres.shared().log.count("deadlock detected") == deadlocks
     assert [one.counter for one in engine.customers("", 9)] == [-149] * 4
 
 

@@ -39,6 +39,33 @@ def test_worked_examples(engine: Engine) -> None:
     assert [(one.counter, one.priority) for one in checks] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
 
 
+def test_window_counts_from_the_check_that_last_reset(engine: Engine) -> None:
+    engine.configure(Rules(Policy(reset="window")))
+    moments = (0, 1_000_000, 1_500_000, 1_500_001, 2_000_000)
+    assert [engine.check("ada", 1000, now_ms=moment).counter for moment in moments] == [0, -1, -2, 0, -1]
+    receipts = [engine.submit([Submission(f"d{moment}", "bob", "extract", "{}")], now_ms=moment)[0] for moment in moments]
+    assert [one.counter for one in receipts] == [0, -1, -2, 0, -1]
+
+
+def test_gradual_recovers_in_proportion_to_the_gap_cut_towards_zero(engine: Engine) -> None:
+    engine.configure(Rules(Policy(reset="gradual")))
+    engine.submit([Submission(f"a{n}", "ada", "extract", "{}") for n in range(3)], now_ms=0)
+    (one,) = engine.submit([Submission("b", "ada", "extract", "{}")], now_ms=1_000)
+    assert one.check.counter_thousandths == -1998 - 1000  # 2000 * 1499 / 1500 is 1998.67
+    batch = engine.submit([Submission(f"c{n}", "ada", "extract", "{}") for n in range(2)], now_ms=2_000)
+    assert [one.check.counter_thousandths for one in batch] == [-2996 - 1000, -2996 - 2000]  # 2998 * 1499 / 1500 is 2996.001
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_clock_that_steps_back_neither_resets_nor_rewinds(engine: Engine, size: int) -> None:
+    engine.check("ada", 1000, now_ms=9_000_000)
+    engine.submit([Submission(f"d{n}", "ada", "extract", "{}") for n in range(size)], now_ms=1_000_000)
+    standing = engine.customer("ada", now_ms=1_000_000).standing
+    assert (standing.counter, standing.updated_ms, standing.resets) == (-1000 * size, 9_000_000, 1)
+    engine.check("ada", 1000, now_ms=2_000_000)
+    assert engine.customer("ada", now_ms=2_000_000).standing.updated_ms == 9_000_000
+
+
 def test_every_check_that_made_a_document_can_be_read_back_from_it(engine: Engine, send: Send) -> None:
     send("ada", 4, at=1_000)
     engine.tune("ada", Terms(weight=2), 0)

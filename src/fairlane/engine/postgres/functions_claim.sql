@@ -10,13 +10,13 @@ DECLARE
 BEGIN
   IF cardinality(wanted) = 1 THEN
     OPEN turns FOR
-      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
+      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap, c.id AS name
       FROM fairlane.lanes AS l
       JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
       WHERE l.kind = wanted[1] AND l.start IS NOT NULL ORDER BY l.priority, l.start, l.head;
   ELSE
     OPEN turns FOR
-      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
+      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap, c.id AS name
       FROM unnest(wanted) AS k (kind) CROSS JOIN LATERAL (
         SELECT * FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL
         ORDER BY l.priority, l.start, l.head LIMIT width
@@ -33,13 +33,13 @@ DECLARE
 BEGIN
   IF cardinality(wanted) = 1 THEN
     OPEN ages FOR
-      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
+      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap, c.id AS name
       FROM fairlane.lanes AS l
       JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
       WHERE l.kind = wanted[1] AND l.start IS NOT NULL ORDER BY l.ready_ms, l.head;
   ELSE
     OPEN ages FOR
-      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap
+      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap, c.id AS name
       FROM unnest(wanted) AS k (kind) CROSS JOIN LATERAL (
         SELECT * FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL
         ORDER BY l.ready_ms, l.head LIMIT width
@@ -70,13 +70,13 @@ DECLARE
   -- the lanes served in this round, side by side
   first_heads bigint[] := '{}'; senders bigint[] := '{}'; lane_kinds text[] := '{}'; levels int[] := '{}';
   heads bigint[] := '{}'; readies bigint[] := '{}'; costs bigint[] := '{}'; starts bigint[] := '{}'; finishes bigint[] := '{}';
-  weights int[] := '{}'; counts int[] := '{}';
+  weights int[] := '{}'; counts int[] := '{}'; names text[] := '{}';
   again int[] := '{}';       -- those that have a head left, in the order of turns, from again_at on
   again_at int := 1;
   capped bigint[] := '{}';   -- customers that reached their cap in this round
   limited bigint[] := '{}'; left_to_run int[] := '{}';  -- customers with a cap, and how many more they may run
   -- what was taken
-  taken bigint[] := '{}'; opens boolean[] := '{}';
+  taken bigint[] := '{}'; takers text[] := '{}'; opens boolean[] := '{}';
   open_now boolean; lane int; spot int; low int; high int; step bigint; size int := 0; following record; best record; level int;
 BEGIN
   PERFORM fairlane.refuse_frozen(q.frozen);
@@ -131,6 +131,7 @@ BEGIN
       first_heads[lane] := best.head; senders[lane] := best.customer; lane_kinds[lane] := best.kind;
       levels[lane] := best.priority; heads[lane] := best.head; readies[lane] := best.ready_ms; costs[lane] := best.cost;
       starts[lane] := best.start; finishes[lane] := best.finish; weights[lane] := best.weight; counts[lane] := 0;
+      names[lane] := best.name;
       IF best.cap IS NOT NULL AND NOT best.customer = ANY (limited) THEN
         spot := cardinality(limited) + 1;
         limited[spot] := best.customer;
@@ -147,7 +148,7 @@ BEGIN
     -- the turn is taken and paid for
     size := size + 1;
     q.dispatches := q.dispatches + 1;
-    taken[size] := heads[lane]; opens[size] := open_now;
+    taken[size] := heads[lane]; takers[size] := names[lane]; opens[size] := open_now;
     counts[lane] := counts[lane] + 1;
     level := levels[lane];
     q.ready[level] := q.ready[level] - 1;
@@ -216,18 +217,17 @@ BEGIN
       UPDATE fairlane.work AS w SET state = 'running', token = w.token + 1, attempts = w.attempts + 1,
         attempts_max = coalesce(attempts_by_kind[array_position(kinds, w.kind)], 3), worker = worker_name,
         lease_ms = now_ms + lease_length_ms
-      FROM unnest(taken, opens) WITH ORDINALITY AS t (number, is_open, place)
+      FROM unnest(taken, takers, opens) WITH ORDINALITY AS t (number, name, is_open, place)
       WHERE w.number = t.number AND w.state IS NOT DISTINCT FROM 'ready'  -- said so, the planner keeps to the number's index
-      RETURNING w.*, t.place, t.is_open
+      RETURNING w.*, t.place, t.name, t.is_open
     ), logged AS (
       INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
       SELECT q.last_change + s.place, now_ms, 'claimed', s.customer, s.number, s.token, worker_name FROM started AS s
     )
-    SELECT s.id, s.token, s.number, c.id, s.kind, s.priority, d.payload, s.attempts, s.attempts_max, s.lease_ms,
+    SELECT s.id, s.token, s.number, s.name, s.kind, s.priority, d.payload, s.attempts, s.attempts_max, s.lease_ms,
       q.dispatches - size + s.place, s.is_open
     FROM started AS s
     JOIN fairlane.documents AS d ON d.number = s.number
-    JOIN fairlane.customers AS c ON c.number = s.customer
     ORDER BY s.place;
 END $$;
 
