@@ -9,6 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("fairlane", deadline=None)  # the machine may be busy: no test is judged by its time
+settings.load_profile("fairlane")
 
 
 def need_program(name: str, package: str) -> str:
