@@ -9,12 +9,15 @@ import pytest
 
 from fairlane.core.document import Claim, Submission
 from fairlane.engine import Engine, open_engine
+from tests.servers import redis
 
-ENGINES = ("memory", "sqlite")
+ENGINES = ("memory", "sqlite", "redis", "valkey")
 
 
 def url_of(name: str, folder: Path) -> str:
     """Where a fresh queue of that engine lives."""
+    if name in redis.PRODUCTS:
+        return redis.shared(name).url()
     return "memory://" if name == "memory" else f"sqlite:///{folder}/queue.db"
 
 

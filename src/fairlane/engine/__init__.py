@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fairlane.core.errors import BadValue
+from fairlane.core.errors import BadValue, StoreUnfit
 
 from .protocol import Engine as Engine
 
-URLS = "memory://, or sqlite:///file.db (sqlite:////folder/file.db for a full path)"
+URLS = (
+    "memory://, sqlite:///file.db (sqlite:////folder/file.db for a full path), or redis:// and valkey:// with a host, as in "
+    "redis://localhost:6379/0"
+)
+REDIS = ("redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+unix")
 
 
 def open_engine(url: str, create: bool = True) -> Engine:
@@ -30,4 +34,17 @@ def _engine(url: str, create: bool) -> Engine:
         from .sqlite import SqliteEngine
 
         return SqliteEngine(Path(path), create)
+    if isinstance(url, str) and url.partition("://")[0] in REDIS:
+        return _redis_engine(url, create)
     raise BadValue("url", url, URLS)
+
+
+def _redis_engine(url: str, create: bool) -> Engine:
+    try:
+        import hiredis  # noqa: F401 - without it every answer is parsed in Python, at half the speed
+        import redis  # noqa: F401
+    except ImportError as error:
+        raise StoreUnfit('a queue on Redis or Valkey needs two more packages: pip install "fairlane[redis]"') from error
+    from .redis import RedisEngine
+
+    return RedisEngine(url, create)

@@ -1,0 +1,271 @@
+"""How does a script reach the server, and what is told when it does not?
+
+Laws:
+- What was never sent may be sent again: a connection that cannot be made is tried again with growing pauses.
+- What was sent and not answered may have happened. It is sent again only if the verb allows that: because it moves nothing,
+  because doing it twice is doing it once, or because the script is told that it is a repetition and knows its own traces.
+  Otherwise the error says that the outcome is not known.
+- A server that is still loading its data did nothing yet, and is waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.retry import Retry
+
+from fairlane.core.errors import StoreBusy, StoreError, StoreFull, StoreUnfit
+
+from .place import Place
+from .scripts import script
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 60.0  # a server that says nothing for so long is given up
+PATIENCE_SECONDS = 30.0  # how long a server that cannot be reached is tried
+LOADING_SECONDS = 600.0  # how long one that loads its data is waited for
+PAUSE_FIRST, PAUSE_LAST = 0.01, 1.0
+IDLE_MAX = 64  # connections kept for the next call
+
+Repeat = Literal["never", "plain", "told"]  # not at all, as it is, with a 1 as second argument
+Lost = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+
+_left_to_parent: list[object] = []  # connections of a parent process: a forked child may neither use nor close them
+
+
+class Link:
+    """Connections to one server, and scripts run over them."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.has_flags = False  # whether the server knows the flags of scripts
+        self.patience_seconds = 0.0  # while opening, a wrong address is told at once
+        self._is_closed = False
+        self._open()
+
+    def _open(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self._listeners: list[Connection] = []
+        self._process = os.getpid()
+
+    def close(self) -> None:
+        """Let go of all connections that nobody uses now; those in use are closed when they come back."""
+        self._leave_to_parent()
+        self._is_closed = True
+        with self._lock:
+            for connection in self._idle + self._listeners:
+                connection.disconnect()
+            self._idle, self._listeners = [], []
+
+    def _leave_to_parent(self) -> None:
+        if self._process != os.getpid():
+            _left_to_parent.append((self._idle, self._listeners))
+            self._open()
+
+    # -- connections -------------------------------------------------------------------------------------------------
+
+    def _new(self) -> Connection:
+        settings: dict[str, Any] = {
+            "socket_connect_timeout": CONNECT_SECONDS, "socket_timeout": ANSWER_SECONDS, "decode_responses": True,
+            "retry": Retry(NoBackoff(), 0), "protocol": 2, "driver_info": None, "client_name": "fairlane", **self.place.settings,
+        }  # fmt: skip
+        if self.place.path is not None:
+            return UnixDomainSocketConnection(self.place.path, **settings)  # type: ignore[return-value]
+        kind = SSLConnection if self.place.is_encrypted else Connection
+        return kind(socket_keepalive=True, **settings)
+
+    @contextmanager
+    def _connection(self, idle: list[Connection]) -> Iterator[Connection]:
+        """A connection that is up; one that failed is not kept."""
+        with self._lock:
+            connection = idle.pop() if idle else self._new()
+        try:
+            yield connection
+        except exceptions.ResponseError:
+            self._keep(idle, connection)
+            raise
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._keep(idle, connection)
+
+    def _keep(self, idle: list[Connection], connection: Connection) -> None:
+        with self._lock:
+            if not self._is_closed and len(idle) < IDLE_MAX:
+                idle.append(connection)
+                return
+        connection.disconnect()
+
+    @staticmethod
+    def _bring_up(connection: Connection) -> None:
+        """Connect, unless it is; a server that went away shows as something to read."""
+        if connection.is_connected and _has_ended(connection):
+            connection.disconnect()
+        connection.connect()
+
+    # -- scripts -----------------------------------------------------------------------------------------------------
+
+    def run(self, verb: str, arguments: Sequence[Any], repeat: Repeat) -> Any:
+        """What a verb's script answers."""
+        self._leave_to_parent()
+        began, pause, is_unknown = time.monotonic(), PAUSE_FIRST, False
+        while True:
+            if self._is_closed:
+                raise StoreError(f"the queue at {self.place.shown} was closed; open it again")
+            is_sent = False
+            try:
+                with self._connection(self._idle) as connection:
+                    self._bring_up(connection)
+                    is_sent = True
+                    return self._evaluate(connection, verb, arguments)
+            except (exceptions.ResponseError, exceptions.AuthenticationError, exceptions.AuthorizationError) as error:
+                raise told_plainly(error, self.place) from error
+            except exceptions.BusyLoadingError as error:  # nothing was done
+                if time.monotonic() - began > LOADING_SECONDS:
+                    raise StoreBusy(f"the server at {self.place.shown} is still loading its data; try again later") from error
+            except Lost as error:
+                is_unknown = is_unknown or is_sent
+                if is_sent and repeat == "never":
+                    raise StoreError(self._unknown(verb, error)) from error
+                if is_sent and repeat == "told":
+                    arguments = [arguments[0], 1, *arguments[2:]]
+                if time.monotonic() - began > self.patience_seconds:
+                    raise self._unreachable(verb, error, is_unknown) from error
+            time.sleep(pause * random.uniform(0.5, 1))
+            pause = min(PAUSE_LAST, 2 * pause)
+
+    def _evaluate(self, connection: Connection, verb: str, arguments: Sequence[Any]) -> Any:
+        text, sha = script(verb, self.has_flags)
+        try:
+            return _ask(connection, "EVALSHA", sha, 1, self.place.prefix + "queue", *arguments)
+        except exceptions.NoScriptError:  # a new server, a restarted one, or one whose scripts were flushed
+            _ask(connection, "SCRIPT LOAD", text)
+            return _ask(connection, "EVALSHA", sha, 1, self.place.prefix + "queue", *arguments)
+
+    def ask(self, *command: Any) -> Any:
+        """One plain command that moves nothing, tried once."""
+        try:
+            with self._connection(self._idle) as connection:
+                self._bring_up(connection)
+                return _ask(connection, *command)
+        except (exceptions.ResponseError, exceptions.AuthenticationError, exceptions.AuthorizationError) as error:
+            raise told_plainly(error, self.place) from error
+        except Lost as error:
+            raise self._unreachable("open", error, False) from error
+
+    def _unknown(self, verb: str, error: Exception) -> str:
+        return (
+            f"the connection to {self.place.shown} was lost during {verb} ({error}); whether it took effect is not known: look, "
+            "and then repeat it if need be"
+        )
+
+    def _unreachable(self, verb: str, error: Exception, is_unknown: bool) -> StoreError:
+        if is_unknown:
+            return StoreError(self._unknown(verb, error))
+        return StoreError(
+            f"the server at {self.place.shown} cannot be reached ({error}); check that it runs, the host and port of the URL, "
+            "and whether it wants encryption (rediss://, valkeys://)"
+        )
+
+    # -- signals -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def listener(self) -> Iterator[Listener]:
+        """A connection that hears the queue's signals."""
+        self._leave_to_parent()
+        with self._lock:
+            connection = self._listeners.pop() if self._listeners else self._new()
+        try:
+            yield Listener(connection, self.place.prefix + "signal")
+        finally:
+            self._keep(self._listeners, connection)
+
+
+class Listener:
+    """Hears that something may be ready; a hint that may be lost, so whoever waits also looks by itself now and then."""
+
+    def __init__(self, connection: Connection, channel: str) -> None:
+        self._connection = connection
+        self._channel = channel
+
+    def begin(self) -> None:
+        """From now on no signal is missed while the connection lives; older ones are dropped."""
+        try:
+            while self._connection.is_connected and self._connection.can_read(0):
+                self._connection.read_response()
+        except Lost:
+            self._connection.disconnect()
+        if not self._connection.is_connected:
+            try:
+                self._connection.connect()
+                _ask(self._connection, "SUBSCRIBE", self._channel)
+            except (*Lost, exceptions.ResponseError):  # a server that is away, or one that forbids channels
+                self._connection.disconnect()
+
+    def listen(self, seconds: float, alone_seconds: float) -> None:
+        """Until a signal comes or the time is over; without a connection that time is shorter."""
+        if not self._connection.is_connected:
+            time.sleep(min(seconds, alone_seconds))
+            return
+        try:
+            self._connection.can_read(seconds)
+        except Lost:
+            self._connection.disconnect()
+
+
+def _has_ended(connection: Connection) -> bool:
+    try:
+        return connection.can_read(0)
+    except Lost:
+        return True
+
+
+def _ask(connection: Connection, *command: Any) -> Any:
+    connection.send_command(*command)
+    return connection.read_response()
+
+
+def told_plainly(error: Exception, place: Place) -> StoreError:
+    """What a server refuses, said as what to do about it."""
+    code, told = str(getattr(error, "status_code", "") or ""), str(error)
+    text = told if told.startswith(code) else f"{code} {told}"
+    if text.startswith("FAIRLANE_GONE") or "FAIRLANE_GONE" in text:
+        return StoreError(
+            f"the queue {place.queue!r} at {place.shown} is not there any more: the server was flushed, or restarted without its "
+            "data; open it again to begin with an empty one, or restore the data first"
+        )
+    if "FAIRLANE_FORM" in text:
+        return StoreUnfit(
+            f"the queue {place.queue!r} at {place.shown} was made by a newer Fairlane (form {text.split()[-1]}); upgrade this one"
+        )
+    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
+        return StoreUnfit(
+            f"the server at {place.shown} refuses the user or password ({told}); give them in the URL: redis://user:password@host"
+        )
+    if isinstance(error, exceptions.OutOfMemoryError) or text.startswith("OOM"):
+        return StoreFull(
+            f"the server at {place.shown} has no memory left ({told}); raise its maxmemory, or purge; nothing was changed"
+        )
+    if text.startswith("MISCONF"):
+        return StoreFull(f"the server at {place.shown} cannot write its data to disk ({told}); make room; nothing was changed")
+    if text.startswith("BUSY"):
+        return StoreBusy(f"the server at {place.shown} is busy with another script ({told}); try again")
+    if isinstance(error, exceptions.NoPermissionError):
+        return StoreUnfit(
+            f"the server at {place.shown} does not allow its user what a queue needs ({told}); allow the user scripts, and all "
+            f"commands on keys and channels that begin with {place.prefix}"
+        )
+    if isinstance(error, exceptions.ReadOnlyError):
+        return StoreUnfit(f"the server at {place.shown} is a replica, which cannot be written; give the URL of its primary")
+    if isinstance(error, exceptions.MovedError | exceptions.ClusterDownError | exceptions.ClusterCrossSlotError):
+        return StoreUnfit(f"the server at {place.shown} is part of a cluster, which is not supported; give a single server")
+    return StoreError(f"the server at {place.shown} refused it: {text}; nothing was changed")
