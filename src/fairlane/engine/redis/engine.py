@@ -67,8 +67,8 @@ class RedisEngine:
         form = self._link.run("migrate", arguments, "plain")
         if form == 0:
             raise Unknown(
-                f"there is no queue {self._place.queue!r} at {self._place.shown}; submit or check something first, or give another "
-                "--url"
+                f"there is no queue {self._place.queue!r} at {self._place.shown}; submit or check something first, or give "
+                "another --url"
             )
         if form > FORM:
             raise StoreUnfit(f"the queue at {self._place.shown} was made by a newer Fairlane (form {form}); upgrade this one")
@@ -102,7 +102,7 @@ class RedisEngine:
     ) -> list[Claim]:
         wanted = [-1] if kinds is None else [len(kinds), *(value for pair in kinds.items() for value in pair)]
         answer = self._link.run("claim", [wire.moment(now_ms), worker, limit, lease_ms, DUE_MAX, *wanted], "never")
-        return [Claim(*row[:-1], row[-1] == 1) for row in answer]
+        return [wire.claim(row) for row in answer]
 
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
         arguments = [wire.moment(now_ms), lease_ms]

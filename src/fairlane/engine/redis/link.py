@@ -23,9 +23,10 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
 
-from fairlane.core.errors import StoreBusy, StoreError, StoreFull, StoreUnfit
+from fairlane.core.errors import StoreBusy, StoreError
 
 from .place import Place
+from .refusals import told_plainly
 from .scripts import script
 
 CONNECT_SECONDS = 5.0
@@ -35,6 +36,7 @@ LOADING_SECONDS = 600.0  # how long one that loads its data is waited for
 PAUSE_FIRST, PAUSE_LAST = 0.01, 1.0
 IDLE_MAX = 64  # connections kept for the next call
 
+Line = Any  # a connection of redis-py, whose methods carry no types
 Repeat = Literal["never", "plain", "told"]  # not at all, as it is, with a 1 as second argument
 Lost = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 
@@ -53,8 +55,8 @@ class Link:
 
     def _open(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[Connection] = []
-        self._listeners: list[Connection] = []
+        self._idle: list[Line] = []
+        self._listeners: list[Line] = []
         self._process = os.getpid()
 
     def close(self) -> None:
@@ -73,18 +75,20 @@ class Link:
 
     # -- connections -------------------------------------------------------------------------------------------------
 
-    def _new(self) -> Connection:
+    def _new(self) -> Line:
         settings: dict[str, Any] = {
             "socket_connect_timeout": CONNECT_SECONDS, "socket_timeout": ANSWER_SECONDS, "decode_responses": True,
-            "retry": Retry(NoBackoff(), 0), "protocol": 2, "driver_info": None, "client_name": "fairlane", **self.place.settings,
+            "retry": Retry(NoBackoff(), 0), "protocol": 2, "driver_info": None, "client_name": "fairlane",
+            **self.place.settings,
         }  # fmt: skip
         if self.place.path is not None:
-            return UnixDomainSocketConnection(self.place.path, **settings)  # type: ignore[return-value]
+            kind: Any = UnixDomainSocketConnection
+            return kind(self.place.path, **settings)
         kind = SSLConnection if self.place.is_encrypted else Connection
         return kind(socket_keepalive=True, **settings)
 
     @contextmanager
-    def _connection(self, idle: list[Connection]) -> Iterator[Connection]:
+    def _connection(self, idle: list[Line]) -> Iterator[Line]:
         """A connection that is up; one that failed is not kept."""
         with self._lock:
             connection = idle.pop() if idle else self._new()
@@ -98,7 +102,7 @@ class Link:
             raise
         self._keep(idle, connection)
 
-    def _keep(self, idle: list[Connection], connection: Connection) -> None:
+    def _keep(self, idle: list[Line], connection: Line) -> None:
         with self._lock:
             if not self._is_closed and len(idle) < IDLE_MAX:
                 idle.append(connection)
@@ -106,7 +110,7 @@ class Link:
         connection.disconnect()
 
     @staticmethod
-    def _bring_up(connection: Connection) -> None:
+    def _bring_up(connection: Line) -> None:
         """Connect, unless it is; a server that went away shows as something to read."""
         if connection.is_connected and _has_ended(connection):
             connection.disconnect()
@@ -143,7 +147,7 @@ class Link:
             time.sleep(pause * random.uniform(0.5, 1))
             pause = min(PAUSE_LAST, 2 * pause)
 
-    def _evaluate(self, connection: Connection, verb: str, arguments: Sequence[Any]) -> Any:
+    def _evaluate(self, connection: Line, verb: str, arguments: Sequence[Any]) -> Any:
         text, sha = script(verb, self.has_flags)
         try:
             return _ask(connection, "EVALSHA", sha, 1, self.place.prefix + "queue", *arguments)
@@ -164,8 +168,8 @@ class Link:
 
     def _unknown(self, verb: str, error: Exception) -> str:
         return (
-            f"the connection to {self.place.shown} was lost during {verb} ({error}); whether it took effect is not known: look, "
-            "and then repeat it if need be"
+            f"the connection to {self.place.shown} was lost during {verb} ({error}); whether it took effect is not known: "
+            "look, and then repeat it if need be"
         )
 
     def _unreachable(self, verb: str, error: Exception, is_unknown: bool) -> StoreError:
@@ -193,7 +197,7 @@ class Link:
 class Listener:
     """Hears that something may be ready; a hint that may be lost, so whoever waits also looks by itself now and then."""
 
-    def __init__(self, connection: Connection, channel: str) -> None:
+    def __init__(self, connection: Line, channel: str) -> None:
         self._connection = connection
         self._channel = channel
 
@@ -222,50 +226,13 @@ class Listener:
             self._connection.disconnect()
 
 
-def _has_ended(connection: Connection) -> bool:
+def _has_ended(connection: Line) -> bool:
     try:
-        return connection.can_read(0)
+        return bool(connection.can_read(0))
     except Lost:
         return True
 
 
-def _ask(connection: Connection, *command: Any) -> Any:
+def _ask(connection: Line, *command: Any) -> Any:
     connection.send_command(*command)
     return connection.read_response()
-
-
-def told_plainly(error: Exception, place: Place) -> StoreError:
-    """What a server refuses, said as what to do about it."""
-    code, told = str(getattr(error, "status_code", "") or ""), str(error)
-    text = told if told.startswith(code) else f"{code} {told}"
-    if text.startswith("FAIRLANE_GONE") or "FAIRLANE_GONE" in text:
-        return StoreError(
-            f"the queue {place.queue!r} at {place.shown} is not there any more: the server was flushed, or restarted without its "
-            "data; open it again to begin with an empty one, or restore the data first"
-        )
-    if "FAIRLANE_FORM" in text:
-        return StoreUnfit(
-            f"the queue {place.queue!r} at {place.shown} was made by a newer Fairlane (form {text.split()[-1]}); upgrade this one"
-        )
-    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
-        return StoreUnfit(
-            f"the server at {place.shown} refuses the user or password ({told}); give them in the URL: redis://user:password@host"
-        )
-    if isinstance(error, exceptions.OutOfMemoryError) or text.startswith("OOM"):
-        return StoreFull(
-            f"the server at {place.shown} has no memory left ({told}); raise its maxmemory, or purge; nothing was changed"
-        )
-    if text.startswith("MISCONF"):
-        return StoreFull(f"the server at {place.shown} cannot write its data to disk ({told}); make room; nothing was changed")
-    if text.startswith("BUSY"):
-        return StoreBusy(f"the server at {place.shown} is busy with another script ({told}); try again")
-    if isinstance(error, exceptions.NoPermissionError):
-        return StoreUnfit(
-            f"the server at {place.shown} does not allow its user what a queue needs ({told}); allow the user scripts, and all "
-            f"commands on keys and channels that begin with {place.prefix}"
-        )
-    if isinstance(error, exceptions.ReadOnlyError):
-        return StoreUnfit(f"the server at {place.shown} is a replica, which cannot be written; give the URL of its primary")
-    if isinstance(error, exceptions.MovedError | exceptions.ClusterDownError | exceptions.ClusterCrossSlotError):
-        return StoreUnfit(f"the server at {place.shown} is part of a cluster, which is not supported; give a single server")
-    return StoreError(f"the server at {place.shown} refused it: {text}; nothing was changed")

@@ -69,8 +69,8 @@ def refuse_unfit(server: Server, shown: str) -> None:
         raise StoreUnfit(f"the server at {shown} is {server.product} {server.version}; {needed} or newer is needed: upgrade it")
     if server.facts.get("redis_mode", server.facts.get("server_mode")) == "cluster":
         raise StoreUnfit(
-            f"the server at {shown} is part of a cluster, which is not supported: a queue lives in one hash slot and would gain "
-            "nothing; give a single server"
+            f"the server at {shown} is part of a cluster, which is not supported: a queue lives in one hash slot and would "
+            "gain nothing; give a single server"
         )
     if server.facts.get("redis_mode") == "sentinel":
         raise StoreUnfit(f"the server at {shown} is a sentinel, which holds no data; give the URL of the primary it watches")

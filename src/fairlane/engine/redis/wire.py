@@ -55,6 +55,12 @@ def first_from(submissions: Sequence[Submission], customer: str, source: str) ->
     return next(one for one in submissions if (one.customer, one.made_from) == (customer, source))
 
 
+def claim(row: list[Any]) -> Claim:
+    """A claim; whether it was an open turn is told as a number."""
+    *told, is_open_turn = row
+    return Claim._make((*told, is_open_turn == 1))
+
+
 def settle_arguments(settlements: Sequence[tuple[Claim, Outcome]], now_ms: int | None) -> list[Any]:
     """Seven values a settlement."""
     arguments: list[Any] = [moment(now_ms), 0]
