@@ -107,7 +107,7 @@ class RedisEngine:
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
         arguments = [wire.moment(now_ms), lease_ms]
         for one in claims:
-            arguments += (one.number, one.id, one.token)
+            arguments += (wire.place(one.number), one.id, one.token)
         return [claims[place - 1] for place in self._link.run("extend", arguments, "plain")]
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:

@@ -21,23 +21,28 @@ def moment(now_ms: int | None) -> int | str:
     return "" if now_ms is None else now_ms
 
 
+def place(number: int) -> str:
+    """A document's number as scripts name it: in text, in the order of numbers."""
+    return f"{number:016d}"
+
+
 def submit_arguments(submissions: Sequence[Submission], now_ms: int | None) -> list[Any]:
     """What documents have in common is sent once, and each names it by its place."""
-    places: dict[tuple[Any, ...], int] = {}
+    senders: dict[tuple[Any, ...], int] = {}
     has_keys = any(one.key is not None for one in submissions)
     documents: list[Any] = []
     for one in submissions:
         common = (one.customer, one.kind, one.cost, one.delay_ms, one.made_from or "")
-        place = places.get(common)
-        if place is None:
-            place = places[common] = len(places) + 1
+        sender = senders.get(common)
+        if sender is None:
+            sender = senders[common] = len(senders) + 1
         if has_keys:
             key = "" if one.key is None else "k" + one.key
-            documents += (place, one.id, one.payload, key, one.digest or "")
+            documents += (sender, one.id, one.payload, key, one.digest or "")
         else:
-            documents += (place, one.id, one.payload)
-    senders = [value for common in places for value in common]
-    return [moment(now_ms), 0, int(has_keys), len(places), *senders, *documents]
+            documents += (sender, one.id, one.payload)
+    told = [value for common in senders for value in common]
+    return [moment(now_ms), 0, int(has_keys), len(senders), *told, *documents]
 
 
 def receipts(submissions: Sequence[Submission], answer: list[Any]) -> list[Receipt]:
@@ -75,7 +80,7 @@ def settle_arguments(settlements: Sequence[tuple[Claim, Outcome]], now_ms: int |
             case Released():
                 told = ("released", "", 0)
         cost = "" if outcome.cost is None else outcome.cost
-        arguments += (claim.number, claim.id, claim.token, *told, cost)
+        arguments += (place(claim.number), claim.id, claim.token, *told, cost)
     return arguments
 
 

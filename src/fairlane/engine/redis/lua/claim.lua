@@ -3,21 +3,18 @@
 -- ARGV: now, worker, limit, lease, due at most, how many kinds (-1: all), then kind and attempts of each.
 local now, worker, limit, kinds_count = now_of(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
 local lease_ends = now + tonumber(ARGV[4])
+local lease_text = as_text(lease_ends)
 
 -- Delayed documents that are due join their lanes first; that is whole in itself, so it is written before the rest is read.
 local due = call('ZRANGEBYSCORE', DELAYED, '-inf', now, 'LIMIT', 0, ARGV[5])
 if #due > 0 then
-  local numbers = {}
-  for place, member in ipairs(due) do
-    numbers[place] = tonumber(member)
-  end
-  load_documents(numbers)
-  for _, number in ipairs(numbers) do
-    local one = document(number)
+  load_documents(due)
+  for _, place in ipairs(due) do
+    local one = document(place)
     leave_place(one)
     one.moving[STATE] = 'ready'
-    touched_documents[number] = one
-    join(one, one.moving[READY])
+    touch(one)
+    join(one)
   end
   flush()
 end
@@ -31,194 +28,224 @@ for place = 1, kinds_count do
   attempts_of[kinds[place]] = tonumber(ARGV[6 + 2 * place])
 end
 
-local served, served_list, capped = {}, {}, {} -- lanes that had a turn in this round, customers that may have no more
+-- Lanes that had a turn in this round stand here and no longer in the indexes, which are as they were until the flush; so do
+-- customers that may have no more.
+local served, served_list, capped = {}, {}, {}
 
--- -- heads in the order of an index, without those that this round has made out of date --
-
-local function parsed_turn(member, kind)
-  local owner = tonumber(string.sub(member, 35))
-  local priority = tonumber(string.sub(member, 1, 1))
-  return {order = string.sub(member, 1, 33), owner = owner, priority = priority, kind = kind, head = tonumber(string.sub(member, 18, 33))}
-end
-
-local function parsed_age(member, kind)
-  local owner = tonumber(string.sub(member, 36))
-  local priority = tonumber(string.sub(member, 34, 34))
-  return {order = string.sub(member, 1, 32), owner = owner, priority = priority, kind = kind, head = tonumber(string.sub(member, 17, 32))}
-end
+-- -- heads in the order of an index --
 
 -- Read together what serving these heads will need.
-local function look_ahead(heads)
-  local numbers, owners, names = {}, {}, {}
-  for place, head in ipairs(heads) do
-    head.name = lane_name(head.owner, head.priority, head.kind)
-    numbers[place], owners[place], names[place] = head.head, head.owner, head.name
+local function look_ahead(heads, kind)
+  local places, owners, names = {}, {}, {}
+  for at = 1, #heads do
+    local head = heads[at]
+    places[at], owners[at], names[at] = head.place, head.owner, head.name
   end
-  load_documents(numbers)
+  load_documents(places)
   load_customers(owners)
-  for place, record in ipairs(read_many(LANES, names)) do
-    local head = heads[place]
+  local records = read_many(LANES, names)
+  for at = 1, #heads do
+    local head = heads[at]
     if not lanes[head.name] then
-      opened_lane(head.name, head.owner, head.priority, head.kind, record)
+      opened_lane(head.owner, head.priority, kind, head.name, records[at])
     end
   end
 end
 
-local function stream(index, parsed, size)
-  local streams = {}
-  for place, kind in ipairs(kinds) do
-    streams[place] = {kind = kind, key = prefix .. index .. kind, parsed = parsed, size = size, at = 0, read = 0, heads = {}}
-  end
-  return streams
+local function stream(key, kind, size)
+  return {key = key, kind = kind, size = size, at = 0, read = 0, heads = {}}
 end
 
+-- The next head of an index that is not out of date.
 local function advance(one)
-  one.at = one.at + 1
-  if one.at > #one.heads then
-    local members = call('ZRANGE', one.key, one.read, one.read + one.size - 1)
-    one.read, one.at, one.heads = one.read + #members, 1, {}
-    for place, member in ipairs(members) do
-      one.heads[place] = one.parsed(member, one.kind)
+  repeat
+    one.at = one.at + 1
+    if one.at > #one.heads then
+      local members = call('ZRANGE', one.key, one.read, one.read + one.size - 1, 'WITHSCORES')
+      local heads = {}
+      for at = 1, #members, 2 do
+        local member = members[at]
+        local owner, digit = sub(member, 18), sub(member, 17, 17)
+        heads[#heads + 1] = {
+          place = sub(member, 1, 16), owner = owner, priority = tonumber(digit), name = owner .. ':' .. digit .. one.kind,
+          order = tonumber(members[at + 1]),
+        }
+      end
+      one.at, one.read, one.heads = 1, one.read + #heads, heads
+      look_ahead(heads, one.kind)
     end
-    if #members > 0 then
-      look_ahead(one.heads)
-    end
-  end
-  one.current = one.heads[one.at]
+    one.current = one.heads[one.at]
+  until not one.current or not (served[one.current.name] or capped[one.current.owner])
 end
 
+-- Whether a head comes before another one, by its order (a start tag, or since when it is ready) and then by its number.
+local function is_before(order, place, other_order, other_place)
+  return order < other_order or (order == other_order and place < other_place)
+end
+
+-- The first head of several indexes, one a kind.
 local function first_of(streams)
   local best
   for _, one in ipairs(streams) do
-    if not one.is_begun then
+    if not one.is_begun or (one.current and (served[one.current.name] or capped[one.current.owner])) then
       one.is_begun = true
       advance(one)
     end
-    while one.current and (served[one.current.name] or capped[one.current.owner]) do
-      advance(one)
-    end
-    if one.current and (not best or one.current.order < best.order) then
-      best = one.current
+    local head = one.current
+    if head and (not best or is_before(head.order, head.place, best.order, best.place)) then
+      best = head
     end
   end
-  return best and lanes[best.name], best and best.order
+  return best
 end
 
--- -- a heap of the next heads of lanes that were served --
+-- -- a heap of the next heads of lanes that were served, of the priority that is served now --
 
 local heap = {}
 
-local function push(entry)
-  local at = #heap + 1
-  heap[at] = entry
+local function push(lane)
+  local at, start, place = #heap + 1, lane.start, lane.head
   while at > 1 do
-    local parent = floor(at / 2)
-    if heap[parent].order <= heap[at].order then
+    local parent = (at - at % 2) / 2
+    local above = heap[parent]
+    if not is_before(start, place, above.start, above.place) then
       break
     end
-    heap[parent], heap[at] = heap[at], heap[parent]
-    at = parent
+    heap[at], at = above, parent
   end
+  heap[at] = {start = start, place = place, lane = lane}
 end
 
 local function pop()
   local last = table.remove(heap)
-  if #heap == 0 then
+  local size = #heap
+  if size == 0 then
     return
   end
-  heap[1] = last
   local at = 1
   while true do
     local child = 2 * at
-    if heap[child + 1] and heap[child + 1].order < heap[child].order then
-      child = child + 1
+    if child > size then
+      break
     end
-    if not heap[child] or heap[at].order <= heap[child].order then
-      return
+    local below, right = heap[child], heap[child + 1]
+    if right and is_before(right.start, right.place, below.start, below.place) then
+      child, below = child + 1, right
     end
-    heap[child], heap[at] = heap[at], heap[child]
-    at = child
+    if not is_before(below.start, below.place, last.start, last.place) then
+      break
+    end
+    heap[at], at = below, child
   end
+  heap[at] = last
 end
 
 -- -- whose turn it is --
 
-local turns, ages = stream('turns:', parsed_turn, math.min(limit + 4, 128)), nil
+local priority, turns, ages = 0, {}, nil
+
+-- Go on to the next priority that has lanes; what was served of it before, in open turns, competes too.
+local function next_priority()
+  repeat
+    priority = priority + 1
+  until priority > 9 or queue[LANES_IN + priority] > 0
+  turns, heap = {}, {}
+  if priority > 9 then
+    return false
+  end
+  for place, kind in ipairs(kinds) do
+    turns[place] = stream(prefix .. 'turns:' .. DIGIT[priority] .. kind, kind, min(limit + 2, 128))
+  end
+  for _, lane in ipairs(served_list) do
+    if lane.priority == priority and lane.head and not capped[lane.owner] then
+      push(lane)
+    end
+  end
+  return true
+end
 
 local function first_in_turn()
-  local lane, order = first_of(turns)
-  while heap[1] and (heap[1].lane.order ~= heap[1].order or capped[heap[1].lane.owner]) do
-    pop()
+  while priority <= 9 do
+    local head = first_of(turns)
+    local top = heap[1]
+    while top and (top.lane.head ~= top.place or capped[top.lane.owner]) do
+      pop()
+      top = heap[1]
+    end
+    if top and (not head or is_before(top.start, top.place, head.order, head.place)) then
+      return top.lane
+    elseif head then
+      return lanes[head.name]
+    elseif not next_priority() then
+      return nil
+    end
   end
-  if heap[1] and (not order or heap[1].order < order) then
-    return heap[1].lane
-  end
-  return lane
 end
 
 local function longest_ready()
-  ages = ages or stream('ages:', parsed_age, 8)
-  local best, order = first_of(ages)
+  if not ages then
+    ages = {}
+    for place, kind in ipairs(kinds) do
+      ages[place] = stream(prefix .. 'ages:' .. kind, kind, 8)
+    end
+  end
+  local head = first_of(ages)
+  local best, ready, place = head and lanes[head.name], head and head.order, head and head.place
   for _, lane in ipairs(served_list) do
-    if lane.head and not capped[lane.owner] then
-      local own = format('%016.0f%016.0f', lane.ready, lane.head)
-      if not order or own < order then
-        best, order = lane, own
-      end
+    if lane.head and not capped[lane.owner] and (not best or is_before(tonumber(lane.ready), lane.head, ready, place)) then
+      best, ready, place = lane, tonumber(lane.ready), lane.head
     end
   end
   return best
 end
 
 -- The lane's turn is paid for, and the document behind its head moves up.
-local function pay(lane, number, ready, step)
+local function pay(lane, step)
   local start = lane.start
   if not served[lane.name] then
     served[lane.name], served_list[#served_list + 1], touched_lanes[lane.name] = lane, lane, lane
   end
-  leave(lane, number, ready)
-  if queue.rules.dispatch == 'fair' then
-    queue.clocks[lane.priority] = math.max(queue.clocks[lane.priority], start)
+  leave(lane, lane.head, lane.ready)
+  if not is_strict then
+    local at = CLOCK + lane.priority
+    queue[at] = max(queue[at], start)
     lane.finish = start + step
     lane.start = lane.head and lane.finish
   end
-  lane.order = false
-  if lane.head then
-    lane.order = format('%d%016.0f%016.0f', lane.priority, lane.start, lane.head)
-    push({order = lane.order, lane = lane})
+  if lane.head and lane.priority == priority then
+    push(lane)
   end
 end
 
-local every = queue.rules.dispatch == 'fair' and queue.rules.every or 0
-local before, claims, numbers = queue.dispatches, {}, {}
+local every = is_strict and 0 or queue[EVERY]
+local before, claims, places = queue[DISPATCHES], {}, {}
 
 local function claim(lane, is_open)
-  local one = document(lane.head)
-  local moving, owner = one.moving, lane.owner
-  local customer = customer_of(owner)
-  queue.dispatches = queue.dispatches + 1
-  pay(lane, one.number, moving[READY], step_of(moving[COST], weight_of(customer)))
+  local one, owner = document(lane.head), lane.owner
+  local moving, customer = one.moving, customer_of(owner)
+  queue[DISPATCHES] = queue[DISPATCHES] + 1
+  pay(lane, step_of(moving[COST], weight_of(customer)))
   moving[STATE], moving[TOKEN], moving[ATTEMPTS] = 'running', moving[TOKEN] + 1, moving[ATTEMPTS] + 1
-  moving[ATTEMPTS_MAX] = attempts_of[lane.kind] or 3
-  moving[WORKER], moving[LEASE] = worker, lease_ends
-  touched_documents[one.number] = one
-  write('ZADD', LEASES, lease_ends, padded(one.number))
+  moving[ATTEMPTS_MAX], moving[WORKER], moving[LEASE] = attempts_of[lane.kind] or ATTEMPTS_DEFAULT, worker, lease_ends
+  touch(one)
+  add('ZADD', LEASES, lease_text, one.place)
   customer[WAITING], customer[RUNNING] = customer[WAITING] - 1, customer[RUNNING] + 1
   touched_customers[owner] = true
   if is_blocked(customer) then
     gate(owner, false)
     capped[owner] = true
   end
-  log(now, 'claimed', owner, one.number, moving[TOKEN], worker)
-  claims[#claims + 1] = {
-    moving[ID], moving[TOKEN], one.number, customer[NAME], lane.kind, lane.priority, false, moving[ATTEMPTS],
-    moving[ATTEMPTS_MAX], lease_ends, queue.dispatches, is_open and 1 or 0,
+  log(now, 'claimed', owner, one.place, moving[TOKEN], worker)
+  places[#places + 1] = one.place
+  claims[#places] = {
+    moving[ID], moving[TOKEN], tonumber(one.place), customer[NAME], lane.kind, lane.priority, false, moving[ATTEMPTS],
+    moving[ATTEMPTS_MAX], lease_ends, queue[DISPATCHES], is_open and 1 or 0,
   }
-  numbers[#numbers + 1] = one.number
 end
 
-while #claims < limit do
-  local is_open = every > 0 and math.fmod(queue.dispatches + 1, every) == 0
+next_priority()
+while #places < limit do
+  local is_open = every > 0 and fmod(queue[DISPATCHES] + 1, every) == 0
   local lane
   if is_open then
     lane = longest_ready()
@@ -230,20 +257,23 @@ while #claims < limit do
   end
   claim(lane, is_open)
 end
-if #claims == 0 then
+if #places == 0 then
   return claims
 end
 
 -- How fast documents were taken lately, from two marks that move along.
-local PACE_MS, pace = 60000, queue.pace
-local age = now - pace[3]
-if age < 0 or age > 2 * PACE_MS then
-  queue.pace = {now, before, now, before}
-elseif age > PACE_MS then
-  queue.pace = {pace[3], pace[4], now, before}
+local PACE_MS = 60000
+local age = now - queue[PACE + 3]
+if age < 0 or age > PACE_MS then
+  if age < 0 or age > 2 * PACE_MS then
+    queue[PACE + 1], queue[PACE + 2] = now, before
+  else
+    queue[PACE + 1], queue[PACE + 2] = queue[PACE + 3], queue[PACE + 4]
+  end
+  queue[PACE + 3], queue[PACE + 4] = now, before
 end
-for place, payload in ipairs(read_many(PAYLOADS, numbers)) do
-  claims[place][7] = payload
+for at, payload in ipairs(read_many(PAYLOADS, places)) do
+  claims[at][7] = payload
 end
 flush()
 return claims

@@ -1,49 +1,19 @@
--- Documents: snapshots, newest first, below a number. ARGV: by what, customer or id, state, before, limit, how many to look at.
+-- Documents: snapshots, newest first, below a number; those of a customer, in a state, all, or one by its id.
 --
+-- ARGV: id, customer or all; which id or customer; state; below which number; limit; how many to look at.
 -- Answers the number below which to go on (0: there is no more), then the snapshots.
 local by, subject, state, limit, looks = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
-local before = ARGV[4] == '' and queue.last_number + 1 or math.min(tonumber(ARGV[4]), queue.last_number + 1)
+local last = queue[LAST_NUMBER] + 1
+local before = ARGV[4] == '' and last or min(tonumber(ARGV[4]), last)
 local answer = {0}
 
 local function show(one)
   local moving, part = one.moving, fixed(one)
   answer[#answer + 1] = {
-    moving[ID], one.number, customer_of(moving[OWNER])[NAME], part[KIND], moving[STATE], part[PRIORITY], part[MADE_COUNTER],
-    part[CHECKED], part[RULES_VERSION], part[MADE_TERMS_VERSION], moving[COST], part[KEY], moving[READY], moving[ATTEMPTS],
-    moving[ATTEMPTS_MAX], moving[TOKEN], moving[WORKER], moving[LEASE], moving[ENDED], moving[REASON],
+    moving[ID], tonumber(one.place), customer_of(moving[OWNER])[NAME], part[KIND], moving[STATE], part[PRIORITY],
+    part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS], moving[COST], part[KEY], tonumber(moving[READY]),
+    moving[ATTEMPTS], moving[ATTEMPTS_MAX], moving[TOKEN], moving[WORKER], moving[LEASE], moving[ENDED], moving[REASON],
   }
-end
-
--- The numbers to look at next, highest first: of a customer, of a state that has an index, or simply all.
-local function numbers_below()
-  local index
-  if by == 'customer' then
-    local owner = owner_by_name(subject)
-    if not owner then
-      return {}
-    end
-    index = prefix .. 'documents-of:' .. owner
-  elseif state == 'failed' or state == 'cancelled' then
-    index = prefix .. state
-  end
-  local numbers = {}
-  if index then
-    for place, number in ipairs(call('ZREVRANGEBYSCORE', index, before - 1, '-inf', 'LIMIT', 0, looks)) do
-      numbers[place] = tonumber(number)
-    end
-  elseif state == 'running' then
-    for _, member in ipairs(call('ZRANGE', LEASES, 0, -1)) do
-      if tonumber(member) < before then
-        numbers[#numbers + 1] = tonumber(member)
-      end
-    end
-    table.sort(numbers, function(one, other) return one > other end)
-  else
-    for number = before - 1, math.max(1, before - looks), -1 do
-      numbers[#numbers + 1] = number
-    end
-  end
-  return numbers
 end
 
 if by == 'id' then
@@ -53,10 +23,36 @@ if by == 'id' then
   end
   return answer
 end
-local numbers = numbers_below()
-load_documents(numbers)
-for _, number in ipairs(numbers) do
-  local one = document(number)
+
+-- What to look at, highest number first: what an index has, what runs (which is not much), or simply every number.
+local function places_below()
+  local owner = by == 'customer' and call('HGET', NUMBERS, subject)
+  local places = {}
+  if by == 'customer' and not owner then
+    return places
+  elseif owner or state == 'failed' or state == 'cancelled' then
+    local index = prefix .. (owner and 'documents-of:' .. owner or state)
+    return call('ZREVRANGEBYSCORE', index, before - 1, '-inf', 'LIMIT', 0, looks)
+  elseif state == 'running' then
+    for _, place in ipairs(call('ZRANGE', LEASES, 0, -1)) do
+      if tonumber(place) < before then
+        places[#places + 1] = place
+      end
+    end
+    table.sort(places, function(one, other) return one > other end)
+    looks = #places + 1
+    return places
+  end
+  for number = before - 1, max(1, before - looks), -1 do
+    places[#places + 1] = format('%016d', number)
+  end
+  return places
+end
+
+local places = places_below()
+load_documents(places)
+for _, place in ipairs(places) do
+  local one = document(place)
   if one and (state == '' or one.moving[STATE] == state) then
     show(one)
     if #answer > limit then
@@ -64,5 +60,5 @@ for _, number in ipairs(numbers) do
     end
   end
 end
-answer[1] = #numbers >= looks and state ~= 'running' and numbers[#numbers] or 0
+answer[1] = #places >= looks and tonumber(places[#places]) or 0
 return answer

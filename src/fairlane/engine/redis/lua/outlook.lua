@@ -5,15 +5,14 @@ if state ~= 'ready' and state ~= 'delayed' then
   return false
 end
 local part, owner = fixed(one), one.moving[OWNER]
-local priority = part[PRIORITY]
+local priority, ahead = part[PRIORITY], 0
 local key = prefix .. 'ready:' .. lane_name(owner, priority, part[KIND])
 local own_ready = call('ZCARD', key)
-local ahead = 0
 for other = 1, priority - 1 do
-  ahead = ahead + queue.ready[other]
+  ahead = ahead + queue[READY_IN + other]
 end
 return {
-  now, ahead, queue.ready[priority] - own_ready, queue.lanes[priority] - (own_ready > 0 and 1 or 0),
-  call('ZCOUNT', key, '-inf', format('(%.0f', one.number)), is_blocked(customer_of(owner)) and 1 or 0, queue.dispatches,
-  queue.pace[1], queue.pace[2], queue.pace[3], queue.pace[4],
+  now, ahead, queue[READY_IN + priority] - own_ready, queue[LANES_IN + priority] - (own_ready > 0 and 1 or 0),
+  call('ZLEXCOUNT', key, '-', '(' .. one.place), is_blocked(customer_of(owner)) and 1 or 0, queue[DISPATCHES],
+  queue[PACE + 1], queue[PACE + 2], queue[PACE + 3], queue[PACE + 4],
 }

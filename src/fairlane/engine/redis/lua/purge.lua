@@ -1,15 +1,15 @@
 -- Purge: forget old changes and then documents that ended as long ago, at most `limit` of each. ARGV: now, age, limit.
 local before, limit = now_of(ARGV[1]) - tonumber(ARGV[2]), tonumber(ARGV[3])
+local BLOCK = 500
 
 -- Lines that a forgotten customer left, empty or not yet emptied, are not there: they go along and are not counted.
 local function is_there(line)
-  return not line[3] or call('HEXISTS', CUSTOMERS, line[3]) == 1
+  return not line[3] or customers[line[3]] or call('HEXISTS', CUSTOMERS, line[3]) == 1
 end
 
-local trimmed, passed, last = 0, 0, 0
-while trimmed < limit do
-  local lines = call('LRANGE', FEED, passed, passed + 499)
-  local is_young = false
+local trimmed, passed, last, is_young = 0, 0, 0, false
+repeat
+  local lines = call('LRANGE', FEED, passed, passed + BLOCK - 1)
   for _, text in ipairs(lines) do
     local line = text ~= '' and cmsgpack.unpack(text)
     if line and is_there(line) then
@@ -21,26 +21,21 @@ while trimmed < limit do
     end
     passed = passed + 1
   end
-  if is_young or #lines < 500 then
-    break
-  end
-end
+until is_young or #lines < BLOCK
 
 local ended = {}
 if trimmed < limit then
-  for place, member in ipairs(call('ZRANGEBYSCORE', ENDINGS, '-inf', before, 'LIMIT', 0, limit)) do
-    ended[place] = tonumber(member)
-  end
+  ended = call('ZRANGEBYSCORE', prefix .. 'endings', '-inf', before, 'LIMIT', 0, limit)
 end
 load_documents(ended)
-for _, number in ipairs(ended) do
-  local one = document(number)
+for _, place in ipairs(ended) do
+  local one = document(place)
   leave_place(one)
   erase(one)
 end
 if last > 0 then
-  queue.feed_floor = queue.feed_first + last - 1
-  queue.feed_first = queue.feed_first + last
+  queue[FEED_FLOOR] = queue[FEED_FIRST] + last - 1
+  queue[FEED_FIRST] = queue[FEED_FIRST] + last
 end
 if last > 0 or #ended > 0 then
   flush()

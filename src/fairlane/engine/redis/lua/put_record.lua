@@ -7,14 +7,14 @@ if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= version then
 end
 if ARGV[3] ~= '1' then
   if record then
-    write('HDEL', group, key)
-    write('ZREM', keys, key)
+    drop('HDEL', group, key)
+    drop('ZREM', keys, key)
     flush()
   end
   return 0
 end
-queue.last_record = queue.last_record + 1
-write('HSET', group, key, pack({queue.last_record, ARGV[4]}))
-write('ZADD', keys, 0, key)
+queue[LAST_RECORD] = queue[LAST_RECORD] + 1
+add('HSET', group, key, pack({queue[LAST_RECORD], ARGV[4]}))
+add('ZADD', keys, 0, key)
 flush()
-return queue.last_record
+return queue[LAST_RECORD]

@@ -1,13 +1,10 @@
 -- Reclaim: documents whose lease ran out go back to their lane, or fail if their attempts are spent. ARGV: now, limit.
 local now = now_of(ARGV[1])
 local expired = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, ARGV[2])
-local numbers = {}
-for place, member in ipairs(expired) do
-  numbers[place] = tonumber(member)
-end
-load_documents(numbers)
-for _, number in ipairs(numbers) do
-  local one = document(number)
+load_documents(expired)
+load_customers_of(expired)
+for _, place in ipairs(expired) do
+  local one = document(place)
   local moving = one.moving
   if moving[ATTEMPTS] >= moving[ATTEMPTS_MAX] then
     finish(one, 'failed', now, format(
@@ -17,7 +14,7 @@ for _, number in ipairs(numbers) do
     come_back(one, 'expired', now, 0)
   end
 end
-if #numbers > 0 then
+if #expired > 0 then
   flush()
 end
-return #numbers
+return #expired

@@ -7,7 +7,8 @@ local moving = one.moving
 leave_place(one)
 move_count(one, 'ready')
 moving[ATTEMPTS], moving[WORKER], moving[ENDED], moving[REASON] = 0, false, false, false
-queue_up(one, now, 0)
-log(now, 'revived', moving[OWNER], one.number, moving[TOKEN])
+queue_up(one, now, false)
+touch(one)
+log(now, 'revived', moving[OWNER], one.place, moving[TOKEN])
 flush()
 return 1

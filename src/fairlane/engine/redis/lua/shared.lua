@@ -3,58 +3,63 @@
 -- Laws:
 -- A script reads, checks and decides first; `flush` writes. An error before it leaves nothing behind, and its first write is
 -- one that a full server refuses, so a full server refuses all of it.
--- Numbers are doubles here: whole numbers below 2^53 only, products that could be larger are split, and a number never
--- becomes text by `..` where it could have more than 14 digits.
+-- Numbers are doubles here: whole numbers below 2^53 only, and products that could be larger are split.
+-- What names things is text: documents by their number in 16 digits (`place`), so that text is in the order of numbers;
+-- customers by their number (`owner`). Making text of numbers is what costs most here, so it is done once.
 
-local call, pack, format, floor = redis.call, cmsgpack.pack, string.format, math.floor
+local call, pack, unpack_one, format, sub = redis.call, cmsgpack.pack, cmsgpack.unpack_one, string.format, string.sub
+local fmod, max, min = math.fmod, math.max, math.min
 
 local STEP, COUNTER_FLOOR = 1000, -1000000000000 -- thousandths
+local ATTEMPTS_DEFAULT, NO_CHECK = 3, -1
 local ARGUMENTS_MAX = 4000 -- of one command; Lua's stack holds about 8000
 
--- The fields of a document that change, of one that do not, and of a customer; README.md tells what they mean.
+-- Where things stand in the records; README.md tells what they mean.
+local LAST_NUMBER, LAST_CHANGE, LAST_RECORD, LAST_CUSTOMER, DISPATCHES, FEED_FIRST, FEED_FLOOR = 2, 3, 4, 5, 6, 7, 8
+local PACE, CLOCK, READY_IN, LANES_IN = 8, 12, 21, 30 -- each before its first: four marks, and a number a priority
+local VERSION, INTERVAL, RESET, DISPATCH, EVERY, DEPTH = 40, 41, 42, 43, 44, 45 -- depths follow to the end
 local STATE, OWNER, TOKEN, ATTEMPTS, ATTEMPTS_MAX, READY, COST, LEASE, ENDED, WORKER, REASON, ID =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
-local KIND, PRIORITY, MADE_COUNTER, CHECKED, RULES_VERSION, MADE_TERMS_VERSION, WEIGHT, MADE_RESETS, KEY, DIGEST =
+local KIND, PRIORITY, MADE_COUNTER, CHECKED, MADE_VERSION, MADE_TERMS, WEIGHT, MADE_RESETS, KEY, DIGEST =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 local NAME, COUNTER, UPDATED, RESET_AT, RESETS, WAITING, RUNNING, DONE, FAILED, CANCELLED, TERMS_VERSION, TERMS =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 local COUNT_OF = {ready = WAITING, delayed = WAITING, running = RUNNING, done = DONE, failed = FAILED, cancelled = CANCELLED}
-local NO_CHECK = -1
+local DIGIT = {'1', '2', '3', '4', '5', '6', '7', '8', '9'}
 
-local prefix = string.sub(KEYS[1], 1, -6) -- KEYS[1] is '{...}:queue'; every other key is its neighbour
+local prefix = sub(KEYS[1], 1, -6) -- KEYS[1] is '{...}:queue'; every other key is its neighbour
 local DOCUMENTS, PAYLOADS, RESULTS, IDS = prefix .. 'documents', prefix .. 'payloads', prefix .. 'results', prefix .. 'ids'
-local CUSTOMERS, NUMBERS, NAMES = prefix .. 'customers', prefix .. 'numbers', prefix .. 'names'
-local SENDER_KEYS, LANES, KINDS, FEED = prefix .. 'keys', prefix .. 'lanes', prefix .. 'kinds', prefix .. 'feed'
-local DELAYED, LEASES, ENDINGS = prefix .. 'delayed', prefix .. 'leases', prefix .. 'endings'
+local CUSTOMERS, NUMBERS, SENDER_KEYS, LANES = prefix .. 'customers', prefix .. 'numbers', prefix .. 'keys', prefix .. 'lanes'
+local KINDS, FEED, DELAYED, LEASES = prefix .. 'kinds', prefix .. 'feed', prefix .. 'delayed', prefix .. 'leases'
 
 local stored_queue = call('GET', KEYS[1])
 if not stored_queue then
   return redis.error_reply('FAIRLANE_GONE the queue is not there')
 end
 local queue = cmsgpack.unpack(stored_queue)
-if queue.form ~= 1 then
-  return redis.error_reply('FAIRLANE_FORM ' .. tostring(queue.form))
+if queue[1] ~= 1 then
+  return redis.error_reply('FAIRLANE_FORM the queue has another form')
 end
+local is_strict = queue[DISPATCH] == 'strict'
 
 -- -- arithmetic -----------------------------------------------------------------------------------------------------
 
 -- A whole division of whole numbers that are not negative, exact where floor(a / b) may round up.
 local function divided(a, b)
-  return (a - math.fmod(a, b)) / b
+  return (a - fmod(a, b)) / b
 end
 
 -- floor(amount * part / whole) for amount <= 10^12 and part <= whole <= 2,592,000,000: no step reaches 2^53.
 local function share(amount, part, whole)
-  local rest = math.fmod(amount, whole)
-  local high, low = floor(part / 65536), part % 65536
-  local product = rest * high
-  local more = math.fmod(product, whole) * 65536 + rest * low
+  local rest, low = fmod(amount, whole), fmod(part, 65536)
+  local product = rest * ((part - low) / 65536)
+  local more = fmod(product, whole) * 65536 + rest * low
   return divided(amount, whole) * part + divided(product, whole) * 65536 + divided(more, whole)
 end
 
 -- One step of a document, for the counter and for turns.
 local function step_of(cost, weight)
-  return math.max(1, divided(cost * STEP, weight))
+  return max(1, divided(cost * STEP, weight))
 end
 
 -- The time that was passed in, or the server's own.
@@ -63,100 +68,112 @@ local function now_of(given)
     return tonumber(given)
   end
   local time = call('TIME')
-  return time[1] * 1000 + floor(time[2] / 1000)
+  return time[1] * 1000 + divided(time[2], 1000)
+end
+
+local function as_text(number)
+  return format('%d', number)
 end
 
 -- -- the policy -----------------------------------------------------------------------------------------------------
 
--- The interval, the reset rule and the table that hold for a customer.
+-- The interval, the reset rule and the table that hold for a customer; depths stand in `depths` from `from` on.
 local function policy_of(customer)
-  local rules, terms = queue.rules, customer[TERMS]
-  if not terms then
-    return rules
+  local terms = customer[TERMS]
+  local policy = {interval = queue[INTERVAL], reset = queue[RESET], depths = queue, from = DEPTH}
+  if terms then
+    policy.interval, policy.reset = terms.interval or policy.interval, terms.reset or policy.reset
+    if terms.depths then
+      policy.depths, policy.from = terms.depths, 1
+    end
   end
-  return {
-    interval = terms.interval or rules.interval, reset = terms.reset or rules.reset, depths = terms.depths or rules.depths,
-  }
-end
-
--- Whether a check at this moment resets.
-local function resets(policy, customer, now)
-  local updated = customer[UPDATED]
-  if not updated then
-    return true
-  end
-  local since = policy.reset == 'window' and customer[RESET_AT] or updated
-  return now >= updated and now - since > policy.interval
+  return policy
 end
 
 -- One check: the counter is set back, or steps down.
 local function check(policy, customer, now, step)
-  if resets(policy, customer, now) then
-    customer[COUNTER] = math.max(COUNTER_FLOOR, math.min(0, STEP - step))
+  local counter, updated = customer[COUNTER], customer[UPDATED]
+  local since = policy.reset == 'window' and customer[RESET_AT] or updated
+  if not updated or (now >= updated and now - since > policy.interval) then
+    customer[COUNTER] = max(COUNTER_FLOOR, min(0, STEP - step))
     customer[UPDATED], customer[RESET_AT], customer[RESETS] = now, now, customer[RESETS] + 1
     return
   end
-  local counter, updated = customer[COUNTER], customer[UPDATED]
   if policy.reset == 'gradual' and now > updated then
     counter = -share(-counter, policy.interval - (now - updated), policy.interval)
   end
-  customer[COUNTER], customer[UPDATED] = math.max(COUNTER_FLOOR, counter - step), math.max(updated, now)
+  customer[COUNTER], customer[UPDATED] = max(COUNTER_FLOOR, counter - step), max(updated, now)
 end
 
 -- The priority of a counter: the last line of the table that holds.
 local function level(policy, counter)
-  local priority = 1
-  for _, depth in ipairs(policy.depths) do
-    if depth < -counter then
-      priority = priority + 1
-    end
+  local depths, from = policy.depths, policy.from
+  local place = from
+  while depths[place] and depths[place] < -counter do
+    place = place + 1
   end
-  return priority
+  return place - from + 1
 end
 
 -- The cost of a document turned out to be another one; dropped if a reset came between.
 local function correct(customer, made_resets, step_before, step_after)
   if customer[UPDATED] and customer[RESETS] == made_resets then
-    customer[COUNTER] = math.max(COUNTER_FLOOR, math.min(0, customer[COUNTER] + step_before - step_after))
+    customer[COUNTER] = max(COUNTER_FLOOR, min(0, customer[COUNTER] + step_before - step_after))
   end
 end
 
 -- -- what is read once and written once -----------------------------------------------------------------------------
 
-local documents, customers, lanes = {}, {}, {} -- by number, by number, by name
+local documents, customers, lanes = {}, {}, {} -- by place, by owner, by name
 local touched_documents, touched_customers, touched_lanes = {}, {}, {}
-local writes = {} -- command and key: arguments of one command
-local feed = {}
+local adds, drops = {}, {} -- by key, and in order: a command with all its arguments
+local feed = {'RPUSH', FEED}
+local soonest = nil -- when the first document is due that will be delayed
 
--- Something to write: all arguments for one command on one key go out together.
-local function write(command, key, first, second)
-  local name = command .. key
-  local one = writes[name]
+-- Something to write: all arguments for one key go out in one command.
+local function add(command, key, first, second)
+  local one = adds[key]
   if not one then
-    one = {command = command, key = key, arguments = {}}
-    writes[name], writes[#writes + 1] = one, one
+    one = {command, key}
+    adds[key], adds[#adds + 1] = one, one
   end
-  local arguments = one.arguments
-  arguments[#arguments + 1] = first
-  if second ~= nil then
-    arguments[#arguments + 1] = second
+  local size = #one
+  one[size + 1], one[size + 2] = first, second
+end
+
+-- Something to remove.
+local function drop(command, key, member)
+  local one = drops[key]
+  if not one then
+    one = {command, key}
+    drops[key], drops[#drops + 1] = one, one
   end
+  one[#one + 1] = member
 end
 
 -- One command, or as many as its arguments need.
-local function call_many(command, key, arguments)
-  local count = #arguments
-  for first = 1, count, ARGUMENTS_MAX do
-    call(command, key, unpack(arguments, first, math.min(first + ARGUMENTS_MAX - 1, count)))
+local function call_many(one)
+  local count = #one
+  if count <= ARGUMENTS_MAX then
+    call(unpack(one))
+    return
+  end
+  for first = 3, count, ARGUMENTS_MAX do
+    call(one[1], one[2], unpack(one, first, min(first + ARGUMENTS_MAX - 1, count)))
   end
 end
 
 -- The values of many fields of a hash, false where there is none.
 local function read_many(key, fields)
+  local count = #fields
+  if count == 0 then
+    return fields
+  elseif count <= ARGUMENTS_MAX then
+    return call('HMGET', key, unpack(fields))
+  end
   local found = {}
-  for first = 1, #fields, ARGUMENTS_MAX do
-    local some = call('HMGET', key, unpack(fields, first, math.min(first + ARGUMENTS_MAX - 1, #fields)))
-    for place, value in ipairs(some) do
+  for first = 1, count, ARGUMENTS_MAX do
+    for place, value in ipairs(call('HMGET', key, unpack(fields, first, min(first + ARGUMENTS_MAX - 1, count)))) do
       found[first + place - 1] = value
     end
   end
@@ -164,30 +181,25 @@ local function read_many(key, fields)
 end
 
 -- A line of the feed.
-local function log(now, what, owner, number, token, note)
-  queue.last_change = queue.last_change + 1
-  feed[#feed + 1] = pack({now, what, owner or false, number or false, token or false, note or false})
+local function log(now, what, owner, place, token, note)
+  queue[LAST_CHANGE] = queue[LAST_CHANGE] + 1
+  feed[#feed + 1] = pack({now, what, owner or false, place or false, token or false, note or false})
 end
 
--- Numbers in the order of text.
-local function padded(number)
-  return format('%016.0f', number)
-end
-
-local function opened(number, record)
-  local at, moving = cmsgpack.unpack_one(record, 0)
-  local one = {number = number, moving = moving, tail = string.sub(record, at + 1)}
-  documents[number] = one
+local function opened(place, record)
+  local at, moving = unpack_one(record, 0)
+  local one = {place = place, moving = moving, tail = sub(record, at + 1)}
+  documents[place] = one
   return one
 end
 
 -- A document, or nil.
-local function document(number)
-  local one = documents[number]
+local function document(place)
+  local one = documents[place]
   if one == nil then
-    local record = call('HGET', DOCUMENTS, number)
-    one = record and opened(number, record) or false
-    documents[number] = one
+    local record = call('HGET', DOCUMENTS, place)
+    one = record and opened(place, record) or false
+    documents[place] = one
   end
   return one or nil
 end
@@ -201,18 +213,23 @@ local function fixed(one)
 end
 
 -- Many documents, read together; whoever asks for one of them afterwards finds it here.
-local function load_documents(numbers)
-  for place, record in ipairs(read_many(DOCUMENTS, numbers)) do
-    local number = numbers[place]
-    if not documents[number] then
-      documents[number] = record and opened(number, record) or false
+local function load_documents(places)
+  local records = read_many(DOCUMENTS, places)
+  for at = 1, #places do
+    local place, record = places[at], records[at]
+    if not documents[place] then
+      documents[place] = record and opened(place, record) or false
     end
   end
 end
 
 local function document_by_id(id)
-  local number = call('HGET', IDS, id)
-  return number and document(tonumber(number))
+  local place = call('HGET', IDS, id)
+  return place and document(place)
+end
+
+local function touch(one)
+  touched_documents[one.place] = one
 end
 
 local function customer_of(owner)
@@ -226,26 +243,35 @@ end
 
 -- Many customers, read together.
 local function load_customers(owners)
-  for place, record in ipairs(read_many(CUSTOMERS, owners)) do
-    if not customers[owners[place]] then
-      customers[owners[place]] = cmsgpack.unpack(record)
+  local records = read_many(CUSTOMERS, owners)
+  for at = 1, #owners do
+    if not customers[owners[at]] then
+      customers[owners[at]] = cmsgpack.unpack(records[at])
     end
   end
 end
 
-local function owner_by_name(name)
-  local owner = call('HGET', NUMBERS, name)
-  return owner and tonumber(owner)
+-- The customers of documents that were read.
+local function load_customers_of(places)
+  local owners, seen = {}, {}
+  for _, place in ipairs(places) do
+    local one = documents[place]
+    local owner = one and one.moving[OWNER]
+    if owner and not seen[owner] then
+      seen[owner], owners[#owners + 1] = true, owner
+    end
+  end
+  load_customers(owners)
 end
 
 -- A customer seen for the first time.
 local function new_customer(name)
-  local owner = queue.last_customer + 1
-  queue.last_customer = owner
+  queue[LAST_CUSTOMER] = queue[LAST_CUSTOMER] + 1
+  local owner = as_text(queue[LAST_CUSTOMER])
   customers[owner] = {name, 0, false, false, 0, 0, 0, 0, 0, 0, 0, false}
   touched_customers[owner] = true
-  write('HSET', NUMBERS, name, owner)
-  write('ZADD', NAMES, 0, name)
+  add('HSET', NUMBERS, name, owner)
+  add('ZADD', prefix .. 'names', 0, name)
   return owner
 end
 
@@ -261,40 +287,34 @@ end
 
 -- -- lanes ----------------------------------------------------------------------------------------------------------
 
-local function ready_key(lane)
-  return prefix .. 'ready:' .. lane.name
-end
-
-local function ready_member(number, ready)
-  return format('%.0f:%.0f', number, ready)
-end
-
-local function lane_name(owner, priority, kind)
-  return owner .. ':' .. priority .. ':' .. kind
-end
-
-local function opened_lane(name, owner, priority, kind, record)
+-- A lane as it is stored, or an empty one. `head` is a place and `ready` since when it is, as text; false: there is none.
+-- A lane competes while it has a start tag.
+local function opened_lane(owner, priority, kind, name, record)
   local head, ready, start, finish = false, false, false, 0
   if record then
-    head, ready, start, finish = unpack(cmsgpack.unpack(record))
+    local stored = cmsgpack.unpack(record)
+    head, ready, start, finish = stored[1], stored[2], stored[3], stored[4]
   else
-    write('SADD', prefix .. 'lanes-of:' .. owner, priority .. ':' .. kind)
-    write('SADD', KINDS, kind)
+    add('SADD', prefix .. 'lanes-of:' .. owner, DIGIT[priority] .. kind)
+    add('SADD', KINDS, kind)
   end
   local lane = {
-    name = name, owner = owner, priority = priority, kind = kind,
-    head = head, ready = ready, start = start, finish = finish, -- false: no head; does not compete
-    stored_head = head, stored_ready = ready, stored_start = start,
-    rank = 0, gone = {},
+    owner = owner, priority = priority, kind = kind, name = name,
+    head = head, ready = ready, start = start, finish = finish,
+    was_head = head, was_ready = ready, was_start = start, was_finish = finish,
   }
   lanes[name] = lane
   return lane
 end
 
+local function lane_name(owner, priority, kind)
+  return owner .. ':' .. DIGIT[priority] .. kind
+end
+
 -- A lane, empty if it was never there; whoever asks for it changes it.
 local function lane_of(owner, priority, kind)
   local name = lane_name(owner, priority, kind)
-  local lane = lanes[name] or opened_lane(name, owner, priority, kind, call('HGET', LANES, name))
+  local lane = lanes[name] or opened_lane(owner, priority, kind, name, call('HGET', LANES, name))
   touched_lanes[name] = lane
   return lane
 end
@@ -303,64 +323,71 @@ end
 local function lanes_of(owner)
   local all = {}
   for _, rest in ipairs(call('SMEMBERS', prefix .. 'lanes-of:' .. owner)) do
-    all[#all + 1] = lane_of(owner, tonumber(string.sub(rest, 1, 1)), string.sub(rest, 3))
+    all[#all + 1] = lane_of(owner, tonumber(sub(rest, 1, 1)), sub(rest, 2))
   end
   return all
 end
 
+local function ready_key(lane)
+  return prefix .. 'ready:' .. lane.name
+end
+
 -- The start tag of a lane that gains a head or is unblocked.
 local function start_tag(lane)
-  return queue.rules.dispatch == 'strict' and 0 or math.max(queue.clocks[lane.priority], lane.finish)
+  return is_strict and 0 or max(queue[CLOCK + lane.priority], lane.finish)
 end
 
 -- A ready document joins its lane by submission number.
-local function join(one, now_ready)
-  local part = fixed(one)
-  local owner, priority = one.moving[OWNER], part[PRIORITY]
+local function join(one)
+  local part, owner, ready = fixed(one), one.moving[OWNER], one.moving[READY]
+  local priority = part[PRIORITY]
   local lane = lane_of(owner, priority, part[KIND])
-  write('ZADD', ready_key(lane), one.number, ready_member(one.number, now_ready))
-  queue.ready[priority] = queue.ready[priority] + 1
-  if lane.head and lane.head < one.number then
+  add('ZADD', ready_key(lane), 0, one.place .. ready)
+  queue[READY_IN + priority] = queue[READY_IN + priority] + 1
+  if lane.head and lane.head < one.place then
     return
   end
   if not lane.head then
-    queue.lanes[priority] = queue.lanes[priority] + 1
+    queue[LANES_IN + priority] = queue[LANES_IN + priority] + 1
     lane.start = not is_blocked(customer_of(owner)) and start_tag(lane)
   end
-  lane.head, lane.ready = one.number, now_ready
+  lane.head, lane.ready = one.place, ready
 end
 
--- The document behind a lane's head moves up; what is gone stays in the stored set until the flush.
+-- The document behind a lane's head moves up; what is gone stays in the stored set until the flush. Most lanes are served
+-- once in a round, so one is read first, then more and more at once.
 local function find_head(lane)
+  local rank = lane.rank or 0
   while true do
-    lane.rank = lane.rank + 1
-    if not lane.behind or lane.rank > lane.behind_last then
-      lane.size = lane.size and math.min(512, lane.size * 8) or 1 -- most lanes are served once in a round
-      lane.behind = call('ZRANGE', ready_key(lane), lane.rank, lane.rank + lane.size - 1)
-      lane.behind_first, lane.behind_last = lane.rank, lane.rank + #lane.behind - 1
+    rank = rank + 1
+    if not lane.behind or rank > lane.behind_last then
+      lane.size = lane.size and min(512, lane.size * 8) or 1
+      lane.behind = call('ZRANGE', ready_key(lane), rank, rank + lane.size - 1)
+      lane.behind_first, lane.behind_last = rank, rank + #lane.behind - 1
     end
-    local member = lane.behind[lane.rank - lane.behind_first + 1]
+    local member = lane.behind[rank - lane.behind_first + 1]
     if not member then
-      lane.head, lane.ready, lane.start = false, false, false
-      queue.lanes[lane.priority] = queue.lanes[lane.priority] - 1
+      lane.rank, lane.head, lane.ready, lane.start = rank, false, false, false
+      queue[LANES_IN + lane.priority] = queue[LANES_IN + lane.priority] - 1
       return
     end
-    local colon = string.find(member, ':', 1, true)
-    local number = tonumber(string.sub(member, 1, colon - 1))
-    if not lane.gone[number] then
-      lane.head, lane.ready = number, tonumber(string.sub(member, colon + 1))
+    local place = sub(member, 1, 16)
+    if not (lane.gone and lane.gone[place]) then
+      lane.rank, lane.head, lane.ready = rank, place, sub(member, 17)
       return
     end
   end
 end
 
 -- A ready document leaves its lane, to be served or for good.
-local function leave(lane, number, ready)
-  lane.gone[number] = true
-  write('ZREM', ready_key(lane), ready_member(number, ready))
-  queue.ready[lane.priority] = queue.ready[lane.priority] - 1
-  if lane.head == number then
+local function leave(lane, place, ready)
+  drop('ZREM', ready_key(lane), place .. ready)
+  queue[READY_IN + lane.priority] = queue[READY_IN + lane.priority] - 1
+  if lane.head == place then
     find_head(lane)
+  else
+    lane.gone = lane.gone or {}
+    lane.gone[place] = true
   end
 end
 
@@ -378,18 +405,18 @@ end
 -- -- documents that move --------------------------------------------------------------------------------------------
 
 -- A document waits, from `ready` on.
-local function queue_up(one, now, after)
+local function queue_up(one, ready, is_delayed)
   local moving = one.moving
-  moving[STATE], moving[READY] = after > 0 and 'delayed' or 'ready', now + after
-  if after > 0 then
-    write('ZADD', DELAYED, moving[READY], padded(one.number))
+  moving[STATE], moving[READY] = is_delayed and 'delayed' or 'ready', as_text(ready)
+  if is_delayed then
+    add('ZADD', DELAYED, moving[READY], one.place)
+    soonest = min(soonest or ready, ready)
   else
-    join(one, moving[READY])
+    join(one)
   end
-  touched_documents[one.number] = one
 end
 
--- A document no longer waits or runs, and is counted elsewhere from now on (nil: nowhere).
+-- A document is no longer counted as what it is, but as being in that state (nil: not at all).
 local function move_count(one, state)
   local owner = one.moving[OWNER]
   local customer = customer_of(owner)
@@ -407,16 +434,16 @@ local function leave_place(one)
   local moving = one.moving
   local state = moving[STATE]
   if state == 'running' then
-    write('ZREM', LEASES, padded(one.number))
+    drop('ZREM', LEASES, one.place)
   elseif state == 'delayed' then
-    write('ZREM', DELAYED, padded(one.number))
+    drop('ZREM', DELAYED, one.place)
   elseif state == 'ready' then
     local part = fixed(one)
-    leave(lane_of(moving[OWNER], part[PRIORITY], part[KIND]), one.number, moving[READY])
+    leave(lane_of(moving[OWNER], part[PRIORITY], part[KIND]), one.place, moving[READY])
   else
-    write('ZREM', ENDINGS, padded(one.number))
+    drop('ZREM', prefix .. 'endings', one.place)
     if state ~= 'done' then
-      write('ZREM', prefix .. state, one.number)
+      drop('ZREM', prefix .. state, one.place)
     end
   end
 end
@@ -427,12 +454,12 @@ local function finish(one, state, now, reason)
   leave_place(one)
   move_count(one, state)
   moving[STATE], moving[ENDED], moving[LEASE], moving[REASON] = state, now, false, reason or false
-  write('ZADD', ENDINGS, now, padded(one.number))
+  add('ZADD', prefix .. 'endings', now, one.place)
   if state ~= 'done' then
-    write('ZADD', prefix .. state, one.number, one.number)
+    add('ZADD', prefix .. state, one.place, one.place)
   end
-  touched_documents[one.number] = one
-  log(now, state, moving[OWNER], one.number, moving[TOKEN], reason)
+  touch(one)
+  log(now, state, moving[OWNER], one.place, moving[TOKEN], reason)
 end
 
 -- A running document goes back to wait.
@@ -441,64 +468,62 @@ local function come_back(one, what, now, after, note)
   leave_place(one)
   move_count(one, 'ready')
   moving[LEASE] = false
-  queue_up(one, now, after)
-  log(now, what, moving[OWNER], one.number, moving[TOKEN], note)
+  queue_up(one, now + after, after > 0)
+  touch(one)
+  log(now, what, moving[OWNER], one.place, moving[TOKEN], note)
 end
 
 -- A document is forgotten, and its key with it.
 local function erase(one)
   local moving, key = one.moving, fixed(one)[KEY]
-  write('HDEL', DOCUMENTS, one.number)
-  write('HDEL', PAYLOADS, one.number)
-  write('HDEL', RESULTS, one.number)
-  write('HDEL', IDS, moving[ID])
-  write('ZREM', prefix .. 'documents-of:' .. moving[OWNER], one.number)
+  for _, hash in ipairs({DOCUMENTS, PAYLOADS, RESULTS}) do
+    drop('HDEL', hash, one.place)
+  end
+  drop('HDEL', IDS, moving[ID])
+  drop('ZREM', prefix .. 'documents-of:' .. moving[OWNER], one.place)
   if key then
-    write('HDEL', SENDER_KEYS, moving[OWNER] .. ':' .. key)
+    drop('HDEL', SENDER_KEYS, moving[OWNER] .. ':' .. key)
   end
 end
 
 -- -- the end --------------------------------------------------------------------------------------------------------
 
-local function turn_member(priority, start, head, owner)
-  return format('%d%016.0f%016.0f:%.0f', priority, start, head, owner)
-end
-
-local function age_member(ready, head, priority, owner)
-  return format('%016.0f%016.0f:%d:%.0f', ready, head, priority, owner)
-end
-
--- A lane's record, and its head in the two indexes of its kind; tells whether it competes and did not before.
-local function place_lane(lane)
+-- A lane's record, and its head in the two indexes of its kind; notes which index of turns gains a head.
+local function place_lane(lane, gaining)
   local head, ready, start = lane.head, lane.ready, lane.start
-  write('HSET', LANES, lane.name, pack({head, ready, start, lane.finish}))
-  if head == lane.stored_head and ready == lane.stored_ready and start == lane.stored_start then
+  local is_moved = head ~= lane.was_head or ready ~= lane.was_ready or start ~= lane.was_start
+  if not is_moved and lane.finish == lane.was_finish then
     return
   end
-  local turns, ages = prefix .. 'turns:' .. lane.kind, prefix .. 'ages:' .. lane.kind
-  if lane.stored_start then
-    write('ZREM', turns, turn_member(lane.priority, lane.stored_start, lane.stored_head, lane.owner))
-    write('ZREM', ages, age_member(lane.stored_ready, lane.stored_head, lane.priority, lane.owner))
+  add('HSET', LANES, lane.name, pack({head, ready, start, lane.finish}))
+  if not is_moved then
+    return
+  end
+  local suffix, mark = DIGIT[lane.priority] .. lane.kind, DIGIT[lane.priority] .. lane.owner
+  local turns, ages = prefix .. 'turns:' .. suffix, prefix .. 'ages:' .. lane.kind
+  if lane.was_start then
+    drop('ZREM', turns, lane.was_head .. mark)
+    drop('ZREM', ages, lane.was_head .. mark)
   end
   if start then
-    write('ZADD', turns, 0, turn_member(lane.priority, start, head, lane.owner))
-    write('ZADD', ages, 0, age_member(ready, head, lane.priority, lane.owner))
+    add('ZADD', turns, start, head .. mark)
+    add('ZADD', ages, ready, head .. mark)
+    gaining[lane.kind] = ages
   end
-  lane.stored_head, lane.stored_ready, lane.stored_start = head, ready, start
+  lane.was_head, lane.was_ready, lane.was_start, lane.was_finish = head, ready, start, lane.finish
 end
 
--- Whether somebody who waits must look again: a kind that had no head will have one, or something is due sooner.
-local function is_news()
-  for _, one in ipairs(writes) do
-    if one.command == 'ZADD' and string.find(one.key, prefix .. 'turns:', 1, true) and call('EXISTS', one.key) == 0 then
+-- Whether somebody who waits must look again: a kind that had no head gains one, or something is due sooner than all else.
+local function is_news(gaining)
+  if soonest then
+    local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')[2]
+    if not first or soonest < tonumber(first) then
       return true
-    elseif one.command == 'ZADD' and one.key == DELAYED then
-      local first = tonumber(call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')[2])
-      for place = 1, #one.arguments, 2 do
-        if not first or one.arguments[place] < first then
-          return true
-        end
-      end
+    end
+  end
+  for _, ages in pairs(gaining) do
+    if call('EXISTS', ages) == 0 then
+      return true
     end
   end
   return false
@@ -507,29 +532,29 @@ end
 -- Write everything. The queue's own record is first: a full server refuses it, and with it all the rest. What leaves goes
 -- before what comes, so that a head may leave an index and come back in one flush.
 local function flush()
+  local gaining = {}
   for owner in pairs(touched_customers) do
-    write('HSET', CUSTOMERS, owner, pack(customers[owner]))
+    add('HSET', CUSTOMERS, owner, pack(customers[owner]))
   end
-  for number, one in pairs(touched_documents) do
-    write('HSET', DOCUMENTS, number, pack(one.moving) .. one.tail)
+  for place, one in pairs(touched_documents) do
+    add('HSET', DOCUMENTS, place, pack(one.moving) .. one.tail)
   end
   for _, lane in pairs(touched_lanes) do
-    place_lane(lane)
+    place_lane(lane, gaining)
   end
-  local news = is_news()
+  local news = is_news(gaining)
   call('SET', KEYS[1], pack(queue))
-  for _, one in ipairs(writes) do
-    if one.command == 'ZREM' or one.command == 'HDEL' then
-      call_many(one.command, one.key, one.arguments)
-    end
+  for _, one in ipairs(drops) do
+    call_many(one)
   end
-  for _, one in ipairs(writes) do
-    if one.command ~= 'ZREM' and one.command ~= 'HDEL' then
-      call_many(one.command, one.key, one.arguments)
-    end
+  for _, one in ipairs(adds) do
+    call_many(one)
   end
-  call_many('RPUSH', FEED, feed)
-  touched_documents, touched_customers, touched_lanes, writes, feed = {}, {}, {}, {}, {}
+  if #feed > 2 then
+    call_many(feed)
+  end
+  touched_documents, touched_customers, touched_lanes, adds, drops, soonest = {}, {}, {}, {}, {}, nil
+  feed = {'RPUSH', FEED}
   if news then
     redis.pcall('PUBLISH', prefix .. 'signal', '1') -- a hint; whoever misses it looks again by itself
   end

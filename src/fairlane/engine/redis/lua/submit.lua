@@ -1,33 +1,26 @@
 -- Submit: for each document in order check, priority and insert; a known key answers with its first receipt. All or none.
 --
 -- ARGV: now, again, has_keys, how many senders, five values a sender, then three values a document (five with keys).
--- A sender is what documents of a batch have in common: customer, kind, cost, delay and what it was made from.
+-- A sender is what documents of a batch have in common: customer, kind, cost, delay and what they were made from.
 -- `again` is 1 when this very call was sent before and its answer was lost: ids that are there are answered, not made again.
 local now, is_again, has_keys, senders_count = now_of(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1', tonumber(ARGV[4])
 local SENDER_SIZE, DOCUMENT_SIZE = 5, has_keys and 5 or 3
-local first_document = 5 + senders_count * SENDER_SIZE
+local before_first = 4 + senders_count * SENDER_SIZE
 
 -- -- refuse, before anything is moved --
 
-local owners = {} -- name: number, false if never seen
-local function known_owner(name)
-  local owner = owners[name]
-  if owner == nil then
-    owner = owner_by_name(name)
-    owners[name] = owner
-  end
-  return owner
-end
-
-local senders = {}
+local senders, owners = {}, {} -- owners by name, false if never seen
 for place = 1, senders_count do
   local at = 5 + (place - 1) * SENDER_SIZE
   local one = {
     name = ARGV[at], kind = ARGV[at + 1], cost = tonumber(ARGV[at + 2]), delay = tonumber(ARGV[at + 3]), source = ARGV[at + 4],
   }
+  if owners[one.name] == nil then
+    owners[one.name] = call('HGET', NUMBERS, one.name)
+  end
   if one.source ~= '' then
     local source = document_by_id(one.source)
-    if not source or source.moving[OWNER] ~= known_owner(one.name) then
+    if not source or source.moving[OWNER] ~= owners[one.name] then
       return {'unknown', one.name, one.source}
     end
     one.inherits = fixed(source)
@@ -35,46 +28,43 @@ for place = 1, senders_count do
   senders[place] = one
 end
 
--- What is known already, by place: the number of the document that stands for it.
-local known = {}
-local by_key = {} -- customer: key: the document that has it, or the place in this batch that makes it
+local known = {} -- by turn in the batch: the place of the document that stands for it, or the turn that makes it
+local by_key = {} -- by customer and key: the same, with what tells two bodies apart
 
-local function refused_key(place, at)
-  local sender, key, digest = senders[tonumber(ARGV[at])], string.sub(ARGV[at + 3], 2), ARGV[at + 4]
-  local own = by_key[sender.name] or {}
-  by_key[sender.name] = own
+local function refused_key(turn, at)
+  local name, key, digest = senders[tonumber(ARGV[at])].name, sub(ARGV[at + 3], 2), ARGV[at + 4]
+  local own = by_key[name] or {}
+  by_key[name] = own
   local found = own[key]
   if not found then
-    local owner = known_owner(sender.name)
-    local number = owner and call('HGET', SENDER_KEYS, owner .. ':' .. key)
-    if number then
-      local one = document(tonumber(number))
-      found = {number = one.number, digest = fixed(one)[DIGEST] or '', id = one.moving[ID]}
+    local place = owners[name] and call('HGET', SENDER_KEYS, owners[name] .. ':' .. key)
+    if place then
+      local one = document(place)
+      found = {stands = place, digest = fixed(one)[DIGEST] or '', id = one.moving[ID]}
     else
-      found = {place = place, digest = digest, id = ARGV[at + 1]}
+      found = {stands = turn, digest = digest, id = ARGV[at + 1]}
     end
     own[key] = found
   end
   if found.digest ~= digest then
-    return {'conflict', sender.name, key, found.id}
-  end
-  if found.number then
-    known[place] = found.number
-  elseif found.place ~= place then
-    known[place] = -found.place
+    return {'conflict', name, key, found.id}
+  elseif found.stands ~= turn then
+    known[turn] = found.stands
   end
 end
 
-local count = (#ARGV - first_document + 1) / DOCUMENT_SIZE
-for place = 1, count do
-  local at = first_document + (place - 1) * DOCUMENT_SIZE
-  local there = is_again and call('HGET', IDS, ARGV[at + 1])
-  if there then
-    known[place] = tonumber(there)
-  elseif has_keys and ARGV[at + 3] ~= '' then
-    local refusal = refused_key(place, at)
-    if refusal then
-      return refusal
+local count = (#ARGV - before_first) / DOCUMENT_SIZE
+if is_again or has_keys then
+  for turn = 1, count do
+    local at = before_first + (turn - 1) * DOCUMENT_SIZE + 1
+    local there = is_again and call('HGET', IDS, ARGV[at + 1])
+    if there then
+      known[turn] = there
+    elseif has_keys and ARGV[at + 3] ~= '' then
+      local refusal = refused_key(turn, at)
+      if refusal then
+        return refusal
+      end
     end
   end
 end
@@ -82,22 +72,30 @@ end
 -- -- check, priority and insert --
 
 local function prepare(sender)
-  local owner = known_owner(sender.name) or new_customer(sender.name)
+  local owner = owners[sender.name] or new_customer(sender.name)
   owners[sender.name], sender.owner, sender.customer = owner, owner, customer_of(owner)
   sender.policy, sender.weight = policy_of(sender.customer), weight_of(sender.customer)
   sender.step = step_of(sender.cost, sender.weight)
   sender.documents_of = prefix .. 'documents-of:' .. owner
+  sender.ready = as_text(now + sender.delay)
   touched_customers[owner] = true
 end
 
-local function made_check(sender)
+-- What a document's check decided, or what it inherits: the part of it that never changes.
+local function made(sender, key, digest)
   local customer, inherited = sender.customer, sender.inherits
   if inherited then
-    return inherited[PRIORITY], inherited[MADE_COUNTER], inherited[RULES_VERSION], inherited[MADE_TERMS_VERSION], NO_CHECK
+    return {
+      sender.kind, inherited[PRIORITY], inherited[MADE_COUNTER], now, inherited[MADE_VERSION], inherited[MADE_TERMS],
+      sender.weight, NO_CHECK, key, digest,
+    }
   end
   check(sender.policy, customer, now, sender.step)
   local counter = customer[COUNTER]
-  return level(sender.policy, counter), counter, queue.rules.version, customer[TERMS_VERSION], customer[RESETS]
+  return {
+    sender.kind, level(sender.policy, counter), counter, now, queue[VERSION], customer[TERMS_VERSION],
+    sender.weight, customer[RESETS], key, digest,
+  }
 end
 
 local function take(sender, at)
@@ -105,46 +103,54 @@ local function take(sender, at)
     prepare(sender)
   end
   local owner, id = sender.owner, ARGV[at + 1]
-  local priority, counter, rules_version, terms_version, made_resets = made_check(sender)
-  local key = has_keys and ARGV[at + 3] or ''
-  local digest = has_keys and ARGV[at + 4] or ''
-  local number = queue.last_number + 1
-  queue.last_number = number
-  local part = {
-    sender.kind, priority, counter, now, rules_version, terms_version, sender.weight, made_resets,
-    key ~= '' and string.sub(key, 2), digest ~= '' and digest,
+  local key = has_keys and ARGV[at + 3] ~= '' and sub(ARGV[at + 3], 2)
+  local digest = has_keys and ARGV[at + 4] ~= '' and ARGV[at + 4]
+  local part = made(sender, key, digest)
+  local number = queue[LAST_NUMBER] + 1
+  queue[LAST_NUMBER] = number
+  local place, is_delayed = format('%016d', number), sender.delay > 0
+  local moving = {
+    is_delayed and 'delayed' or 'ready', owner, 0, 0, ATTEMPTS_DEFAULT, sender.ready, sender.cost, false, false, false, false, id,
   }
-  local moving = {'ready', owner, 0, 0, 3, now, sender.cost, false, false, false, false, id}
-  local one = {number = number, moving = moving, fixed = part, tail = pack(part)}
-  documents[number] = one
-  write('HSET', PAYLOADS, number, ARGV[at + 2])
-  write('HSET', IDS, id, number)
-  write('ZADD', sender.documents_of, number, number)
-  if key ~= '' then
-    write('HSET', SENDER_KEYS, owner .. ':' .. string.sub(key, 2), number)
+  local one = {place = place, moving = moving, fixed = part}
+  documents[place] = one
+  add('HSET', DOCUMENTS, place, pack(moving, part))
+  add('HSET', PAYLOADS, place, ARGV[at + 2])
+  add('HSET', IDS, id, place)
+  add('ZADD', sender.documents_of, place, place)
+  if key then
+    add('HSET', SENDER_KEYS, owner .. ':' .. key, place)
   end
   sender.customer[WAITING] = sender.customer[WAITING] + 1
-  log(now, 'submitted', owner, number, 0, sender.source ~= '' and sender.source)
-  queue_up(one, now, sender.delay)
-  return number
+  log(now, 'submitted', owner, place, 0, sender.source ~= '' and sender.source)
+  if is_delayed then
+    add('ZADD', DELAYED, sender.ready, place)
+    soonest = min(soonest or now + sender.delay, now + sender.delay)
+  else
+    join(one)
+  end
+  return one
 end
 
-local answer, numbers = {}, {}
-for place = 1, count do
-  local at = first_document + (place - 1) * DOCUMENT_SIZE
-  local number = known[place]
-  if number and number < 0 then
-    number = numbers[-number]
+local answer, taken = {}, {}
+for turn = 1, count do
+  local at = before_first + (turn - 1) * DOCUMENT_SIZE + 1
+  local stands = known[turn]
+  local one
+  if not stands then
+    one = take(senders[tonumber(ARGV[at])], at)
+  elseif type(stands) == 'number' then
+    one = taken[stands]
+  else
+    one = document(stands)
   end
-  numbers[place] = number or take(senders[tonumber(ARGV[at])], at)
-  local one = document(numbers[place])
-  local part = fixed(one)
-  local size = #answer
-  answer[size + 1], answer[size + 2], answer[size + 3] = one.number, part[PRIORITY], part[MADE_COUNTER]
-  answer[size + 4], answer[size + 5], answer[size + 6] = part[CHECKED], part[RULES_VERSION], part[MADE_TERMS_VERSION]
-  answer[size + 7] = number and one.moving[ID] or false
+  taken[turn] = one
+  local part, size = fixed(one), #answer
+  answer[size + 1], answer[size + 2], answer[size + 3] = tonumber(one.place), part[PRIORITY], part[MADE_COUNTER]
+  answer[size + 4], answer[size + 5], answer[size + 6] = part[CHECKED], part[MADE_VERSION], part[MADE_TERMS]
+  answer[size + 7] = stands and one.moving[ID] or false
 end
-if #feed > 0 then
+if #feed > 2 then
   flush()
 end
 return answer

@@ -1,6 +1,8 @@
--- Tune: other terms for a customer. ARGV: now, customer, version, JSON, weight, cap, paused, interval, reset, has depths, depths.
+-- Tune: other terms for a customer, under the next version; 0 and no change if the version is not the current one.
+--
+-- ARGV: now, customer, version, JSON, weight, cap, paused, interval, reset, has depths, depths.
 local now, name, version = now_of(ARGV[1]), ARGV[2], tonumber(ARGV[3])
-local owner = owner_by_name(name)
+local owner = call('HGET', NUMBERS, name)
 if version ~= (owner and customer_of(owner)[TERMS_VERSION] or 0) then
   return 0
 end
@@ -20,7 +22,7 @@ end
 customer[TERMS], customer[TERMS_VERSION] = terms, version + 1
 touched_customers[owner] = true
 gate(owner, was_blocked)
-write('HSET', prefix .. 'terms-of:' .. owner, version + 1, ARGV[4])
+add('HSET', prefix .. 'terms-of:' .. owner, version + 1, ARGV[4])
 log(now, 'tuned', owner, nil, nil, ARGV[4])
 flush()
 return version + 1
