@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, policy, replay, scale
+from . import durable, policy, redis, replay, scale
 from .figures import Figure, show, write
 
-NAMES = ("policy", "submit", "callers", "batch", "claim", "scale", "replay")
+NAMES = ("policy", "submit", "callers", "batch", "claim", "scale", "replay", "redis")
 
 
 def _ways(is_quick: bool) -> dict[str, durable.Way]:
@@ -48,7 +48,21 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         repeats = 1 if is_quick else 3
         task = progress.add_task("replay", total=repeats)
         figures += replay.measure(8000 if is_quick else 200_000, repeats, partial(progress.advance, task))
+    if "redis" in names:
+        figures += _on_redis(is_quick, progress)
     return figures
+
+
+def _on_redis(is_quick: bool, progress: Progress) -> list[Figure]:
+    figures: list[Figure] = []
+    for product in ("redis", "valkey"):
+        task = progress.add_task(product, total=len(redis.ways(is_quick)))
+        figures += redis.measure(product, is_quick, partial(progress.advance, task))
+    large = 10_000 if is_quick else 1_000_000
+    task = progress.add_task(f"redis scale: {large:,} documents", total=large)
+    return figures + redis.grows(
+        "redis", 1000, large, 5 if is_quick else 40, lambda there: progress.update(task, completed=there)
+    )
 
 
 @click.command()

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from hiredis import pack_command
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
@@ -38,9 +39,14 @@ IDLE_MAX = 64  # connections kept for the next call
 
 Line = Any  # a connection of redis-py, whose methods carry no types
 Repeat = Literal["never", "plain", "told"]  # not at all, as it is, with a 1 as second argument
+Refused = (exceptions.ResponseError, exceptions.AuthenticationError, exceptions.AuthorizationError)
 Lost = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 
 _left_to_parent: list[object] = []  # connections of a parent process: a forked child may neither use nor close them
+
+
+class NotSent(Exception):
+    """The server was not reached, so it cannot have done anything."""
 
 
 class Link:
@@ -87,22 +93,13 @@ class Link:
         kind = SSLConnection if self.place.is_encrypted else Connection
         return kind(socket_keepalive=True, **settings)
 
-    @contextmanager
-    def _connection(self, idle: list[Line]) -> Iterator[Line]:
-        """A connection that is up; one that failed is not kept."""
+    def _taken(self, idle: list[Line]) -> Line:
+        """A connection for one call, which may have to be brought up first."""
         with self._lock:
-            connection = idle.pop() if idle else self._new()
-        try:
-            yield connection
-        except exceptions.ResponseError:
-            self._keep(idle, connection)
-            raise
-        except BaseException:
-            connection.disconnect()
-            raise
-        self._keep(idle, connection)
+            return idle.pop() if idle else self._new()
 
-    def _keep(self, idle: list[Line], connection: Line) -> None:
+    def _kept(self, idle: list[Line], connection: Line) -> None:
+        """A connection that may be used again."""
         with self._lock:
             if not self._is_closed and len(idle) < IDLE_MAX:
                 idle.append(connection)
@@ -114,7 +111,12 @@ class Link:
         """Connect, unless it is; a server that went away shows as something to read."""
         if connection.is_connected and _has_ended(connection):
             connection.disconnect()
-        connection.connect()
+        try:
+            connection.connect()
+        except (*Refused, exceptions.BusyLoadingError):
+            raise
+        except Lost as error:
+            raise NotSent(str(error)) from error
 
     # -- scripts -----------------------------------------------------------------------------------------------------
 
@@ -123,48 +125,62 @@ class Link:
         self._leave_to_parent()
         began, pause, is_unknown = time.monotonic(), PAUSE_FIRST, False
         while True:
-            if self._is_closed:
-                raise StoreError(f"the queue at {self.place.shown} was closed; open it again")
-            is_sent = False
             try:
-                with self._connection(self._idle) as connection:
-                    self._bring_up(connection)
-                    is_sent = True
-                    return self._evaluate(connection, verb, arguments)
-            except (exceptions.ResponseError, exceptions.AuthenticationError, exceptions.AuthorizationError) as error:
-                raise told_plainly(error, self.place) from error
+                return self._tried(verb, arguments)
             except exceptions.BusyLoadingError as error:  # nothing was done
                 if time.monotonic() - began > LOADING_SECONDS:
                     raise StoreBusy(f"the server at {self.place.shown} is still loading its data; try again later") from error
-            except Lost as error:
+            except (NotSent, *Lost) as error:
+                is_sent = not isinstance(error, NotSent)
                 is_unknown = is_unknown or is_sent
-                if is_sent and repeat == "never":
+                if is_unknown and (repeat == "never" or time.monotonic() - began > PATIENCE_SECONDS):
                     raise StoreError(self._unknown(verb, error)) from error
+                if time.monotonic() - began > self.patience_seconds:
+                    raise self._unreachable(error) from error
                 if is_sent and repeat == "told":
                     arguments = [arguments[0], 1, *arguments[2:]]
-                if time.monotonic() - began > self.patience_seconds:
-                    raise self._unreachable(verb, error, is_unknown) from error
             time.sleep(pause * random.uniform(0.5, 1))
             pause = min(PAUSE_LAST, 2 * pause)
+
+    def _tried(self, verb: str, arguments: Sequence[Any]) -> Any:
+        """One attempt; tells apart whether the server may have got it."""
+        if self._is_closed:
+            raise StoreError(f"the queue at {self.place.shown} was closed; open it again")
+        connection = self._taken(self._idle)
+        try:
+            self._bring_up(connection)
+            answer = self._evaluate(connection, verb, arguments)
+        except Refused as error:
+            self._kept(self._idle, connection)
+            raise told_plainly(error, self.place) from error
+        except BaseException:  # an answer that came late must not be read by the next call
+            connection.disconnect()
+            raise
+        self._kept(self._idle, connection)
+        return answer
 
     def _evaluate(self, connection: Line, verb: str, arguments: Sequence[Any]) -> Any:
         text, sha = script(verb, self.has_flags)
         try:
             return _ask(connection, "EVALSHA", sha, 1, self.place.prefix + "queue", *arguments)
         except exceptions.NoScriptError:  # a new server, a restarted one, or one whose scripts were flushed
-            _ask(connection, "SCRIPT LOAD", text)
+            _ask(connection, "SCRIPT", "LOAD", text)
             return _ask(connection, "EVALSHA", sha, 1, self.place.prefix + "queue", *arguments)
 
     def ask(self, *command: Any) -> Any:
         """One plain command that moves nothing, tried once."""
+        connection = self._taken(self._idle)
         try:
-            with self._connection(self._idle) as connection:
-                self._bring_up(connection)
-                return _ask(connection, *command)
-        except (exceptions.ResponseError, exceptions.AuthenticationError, exceptions.AuthorizationError) as error:
+            self._bring_up(connection)
+            answer = _ask(connection, *command)
+        except Refused as error:
+            self._kept(self._idle, connection)
             raise told_plainly(error, self.place) from error
-        except Lost as error:
-            raise self._unreachable("open", error, False) from error
+        except (NotSent, *Lost) as error:
+            connection.disconnect()
+            raise self._unreachable(error) from error
+        self._kept(self._idle, connection)
+        return answer
 
     def _unknown(self, verb: str, error: Exception) -> str:
         return (
@@ -172,9 +188,7 @@ class Link:
             "look, and then repeat it if need be"
         )
 
-    def _unreachable(self, verb: str, error: Exception, is_unknown: bool) -> StoreError:
-        if is_unknown:
-            return StoreError(self._unknown(verb, error))
+    def _unreachable(self, error: Exception) -> StoreError:
         return StoreError(
             f"the server at {self.place.shown} cannot be reached ({error}); check that it runs, the host and port of the URL, "
             "and whether it wants encryption (rediss://, valkeys://)"
@@ -186,12 +200,11 @@ class Link:
     def listener(self) -> Iterator[Listener]:
         """A connection that hears the queue's signals."""
         self._leave_to_parent()
-        with self._lock:
-            connection = self._listeners.pop() if self._listeners else self._new()
+        connection = self._taken(self._listeners)
         try:
             yield Listener(connection, self.place.prefix + "signal")
         finally:
-            self._keep(self._listeners, connection)
+            self._kept(self._listeners, connection)
 
 
 class Listener:
@@ -234,5 +247,5 @@ def _has_ended(connection: Line) -> bool:
 
 
 def _ask(connection: Line, *command: Any) -> Any:
-    connection.send_command(*command)
+    connection.send_packed_command((pack_command(command),), check_health=False)
     return connection.read_response()

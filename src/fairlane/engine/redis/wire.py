@@ -10,8 +10,6 @@ from fairlane.core.document import Check, Claim, Customer, Document, Done, Faile
 from fairlane.core.policy import COUNTER_FLOOR, STEP, Policy, Rules, Standing, Terms, thousandths
 from fairlane.engine.values import rules_from_json, terms_from_json
 
-RECEIPT_SIZE = 7
-
 rules_of = lru_cache(maxsize=8)(rules_from_json)
 _terms_of = lru_cache(maxsize=1024)(terms_from_json)
 
@@ -45,14 +43,12 @@ def submit_arguments(submissions: Sequence[Submission], now_ms: int | None) -> l
     return [moment(now_ms), 0, int(has_keys), len(senders), *told, *documents]
 
 
-def receipts(submissions: Sequence[Submission], answer: list[Any]) -> list[Receipt]:
+def receipts(submissions: Sequence[Submission], answer: list[list[Any]]) -> list[Receipt]:
     """One receipt a submission; an id is told only where another document answers."""
-    made = []
-    for place, one in enumerate(submissions):
-        at = RECEIPT_SIZE * place
-        number, *check, id = answer[at : at + RECEIPT_SIZE]
-        made.append(Receipt(id or one.id, number, Check(one.customer, *check)))
-    return made
+    return [
+        Receipt(id or one.id, number, Check(one.customer, *check))
+        for one, (number, *check, id) in zip(submissions, answer, strict=True)
+    ]
 
 
 def first_from(submissions: Sequence[Submission], customer: str, source: str) -> Submission:

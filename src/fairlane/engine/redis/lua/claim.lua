@@ -17,6 +17,7 @@ if #due > 0 then
     join(one)
   end
   flush()
+  touched_documents, touched_lanes, adds, drops = {}, {}, {}, {}
 end
 
 local kinds, attempts_of = {}, {}

@@ -145,10 +145,11 @@ for turn = 1, count do
     one = document(stands)
   end
   taken[turn] = one
-  local part, size = fixed(one), #answer
-  answer[size + 1], answer[size + 2], answer[size + 3] = tonumber(one.place), part[PRIORITY], part[MADE_COUNTER]
-  answer[size + 4], answer[size + 5], answer[size + 6] = part[CHECKED], part[MADE_VERSION], part[MADE_TERMS]
-  answer[size + 7] = stands and one.moving[ID] or false
+  local part = fixed(one)
+  answer[turn] = {
+    tonumber(one.place), part[PRIORITY], part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS],
+    stands and one.moving[ID] or false,
+  }
 end
 if #feed > 2 then
   flush()
