@@ -56,7 +56,7 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
 def _on_redis(is_quick: bool, progress: Progress) -> list[Figure]:
     figures: list[Figure] = []
     for product in ("redis", "valkey"):
-        task = progress.add_task(product, total=len(redis.ways(is_quick)))
+        task = progress.add_task(product, total=len(redis.ways(is_quick)) + 1)
         figures += redis.measure(product, is_quick, partial(progress.advance, task))
     large = 10_000 if is_quick else 1_000_000
     task = progress.add_task(f"redis scale: {large:,} documents", total=large)

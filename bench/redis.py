@@ -2,7 +2,8 @@
 
 The limit is a bare Lua script that makes the same writes: what the engine wrote was recorded from a server's append-only
 file, and is made again with nothing around it: no check, no read, no decision, no answer; as many round trips, the same
-commands. Rounds of ours and of the bare script take turns on one server. The servers are our own, without files.
+commands. Rounds of ours and of the bare script take turns on one server, over TCP. Submissions one by one are measured on a
+server that syncs each write to disk too, as one that is to be durable does; all else on servers without files.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from redis import Redis
 
 from fairlane import Queue
-from tests.servers.redis import Server
+from tests.servers.redis import Server, free_port
 
 from . import durable, scale
 from .durable import Way
@@ -28,6 +29,7 @@ from .figures import Figure, Goal
 GOALS = {"submit, 1 caller": Goal(1.5, is_least=False), "submit_many": Goal(0.6), "claim + settle": Goal(0.5)}
 SCALE_GOAL = Goal(1.5, is_least=False)
 WARM_ROUNDS = 2
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 BARE = """
 -- The bare limit: the commands in ARGV, each with the number of its words before it.
 local at = 1
@@ -49,19 +51,20 @@ def ways(is_quick: bool) -> list[Way]:
 
 def measure(product: str, is_quick: bool, advance: Callable[[], None]) -> list[Figure]:
     """The figures of one product."""
-    rounds = 5 if is_quick else 21
+    rounds = 7 if is_quick else 21
     figures = []
-    for way in ways(is_quick):
-        figures.append(_compare(product, way, rounds))
+    one_by_one, *others = ways(is_quick)
+    for way, options in [(one_by_one, DURABLE), (one_by_one, ()), *((other, ()) for other in others)]:
+        figures.append(_compare(product, way, rounds, options))
         advance()
     return figures
 
 
-def _compare(product: str, way: Way, rounds: int) -> Figure:
+def _compare(product: str, way: Way, rounds: int, options: tuple[str, ...]) -> Figure:
     before, trips = _record(product, way, rounds)
     ours: list[float] = []
     bare: list[float] = []
-    with _server(product) as server, Queue(server.url("bench")) as queue, _bare(server) as replay:
+    with _server(product, *options) as server, Queue(server.url("bench")) as queue, _bare(server) as replay:
         way.prepare(queue, rounds)
         replay(before)
         for round in range(rounds):
@@ -71,7 +74,7 @@ def _compare(product: str, way: Way, rounds: int) -> Figure:
                 run()
                 timings.append((time.perf_counter() - began) / way.documents)
         _assert_same(server)
-    return _figure(product, way, ours[WARM_ROUNDS:], bare[WARM_ROUNDS:])
+    return _figure(product + (", synced" if options else ""), way, ours[WARM_ROUNDS:], bare[WARM_ROUNDS:])
 
 
 def _figure(product: str, way: Way, ours: list[float], bare: list[float]) -> Figure:
@@ -87,7 +90,7 @@ def _figure(product: str, way: Way, ours: list[float], bare: list[float]) -> Fig
 
 @contextmanager
 def _server(product: str, *options: str) -> Iterator[Server]:
-    server = Server(product, *options)
+    server = Server(product, *options, port=free_port())
     try:
         yield server
     finally:
@@ -154,7 +157,7 @@ def _commands(file: Path) -> Iterator[list[bytes]]:
 @contextmanager
 def _bare(server: Server) -> Iterator[Callable[[list[Trip]], None]]:
     """Runs the bare script, on a database beside ours."""
-    client: Redis = Redis(unix_socket_path=str(server.socket), db=1, single_connection_client=True)
+    client = Redis(port=server.port, db=1, single_connection_client=True)
     sha: Any = client.script_load(BARE)
 
     def replay(trips: list[Trip]) -> None:

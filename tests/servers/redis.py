@@ -60,13 +60,13 @@ class Server:
         atexit.register(self.remove)
         self.start()
 
-    def start(self) -> None:
+    def start(self, *options: str, is_awaited: bool = True) -> None:
         """Start it, and wait until it answers."""
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*self._command, *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         deadline = time.monotonic() + UP_SECONDS
-        while not self._answers():
+        while is_awaited and not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{self._command[0]} did not start: {self._told()}")
             os.sched_yield()
@@ -93,7 +93,8 @@ class Server:
 
     def url(self, queue: str | None = None) -> str:
         """Where a queue lives; a fresh one if it has no name."""
-        return f"{self.product}+unix://{self.socket}?queue={queue or fresh_queue()}"
+        place = f"://127.0.0.1:{self.port}/0" if self.port else f"+unix://{self.socket}"
+        return f"{self.product}{place}?queue={queue or fresh_queue()}"
 
     def kill(self) -> None:
         """kill -9."""

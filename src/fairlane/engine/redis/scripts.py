@@ -9,8 +9,10 @@ import hashlib
 import re
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
+SHARED = ("shared", "moving")
 ALONE = {"migrate"}  # it makes what the shared part reads
 LIGHT = {"body", "check", "configure", "outlook", "ready", "reset", "rules", "submit", "sweep"}
 FREEING = {"extend", "settle", "reclaim", "cancel", "purge", "forget", "sweep"}  # these work on a full server too
@@ -25,6 +27,12 @@ class Script(NamedTuple):
 
 def _read(name: str) -> str:
     return (files(__package__) / "lua" / f"{name}.lua").read_text(encoding="utf-8")
+
+
+def verbs() -> list[str]:
+    """Every verb that has a script."""
+    names = (Path(file.name).stem for file in (files(__package__) / "lua").iterdir() if file.name.endswith(".lua"))
+    return sorted(name for name in names if name not in SHARED)
 
 
 def inlined(text: str) -> str:
@@ -43,7 +51,7 @@ def inlined(text: str) -> str:
 @cache
 def script(verb: str, has_flags: bool) -> Script:
     """A verb's script; servers that know flags (7.0 and newer) are told which verbs may run when memory is full."""
-    parts = [verb] if verb in ALONE else ["shared", verb] if verb in LIGHT else ["shared", "moving", verb]
+    parts = [verb] if verb in ALONE else [SHARED[0], verb] if verb in LIGHT else [*SHARED, verb]
     text = inlined("\n".join(map(_read, parts)))
     if has_flags and verb in FREEING:
         text = "#!lua flags=allow-oom\n" + text

@@ -1,4 +1,6 @@
--- Put a record: set a value or remove it, perhaps only from one version. ARGV: group, key, has value, value, version. Answers -1 if refused.
+-- Put record: set a value or remove it, perhaps only from one version; answers the new version, or -1 if that is another one.
+--
+-- ARGV: group, key, 1 if there is a value, the value, the version or nothing.
 local group, keys, key = prefix .. 'records:' .. ARGV[1], prefix .. 'record-keys:' .. ARGV[1], ARGV[2]
 local record = call('HGET', group, key)
 local version = record and cmsgpack.unpack(record)[1] or 0
