@@ -1,7 +1,8 @@
 """The processes that are killed: submitters and claimers, each with its own log.
 
-Run as `python -m chaos.actors ROLE NAME FOLDER SEED DOCUMENTS CUSTOMERS`. They stop when the file `stop` appears in the
-folder, or when the process that started them is gone.
+Run as `python -m chaos.actors ROLE NAME FOLDER SEED DOCUMENTS CUSTOMERS`. The queue is a file in the folder, or where the file
+`url` there says. They stop when the file `stop` appears in the folder, or when the process that started them is gone. A store
+that is away makes a call fail: that is noted, and what came of the call is as unknown as after a kill.
 """
 
 from __future__ import annotations
@@ -12,12 +13,31 @@ import sys
 import time
 from pathlib import Path
 
-from fairlane import Queue, WrongState
+from fairlane import Queue, StoreError, WrongState
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry
 
 from .history import Log, lines
 
 STALE_KEPT = 20
+OPEN_SECONDS = 30.0
+
+
+def url_in(folder: Path) -> str:
+    """Where the queue is."""
+    told = folder / "url"
+    return told.read_text(encoding="utf-8") if told.exists() else f"sqlite:///{folder / 'queue.db'}"
+
+
+def opened(url: str) -> Queue:
+    """The queue; a store that is away is tried again, as whatever starts a service would."""
+    deadline = time.monotonic() + OPEN_SECONDS
+    while True:
+        try:
+            return Queue(url)
+        except StoreError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 class Actor:
@@ -30,7 +50,7 @@ class Actor:
         self.past = lines(folder / f"{name}.log")
         self.log = Log(folder / f"{name}.log")
         self.dice = random.Random(f"{seed} {name} {len(self.past)}")
-        self.queue = Queue(f"sqlite:///{folder / 'queue.db'}")
+        self.queue = opened(url_in(folder))
         self._stop = folder / "stop"
         self._parent = os.getppid()
 
@@ -43,7 +63,10 @@ class Actor:
         """Work until it is time to stop."""
         self.log.write("started", os.getpid())
         while self.goes_on():
-            self.step()
+            try:
+                self.step()
+            except StoreError as error:
+                self.log.write("refused", type(error).__name__, str(error)[:200])
         self.log.write("stopped")
 
     def step(self) -> None:
@@ -64,9 +87,18 @@ class Submitter(Actor):
         for batch in attempted:
             left = [(customer, key) for customer, key in batch if (customer, key) not in acknowledged]
             if left:
-                self.submit(left)
+                self.submit_until_heard(left)
                 acknowledged.update(left)
         super().run()
+
+    def submit_until_heard(self, batch: list[tuple[str, str]]) -> None:
+        """Repeat a submission until it is acknowledged, or until it is time to stop."""
+        while self.goes_on():
+            try:
+                self.submit(batch)
+                break
+            except StoreError as error:
+                self.log.write("refused", type(error).__name__, str(error)[:200])
 
     def step(self) -> None:
         chance = self.dice.random()

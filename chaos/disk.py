@@ -24,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fairlane import Queue, StoreError, StoreFull
 from fairlane.core.document import Claim, Done, Failed, Outcome, Retry
 
+from .actors import url_in
 from .checker import wrong_at_rest, wrong_in_store
 from .history import Log, Store, lines, read_clients, snapshot
 from .kills import drain
@@ -211,7 +212,7 @@ def try_one(folder: Path, fault: str | None, position: int) -> tuple[bool, list[
     wrong = [f"the script ended with {code}"] if code not in (0, -signal.SIGKILL) else []
     Queue(f"sqlite:///{folder / 'queue.db'}").close()
     wrong += [f"after the fault: {one}" for one in wrong_in_store(snapshot(folder / "queue.db"))]
-    drain(folder / "queue.db")
+    drain(url_in(folder))
     wrong += wrong_at_rest(snapshot(folder / "queue.db"), read_clients([log]))
     words = {line[0] for line in lines(log)}
     fired = code == -signal.SIGKILL or bool(words & {"failed", "happened", "fired"})

@@ -24,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fairlane import Queue
 from fairlane.core.document import Done
 
+from .actors import url_in
 from .checker import lives_of, wrong_at_rest, wrong_in_store
 from .history import Clients, Store, read_clients, snapshot
 from .processes import Child
@@ -84,7 +85,7 @@ def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: No
     finally:
         for child in children:
             child.kill()
-    drain(folder / "queue.db")
+    drain(url_in(folder))
     clients = read_clients(child.log for child in children)
     store = snapshot(folder / "queue.db")
     report.wrong += wrong_at_rest(store, clients)
@@ -107,9 +108,9 @@ def _kill_one(child: Child, dice: random.Random, report: Report) -> None:
     child.start()
 
 
-def drain(path: Path) -> None:
+def drain(url: str) -> None:
     """Serve what is left: leases run out, delays pass, everything ends."""
-    with Queue(f"sqlite:///{path}") as queue:
+    with Queue(url) as queue:
         while any(one.waiting or one.running for one in queue.customers()):
             reclaimed = queue.engine.reclaim(1000)
             claims = queue.engine.claim("drain", 1000, 60_000)

@@ -43,6 +43,11 @@ class Child:
         """Until it has written to its log."""
         self._await(lambda: self.log.exists() and self.log.stat().st_size > self._size)
 
+    def await_more(self) -> None:
+        """Until it has written more to its log than it has now."""
+        size = self.log.stat().st_size if self.log.exists() else 0
+        self._await(lambda: self.log.exists() and self.log.stat().st_size > size)
+
     def await_moment(self, moment: str) -> None:
         """Until it is in the middle of that call."""
         self._await(lambda: self._last_word() == moment)

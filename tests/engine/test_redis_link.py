@@ -208,19 +208,20 @@ def test_a_settlement_whose_answer_was_lost_is_not_told_as_lost_and_happens_once
     assert len(lines) == 3
 
 
-def test_a_settlement_is_known_again_after_others_went_on(lossy: tuple[Engine, Proxy]) -> None:
+def test_a_settlement_is_known_again_after_others_went_on_and_by_nobody_else(lossy: tuple[Engine, Proxy]) -> None:
     """Between the lost answer and the repetition somebody else may have taken the document."""
     engine, _ = lossy
     engine.submit(documents(1), now_ms=0)
     (claim,) = engine.claim("w", 1, 1000, now_ms=0)
-    assert engine.settle([(claim, Retry(0, "mine"))], now_ms=1) == []
+    run = engine._link.run  # type: ignore[attr-defined]
+    mine = wire.settle_arguments([(claim, Retry(0, "same words"))], 1)
+    assert run("settle", mine, "plain") == []
     (other,) = engine.claim("x", 1, 1000, now_ms=2)
-    again = engine._link.run  # type: ignore[attr-defined]
-    arguments = wire.settle_arguments([(claim, Retry(0, "mine"))], 3)
-    assert again("settle", [arguments[0], 1, *arguments[2:]], "plain") == []
-    arguments = wire.settle_arguments([(claim, Retry(0, "other")), (claim, Done())], 3)
-    assert again("settle", [arguments[0], 1, *arguments[2:]], "plain") == [2]  # a retry is a retry, whatever it said
+    assert run("settle", [mine[0], 1, *mine[2:]], "plain") == []
+    stale = wire.settle_arguments([(claim, Retry(0, "same words"))], 3)  # another call, not the same one again
+    assert run("settle", [stale[0], 1, *stale[2:]], "plain") == [1]
     assert engine.settle([(other, Done())], now_ms=4) == []
+    assert [one.what for one in engine.changes(None, 10)] == ["submitted", "claimed", "retried", "claimed", "done"]
 
 
 def test_what_may_be_repeated_is_repeated(lossy: tuple[Engine, Proxy]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -63,8 +64,8 @@ def claim(row: list[Any]) -> Claim:
 
 
 def settle_arguments(settlements: Sequence[tuple[Claim, Outcome]], now_ms: int | None) -> list[Any]:
-    """Seven values a settlement."""
-    arguments: list[Any] = [moment(now_ms), 0]
+    """Seven values a settlement, after an id by which the call is known if it has to be sent again."""
+    arguments: list[Any] = [moment(now_ms), 0, os.urandom(8)]
     for claim, outcome in settlements:
         match outcome:
             case Done():

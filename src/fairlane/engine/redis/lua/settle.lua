@@ -1,12 +1,13 @@
 -- Settle: each claim ends with its outcome; answers the turns of the claims that were lost, for which nothing is changed.
 --
--- ARGV: now, again, then seven values a settlement: place, id, token, outcome, result or reason, after, cost.
--- `again` is 1 when this very call was sent before and its answer was lost: what it did then is not told as lost.
+-- ARGV: now, again, the call's own id, then seven values a settlement: place, id, token, outcome, result or reason, after,
+-- cost. `again` is 1 when this very call was sent before and its answer was lost: what it did then is not told as lost.
 local now, is_again = now_of(ARGV[1]), ARGV[2] == '1'
-local SIZE, LINES_BACK = 7, 20000
+local FIRST, SIZE, LINES_BACK = 4, 7, 20000
+call_id = ARGV[3]
 
 local places, settled, lost = {}, {}, {}
-for at = 3, #ARGV, SIZE do
+for at = FIRST, #ARGV, SIZE do
   places[#places + 1] = ARGV[at]
 end
 load_documents(places)
@@ -16,25 +17,15 @@ local function spent(attempts, attempts_max, reason)
   return format('attempt %d of %d failed: ', attempts, attempts_max) .. reason
 end
 
--- What the last lines of the feed tell about claims that ended, to know a settlement of ours that took effect unheard.
-local heard = {}
+-- The claims that this very call ended when it was sent before, from the last lines of the feed.
+local ended_before = {}
 if is_again then
   for _, text in ipairs(call('LRANGE', FEED, -LINES_BACK, -1)) do
     local line = text ~= '' and cmsgpack.unpack(text)
-    if line and line[4] and line[2] ~= 'claimed' and line[2] ~= 'corrected' then
-      heard[line[4] .. ':' .. line[5]] = line
+    if line and line[7] == call_id and line[2] ~= 'corrected' then
+      ended_before[line[4] .. ':' .. line[5]] = true
     end
   end
-end
-
-local function was_ours(place, token, outcome, word)
-  local line = heard[place .. ':' .. token]
-  if not line then
-    return false
-  elseif outcome == 'retried' and line[2] == 'failed' then
-    return sub(line[6], 1, 8) == 'attempt ' and sub(line[6], -#word - 9) == ' failed: ' .. word
-  end
-  return line[2] == outcome and (outcome ~= 'failed' or line[6] == word)
 end
 
 local function correct_cost(one, cost)
@@ -69,7 +60,7 @@ local function settle(one, outcome, word, after)
 end
 
 for turn, place in ipairs(places) do
-  local at = 3 + (turn - 1) * SIZE
+  local at = FIRST + (turn - 1) * SIZE
   local one, token, outcome, word = document(place), tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4]
   local moving = one and one.moving
   local is_known = one and moving[ID] == ARGV[at + 1]
@@ -79,7 +70,7 @@ for turn, place in ipairs(places) do
     end
     settle(one, outcome, word, tonumber(ARGV[at + 5]))
     settled[place] = true
-  elseif is_known and not settled[place] and was_ours(place, token, outcome, word) then
+  elseif is_known and not settled[place] and ended_before[place .. ':' .. token] then
     settled[place] = true -- a second settlement of the same claim was lost the first time too
   else
     lost[#lost + 1] = turn

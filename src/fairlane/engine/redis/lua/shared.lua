@@ -122,6 +122,7 @@ local documents, customers, lanes = {}, {}, {} -- by place, by owner, by name
 local touched_documents, touched_customers, touched_lanes = {}, {}, {}
 local adds, drops = {}, {} -- by key, and in order: a command with all its arguments
 local feed = {'RPUSH', FEED}
+local call_id = false -- what a settlement is known by, if its answer is lost and it comes again
 local soonest = nil -- when the first document is due that will be delayed
 
 -- Something to write: all arguments for one key go out in one command.
@@ -162,7 +163,7 @@ end
 -- A line of the feed.
 local function log(now, what, owner, place, token, note)
   queue[LAST_CHANGE] = queue[LAST_CHANGE] + 1
-  feed[#feed + 1] = pack({now, what, owner or false, place or false, token or false, note or false})
+  feed[#feed + 1] = pack({now, what, owner or false, place or false, token or false, note or false, call_id})
 end
 
 local function opened(place, record)

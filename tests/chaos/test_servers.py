@@ -1,0 +1,17 @@
+"""A server that is killed while processes work on it, in short; `make chaos` is the long form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.servers import SERVERS, Options, run
+
+
+@pytest.mark.parametrize("engine", sorted(SERVERS))
+def test_nothing_is_lost_or_doubled_when_the_server_and_its_users_are_killed(tmp_path: Path, engine: str) -> None:
+    report = run(Options(engine, restarts=4, kills=8, seed=3, documents=1500), tmp_path)
+    assert report.wrong == []
+    assert (report.restarts, report.kills.total()) == (4, 8)
+    assert report.figures["acknowledged"] > 50
