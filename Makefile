@@ -42,9 +42,13 @@ bench-traces: $(READY) ## replay recorded workloads and compare with their table
 pictures: $(READY) ## draw the pictures of docs/ again
 	$(BIN)/python -m bench.pictures
 
-chaos: $(READY) ## kill -9 at random moments, 200 times, then a disk that fails at every write; takes some minutes
+chaos: $(READY) ## kill -9 at random moments, a disk that fails at every write, servers that are killed; takes some minutes
 	$(BIN)/python -m chaos.kills
 	$(BIN)/python -m chaos.disk
+	$(BIN)/python -m chaos.servers --engine redis
+	$(BIN)/python -m chaos.servers --engine valkey
+	$(BIN)/python -m chaos.frozen --engine redis
+	$(BIN)/python -m chaos.frozen --engine valkey
 
 wheel: $(READY) ## build the wheel and try it in an empty environment
 	@rm -rf build/wheel build/try && mkdir -p build

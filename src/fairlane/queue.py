@@ -119,7 +119,7 @@ def new_ids(count: int) -> list[str]:
 
 
 class Queue:
-    """A queue at a URL: `memory://` or `sqlite:///fairlane.db`."""
+    """A queue at a URL: `memory://`, `sqlite:///fairlane.db` or `redis://localhost`."""
 
     def __init__(self, url: str = DEFAULT_URL, *, create: bool = True) -> None:
         self.url = url

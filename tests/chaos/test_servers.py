@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos import frozen
 from chaos.servers import SERVERS, Options, run
 
 
@@ -15,3 +16,12 @@ def test_nothing_is_lost_or_doubled_when_the_server_and_its_users_are_killed(tmp
     assert report.wrong == []
     assert (report.restarts, report.kills.total()) == (4, 8)
     assert report.figures["acknowledged"] > 50
+
+
+@pytest.mark.parametrize("engine", sorted(SERVERS))
+def test_a_worker_that_was_frozen_past_its_lease_changes_nothing(engine: str) -> None:
+    server = SERVERS[engine]()
+    try:
+        assert frozen.run(server.url("frozen"), 8) == []
+    finally:
+        server.remove()

@@ -311,7 +311,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "LOOK_AGAIN_SECONDS", 60.0)
 
 
-def asleep(server: Server, engine: Engine, threads: ThreadPoolExecutor, kinds: list[str] | None = None) -> Any:
+def waiter(server: Server, engine: Engine, threads: ThreadPoolExecutor, kinds: list[str] | None = None) -> Any:
     """Somebody waits, and has begun to listen."""
     waiting = threads.submit(engine.wait, 30, kinds)
     channel = engine._link.place.prefix + "signal"  # type: ignore[attr-defined]
@@ -339,7 +339,7 @@ def test_whoever_waits_is_woken_by_what_becomes_ready(server: Server, patient: N
             if turn == 2:
                 there.pause("ada")
                 there.submit("ada")
-            waiting = asleep(server, here.engine, threads)
+            waiting = waiter(server, here.engine, threads)
             tell()
             assert waiting.result(10) is True, turn
             claims = there.engine.claim("w", 100, 60_000)
@@ -352,7 +352,7 @@ def test_whoever_waits_is_woken_by_what_becomes_ready(server: Server, patient: N
 def test_a_kind_that_nobody_asked_for_wakes_nobody(server: Server, patient: None) -> None:
     name = fresh_queue()
     with Queue(server.url(name)) as here, Queue(server.url(name)) as there, ThreadPoolExecutor(1) as threads:
-        waiting = asleep(server, here.engine, threads, ["scan"])
+        waiting = waiter(server, here.engine, threads, ["scan"])
         there.submit("ada", kind="fax")
         assert not waiting.done()
         there.submit("ada", kind="scan")
@@ -370,7 +370,7 @@ def test_a_signal_that_is_lost_only_delays(server: Server, monkeypatch: pytest.M
     monkeypatch.setattr(engine_module, "LOOK_AGAIN_SECONDS", 0.2)
     name = fresh_queue()
     with Queue(server.url(name)) as here, Queue(server.url(name)) as there, ThreadPoolExecutor(1) as threads:
-        waiting = asleep(server, here.engine, threads)
+        waiting = waiter(server, here.engine, threads)
         with server.client() as client:
             client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         there.submit("ada")
@@ -380,7 +380,7 @@ def test_a_signal_that_is_lost_only_delays(server: Server, monkeypatch: pytest.M
 def test_whoever_waits_outlives_the_server(own: Server) -> None:
     name = fresh_queue()
     with Queue(own.url(name)) as here, Queue(own.url(name)) as there, ThreadPoolExecutor(1) as threads:
-        waiting = asleep(own, here.engine, threads)
+        waiting = waiter(own, here.engine, threads)
         own.kill()
         own.start()
         there.submit("ada")

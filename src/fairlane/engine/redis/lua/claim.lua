@@ -14,7 +14,7 @@ if #due > 0 then
     leave_place(one)
     one.moving[STATE] = 'ready'
     touch(one)
-    join(one)
+    join(lane_for(one), place, one.moving[READY])
   end
   flush()
   touched_documents, touched_lanes, adds, drops = {}, {}, {}, {}

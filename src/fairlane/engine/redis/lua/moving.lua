@@ -127,6 +127,12 @@ local function correct(customer, made_resets, step_before, step_after)
   end
 end
 
+-- The lane that a document belongs to.
+local function lane_for(one)
+  local part = fixed(one)
+  return lane_of(one.moving[OWNER], part[PRIORITY], part[KIND])
+end
+
 -- A document waits, from `ready` on.
 local function queue_up(one, ready, is_delayed)
   local moving = one.moving
@@ -135,7 +141,7 @@ local function queue_up(one, ready, is_delayed)
     add('ZADD', DELAYED, moving[READY], one.place)
     soonest = min(soonest or ready, ready)
   else
-    join(one)
+    join(lane_for(one), one.place, moving[READY])
   end
 end
 
@@ -161,8 +167,7 @@ local function leave_place(one)
   elseif state == 'delayed' then
     drop('ZREM', DELAYED, one.place)
   elseif state == 'ready' then
-    local part = fixed(one)
-    leave(lane_of(moving[OWNER], part[PRIORITY], part[KIND]), one.place, moving[READY])
+    leave(lane_for(one), one.place, moving[READY])
   else
     drop('ZREM', prefix .. 'endings', one.place)
     if state ~= 'done' then

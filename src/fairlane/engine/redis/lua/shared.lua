@@ -262,7 +262,12 @@ local function lane_of(owner, priority, kind)
 end
 
 local function ready_key(lane)
-  return prefix .. 'ready:' .. lane.name
+  local key = lane.ready_key
+  if not key then
+    key = prefix .. 'ready:' .. lane.name
+    lane.ready_key = key
+  end
+  return key
 end
 
 -- The start tag of a lane that gains a head or is unblocked.
@@ -271,20 +276,18 @@ local function start_tag(lane)
 end
 
 -- A ready document joins its lane by submission number.
-local function join(one)
-  local part, owner, ready = fixed(one), one.moving[OWNER], one.moving[READY]
-  local priority = part[PRIORITY]
-  local lane = lane_of(owner, priority, part[KIND])
-  add('ZADD', ready_key(lane), 0, one.place .. ready)
+local function join(lane, place, ready)
+  local priority, head = lane.priority, lane.head
+  add('ZADD', ready_key(lane), 0, place .. ready)
   queue[READY_IN + priority] = queue[READY_IN + priority] + 1
-  if lane.head and lane.head < one.place then
+  if head and head < place then
     return
   end
-  if not lane.head then
+  if not head then
     queue[LANES_IN + priority] = queue[LANES_IN + priority] + 1
-    lane.start = not is_blocked(customer_of(owner)) and start_tag(lane)
+    lane.start = not is_blocked(customer_of(lane.owner)) and start_tag(lane)
   end
-  lane.head, lane.ready = one.place, ready
+  lane.head, lane.ready = place, ready
 end
 
 -- -- the end --------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ local function prepare(sender)
   sender.policy, sender.weight = policy_of(sender.customer), weight_of(sender.customer)
   sender.step = step_of(sender.cost, sender.weight)
   sender.documents_of = prefix .. 'documents-of:' .. owner
-  sender.ready = as_text(now + sender.delay)
+  sender.ready, sender.lanes = as_text(now + sender.delay), {}
   touched_customers[owner] = true
 end
 
@@ -127,7 +127,13 @@ local function take(sender, at)
     add('ZADD', DELAYED, sender.ready, place)
     soonest = min(soonest or now + sender.delay, now + sender.delay)
   else
-    join(one)
+    local priority = part[PRIORITY]
+    local lane = sender.lanes[priority]
+    if not lane then
+      lane = lane_of(owner, priority, sender.kind)
+      sender.lanes[priority] = lane
+    end
+    join(lane, place, sender.ready)
   end
   return one
 end
