@@ -22,8 +22,10 @@ def url_of(name: str, folder: Path) -> str:
 
 
 @pytest.fixture(params=ENGINES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return url_of(request.param, tmp_path)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    url = url_of(request.param, tmp_path)
+    yield url
+    redis.drop_url(url)
 
 
 @pytest.fixture

@@ -119,6 +119,13 @@ def shared(product: str) -> Server:
     return Server(product)
 
 
+def drop_url(url: str) -> None:
+    """Remove all keys of the queue at a URL, if it is on one of the shared servers."""
+    product = url.partition("+unix://")[0]
+    if product in PRODUCTS:
+        drop(shared(product), url.rpartition("=")[2])
+
+
 def drop(server: Server, queue: str) -> int:
     """Remove all keys of a queue; tells how many there were."""
     with server.client() as client:
