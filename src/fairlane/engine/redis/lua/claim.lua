@@ -35,48 +35,31 @@ local served, served_list, capped = {}, {}, {}
 
 -- -- heads in the order of an index --
 
--- Read together what serving these heads will need.
-local function look_ahead(heads, kind)
-  local places, owners, names = {}, {}, {}
-  for at = 1, #heads do
-    local head = heads[at]
-    places[at], owners[at], names[at] = head.place, head.owner, head.name
+-- An index, read some heads at a time: their places, owners, lanes' names, and what they are ordered by, side by side.
+local function stream(key, kind, size)
+  return {key = key, kind = kind, size = size, at = 0, count = 0, read = 0}
+end
+
+-- Read some heads, and together with them all that serving them will need.
+local function read_heads(one)
+  local kind, members = one.kind, call('ZRANGE', one.key, one.read, one.read + one.size - 1, 'WITHSCORES')
+  local places, owners, names, orders, count = {}, {}, {}, {}, #members / 2
+  for at = 1, count do
+    local member = members[2 * at - 1]
+    local owner = sub(member, 18)
+    places[at], owners[at], names[at] = sub(member, 1, 16), owner, owner .. ':' .. sub(member, 17, 17) .. kind
+    orders[at] = tonumber(members[2 * at])
   end
+  one.at, one.count, one.read = 1, count, one.read + count
+  one.places, one.owners, one.names, one.orders = places, owners, names, orders
   load_documents(places)
   load_customers(owners)
   local records = read_many(LANES, names)
-  for at = 1, #heads do
-    local head = heads[at]
-    if not lanes[head.name] then
-      opened_lane(head.owner, head.priority, kind, head.name, records[at])
+  for at = 1, count do
+    if not lanes[names[at]] then
+      opened_lane(owners[at], tonumber(sub(members[2 * at - 1], 17, 17)), kind, names[at], records[at])
     end
   end
-end
-
-local function stream(key, kind, size)
-  return {key = key, kind = kind, size = size, at = 0, read = 0, heads = {}}
-end
-
--- The next head of an index that is not out of date.
-local function advance(one)
-  repeat
-    one.at = one.at + 1
-    if one.at > #one.heads then
-      local members = call('ZRANGE', one.key, one.read, one.read + one.size - 1, 'WITHSCORES')
-      local heads = {}
-      for at = 1, #members, 2 do
-        local member = members[at]
-        local owner, digit = sub(member, 18), sub(member, 17, 17)
-        heads[#heads + 1] = {
-          place = sub(member, 1, 16), owner = owner, priority = tonumber(digit), name = owner .. ':' .. digit .. one.kind,
-          order = tonumber(members[at + 1]),
-        }
-      end
-      one.at, one.read, one.heads = 1, one.read + #heads, heads
-      look_ahead(heads, one.kind)
-    end
-    one.current = one.heads[one.at]
-  until not one.current or not (served[one.current.name] or capped[one.current.owner])
 end
 
 -- Whether a head comes before another one, by its order (a start tag, or since when it is ready) and then by its number.
@@ -84,20 +67,24 @@ local function is_before(order, place, other_order, other_place)
   return order < other_order or (order == other_order and place < other_place)
 end
 
--- The first head of several indexes, one a kind.
+-- The first head of several indexes, one a kind, that this round has not made out of date: its lane, order and place.
 local function first_of(streams)
-  local best
+  local lane, order, place
   for _, one in ipairs(streams) do
-    if not one.is_begun or (one.current and (served[one.current.name] or capped[one.current.owner])) then
-      one.is_begun = true
-      advance(one)
+    local at = one.at
+    while at == 0 or (at <= one.count and (served[one.names[at]] or capped[one.owners[at]])) do
+      at = at + 1
+      if at > one.count then
+        read_heads(one)
+        at = 1
+      end
     end
-    local head = one.current
-    if head and (not best or is_before(head.order, head.place, best.order, best.place)) then
-      best = head
+    one.at = at
+    if at <= one.count and (not lane or is_before(one.orders[at], one.places[at], order, place)) then
+      lane, order, place = lanes[one.names[at]], one.orders[at], one.places[at]
     end
   end
-  return best
+  return lane, order, place
 end
 
 -- -- a heap of the next heads of lanes that were served, of the priority that is served now --
@@ -167,16 +154,16 @@ end
 
 local function first_in_turn()
   while priority <= 9 do
-    local head = first_of(turns)
+    local lane, order, place = first_of(turns)
     local top = heap[1]
     while top and (top.lane.head ~= top.place or capped[top.lane.owner]) do
       pop()
       top = heap[1]
     end
-    if top and (not head or is_before(top.start, top.place, head.order, head.place)) then
+    if top and (not lane or is_before(top.start, top.place, order, place)) then
       return top.lane
-    elseif head then
-      return lanes[head.name]
+    elseif lane then
+      return lane
     elseif not next_priority() then
       return nil
     end
@@ -190,8 +177,7 @@ local function longest_ready()
       ages[place] = stream(prefix .. 'ages:' .. kind, kind, 8)
     end
   end
-  local head = first_of(ages)
-  local best, ready, place = head and lanes[head.name], head and head.order, head and head.place
+  local best, ready, place = first_of(ages)
   for _, lane in ipairs(served_list) do
     if lane.head and not capped[lane.owner] and (not best or is_before(tonumber(lane.ready), lane.head, ready, place)) then
       best, ready, place = lane, tonumber(lane.ready), lane.head

@@ -71,25 +71,26 @@ local function lanes_of(owner)
 end
 
 -- The document behind a lane's head moves up; what is gone stays in the stored set until the flush. Most lanes are served
--- once in a round, so one is read first, then more and more at once.
+-- once in a round, so one is read first, then more and more at once. `rank` is how many of the set were read, the head with it.
 local function find_head(lane)
-  local rank = lane.rank or 0
   while true do
-    rank = rank + 1
-    if not lane.behind or rank > lane.behind_last then
-      lane.size = lane.size and min(512, lane.size * 8) or 1
-      lane.behind = call('ZRANGE', ready_key(lane), rank, rank + lane.size - 1)
-      lane.behind_first, lane.behind_last = rank, rank + #lane.behind - 1
-    end
-    local member = lane.behind[rank - lane.behind_first + 1]
+    local behind, at = lane.behind, (lane.at or 0) + 1
+    local member = behind and behind[at]
     if not member then
-      lane.rank, lane.head, lane.ready, lane.start = rank, false, false, false
+      local rank, size = lane.rank or 1, behind and min(512, 8 * #behind) or 1
+      behind, at = call('ZRANGE', ready_key(lane), rank, rank + size - 1), 1
+      lane.behind, lane.rank = behind, rank + #behind
+      member = behind[1]
+    end
+    lane.at = at
+    if not member then
+      lane.head, lane.ready, lane.start = false, false, false
       queue[LANES_IN + lane.priority] = queue[LANES_IN + lane.priority] - 1
       return
     end
     local place = sub(member, 1, 16)
     if not (lane.gone and lane.gone[place]) then
-      lane.rank, lane.head, lane.ready = rank, place, sub(member, 17)
+      lane.head, lane.ready = place, sub(member, 17)
       return
     end
   end
