@@ -160,7 +160,7 @@ def test_servers_that_are_too_old_or_hold_nothing_are_refused(told: Told, messag
 
 def test_a_part_of_a_cluster_is_refused() -> None:
     for product in redis.PRODUCTS:
-        server = Server(product, "--cluster-enabled", "yes", port=redis.free_port())
+        server = Server(product, "--cluster-enabled", "yes", "--cluster-port", str(redis.free_port()), port=redis.free_port())
         with pytest.raises(StoreUnfit, match="part of a cluster, which is not supported"):
             open_engine(server.url())
         server.remove()
