@@ -58,10 +58,10 @@ def _on_redis(is_quick: bool, progress: Progress) -> list[Figure]:
     for product in ("redis", "valkey"):
         task = progress.add_task(product, total=len(redis.ways(is_quick)) + 1)
         figures += redis.measure(product, is_quick, partial(progress.advance, task))
-    large = 10_000 if is_quick else 1_000_000
+    large = 4000 if is_quick else 1_000_000
     task = progress.add_task(f"redis scale: {large:,} documents", total=large)
     return figures + redis.grows(
-        "redis", 1000, large, 5 if is_quick else 40, lambda there: progress.update(task, completed=there)
+        "redis", 1000, large, 3 if is_quick else 40, lambda there: progress.update(task, completed=there)
     )
 
 

@@ -45,13 +45,13 @@ Trip = list[bytes]  # the arguments of one bare script: every command that one s
 
 def ways(is_quick: bool) -> list[Way]:
     """The same ways as for the durable engine."""
-    share = 4 if is_quick else 1
+    share = 10 if is_quick else 1
     return [durable.one_caller(400 // share), durable.batches(4000 // share), durable.claims(2000 // share)]
 
 
 def measure(product: str, is_quick: bool, advance: Callable[[], None]) -> list[Figure]:
     """The figures of one product."""
-    rounds = 7 if is_quick else 21
+    rounds = 5 if is_quick else 21
     figures = []
     one_by_one, *others = ways(is_quick)
     for way, options in [(one_by_one, DURABLE), (one_by_one, ()), *((other, ()) for other in others)]:
