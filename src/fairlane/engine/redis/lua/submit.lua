@@ -78,6 +78,11 @@ local function prepare(sender)
   sender.step = step_of(sender.cost, sender.weight)
   sender.documents_of = prefix .. 'documents-of:' .. owner
   sender.ready, sender.lanes = as_text(now + sender.delay), {}
+  local record = pack({
+    sender.delay > 0 and 'delayed' or 'ready', owner, 0, 0, ATTEMPTS_DEFAULT, sender.ready, sender.cost, false, false, false,
+    false, '',
+  })
+  sender.record = sub(record, 1, -2) -- without its last field, the id, which is empty here and one byte then
   touched_customers[owner] = true
 end
 
@@ -98,6 +103,10 @@ local function made(sender, key, digest)
   }
 end
 
+-- All documents of a batch go out in one command a hash.
+local to_documents, to_payloads, to_ids = {'HSET', DOCUMENTS}, {'HSET', PAYLOADS}, {'HSET', IDS}
+adds = {to_documents, to_payloads, to_ids}
+
 local function take(sender, at)
   if not sender.owner then
     prepare(sender)
@@ -108,22 +117,17 @@ local function take(sender, at)
   local part = made(sender, key, digest)
   local number = queue[LAST_NUMBER] + 1
   queue[LAST_NUMBER] = number
-  local place, is_delayed = format('%016d', number), sender.delay > 0
-  local moving = {
-    is_delayed and 'delayed' or 'ready', owner, 0, 0, ATTEMPTS_DEFAULT, sender.ready, sender.cost, false, false, false, false, id,
-  }
-  local one = {place = place, moving = moving, fixed = part}
-  documents[place] = one
-  add('HSET', DOCUMENTS, place, pack(moving, part))
-  add('HSET', PAYLOADS, place, ARGV[at + 2])
-  add('HSET', IDS, id, place)
+  local place, size = format('%016d', number), #to_ids
+  to_documents[size + 1], to_documents[size + 2] = place, sender.record .. pack(id) .. pack(part)
+  to_payloads[size + 1], to_payloads[size + 2] = place, ARGV[at + 2]
+  to_ids[size + 1], to_ids[size + 2] = id, place
   add('ZADD', sender.documents_of, place, place)
   if key then
     add('HSET', SENDER_KEYS, owner .. ':' .. key, place)
   end
   sender.customer[WAITING] = sender.customer[WAITING] + 1
   log(now, 'submitted', owner, place, 0, sender.source ~= '' and sender.source)
-  if is_delayed then
+  if sender.delay > 0 then
     add('ZADD', DELAYED, sender.ready, place)
     soonest = min(soonest or now + sender.delay, now + sender.delay)
   else
@@ -135,7 +139,7 @@ local function take(sender, at)
     end
     join(lane, place, sender.ready)
   end
-  return one
+  return {number = number, id = id, fixed = part}
 end
 
 local answer, taken = {}, {}
@@ -149,12 +153,13 @@ for turn = 1, count do
     one = taken[stands]
   else
     one = document(stands)
+    one.number, one.id = tonumber(stands), one.moving[ID]
   end
   taken[turn] = one
   local part = fixed(one)
   answer[turn] = {
-    tonumber(one.place), part[PRIORITY], part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS],
-    stands and one.moving[ID] or false,
+    one.number, part[PRIORITY], part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS],
+    stands and one.id or false,
   }
 end
 if #feed > 2 then
