@@ -130,7 +130,7 @@ def new_ids(count: int) -> list[str]:
 
 
 class Queue:
-    """A queue at a URL: `memory://`, `sqlite:///fairlane.db` or `postgresql://user@host/database`."""
+    """A queue at a URL: `memory://`, `sqlite:///fairlane.db`, `postgresql://user@host/database` or `redis://localhost`."""
 
     def __init__(self, url: str = DEFAULT_URL, *, create: bool = True) -> None:
         self.url = url
