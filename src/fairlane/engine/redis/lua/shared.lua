@@ -18,7 +18,7 @@ local ARGUMENTS_MAX = 4000 -- of one command; Lua's stack holds about 8000
 -- Where things stand in the records; README.md tells what they mean.
 local LAST_NUMBER, LAST_CHANGE, LAST_RECORD, LAST_CUSTOMER, DISPATCHES, FEED_FIRST, FEED_FLOOR = 2, 3, 4, 5, 6, 7, 8
 local PACE, CLOCK, READY_IN, LANES_IN = 8, 12, 21, 30 -- each before its first: four marks, and a number a priority
-local VERSION, INTERVAL, RESET, DISPATCH, EVERY, DEPTH = 40, 41, 42, 43, 44, 45 -- depths follow to the end
+local VERSION, INTERVAL, RESET, DISPATCH, EVERY, FROZEN, DEPTH = 40, 41, 42, 43, 44, 45, 46 -- depths follow to the end
 local STATE, OWNER, TOKEN, ATTEMPTS, ATTEMPTS_MAX, READY, COST, LEASE, ENDED, WORKER, REASON, ID =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 local KIND, PRIORITY, MADE_COUNTER, CHECKED, MADE_VERSION, MADE_TERMS, WEIGHT, MADE_RESETS, KEY, DIGEST =
