@@ -91,7 +91,7 @@ class Redis:
             documents,
             customers,
             [Lane(*one[:3], *(None if value is False else int(value) for value in one[3:])) for one in lanes],
-            [Ready(*name, int(number), int(ready_ms)) for *name, number, ready_ms in ready],
+            [Ready(*one[:3], int(one[3]), int(one[4])) for one in ready],
             [Priority(*one) for one in priorities],
             changes,
             dispatches,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fairlane.core.dispatch import Pace, about_ahead
@@ -26,10 +27,11 @@ from fairlane.core.document import (
 )
 from fairlane.core.errors import KeyConflict, StoreUnfit, Unknown
 from fairlane.core.policy import Rules, Terms
-from fairlane.engine.protocol import DUE_MAX, Body, Purged
+from fairlane.engine.protocol import DUE_MAX, Body, Finding, Packed, Purged
 from fairlane.engine.values import purged_feed, rules_json, terms_json, unknown_source
 
-from . import wire
+from . import move, wire
+from .examine import examine
 from .link import PATIENCE_SECONDS, Link
 from .place import place_of
 from .server import FLAGS_SINCE, durability, inspect, refuse_unfit
@@ -77,6 +79,9 @@ class RedisEngine:
 
     def close(self) -> None:
         self._link.close()
+
+    def examine(self) -> list[Finding]:
+        return examine(self._link, FORM)
 
     # -- documents ---------------------------------------------------------------------------------------------------
 
@@ -145,7 +150,7 @@ class RedisEngine:
         return wire.rules_of(*self._link.run("rules", [], "plain"))
 
     def configure(self, rules: Rules, *, now_ms: int | None = None) -> Rules | None:
-        made = Rules(rules.policy, rules.dispatch, rules.open_turn_every, rules.version + 1)
+        made = replace(rules, version=rules.version + 1)
         arguments = [wire.moment(now_ms), rules.version, rules_json(made), *wire.rules_arguments(made)]
         return made if self._link.run("configure", arguments, "never") else None
 
@@ -232,3 +237,11 @@ class RedisEngine:
         arguments: list[Any] = [group, key, int(value is not None), value or "", "" if version is None else version]
         made = int(self._link.run("put_record", arguments, "never"))
         return None if made < 0 else made
+
+    # -- moving to another store -------------------------------------------------------------------------------------
+
+    def pack(self, mark: str | None, limit: int) -> Packed:
+        return move.pack(self._link, mark, limit)
+
+    def unpack(self, packed: Packed) -> None:
+        move.unpack(self._link, packed)

@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
 
-from fairlane.core.errors import StoreBusy, StoreError
+from fairlane.core.errors import StoreBusy, StoreError, StoreFrozen
 
 from .place import Place
 from .refusals import told_plainly
@@ -130,6 +130,10 @@ class Link:
             except exceptions.BusyLoadingError as error:  # nothing was done
                 if time.monotonic() - began > LOADING_SECONDS:
                     raise StoreBusy(f"the server at {self.place.shown} is still loading its data; try again later") from error
+            except StoreFrozen as error:  # before this sending, or before the one that was not answered?
+                if is_unknown and repeat == "plain":
+                    raise StoreError(self._unknown(verb, error)) from error
+                raise
             except (NotSent, *Lost) as error:
                 is_sent = not isinstance(error, NotSent)
                 is_unknown = is_unknown or is_sent

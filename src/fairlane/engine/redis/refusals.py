@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from fairlane.core.errors import StoreBusy, StoreError, StoreFull, StoreUnfit
+from fairlane.core.errors import StoreBusy, StoreError, StoreFrozen, StoreFull, StoreUnfit
 
 from .place import Place
+
+FROZEN = "FAIRLANE_FROZEN "  # and why
 
 REFUSALS: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
     # words of the server's answer, what it is here, and what to do
@@ -61,6 +63,8 @@ REFUSALS: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
 def told_plainly(error: Exception, place: Place) -> StoreError:
     """What a server refuses, said as what to do about it."""
     told, at = f"{getattr(error, 'status_code', None) or ''} {error}".strip(), place.shown
+    if FROZEN in told:
+        return StoreFrozen(told.partition(FROZEN)[2])
     for words, kind, message in REFUSALS:
         if any(word in told for word in words):
             return kind(message.format(at=at, told=told, queue=place.queue, prefix=place.prefix))

@@ -1,6 +1,7 @@
 """Where is the Lua? Every verb is one file in the folder lua; what they share is put before each.
 
-What is shared is in two files: shared.lua for all, and moving.lua behind it, which the light verbs do without.
+What is shared is in three files: shared.lua for all; frozen.lua behind it, for verbs that begin or change something; and
+moving.lua, which the light verbs do without.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-SHARED = ("shared", "moving")
+SHARED = ("shared", "frozen", "moving")
 ALONE = {"migrate"}  # it makes what the shared part reads
 LIGHT = {"body", "check", "configure", "outlook", "ready", "reset", "rules", "submit", "sweep"}
+BEGINNING = {"check", "claim", "cancel", "retry", "purge", "tune", "reset", "forget"}  # and submit, which looks closer
 FREEING = {"extend", "settle", "reclaim", "cancel", "purge", "forget", "sweep"}  # these work on a full server too
 
 
@@ -51,7 +53,8 @@ def inlined(text: str) -> str:
 @cache
 def script(verb: str, has_flags: bool) -> Script:
     """A verb's script; servers that know flags (7.0 and newer) are told which verbs may run when memory is full."""
-    parts = [verb] if verb in ALONE else [SHARED[0], verb] if verb in LIGHT else [*SHARED, verb]
+    left_out = SHARED if verb in ALONE else ((), ("moving",))[verb in LIGHT] + ((), ("frozen",))[verb not in BEGINNING]
+    parts = [*(part for part in SHARED if part not in left_out), verb]
     text = inlined("\n".join(map(_read, parts)))
     if has_flags and verb in FREEING:
         text = "#!lua flags=allow-oom\n" + text

@@ -12,7 +12,7 @@ from fairlane.core.policy import COUNTER_FLOOR, STEP, Policy, Rules, Standing, T
 from fairlane.engine.values import rules_from_json, terms_from_json
 
 rules_of = lru_cache(maxsize=8)(rules_from_json)
-_terms_of = lru_cache(maxsize=1024)(terms_from_json)
+terms_of = lru_cache(maxsize=1024)(terms_from_json)
 
 
 def moment(now_ms: int | None) -> int | str:
@@ -89,7 +89,8 @@ def depths_of(policy: Policy) -> list[int]:
 def rules_arguments(rules: Rules) -> list[Any]:
     """Rules in the numbers that scripts work with."""
     policy = rules.policy
-    return [policy.interval_ms, policy.reset, rules.dispatch, rules.open_turn_every, *depths_of(policy)]
+    frozen = "" if rules.frozen is None else "f" + rules.frozen
+    return [policy.interval_ms, policy.reset, rules.dispatch, rules.open_turn_every, frozen, *depths_of(policy)]
 
 
 def terms_arguments(terms: Terms) -> list[Any]:
@@ -115,7 +116,7 @@ def never_seen(customer: str) -> list[Any]:
 def customer(row: list[Any], everybody: Rules, now_ms: int) -> Customer:
     """A look at a customer: what is stored, and what a check at this moment would give."""
     id, *standing, waiting, running, done, failed, cancelled, oldest_ms, version, told = row
-    terms, stands = _terms_of(told), Standing(*standing)
+    terms, stands = terms_of(told), Standing(*standing)
     policy = terms.policy(everybody.policy)
     return Customer(
         id,

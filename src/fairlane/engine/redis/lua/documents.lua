@@ -8,12 +8,7 @@ local before = ARGV[4] == '' and last or min(tonumber(ARGV[4]), last)
 local answer = {0}
 
 local function show(one)
-  local moving, part = one.moving, fixed(one)
-  answer[#answer + 1] = {
-    moving[ID], tonumber(one.place), customer_of(moving[OWNER])[NAME], part[KIND], moving[STATE], part[PRIORITY],
-    part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS], moving[COST], part[KEY], tonumber(moving[READY]),
-    moving[ATTEMPTS], moving[ATTEMPTS_MAX], moving[TOKEN], moving[WORKER], moving[LEASE], moving[ENDED], moving[REASON],
-  }
+  answer[#answer + 1] = snapshot(one)
 end
 
 if by == 'id' then

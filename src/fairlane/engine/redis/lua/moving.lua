@@ -55,6 +55,16 @@ local function load_customers_of(places)
   load_customers(owners)
 end
 
+-- What is seen of a document.
+local function snapshot(one)
+  local moving, part = one.moving, fixed(one)
+  return {
+    moving[ID], tonumber(one.place), customer_of(moving[OWNER])[NAME], part[KIND], moving[STATE], part[PRIORITY],
+    part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS], moving[COST], part[KEY], tonumber(moving[READY]),
+    moving[ATTEMPTS], moving[ATTEMPTS_MAX], moving[TOKEN], moving[WORKER], moving[LEASE], moving[ENDED], moving[REASON],
+  }
+end
+
 local function touch(one)
   touched_documents[one.place] = one
 end
@@ -202,13 +212,15 @@ local function come_back(one, what, now, after, note)
   log(now, what, moving[OWNER], one.place, moving[TOKEN], note)
 end
 
--- A document is forgotten, and its key with it.
+-- A document is forgotten, and with it its key and what was reported of it.
 local function erase(one)
   local moving, key = one.moving, fixed(one)[KEY]
   for _, hash in ipairs({DOCUMENTS, PAYLOADS, RESULTS}) do
     drop('HDEL', hash, one.place)
   end
   drop('HDEL', IDS, moving[ID])
+  drop('HDEL', prefix .. 'records:progress', moving[ID])
+  drop('ZREM', prefix .. 'record-keys:progress', moving[ID])
   drop('ZREM', prefix .. 'documents-of:' .. moving[OWNER], one.place)
   if key then
     drop('HDEL', SENDER_KEYS, moving[OWNER] .. ':' .. key)

@@ -18,5 +18,6 @@ end
 queue[LAST_RECORD] = queue[LAST_RECORD] + 1
 add('HSET', group, key, pack({queue[LAST_RECORD], ARGV[4]}))
 add('ZADD', keys, 0, key)
+add('ZADD', prefix .. 'groups', 0, ARGV[1])
 flush()
 return queue[LAST_RECORD]

@@ -9,6 +9,17 @@ local before_first = 4 + senders_count * SENDER_SIZE
 
 -- -- refuse, before anything is moved --
 
+-- In a frozen queue nothing new begins; but what this call did before the queue was frozen is answered.
+if queue[FROZEN] then
+  local is_there = false
+  for at = before_first + 2, is_again and #ARGV or 0, DOCUMENT_SIZE do
+    is_there = is_there or call('HEXISTS', IDS, ARGV[at]) == 1
+  end
+  if not is_there then
+    return redis.error_reply('FAIRLANE_FROZEN ' .. queue[FROZEN])
+  end
+end
+
 local senders, owners = {}, {} -- owners by name, false if never seen
 for place = 1, senders_count do
   local at = 5 + (place - 1) * SENDER_SIZE
