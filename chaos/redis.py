@@ -91,7 +91,10 @@ class Redis:
             documents,
             customers,
             [Lane(*one[:3], *(None if value is False else int(value) for value in one[3:])) for one in lanes],
-            [Ready(*one[:3], int(one[3]), int(one[4])) for one in ready],
+            [
+                Ready(customer, kind, priority, int(number), int(ready_ms))
+                for customer, kind, priority, number, ready_ms in ready
+            ],
             [Priority(*one) for one in priorities],
             changes,
             dispatches,

@@ -201,7 +201,9 @@ class Agreement(RuleBasedStateMachine):
         self.freeze("is being moved")
         self.place = 1 - self.place
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        fresh = [open_engine(url_of(name, folder, self.place)) for name in ENGINES]
+        urls = [url_of(name, folder, self.place) for name in ENGINES]
+        self.urls += urls
+        fresh = [open_engine(url) for url in urls]
         packed = self.all(lambda engine: engine.pack(None, limit))
         while True:
             for target in fresh:
