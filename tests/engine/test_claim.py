@@ -248,6 +248,22 @@ def test_the_clock_of_a_priority_never_moves_back(engine: Engine, send: Send, ta
     assert names(take(3)) == ["newcomer", "busy", "newcomer"]
 
 
+def test_a_head_that_is_replaced_leaves_its_lane_as_it_was(engine: Engine, send: Send, take: Take) -> None:
+    """A document that comes back before the head: the lane gained nothing, keeps its start tag and is counted once."""
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    send("ada", 2, kind="scan")
+    send("busy", 10)
+    (first,) = take(1, kinds={"scan": 3})
+    take(4, kinds={"extract": 3})
+    (late,) = send("late", kind="scan")
+    take(2, kinds={"extract": 3})
+    engine.settle([(first, Released())])
+    outlook = engine.outlook(late)
+    assert outlook is not None
+    assert outlook.ahead == 2  # one turn of each other lane
+    assert names(take(2, kinds={"scan": 3})) == ["ada", "ada"]
+
+
 def test_documents_of_one_millisecond_keep_their_order(engine: Engine, send: Send, take: Take) -> None:
     ids = send("ada", 3, at=0)
     assert [one.id for one in take(3, at=0)] == ids

@@ -77,6 +77,16 @@ def test_a_server_that_was_flushed_is_told_and_a_new_queue_begins_when_it_is_ope
     server.remove()
 
 
+def test_time_is_the_servers_clock_in_milliseconds(engine: Engine) -> None:
+    moments = []
+    for _ in range(50):
+        before_ms = time.time_ns() // 1_000_000
+        checked_ms = engine.check("ada", 1000).checked_ms
+        assert before_ms <= checked_ms <= time.time_ns() // 1_000_000  # the server runs on this machine
+        moments.append(checked_ms % 1000)
+    assert len(set(moments)) > 1
+
+
 def test_a_closed_engine_says_so(server: Server) -> None:
     engine = open_engine(server.url())
     engine.close()
