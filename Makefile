@@ -46,6 +46,10 @@ pictures: $(READY) ## draw the pictures of docs/ again
 chaos-servers: $(READY) ## a server that fails 20 times under load while 100 workers are killed; workers frozen past their lease
 	$(BIN)/python -m chaos.servers --engine postgres
 	$(BIN)/python -m chaos.frozen --engine postgres
+	$(BIN)/python -m chaos.servers --engine redis
+	$(BIN)/python -m chaos.frozen --engine redis
+	$(BIN)/python -m chaos.servers --engine valkey
+	$(BIN)/python -m chaos.frozen --engine valkey
 
 chaos: $(READY) ## kill -9 at random moments, 200 times, also of whole workers, then a disk that fails at every write; takes some minutes
 	$(BIN)/python -m chaos.kills

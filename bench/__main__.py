@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, policy, postgres, replay, scale, worker
+from . import durable, policy, postgres, redis, replay, scale, worker
 from .figures import Figure, show, write
 
-NAMES = ("policy", "submit", "callers", "batch", "claim", "worker", "scale", "replay", "postgres")
+NAMES = ("policy", "submit", "callers", "batch", "claim", "worker", "scale", "replay", "postgres", "redis")
 
 
 def _ways(is_quick: bool) -> dict[str, durable.Way]:
@@ -47,12 +47,14 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         figures += scale.measure(
             1000, large, 10 if is_quick else 60, folder, lambda there: progress.update(task, completed=there)
         )
-    if "postgres" in names:
-        figures += _postgres(is_quick, progress)
     if "replay" in names:
         repeats = 1 if is_quick else 3
         task = progress.add_task("replay", total=repeats)
         figures += replay.measure(8000 if is_quick else 200_000, repeats, partial(progress.advance, task))
+    if "postgres" in names:
+        figures += _postgres(is_quick, progress)
+    if "redis" in names:
+        figures += _on_redis(is_quick, progress)
     return figures
 
 
@@ -64,6 +66,18 @@ def _postgres(is_quick: bool, progress: Progress) -> list[Figure]:
     task = progress.add_task(f"postgres scale: {large:,} documents", total=large)
     return figures + postgres.measure_scale(
         1000, large, 10 if is_quick else 60, lambda there: progress.update(task, completed=there)
+    )
+
+
+def _on_redis(is_quick: bool, progress: Progress) -> list[Figure]:
+    figures: list[Figure] = []
+    for product in ("redis", "valkey"):
+        task = progress.add_task(product, total=len(redis.ways(is_quick)) + 1)
+        figures += redis.measure(product, is_quick, partial(progress.advance, task))
+    large = 4000 if is_quick else 1_000_000
+    task = progress.add_task(f"redis scale: {large:,} documents", total=large)
+    return figures + redis.grows(
+        "redis", 1000, large, 3 if is_quick else 40, lambda there: progress.update(task, completed=there)
     )
 
 

@@ -58,7 +58,15 @@ def _postgres() -> Server:
     return Postgres()
 
 
-SERVERS: dict[str, Callable[[], Server]] = {"postgres": _postgres}
+def _redis(product: str) -> Server:
+    from .redis import Redis
+
+    return Redis(product)
+
+
+SERVERS: dict[str, Callable[[], Server]] = {
+    "postgres": _postgres, "redis": lambda: _redis("redis"), "valkey": lambda: _redis("valkey"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def new_ids(count: int) -> list[str]:
 
 
 class Queue:
-    """A queue at a URL: `memory://`, `sqlite:///fairlane.db` or `postgresql://user@host/database`."""
+    """A queue at a URL: `memory://`, `sqlite:///fairlane.db`, `postgresql://user@host/database` or `redis://localhost`."""
 
     def __init__(self, url: str = DEFAULT_URL, *, create: bool = True) -> None:
         self.url = url
@@ -147,8 +147,10 @@ class Queue:
         self.engine.close()
 
     def within(self, transaction: object) -> Queue:
-        """The same queue inside a transaction that you have open on the same database: a document exists exactly if what
-        you wrote beside it does (PostgreSQL; the transaction is a psycopg connection)."""
+        """The same queue inside a transaction that you have open on the same PostgreSQL database, a psycopg connection.
+
+        A document exists exactly if what you wrote beside it does.
+        """
         inside = copy(self)
         inside.engine = joined(self.engine, transaction)
         return inside

@@ -75,7 +75,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(url: str) -> None:
     Queue(url).close()
     for arguments, message in [
         (["check", "", "--url", url], "customer is ''"),
-        (["check", "acme", "--url", "mysql://x"], "url is 'mysql://x'; it must be memory://, or sqlite:///file.db"),
+        (["check", "acme", "--url", "mysql://x"], "url is 'mysql://x'; it must be memory://, sqlite:///file.db"),
         (["check", "acme", "--cost", "0", "--url", url], "cost is 0.0"),
         (["policy", "--thresholds=-2,x", "--url", url], "--thresholds is '-2,x'"),
         (["policy", "--thresholds=", "--url", url], "--thresholds is ''"),

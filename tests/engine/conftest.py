@@ -9,21 +9,25 @@ import pytest
 
 from fairlane.core.document import Claim, Submission
 from fairlane.engine import Engine, open_engine
-from tests.servers import postgres
+from tests.servers import postgres, redis
 
-ENGINES = ("memory", "sqlite", "postgres")
+ENGINES = ("memory", "sqlite", "postgres", "redis", "valkey")
 
 
 def url_of(name: str, folder: Path, place: int = 0) -> str:
     """Where a fresh queue of that engine lives; another place is another queue."""
     if name == "postgres":
         return postgres.empty_queue(postgres.shared(), f"tests{place or ''}")
+    if name in redis.PRODUCTS:
+        return redis.shared(name).url()
     return "memory://" if name == "memory" else f"sqlite:///{folder}/queue.db"
 
 
 @pytest.fixture(params=ENGINES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return url_of(request.param, tmp_path)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    url = url_of(request.param, tmp_path)
+    yield url
+    redis.drop_url(url)
 
 
 @pytest.fixture

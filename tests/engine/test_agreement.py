@@ -17,6 +17,7 @@ from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry
 from fairlane.core.errors import Mistake, StoreFrozen
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine, open_engine
+from tests.servers import redis
 
 from .conftest import ENGINES, url_of
 
@@ -54,7 +55,8 @@ class Agreement(RuleBasedStateMachine):
     @initialize()
     def open_all(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="agreement"))
-        self.engines: list[Engine] = [open_engine(url_of(name, self.folder)) for name in ENGINES]
+        self.urls = [url_of(name, self.folder) for name in ENGINES]
+        self.engines: list[Engine] = [open_engine(url) for url in self.urls]
         self.now_ms, self.place = 1_000_000, 0
         self.ids: list[str] = []
         self.claims: list[Claim] = []
@@ -62,6 +64,8 @@ class Agreement(RuleBasedStateMachine):
     def teardown(self) -> None:
         for engine in getattr(self, "engines", ()):
             engine.close()
+        for url in getattr(self, "urls", ()):
+            redis.drop_url(url)
         shutil.rmtree(getattr(self, "folder", "/nowhere"), ignore_errors=True)
 
     def all(self, verb: Callable[[Engine], Any]) -> Any:
@@ -197,7 +201,9 @@ class Agreement(RuleBasedStateMachine):
         self.freeze("is being moved")
         self.place = 1 - self.place
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        fresh = [open_engine(url_of(name, folder, self.place)) for name in ENGINES]
+        urls = [url_of(name, folder, self.place) for name in ENGINES]
+        self.urls += urls
+        fresh = [open_engine(url) for url in urls]
         packed = self.all(lambda engine: engine.pack(None, limit))
         while True:
             for target in fresh:

@@ -229,6 +229,41 @@ def test_an_empty_lane_remembers_what_it_owes(engine: Engine, send: Send, take: 
     assert abs(served.count("drip") - served.count("steady")) <= 1
 
 
+def test_a_lane_that_ran_empty_comes_back_with_its_finish_tag(engine: Engine, send: Send, take: Take) -> None:
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    send("steady", 20)
+    for n in range(5):
+        send("drip", at=n)
+        assert names(take(2, at=n)) == ["steady", "drip"]
+
+
+def test_the_clock_of_a_priority_never_moves_back(engine: Engine, send: Send, take: Take) -> None:
+    """A kind that is served seldom stays behind the clock; serving it must not give newcomers a start in the past."""
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    send("seldom", kind="scan")
+    send("busy", 10)
+    take(5, kinds={"extract": 1})
+    take(1, kinds={"scan": 1})
+    send("newcomer", 3)
+    assert names(take(3)) == ["newcomer", "busy", "newcomer"]
+
+
+def test_a_head_that_is_replaced_leaves_its_lane_as_it_was(engine: Engine, send: Send, take: Take) -> None:
+    """A document that comes back before the head: the lane gained nothing, keeps its start tag and is counted once."""
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    send("ada", 2, kind="scan")
+    send("busy", 10)
+    (first,) = take(1, kinds={"scan": 3})
+    take(4, kinds={"extract": 3})
+    (late,) = send("late", kind="scan")
+    take(2, kinds={"extract": 3})
+    engine.settle([(first, Released())])
+    outlook = engine.outlook(late)
+    assert outlook is not None
+    assert outlook.ahead == 2  # one turn of each other lane
+    assert names(take(2, kinds={"scan": 3})) == ["ada", "ada"]
+
+
 def test_documents_of_one_millisecond_keep_their_order(engine: Engine, send: Send, take: Take) -> None:
     ids = send("ada", 3, at=0)
     assert [one.id for one in take(3, at=0)] == ids

@@ -8,7 +8,11 @@ from fairlane.core.errors import BadValue, StoreUnfit
 
 from .protocol import Engine as Engine
 
-URLS = "memory://, sqlite:///file.db (sqlite:////folder/file.db for a full path) or postgresql://user@host/database"
+URLS = (
+    "memory://, sqlite:///file.db (sqlite:////folder/file.db for a full path), postgresql://user@host/database, or redis:// "
+    "and valkey:// with a host, as in redis://localhost:6379/0"
+)
+REDIS = ("redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+unix")
 
 
 def open_engine(url: str, create: bool = True) -> Engine:
@@ -32,7 +36,20 @@ def _engine(url: str, create: bool) -> Engine:
         return SqliteEngine(Path(path), create)
     if isinstance(url, str) and url.startswith(("postgresql://", "postgres://")):
         return _postgres(url, create)
+    if isinstance(url, str) and url.partition("://")[0] in REDIS:
+        return _redis_engine(url, create)
     raise BadValue("url", url, URLS)
+
+
+def _redis_engine(url: str, create: bool) -> Engine:
+    try:
+        import hiredis  # noqa: F401 - without it every answer is parsed in Python, at half the speed
+        import redis  # noqa: F401
+    except ImportError as error:
+        raise StoreUnfit('a queue on Redis or Valkey needs two more packages: pip install "fairlane[redis]"') from error
+    from .redis import RedisEngine
+
+    return RedisEngine(url, create)
 
 
 def _postgres(url: str, create: bool) -> Engine:

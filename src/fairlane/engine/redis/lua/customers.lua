@@ -1,0 +1,23 @@
+-- Customers: one by its id, or those after an id by id; what is stored of each, for Python to look at.
+--
+-- ARGV: now, 1 for one, its id or the id after which to begin, limit.
+local now, names = now_of(ARGV[1]), {ARGV[3]}
+if ARGV[2] ~= '1' then
+  names = call('ZRANGEBYLEX', prefix .. 'names', ARGV[3] == '' and '-' or '(' .. ARGV[3], '+', 'LIMIT', 0, ARGV[4])
+end
+local answer = {now, queue[VERSION], call('HGET', prefix .. 'rules', queue[VERSION])}
+for _, name in ipairs(names) do
+  local owner = call('HGET', NUMBERS, name)
+  if owner then
+    local customer, oldest = customer_of(owner), false
+    for _, lane in ipairs(lanes_of(owner)) do
+      oldest = lane.ready and min(oldest or tonumber(lane.ready), tonumber(lane.ready)) or oldest
+    end
+    answer[#answer + 1] = {
+      name, customer[COUNTER], customer[UPDATED], customer[RESET_AT], customer[RESETS], customer[WAITING], customer[RUNNING],
+      customer[DONE], customer[FAILED], customer[CANCELLED], oldest, customer[TERMS_VERSION],
+      customer[TERMS] and customer[TERMS].json,
+    }
+  end
+end
+return answer

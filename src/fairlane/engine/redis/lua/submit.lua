@@ -1,0 +1,179 @@
+-- Submit: for each document in order check, priority and insert; a known key answers with its first receipt. All or none.
+--
+-- ARGV: now, again, has_keys, how many senders, five values a sender, then three values a document (five with keys).
+-- A sender is what documents of a batch have in common: customer, kind, cost, delay and what they were made from.
+-- `again` is 1 when this very call was sent before and its answer was lost: ids that are there are answered, not made again.
+local now, is_again, has_keys, senders_count = now_of(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1', tonumber(ARGV[4])
+local SENDER_SIZE, DOCUMENT_SIZE = 5, has_keys and 5 or 3
+local before_first = 4 + senders_count * SENDER_SIZE
+
+-- -- refuse, before anything is moved --
+
+-- In a frozen queue nothing new begins; but what this call did before the queue was frozen is answered.
+if queue[FROZEN] then
+  local is_there = false
+  for at = before_first + 2, is_again and #ARGV or 0, DOCUMENT_SIZE do
+    is_there = is_there or call('HEXISTS', IDS, ARGV[at]) == 1
+  end
+  if not is_there then
+    return redis.error_reply('FAIRLANE_FROZEN ' .. queue[FROZEN])
+  end
+end
+
+local senders, owners = {}, {} -- owners by name, false if never seen
+for place = 1, senders_count do
+  local at = 5 + (place - 1) * SENDER_SIZE
+  local one = {
+    name = ARGV[at], kind = ARGV[at + 1], cost = tonumber(ARGV[at + 2]), delay = tonumber(ARGV[at + 3]), source = ARGV[at + 4],
+  }
+  if owners[one.name] == nil then
+    owners[one.name] = call('HGET', NUMBERS, one.name)
+  end
+  if one.source ~= '' then
+    local source = document_by_id(one.source)
+    if not source or source.moving[OWNER] ~= owners[one.name] then
+      return {'unknown', one.name, one.source}
+    end
+    one.inherits = fixed(source)
+  end
+  senders[place] = one
+end
+
+local known = {} -- by turn in the batch: the place of the document that stands for it, or the turn that makes it
+local by_key = {} -- by customer and key: the same, with what tells two bodies apart
+
+local function refused_key(turn, at)
+  local name, key, digest = senders[tonumber(ARGV[at])].name, sub(ARGV[at + 3], 2), ARGV[at + 4]
+  local own = by_key[name] or {}
+  by_key[name] = own
+  local found = own[key]
+  if not found then
+    local place = owners[name] and call('HGET', SENDER_KEYS, owners[name] .. ':' .. key)
+    if place then
+      local one = document(place)
+      found = {stands = place, digest = fixed(one)[DIGEST] or '', id = one.moving[ID]}
+    else
+      found = {stands = turn, digest = digest, id = ARGV[at + 1]}
+    end
+    own[key] = found
+  end
+  if found.digest ~= digest then
+    return {'conflict', name, key, found.id}
+  elseif found.stands ~= turn then
+    known[turn] = found.stands
+  end
+end
+
+local count = (#ARGV - before_first) / DOCUMENT_SIZE
+if is_again or has_keys then
+  for turn = 1, count do
+    local at = before_first + (turn - 1) * DOCUMENT_SIZE + 1
+    local there = is_again and call('HGET', IDS, ARGV[at + 1])
+    if there then
+      known[turn] = there
+    elseif has_keys and ARGV[at + 3] ~= '' then
+      local refusal = refused_key(turn, at)
+      if refusal then
+        return refusal
+      end
+    end
+  end
+end
+
+-- -- check, priority and insert --
+
+local function prepare(sender)
+  local owner = owners[sender.name] or new_customer(sender.name)
+  owners[sender.name], sender.owner, sender.customer = owner, owner, customer_of(owner)
+  sender.policy, sender.weight = policy_of(sender.customer), weight_of(sender.customer)
+  sender.step = step_of(sender.cost, sender.weight)
+  sender.documents_of = prefix .. 'documents-of:' .. owner
+  sender.ready, sender.lanes = as_text(now + sender.delay), {}
+  local record = pack({
+    sender.delay > 0 and 'delayed' or 'ready', owner, 0, 0, ATTEMPTS_DEFAULT, sender.ready, sender.cost, false, false, false,
+    false, '',
+  })
+  sender.record = sub(record, 1, -2) -- without its last field, the id, which is empty here and one byte then
+  touched_customers[owner] = true
+end
+
+-- What a document's check decided, or what it inherits: the part of it that never changes.
+local function made(sender, key, digest)
+  local customer, inherited = sender.customer, sender.inherits
+  if inherited then
+    return {
+      sender.kind, inherited[PRIORITY], inherited[MADE_COUNTER], now, inherited[MADE_VERSION], inherited[MADE_TERMS],
+      sender.weight, NO_CHECK, key, digest,
+    }
+  end
+  check(sender.policy, customer, now, sender.step)
+  local counter = customer[COUNTER]
+  return {
+    sender.kind, level(sender.policy, counter), counter, now, queue[VERSION], customer[TERMS_VERSION],
+    sender.weight, customer[RESETS], key, digest,
+  }
+end
+
+-- All documents of a batch go out in one command a hash.
+local to_documents, to_payloads, to_ids = {'HSET', DOCUMENTS}, {'HSET', PAYLOADS}, {'HSET', IDS}
+adds = {to_documents, to_payloads, to_ids}
+
+local function take(sender, at)
+  if not sender.owner then
+    prepare(sender)
+  end
+  local owner, id = sender.owner, ARGV[at + 1]
+  local key = has_keys and ARGV[at + 3] ~= '' and sub(ARGV[at + 3], 2)
+  local digest = has_keys and ARGV[at + 4] ~= '' and ARGV[at + 4]
+  local part = made(sender, key, digest)
+  local number = queue[LAST_NUMBER] + 1
+  queue[LAST_NUMBER] = number
+  local place, size = format('%016d', number), #to_ids
+  to_documents[size + 1], to_documents[size + 2] = place, sender.record .. pack(id) .. pack(part)
+  to_payloads[size + 1], to_payloads[size + 2] = place, ARGV[at + 2]
+  to_ids[size + 1], to_ids[size + 2] = id, place
+  add('ZADD', sender.documents_of, place, place)
+  if key then
+    add('HSET', SENDER_KEYS, owner .. ':' .. key, place)
+  end
+  sender.customer[WAITING] = sender.customer[WAITING] + 1
+  log(now, 'submitted', owner, place, 0, sender.source ~= '' and sender.source)
+  if sender.delay > 0 then
+    add('ZADD', DELAYED, sender.ready, place)
+    soonest = min(soonest or now + sender.delay, now + sender.delay)
+  else
+    local priority = part[PRIORITY]
+    local lane = sender.lanes[priority]
+    if not lane then
+      lane = lane_of(owner, priority, sender.kind)
+      sender.lanes[priority] = lane
+    end
+    join(lane, place, sender.ready)
+  end
+  return {number = number, id = id, fixed = part}
+end
+
+local answer, taken = {}, {}
+for turn = 1, count do
+  local at = before_first + (turn - 1) * DOCUMENT_SIZE + 1
+  local stands = known[turn]
+  local one
+  if not stands then
+    one = take(senders[tonumber(ARGV[at])], at)
+  elseif type(stands) == 'number' then
+    one = taken[stands]
+  else
+    one = document(stands)
+    one.number, one.id = tonumber(stands), one.moving[ID]
+  end
+  taken[turn] = one
+  local part = fixed(one)
+  answer[turn] = {
+    one.number, part[PRIORITY], part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS],
+    stands and one.id or false,
+  }
+end
+if #feed > 2 then
+  flush()
+end
+return answer

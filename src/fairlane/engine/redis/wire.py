@@ -1,0 +1,140 @@
+"""How do values become a script's arguments, and its answer values? The order here is the order in the Lua files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from fairlane.core.document import Check, Claim, Customer, Document, Done, Failed, Outcome, Receipt, Released, Retry, Submission
+from fairlane.core.policy import COUNTER_FLOOR, STEP, Policy, Rules, Standing, Terms, thousandths
+from fairlane.engine.values import rules_from_json, terms_from_json
+
+rules_of = lru_cache(maxsize=8)(rules_from_json)
+terms_of = lru_cache(maxsize=1024)(terms_from_json)
+
+
+def moment(now_ms: int | None) -> int | str:
+    """The time that a test passed in, or nothing: then the server's clock rules."""
+    return "" if now_ms is None else now_ms
+
+
+def place(number: int) -> str:
+    """A document's number as scripts name it: in text, in the order of numbers."""
+    return f"{number:016d}"
+
+
+def submit_arguments(submissions: Sequence[Submission], now_ms: int | None) -> list[Any]:
+    """What documents have in common is sent once, and each names it by its place."""
+    senders: dict[tuple[Any, ...], int] = {}
+    has_keys = any(one.key is not None for one in submissions)
+    documents: list[Any] = []
+    for one in submissions:
+        common = (one.customer, one.kind, one.cost, one.delay_ms, one.made_from or "")
+        sender = senders.get(common)
+        if sender is None:
+            sender = senders[common] = len(senders) + 1
+        if has_keys:
+            key = "" if one.key is None else "k" + one.key
+            documents += (sender, one.id, one.payload, key, one.digest or "")
+        else:
+            documents += (sender, one.id, one.payload)
+    told = [value for common in senders for value in common]
+    return [moment(now_ms), 0, int(has_keys), len(senders), *told, *documents]
+
+
+def receipts(submissions: Sequence[Submission], answer: list[list[Any]]) -> list[Receipt]:
+    """One receipt a submission; an id is told only where another document answers."""
+    return [
+        Receipt(id or one.id, number, Check(one.customer, *check))
+        for one, (number, *check, id) in zip(submissions, answer, strict=True)
+    ]
+
+
+def first_from(submissions: Sequence[Submission], customer: str, source: str) -> Submission:
+    """The submission that names a source which its customer does not have."""
+    return next(one for one in submissions if (one.customer, one.made_from) == (customer, source))
+
+
+def claim(row: list[Any]) -> Claim:
+    """A claim; whether it was an open turn is told as a number."""
+    *told, is_open_turn = row
+    return Claim._make((*told, is_open_turn == 1))
+
+
+def settle_arguments(settlements: Sequence[tuple[Claim, Outcome]], now_ms: int | None) -> list[Any]:
+    """Seven values a settlement, after an id by which the call is known if it has to be sent again."""
+    arguments: list[Any] = [moment(now_ms), 0, os.urandom(8)]
+    for claim, outcome in settlements:
+        match outcome:
+            case Done():
+                told: tuple[Any, ...] = ("done", "" if outcome.result is None else "r" + outcome.result, 0)
+            case Failed():
+                told = ("failed", outcome.reason, 0)
+            case Retry():
+                told = ("retried", outcome.reason, outcome.after_ms)
+            case Released():
+                told = ("released", "", 0)
+        cost = "" if outcome.cost is None else outcome.cost
+        arguments += (place(claim.number), claim.id, claim.token, *told, cost)
+    return arguments
+
+
+def depths_of(policy: Policy) -> list[int]:
+    """The thresholds as rising depths below zero, in thousandths."""
+    return [-thousandths("thresholds", value, COUNTER_FLOOR // STEP, 0) for value in policy.thresholds]
+
+
+def rules_arguments(rules: Rules) -> list[Any]:
+    """Rules in the numbers that scripts work with."""
+    policy = rules.policy
+    frozen = "" if rules.frozen is None else "f" + rules.frozen
+    return [policy.interval_ms, policy.reset, rules.dispatch, rules.open_turn_every, frozen, *depths_of(policy)]
+
+
+def terms_arguments(terms: Terms) -> list[Any]:
+    """Terms in the numbers that scripts work with; empty: as everybody."""
+    policy = terms.policy(Rules().policy)
+    depths = [] if terms.thresholds is None else depths_of(policy)
+    return [
+        terms.weight_thousandths,
+        "" if terms.cap is None else terms.cap,
+        int(terms.paused),
+        "" if terms.reset_interval is None else policy.interval_ms,
+        terms.reset or "",
+        int(terms.thresholds is not None),
+        *depths,
+    ]
+
+
+def never_seen(customer: str) -> list[Any]:
+    """The row of a customer that the server does not know."""
+    return [customer, 0, None, None, 0, 0, 0, 0, 0, 0, None, 0, None]
+
+
+def customer(row: list[Any], everybody: Rules, now_ms: int) -> Customer:
+    """A look at a customer: what is stored, and what a check at this moment would give."""
+    id, *standing, waiting, running, done, failed, cancelled, oldest_ms, version, told = row
+    terms, stands = terms_of(told), Standing(*standing)
+    policy = terms.policy(everybody.policy)
+    return Customer(
+        id,
+        stands,
+        policy.next_priority(stands, now_ms, terms.weight_thousandths),
+        policy.resets_in_ms(stands, now_ms),
+        waiting,
+        running,
+        done,
+        failed,
+        cancelled,
+        None if oldest_ms is None else max(0, now_ms - oldest_ms),
+        terms,
+        version,
+    )
+
+
+def document(row: list[Any]) -> Document:
+    """A snapshot of a document."""
+    id, number, customer, kind, state, *check = row[:10]
+    return Document(id, number, customer, kind, state, Check(customer, *check), *row[10:])

@@ -1,0 +1,228 @@
+"""What a queue leaves on a server: keys of one slot, no trace of who was forgotten, and nothing that grows for ever."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlane import Policy, Queue
+from fairlane.core.document import Done, Failed, Outcome, Released, Retry, Submission
+from fairlane.core.policy import Rules, Terms
+from fairlane.engine import Engine, open_engine
+from fairlane.engine.redis import engine as engine_module
+from fairlane.engine.redis import scripts
+from tests.servers import redis
+from tests.servers.redis import Server, fresh_queue
+
+MAP = (Path(scripts.__file__).parent / "lua" / "README.md").read_text(encoding="utf-8")
+PROCESSES, EACH = 8, 500
+PRODUCER = """
+import sys
+from fairlane import Queue
+with Queue(sys.argv[1]) as queue:
+    for number in range(int(sys.argv[2])):
+        print(queue.submit("acme", number).counter)
+"""
+
+EMPTY_LINES = """
+local count = 0
+for _, text in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+  count = count + (text == '' and 1 or 0)
+end
+return count
+"""
+
+
+class Kept:
+    """A queue and a look at its keys."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.name = fresh_queue()
+        self.url = server.url(self.name)
+        self.engine: Engine = open_engine(self.url)
+
+    def key_names(self) -> set[str]:
+        with self.server.client() as client:
+            found = client.keys("*" + self.name + "*")
+        return {key.removeprefix("{fairlane:" + self.name + "}:") for key in found}
+
+    def holds(self, text: str) -> list[str]:
+        """The keys whose name or value holds a text."""
+        with self.server.client() as client:
+            names = client.keys("{fairlane:" + self.name + "}:*")
+            connection = client.connection_pool.get_connection()
+            found = [name for name in names if text in name]
+            for name in names:
+                connection.send_command("DUMP", name)
+                if text.encode() in connection.read_response(disable_decoding=True):
+                    found.append(name)
+        return found
+
+
+@pytest.fixture(params=redis.PRODUCTS)
+def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
+    kept = Kept(redis.shared(request.param))
+    yield kept
+    kept.engine.close()
+    redis.drop(kept.server, kept.name)
+
+
+def use_everything(engine: Engine, customer: str, at: int = 0) -> None:
+    """Documents in every state, terms, checks, keys, results, lines of the feed."""
+    engine.tune(customer, Terms(weight=2), 0, now_ms=at)
+    engine.check(customer, 1000, now_ms=at)
+    batch = [
+        Submission(f"{customer}-{n}", customer, ("extract", "scan")[n % 2], f'"{customer}"', key=f"k{n}") for n in range(40)
+    ]
+    engine.submit(batch, now_ms=at)
+    engine.submit([Submission(f"{customer}-late", customer, "extract", "{}", delay_ms=10**6)], now_ms=at)
+    claims = engine.claim(f"worker of {customer}", 9, 1000, now_ms=at)
+    outcomes: list[Outcome] = [
+        Done(f'"{customer}"'),
+        Failed(f"{customer} is corrupt"),
+        Retry(0, customer),
+        Retry(10**6, customer),
+        Released(),
+    ]
+    engine.settle(list(zip(claims, outcomes, strict=False)), now_ms=at)
+    engine.cancel([claims[-1].id, f"{customer}-39"], now_ms=at)
+
+
+def end_everything(engine: Engine) -> None:
+    """Whatever waits or runs is cancelled, and purged with the feed."""
+    for one in engine.documents(None, None, None, 10_000):
+        engine.cancel([one.id], now_ms=0)
+    while any(engine.purge(0, 100, now_ms=10**9)):
+        pass
+
+
+def test_all_keys_of_a_queue_share_one_hash_slot_and_are_on_the_map(kept: Kept) -> None:
+    use_everything(kept.engine, "ada")
+    kept.engine.put_record("settings", "a", "1")
+    kept.engine.configure(Rules(), now_ms=0)
+    kept.engine.forget("nobody", 5)
+    with kept.server.client() as client:
+        names = client.keys("*" + kept.name + "*")
+    assert len(names) > 20
+    assert {re.match(r"\{([^}]*)\}:", name)[1] for name in names} == {f"fairlane:{kept.name}"}  # type: ignore[index]
+    for key in kept.key_names():
+        assert f"`{re.split(':', key)[0]}" in MAP, f"{key} is not on the map of keys"
+
+
+def test_every_key_that_scripts_name_is_on_the_map() -> None:
+    text = "".join(map(scripts._read, (*scripts.SHARED, *scripts.verbs())))
+    for name in {found.rstrip(":") for found in re.findall(r"prefix \.\. '([a-z-]+:?)'", text)}:
+        assert f"`{name}" in MAP, name
+
+
+def test_nothing_names_a_customer_that_was_forgotten(kept: Kept) -> None:
+    use_everything(kept.engine, "Wacław")
+    use_everything(kept.engine, "bob", 1)
+    assert kept.holds("Wacław")
+    while kept.engine.forget("Wacław", 7, now_ms=2):
+        pass
+    assert kept.holds("Wacław") == []
+    assert [one.id for one in kept.engine.customers("", 10)] == ["bob"]
+    assert kept.holds("bob")
+
+
+def test_lines_of_the_forgotten_are_not_shown_even_before_they_are_swept(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module.RedisEngine, "_sweep", lambda self: None)
+    use_everything(kept.engine, "ada")
+    kept.engine.submit([Submission("b", "bob", "extract", "{}")], now_ms=5)
+    while kept.engine.forget("ada", 100, now_ms=6):
+        pass
+    assert [(one.customer, one.what) for one in kept.engine.changes(None, 100)] == [("bob", "submitted"), (None, "forgotten")]
+    assert kept.engine.purge(0, 100, now_ms=6).changes == 2
+    assert "forgotten" in kept.key_names()
+    monkeypatch.undo()
+    kept.engine.check("ada", 1000, now_ms=7)  # it is back, under another number
+    open_engine(kept.url).close()  # whoever opens the queue next ends what was begun
+    assert "forgotten" not in kept.key_names()
+    assert [one.what for one in kept.engine.changes(None, 100)] == ["checked"]
+
+
+def test_a_long_feed_is_swept_in_parts_and_others_lines_stay(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "LINES_MAX", 7)
+    for n in range(30):
+        kept.engine.check("ada" if n % 3 else "bob", 1000, now_ms=n)
+    assert kept.engine.forget("ada", 10, now_ms=99) == 0
+    lines = kept.engine.changes(None, 100)
+    assert [one.number for one in lines] == [*range(1, 31, 3), 31]
+    assert kept.engine.changes(4, 3) == lines[2:5]
+    with kept.server.client() as client:
+        assert client.eval(EMPTY_LINES, 1, f"{{fairlane:{kept.name}}}:feed") == 20
+
+
+def test_only_a_constant_number_of_keys_is_left_when_everything_ended_and_was_forgotten(kept: Kept) -> None:
+    def run(customers: list[str]) -> set[str]:
+        for at, customer in enumerate(customers):
+            use_everything(kept.engine, customer, at)
+        end_everything(kept.engine)
+        for customer in customers:
+            while kept.engine.forget(customer, 100, now_ms=10**9):
+                pass
+        end_everything(kept.engine)
+        return kept.key_names()
+
+    left = run(["ada"])
+    assert left == {"queue", "rules", "kinds"}
+    assert run([f"customer-{n}" for n in range(30)]) == left
+
+
+def test_a_drained_queue_leaves_no_index_behind(kept: Kept) -> None:
+    kept.engine.submit([Submission(f"d{n}", "ada", "extract", "{}") for n in range(60)], now_ms=0)
+    while claims := kept.engine.claim("w", 7, 1000, now_ms=1):
+        kept.engine.settle([(one, Done()) for one in claims], now_ms=1)
+    assert not [key for key in kept.key_names() if key.startswith(("turns", "ages", "ready", "leases", "delayed"))]
+
+
+def test_eight_processes_of_500_submissions_leave_counters_0_to_minus_3999_each_once(kept: Kept) -> None:
+    command = [sys.executable, "-c", PRODUCER, kept.url, str(EACH)]
+    producers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
+    answers = [producer.communicate(timeout=120)[0].split() for producer in producers]
+    assert [producer.returncode for producer in producers] == [0] * PROCESSES
+    expected = [-number for number in range(PROCESSES * EACH)]
+    assert sorted((int(one) for answer in answers for one in answer), reverse=True) == expected
+    with Queue(kept.url) as queue:
+        stored = list(queue.documents("acme"))[::-1]
+        assert [one.check.counter for one in stored] == expected  # in the order of their numbers
+        assert [one.priority for one in stored] == [Policy().priority(counter) for counter in expected]
+        assert [one.number for one in queue.changes(limit=100_000)] == list(range(1, 4001))
+
+
+def test_a_reader_of_the_feed_misses_no_line_of_many_writers(kept: Kept) -> None:
+    def write(writer: int) -> None:
+        for n in range(100):
+            kept.engine.submit([Submission(f"{writer}-{n}", f"c{writer}", "extract", "{}")])
+
+    writers = [threading.Thread(target=write, args=(writer,)) for writer in range(6)]
+    for writer in writers:
+        writer.start()
+    seen: list[int] = []
+    while any(writer.is_alive() for writer in writers) or len(seen) < 600:
+        seen += [one.number for one in kept.engine.changes(seen[-1] if seen else 0, 50)]
+    assert seen == list(range(1, 601))
+
+
+def test_a_page_that_is_hard_to_fill_is_read_in_parts(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "LOOKS_MAX", 3)
+    kept.engine.submit([Submission(f"d{n}", f"c{n % 2}", "extract", "{}") for n in range(50)], now_ms=0)
+    kept.engine.submit([Submission("late", "c0", "extract", "{}", delay_ms=5)], now_ms=0)
+    kept.engine.submit([Submission(f"e{n}", "c1", "extract", "{}") for n in range(50)], now_ms=0)
+    assert [one.id for one in kept.engine.documents(None, "delayed", None, 5)] == ["late"]
+    assert [one.id for one in kept.engine.documents("c0", "delayed", None, 5)] == ["late"]
+    assert [one.number for one in kept.engine.documents("c0", None, None, 1000)] == [51, *range(49, 0, -2)]
+    assert len(kept.engine.documents(None, "ready", 60, 1000)) == 58
+    assert kept.engine.documents("nobody", None, None, 5) == []
+    claims = kept.engine.claim("w", 20, 1000, now_ms=0)
+    assert [one.number for one in kept.engine.documents(None, "running", None, 50)] == sorted(
+        (c.number for c in claims), reverse=True
+    )

@@ -1,0 +1,435 @@
+"""Connections that end, answers that get lost, servers that restart, load, fill up or forget: nothing doubles or hangs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from fairlane import Queue, StoreError
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry, Submission
+from fairlane.core.errors import StoreFull
+from fairlane.core.policy import Rules, Terms
+from fairlane.engine import Engine, open_engine
+from fairlane.engine.redis import engine as engine_module
+from fairlane.engine.redis import link, scripts, wire
+from tests.servers import redis
+from tests.servers.proxy import Proxy
+from tests.servers.redis import Server, fresh_queue
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.fixture(params=redis.PRODUCTS)
+def server(request: pytest.FixtureRequest) -> Server:
+    return redis.shared(request.param)
+
+
+@pytest.fixture(params=redis.PRODUCTS)
+def own(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A durable server that a test may stop and start."""
+    server = Server(request.param, *DURABLE)
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def engine(server: Server) -> Iterator[Engine]:
+    engine = open_engine(server.url())
+    yield engine
+    engine.close()
+
+
+def documents(count: int, start: int = 0, **fields: Any) -> list[Submission]:
+    return [Submission(f"d{start + n}", "ada", "extract", f'{{"n":{n}}}', **fields) for n in range(count)]
+
+
+def test_scripts_that_a_server_forgot_are_given_again(server: Server, engine: Engine) -> None:
+    with server.client() as client:
+        for n in range(5):
+            engine.submit(documents(2, 2 * n), now_ms=n)
+            client.script_flush()
+            (claim,) = engine.claim("w", 1, 1000, now_ms=n)
+            client.script_flush()
+            assert engine.settle([(claim, Done())], now_ms=n) == []
+    assert engine.customer("ada", now_ms=9).done == 5
+
+
+def test_a_server_that_was_flushed_is_told_and_a_new_queue_begins_when_it_is_opened_again() -> None:
+    server = Server("redis")
+    engine = open_engine(server.url("gone"))
+    engine.submit(documents(3))
+    with server.client() as client:
+        client.flushall()
+    for verb in (lambda: engine.submit(documents(1)), lambda: engine.claim("w", 1, 1000), lambda: engine.customers("", 10)):
+        with pytest.raises(StoreError, match=r"the queue 'gone' at .* is not there any more: the server was flushed"):
+            verb()
+    with server.client() as client:
+        assert client.dbsize() == 0  # nothing was begun by accident
+    engine.migrate()
+    assert engine.submit(documents(1))[0].number == 1
+    engine.close()
+    server.remove()
+
+
+def test_time_is_the_servers_clock_in_milliseconds(engine: Engine) -> None:
+    moments = []
+    for _ in range(50):
+        before_ms = time.time_ns() // 1_000_000
+        checked_ms = engine.check("ada", 1000).checked_ms
+        assert before_ms <= checked_ms <= time.time_ns() // 1_000_000  # the server runs on this machine
+        moments.append(checked_ms % 1000)
+    assert len(set(moments)) > 1
+
+
+def test_a_closed_engine_says_so(server: Server) -> None:
+    engine = open_engine(server.url())
+    engine.close()
+    with pytest.raises(StoreError, match="was closed; open it again"):
+        engine.rules()
+
+
+# -- restarts ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_outlives_its_server(own: Server) -> None:
+    with Queue(own.url()) as queue:
+        sent = [queue.submit("ada", n, now=n).id for n in range(20)]
+        (claim,) = queue.engine.claim("w", 1, 60_000)
+        before = (queue.look("ada", now=30), [one.id for one in queue.documents()], queue.changes())
+        for _ in range(3):
+            own.kill()
+            own.start()
+        assert (queue.look("ada", now=30), [one.id for one in queue.documents()], queue.changes()) == before
+        assert {one.id for one in queue.documents()} == set(sent)
+        assert queue.engine.settle([(claim, Done())]) == []
+
+
+def test_a_call_waits_for_a_server_that_comes_back(own: Server) -> None:
+    with Queue(own.url()) as queue, ThreadPoolExecutor(3) as threads:
+        queue.submit("ada", 0)
+        own.kill()
+        calls = [threads.submit(queue.submit, "ada", n) for n in (1, 2)]
+        calls.append(threads.submit(queue.look, "ada"))  # type: ignore[arg-type]
+        while any(one.done() for one in calls):  # they must all be waiting
+            pytest.fail("a call did not wait")
+        own.start()
+        assert sorted(one.result(20).counter for one in calls[:2]) == [-2, -1]
+
+
+def test_patience_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Server(server.product)
+    with Queue(away.url()) as queue:
+        monkeypatch.setattr(link, "PATIENCE_SECONDS", 0.1)
+        queue.engine._link.patience_seconds = 0.1  # type: ignore[attr-defined]
+        away.kill()
+        with pytest.raises(StoreError, match="cannot be reached"):
+            queue.submit("ada")
+    away.remove()
+
+
+def test_a_server_that_is_loading_is_waited_for(own: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals: list[str] = []
+    tried = link.Link._tried
+
+    def noted(self: link.Link, verb: str, arguments: Any) -> Any:
+        try:
+            return tried(self, verb, arguments)
+        except Exception as error:
+            refusals.append(type(error).__name__)
+            raise
+
+    with Queue(own.url()) as queue:
+        with own.client() as client:
+            client.config_set("appendfsync", "no")
+        for n in range(700):
+            queue.submit("ada", n)
+        own.kill()
+        monkeypatch.setattr(link.Link, "_tried", noted)
+        own.start("--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024", is_awaited=False)
+        assert queue.look("ada").waiting == 700
+    assert "BusyLoadingError" in refusals
+
+
+# -- answers that get lost ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lossy(server: Server) -> Iterator[tuple[Engine, Proxy]]:
+    """An engine behind a proxy that can lose an answer."""
+    proxy = Proxy(server.socket)
+    engine = open_engine(f"redis://127.0.0.1:{proxy.port}?queue={fresh_queue()}")
+    for verb in scripts.verbs():  # so that a lost answer is that of the verb itself, not of giving its script to the server
+        with server.client() as client:
+            client.script_load(scripts.script(verb, True).text)
+    yield engine, proxy
+    engine.close()
+    proxy.close()
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_submission_whose_answer_was_lost_is_there_once(lossy: tuple[Engine, Proxy], key: str | None) -> None:
+    engine, proxy = lossy
+    engine.submit([Submission("first", "ada", "extract", "{}")], now_ms=0)
+    proxy.swallow()
+    (receipt,) = engine.submit([Submission("again", "ada", "extract", "{}", key=key, digest=key)], now_ms=5)
+    assert proxy.swallowed == 1
+    assert (receipt.id, receipt.number, receipt.counter) == ("again", 2, -1)
+    assert engine.customer("ada", now_ms=5).waiting == 2
+    proxy.swallow()
+    batch = [Submission(f"b{n}", f"c{n % 2}", "extract", "{}", delay_ms=n % 3) for n in range(9)]
+    receipts = engine.submit(batch, now_ms=6)
+    assert [one.id for one in receipts] == [one.id for one in batch]
+    assert [one.number for one in receipts] == list(range(3, 12))
+    assert len(engine.documents(None, None, None, 100)) == 11
+    assert [one.number for one in engine.changes(None, 100)] == list(range(1, 12))
+
+
+OUTCOMES: list[Outcome] = [
+    Done("1"),
+    Done(),
+    Failed("corrupt"),
+    Retry(0, "busy"),
+    Retry(500, "busy"),
+    Released(),
+    Done(cost=7000),
+]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_settlement_whose_answer_was_lost_is_not_told_as_lost_and_happens_once(
+    lossy: tuple[Engine, Proxy], outcome: Outcome, attempts: int
+) -> None:
+    engine, proxy = lossy
+    engine.submit(documents(2), now_ms=0)
+    stale, claim = engine.claim("w", 2, 1000, {"extract": attempts}, now_ms=0)
+    engine.settle([(stale, Released())], now_ms=1)
+    proxy.swallow()
+    assert engine.settle([(claim, outcome), (stale, Done()), (claim, Done())], now_ms=2) == [stale, claim]
+    assert proxy.swallowed == 1
+    lines = [one for one in engine.changes(None, 100) if one.document == claim.id and one.what != "corrected"]
+    assert [one.what for one in lines][:2] == ["submitted", "claimed"]
+    assert len(lines) == 3
+
+
+def test_a_settlement_is_known_again_after_others_went_on_and_by_nobody_else(lossy: tuple[Engine, Proxy]) -> None:
+    """Between the lost answer and the repetition somebody else may have taken the document."""
+    engine, _ = lossy
+    engine.submit(documents(1), now_ms=0)
+    (claim,) = engine.claim("w", 1, 1000, now_ms=0)
+    run = engine._link.run  # type: ignore[attr-defined]
+    mine = wire.settle_arguments([(claim, Retry(0, "same words"))], 1)
+    assert run("settle", mine, "plain") == []
+    (other,) = engine.claim("x", 1, 1000, now_ms=2)
+    assert run("settle", [mine[0], 1, *mine[2:]], "plain") == []
+    stale = wire.settle_arguments([(claim, Retry(0, "same words"))], 3)  # another call, not the same one again
+    assert run("settle", [stale[0], 1, *stale[2:]], "plain") == [1]
+    assert engine.settle([(other, Done())], now_ms=4) == []
+    assert [one.what for one in engine.changes(None, 10)] == ["submitted", "claimed", "retried", "claimed", "done"]
+
+
+def test_what_may_be_repeated_is_repeated(lossy: tuple[Engine, Proxy]) -> None:
+    engine, proxy = lossy
+    engine.submit(documents(4), now_ms=0)
+    claims = engine.claim("w", 2, 1000, now_ms=0)
+    repeatable: list[tuple[Callable[[], object], object]] = [
+        (lambda: engine.extend(claims, 5000, now_ms=1), []),
+        (lambda: engine.reclaim(10, now_ms=5001), 0),
+        (lambda: engine.rules().version, 1),
+        (lambda: engine.customer("ada", now_ms=0).waiting, 4),
+        (lambda: len(engine.documents(None, None, None, 10)), 4),
+        (lambda: engine.purge(0, 100, now_ms=0).documents, 0),
+        (lambda: engine.forget("nobody", 10), 0),
+    ]
+    for verb, expected in repeatable:
+        engine.rules()  # the connection is up again
+        proxy.swallow()
+        assert verb() == expected
+    assert proxy.swallowed == len(repeatable)
+    assert len(engine.documents(None, "ready", None, 10)) == 4
+
+
+def test_what_may_not_be_repeated_says_that_the_outcome_is_not_known(lossy: tuple[Engine, Proxy]) -> None:
+    engine, proxy = lossy
+    engine.submit(documents(4), now_ms=0)
+    failed = engine.claim("w", 1, 1000, now_ms=0)
+    engine.settle([(failed[0], Failed("f"))], now_ms=0)
+    once: list[Callable[[], object]] = [
+        lambda: engine.check("ada", 1000, now_ms=1),
+        lambda: engine.claim("w", 1, 1000, now_ms=1),
+        lambda: engine.cancel(["d3"], now_ms=1),
+        lambda: engine.retry(failed[0].id, now_ms=1),
+        lambda: engine.configure(Rules(), now_ms=1),
+        lambda: engine.tune("ada", Terms(weight=2), 0, now_ms=1),
+        lambda: engine.reset("ada", now_ms=1),
+        lambda: engine.put_record("g", "k", "1"),
+    ]
+    for verb in once:
+        engine.rules()  # the connection is up again
+        proxy.swallow()
+        with pytest.raises(StoreError, match="whether it took effect is not known"):
+            verb()
+    assert engine.customer("ada").running == 1  # the claim did take effect, once
+    state = engine.document("d3")
+    assert state is not None
+    assert state.state == "cancelled"
+
+
+# -- a server that is full ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("product", redis.PRODUCTS)
+def test_a_full_server_refuses_all_of_a_submission_and_still_lets_work_end(product: str) -> None:
+    server = Server(product)
+    engine = open_engine(server.url())
+    engine.submit(documents(50), now_ms=0)
+    claims = engine.claim("w", 30, 1000, now_ms=0)
+    with server.client() as client:
+        client.config_set("maxmemory", "1mb")
+        before = (engine.customers("", 10, now_ms=1), engine.documents(None, None, None, 100), engine.changes(None, 1000))
+        for verb in (lambda: engine.submit(documents(5, 50), now_ms=1), lambda: engine.claim("w", 2, 1000, now_ms=1)):
+            with pytest.raises(StoreFull, match=r"has no memory left .* raise its maxmemory, or purge; nothing was changed"):
+                verb()
+        assert (
+            engine.customers("", 10, now_ms=1),
+            engine.documents(None, None, None, 100),
+            engine.changes(None, 1000),
+        ) == before
+        assert engine.extend(claims, 2000, now_ms=1) == []
+        assert engine.settle([(one, Done()) for one in claims[:20]], now_ms=2) == []
+        assert engine.reclaim(100, now_ms=10_000) == 10
+        while any(engine.purge(0, 10, now_ms=10_000)):
+            pass
+        client.config_set("maxmemory", "0")
+    assert engine.submit(documents(1, 99), now_ms=10_001)[0].number == 51
+    engine.close()
+    server.remove()
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks again by itself, so that only signals wake."""
+    monkeypatch.setattr(engine_module, "LOOK_AGAIN_SECONDS", 60.0)
+
+
+def waiter(server: Server, engine: Engine, threads: ThreadPoolExecutor, kinds: list[str] | None = None) -> Any:
+    """Somebody waits, and has begun to listen."""
+    waiting = threads.submit(engine.wait, 30, kinds)
+    channel = engine._link.place.prefix + "signal"  # type: ignore[attr-defined]
+    with server.client() as client:
+        while client.pubsub_numsub(channel)[0][1] == 0:
+            os.sched_yield()
+    while engine._link._idle == []:  # type: ignore[attr-defined]
+        os.sched_yield()
+    return waiting
+
+
+def test_whoever_waits_is_woken_by_what_becomes_ready(server: Server, patient: None) -> None:
+    name = fresh_queue()
+    with Queue(server.url(name)) as here, Queue(server.url(name)) as there, ThreadPoolExecutor(1) as threads:
+        news: list[Callable[[], object]] = [
+            lambda: there.submit("ada"),
+            lambda: there.submit("ada", delay=0.05),
+            lambda: there.resume("ada"),
+            lambda: there.engine.settle([(claims[0], Released())]),
+            lambda: there.engine.reclaim(10, now_ms=10**14),
+            lambda: there.engine.settle([(one, Done()) for one in claims]),
+        ]
+        claims: list[Claim] = []
+        for turn, tell in enumerate(news):
+            if turn == 2:
+                there.pause("ada")
+                there.submit("ada")
+            waiting = waiter(server, here.engine, threads)
+            tell()
+            assert waiting.result(10) is True, turn
+            claims = there.engine.claim("w", 100, 60_000)
+            assert claims
+            if turn == 4:  # at its cap, with one more waiting: an ending is news
+                there.tune("ada", cap=1)
+                there.submit("ada")
+
+
+def test_a_kind_that_nobody_asked_for_wakes_nobody(server: Server, patient: None) -> None:
+    name = fresh_queue()
+    with Queue(server.url(name)) as here, Queue(server.url(name)) as there, ThreadPoolExecutor(1) as threads:
+        waiting = waiter(server, here.engine, threads, ["scan"])
+        there.submit("ada", kind="fax")
+        assert not waiting.done()
+        there.submit("ada", kind="scan")
+        assert waiting.result(10) is True
+
+
+def test_waiting_asks_the_server_next_to_nothing(server: Server) -> None:
+    with Queue(server.url()) as queue, server.client() as client:
+        client.config_resetstat()
+        assert queue.engine.wait(0.5) is False
+        assert client.info("commandstats")["cmdstat_evalsha"]["calls"] <= 3
+
+
+def test_a_signal_that_is_lost_only_delays(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "LOOK_AGAIN_SECONDS", 0.2)
+    name = fresh_queue()
+    with Queue(server.url(name)) as here, Queue(server.url(name)) as there, ThreadPoolExecutor(1) as threads:
+        waiting = waiter(server, here.engine, threads)
+        with server.client() as client:
+            client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        there.submit("ada")
+        assert waiting.result(10) is True
+
+
+def test_whoever_waits_outlives_the_server(own: Server) -> None:
+    name = fresh_queue()
+    with Queue(own.url(name)) as here, Queue(own.url(name)) as there, ThreadPoolExecutor(1) as threads:
+        waiting = waiter(own, here.engine, threads)
+        own.kill()
+        own.start()
+        there.submit("ada")
+        assert waiting.result(20) is True
+
+
+def test_a_wait_ends_on_time(engine: Engine) -> None:
+    engine.submit(documents(1, delay_ms=60_000))
+    began = time.monotonic()
+    assert engine.wait(0.2) is False
+    assert 0.15 <= time.monotonic() - began < 5
+
+
+# -- processes and threads ---------------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_has_connections_of_its_own(server: Server) -> None:
+    with Queue(server.url()) as queue:
+        queue.submit("ada", "parent")
+        child = os.fork()
+        if child == 0:
+            try:
+                for n in range(50):
+                    queue.submit("ada", n)
+                os._exit(0)
+            except BaseException:  # noqa: BLE001 - whatever it is, the child must not run the rest of the tests
+                os._exit(1)
+        for n in range(50):
+            queue.submit("ada", n)
+        assert os.waitpid(child, 0)[1] == 0
+        assert queue.look("ada").counter == -100
+
+
+def test_many_threads_share_an_engine_and_leave_no_connection_behind(server: Server) -> None:
+    with Queue(server.url()) as queue:
+        threads = [threading.Thread(target=lambda: [queue.submit("ada") for _ in range(20)]) for _ in range(100)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert queue.look("ada").counter == -1999
+        assert len(queue.engine._link._idle) <= link.IDLE_MAX  # type: ignore[attr-defined]
