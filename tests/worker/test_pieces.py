@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ from fairlane import Queue, StoreBusy
 from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.sqlite import SqliteEngine
-from fairlane.worker import Document
+from fairlane.worker import Document, Summary
 from fairlane.worker.frames import FRAME_BYTES_MAX, BadFrame, Unframed, framed
 from fairlane.worker.held import Holdings
 from fairlane.worker.pace import AHEAD_MAX, AHEAD_SECONDS_MAX, Pace
@@ -151,6 +152,29 @@ def test_a_claim_counts_as_lost_before_its_lease_ends() -> None:
     assert holdings.overdue(108.1) == [first, second]
 
 
+def test_nothing_is_claimed_with_a_short_lease_before_the_keeper_is_up(
+    queue: Queue, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keepers that start only when a gate opens: a long lease does not wait for that, a short one does."""
+    gate, slow = tmp_path / "gate", tmp_path / "slow-python"
+    slow.write_text(f'#!/bin/sh\nwhile [ ! -e "{gate}" ]; do sleep 0.01; done\nexec "{sys.executable}" "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    for kind in ("short", "long"):
+        queue.submit("acme", kind=kind)
+    benches = {"short": Bench(url), "long": Bench(url)}
+    workers = {kind: bench.worker(lease=1 if kind == "short" else 30) for kind, bench in benches.items()}
+    for kind, worker in workers.items():
+        worker.handler(kind)(lambda document: None)
+    stop = benches["short"].start(workers["short"])
+    until(lambda: benches["short"].told("started"))
+    assert benches["long"].run(workers["long"]) == Summary(done=1)
+    assert benches["short"].told("claimed") == []
+    gate.touch()
+    until(lambda: benches["short"].told("finished"))
+    assert stop() == Summary(done=1)
+
+
 # -- reports ---------------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +245,36 @@ def test_a_store_that_is_busy_costs_nothing_but_time(
     assert Failing.calls["settle"] > 1
     assert queue.look("acme").done == 30
     assert all(one.attempts == 1 for one in queue.documents())
+
+
+class Late(SqliteEngine):
+    """A real store whose answer to a claim comes after the worker was told to stop."""
+
+    stop: ClassVar[Callable[[], None]]
+
+    def claim(self, worker: str, limit: int, lease_ms: int, kinds: Mapping[str, int] | None = None, **now: Any) -> list[Claim]:
+        claims = super().claim(worker, limit, lease_ms, kinds, **now)
+        Late.stop()
+        return claims
+
+
+def test_what_is_claimed_while_the_worker_stops_goes_back_unbegun(
+    bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane.worker.worker.open_engine", lambda url, create=True: Late(tmp_path / "queue.db", create))
+    queue.submit_many("acme", range(10))
+    worker = bench.worker()
+    worker.handler("extract")(lambda document: None)
+
+    def stop() -> None:
+        if not bench.told("stopping"):
+            worker.stop()
+            until(lambda: bench.told("stopping"))
+
+    Late.stop = stop
+    assert bench.run(worker, until_empty=False) == Summary(released=2)
+    assert bench.told("began") == []
+    assert {(one.state, one.attempts) for one in queue.documents()} == {("ready", 0)}
 
 
 class Picky(SqliteEngine):

@@ -105,6 +105,7 @@ class Keeper:
 
     def run(self) -> None:
         """Renew until the worker is gone."""
+        self._tell(["ready"])
         renew = time.monotonic() + self._lease / RENEWALS
         while self._listen(renew - time.monotonic()):
             now = time.monotonic()
@@ -200,7 +201,6 @@ def main(handle: int, url: str, lease_ms: int, worker: int, template: int | None
     if linux.die_with_parent(worker):
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the worker was quicker
             engine = _opened(url, end)
-            end.sendall(framed(["ready"]))
             Keeper(engine, end, lease_ms, Family(worker, template)).run()
 
 

@@ -14,6 +14,9 @@ from .held import Held
 class Listener(Protocol):
     """What the worker wants to hear from its keeper."""
 
+    def keeper_ready(self) -> None:
+        """From now on leases are renewed."""
+
     def renewed(self, asked: float, upto: int, lost: Sequence[int]) -> None:
         """What was told up to that serial was renewed, and these were lost."""
 
@@ -49,6 +52,8 @@ class Keeping:
     def _heard(self, message: list[Any]) -> None:
         word, *values = message
         match word:
+            case "ready":
+                self._listener.keeper_ready()
             case "renewed":
                 self._listener.renewed(*values)
             case "failed":

@@ -39,6 +39,7 @@ PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.02, 2.0  # between tries while the store fa
 EMPTY_SECONDS = 0.05  # between looks whether the queue is empty
 LAST_TRIES_SECONDS = 10.0  # for giving back what was released, while the store fails
 TICK_SECONDS_MAX = 0.25
+UNKEPT_LEASE_MS = 10_000  # a shorter lease might end before the keeper is up, on a busy machine
 RECLAIM_SECONDS_MAX = 10.0
 
 
@@ -81,6 +82,7 @@ class Shift:
         self._is_stopping = False
         self._is_releasing = False
         self._may_find = True  # a claim may find something
+        self._is_kept = means.lease_ms >= UNKEPT_LEASE_MS  # leases are renewed, or last until they will be
         self._failures = 0  # of the store, one after the other
         self._fruitless = 0  # claims that found nothing although something seemed to be there
         self._is_looking = False  # what is found meanwhile is claimed, and must be given back before we go
@@ -141,7 +143,7 @@ class Shift:
                 self._failures = 0
 
     def _room(self) -> int:
-        if self._is_stopping or not self._may_find:
+        if self._is_stopping or not self._may_find or not self._is_kept:
             return 0
         return self._pace.room(self._open)
 
@@ -307,6 +309,11 @@ class Shift:
             self._children.end_hung(now, lambda held: self._means.handlers[held.claim.kind].seconds)
             self._coroutines.end_hung(now)
             await asyncio.sleep(tick)
+
+    def keeper_ready(self) -> None:
+        """The keeper is up."""
+        self._is_kept = True
+        self._due.set()
 
     def renewed(self, asked: float, upto: int, lost: Sequence[int]) -> None:
         """The keeper renewed the leases, but for those that were lost."""
