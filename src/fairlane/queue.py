@@ -137,8 +137,7 @@ class Queue:
         self.engine.close()
 
     def within(self, transaction: object) -> Queue:
-        """The same queue inside a transaction that you have open on the same database: a document exists exactly if what
-        you wrote beside it does (PostgreSQL; the transaction is a psycopg connection)."""
+        """The same queue inside a transaction that you have open on its database: a psycopg connection, on PostgreSQL."""
         inside = copy(self)
         inside.engine = joined(self.engine, transaction)
         return inside
@@ -443,6 +442,12 @@ class AsyncQueue:
         """Let go of the store."""
         await self._on_thread(self.queue.close)
         self._threads.shutdown()
+
+    def within(self, transaction: object) -> AsyncQueue:
+        """The same queue inside a transaction that you have open on its database: a psycopg connection, on PostgreSQL."""
+        inside = copy(self)
+        inside.queue = self.queue.within(transaction)
+        return inside
 
     submit = _awaited(Queue.submit)
     submit_many = _awaited(Queue.submit_many)

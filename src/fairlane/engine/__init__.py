@@ -8,7 +8,7 @@ from fairlane.core.errors import BadValue, StoreUnfit
 
 from .protocol import Engine as Engine
 
-URLS = "memory://, sqlite:///file.db (sqlite:////folder/file.db for a full path) or postgresql://user@host/database"
+URLS = "memory://, or sqlite:///file.db (sqlite:////folder/file.db for a full path), or postgresql://user@host/database"
 
 
 def open_engine(url: str, create: bool = True) -> Engine:
