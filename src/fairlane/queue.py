@@ -472,6 +472,12 @@ class AsyncQueue:
         await self._on_thread(self.queue.close)
         self._threads.shutdown()
 
+    def within(self, transaction: object) -> AsyncQueue:
+        """The same queue inside a transaction that you have open on its database: a psycopg connection, on PostgreSQL."""
+        inside = copy(self)
+        inside.queue = self.queue.within(transaction)
+        return inside
+
     submit = _awaited(Queue.submit)
     submit_many = _awaited(Queue.submit_many)
     check = _awaited(Queue.check)

@@ -106,7 +106,8 @@ BEGIN
       SELECT s.place, s.ready_ms, s.head INTO following
       FROM unnest(heads, readies, senders) WITH ORDINALITY AS s (head, ready_ms, sender, place)
       WHERE s.head IS NOT NULL AND NOT s.sender = ANY (capped) ORDER BY s.ready_ms, s.head LIMIT 1;
-      IF following.head IS NOT NULL AND (by_age.head IS NULL OR (following.ready_ms, following.head) < (by_age.ready_ms, by_age.head)) THEN
+      IF following.head IS NOT NULL AND
+          (by_age.head IS NULL OR (following.ready_ms, following.head) < (by_age.ready_ms, by_age.head)) THEN
         lane := following.place;
       ELSE
         best := by_age;
@@ -169,7 +170,8 @@ BEGIN
     ELSE  -- the lane's next head waits for its turn: mostly behind all others
       low := again_at;
       high := cardinality(again) + 1;
-      IF high > low AND (level, starts[lane], following.number) > (levels[again[high - 1]], starts[again[high - 1]], heads[again[high - 1]]) THEN
+      spot := again[high - 1];
+      IF high > low AND (level, starts[lane], following.number) > (levels[spot], starts[spot], heads[spot]) THEN
         low := high;
       END IF;
       WHILE low < high LOOP
@@ -232,7 +234,8 @@ BEGIN
 END $$;
 
 -- The marks that tell how fast documents were taken lately, as a claim at this moment leaves them.
-CREATE FUNCTION fairlane.paced(q fairlane.queue, now_ms bigint, before bigint) RETURNS fairlane.queue LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION fairlane.paced(q fairlane.queue, now_ms bigint, before bigint) RETURNS fairlane.queue
+LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   age_ms bigint := now_ms - q.pace_mid_ms;
 BEGIN

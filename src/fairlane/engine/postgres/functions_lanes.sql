@@ -35,7 +35,8 @@ BEGIN
       FROM unnest(shifts) GROUP BY 1, 2, 3
     ), seen AS MATERIALIZED (
       SELECT g.*, l.head AS head_before, l.start AS start_before, coalesce(l.finish, 0) AS finish,
-        CASE WHEN g.is_moved THEN f.number ELSE l.head END AS head, CASE WHEN g.is_moved THEN f.ready_ms ELSE l.ready_ms END AS ready_ms,
+        CASE WHEN g.is_moved THEN f.number ELSE l.head END AS head,
+        CASE WHEN g.is_moved THEN f.ready_ms ELSE l.ready_ms END AS ready_ms,
         c.paused OR (c.cap IS NOT NULL AND
           (SELECT coalesce(sum(r.running), 0) FROM fairlane.lanes AS r WHERE r.customer = g.customer)
           + (SELECT sum(r.running) FROM given AS r WHERE r.customer = g.customer) >= c.cap) AS is_blocked
@@ -45,7 +46,7 @@ BEGIN
       LEFT JOIN LATERAL (
         SELECT w.number, w.ready_ms FROM fairlane.work AS w
         WHERE w.customer = g.customer AND w.kind = g.kind AND w.priority = g.priority AND w.state = 'ready'
-          AND g.is_moved AND w.number >= least(l.head, g.lowest)  -- none before it is ready, and what was served may still be there
+          AND g.is_moved AND w.number >= least(l.head, g.lowest)  -- none before it is ready; the served may still be there
         ORDER BY w.number LIMIT 1
       ) AS f ON true
     ), put AS (

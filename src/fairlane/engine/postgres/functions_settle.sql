@@ -109,7 +109,8 @@ BEGIN
     END LOOP;
   END IF;
   PERFORM fairlane.change_states(moves, now_ms, q.last_change);
-  RETURN ARRAY(SELECT place FROM generate_subscripts(numbers, 1) AS place WHERE NOT place = ANY (coalesce(kept, '{}')) ORDER BY 1);
+  RETURN ARRAY(
+    SELECT place FROM generate_subscripts(numbers, 1) AS place WHERE NOT place = ANY (coalesce(kept, '{}')) ORDER BY 1);
 END $$;
 
 -- Longer leases, never shorter ones; answers the places of the claims that were lost.
