@@ -1,0 +1,1 @@
+"""What happens to a document: extractors, and the child that runs them."""
