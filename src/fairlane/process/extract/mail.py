@@ -12,6 +12,7 @@ import email
 import email.utils
 from collections.abc import Iterator
 from contextlib import suppress
+from email.errors import MessageError
 from email.header import decode_header
 from email.message import Message
 from email.policy import compat32
@@ -25,6 +26,7 @@ from .html import declared as declared_in_html
 from .scratch import keep, shown_name
 
 SIZE_MAX = 50_000_000  # the whole message is held, several times over
+BROKEN = (MessageError, ValueError, LookupError, TypeError, AttributeError)  # what the package throws at broken headers
 HEADERS = ("From", "To", "Cc", "Date")
 HEADER_MAX = 2_000
 
@@ -34,7 +36,7 @@ def header(message: Message, name: str) -> str:
     raw = str(message.get(name) or "")[:HEADER_MAX]
     try:
         pieces = decode_header(raw)
-    except (ValueError, LookupError, TypeError, AttributeError):  # HeaderParseError is a ValueError
+    except BROKEN:
         return one_line(raw, HEADER_MAX)
     shown = ""
     for piece, charset in pieces:
@@ -56,14 +58,14 @@ def _body(part: Message) -> bytes:
 def _charset(part: Message) -> str | None:
     try:
         return part.get_content_charset()
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except BROKEN:
         return None
 
 
 def _file_name(part: Message) -> str | None:
     try:
         name = part.get_filename()
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except BROKEN:
         return "attachment"
     if name is None:
         return None

@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from .draft import BLOCK, Draft
 from .failure import Unreadable, foreign
@@ -49,6 +50,7 @@ class Package:
 
     def __init__(self, draft: Draft, entries_max: int) -> None:
         self._draft = draft
+        self._source: IO[bytes] | None = None  # the entry that is being read
         if directory_size(draft.path) > entries_max * DIRECTORY_BYTES_PER_ENTRY:
             raise Unreadable("too_large", f"the directory of the ZIP is too long for {entries_max:,} files")
         with foreign("zipfile"):
@@ -64,6 +66,8 @@ class Package:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._source is not None:  # left in the middle, by an error
+            self._source.close()
         self._zip.close()
 
     def __contains__(self, name: str) -> bool:
@@ -85,7 +89,7 @@ class Package:
         if entry.flag_bits & 1:
             raise Unreadable("encrypted", "an entry of the ZIP needs a password")
         with foreign("zipfile"):
-            source = self._zip.open(entry)
+            source = self._source = self._zip.open(entry)
         with source:
             while True:
                 with foreign("zipfile"):

@@ -79,6 +79,7 @@ FOREIGN = (
     (b"%!PS", "application/postscript"),
     (b"SQLite format 3\0", "application/vnd.sqlite3"),
 )
+XML_NAMES = ("xml", "svg", "xsd", "rss", "kml", "gpx", "xsl")
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 START = 65_536
@@ -87,10 +88,11 @@ _CONTROL = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\ufffd]")
 _MAIL_HEADER = re.compile(r"^([A-Za-z][A-Za-z0-9-]{1,60}):[ \t]?", re.MULTILINE)
 MAIL_HEADERS = {"from", "to", "subject", "date", "message-id", "mime-version", "received", "return-path", "delivered-to"}
 _HTML = re.compile(
-    r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,4000}?-->\s*){0,3}"
+    r"\s*(?:<!--.{0,4000}?-->\s*){0,3}"
     r"<(?:!doctype\s+html|html|head|body|title|meta|div|p|table|h[1-6]|ul|ol|span|a|br|script|style|center|font|b)\b",
     re.IGNORECASE | re.DOTALL,
 )
+_XHTML = re.compile(r"\s*<\?xml[^>]{0,200}>\s*(?:<!--.{0,4000}?-->\s*){0,3}<(?:!doctype\s+)?html\b", re.IGNORECASE | re.DOTALL)
 
 
 def media_type(draft: Draft) -> str:
@@ -156,7 +158,7 @@ def _is_binary(start: bytes) -> bool:
     if marked(start) is not None or wide(start) is not None:
         return False
     text = start.decode("utf-8", "ignore")
-    return len(_CONTROL.findall(text)) > max(1, len(text)) * CONTROL_MAX or b"\0" in start[:64]
+    return len(_CONTROL.findall(text)) > max(1, len(text)) * CONTROL_MAX
 
 
 def _textual(draft: Draft, start: bytes) -> str:
@@ -165,9 +167,9 @@ def _textual(draft: Draft, start: bytes) -> str:
     encoding, skip, _ = pick(start)
     text = start[skip:].decode(encoding, "replace")
     suffix = _suffix(draft.name)
-    if _HTML.match(text) or (suffix in ("html", "htm", "xhtml") and "<" in text):
+    if _HTML.match(text) or _XHTML.match(text) or (suffix in ("html", "htm", "xhtml") and "<" in text):
         return "text/html"
-    if text.lstrip().startswith("<?xml") or (text.lstrip().startswith("<") and suffix in ("xml", "svg", "xsd", "rss", "kml")):
+    if text.lstrip().startswith("<?xml") or (text.lstrip().startswith("<") and suffix in XML_NAMES):
         return "application/xml"
     if _is_mail(text):
         return "message/rfc822"

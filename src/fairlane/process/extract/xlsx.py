@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from .draft import Draft
 from .failure import Unreadable
@@ -26,15 +27,18 @@ _LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGN
 _COLUMN = re.compile(r"[A-Z]{1,3}")
 
 
+@lru_cache(maxsize=COLUMNS_MAX)
+def _column_of(letters: str) -> int | None:
+    number = 0
+    for letter in letters:
+        number = number * 26 + ord(letter) - 64
+    return number - 1 if number <= COLUMNS_MAX else None
+
+
 def column_number(reference: str) -> int | None:
     """`B7` is in column 1, counted from 0."""
     found = _COLUMN.match(reference)
-    if found is None:
-        return None
-    number = 0
-    for letter in found.group():
-        number = number * 26 + ord(letter) - 64
-    return number - 1 if number <= COLUMNS_MAX else None
+    return _column_of(found.group()) if found is not None else None
 
 
 def format_kind(code: str) -> str:
@@ -51,13 +55,14 @@ def moment(serial: float, kind: str, is_1904: bool) -> str | None:
     """A serial number as ISO 8601; none if it is no date at all."""
     if not 0 <= serial < SERIAL_MAX:
         return None
+    if kind == "time":  # a time of day, or a duration of more than one
+        minutes, seconds = divmod(round(serial * 86_400), 60)
+        return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
     epoch = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if serial >= 61 else 31)
     try:
         when = epoch + timedelta(seconds=round(serial * 86_400))
     except OverflowError:
         return None
-    if kind == "time" and serial < 1:
-        return when.time().isoformat()
     return when.date().isoformat() if when.time() == datetime.min.time() else when.isoformat()
 
 
@@ -152,30 +157,26 @@ class Sheet:
         self._is_value = False
 
     def start(self, name: str, attributes: Attributes) -> None:
-        match name:
-            case "row":
-                self._row, self._column = [], 0
-                self._draft.meter.tick()
-            case "c":
-                column = column_number(attributes.get("r", ""))
-                self._column = self._column if column is None else column
-                self._kind, self._style = attributes.get("t", "n"), attributes.get("s", "")
-                self._pieces = []
-            case "v" | "t":
-                self._is_value = True
-            case "rPh" | "f":
-                self._is_value = False
+        if name == "v" or name == "t":  # by far the most frequent ones first, and fast
+            self._is_value = True
+        elif name == "c":
+            if "r" in attributes and (column := column_number(attributes["r"])) is not None:
+                self._column = column
+            self._kind, self._style = attributes.get("t", "n"), attributes.get("s", "")
+        elif name == "row":
+            self._row, self._column = [], 0
+            self._draft.meter.tick()
+        elif name in ("rPh", "f"):
+            self._is_value = False
 
     def end(self, name: str) -> None:
-        match name:
-            case "c":
-                self._end_cell()
-            case "row":
-                if self._row:
-                    self.rows.append(self._row)
-                    self._row = []
-            case "v" | "t":
-                self._is_value = False
+        if name == "v" or name == "t":
+            self._is_value = False
+        elif name == "c":
+            self._end_cell()
+        elif name == "row" and self._row:
+            self.rows.append(self._row)
+            self._row = []
 
     def text(self, text: str) -> None:
         if self._is_value:
@@ -184,7 +185,10 @@ class Sheet:
             self._pieces.append(text)
 
     def _end_cell(self) -> None:
-        value = cell(self._shown("".join(self._pieces)))
+        stored = self._pieces[0] if len(self._pieces) == 1 else "".join(self._pieces)
+        value = self._shown(stored)
+        if not value.isalnum():
+            value = cell(value)
         self._pieces, self._waiting = [], 0
         if value:
             self._draft.meter.cell()
@@ -201,7 +205,7 @@ class Sheet:
                 return self._book.strings[place] if 0 <= place < len(self._book.strings) else ""
             case "b":
                 return {"1": "TRUE", "0": "FALSE"}.get(stored, stored)
-            case "n":
+            case "n" if self._style:
                 return self._number(stored)
         return stored
 

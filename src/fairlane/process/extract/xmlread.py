@@ -16,6 +16,7 @@ from .draft import Draft
 from .failure import Unreadable
 
 Attributes = dict[str, str]
+NAMES_MAX = 10_000
 
 
 class Handler(Protocol):
@@ -26,9 +27,14 @@ class Handler(Protocol):
     def text(self, text: str) -> None: ...
 
 
-def plain(name: str) -> str:
-    """`http://…/main}p` is `p`: office namespaces differ between editions, local names do not."""
-    return name.rpartition("}")[2]
+class _Names(dict[str, str]):
+    """`http://…/main}p` is `p`: office namespaces differ between editions, local names do not. Found once for each name."""
+
+    def __missing__(self, name: str) -> str:
+        short = name.rpartition("}")[2]
+        if len(self) < NAMES_MAX:
+            self[name] = short
+        return short
 
 
 class _Reader:
@@ -37,6 +43,8 @@ class _Reader:
     def __init__(self, draft: Draft, handler: Handler, is_doctype_allowed: bool) -> None:
         self._draft, self._handler = draft, handler
         self._depth = 0
+        self._names = _Names()
+        self._nesting_max, self._attributes_max = draft.limits.nesting_max, draft.limits.attributes_max
         self.silent = 0  # bytes fed since expat last told something
         parser = expat.ParserCreate(namespace_separator="}")
         parser.buffer_text = True
@@ -53,15 +61,19 @@ class _Reader:
     def _start(self, name: str, attributes: Attributes) -> None:
         self.silent = 0
         self._depth += 1
-        self._draft.meter.nesting(self._depth)
-        if len(attributes) > self._draft.limits.attributes_max:
-            raise Unreadable("too_large", f"an element has {len(attributes):,} attributes")
-        self._handler.start(plain(name), {plain(key): value for key, value in attributes.items()} if attributes else attributes)
+        if self._depth > self._nesting_max:
+            self._draft.meter.nesting(self._depth)
+        names = self._names
+        if attributes:
+            if len(attributes) > self._attributes_max:
+                raise Unreadable("too_large", f"an element has {len(attributes):,} attributes")
+            attributes = {names[key]: value for key, value in attributes.items()}
+        self._handler.start(names[name], attributes)
 
     def _end(self, name: str) -> None:
         self.silent = 0
         self._depth -= 1
-        self._handler.end(plain(name))
+        self._handler.end(self._names[name])
 
     def _text(self, text: str) -> None:
         self.silent = 0
