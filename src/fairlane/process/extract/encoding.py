@@ -26,6 +26,7 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+NOT_TEXT = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem")
 SAMPLE = 262_144
 OLD = ("cp1252", "cp1250", "iso8859_2")
 # The letters beyond ASCII of each language; German before the others shares its letters with many.
@@ -77,8 +78,8 @@ def known(name: str) -> str | None:
         found = codecs.lookup(name)
     except LookupError:
         return None
-    is_text = getattr(found, "_is_text_encoding", True)
-    return found.name if is_text and found.name not in ("idna", "punycode", "unicode_escape", "raw_unicode_escape") else None
+    is_text = getattr(found, "_is_text_encoding", True) and found.name.replace("_", "-") not in NOT_TEXT
+    return found.name if is_text else None
 
 
 def judge(sample: bytes) -> str:
