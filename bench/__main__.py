@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, policy, replay, scale
+from . import durable, extract, policy, replay, scale
 from .figures import Figure, show, write
 
-NAMES = ("policy", "submit", "callers", "batch", "claim", "scale", "replay")
+NAMES = ("policy", "submit", "callers", "batch", "claim", "scale", "replay", "extract")
 
 
 def _ways(is_quick: bool) -> dict[str, durable.Way]:
@@ -48,6 +48,12 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         repeats = 1 if is_quick else 3
         task = progress.add_task("replay", total=repeats)
         figures += replay.measure(8000 if is_quick else 200_000, repeats, partial(progress.advance, task))
+    if "extract" in names:
+        task = progress.add_task("extract", total=14)
+        (folder / "extract").mkdir()
+        figures += extract.measure(
+            0.1 if is_quick else 1, 2 if is_quick else 15, folder / "extract", partial(progress.advance, task)
+        )
     return figures
 
 

@@ -153,6 +153,8 @@ class Flow:
 
 def cell(text: str) -> str:
     """Text that fits into a cell."""
+    if text.isalnum():  # most cells are one word or number
+        return text
     return _SPACES.sub(" ", text).strip().replace("|", "\\|")
 
 

@@ -8,6 +8,7 @@ else, and everything short or mixed, is nobody's: a wrong answer is worse than n
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 WORDS_LOOKED_AT = 2_000
 HITS_LEAST, SHARE_LEAST, LEAD = 3, 0.08, 1.4
@@ -30,12 +31,10 @@ LETTERS = {"pl": frozenset("ąćęłńśźż"), "pt": frozenset("ãõ"), "es": f
 
 def guess(text: str) -> str | None:
     """The language of a text, or none."""
-    words = [found.group().lower() for found, _ in zip(_WORD.finditer(text), range(WORDS_LOOKED_AT), strict=False)]
-    if len(words) < HITS_LEAST:
-        return None
-    scores = {language: float(sum(word in known for word in words)) for language, known in SETS.items()}
+    words = Counter(_WORD.findall(text.lower())[:WORDS_LOOKED_AT])
+    scores = {language: float(sum(words[word] for word in known)) for language, known in SETS.items()}
     for language, letters in LETTERS.items():
-        scores[language] += sum(not letters.isdisjoint(word) for word in words)
+        scores[language] += sum(count for word, count in words.items() if not letters.isdisjoint(word))
     first, second, *_ = sorted(scores, key=lambda one: -scores[one])
-    is_clear = scores[first] >= max(HITS_LEAST, len(words) * SHARE_LEAST) and scores[first] >= scores[second] * LEAD
+    is_clear = scores[first] >= max(HITS_LEAST, words.total() * SHARE_LEAST) and scores[first] >= scores[second] * LEAD
     return first if is_clear else None

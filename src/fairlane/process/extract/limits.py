@@ -83,9 +83,9 @@ class Meter:
         if count > self.limits.pages_max:
             raise Unreadable("too_many_pages", f"has {count:,} pages or more; {self.limits.pages_max:,} are allowed")
 
-    def cell(self) -> None:
-        """Another cell of a table."""
-        self._cells += 1
+    def cell(self, count: int = 1) -> None:
+        """Another cell of a table, or several."""
+        self._cells += count
         if self._cells > self.limits.cells_max:
             raise Unreadable("too_large", f"has more than {self.limits.cells_max:,} cells")
 

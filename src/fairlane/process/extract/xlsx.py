@@ -186,9 +186,7 @@ class Sheet:
 
     def _end_cell(self) -> None:
         stored = self._pieces[0] if len(self._pieces) == 1 else "".join(self._pieces)
-        value = self._shown(stored)
-        if not value.isalnum():
-            value = cell(value)
+        value = cell(self._shown(stored))
         self._pieces, self._waiting = [], 0
         if value:
             self._draft.meter.cell()
