@@ -42,9 +42,10 @@ bench-traces: $(READY) ## replay recorded workloads and compare with their table
 pictures: $(READY) ## draw the pictures of docs/ again
 	$(BIN)/python -m bench.pictures
 
-chaos: $(READY) ## kill -9 at random moments, 200 times, then a disk that fails at every write; takes some minutes
+chaos: $(READY) ## kill -9 at random moments, then a disk that fails at every write, then 20,000 damaged files; takes some minutes
 	$(BIN)/python -m chaos.kills
 	$(BIN)/python -m chaos.disk
+	$(BIN)/python -m chaos.files
 
 wheel: $(READY) ## build the wheel and try it in an empty environment
 	@rm -rf build/wheel build/try && mkdir -p build

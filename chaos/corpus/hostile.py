@@ -106,9 +106,8 @@ def overlapping_zip(entries: int = 200, size: int = 4 * MILLION) -> bytes:
     check = zlib.crc32(bytes(size))
     local = struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, 0, 8, 0, 0, check, len(packed), size, 5, 0) + b"a.txt" + packed
     directory = b"".join(
-        struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 20, 20, 0, 8, 0, 0, check, len(packed), size, 5, 0, 0, 0, 0, 0, 0)
-        + b"%05d" % number
-        for number in range(entries)
+        struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 20, 20, 0, 8, 0, 0, check, len(packed), size, 5, 0, 0, 0, 0, 0, 0) + b"a.txt"
+        for _ in range(entries)
     )
     end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, entries, entries, len(directory), len(local), 0)
     return local + directory + end
@@ -122,13 +121,16 @@ def many_members(count: int) -> bytes:
     return buffer.getvalue()
 
 
+def locked(content: bytes, name: str) -> bytes:
+    """A ZIP, one of whose entries says that it needs a password."""
+    changed = bytearray(content)
+    changed[changed.index(name.encode()) - 30 + 6] |= 1
+    changed[changed.rindex(name.encode()) - 46 + 8] |= 1
+    return bytes(changed)
+
+
 def encrypted_zip() -> bytes:
-    """A ZIP whose entry says that it needs a password."""
-    content = bytearray(zipped({"secret.txt": "you cannot read this"}))
-    content[6] |= 1
-    directory = content.index(b"PK\x01\x02")
-    content[directory + 8] |= 1
-    return bytes(content)
+    return locked(zipped({"secret.txt": "you cannot read this"}), "secret.txt")
 
 
 def lying_zip() -> bytes:
@@ -351,6 +353,9 @@ HOSTILE: dict[str, Hostile] = {
     "many members": Hostile("many.zip", lambda: many_members(20_000), "too_large"),
     "hostile names": Hostile("../../names\n.zip", hostile_names, None),
     "entity bomb": Hostile("bomb.xml", entity_bomb, "corrupt"),
+    "one small entity": Hostile(
+        "small.xml", lambda: b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', "corrupt"
+    ),
     "external entity": Hostile("outside.xml", external_entity, "corrupt"),
     "entity bomb in docx": Hostile("bomb.docx", lambda: docx_with(entity_bomb().decode()), "corrupt"),
     "external entity in docx": Hostile("outside.docx", lambda: docx_with(external_entity().decode()), "corrupt"),

@@ -18,10 +18,12 @@ from bench.pictures import FOLDER, pictures
 from fairlane import Policy, Queue, Rules, Terms
 from fairlane.cli import main
 from fairlane.core import document, errors
+from fairlane.process.extract import CAN_RETRY, WARNING_CODES, Limits
 from fairlane.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / "docs/reference.md").read_text()
+DOCUMENTS = (ROOT / "docs/documents.md").read_text()
 README = (ROOT / "README.md").read_text()
 
 
@@ -84,10 +86,23 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
     assert thresholds == {value: level for level, value in enumerate(Policy().thresholds, start=2)}
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference.md", "docs/fairness.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference.md", "docs/fairness.md", "docs/documents.md"]
+)
 def test_links_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         assert ((ROOT / page).parent / link).exists(), link
+
+
+def test_every_format_limit_code_and_warning_of_documents_is_documented() -> None:
+    for limit in fields(Limits):
+        value = limit.default
+        shown = ", ".join(value) if isinstance(value, tuple) else f"{int(value):,}"
+        assert f"| `{limit.name}` | {shown} |" in DOCUMENTS, limit.name
+    for code, can_retry in CAN_RETRY.items():
+        assert re.search(rf"\| `{code}` \| .* \| {'yes' if can_retry else 'no'} \|", DOCUMENTS), code
+    for warning in WARNING_CODES:
+        assert f"`{warning}`" in DOCUMENTS, warning
 
 
 def test_makefile_targets_of_the_docs_exist() -> None:

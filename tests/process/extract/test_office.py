@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from chaos.corpus.hostile import encrypted_zip
+from chaos.corpus.hostile import locked
 from chaos.corpus.office import HEAD, SHEET, WORD, make_docx, make_odt, make_xlsx, paragraph, rels, word_table, zipped
 from chaos.corpus.samples import BY_LANGUAGE
 from fairlane.process.extract import Limits
@@ -90,8 +90,11 @@ def test_other_packages_are_unsupported(refused: Refused, kind: str, code: str) 
     assert (failure.code, failure.detail) == (code, kind)
 
 
-def test_an_encrypted_part_is_encrypted(refused: Refused) -> None:
-    assert refused(encrypted_zip(), "a.zip").code == "encrypted"
+def test_an_encrypted_part_is_encrypted(read: Read, refused: Refused) -> None:
+    assert refused(locked(make_odt(SAMPLE), "content.xml"), "a.odt").code == "encrypted"
+    result = read(locked(zipped({"one.txt": "open", "two.txt": "closed"}), "two.txt"), "a.zip")
+    assert [one.name for one in result.members] == ["one.txt"]
+    assert [(one.code, "encrypted" in one.detail) for one in result.warnings] == [("members_skipped", True)]
 
 
 # -- sheets
