@@ -2,7 +2,8 @@
 
 Laws:
 - Extractors raise one exception, `Unreadable`, with one of the codes below.
-- What a foreign parser throws at a file is `corrupt`; what our own code throws by mistake is `crashed`, never silence.
+- What a foreign parser throws at a file is `corrupt`; what our own code throws by mistake is `crashed`, never silence. Only in
+  the readers of PDFs and images, where our code and theirs take turns, both are `corrupt`.
 - `detail` is for engineers, in English and on one line; texts for everybody else are in the catalogs (`texts.py`).
 """
 
