@@ -9,6 +9,7 @@ import pytest
 from chaos.corpus.others import make_eml, make_rtf
 from chaos.corpus.samples import BY_LANGUAGE, Sample
 from fairlane.process.extract import Limits
+from fairlane.process.extract.draft import clean
 from fairlane.process.extract.flow import fenced
 from fairlane.process.extract.language import guess
 
@@ -74,6 +75,7 @@ def test_html_costs_its_length_however_broken(read: Read, piece: str) -> None:
         ("{\\uc0\\u322}\\u243?", "łó"),
         ("\\u-10179?\\u-8704?", "\U0001f600"),
         ("\\u-10179?x", "x"),
+        ("\\u-9216?x", "\ufffdx"),
         ("a{\\*\\unknown b{c}}d", "ad"),
         ("a\\bin3 }}}b", "ab"),
         ("a\\{b\\}c\\\\d\\~e\\_f", "a{b}c\\d\xa0e-f"),
@@ -199,6 +201,20 @@ def test_pages_of_a_text_end_at_form_feeds(read: Read) -> None:
 
 def test_too_many_pages_of_a_text(refused: Refused) -> None:
     assert refused(b"\fx" * 10, "a.txt", Limits(pages_max=9)).code == "too_many_pages"
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("plain ż\n\t", "plain ż\n\t"),
+        ("a\r\nb\rc\x0bd", "a\nb\nc\nd"),
+        ("a\0b\x1bc\x7fd\x9fe\ufffef", "abcdef"),
+        ("a\ud800b", "a\ufffdb"),
+        ("\ud83d\ude00", "\U0001f600"),
+    ],
+)
+def test_text_that_can_be_stored_and_sent_anywhere(text: str, cleaned: str) -> None:
+    assert clean(text) == cleaned
 
 
 def test_a_fence_that_its_text_cannot_close() -> None:

@@ -35,6 +35,7 @@ def docx(read: Read, body: str) -> str:
         (f'<w:p>see <w:hyperlink r:id="r3">{run("the page")}</w:hyperlink></w:p>', "[the page](https://example.org/a)"),
         (f'<w:p><w:hyperlink r:id="nowhere">{run("words")}</w:hyperlink></w:p>', "words"),
         (f"<w:p>{run('kept')}<w:del><w:r><w:delText>gone</w:delText></w:r></w:del></w:p>", "kept"),
+        (f"<w:p>{run('kept')}<w:del>{run('gone')}</w:del><w:moveFrom>{run('moved')}</w:moveFrom></w:p>", "kept"),
         (f"<w:p><w:r><w:instrText>PAGE</w:instrText></w:r>{run('1')}</w:p>", "1"),
         (f"<w:p><Choice>{run('new')}</Choice><Fallback>{run('old')}</Fallback></w:p>", "new"),
         (paragraph("one", '<w:numPr><w:ilvl w:val="0"/><w:numId w:val="2"/></w:numPr>'), "1. one"),

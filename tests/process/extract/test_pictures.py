@@ -106,6 +106,12 @@ def test_pages_with_text_need_no_program(read: Read) -> None:
     assert codes(read(make_pdf([["words"]]), "a.pdf", Limits())) == set()
 
 
+def test_blank_pages_count_and_take_no_room(read: Read) -> None:
+    result = read(make_pdf([["one"], [], ["two"]]), "a.pdf")
+    assert result.text == "one\n\ntwo"
+    assert [result.text_of(number).strip() for number in range(3)] == ["one", "", "two"]
+
+
 def test_a_blank_page_is_no_scan(read: Read) -> None:
     assert codes(read(make_pdf([["words"], []]), "a.pdf", Limits())) == set()
 
