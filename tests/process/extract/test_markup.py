@@ -37,6 +37,7 @@ SAMPLE = BY_LANGUAGE["pl"]
         ("<script>a</script>b<style>c</style>d<template>e</template>", "bd"),
         ("<script>if (a<b) '</p>'</script>x", "x"),
         ("<!-- a -->b<!doctype x>c<?php d ?>e", "bce"),
+        ("a<!-- b > c -->d", "ad"),
         ("a<!-- never closed", "a"),
         ("a<script>never closed", "a"),
         ("a < b &lt; c &amp; d &oacute; &#380; &#x17c;", "a < b < c & d ó ż ż"),
