@@ -190,8 +190,7 @@ class Sheet:
         self._pieces, self._waiting = [], 0
         if value:
             self._draft.meter.cell()
-            self._held += len(value)
-            self._draft.meter.hold(self._held)
+            self._held += len(value)  # looked at when the next text comes
             self._row.append((self._column, value))
             self.columns.add(self._column)
         self._column += 1
