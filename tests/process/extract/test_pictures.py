@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from chaos.corpus.all import corpus
 from chaos.corpus.others import draw, make_image
 from chaos.corpus.pdf import make_pdf, make_scan
 from chaos.corpus.samples import BY_LANGUAGE
@@ -68,6 +69,11 @@ def test_images_of_every_mode_have_a_thumbnail(read: Read, mode: str) -> None:
     assert result.thumbnail is not None
     with Image.open(io.BytesIO(result.thumbnail)) as small:
         assert small.size == (256, 110)
+
+
+@pytest.mark.parametrize("name", ["pl.pdf", "pl.txt", "picture.png"])
+def test_there_is_no_thumbnail_where_none_is_wanted(read: Read, name: str) -> None:
+    assert read(corpus()[name], name, Limits(thumbnail_side=0, ocr_pages_max=0)).thumbnail is None
 
 
 def test_an_animation_is_one_page(read: Read) -> None:

@@ -81,7 +81,7 @@ def _read_page(draft: Draft, image: Image, ocr: Ocr, number: int) -> None:
         draft.dimensions = upright.size
     if ocr.is_wanted:
         draft.write(ocr.read(upright))
-    if number == 0:
+    if number == 0 and draft.limits.thumbnail_side:
         thumbnail = shrink(upright, draft.limits.thumbnail_side)
         draft.picture = lambda: thumbnail
 

@@ -67,7 +67,7 @@ def _read_document(draft: Draft, document: Any) -> None:
             draft.warn("damaged_parts", f"page {number + 1}: {error}")
             continue
         _read_page(draft, page, ocr)
-        if number == 0:
+        if number == 0 and draft.limits.thumbnail_side:
             _keep_thumbnail(draft, page)
         page.close()
     if damaged == count:
