@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, policy, postgres, redis, replay, scale, worker
+from . import durable, extract, policy, postgres, redis, replay, scale, worker
 from .figures import Figure, show, write
 
-NAMES = ("policy", "submit", "callers", "batch", "claim", "worker", "scale", "replay", "postgres", "redis")
+NAMES = ("policy", "submit", "callers", "batch", "claim", "worker", "scale", "replay", "extract", "postgres", "redis")
 
 
 def _ways(is_quick: bool) -> dict[str, durable.Way]:
@@ -55,6 +55,12 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         figures += _postgres(is_quick, progress)
     if "redis" in names:
         figures += _on_redis(is_quick, progress)
+    if "extract" in names:
+        task = progress.add_task("extract", total=14)
+        (folder / "extract").mkdir()
+        figures += extract.measure(
+            0.1 if is_quick else 1, 2 if is_quick else 15, folder / "extract", partial(progress.advance, task)
+        )
     return figures
 
 

@@ -12,7 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("only", ["policy", "submit", "callers", "batch", "claim", "worker", "replay", "postgres", "redis"])
+MEASURED = ["policy", "submit", "callers", "batch", "claim", "worker", "replay", "extract", "postgres", "redis"]
+
+
+@pytest.mark.parametrize("only", MEASURED)
 def test_a_small_run_writes_its_figures(tmp_path: Path, only: str) -> None:
     command = [sys.executable, "-m", "bench", "--quick", "--only", only, "--output", str(tmp_path / "bench.json")]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -19,11 +19,13 @@ from bench.pictures import FOLDER, pictures
 from fairlane import Policy, Queue, Rules, Terms, worker
 from fairlane.cli import main
 from fairlane.core import document, errors
+from fairlane.process.extract import CAN_RETRY, WARNING_CODES, Limits
 from fairlane.settings import Settings
 from fairlane.worker.hooks import EVENTS
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / "docs/reference.md").read_text()
+DOCUMENTS = (ROOT / "docs/documents.md").read_text()
 README = (ROOT / "README.md").read_text()
 
 
@@ -97,11 +99,28 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/reference.md", "docs/fairness.md", "docs/engines.md"]
+    "page",
+    [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        *(f"docs/{one}.md" for one in ("reference", "fairness", "engines", "documents")),
+    ],
 )
 def test_links_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         assert ((ROOT / page).parent / link).exists(), link
+
+
+def test_every_format_limit_code_and_warning_of_documents_is_documented() -> None:
+    for limit in fields(Limits):
+        value = getattr(Limits(), limit.name)
+        shown = ", ".join(value) if isinstance(value, tuple) else f"{int(value):,}"
+        assert f"| `{limit.name}` | {shown} |" in DOCUMENTS, limit.name
+    for code, can_retry in CAN_RETRY.items():
+        assert re.search(rf"\| `{code}` \| .* \| {'yes' if can_retry else 'no'} \|", DOCUMENTS), code
+    for warning in WARNING_CODES:
+        assert f"`{warning}`" in DOCUMENTS, warning
 
 
 def test_makefile_targets_of_the_docs_exist() -> None:

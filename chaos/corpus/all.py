@@ -1,0 +1,69 @@
+"""Every good file, by name: each format in five languages. The same every time."""
+
+from __future__ import annotations
+
+from functools import cache
+from textwrap import wrap
+
+from PIL import Image
+
+from .office import make_docx, make_odt, make_pptx, make_xlsx, zipped
+from .others import (
+    draw,
+    make_csv,
+    make_eml,
+    make_html,
+    make_image,
+    make_json,
+    make_markdown,
+    make_rtf,
+    make_xml,
+)
+from .pdf import make_pdf, make_scan
+from .samples import SAMPLES, Sample
+
+IMAGES = {"png": "PNG", "jpg": "JPEG", "tiff": "TIFF", "webp": "WEBP", "gif": "GIF"}
+
+
+def pdf_lines(sample: Sample) -> list[str]:
+    """Lines that fit on a page."""
+    return [part for line in sample.lines for part in wrap(line, 90)]
+
+
+def of_sample(sample: Sample) -> dict[str, bytes]:
+    """Every format, saying what the sample says."""
+    files = {
+        "pdf": make_pdf([pdf_lines(sample), [sample.title]], sample.title, sample.author),
+        "docx": make_docx(sample),
+        "pptx": make_pptx(sample),
+        "xlsx": make_xlsx(sample),
+        "odt": make_odt(sample),
+        "rtf": make_rtf(sample, 1250 if sample.language == "pl" else 1252),
+        "html": make_html(sample),
+        "eml": make_eml(sample),
+        "md": make_markdown(sample),
+        "txt": "\n".join(sample.lines).encode(),
+        "csv": make_csv(sample),
+        "json": make_json(sample),
+        "xml": make_xml(sample),
+    }
+    files["zip"] = zipped({f"{sample.title}/{name}.{name}": content for name, content in files.items()})
+    return {f"{sample.language}.{kind}": content for kind, content in files.items()}
+
+
+def pictures() -> dict[str, bytes]:
+    """Small images in every format, a scan, a TIFF of two pages."""
+    image = draw(["Hello"], (160, 60), 24)
+    files = {f"picture.{name}": make_image(image, kind) for name, kind in IMAGES.items()}
+    files["scan.pdf"] = make_scan(image)
+    files["pages.tiff"] = make_image(image, "TIFF", save_all=True, append_images=[Image.new("L", (50, 80), 200)])
+    return files
+
+
+@cache
+def corpus() -> dict[str, bytes]:
+    """All of them."""
+    files: dict[str, bytes] = {}
+    for sample in SAMPLES:
+        files |= of_sample(sample)
+    return files | pictures()

@@ -1,0 +1,216 @@
+"""Writers of small DOCX, PPTX, XLSX and ODT files: a ZIP with the parts that every such file has."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from xml.sax.saxutils import escape, quoteattr
+
+from .samples import Sample
+
+PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+DOCUMENT = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" xmlns:r="' + DOCUMENT + '"'
+SHEET = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="' + DOCUMENT + '"'
+SHOW = (
+    'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '
+    'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" xmlns:r="' + DOCUMENT + '"'
+)
+ODF = (
+    'xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
+    'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" '
+    'xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0" xmlns:xlink="http://www.w3.org/1999/xlink" '
+    'xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:meta="urn:oasis:names:tc:opendocument:xmlns:meta:1.0"'
+)
+HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
+
+
+def zipped(parts: Mapping[str, str | bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """A ZIP of these parts, the same for the same parts."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as package:
+        for name, content in parts.items():
+            entry = zipfile.ZipInfo(name, (2026, 3, 1, 9, 30, 0))
+            entry.compress_type = zipfile.ZIP_STORED if name == "mimetype" else compression
+            package.writestr(entry, content)
+    return buffer.getvalue()
+
+
+def rels(*targets: tuple[str, str, str]) -> str:
+    """Relationships: id, kind, target; a target with a scheme is outside."""
+    told = "".join(
+        f"<Relationship Id={quoteattr(id)} Type={quoteattr(kind if '/' in kind else f'{DOCUMENT}/{kind}')} "
+        f"Target={quoteattr(target)}{' TargetMode=' + quoteattr('External') if '://' in target else ''}/>"
+        for id, kind, target in targets
+    )
+    return f'{HEAD}<Relationships xmlns="{PACKAGE}/relationships">{told}</Relationships>'
+
+
+def office(main: str, content_type: str, sample: Sample, parts: Mapping[str, str | bytes]) -> bytes:
+    """The parts that every office document has, and its own."""
+    core = (
+        f'{HEAD}<cp:coreProperties xmlns:cp="{PACKAGE}/metadata/core-properties" xmlns:dc="http://purl.org/dc/elements/1.1/" '
+        f'xmlns:dcterms="http://purl.org/dc/terms/"><dc:title>{escape(sample.title)}</dc:title>'
+        f"<dc:creator>{escape(sample.author)}</dc:creator><dcterms:created>2026-03-01T09:30:00Z</dcterms:created>"
+        "<dcterms:modified>2026-03-02T10:00:00Z</dcterms:modified></cp:coreProperties>"
+    )
+    core_kind = f"{PACKAGE}/relationships/metadata/core-properties"
+    return zipped(
+        {
+            "[Content_Types].xml": f'{HEAD}<Types xmlns="{PACKAGE}/content-types"><Default Extension="xml" '
+            f'ContentType="application/xml"/><Override PartName="/{main}" ContentType="{content_type}"/></Types>',
+            "_rels/.rels": rels(("a", "officeDocument", main), ("b", core_kind, "docProps/core.xml")),
+            "docProps/core.xml": core,
+            **parts,
+        }
+    )
+
+
+# -- DOCX
+
+
+def paragraph(text: str, properties: str = "") -> str:
+    return f'<w:p><w:pPr>{properties}</w:pPr><w:r><w:t xml:space="preserve">{escape(text)}</w:t></w:r></w:p>'
+
+
+def word_table(table: tuple[tuple[str, ...], ...]) -> str:
+    rows = "".join("<w:tr>" + "".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in cells) + "</w:tr>" for cells in table)
+    return f"<w:tbl>{rows}</w:tbl>"
+
+
+def make_docx(sample: Sample, body: str | None = None, more: Mapping[str, str | bytes] | None = None) -> bytes:
+    """A DOCX whose heading style has a name in the writer's language, as Word makes them."""
+    item = '<w:numPr><w:ilvl w:val="0"/><w:numId w:val="1"/></w:numPr>'
+    if body is None:
+        body = paragraph(sample.title, '<w:pStyle w:val="Nagwek1"/>') + paragraph(sample.paragraph)
+        body += "".join(paragraph(one, item) for one in sample.items) + word_table(sample.table)
+    return office(
+        "word/document.xml",
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml",
+        sample,
+        {
+            "word/document.xml": f"{HEAD}<w:document {WORD}><w:body>{body}</w:body></w:document>",
+            "word/_rels/document.xml.rels": rels(
+                ("r1", "styles", "styles.xml"),
+                ("r2", "numbering", "numbering.xml"),
+                ("r3", "hyperlink", "https://example.org/a"),
+            ),
+            "word/styles.xml": f'{HEAD}<w:styles {WORD}><w:style w:type="paragraph" w:styleId="Nagwek1">'
+            '<w:name w:val="heading 1"/></w:style></w:styles>',
+            "word/numbering.xml": f'{HEAD}<w:numbering {WORD}><w:abstractNum w:abstractNumId="7"><w:lvl w:ilvl="0">'
+            '<w:numFmt w:val="bullet"/></w:lvl></w:abstractNum><w:abstractNum w:abstractNumId="8"><w:lvl w:ilvl="0">'
+            '<w:numFmt w:val="decimal"/></w:lvl></w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>'
+            '<w:num w:numId="2"><w:abstractNumId w:val="8"/></w:num></w:numbering>',
+            **(more or {}),
+        },
+    )
+
+
+# -- PPTX
+
+
+def _shape(lines: list[tuple[str, int]], role: str = "") -> str:
+    told = "".join(f'<a:p><a:pPr lvl="{level}"/><a:r><a:t>{escape(line)}</a:t></a:r></a:p>' for line, level in lines)
+    placeholder = f'<p:ph type="{role}"/>' if role else ""
+    return f"<p:sp><p:nvSpPr><p:nvPr>{placeholder}</p:nvPr></p:nvSpPr><p:txBody>{told}</p:txBody></p:sp>"
+
+
+def _slide_table(table: tuple[tuple[str, ...], ...]) -> str:
+    rows = "".join(
+        "<a:tr>"
+        + "".join(f"<a:tc><a:txBody><a:p><a:r><a:t>{escape(cell)}</a:t></a:r></a:p></a:txBody></a:tc>" for cell in cells)
+        + "</a:tr>"
+        for cells in table
+    )
+    return f"<p:graphicFrame><a:tbl>{rows}</a:tbl></p:graphicFrame>"
+
+
+def make_pptx(sample: Sample) -> bytes:
+    """Two slides, whose parts are numbered against their order, and notes."""
+    first = _shape([(sample.title, 0)], "ctrTitle") + _shape([(sample.paragraph, 0)]) + _shape([("17", 0)], "sldNum")
+    second = _shape([(one, 1) for one in sample.items]) + _slide_table(sample.table)
+    return office(
+        "ppt/presentation.xml",
+        "application/vnd.openxmlformats-officedocument.presentationml.presentation.main+xml",
+        sample,
+        {
+            "ppt/presentation.xml": f'{HEAD}<p:presentation {SHOW}><p:sldIdLst><p:sldId id="256" r:id="r2"/>'
+            '<p:sldId id="257" r:id="r1"/></p:sldIdLst></p:presentation>',
+            "ppt/_rels/presentation.xml.rels": rels(("r1", "slide", "slides/slide1.xml"), ("r2", "slide", "slides/slide2.xml")),
+            "ppt/slides/slide2.xml": f"{HEAD}<p:sld {SHOW}><p:cSld><p:spTree>{first}</p:spTree></p:cSld></p:sld>",
+            "ppt/slides/slide1.xml": f"{HEAD}<p:sld {SHOW}><p:cSld><p:spTree>{second}</p:spTree></p:cSld></p:sld>",
+            "ppt/slides/_rels/slide1.xml.rels": rels(("n", "notesSlide", "../notesSlides/notesSlide1.xml")),
+            "ppt/notesSlides/notesSlide1.xml": f"{HEAD}<p:notes {SHOW}><p:cSld><p:spTree>"
+            f"{_shape([(sample.author, 0)], 'body')}</p:spTree></p:cSld></p:notes>",
+        },
+    )
+
+
+# -- XLSX
+
+
+def make_xlsx(sample: Sample, rows: str | None = None, strings: list[str] | None = None, more_sheets: int = 0) -> bytes:
+    """A first sheet with the table, dates and kinds of cells; `rows` replaces what is in it."""
+    shared = strings if strings is not None else [cell for cells in sample.table for cell in cells]
+    if rows is None:
+        rows = '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="s"><v>1</v></c></row>'
+        rows += '<row r="2"><c r="A2" t="s"><v>2</v></c><c r="B2" t="s"><v>3</v></c></row>'
+        rows += '<row r="4"><c r="A4" s="1"><v>46082</v></c><c r="B4" s="2"><v>46082.395833333</v></c></row>'
+        rows += '<row r="5"><c r="A5" t="b"><v>1</v></c><c r="B5" t="inlineStr"><is><t>inline</t></is></c></row>'
+        rows += '<row r="6"><c r="A6"><f>1+1</f><v>2</v></c><c r="B6" s="3"><v>0.5</v></c></row>'
+    names = [sample.title[:20], *(f"sheet {number}" for number in range(more_sheets))]
+    listed = "".join(f'<sheet name={quoteattr(name)} sheetId="{n}" r:id="s{n}"/>' for n, name in enumerate(names, start=1))
+    sheets = {
+        f"xl/worksheets/sheet{n}.xml": f"{HEAD}<worksheet {SHEET}><sheetData>{rows if n == 1 else ''}</sheetData></worksheet>"
+        for n, _ in enumerate(names, start=1)
+    }
+    targets = [(f"s{n}", "worksheet", f"worksheets/sheet{n}.xml") for n, _ in enumerate(names, start=1)]
+    targets += [("st", "styles", "styles.xml"), ("sh", "sharedStrings", "sharedStrings.xml")]
+    return office(
+        "xl/workbook.xml",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml",
+        sample,
+        {
+            "xl/workbook.xml": f"{HEAD}<workbook {SHEET}><sheets>{listed}</sheets></workbook>",
+            "xl/_rels/workbook.xml.rels": rels(*targets),
+            "xl/styles.xml": f'{HEAD}<styleSheet {SHEET}><numFmts><numFmt numFmtId="165" formatCode="[h]:mm:ss"/>'
+            '<numFmt numFmtId="164" formatCode="[$-415]d\\ mmmm\\ yyyy&quot; r.&quot;"/></numFmts><cellXfs><xf numFmtId="0"/>'
+            '<xf numFmtId="164"/><xf numFmtId="22"/><xf numFmtId="165"/></cellXfs></styleSheet>',
+            "xl/sharedStrings.xml": f"{HEAD}<sst {SHEET}>"
+            + "".join(f"<si><r><t>{escape(one)}</t></r><rPh><t>reading</t></rPh></si>" for one in shared)
+            + "</sst>",
+            **sheets,
+        },
+    )
+
+
+# -- ODT
+
+
+def make_odt(sample: Sample, content: str | None = None, manifest: str = "") -> bytes:
+    if content is None:
+        items = "".join(f"<text:list-item><text:p>{escape(one)}</text:p></text:list-item>" for one in sample.items)
+        rows = "".join(
+            "<table:table-row>"
+            + "".join(f"<table:table-cell><text:p>{escape(cell)}</text:p></table:table-cell>" for cell in cells)
+            + "</table:table-row>"
+            for cells in sample.table
+        )
+        content = (
+            f'<text:h text:outline-level="1">{escape(sample.title)}</text:h><text:p>{escape(sample.paragraph)}</text:p>'
+            f"<text:list>{items}</text:list><table:table>{rows}</table:table>"
+        )
+    return zipped(
+        {
+            "mimetype": "application/vnd.oasis.opendocument.text",
+            "META-INF/manifest.xml": f'{HEAD}<m:manifest xmlns:m="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0">'
+            f"{manifest}</m:manifest>",
+            "meta.xml": f"{HEAD}<office:document-meta {ODF}><office:meta><dc:title>{escape(sample.title)}</dc:title>"
+            f"<meta:initial-creator>{escape(sample.author)}</meta:initial-creator>"
+            "<meta:creation-date>2026-03-01T09:30:00</meta:creation-date><dc:date>2026-03-02T10:00:00</dc:date>"
+            "</office:meta></office:document-meta>",
+            "content.xml": f"{HEAD}<office:document-content {ODF}><office:body><office:text>{content}</office:text>"
+            "</office:body></office:document-content>",
+        }
+    )

@@ -1,0 +1,126 @@
+"""Writers of the formats that are text or pictures: RTF, HTML, e-mail, CSV, JSON, XML, images."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from email.message import EmailMessage
+from html import escape
+
+from PIL import Image, ImageDraw, ImageFont
+
+from fairlane.process.extract.pictures import FONTS
+
+from .samples import Sample
+
+
+def rtf_text(text: str, codepage: str = "cp1252") -> str:
+    """Letters as RTF has them: in the code page if they are there, else as numbers with a stand-in."""
+    out = ""
+    for letter in text:
+        if letter in "\\{}":
+            out += "\\" + letter
+        elif letter.isascii():
+            out += letter
+        else:
+            try:
+                out += f"\\'{letter.encode(codepage)[0]:02x}"
+            except UnicodeEncodeError:
+                out += "".join(f"\\u{int.from_bytes(pair, 'little', signed=True)}?" for pair in _pairs(letter))
+    return out
+
+
+def _pairs(letter: str) -> list[bytes]:
+    content = letter.encode("utf-16-le")
+    return [content[place : place + 2] for place in range(0, len(content), 2)]
+
+
+def make_rtf(sample: Sample, codepage: int = 1252) -> bytes:
+    def told(text: str) -> str:
+        return rtf_text(text, f"cp{codepage}")
+
+    rows = "".join(
+        "\\trowd\\cellx3000\\cellx6000\n" + "".join(f"\\intbl {told(cell)}\\cell\n" for cell in cells) + "\\row\n"
+        for cells in sample.table
+    )
+    return (
+        f"{{\\rtf1\\ansi\\ansicpg{codepage}\\deff0{{\\fonttbl{{\\f0\\fswiss Arial;}}}}{{\\colortbl;\\red0\\green0\\blue0;}}\n"
+        f"{{\\info{{\\title {told(sample.title)}}}{{\\author {told(sample.author)}}}"
+        "{\\creatim\\yr2026\\mo3\\dy1\\hr9\\min30}}\n{\\*\\generator Nobody;}{\\pict\\pngblip 89504e47}"
+        f"\\pard\\outlinelevel0\\b {told(sample.title)}\\b0\\par\n\\pard {told(sample.paragraph)}\\par\n"
+        f"{told(sample.items[0])}\\par {told(sample.items[1])}\\par\n{rows}\\pard\\par}}"
+    ).encode("ascii")
+
+
+def make_html(sample: Sample, encoding: str = "utf-8") -> bytes:
+    items = "".join(f"<li>{escape(one)}" for one in sample.items)
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>" for cells in sample.table)
+    page = (
+        f'<!DOCTYPE html>\n<html lang="{sample.language}"><head><meta charset="{encoding}">'
+        f"<title>{escape(sample.title)}</title>\n"
+        f'<meta name="author" content="{escape(sample.author)}"><style>p {{ color: red }}</style></head>\n<body>'
+        f"<script>document.write('<p>script</p>')</script><h1>{escape(sample.title)}</h1>\n<p>{escape(sample.paragraph)}</p>"
+        f"\n<ul>{items}</ul><table>{rows}</table></body></html>"
+    )
+    return page.encode(encoding, "xmlcharrefreplace")
+
+
+def make_eml(sample: Sample, is_html: bool = False, charset: str = "utf-8") -> bytes:
+    message = EmailMessage()
+    message["Subject"] = sample.title
+    message["From"] = f"{sample.author} <sender@example.org>"
+    message["To"] = "office@example.org"
+    message["Date"] = "Sun, 01 Mar 2026 09:30:00 +0100"
+    if is_html:
+        message.set_content(make_html(sample).decode(), subtype="html", charset=charset)
+    else:
+        message.set_content("\n\n".join([sample.paragraph, *sample.items]) + "\n", charset=charset, cte="quoted-printable")
+        message.add_alternative(f"<p>{escape(sample.paragraph)}</p>", subtype="html")
+    message.add_attachment(make_csv(sample), maintype="text", subtype="csv", filename=f"{sample.table[0][1]}.csv")
+    for number, part in enumerate(message.walk()):
+        if part.is_multipart():
+            part.set_boundary(f"=={number}==")
+    return message.as_bytes()
+
+
+def make_markdown(sample: Sample) -> bytes:
+    return (sample.markdown + "\n").encode()
+
+
+def make_csv(sample: Sample, separator: str = ";") -> bytes:
+    buffer = io.StringIO()
+    csv.writer(buffer, delimiter=separator).writerows(sample.table)
+    return buffer.getvalue().encode()
+
+
+def make_json(sample: Sample) -> bytes:
+    return json.dumps(sample._asdict(), ensure_ascii=False, indent=1).encode()
+
+
+def make_xml(sample: Sample, encoding: str = "utf-8") -> bytes:
+    text = f'<?xml version="1.0" encoding="{encoding}"?>\n<letter><title>{escape(sample.title)}</title>\n'
+    return (text + f"<p>{escape(sample.paragraph)}</p></letter>").encode(encoding)
+
+
+def draw(lines: list[str], size: tuple[int, int] = (1000, 400), letter: int = 32) -> Image.Image:
+    """Black words on white paper."""
+    paper = Image.new("RGB", size, "white")
+    path = next((path for path in FONTS if _is_there(path)), None)
+    font = ImageFont.truetype(path, letter) if path else ImageFont.load_default(letter)
+    ImageDraw.Draw(paper).multiline_text((20, 20), "\n".join(lines), fill="black", font=font, spacing=12)
+    return paper
+
+
+def _is_there(path: str) -> bool:
+    try:
+        ImageFont.truetype(path, 8)
+    except OSError:
+        return False
+    return True
+
+
+def make_image(image: Image.Image, kind: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()

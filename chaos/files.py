@@ -1,0 +1,208 @@
+"""Do damaged files ever make the extractors do anything but answer?
+
+`python -m chaos.files --count 20000` damages files of the corpus at random, reads them in forked children, a batch each, and
+counts what came out. Wrong is: anything but a result or an `Unreadable`; the code `crashed`, which means that our own code
+threw; a child that died or that wrote outside its folder; a result that breaks its laws; a file that took too long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from chaos.corpus.all import corpus
+from fairlane.process.extract import Extraction, Limits, Unreadable, extract, warm
+
+LIMITS = Limits(ocr_pages_max=0, seconds_max=10, unpacked_max=50_000_000)
+SECONDS_MAX = 15
+INTERESTING = (0, 1, 0x7F, 0x80, 0xFF, 0x3C, 0x7B, 0x22)
+TOKENS = (
+    b"<",
+    b"]]>",
+    b"{\\",
+    b"\\u-1?",
+    b"stream\n",
+    b"PK\x01\x02",
+    b"\xff\xd8",
+    b"&#99999999999;",
+    b"<!ENTITY",
+    b"%%EOF",
+    b"\0" * 8,
+)
+
+
+class Report(NamedTuple):
+    """What came out, and what should not have."""
+
+    outcomes: Counter[str]
+    wrong: list[str]
+
+
+def damaged(content: bytes, random: Random) -> bytes:
+    """The same file with something wrong with it."""
+    changed = bytearray(content)
+    for _ in range(random.choice((1, 1, 2, 4, 16, 64))):
+        place = random.randrange(len(changed)) if changed else 0
+        match random.randrange(7):
+            case 0 | 1:
+                changed[place : place + 1] = bytes([random.randrange(256)])
+            case 2:
+                changed[place : place + 1] = bytes([random.choice(INTERESTING)])
+            case 3:
+                del changed[place : place + random.choice((1, 2, 16, 200))]
+            case 4:
+                changed[place:place] = random.choice(TOKENS)
+            case 5:
+                other = random.randrange(len(changed) + 1)
+                changed[place:place] = changed[other : other + random.choice((4, 40, 400))]
+            case 6:
+                if random.random() < 0.2:
+                    del changed[place:]
+    return bytes(changed) or b"\0"
+
+
+def files(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
+    """So many damaged files; the same for the same seed. Parts of office documents are damaged before they are zipped."""
+    random = Random(seed)
+    names = sorted(corpus())
+    for number in range(count):
+        name = names[number % len(names)]
+        content = corpus()[name]
+        if content.startswith(b"PK") and random.random() < 0.7:
+            content = _damaged_inside(content, random)
+        else:
+            content = damaged(content, random)
+        yield (name if random.random() < 0.8 else random.choice(names)), content
+
+
+def _damaged_inside(content: bytes, random: Random) -> bytes:
+    import io
+    import zipfile
+
+    from chaos.corpus.office import zipped
+
+    with zipfile.ZipFile(io.BytesIO(content)) as package:
+        parts: dict[str, str | bytes] = {name: package.read(name) for name in package.namelist()}
+    chosen = random.choice(sorted(parts))
+    part = parts[chosen]
+    parts[chosen] = damaged(part if isinstance(part, bytes) else part.encode(), random)
+    return zipped(parts)
+
+
+def wrong_in(result: Extraction, scratch: Path) -> list[str]:
+    """Which laws of a result are broken."""
+    wrong = []
+    try:
+        result.text.encode()
+        json.dumps(result.facts()).encode()
+    except ValueError as error:
+        wrong.append(f"cannot be sent: {error}")
+    if any(letter < " " and letter not in "\n\t" for letter in result.text):
+        wrong.append("control characters")
+    if result.pages[0].start != 0 or result.pages[-1].end != len(result.text):
+        wrong.append("pages do not cover the text")
+    if {path.resolve() for path in scratch.iterdir()} != {one.path.resolve() for one in result.members}:
+        wrong.append("the scratch folder holds something else than the members")
+    return wrong
+
+
+def _read_one(path: Path, name: str, scratch: Path) -> tuple[str, list[str]]:
+    began = time.monotonic()
+    try:
+        result = extract(path, name, scratch, LIMITS)
+        outcome, wrong = "read", wrong_in(result, scratch)
+    except Unreadable as error:
+        outcome, wrong = error.code, []
+        if error.code == "crashed":
+            wrong = ["".join(traceback.format_exception(error.__cause__))]
+    except BaseException:  # noqa: BLE001 - that is what we are looking for
+        outcome, wrong = "surprise", [traceback.format_exc()]
+    if time.monotonic() - began > SECONDS_MAX:
+        wrong.append(f"took {time.monotonic() - began:.0f} s")
+    return outcome, wrong
+
+
+def _child(batch: list[tuple[str, bytes]], folder: Path, log: Path) -> None:
+    """Reads a batch, writes a line for each; never returns."""
+    with log.open("w") as lines:
+        for number, (name, content) in enumerate(batch):
+            path, scratch = folder / "file", folder / f"scratch-{number}"
+            path.write_bytes(content)
+            scratch.mkdir()
+            outcome, wrong = _read_one(path, name, scratch)
+            lines.write(json.dumps([outcome, wrong]) + "\n")
+            lines.flush()
+            for member in scratch.iterdir():
+                member.unlink()
+            scratch.rmdir()
+    os._exit(0)
+
+
+def run(count: int, seed: int, folder: Path, batch: int = 500, advance: Callable[[int], None] = lambda _: None) -> Report:
+    """Read them all."""
+    report = Report(Counter(), [])
+    warm()
+    waiting: list[tuple[str, bytes]] = []
+    for number, one in enumerate(files(count, seed), start=1):
+        waiting.append(one)
+        if len(waiting) == batch or number == count:
+            _run_batch(report, waiting, folder / f"batch-{number}", number - len(waiting))
+            advance(len(waiting))
+            waiting = []
+    return report
+
+
+def _run_batch(report: Report, batch: list[tuple[str, bytes]], folder: Path, first: int) -> None:
+    folder.mkdir()
+    log = folder.parent / f"{folder.name}.log"
+    process = os.fork()
+    if process == 0:
+        _child(batch, folder, log)
+    _, status = os.waitpid(process, 0)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for number, (outcome, wrong) in enumerate(lines):
+        report.outcomes[outcome] += 1
+        report.wrong.extend(f"file {first + number} ({batch[number][0]}): {one}" for one in wrong)
+    if os.waitstatus_to_exitcode(status) != 0:
+        name, content = batch[len(lines)]
+        kept = Path(tempfile.gettempdir()) / f"fairlane-killer-{first + len(lines)}"
+        kept.write_bytes(content)
+        report.outcomes["died"] += 1
+        report.wrong.append(f"file {first + len(lines)} ({name}) killed its child, see {kept}")
+
+
+@click.command()
+@click.option("--count", default=20_000, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+def main(count: int, seed: int) -> None:
+    """Read damaged files, and count what comes out."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        tempfile.TemporaryDirectory(prefix="fairlane-files-") as folder,
+        Progress(*columns, console=Console(stderr=True)) as progress,
+    ):
+        task = progress.add_task("files", total=count)
+        report = run(count, seed, Path(folder), advance=lambda done: progress.update(task, advance=done))
+    for outcome, number in report.outcomes.most_common():
+        print(f"  {outcome}: {number}")
+    for one in report.wrong:
+        print(f"WRONG: {one}")
+    print("Nothing is wrong." if not report.wrong else f"{len(report.wrong)} things are wrong.")
+    sys.exit(1 if report.wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

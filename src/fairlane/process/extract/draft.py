@@ -1,0 +1,162 @@
+"""What has been found in a file so far?
+
+Extractors write into a draft as they read; the meter counts along. It keeps the laws of a result: clean text, pages that
+follow each other, each warning once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from .failure import Unreadable, one_line
+from .limits import Limits, Meter
+from .result import Extraction, Member, Notice, Page, Unit, WarningCode
+
+# What no text may hold: control characters, lone surrogates and the two non-characters that some files are full of.
+_UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+FACT_MAX = 500
+BLOCK = 65_536
+
+
+def clean(text: str) -> str:
+    """Text that can be stored and sent anywhere; most of it is already, and then nothing is copied."""
+    if _UNCLEAN.search(text) is None:
+        return text
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0c", "\n").replace("\x0b", "\n")
+    text = _CONTROL.sub("", text)
+    # Two halves of a pair make a character; a lone half makes a replacement mark.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+class Draft:
+    """One file on its way to a result."""
+
+    def __init__(self, path: Path, name: str, scratch: Path | None, limits: Limits, depth: int = 0) -> None:
+        self.path, self.name, self.scratch, self.depth = path, name, scratch, depth
+        self.limits = limits
+        self.meter = Meter(limits)
+        self.media_type = "application/octet-stream"
+        self.unit: Unit = "page"
+        self.title: str | None = None
+        self.author: str | None = None
+        self.created: str | None = None
+        self.modified: str | None = None
+        self.dimensions: tuple[int, int] | None = None
+        self.picture: Callable[[], bytes | None] | None = None  # draws the thumbnail, if the format can
+        self.members: list[Member] = []
+        self._text = io.StringIO()
+        self._length = 0
+        self._pages: list[tuple[str, int]] = []
+        self._warnings: dict[WarningCode, Notice] = {}
+
+    # -- text and pages
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    @property
+    def is_page_blank(self) -> bool:
+        """Whether nothing was written on this page yet."""
+        return self._length == (self._pages[-1][1] if self._pages else 0)
+
+    def write(self, text: str) -> None:
+        """Add text to the current page."""
+        text = clean(text)
+        self.meter.text(len(text))
+        self._text.write(text)
+        self._length += len(text)
+
+    def new_page(self, label: str = "") -> None:
+        """Begin a page, even after an empty one."""
+        self.meter.page()
+        if self._length and not self.is_page_blank:
+            self.write("\n\n")
+        self._pages.append((one_line(label, FACT_MAX), self._length))
+
+    def break_page(self) -> None:
+        """Begin a page if there is anything on this one."""
+        if not self._pages:
+            self._pages.append(("", 0))
+            self.meter.page()
+        if not self.is_page_blank:
+            self.new_page()
+
+    # -- facts
+
+    def warn(self, code: WarningCode, detail: str = "") -> None:
+        """Remember a warning, once; the first detail is the one that is told."""
+        self._warnings.setdefault(code, Notice(code, one_line(detail, FACT_MAX)))
+
+    def has_warned(self, code: WarningCode) -> bool:
+        return code in self._warnings
+
+    def fact(self, name: str, value: str | None) -> None:
+        """Remember title, author, created or modified; the first one that says something holds."""
+        shown = one_line(clean(value or ""), FACT_MAX)
+        if name in ("created", "modified"):
+            shown = moment(shown) or ""
+        if shown and getattr(self, name) is None:
+            setattr(self, name, shown)
+
+    def finish(self, size: int, sha256: str, language: str | None, thumbnail: bytes | None) -> Extraction:
+        """The result: nothing can be added any more."""
+        text = self._text.getvalue()
+        if not text.strip() and not self.members:
+            self.warn("no_text")
+        starts = self._pages or [("", 0)]
+        ends = [start for _, start in starts[1:]] + [len(text)]
+        width, height = self.dimensions or (None, None)
+        return Extraction(
+            media_type=self.media_type,
+            size=size,
+            sha256=sha256,
+            text=text,
+            unit=self.unit,
+            pages=tuple(Page(label, start, end) for (label, start), end in zip(starts, ends, strict=True)),
+            title=self.title,
+            author=self.author,
+            created=self.created,
+            modified=self.modified,
+            language=language,
+            width=width,
+            height=height,
+            thumbnail=thumbnail,
+            warnings=tuple(self._warnings.values()),
+            members=tuple(self.members),
+        )
+
+    def sample(self, length: int) -> str:
+        """The beginning of the text."""
+        self._text.seek(0)
+        sample = self._text.read(length)
+        self._text.seek(0, io.SEEK_END)
+        return sample
+
+
+def moment(text: str) -> str | None:
+    """A date or time as ISO 8601, if it is one: what files hold there is anything."""
+    try:
+        return datetime.fromisoformat(text.strip()).isoformat()
+    except ValueError:
+        return None
+
+
+def fingerprint(path: Path, limits: Limits) -> tuple[int, str]:
+    """Size and SHA-256 of a file, read in blocks; an empty or far too large one ends here."""
+    size = path.stat().st_size
+    if size == 0:
+        raise Unreadable("empty", "the file has no bytes")
+    if size > limits.size_max:
+        raise Unreadable("too_large", f"the file has {size:,} bytes; {limits.size_max:,} are allowed")
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return size, digest.hexdigest()

@@ -1,0 +1,102 @@
+"""How much may one file take, and how much has it taken so far?
+
+Laws:
+- Everything that a file can make grow is counted while it grows, never after.
+- A limit that is met ends the extraction with its code; nothing is cut off silently.
+- The child's own limits (memory, CPU, files) stand behind these: a meter cannot stop a parser in the middle of a call.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from .failure import Unreadable
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that one file may be, hold or take."""
+
+    size_max: int = 100_000_000  # bytes of the file itself
+    unpacked_max: int = 500_000_000  # bytes that come out of it: parts, members, streams
+    text_max: int = 20_000_000  # characters of Markdown
+    pages_max: int = 2_000  # pages, slides or sheets
+    cells_max: int = 1_000_000  # cells of tables
+    members_max: int = 1_000  # files in an archive or an e-mail
+    parts_max: int = 10_000  # files inside an office document
+    depth_max: int = 3  # archives in archives
+    nesting_max: int = 256  # elements in elements, groups in groups
+    attributes_max: int = 1_000  # of one XML element
+    token_max: int = 8_000_000  # bytes of one tag, comment or value in XML
+    pixels_max: int = 50_000_000  # of one image or drawn page
+    seconds_max: float = 60.0  # in all, OCR included
+    thumbnail_side: int = 256  # pixels, the longer side
+    ocr_languages: tuple[str, ...] = ("eng", "pol", "por", "spa", "deu")
+    ocr_pages_max: int = 20  # further ones are left without text, with a warning
+    ocr_page_seconds: float = 20.0  # for one page
+
+
+class Meter:
+    """Counts what one file takes, and ends it when that is too much."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._ends_at = time.monotonic() + limits.seconds_max
+        self._unpacked = self._text = self._pages = self._cells = 0
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self._ends_at - time.monotonic())
+
+    def tick(self) -> None:
+        """Called wherever a file may make us go on for long."""
+        if time.monotonic() > self._ends_at:
+            raise Unreadable("timed_out", f"took longer than {self.limits.seconds_max:g} s")
+
+    def unpack(self, count: int) -> None:
+        """So many bytes came out."""
+        self._unpacked += count
+        self.tick()
+        if self._unpacked > self.limits.unpacked_max:
+            raise Unreadable("too_large", f"unpacks to more than {self.limits.unpacked_max:,} bytes")
+
+    def text(self, count: int) -> None:
+        """So many characters were written."""
+        self._text += count
+        self.tick()
+        self.hold(0)
+
+    def hold(self, count: int) -> None:
+        """So many characters are held that are not written yet."""
+        if self._text + count > self.limits.text_max:
+            raise Unreadable("too_large", f"has more than {self.limits.text_max:,} characters of text")
+
+    def page(self) -> None:
+        """Another page, slide or sheet begins."""
+        self._pages += 1
+        self.tick()
+        self.pages(self._pages)
+
+    def pages(self, count: int) -> None:
+        """The file says that it has so many pages."""
+        if count > self.limits.pages_max:
+            raise Unreadable("too_many_pages", f"has {count:,} pages or more; {self.limits.pages_max:,} are allowed")
+
+    def cell(self, count: int = 1) -> None:
+        """Another cell of a table, or several."""
+        self._cells += count
+        if self._cells > self.limits.cells_max:
+            raise Unreadable("too_large", f"has more than {self.limits.cells_max:,} cells")
+
+    def nesting(self, depth: int) -> None:
+        """So many things are inside each other."""
+        if depth > self.limits.nesting_max:
+            raise Unreadable("too_large", f"is nested more than {self.limits.nesting_max} deep")
+
+    def pixels(self, width: int, height: int) -> None:
+        """An image of this size is about to be decoded or drawn."""
+        if width <= 0 or height <= 0:
+            raise Unreadable("corrupt", f"an image of {width} by {height} pixels")
+        if width * height > self.limits.pixels_max:
+            raise Unreadable("too_large", f"an image of {width:,} by {height:,} pixels; allowed are {self.limits.pixels_max:,}")

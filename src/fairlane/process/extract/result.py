@@ -1,0 +1,101 @@
+"""What comes out of a file?
+
+Laws:
+- Text is valid Unicode without control characters other than tab and new line, so it can be stored and sent anywhere.
+- Names, titles and authors are data from the file: shown, never used as a path.
+- Offsets of pages are in characters of `text`; pages follow each other and cover it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+WarningCode = Literal[
+    "wrong_name",
+    "encoding_guessed",
+    "characters_replaced",
+    "no_text",
+    "damaged_parts",
+    "references_ignored",
+    "macros_ignored",
+    "attachments_ignored",
+    "members_skipped",
+    "ocr_missing",
+    "ocr_language_missing",
+    "ocr_failed",
+    "ocr_pages_skipped",
+    "ocr_used",
+]
+WARNING_CODES: tuple[WarningCode, ...] = get_args(WarningCode)
+Unit = Literal["page", "sheet", "slide"]
+
+
+class Notice(NamedTuple):
+    """Something that whoever relies on the text should know."""
+
+    code: WarningCode
+    detail: str = ""
+
+
+class Page(NamedTuple):
+    """A page, slide or sheet: `text[start:end]`."""
+
+    label: str
+    start: int
+    end: int
+
+
+class Member(NamedTuple):
+    """A file that was inside: its name as the archive has it, and where its bytes are now."""
+
+    name: str
+    size: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What a file turned out to be, and what it says."""
+
+    media_type: str
+    size: int
+    sha256: str
+    text: str
+    unit: Unit
+    pages: tuple[Page, ...]
+    title: str | None = None
+    author: str | None = None
+    created: str | None = None  # ISO 8601
+    modified: str | None = None
+    language: str | None = None
+    width: int | None = None  # pixels, of an image as it is looked at
+    height: int | None = None
+    thumbnail: bytes | None = None  # PNG
+    warnings: tuple[Notice, ...] = ()
+    members: tuple[Member, ...] = ()
+
+    def text_of(self, number: int) -> str:
+        """The text of one page, counted from 0."""
+        page = self.pages[number]
+        return self.text[page.start : page.end]
+
+    def facts(self) -> dict[str, object]:
+        """Everything but the text and the picture, ready for JSON."""
+        return {
+            "media_type": self.media_type,
+            "size": self.size,
+            "sha256": self.sha256,
+            "unit": self.unit,
+            "pages": [page._asdict() for page in self.pages],
+            "title": self.title,
+            "author": self.author,
+            "created": self.created,
+            "modified": self.modified,
+            "language": self.language,
+            "width": self.width,
+            "height": self.height,
+            "warnings": [notice._asdict() for notice in self.warnings],
+            "members": [{"name": one.name, "size": one.size, "path": one.path.name} for one in self.members],
+        }

@@ -1,0 +1,211 @@
+"""What is this file, by its content?
+
+Laws:
+- The name decides nothing but ties between texts: whether a text is Markdown or CSV cannot be seen for sure.
+- What is not one of ours is `unsupported`, with its type in the detail if we know it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .draft import Draft
+from .encoding import marked, pick, wide
+from .failure import Unreadable
+from .ooxml import KINDS, main_part
+from .package import Package
+from .plain import JSON_CHECKED_MAX, is_json
+
+OFFICE = "application/vnd.openxmlformats-officedocument."
+DOCX, PPTX = OFFICE + "wordprocessingml.document", OFFICE + "presentationml.presentation"
+XLSX, ODT = OFFICE + "spreadsheetml.sheet", "application/vnd.oasis.opendocument.text"
+MODULES = {
+    "application/pdf": "pdf.read",
+    DOCX: "docx.read",
+    PPTX: "pptx.read",
+    XLSX: "xlsx.read",
+    ODT: "odt.read",
+    "application/rtf": "rtf.read",
+    "text/html": "html.read",
+    "message/rfc822": "mail.read",
+    "text/plain": "plain.read",
+    "text/markdown": "plain.read",
+    "text/csv": "plain.read_csv",
+    "application/json": "plain.read_json",
+    "application/xml": "plain.read_markup",
+    "application/zip": "archive.read",
+    **{f"image/{kind}": "image.read" for kind in ("png", "jpeg", "tiff", "webp", "gif")},
+}
+NAMES = {  # which names go with which type; others are told as wrong
+    "application/pdf": "pdf",
+    DOCX: "docx docm dotx dotm",
+    PPTX: "pptx pptm ppsx ppsm potx",
+    XLSX: "xlsx xlsm xltx xltm",
+    ODT: "odt ott",
+    "application/rtf": "rtf doc",
+    "text/html": "html htm xhtml",
+    "message/rfc822": "eml mail mbox msg",
+    "application/json": "json geojson ipynb",
+    "application/zip": "zip",
+    "image/png": "png",
+    "image/jpeg": "jpg jpeg jpe",
+    "image/tiff": "tif tiff",
+    "image/webp": "webp",
+    "image/gif": "gif",
+}
+MAGIC = (
+    (b"%PDF-", "application/pdf"),
+    (b"{\\rtf", "application/rtf"),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"II*\0", "image/tiff"),
+    (b"MM\0*", "image/tiff"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+FOREIGN = (
+    (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    (b"Rar!", "application/vnd.rar"),
+    (b"\x1f\x8b", "application/gzip"),
+    (b"BZh", "application/x-bzip2"),
+    (b"\xfd7zXZ\0", "application/x-xz"),
+    (b"\x28\xb5\x2f\xfd", "application/zstd"),
+    (b"\x7fELF", "application/x-elf"),
+    (b"MZ", "application/x-msdownload"),
+    (b"ID3", "audio/mpeg"),
+    (b"OggS", "application/ogg"),
+    (b"BM", "image/bmp"),
+    (b"%!PS", "application/postscript"),
+    (b"SQLite format 3\0", "application/vnd.sqlite3"),
+)
+XML_NAMES = ("xml", "svg", "xsd", "rss", "kml", "gpx", "xsl")
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
+START = 65_536
+CONTROL_MAX = 0.02
+_CONTROL = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\ufffd]")
+_MAIL_HEADER = re.compile(r"^([A-Za-z][A-Za-z0-9-]{1,60}):[ \t]?", re.MULTILINE)
+MAIL_HEADERS = {"from", "to", "subject", "date", "message-id", "mime-version", "received", "return-path", "delivered-to"}
+_HTML = re.compile(
+    r"\s*(?:<!--.{0,4000}?-->\s*){0,3}"
+    r"<(?:!doctype\s+html|html|head|body|title|meta|div|p|table|h[1-6]|ul|ol|span|a|br|script|style|center|font|b)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_XHTML = re.compile(r"\s*<\?xml[^>]{0,200}>\s*(?:<!--.{0,4000}?-->\s*){0,3}<(?:!doctype\s+)?html\b", re.IGNORECASE | re.DOTALL)
+
+
+def media_type(draft: Draft) -> str:
+    """The type of a file; anything that is not one of ours is refused."""
+    with draft.path.open("rb") as file:
+        start = file.read(START)
+    found = _binary(draft, start) or _textual(draft, start)
+    _check_name(draft, found)
+    return found
+
+
+def _binary(draft: Draft, start: bytes) -> str | None:
+    for magic, kind in MAGIC:
+        if start.startswith(magic):
+            return kind
+    if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
+        return "image/webp"
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return _zipped(draft)
+    if start.startswith(OLE):
+        _refuse_ole(draft.path)
+    for magic, kind in FOREIGN:
+        if start.startswith(magic) and _is_binary(start):
+            raise Unreadable("unsupported", kind)
+    return "application/pdf" if b"%PDF-" in start[:1024] else None
+
+
+def _zipped(draft: Draft) -> str:
+    """An office document is a ZIP with certain parts."""
+    with Package(draft, max(draft.limits.parts_max, draft.limits.members_max)) as package:
+        if "mimetype" in package and package.entries[0].filename == "mimetype":
+            kind = package.small("mimetype", 1_000).decode("ascii", "replace").strip()
+            if kind.startswith(ODT):
+                return ODT
+            raise Unreadable("unsupported", kind)
+        if "[Content_Types].xml" not in package:
+            return "application/zip"
+        _, kind = main_part(draft, package)
+    for word, name in KINDS.items():
+        if word in kind or f"ms-{_old_name(name)}" in kind:
+            return {"docx": DOCX, "pptx": PPTX, "xlsx": XLSX}[name]
+    raise Unreadable("unsupported", kind or "an office document of a kind that we do not know")
+
+
+def _old_name(name: str) -> str:
+    """Documents with macros are named after the program."""
+    return {"docx": "word", "pptx": "powerpoint", "xlsx": "excel"}[name]
+
+
+def _refuse_ole(path: Path) -> None:
+    """The old container: either an office document with a password, or one of the formats before 2007."""
+    with path.open("rb") as file:
+        previous = b""
+        while block := file.read(1_000_000):
+            if ENCRYPTED_PACKAGE in previous + block:
+                raise Unreadable("encrypted", "an office document with a password")
+            previous = block[-100:]
+    raise Unreadable("unsupported", "an office document of before 2007, or a message of Outlook")
+
+
+def _is_binary(start: bytes) -> bool:
+    """Whether these bytes are no text in any encoding that we know."""
+    if marked(start) is not None or wide(start) is not None:
+        return False
+    text = start.decode("utf-8", "ignore")
+    return len(_CONTROL.findall(text)) > max(1, len(text)) * CONTROL_MAX
+
+
+def _textual(draft: Draft, start: bytes) -> str:
+    if _is_binary(start):
+        raise Unreadable("unsupported", "no text, and no format that we know")
+    encoding, skip, _ = pick(start)
+    text = start[skip:].decode(encoding, "replace")
+    suffix = _suffix(draft.name)
+    if _HTML.match(text) or _XHTML.match(text) or (suffix in ("html", "htm", "xhtml") and "<" in text):
+        return "text/html"
+    if text.lstrip().startswith("<?xml") or (text.lstrip().startswith("<") and suffix in XML_NAMES):
+        return "application/xml"
+    if _is_mail(text):
+        return "message/rfc822"
+    if _looks_like_json(draft, text, suffix):
+        return "application/json"
+    return {"md": "text/markdown", "markdown": "text/markdown", "csv": "text/csv", "tsv": "text/csv"}.get(suffix, "text/plain")
+
+
+def _looks_like_json(draft: Draft, text: str, suffix: str) -> bool:
+    if not text.lstrip().startswith(("{", "[")):
+        return False
+    if suffix in ("json", "geojson", "ipynb"):
+        return True
+    size = draft.path.stat().st_size
+    if size > JSON_CHECKED_MAX:
+        return False
+    return is_json(text if size <= START else draft.path.read_bytes().decode("utf-8", "replace"))
+
+
+def _is_mail(text: str) -> bool:
+    """Whether a text begins with headers, two or more of which every message has."""
+    if text.startswith("From ") and "\n" in text[:1000]:
+        text = text.partition("\n")[2]
+    if not _MAIL_HEADER.match(text):
+        return False
+    head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
+    return len({name.lower() for name in _MAIL_HEADER.findall(head)} & MAIL_HEADERS) >= 2
+
+
+def _suffix(name: str) -> str:
+    return name.rpartition(".")[2].lower() if "." in name else ""
+
+
+def _check_name(draft: Draft, found: str) -> None:
+    """Tell when a name promises something else."""
+    suffix = _suffix(draft.name)
+    promised = [kind for kind, suffixes in NAMES.items() if suffix in suffixes.split()]
+    if promised and found not in promised:
+        draft.warn("wrong_name", f".{suffix}, but the content is {found}")

@@ -1,0 +1,31 @@
+"""How is a code told to a person, in five languages?"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+from .failure import Code
+from .result import WarningCode
+
+LANGUAGES = ("en", "pl", "pt", "es", "de")
+FOLDER = Path(__file__).parents[1] / "locales"
+
+
+@cache
+def catalog(language: str) -> dict[str, str]:
+    """All texts of one language; English for a language that we do not have."""
+    name = language if language in LANGUAGES else "en"
+    texts: dict[str, str] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return texts
+
+
+def failure_text(code: Code, language: str = "en") -> str:
+    """Why a file could not be read, as a sentence."""
+    return catalog(language)[f"failure.{code}"]
+
+
+def warning_text(code: WarningCode, language: str = "en") -> str:
+    """What somebody who relies on the text should know, as a sentence."""
+    return catalog(language)[f"warning.{code}"]
