@@ -326,7 +326,7 @@ def test_both_queues_have_the_same_verbs() -> None:
     def verbs(kind: type) -> set[str]:
         return {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
 
-    assert verbs(Queue) - {"within"} == verbs(AsyncQueue)  # a caller's transaction lives on the caller's thread
+    assert verbs(Queue) == verbs(AsyncQueue)
 
 
 def test_every_verb_says_what_it_does() -> None:

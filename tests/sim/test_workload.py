@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import time
 from pathlib import Path
 from random import Random
@@ -146,8 +147,9 @@ def test_a_bad_cost_is_named_by_its_line_and_value(path: Path, cost: str) -> Non
         (b"submitted_at,customer,service_s\n1,\xff,1\n", "cannot be read: 'utf-8' codec"),
         (b"submitted_at,customer,service_s\n1,a\x00b,1\n", "line 2: customer is|cannot be read"),
         (b"submitted_at,customer,service_s\n1,a\rb,1\n", "cannot be read|line 2: row is"),
-        (b"submitted_at,customer,service_s\n1," + b"x" * 140_000 + b",1\n", "cannot be read: field larger"),
+        (b"submitted_at,customer,service_s\n1," + b"x" * 140_000 + b",1\n", "cannot be read: field larger|line 2: customer is"),
     ],
+    ids=itertools.count(),
 )
 def test_a_file_that_is_none_is_told(path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
