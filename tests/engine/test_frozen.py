@@ -11,7 +11,7 @@ from fairlane.core.document import Done, Submission
 from fairlane.core.errors import StoreFrozen
 from fairlane.core.policy import Terms
 from fairlane.engine import Engine, open_engine
-from fairlane.engine.protocol import Packed
+from fairlane.engine.protocol import PROGRESS, Packed
 
 from .conftest import Send, Take
 
@@ -138,3 +138,44 @@ def test_an_examination_names_what_it_looked_at(engine: Engine) -> None:
     found = engine.examine()
     assert "durability" in [one.name for one in found]
     assert all(one.told and (one.level == "fine") == (one.advice is None) for one in found)
+
+
+def test_why_a_queue_is_frozen_may_be_said_in_any_words(engine: Engine) -> None:
+    freeze(engine, "moved to żółw: 100 % done, 'so to say' {x}")
+    with pytest.raises(StoreFrozen, match=r"this queue moved to żółw: 100 % done, 'so to say' \{x\}; nothing was changed"):
+        engine.check("ada", 1000)
+
+
+def test_what_was_reported_of_a_document_goes_with_it(engine: Engine, send: Send, take: Take) -> None:
+    first, second, third = send("ada", 3)
+    for id in (first, second, third):
+        engine.put_record(PROGRESS, id, "0.5")
+    engine.put_record("other", first, "1")
+    engine.settle([(claim, Done()) for claim in take(1)], now_ms=1)
+    while any(engine.purge(0, 10, now_ms=2)):
+        pass
+    assert [one.key for one in engine.records(PROGRESS, "", 10)] == [second, third]
+    while engine.forget("ada", 1, now_ms=3):
+        pass
+    assert engine.records(PROGRESS, "", 10) == []
+    assert engine.record(PROGRESS, second) is None
+    assert engine.record("other", first) is not None
+
+
+def test_pages_of_any_size_hold_the_same(engine: Engine, send: Send, take: Take) -> None:
+    for customer in range(230):  # more than one script reads at once
+        send(f"c{customer}", 2, at=customer, kind=("scan", "extract")[customer % 2])
+    take(7, at=300)
+    engine.cancel([f"c{customer}-{2 * customer}" for customer in range(100, 180)], now_ms=301)
+    engine.reclaim(10, now_ms=10**6)
+    for key in ("a", "b"):
+        engine.put_record("first", key, "1")
+        engine.put_record("second", key, "2")
+    freeze(engine)
+    whole = everything(engine)
+    assert (len(whole.customers), len(whole.documents), len(whole.records)) == (230, 460, 4)
+    assert len(whole.lanes) >= 230
+    for limit in (1, 50, 1000):
+        found = pages(engine, limit)
+        for part in ("customers", "documents", "lanes", "records"):
+            assert tuple(one for page in found for one in getattr(page, part)) == getattr(whole, part)
