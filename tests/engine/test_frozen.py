@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from fairlane.core.document import Done, Submission
-from fairlane.core.errors import StoreFrozen
+from fairlane.core.document import Done, Failed, Submission
+from fairlane.core.errors import StoreFrozen, Unknown
 from fairlane.core.policy import Terms
 from fairlane.engine import Engine, open_engine
-from fairlane.engine.protocol import Packed
+from fairlane.engine.protocol import PROGRESS, Packed
 
 from .conftest import Send, Take
 
@@ -123,6 +123,40 @@ def test_a_queue_comes_out_as_it_went_in(engine: Engine, url: str, send: Send, t
     assert engine.customers("", 10, now_ms=30_000) == judge.customers("", 10, now_ms=30_000)
 
 
+def test_what_was_packed_elsewhere_goes_on_here(engine: Engine, send: Send) -> None:
+    source = open_engine("memory://")
+    source.submit([Submission(f"a{n}", "ada", "extract", "1") for n in range(4)], now_ms=0)
+    source.submit([Submission(f"b{n}", "bob", "scan", "1", key=f"k{n}", digest="d") for n in range(12)], now_ms=1)
+    source.submit([Submission("late", "cy", "scan", "1", delay_ms=5000)], now_ms=2)
+    claims = source.claim("w", 5, 1000, now_ms=3)
+    source.settle([(claims[0], Done('{"pages":2}', 4000)), (claims[1], Failed("no"))], now_ms=4)
+    source.tune("ada", Terms(weight=2, cap=1), 0, now_ms=5)
+    source.tune("bob", Terms(paused=True), 0, now_ms=5)
+    source.reclaim(10, now_ms=2000)
+    freeze(source)
+    send("dee", 2)  # what the target itself had noted in its feed is not of this queue
+    engine.forget("dee", 10)
+    engine.forget("dee", 10)
+    freeze(engine)
+    for page in pages(source, 3):
+        engine.unpack(page)
+        engine.unpack(page)
+    assert everything(engine) == everything(source)
+    last = source.changes(None, 100)[-1].number
+    assert engine.changes(None, 100) == engine.changes(last, 100) == []
+    with pytest.raises(Unknown, match="were purged"):
+        engine.changes(last - 1, 100)
+    for one in (source, engine):
+        freeze(one, None)
+        one.tune("bob", Terms(), 1, now_ms=2001)
+    for at in range(2002, 2012):
+        assert engine.claim("w", 2, 10**6, now_ms=3 * at) == source.claim("w", 2, 10**6, now_ms=3 * at)
+        again = Submission(f"again-{at}", "bob", "scan", "1", key=f"k{at - 2002}", digest="d")
+        assert engine.submit([again], now_ms=at) == source.submit([again], now_ms=at)
+    assert engine.customers("", 10, now_ms=9000) == source.customers("", 10, now_ms=9000)
+    assert engine.documents(None, None, None, 100) == source.documents(None, None, None, 100)
+
+
 def test_a_reader_of_the_feed_goes_on_in_the_new_store(engine: Engine, send: Send) -> None:
     send("ada", 3)
     freeze(engine)
@@ -138,3 +172,45 @@ def test_an_examination_names_what_it_looked_at(engine: Engine) -> None:
     found = engine.examine()
     assert "durability" in [one.name for one in found]
     assert all(one.told and (one.level == "fine") == (one.advice is None) for one in found)
+
+
+def test_why_a_queue_is_frozen_may_be_said_in_any_words(engine: Engine) -> None:
+    freeze(engine, "moved to żółw: 100 % done, 'so to say' {x}")
+    with pytest.raises(StoreFrozen, match=r"this queue moved to żółw: 100 % done, 'so to say' \{x\}; nothing was changed"):
+        engine.check("ada", 1000)
+
+
+def test_what_was_reported_of_a_document_goes_with_it(engine: Engine, send: Send, take: Take) -> None:
+    first, second, third = send("ada", 3)
+    for id in (first, second, third):
+        engine.put_record(PROGRESS, id, "0.5")
+    engine.put_record("other", first, "1")
+    engine.settle([(claim, Done()) for claim in take(1)], now_ms=1)
+    while any(engine.purge(0, 10, now_ms=2)):
+        pass
+    assert [one.key for one in engine.records(PROGRESS, "", 10)] == [second, third]
+    while engine.forget("ada", 1, now_ms=3):
+        pass
+    assert engine.records(PROGRESS, "", 10) == []
+    assert engine.record(PROGRESS, second) is None
+    assert [one[:2] for one in everything(engine).records] == [("other", first)]
+    assert engine.record("other", first) is not None
+
+
+def test_pages_of_any_size_hold_the_same(engine: Engine, send: Send, take: Take) -> None:
+    for customer in range(230):  # more than one script reads at once
+        send(f"c{customer}", 2, at=customer, kind=("scan", "extract")[customer % 2])
+    take(7, at=300)
+    engine.cancel([f"c{customer}-{2 * customer}" for customer in range(100, 180)], now_ms=301)
+    engine.reclaim(10, now_ms=10**6)
+    for key in ("a", "b"):
+        engine.put_record("first", key, "1")
+        engine.put_record("second", key, "2")
+    freeze(engine)
+    whole = everything(engine)
+    assert (len(whole.customers), len(whole.documents), len(whole.records)) == (230, 460, 4)
+    assert len(whole.lanes) >= 230
+    for limit in (1, 50, 1000):
+        found = pages(engine, limit)
+        for part in ("customers", "documents", "lanes", "records"):
+            assert tuple(one for page in found for one in getattr(page, part)) == getattr(whole, part)

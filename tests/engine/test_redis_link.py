@@ -13,7 +13,7 @@ import pytest
 
 from fairlane import Queue, StoreError
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry, Submission
-from fairlane.core.errors import StoreFull
+from fairlane.core.errors import StoreFrozen, StoreFull
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.redis import engine as engine_module
@@ -433,3 +433,37 @@ def test_many_threads_share_an_engine_and_leave_no_connection_behind(server: Ser
             thread.join()
         assert queue.look("ada").counter == -1999
         assert len(queue.engine._link._idle) <= link.IDLE_MAX  # type: ignore[attr-defined]
+
+
+def test_a_submission_that_was_heard_before_the_queue_was_frozen_is_answered(engine: Engine) -> None:
+    run = engine._link.run  # type: ignore[attr-defined]
+    sent = wire.submit_arguments(documents(3), 0)
+    first = run("submit", sent, "plain")
+    assert engine.configure(Rules(frozen="is being moved")) is not None
+    assert run("submit", [sent[0], 1, *sent[2:]], "plain") == [[*one[:-1], f"d{place}"] for place, one in enumerate(first)]
+    with pytest.raises(StoreFrozen, match="this queue is being moved"):
+        engine.submit(documents(1, start=7))
+    fresh = wire.submit_arguments(documents(1, start=8), 0)
+    with pytest.raises(StoreFrozen, match="this queue is being moved"):
+        run("submit", [fresh[0], 1, *fresh[2:]], "plain")
+    assert len(engine.documents(None, None, None, 10)) == 3
+
+
+def test_a_purge_that_was_sent_before_the_queue_was_frozen_is_not_said_to_have_changed_nothing(
+    lossy: tuple[Engine, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, proxy = lossy
+    engine.submit(documents(1), now_ms=0)
+    tried, calls = link.Link._tried, []
+
+    def frozen_meanwhile(self: link.Link, verb: str, arguments: Any) -> Any:
+        calls.append(verb)
+        if calls == ["purge", "purge"]:
+            engine.configure(Rules(frozen="is being moved"))
+        return tried(self, verb, arguments)
+
+    engine.rules()
+    proxy.swallow()
+    monkeypatch.setattr(link.Link, "_tried", frozen_meanwhile)
+    with pytest.raises(StoreError, match="whether it took effect is not known"):
+        engine.purge(0, 10, now_ms=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,12 @@ from fairlane.engine import open_engine
 from fairlane.engine.redis import server as fitness
 from fairlane.engine.redis.place import place_of
 from fairlane.engine.redis.server import Server as Told
+from fairlane.move import move
+from tests.program.test_move import contents_of, fill
 from tests.servers import redis
 from tests.servers.redis import Server, fresh_queue
+
+from .conftest import url_of
 
 
 @pytest.fixture(scope="module", params=redis.PRODUCTS)
@@ -216,3 +221,29 @@ def test_without_the_packages_the_error_says_what_to_install() -> None:
         program = f"import sys; sys.modules[{absent!r}] = None; from fairlane import Queue; Queue('redis://localhost')"
         ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         assert 'pip install "fairlane[redis]"' in ran.stderr.splitlines()[-1]
+
+
+def test_an_examination_says_what_to_do_about_a_server(own: Server) -> None:
+    def found() -> dict[str, str]:
+        return {one.name: one.level for one in queue.engine.examine()}
+
+    with Queue(own.url()) as queue:
+        configure(own, appendfsync="always", no_appendfsync_on_rewrite="no", maxmemory_policy="noeviction")
+        assert found() == dict.fromkeys(("version", "durability", "clock", "eviction", "room"), "fine")
+        configure(own, appendfsync="everysec")
+        assert found()["durability"] == "warning"
+        configure(own, appendfsync="no", maxmemory_policy="allkeys-lru")
+        assert (found()["durability"], found()["eviction"]) == ("bad", "bad")
+        configure(own, appendfsync="always", maxmemory_policy="noeviction", maxmemory="1")
+        assert found()["room"] == "warning"
+        configure(own, maxmemory="0")
+
+
+def test_a_queue_moves_from_server_to_server(tmp_path: Path) -> None:
+    home = f"sqlite:///{tmp_path}/home.db"
+    fill(home, 700)
+    before, at = contents_of(home), home
+    for there in (*(url_of(name, tmp_path, 1) for name in ("redis", "postgres", "valkey")), f"sqlite:///{tmp_path}/new.db"):
+        assert move(at, there).documents == 700
+        assert contents_of(there) == before
+        at = there
