@@ -87,6 +87,15 @@ def test_a_change_of_dispatch_holds_from_the_next_claim(engine: Engine, send: Se
     assert sorted(names(take(2))) == ["a", "b"]
 
 
+def test_under_strict_no_tag_of_before_counts(engine: Engine, send: Send, take: Take) -> None:
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    send("a", 10)
+    take(3)
+    send("b", 10)  # starts from the clock, before a's next turn
+    engine.configure(Rules(Policy(thresholds=()), "strict", 0, 2))
+    assert names(take(4)) == ["a"] * 4
+
+
 def test_a_worker_gets_only_the_kinds_it_takes_and_others_are_left_untouched(engine: Engine, send: Send, take: Take) -> None:
     send("ada", 3, kind="scan")
     (wanted,) = send("ada", kind="fax")

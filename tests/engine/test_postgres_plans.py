@@ -23,7 +23,7 @@ HOT = {"customers", "documents", "work", "endings", "lanes", "changes"}
 
 
 class Sized(NamedTuple):
-    """A queue with that much waiting in it, before anybody analysed its tables."""
+    """A queue with that much waiting in it, whose tables nobody analysed, and a connection that planned when it was empty."""
 
     schema: str
     engine: Engine
@@ -34,6 +34,13 @@ class Sized(NamedTuple):
 def sized(schema: str, documents: int, customers: int) -> Sized:
     server = postgres.shared()
     engine = open_engine(f"{server.url}?schema={schema}")
+    connection, sql = psycopg.connect(server.url), Queries(schema)
+    held = ([1], ["d"], [1])
+    calls = [(name, parameters) for name, parameters, _ in CALLS.values()]
+    for name, parameters in [*calls, ("settle", (*held, ["done"], None, None, None, 1)), ("extend", (*held, 1000, 1))]:
+        connection.execute(sql.submit_one, ("d", "ada", "extract", "{}", 1000, None, None, 0, 1, False))
+        connection.execute(getattr(sql, name), parameters)
+        connection.rollback()
     engine.tune("customer-00001", Terms(cap=3), 0, now_ms=0)
     for first in range(0, documents, 2000):
         places = range(first, min(documents, first + 2000))
@@ -44,7 +51,7 @@ def sized(schema: str, documents: int, customers: int) -> Sized:
     engine.submit(
         [Submission(f"late{n}", "late", "extract", "{}", delay_ms=10**9) for n in range(documents // 10)], now_ms=1000
     )
-    return Sized(schema, engine, psycopg.connect(server.url), Queries(schema))
+    return Sized(schema, engine, connection, sql)
 
 
 @pytest.fixture(scope="module")

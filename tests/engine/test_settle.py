@@ -320,6 +320,14 @@ def test_a_feed_that_was_purged_says_so_instead_of_skipping(engine: Engine, send
     assert [one.number for one in engine.changes(3, 10)] == [4]
 
 
+def test_a_purge_of_the_feed_stops_at_the_first_line_that_is_too_young(engine: Engine, send: Send) -> None:
+    send("ada", at=1)
+    send("ada", at=9)
+    send("ada", at=2)  # the clock stepped back
+    assert engine.purge(0, 100, now_ms=5).changes == 1
+    assert [one.number for one in engine.changes(None, 10)] == [2, 3]
+
+
 def test_numbers_of_changes_and_documents_are_never_used_again(engine: Engine, send: Send) -> None:
     ids = send("ada", 3)
     engine.cancel(ids, now_ms=0)
@@ -376,6 +384,15 @@ def test_an_outlook_says_about_how_many_are_ahead_and_how_fast_it_goes(engine: E
     assert (outlook.ahead, outlook.dispatches, outlook.dispatches_span_ms) == (20, 10, 2_000)
     assert engine.outlook(claims[0].id) is None
     assert engine.outlook("nobody") is None
+
+
+def test_the_pace_is_measured_from_a_mark_more_than_a_minute_old(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", 9, at=DAY)
+    for after_ms in (0, 60_000, 60_001, 130_000):
+        take(1, at=DAY + after_ms)
+    outlook = engine.outlook(engine.documents("ada", "ready", None, 1)[0].id, now_ms=DAY + 130_000)
+    assert outlook is not None
+    assert (outlook.dispatches, outlook.dispatches_span_ms) == (2, 69_999)
 
 
 def test_wait_returns_at_once_when_something_is_ready_and_false_when_nothing_comes(engine: Engine, send: Send) -> None:

@@ -64,8 +64,8 @@ BEGIN
     SELECT priority, sum(ready) AS ready,
       count(*) FILTER (WHERE head_before IS NULL AND head IS NOT NULL)
         - count(*) FILTER (WHERE head_before IS NOT NULL AND head IS NULL) AS lanes,
-      bool_or(head_before IS NULL AND head IS NOT NULL AND NOT EXISTS (
-        SELECT FROM fairlane.lanes AS o WHERE o.kind = seen.kind AND o.start IS NOT NULL)) AS is_wanted
+      bool_or(head_before IS NULL AND head IS NOT NULL AND (  -- NOT EXISTS might read the lanes of all kinds at once
+        SELECT 1 FROM fairlane.lanes AS o WHERE o.kind = seen.kind AND o.start IS NOT NULL LIMIT 1) IS NULL) AS is_wanted
     FROM seen GROUP BY priority
   LOOP
     q.ready[each.priority] := q.ready[each.priority] + each.ready;

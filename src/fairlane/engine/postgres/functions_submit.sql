@@ -248,7 +248,7 @@ BEGIN
       coalesce(c.depths, q.depths) AS depths, fairlane.step_of(g.cost, c.weight) AS step
     FROM unnest(ids, customers, kinds, payloads, costs, keys, digests, delays, sources, firsts) WITH ORDINALITY
       AS g (id, customer, kind, payload, cost, key, digest, delay, source, first, place)
-    JOIN fairlane.customers AS c ON c.id = g.customer
+    CROSS JOIN LATERAL (SELECT * FROM fairlane.customers AS o WHERE o.id = g.customer OFFSET 0) AS c  -- one by one
     WHERE coalesce(g.first, g.place) = g.place
   ), checks AS (
     SELECT *,
