@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fairlane import Queue, StoreBusy
+from fairlane import FairlaneError, Queue, StoreBusy
 from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.sqlite import SqliteEngine
@@ -275,6 +276,25 @@ def test_what_is_claimed_while_the_worker_stops_goes_back_unbegun(
     assert bench.run(worker, until_empty=False) == Summary(released=2)
     assert bench.told("began") == []
     assert {(one.state, one.attempts) for one in queue.documents()} == {("ready", 0)}
+
+
+class Odd(SqliteEngine):
+    """A real store that fails in a way nobody expects."""
+
+    def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
+        raise ZeroDivisionError("odd")
+
+
+def test_a_worker_whose_job_fails_gives_back_what_it_has_and_says_so(
+    bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane.worker.worker.open_engine", lambda url, create=True: Odd(tmp_path / "queue.db", create))
+    id = queue.submit("acme").id
+    worker = bench.worker(grace=1000)
+    worker.handler("extract")(lambda document: threading.Event().wait())
+    with pytest.raises(FairlaneError, match="ZeroDivisionError: odd"):
+        bench.run(worker)
+    assert (queue.document(id).state, queue.document(id).attempts) == ("ready", 0)
 
 
 class Picky(SqliteEngine):

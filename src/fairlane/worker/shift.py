@@ -24,6 +24,7 @@ from fairlane.core.retry import Backoff
 
 from .children import Children
 from .coroutines import Coroutines
+from .document import told_of
 from .handlers import Handlers
 from .held import Held, Holdings
 from .hooks import Hooks
@@ -99,6 +100,8 @@ class Shift:
         self._hooks.tell("started")
         jobs = (self._look_out(), self._watch(), self._reclaim(), self._write_reports())
         background = [self._loop.create_task(job) for job in jobs]
+        for task in background:
+            task.add_done_callback(self._job_ended)
         try:
             await self._serve()
             await self._on_thread(lambda: self._means.reports.write(self._means.reports.take()))
@@ -112,6 +115,11 @@ class Shift:
         if self._broken is not None:
             raise FairlaneError(f"the worker stopped: {self._broken}; start it again, its documents went back to the queue")
         return summary
+
+    def _job_ended(self, job: asyncio.Task[None]) -> None:
+        """A worker whose leases nobody watches, say, must not go on as if nothing had happened."""
+        if not job.cancelled() and (error := job.exception()) is not None:
+            self.helper_ended(f"one of its jobs failed with {told_of(error)}")
 
     async def _on_thread(self, call: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._thread, call)
@@ -202,10 +210,12 @@ class Shift:
             seconds = EMPTY_SECONDS if self._means.until_empty else WAIT_SECONDS
             room = self._pace.room(self._open)  # it only grows while nobody else claims
             self._is_looking = True
-            visit = await self._off_loop(
-                lambda: self._means.store.await_and_claim(seconds, lambda: 0 if self._is_stopping else room)  # noqa: B023
-            )
-            self._is_looking = False
+            try:
+                visit = await self._off_loop(
+                    lambda: self._means.store.await_and_claim(seconds, lambda: 0 if self._is_stopping else room)  # noqa: B023
+                )
+            finally:
+                self._is_looking = False
             if visit is not None:
                 self._short.clear()
                 self._may_find = True
