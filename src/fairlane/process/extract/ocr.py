@@ -90,7 +90,7 @@ class Ocr:
         seconds = min(self._draft.limits.ocr_page_seconds, self._draft.meter.seconds_left)
         try:
             told = subprocess.run(  # noqa: S603
-                command, input=buffer.getvalue(), capture_output=True, timeout=max(seconds, 0.1), env=environment, check=False
+                command, input=buffer.getvalue(), capture_output=True, timeout=max(seconds, 0.001), env=environment, check=False
             )
         except subprocess.TimeoutExpired:
             self._draft.meter.tick()
