@@ -34,6 +34,8 @@ from .frames import framed
 INBOX_BYTES_MAX = 64 * 1024  # a larger document travels in a file in memory, of which only the handle is sent
 
 _HANDLE = Struct("i")
+_ENCLOSED_BYTES = socket.CMSG_LEN(_HANDLE.size)
+_received = memoryview(bytearray(INBOX_BYTES_MAX))
 OUTCOMES: dict[str, Callable[..., Outcome]] = {"done": Done, "retry": RetryOutcome, "failed": Failed}
 _WORDS = {Done: "done", RetryOutcome: "retry", Failed: "failed"}
 
@@ -82,7 +84,8 @@ def send_document(inbox: socket.socket, serial: int, claim: Claim) -> bool:
 def receive_document(inbox: socket.socket, flags: int = 0) -> tuple[int, Claim] | None:
     """Take the next document out of an inbox; None if the other end is gone."""
     # socket.recv_fds would do, if it did not forget the flags
-    message, enclosed, _, _ = inbox.recvmsg(INBOX_BYTES_MAX, socket.CMSG_LEN(_HANDLE.size), flags | socket.MSG_CMSG_CLOEXEC)
+    size, enclosed, _, _ = inbox.recvmsg_into([_received], _ENCLOSED_BYTES, flags | socket.MSG_CMSG_CLOEXEC)
+    message = bytes(_received[:size])
     if enclosed:
         (handle,) = _HANDLE.unpack(enclosed[0][2])
         with open(handle, "rb") as file:

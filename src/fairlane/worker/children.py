@@ -3,8 +3,8 @@ documents a little ahead of time, so that a child never waits for the worker.
 
 Laws:
 - A child answers its documents in order, so the first that it was given and has not answered is the one it runs.
-- A document waiting in a child's inbox can be taken back: when another child is idle, when the worker stops, and when the
-  child has ended.
+- A document waiting in a child's inbox can be taken back: when another child is idle, when one of a better priority
+  passes it, when the worker stops, and when the child has ended.
 - A child that crashed, hung, was used up or left processes behind is ended with everything it started, and replaced.
 - What children print is drained at once and forgotten, but for the end.
 """
@@ -26,7 +26,7 @@ from fairlane.core.document import Outcome
 from .child import PRINTED_END, outcome_of, receive_document, send_document
 from .document import cleaned
 from .frames import BadFrame, Stream
-from .held import Held
+from .held import Held, place_among
 
 INBOX_MAX = 32  # documents that a child is given ahead
 PRINTED_BYTES_MAX = 4096
@@ -126,6 +126,17 @@ class Child:
             self.begin()
         return held
 
+    def place_of(self, held: Held) -> int:
+        """How many that it was given would begin before this one, that which runs included."""
+        return max(1, place_among(self.given, held))
+
+    def emptied(self) -> list[Held]:
+        """What was in its inbox, taken back."""
+        back = []
+        while (held := self.take_back()) is not None:
+            back.append(held)
+        return back
+
     def begin(self) -> None:
         """The first that it was given is the one it runs."""
         if self.given and self.given[0].began is None:
@@ -145,6 +156,7 @@ class Children:
     """All children of a worker, at most one a slot."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, control: socket.socket | None, slots: int, listener: Listener) -> None:
+        self._nobody: socket.socket | None = None
         if control is None:  # no handler runs in a child: nobody answers, and nobody is asked
             control, self._nobody = socket.socketpair()
         control.setblocking(False)
@@ -174,8 +186,19 @@ class Children:
             idle = self._fork()
         if may_begin and idle is not None:
             return self._send(idle, held)
-        busy = [child for child in usable if child.given and len(child.given) <= INBOX_MAX]
-        return bool(busy) and self._send(min(busy, key=lambda child: len(child.given)), held)
+        places = [(child.place_of(held), child.given[0].began or 0.0, child.number) for child in usable if child.given]
+        place, _, number = min(places, default=(INBOX_MAX + 1, 0.0, 0))
+        return place <= INBOX_MAX and self._put(self._all[number], held)
+
+    def _put(self, child: Child, held: Held) -> bool:
+        """Into the inbox of a busy child, before those that it passes."""
+        passed = child.emptied() if child.place_of(held) < len(child.given) else []
+        passed.insert(place_among(passed, held), held)
+        while passed and len(child.given) <= INBOX_MAX and self._send(child, passed[0]):
+            passed.pop(0)
+        if back := [one for one in passed if one is not held]:
+            self._listener.came_back(back)
+        return held not in passed
 
     def _send(self, child: Child, held: Held) -> bool:
         try:
@@ -240,7 +263,7 @@ class Children:
 
     def take_back_all(self) -> list[Held]:
         """Everything that children have not begun."""
-        back = [held for child in self._all.values() for held in self._emptied(child)]
+        back = [held for child in self._all.values() for held in child.emptied()]
         return sorted(back, key=lambda held: held.serial)
 
     def end_handler(self, held: Held, why: str) -> bool:
@@ -248,20 +271,12 @@ class Children:
         for child in list(self._all.values()):
             if held in child.given:
                 if held is not child.given[0]:
-                    back = self._emptied(child)
+                    back = child.emptied()
                     self._listener.came_back([one for one in back if one is not held])
                 if held in child.given:
                     self.end(child, why)
                 return True
         return False
-
-    @staticmethod
-    def _emptied(child: Child) -> list[Held]:
-        """What was in a child's inbox."""
-        back = []
-        while (held := child.take_back()) is not None:
-            back.append(held)
-        return back
 
     def end_hung(self, now: float, seconds_of: Callable[[Held], float]) -> None:
         """End children whose document took longer than it may."""
@@ -309,7 +324,7 @@ class Children:
         """A child has ended: its last answers still count, the document it ran has died, the others were not begun."""
         child.ending = child.ending or why
         child.answers.receive()
-        back = self._emptied(child)
+        back = child.emptied()
         died = list(child.given)
         child.given.clear()
         printed = child.printed()
@@ -326,6 +341,8 @@ class Children:
         """Let go of everything; the template ends what is left."""
         self._loop.remove_reader(self._control)
         self._control.close()
+        if self._nobody is not None:
+            self._nobody.close()
         for child in self._all.values():
             child.close()
         self._all.clear()

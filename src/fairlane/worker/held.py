@@ -3,27 +3,33 @@
 Laws:
 - A claim counts as lost before its lease can have ended: from the moment before the store was asked, less a margin.
 - A claim that was lost is never settled, and its handler is stopped.
+- One of a better priority begins before those that wait here, as it would in the store; but not before an open turn, nor
+  before one that has been held for a while, so that none waits here for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from fairlane.core.document import Claim, Outcome
 
 MARGIN_SHARE = 6  # of a lease is kept for noticing, and for ending a handler
 MARGIN_SECONDS_MAX = 5.0
+YIELD_SECONDS = 0.05  # that a document held here lets better ones pass
 
 
 class Held:
     """One claim in the worker's hands."""
 
-    __slots__ = ("began", "claim", "has_begun", "is_lost", "is_released", "outcome", "printed", "seconds", "serial", "until")
+    __slots__ = (
+        "asked", "began", "claim", "has_begun", "is_lost", "is_released", "outcome", "printed", "seconds", "serial", "until",
+    )  # fmt: skip
 
-    def __init__(self, serial: int, claim: Claim, until: float) -> None:
+    def __init__(self, serial: int, claim: Claim, asked: float, until: float) -> None:
         self.serial = serial
         self.claim = claim
-        self.until = until  # on the monotonic clock: the lease is ours at least until then
+        self.asked = asked  # on the monotonic clock: not held before then
+        self.until = until  # the lease is ours at least until then
         self.began: float | None = None  # when its handler was started
         self.has_begun = False  # and somebody was told so
         self.seconds = 0.0  # that its handler ran
@@ -31,6 +37,22 @@ class Held:
         self.is_lost = False
         self.is_released = False  # whatever its handler comes to, it is given back
         self.printed = ""
+
+    def passes(self, other: Held) -> bool:
+        """Whether this one, newly claimed, begins before another that waits here."""
+        return (
+            self.claim.priority < other.claim.priority
+            and not other.claim.is_open_turn
+            and self.asked - other.asked < YIELD_SECONDS
+        )
+
+
+def place_among(waiting: Sequence[Held], held: Held) -> int:
+    """Where one that is newly claimed goes among those that wait."""
+    place = len(waiting)
+    while place and held.passes(waiting[place - 1]):
+        place -= 1
+    return place
 
 
 class Holdings:
@@ -53,7 +75,7 @@ class Holdings:
         taken = []
         for claim in claims:
             self._last_serial += 1
-            taken.append(Held(self._last_serial, claim, asked + self.lease - self.margin))
+            taken.append(Held(self._last_serial, claim, asked, asked + self.lease - self.margin))
         self._held.update((one.serial, one) for one in taken)
         return taken
 

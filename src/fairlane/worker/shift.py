@@ -1,7 +1,8 @@
 """What does a worker do from its first claim to its last settlement? One Shift for each `run()`, on one event loop.
 
 Laws:
-- It holds no more than it can start at once and the little that `pace` allows; it begins documents in the order it got them.
+- It holds no more than it can start at once and the little that `pace` allows; it begins documents in the order it got them,
+  but for one of a better priority, which passes those that wait.
 - Every claim leaves in one way: settled, or lost. What was lost is never settled.
 - The loop never waits for the store, for a child or for the keeper.
 - When it stops: no more claims; what was not begun goes back at once; what runs may finish within the grace period, and goes
@@ -15,6 +16,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
 from fairlane.core.document import Done, Failed, Outcome, Released
@@ -26,7 +28,7 @@ from .children import Children
 from .coroutines import Coroutines
 from .document import told_of
 from .handlers import Handlers
-from .held import Held, Holdings
+from .held import Held, Holdings, place_among
 from .hooks import Hooks
 from .keeping import Keeping
 from .pace import Pace
@@ -139,9 +141,7 @@ class Shift:
                 await self._due.wait()
                 continue
             settlements = [(held.claim, held.outcome or Released()) for held in batch]
-            sent = self._loop.time()
             visit = await self._on_thread(lambda: self._means.store.exchange(settlements, limit))  # noqa: B023 - awaited
-            self._pace.visited(self._loop.time() - sent)
             self._settled(batch[: visit.settled], {(one.id, one.token) for one in visit.lost})
             self._finished.extendleft(reversed(batch[visit.settled :]))
             self._take(visit, limit)
@@ -169,7 +169,8 @@ class Shift:
         if self._is_stopping:
             self._release(taken)
         else:
-            self._next.extend(taken)
+            for held in taken:
+                self._next.insert(place_among(self._next, held), held)
 
     def _settled(self, batch: Sequence[Held], lost: set[tuple[str, int]]) -> None:
         self._keeping.drop(batch)
@@ -246,15 +247,15 @@ class Shift:
     def _begin(self) -> None:
         """Give documents to handlers in the order they came, as long as there are slots, and a little ahead."""
         while self._next or self._share_out():
-            held = self._next[0]
+            held = self._next.popleft()
             handler = self._means.handlers[held.claim.kind]
             is_free = self._children.running + self._coroutines.running < self._means.slots
             if handler.is_async and is_free:
                 self._coroutines.start(held, handler)
                 self.began(held)
             elif handler.is_async or not self._children.give(held, is_free):
+                self._next.appendleft(held)
                 return
-            self._next.popleft()
 
     def _share_out(self) -> bool:
         is_free = self._children.running + self._coroutines.running < self._means.slots
@@ -291,7 +292,10 @@ class Shift:
         if self._is_stopping:
             self._release(held)
         else:
-            self._next.extendleft(one for one in reversed(held) if not one.is_lost)
+            for one in reversed(held):
+                if not one.is_lost:
+                    passing = takewhile(lambda other: other.passes(one), self._next)  # noqa: B023 - counted at once
+                    self._next.insert(sum(1 for _ in passing), one)
         self._due.set()
 
     def reported(self, held: Held, progress: float | str | None, partial: str | None) -> None:
