@@ -37,19 +37,19 @@ SUBMIT_BATCH: dict[str, Any] = {
 }
 
 
-def _noted(engine: Engine, batch: Batch, key: str | None) -> Batch:
-    """Write a batch down, unless it is there already; the one that is there counts."""
+def _noted(engine: Engine, batch: Batch, key: str | None) -> tuple[Batch, bool]:
+    """Write a batch down, unless it is there already: then that one counts, and it is a repeat."""
     told = {"customer": batch.customer, "digest": batch.digest, "made_ms": batch.made_ms, "documents": batch.documents}
     written = json.dumps(told)
     if len(written) > RECORD_BYTES_MAX:
         raise Problem("too-large", "too many documents in one batch; send them in several")
     if engine.put_record(GROUP, batch.id, written, 0) is not None:
-        return batch
+        return batch, False
     record = engine.record(GROUP, batch.id)
     there = None if record is None else json.loads(record.value)
     if there is None or there["digest"] != batch.digest:
         raise KeyConflict(batch.customer, key or "", f"batch {batch.id}")
-    return batch._replace(made_ms=there["made_ms"], documents=tuple(there["documents"]))
+    return batch._replace(made_ms=there["made_ms"], documents=tuple(there["documents"])), True
 
 
 @routes.post("/v1/batches", status_code=202, responses={202: {"model": shapes.BatchReceipt}}, openapi_extra=SUBMIT_BATCH)
@@ -61,9 +61,9 @@ async def submit_batch(asked: ByAnybody, request: Request) -> Response:
     key = idempotency_key(dict(request.scope["headers"]).get(b"idempotency-key"))
     body = await whole_body(request.receive)
     batch, submissions = await service.call(batch_of, service, asked.caller, body, key, wall_ms())
-    batch = await service.call(_noted, service.queue.engine, batch, key)
+    batch, is_repeat = await service.call(_noted, service.queue.engine, batch, key)
     named = [one._replace(id=id) for one, id in zip(submissions, batch.documents, strict=True)]
-    taken = await service.gatherer.submit_all(named)
+    taken = [one._replace(is_repeat=is_repeat) for one in await service.gatherer.submit_all(named)]
     request.scope["told"] |= {"batch": batch.id, "customer": batch.customer, "documents": len(taken)}
     here = f"{BATCHES}/{batch.id}"
     told = {

@@ -65,7 +65,7 @@ class Edge:
         finally:
             service.at_work -= 1
             seconds = time.perf_counter() - began
-            route = scope.get("route_path") or getattr(scope.get("route"), "path", "other")
+            route = str(scope.get("route_path") or getattr(scope.get("route"), "path", "other"))
             service.metrics.answered(scope["method"], route, answer.status, seconds)
             service.log.request(method=scope["method"], route=route, status=answer.status, ms=round(seconds * 1000, 1), **told)
 

@@ -107,7 +107,7 @@ class Feed:
     def __init__(self, engine: Engine, call: Callable[..., Awaitable[list[Change]]]) -> None:
         self._engine = engine
         self._call = call
-        self._kept: deque[Frame] = deque(maxlen=KEPT)
+        self._kept: deque[Change] = deque(maxlen=KEPT)
         self._watchers: set[Watcher] = set()
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self.listeners: list[Callable[[list[Change]], Awaitable[None]]] = []
@@ -137,11 +137,12 @@ class Feed:
     def _tell(self, changes: list[Change]) -> None:
         for change in changes:
             self.last = change.number
-            frame = framed(change)
-            self._kept.append(frame)
-            for watcher in self._watchers:
-                if is_for(watcher.caller, frame.customer):
-                    watcher.add(frame)
+            self._kept.append(change)
+            if self._watchers:
+                frame = framed(change)  # once for all who watch
+                for watcher in self._watchers:
+                    if is_for(watcher.caller, frame.customer):
+                        watcher.add(frame)
             if change.what in ENDED and change.document is not None:
                 for waiter in self._waiters.pop(change.document, ()):
                     if not waiter.done():
@@ -203,18 +204,18 @@ class Feed:
         until = self.last or 0
         while after < until:
             if self._kept and self._kept[0].number <= after + 1:
-                start = bisect_right(self._kept, after, key=lambda frame: frame.number)
-                frames = [frame for frame in islice(self._kept, start, None) if frame.number <= until]
+                start = bisect_right(self._kept, after, key=lambda change: change.number)
+                changes = [change for change in islice(self._kept, start, None) if change.number <= until]
             else:
                 try:
                     changes = await self._call(self._engine.changes, after, PAGE)
                 except Unknown:
                     raise purged(after) from None
-                frames = [framed(change) for change in changes if change.number <= until]
-            if not frames:
+                changes = [change for change in changes if change.number <= until]
+            if not changes:
                 return
-            after = frames[-1].number
-            yield [frame for frame in frames if is_for(caller, frame.customer)]
+            after = changes[-1].number
+            yield [framed(change) for change in changes if is_for(caller, change.customer)]
 
 
 def purged(after: int) -> Problem:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ class Accepted(NamedTuple):
     receipt: Receipt
     ahead: int
     is_repeat: bool
+    delay_ms: int
 
 
 class _Count:
@@ -48,9 +49,17 @@ class _Count:
 class Gatherer:
     """Takes submissions one by one and hands them to the store in groups."""
 
-    def __init__(self, engine: Engine, thread: Executor, queued_max: int, at_once_max: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        thread: Executor,
+        queued_max: int,
+        at_once_max: int,
+        taken: Callable[[Accepted], None] = lambda one: None,
+    ) -> None:
         self._engine = engine
         self._thread = thread  # one thread, so that groups follow each other
+        self._taken = taken  # told of every document that was taken, on the loop
         self._queued_max = queued_max
         self._at_once_max = at_once_max
         self._waiting: list[tuple[Submission, asyncio.Future[Accepted]]] = []
@@ -73,7 +82,10 @@ class Gatherer:
     async def submit_all(self, submissions: Sequence[Submission]) -> list[Accepted]:
         """All or none, in one commit of their own."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._take_all, submissions)
+        taken = await loop.run_in_executor(self._thread, self._take_all, submissions)
+        for one in taken:
+            self._taken(one)
+        return taken
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
@@ -98,6 +110,7 @@ class Gatherer:
             if isinstance(outcome, BaseException):
                 future.set_exception(outcome)
             else:
+                self._taken(outcome)
                 future.set_result(outcome)
 
     # -- on the thread -------------------------------------------------------------------------------------------------
@@ -132,7 +145,7 @@ class Gatherer:
             elif isinstance(receipt, FairlaneError):
                 answers.append(receipt)
             else:
-                answers.append(Accepted(receipt, self._about_ahead(receipt, one.kind, now), receipt.id != one.id))
+                answers.append(Accepted(receipt, self._about_ahead(receipt, one.kind, now), receipt.id != one.id, one.delay_ms))
         return answers
 
     def _take_all(self, submissions: Sequence[Submission]) -> list[Accepted]:
@@ -144,7 +157,7 @@ class Gatherer:
         receipts = self._engine.submit(submissions)
         room.value += len(submissions)
         return [
-            Accepted(receipt, self._about_ahead(receipt, one.kind, now), receipt.id != one.id)
+            Accepted(receipt, self._about_ahead(receipt, one.kind, now), receipt.id != one.id, one.delay_ms)
             for one, receipt in zip(submissions, receipts, strict=True)
         ]
 

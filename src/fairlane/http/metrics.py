@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from fairlane.core.document import ENDED, Change, Document
+from fairlane.core.document import ENDED, Change, Check, Document
 from fairlane.queue import Queue
 
 from .feed import WORDS
@@ -34,10 +34,11 @@ LIGHT_MS = 1_500_000
 LIGHT_WAITS = 2000  # newest ones that the p99 is taken of
 WAIT_BUCKETS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 14400, 86400)
 ANSWER_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 WAITS_AGAIN = ("retried", "released", "expired", "revived", "due")
 
 
-disable_created_metrics()  # when a series began is of no use, and doubles what is scraped
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began is of no use, and doubles what is scraped
 
 
 class _Followed(NamedTuple):
@@ -59,6 +60,7 @@ class Metrics:
         self._waiting: OrderedDict[str, _Followed] = OrderedDict()  # about in the order they became ready
         self._running: dict[str, _Followed] = {}
         self._delayed: dict[str, _Followed] = {}
+        self._taken: dict[str, tuple[int, Check, int]] = {}  # submitted here, and not told by the feed yet
         self._overdue: set[str] = set()  # counted as starved already
         self._senders: Tally[str] = Tally()  # how many of each customer wait
         self._recent: OrderedDict[str, deque[int]] = OrderedDict()  # when a customer sent its newest documents
@@ -67,6 +69,7 @@ class Metrics:
         self._last_number = 0
         self._untracked = 0
         self._now_ms = 0
+        self._answer_children: dict[tuple[str, str, int], Histogram] = {}
         self._interval_ms = LIGHT_MS  # the reset interval
         self.registry = CollectorRegistry()
         self._make_counters()
@@ -89,8 +92,11 @@ class Metrics:
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
-        known = method if method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD") else "other"
-        self._answers.labels(known, route, f"{status // 100}xx").observe(seconds)
+        labels = (method if method in METHODS else "other", route, status // 100)
+        child = self._answer_children.get(labels)
+        if child is None:
+            child = self._answer_children[labels] = self._answers.labels(*labels[:2], f"{labels[2]}xx")
+        child.observe(seconds)
 
     def delivered(self, outcome: str) -> None:
         """A webhook was called."""
@@ -112,7 +118,7 @@ class Metrics:
         found: list[Document] = []
         newest = self._queue.engine.documents(None, None, None, 1)
         self._last_number = newest[0].number if newest else 0
-        for state in ("running", "ready"):
+        for state in ("running", "ready", "delayed"):
             before: int | None = None
             while page := self._queue.engine.documents(None, state, before, PAGE):
                 found += page
@@ -121,11 +127,33 @@ class Metrics:
                     break
         return sorted(found, key=lambda one: one.number)
 
-    def _follow(self, document: Document, is_light: bool = False) -> None:
+    def taken(self, id: str, number: int, check: Check, ready_ms: int) -> None:
+        """A document was taken; the feed will tell of it."""
+        if len(self._taken) >= TRACKED_MAX:
+            self._taken.clear()
+        self._taken[id] = (number, check, ready_ms)
+
+    def _is_followed(self, id: str) -> bool:
+        return id in self._waiting or id in self._running or id in self._delayed
+
+    def _begin_to_follow(self, id: str) -> None:
+        told = self._taken.pop(id, None)
+        if told is None or self._is_followed(id):
+            return
+        number, check, ready_ms = told
+        self._last_number = max(self._last_number, number)
+        is_light = self._is_light(check.customer, check.checked_ms)
         if len(self._waiting) + len(self._running) >= TRACKED_MAX:
             self._untracked += 1
             return
-        one = _Followed(document.number, document.customer, document.priority, document.ready_ms, is_light)
+        one = _Followed(number, check.customer, check.priority, ready_ms, is_light)
+        if ready_ms > check.checked_ms:
+            self._delayed[id] = one
+        else:
+            self._wait(id, one)
+
+    def _follow(self, document: Document) -> None:
+        one = _Followed(document.number, document.customer, document.priority, document.ready_ms, False)
         if document.state == "running":
             self._running[document.id] = one
         elif document.state == "delayed":
@@ -135,10 +163,12 @@ class Metrics:
 
     async def told(self, changes: list[Change]) -> None:
         """What the feed tells."""
-        if any(change.what == "submitted" for change in changes):
+        submitted = [change.document for change in changes if change.what == "submitted" and change.document is not None]
+        if not all(id in self._taken or self._is_followed(id) for id in submitted):  # others submit too
             for document in await self._call(self._newly_submitted):
-                self._follow(document._replace(state="ready" if document.ready_ms <= document.submitted_ms else "delayed"),
-                             self._is_light(document.customer, document.submitted_ms))  # fmt: skip
+                self.taken(document.id, document.number, document.check, document.ready_ms)
+        for id in submitted:
+            self._begin_to_follow(id)
         for change in changes:
             self._now_ms = max(self._now_ms, change.at_ms)
             if change.what == "configured":
@@ -148,7 +178,7 @@ class Metrics:
                 self._happened(change, change.document)
 
     def _newly_submitted(self) -> list[Document]:
-        """Those above the last number that was seen, oldest first."""
+        """Those above the last number that was seen."""
         found: list[Document] = []
         before: int | None = None
         while page := self._queue.engine.documents(None, None, before, PAGE):
@@ -157,9 +187,7 @@ class Metrics:
             before = page[-1].number
             if len(new) < len(page) or len(found) >= TRACKED_MAX:
                 break
-        if found:
-            self._last_number = max(self._last_number, found[0].number)
-        return found[::-1]
+        return found
 
     def _is_light(self, customer: str, at_ms: int) -> bool:
         recent = self._recent.setdefault(customer, deque(maxlen=LIGHT_MOST))

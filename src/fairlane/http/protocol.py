@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from .limits import Limits
 from .problems import Problem
@@ -32,6 +33,7 @@ class _Limited(HttpToolsProtocol):
     _body_bytes = 0
     _body_seen_at = 0.0
     _is_refused = False
+    _active: RequestResponseCycle | None = None  # the one that is being answered
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -47,15 +49,14 @@ class _Limited(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused or self.transport.is_closing():
-            return None
+            return
         if self._in_headers:
             self._header_bytes += len(data)
-            if self._header_bytes > self.limits.header_bytes + 65536:  # far too much, and no end of the headers in sight
-                return self._too_many_headers()
             if self._timer is None:
                 self._timer = self.loop.call_later(self.limits.header_seconds, self._headers_late)
         super().data_received(data)
-        return None
+        if self._in_headers and self._header_bytes > self.limits.header_bytes:  # and no end of them in sight
+            self._too_many_headers()
 
     # -- what the parser finds -----------------------------------------------------------------------------------------
 
@@ -103,6 +104,10 @@ class _Limited(HttpToolsProtocol):
         self._header_bytes = 0
         super().on_message_complete()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._active = cycle
+        super()._start_asgi_task(cycle, app)
+
     # -- refusing ------------------------------------------------------------------------------------------------------
 
     def _headers_late(self) -> None:
@@ -116,21 +121,16 @@ class _Limited(HttpToolsProtocol):
         """Whether the body still comes, and fast enough."""
         self._timer = None
         if self.transport.is_closing() or self.cycle is None or not self.cycle.more_body:
-            return
+            return None
         now, limits = time.monotonic(), self.limits
         if self.flow.read_paused:  # we are the slow ones
             self._body_seen_at = now
         late = now - self._body_seen_at >= limits.body_idle_seconds
         allowed = 2 * limits.body_idle_seconds + self._body_bytes / limits.body_bytes_a_second
         if late or now - self._body_began > allowed:
-            if self.cycle.response_started:
-                self.transport.close()
-            else:
-                self.cycle.disconnected = True  # nothing half is taken
-                self.cycle.message_event.set()
-                self._refuse(Problem("too-slow", "the body took too long to arrive", close=True))
-            return
+            return self._refuse(Problem("too-slow", "the body took too long to arrive", close=True))
         self._timer = self.loop.call_later(max(0.1, limits.body_idle_seconds / 4), self._look_at_body)
+        return None
 
     def _too_many_headers(self) -> None:
         limits = self.limits
@@ -145,8 +145,16 @@ class _Limited(HttpToolsProtocol):
             return
         self._is_refused = True
         self._stop_timer()
+        self.pipeline.clear()
+        active = self._active
+        if active is not None and not active.response_complete:
+            if not active.more_body:  # that one arrived whole: its answer is the last one here
+                active.keep_alive = False
+                return
+            active.disconnected = True  # nothing half is taken
+            active.message_event.set()
         if not self.transport.is_closing():
-            if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            if active is None or active.response_complete or not active.response_started:
                 self.transport.write(_raw(problem))
             self.transport.close()
 

@@ -19,7 +19,7 @@ from fairlane.core.errors import FairlaneError
 from fairlane.queue import DEFAULT_KIND, Queue
 
 from .feed import Feed, newest
-from .gather import Gatherer
+from .gather import Accepted, Gatherer
 from .keys import Caller, Keyring, public_part
 from .limits import Limits
 from .log import Log
@@ -78,7 +78,9 @@ class Service:
         self.buckets = Buckets(self.limits.requests_a_second, self.limits.requests_burst)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fairlane-http")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="fairlane-submit")
-        self.gatherer = Gatherer(queue.engine, self._writer, self.limits.queued_documents, self.limits.submissions_at_once)
+        self.gatherer = Gatherer(
+            queue.engine, self._writer, self.limits.queued_documents, self.limits.submissions_at_once, self._taken
+        )
         self.feed = Feed(queue.engine, self.call)
         self.metrics = Metrics(queue, self.call)
         self.courier = Courier(queue.engine, self.call, log, self.metrics, options.allow_private_webhooks)
@@ -86,6 +88,11 @@ class Service:
         self.at_work = 0  # requests being answered now
         self.is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _taken(self, one: Accepted) -> None:
+        if not one.is_repeat:
+            receipt = one.receipt
+            self.metrics.taken(receipt.id, receipt.number, receipt.check, receipt.check.checked_ms + one.delay_ms)
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call something that may block, on a thread."""

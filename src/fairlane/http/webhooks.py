@@ -36,7 +36,7 @@ STATE = "courier"
 PAGE = 500
 AT_ONCE = 16
 BEAT_SECONDS = 0.5
-LEASE_MS = 15_000
+LEASE_MS = 60_000
 FIRST_MS, FACTOR, CEILING_MS = 2_000, 2, 3_600_000
 ATTEMPTS_MAX = 20
 
@@ -53,6 +53,8 @@ def put_webhook(engine: Engine, customer: str, url: str, secret: str | None) -> 
     checked_url(url)
     if secret is not None and not 16 <= len(secret) <= 200:
         raise BadValue("secret", "a text of another length", "16 to 200 characters long, or left out to have one made")
+    if not engine.records(HOOKS, "", 1):  # the first one: from now on
+        engine.put_record(STATE, "cursor", json.dumps(newest(engine)))
     hook = Webhook(url, secret or f"whs_{secrets.token_urlsafe(32)}")
     engine.put_record(HOOKS, customer, json.dumps(hook._asdict()))
     return hook
@@ -86,7 +88,8 @@ class Courier:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            if await self._call(self._hold):
+            busy = await self._call(self._is_wanted)
+            if busy and await self._call(self._hold):
                 await self._call(self._note)
                 await self._deliver(await self._call(self._due))
             await asyncio.sleep(BEAT_SECONDS)
@@ -96,6 +99,10 @@ class Courier:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     # -- on a thread ---------------------------------------------------------------------------------------------------
+
+    def _is_wanted(self) -> bool:
+        """Whether anybody has a webhook, or had one and something is left to deliver."""
+        return bool(self._engine.records(HOOKS, "", 1) or self._engine.records(PENDING, "", 1))
 
     def _hold(self) -> bool:
         """Be the one who delivers, or stay it."""
