@@ -24,6 +24,7 @@ from .keys import Caller, Keyring, public_part
 from .limits import Limits
 from .log import Log
 from .metrics import Metrics
+from .page.sessions import Sessions, key_id_of
 from .problems import Problem, problem_of
 from .wall import Wall
 from .webhooks import Courier
@@ -75,6 +76,7 @@ class Service:
         self.log = log
         self.wall = Wall(queue)
         self.keyring = Keyring(queue.engine)
+        self.sessions = Sessions(queue.engine)
         self.buckets = Buckets(self.limits.requests_a_second, self.limits.requests_burst)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fairlane-http")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="fairlane-submit")
@@ -149,11 +151,16 @@ class Service:
     # -- callers -------------------------------------------------------------------------------------------------------
 
     async def caller(self, told: str) -> Caller | None:
-        """Who shows this key."""
-        id = public_part(told)
+        """Who shows this: a key, or the cookie of a session."""
+        session_of = key_id_of(told)
+        if session_of and not self.sessions.believed(session_of):
+            await self.call(self.sessions.learn, session_of)
+        if session_of and not self.sessions.is_open(told):
+            return None
+        id = session_of or public_part(told)
         if id and not self.keyring.believed(id):
             await self.call(self.keyring.learn, id)
-        return self.keyring.caller(told)
+        return self.keyring.holder(session_of) if session_of else self.keyring.caller(told)
 
     def refuse_kind(self, caller: Caller, kind: str) -> None:
         """Customers submit the default kind and what the operator allows; nobody submits what names a path of ours."""
