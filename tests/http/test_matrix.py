@@ -61,6 +61,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("POST", "/page/session"): Entry(200, 200, 200, {"key": "of an operator"}, is_open=True),
     ("GET", "/page/session"): Entry(200, 200, 200),
     ("DELETE", "/page/session"): Entry(204, 204, 204),
+    ("GET", "/page/frames"): Entry(404, 404, 200, is_stream=True),
 }
 KNOWN = sorted(
     (method, str(getattr(route, "path", ""))) for routes in ROUTES for route in routes.routes for method in route.methods  # type: ignore[attr-defined]

@@ -24,7 +24,9 @@ from .keys import Caller, Keyring, public_part
 from .limits import Limits
 from .log import Log
 from .metrics import Metrics
+from .page.follower import Follower
 from .page.sessions import Sessions, key_id_of
+from .page.viewers import Frames
 from .problems import Problem, problem_of
 from .wall import Wall
 from .webhooks import Courier
@@ -86,7 +88,9 @@ class Service:
         self.feed = Feed(queue.engine, self.call)
         self.metrics = Metrics(queue, self.call)
         self.courier = Courier(queue.engine, self.call, log, self.metrics, options.allow_private_webhooks)
-        self.feed.listeners.append(self.metrics.told)
+        self.follower = Follower(queue.engine, self.call, self.feed)
+        self.frames = Frames(self.follower)
+        self.feed.listeners += [self.metrics.told, self.follower.told]
         self.at_work = 0  # requests being answered now
         self.is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -95,6 +99,7 @@ class Service:
         if not one.is_repeat:
             receipt = one.receipt
             self.metrics.taken(receipt.id, receipt.number, receipt.check, receipt.check.checked_ms + one.delay_ms)
+            self.follower.taken(receipt, one.delay_ms)
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call something that may block, on a thread."""
@@ -115,6 +120,7 @@ class Service:
         """No stream and no waiting any more: the server stops."""
         self.is_stopping = True
         self.feed.stop()
+        self.frames.stop()
 
     async def end(self) -> None:
         """Let go of everything."""

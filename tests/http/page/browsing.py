@@ -34,7 +34,8 @@ class Stream:
     def __init__(self, browser: httpx.Client, path: str) -> None:
         self._client = httpx.Client(base_url=browser.base_url, timeout=60, trust_env=False)
         self._client.cookies.set(COOKIE, browser.cookies[COOKIE])
-        self._answer = self._client.stream("GET", path).__enter__()
+        self._opened = self._client.stream("GET", path)  # kept, as it closes the answer when it goes
+        self._answer = self._opened.__enter__()
         assert self._answer.status_code == 200, self._answer.read()
         self._line: socket.socket = self._answer.extensions["network_stream"].get_extra_info("socket")
         self.text = ""

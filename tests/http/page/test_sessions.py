@@ -1,4 +1,4 @@
-"""Signing in: a key becomes a cookie, which opens what the key opens, changes nothing without our word, and ends with the key."""
+"""Signing in: a key becomes a cookie that opens what the key opens, changes nothing without our word, and ends with the key."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_another_site_cannot_sign_anybody_in(server: Server, customer: str) -> N
 @pytest.mark.parametrize("word", [None, "", "0" * 64, "ü" * 64])
 def test_nothing_is_changed_without_the_word_of_the_page(server: Server, browser: httpx.Client, word: str | None) -> None:
     del browser.headers[WORD]
-    headers = {} if word is None else {WORD: word.encode()}
+    headers = {} if word is None else {WORD.encode(): word.encode()}
     id = browser.get("/v1/me").json()["customer"]
     for method, path in (("POST", "/v1/documents"), ("DELETE", "/page/session"), ("POST", "/v1/checks")):
         answer = browser.request(method, path, json={"payload": 1}, headers=headers)
@@ -112,12 +112,11 @@ def test_a_session_ends_with_its_key(server: Server, customer: str) -> None:
 
 
 def test_events_are_watched_with_a_cookie_and_end_with_its_session(server: Server, customer: str) -> None:
-    with signed_in(server, server.key(customer)) as browser:
-        with watching(browser, "/v1/events?after=0") as stream:
-            id = server.queue.submit(customer, 1).id
-            until(lambda: any(one["document"] == id for one in stream.told))
-            browser.delete("/page/session")
-            until(lambda: stream.is_ended)
+    with signed_in(server, server.key(customer)) as browser, watching(browser, "/v1/events?after=0") as stream:
+        id = server.queue.submit(customer, 1).id
+        until(lambda: any(one["document"] == id for one in stream.told))
+        browser.delete("/page/session")
+        until(lambda: stream.is_ended)
 
 
 def test_a_key_has_few_sessions_and_the_oldest_goes(server: Server, customer: str) -> None:
