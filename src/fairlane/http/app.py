@@ -51,7 +51,8 @@ def make_app(service: Service) -> Edge:
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(Problem, _raised)
     app.add_exception_handler(FairlaneError, _raised)
-    return Edge(app, service, {("POST", DOCUMENTS): documents.Submitting(service)})
+    paths = sorted({str(getattr(route, "path", "")) for routes in ROUTES for route in routes.routes})
+    return Edge(app, service, paths, {("POST", DOCUMENTS): documents.Submitting(service)})
 
 
 def _told(problem: Problem) -> Response:

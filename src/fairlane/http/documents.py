@@ -65,7 +65,6 @@ class Submitting:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route_path"] = DOCUMENTS
         headers = dict(scope["headers"])
         if not is_json(headers.get(b"content-type", b"")):
             raise Problem("wrong-media-type", "Content-Type must be application/json", close=True)
