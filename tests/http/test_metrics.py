@@ -154,6 +154,7 @@ def test_a_server_tells_its_figures(tmp_path: Path) -> None:
                 client.post("/v1/documents", json={})
             server.queue.submit("library", 1)  # somebody who submits past the server
             client.get("/v1/documents/nothing/here/at/all")
+            client.get("/v1/documents/nothing")
             told = until(
                 lambda: (
                     (seen := figures(operator.get("/metrics").text)).get('fairlane_documents_total{event="submitted"}') == 5
@@ -164,6 +165,6 @@ def test_a_server_tells_its_figures(tmp_path: Path) -> None:
         assert told['fairlane_sender_waiting_documents{customer="library"}'] == 1
         assert told['fairlane_http_seconds_count{method="POST",route="/v1/documents",status="2xx"}'] == 4
         assert any('route="other",status="4xx"' in name for name in told)
-        assert any('route="/metrics"' in name for name in told)
+        assert any('route="/v1/documents/{id}"' in name for name in told)
     finally:
         server.close()
