@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from fairlane.blob.envelope import unwrapped
-from fairlane.core.errors import BlobDamaged, Mistake
+from fairlane.core.errors import BlobDamaged, Mistake, Unknown
 from fairlane.process.facts import facts_of, facts_of_document
 from fairlane.queue import DEFAULT_KIND, Queue
 from fairlane.settings import load_settings
@@ -36,6 +36,8 @@ def built_in(url: str, slots: int, kinds: Sequence[str], pace: float = 0, blobs:
         began = time.monotonic()
         try:
             return _facts(url, blobs, document)
+        except Unknown:  # bytes that are not there: a disk may be missing, or come back
+            raise
         except (Mistake, BlobDamaged) as mistake:  # another attempt would find the same
             raise Fail(str(mistake)) from None
         finally:
