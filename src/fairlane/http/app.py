@@ -106,7 +106,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         return app.openapi_schema
     told = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     kept = told["components"]["schemas"]
-    for model in (shapes.Problem, shapes.SubmissionBody, shapes.BatchBody):
+    for model in (shapes.Problem, shapes.SubmissionBody, shapes.FormBody, shapes.BatchBody):
         made = model.model_json_schema(ref_template="#/components/schemas/{model}")
         kept |= made.pop("$defs", {})
         kept[model.__name__] = made
