@@ -93,6 +93,7 @@ class Service:
         self.feed.listeners += [self.metrics.told, self.follower.told]
         self.at_work = 0  # requests being answered now
         self.is_stopping = False
+        self.closing: list[Callable[[], None]] = []  # what else is to be let go of in the end
         self._tasks: list[asyncio.Task[None]] = []
 
     def _taken(self, one: Accepted) -> None:
@@ -128,6 +129,8 @@ class Service:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.courier.close()
+        for close in self.closing:
+            close()
         self._threads.shutdown()
         self._writer.shutdown()
 
