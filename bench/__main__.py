@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, extract, policy, postgres, redis, replay, scale, worker
+from . import durable, extract, http, policy, postgres, redis, replay, scale, worker
 from .figures import Figure, show, write
 
-NAMES = ("policy", "submit", "callers", "batch", "claim", "worker", "scale", "replay", "extract", "postgres", "redis")
+NAMES = ("policy", "submit", "callers", "batch", "claim", "worker", "scale", "replay", "extract", "postgres", "redis", "http")
 
 
 def _ways(is_quick: bool) -> dict[str, durable.Way]:
@@ -55,6 +55,9 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         figures += _postgres(is_quick, progress)
     if "redis" in names:
         figures += _on_redis(is_quick, progress)
+    if "http" in names:
+        task = progress.add_task("http", total=http.ROUNDS_QUICK if is_quick else http.ROUNDS)
+        figures += http.measure(is_quick, folder / "http", partial(progress.advance, task))
     if "extract" in names:
         task = progress.add_task("extract", total=14)
         (folder / "extract").mkdir()
