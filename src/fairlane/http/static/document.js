@@ -47,7 +47,7 @@ function life(told) {
 
 export function documentView(place, id, who) {
   const isOperator = who.role === "operator", back = isOperator ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
-  const body = make("div");
+  const body = make("div", { class: "stack" });
   show(place, make("p", {}, make("a", { href: back[0] }, `← ${say(back[1])}`)), body);
   let timer, isClosed = false, seen = "", result = null;
 

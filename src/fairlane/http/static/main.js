@@ -27,6 +27,7 @@ const NAMES = {
   mine: "nav.mine", how: "nav.how",
 };
 const THEME = "fairlane.theme";
+const SHADES = ["system", "light", "dark"];
 const page = document.getElementById("page");
 
 let who = null; // the session
@@ -56,11 +57,18 @@ function switches() {
     await speak(event.target.value, true);
     render();
   } });
-  const shade = choice([["system", say("shell.system")], ["light", say("shell.light")], ["dark", say("shell.dark")]], theme(), {
-    "aria-label": say("shell.theme"), onchange: (event) => {
-      theme(event.target.value);
-      dispatchEvent(new Event("theme"));
-    } });
+  const shade = make("button", { class: "quiet shade", onclick: () => {
+    theme(SHADES[(SHADES.indexOf(theme()) + 1) % SHADES.length]);
+    name();
+    dispatchEvent(new Event("theme"));
+  } });
+  const name = () => {
+    const text = `${say("shell.theme")}: ${say(`shell.${theme()}`)}`;
+    show(shade, { system: "◐", light: "☀", dark: "☾" }[theme()]);
+    shade.setAttribute("aria-label", text);
+    shade.title = text;
+  };
+  name();
   return make("div", { class: "switches" }, spoken, shade);
 }
 
@@ -136,7 +144,10 @@ function open() {
   const { name, id } = route();
   view?.close?.();
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === name) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "center" });
+    }
     else link.removeAttribute("aria-current");
   }
   document.title = `${say(NAMES[name])} · Fairlane`;
