@@ -84,8 +84,8 @@ export async function textOf(address) {
   return answer.text();
 }
 
-/** Listen to a stream until `close` is called; `state(true | false)` says whether it is live. */
-export function listen(address, names, heard, state) {
+/** Listen to a stream until the function that is returned is called; `state(true | false)` says whether it is live. */
+export function listen(address, names, heard, state, hasBeats) {
   let source, timer, silence, tries = 0, closed = false, live;
 
   function turn(now) {
@@ -95,7 +95,7 @@ export function listen(address, names, heard, state) {
     tries = 0;
     turn(true);
     clearTimeout(silence);
-    silence = setTimeout(lost, SILENT_MS);
+    if (hasBeats) silence = setTimeout(lost, SILENT_MS);
   }
   function lost() {
     source.close();

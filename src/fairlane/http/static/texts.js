@@ -81,26 +81,24 @@ function unitFor(seconds) {
   return SIZES.find(([, size]) => seconds >= 2 * size) || SIZES.at(-1);
 }
 
-function inUnit(unit, form) {
-  return new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay: form, maximumSignificantDigits: 2 });
+/** Numbers with a unit. Polish bends the long words of units by their place in a sentence, so it gets the short ones. */
+function inUnit(unit, form, digits) {
+  return new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay: language === "pl" ? "short" : form, ...digits });
 }
 
 /** A time span in one unit; `form` is "short" for tables and "long" for sentences. */
 export function duration(seconds, form = "short") {
   if (seconds == null) return "–";
   const [unit, size] = unitFor(seconds);
-  const value = seconds / size;
-  const shown = value >= 10 || form === "long" ? Math.round(value) : value;
-  if (form === "long" && shown < 1) return say("time.under_a_second");
-  const format = value >= 100 ? new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay: form, maximumFractionDigits: 0 }) : inUnit(unit, form);
-  return format.format(shown);
+  const value = form === "long" ? Math.max(1, Math.round(seconds / size)) : seconds / size;
+  return inUnit(unit, form, value < 10 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 }).format(value < 0.05 ? 0 : value);
 }
 
 /** From a span to another, in the unit of the longer one. */
 export function durationRange(low, high) {
   const [unit, size] = unitFor(high);
   const [from, to] = [Math.floor(low / size), Math.max(1, Math.ceil(high / size))];
-  const format = new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay: "long", maximumFractionDigits: 0 });
+  const format = inUnit(unit, "long", { maximumFractionDigits: 0 });
   return from >= to ? format.format(to) : format.formatRange(from, to);
 }
 
@@ -110,5 +108,5 @@ const BYTES = ["byte", "kilobyte", "megabyte", "gigabyte"];
 export function bytes(count) {
   if (count == null) return "–";
   const step = Math.min(3, count < 1000 ? 0 : Math.floor(Math.log10(count) / 3));
-  return inUnit(BYTES[step], step ? "short" : "long").format(count / 1000 ** step);
+  return inUnit(BYTES[step], step ? "short" : "long", { maximumSignificantDigits: 3 }).format(count / 1000 ** step);
 }
