@@ -64,6 +64,13 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/page/session"): Entry(200, 200, 200),
     ("DELETE", "/page/session"): Entry(204, 204, 204),
     ("GET", "/page/frames"): Entry(404, 404, 200, is_stream=True),
+    ("GET", "/page/history"): Entry(404, 404, 200),
+    ("GET", "/page/customers"): Entry(404, 404, 200),
+    ("GET", "/page/customers/{customer}"): Entry(404, 404, 200),
+    ("GET", "/page/rules"): Entry(200, 200, 200),
+    ("POST", "/page/what-if"): Entry(404, 404, 409, {}),
+    ("GET", "/page/documents"): Entry(200, 200, 200),
+    ("GET", "/page/documents/{id}"): Entry(404, 200, 200),
 }
 KNOWN = sorted(
     (method, str(getattr(route, "path", ""))) for routes in ROUTES for route in routes.routes for method in route.methods  # type: ignore[attr-defined]

@@ -93,6 +93,7 @@ class Service:
         self.feed.listeners += [self.metrics.told, self.follower.told]
         self.at_work = 0  # requests being answered now
         self.is_stopping = False
+        self.is_asking = False  # a question of what-if is being answered
         self.closing: list[Callable[[], None]] = []  # what else is to be let go of in the end
         self._tasks: list[asyncio.Task[None]] = []
 

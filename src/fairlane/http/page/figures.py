@@ -16,7 +16,6 @@ MINUTE_MS = 60_000
 DAY_MINUTES = 24 * 60
 RECENT_MINUTES = 10  # what "now" means for waits
 LIGHT, HEAVY = "light", "heavy"
-CODES_MAX = 20
 _STEP = log(1.1)
 
 Steps = Counter[int]  # how many waits fell into each step

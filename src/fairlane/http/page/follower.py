@@ -17,7 +17,7 @@ from typing import Any
 from fairlane.core.document import ENDED, Change, Document, Receipt
 from fairlane.core.errors import FairlaneError, Unknown
 from fairlane.engine import Engine
-from fairlane.http.feed import Feed, newest
+from fairlane.http.feed import Feed, first_since, newest
 from fairlane.http.keys import wall_ms
 from fairlane.http.problems import Problem
 
@@ -136,7 +136,7 @@ def loaded(engine: Engine, until: int) -> tuple[Live, int]:
     """The picture at a change, as far back as is read, and the newest change that may be in it; on a thread."""
     live = Live(engine.rules())
     now_ms = wall_ms()
-    start = _first_since(engine, until, now_ms - PAST_MS)
+    start = min(until, max(first_since(engine, now_ms - PAST_MS), until - PAST_CHANGES_MAX))
     changes = _changes(engine, start)
     live.since_ms = changes[0].at_ms if changes else now_ms
     past = _documents(engine, live)
@@ -152,22 +152,6 @@ def loaded(engine: Engine, until: int) -> tuple[Live, int]:
     live.change = until
     live.is_unsure = False  # who was forgotten by now was not read
     return live, at
-
-
-def _first_since(engine: Engine, until: int, since_ms: int) -> int:
-    """The change before the first one since then, and not too many back."""
-    oldest = engine.changes(None, 1)
-    if not oldest:
-        return until
-    low, high = max(oldest[0].number - 1, until - PAST_CHANGES_MAX), until
-    while low < high:
-        middle = (low + high) // 2
-        page = engine.changes(middle, 1)
-        if page and page[0].at_ms < since_ms:
-            low = page[0].number
-        else:
-            high = middle
-    return low
 
 
 def _changes(engine: Engine, after: int) -> list[Change]:

@@ -23,7 +23,7 @@ from fairlane.core.policy import Rules, Standing
 from fairlane.engine.values import terms_from_json
 from fairlane.process.extract.failure import CAN_RETRY
 
-from .figures import CODES_MAX, Figures
+from .figures import Figures
 from .lanes import Followed, Lane
 from .rows import Row
 
@@ -181,16 +181,9 @@ class Live:
             del self.documents[one.id]
         if change.what == "cancelled":
             return
-        code = None if change.what == "done" else self._code(change.note)
+        code = None if change.what == "done" else code_of(change.note)
         row.ended(change.at_ms, code is None)
         self.figures.ended(change.at_ms, code)
-
-    def _code(self, note: str | None) -> str:
-        told = note or ""
-        told = told.partition(SPENT)[2] if told.startswith("attempt ") else told
-        code = told.partition(":")[0].strip()
-        known = self.figures.failed_today
-        return code if code in CAN_RETRY and (code in known or len(known) < CODES_MAX) else "other"
 
     def _customer_changed(self, change: Change, row: Row) -> None:
         if change.what == "tuned":
@@ -309,6 +302,14 @@ class Live:
             "starved": self.starved,
             "failures": [{"code": code, "count": count} for code, count in figures.failed_today.most_common()],
         }
+
+
+def code_of(reason: str | None) -> str:
+    """Why a document failed, in a word; `other` if its reason does not begin with one that we know."""
+    told = reason or ""
+    told = told.partition(SPENT)[2] if told.startswith("attempt ") else told
+    code = told.partition(":")[0].strip()
+    return code if code in CAN_RETRY else "other"
 
 
 def _stepped(standing: Standing, counter: int, at_ms: int) -> Standing:
