@@ -55,6 +55,12 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         figures += _postgres(is_quick, progress)
     if "redis" in names:
         figures += _on_redis(is_quick, progress)
+    return figures + _of_programs(names, is_quick, folder, progress)
+
+
+def _of_programs(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Progress) -> list[Figure]:
+    """What is measured on programs of their own: the service, and extractors in a child."""
+    figures: list[Figure] = []
     if "http" in names:
         task = progress.add_task("http", total=http.ROUNDS_QUICK if is_quick else http.ROUNDS)
         figures += http.measure(is_quick, folder / "http", partial(progress.advance, task))
