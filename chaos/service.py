@@ -2,8 +2,8 @@
 
 `python -m chaos.service` sends 50,000 files of 500 customers over 64 connections, while the server (with its worker) or the
 worker alone is killed with -9 and begun again, 20 times. Senders repeat what was not acknowledged, with the same key. In the
-end: as many documents as uploads, each acknowledged id among them, each with one ending in the feed, each counter as if nothing had
-happened, and each file's bytes the ones that were sent.
+end: as many documents as uploads, each acknowledged id among them, each with one ending in the feed, and each file's bytes the
+ones that were sent.
 """
 
 from __future__ import annotations
