@@ -67,7 +67,7 @@ def run(
 
 
 def require(without: frozenset[str] = _NONE) -> Plan:
-    """What attempts will be confined by; a `Mistake` if a promise cannot be kept. Call it early: it tries once, and remembers."""
+    """What attempts will be confined by; a `Mistake` if a promise cannot be kept. It tries once; call it early."""
     if kernel.machine() is None:
         machine = os.uname()
         raise Mistake(

@@ -13,7 +13,6 @@ import faulthandler
 import gc
 import math
 import os
-import random
 import resource
 import select
 import shutil
@@ -137,7 +136,6 @@ def _behave(scratch: Path) -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.setsid()
-    random.seed()
     os.umask(0o077)
     os.chdir(scratch)
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
@@ -147,7 +145,9 @@ def _behave(scratch: Path) -> None:
 
 
 def _limit(bounds: Bounds, is_user_shared: bool) -> None:
-    pages = int(Path("/proc/self/statm").read_bytes().split()[0])
+    statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    pages = int(os.read(statm, 100).split()[0])
+    os.close(statm)
     processes = bounds.processes_max
     if is_user_shared:
         processes += _tasks_of(os.getuid())  # the kernel counts all that this user has
@@ -162,9 +162,11 @@ def _limit(bounds: Bounds, is_user_shared: bool) -> None:
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_CPU, seconds),
     ):
-        _, hard = resource.getrlimit(which)
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (value, value))
+        try:
+            resource.setrlimit(which, (value, value))
+        except ValueError:  # it has less already
+            _, hard = resource.getrlimit(which)
+            resource.setrlimit(which, (hard, hard))
 
 
 def _tasks_of(user: int) -> int:
@@ -219,9 +221,13 @@ def _granted_always() -> tuple[tuple[str, int], ...]:
     library = sysconfig.get_config_var("LIBDIR")
     if isinstance(library, str):
         places.add(library)
-    return (*((place, landlock.READ) for place in sorted(places)), *((device, landlock.DEVICE) for device in DEVICES))
+    real = {os.path.realpath(place) for place in places if place}
+    outer = sorted(place for place in real if not any(place != other and place.startswith(f"{other}/") for other in real))
+    return (*((place, landlock.READ) for place in outer), *((device, landlock.DEVICE) for device in DEVICES))
 
 
 def prepare() -> None:
     """What every attempt needs and can be known before: looked up once, in the process that forks."""
     _granted_always()
+    for are_signals_allowed in (True, False):
+        calls.program(os.uname().machine, are_signals_allowed)

@@ -91,7 +91,6 @@ def _confined(attempt: Attempt, living: int, user: int | None, control: int, ans
         except Refused as refused:
             tell(control, layer=refused.layer, why=refused.why)
             os._exit(1)
-        tell(control, ready=True)
         os.close(control)  # from here on nothing that we say is believed
         attempt.work(answer)
     finally:

@@ -28,6 +28,10 @@ _CAPABILITY_VERSION = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
+class _Program(ctypes.Structure):
+    _fields_ = (("count", ctypes.c_ushort), ("code", ctypes.c_char_p))
+
+
 def machine() -> str | None:
     """The processor's family, if the sandbox knows its calls."""
     found = platform.machine()
@@ -83,11 +87,7 @@ def has_no_new_privileges() -> bool:
 
 def filter_calls(instructions: bytes) -> None:
     """Put a filter over every later call, of this process and of all that it starts."""
-
-    class Program(ctypes.Structure):
-        _fields_ = (("count", ctypes.c_ushort), ("code", ctypes.c_char_p))
-
-    _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(Program(len(instructions) // 8, instructions)))
+    _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(_Program(len(instructions) // 8, instructions)))
 
 
 def has_filter() -> bool:

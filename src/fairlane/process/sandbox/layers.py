@@ -37,7 +37,7 @@ ADVICE = {
     "landlock": "use Linux 5.13 or newer with landlock in its list of security modules (lsm=)",
     "network namespace": "allow user namespaces (sysctl user.max_user_namespaces), or run as root with CAP_SYS_ADMIN",
 }
-ADVICE |= {name: ADVICE["network namespace"] for name in ("mount namespace", "process namespace")}
+ADVICE |= dict.fromkeys(("mount namespace", "process namespace"), ADVICE["network namespace"])
 
 
 class Layer(NamedTuple):
