@@ -29,7 +29,7 @@ def settled(url: str, outcome: Outcome) -> str:
 # -- submit ----------------------------------------------------------------------------------------------------------
 
 
-def test_each_file_is_a_document_with_its_path_and_name(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_file_is_a_document_with_its_bytes_and_name(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     files(tmp_path, "a.txt", "b.txt")
     monkeypatch.chdir(tmp_path)
     rows = told("submit", "--customer", "acme", "a.txt", "../" + tmp_path.name + "/b.txt", "--url", url)
@@ -38,10 +38,12 @@ def test_each_file_is_a_document_with_its_path_and_name(tmp_path: Path, url: str
         (1, -1, f"{tmp_path}/b.txt"),
     ]
     with Queue(url) as queue:
-        assert [queue.payload(row["id"]) for row in rows] == [
-            {"path": f"{tmp_path}/a.txt", "name": "a.txt"},
-            {"path": f"{tmp_path}/b.txt", "name": "b.txt"},
-        ]
+        for path in tmp_path.glob("*.txt"):
+            path.unlink()  # its bytes are the queue's now
+        assert [queue.input(row["id"]).name for row in rows] == ["a.txt", "b.txt"]
+        for row in rows:
+            with queue.file(row["id"]) as file:
+                assert file.read() == b"one two\n"
         assert {queue.document(row["id"]).kind for row in rows} == {row["kind"] for row in rows} == {"extract"}
 
 
@@ -85,7 +87,7 @@ def test_names_of_files_come_from_standard_input(tmp_path: Path, url: str) -> No
     result = run("submit", "--customer", "acme", a, "-", "--url", url, input=names)
     assert [line.rpartition("  ")[2] for line in result.stdout.splitlines()] == ["a", "b b", "ü�"]
     with Queue(url) as queue:
-        assert {queue.payload(one.id)["path"] for one in queue.documents()} == {a, b, c}
+        assert {queue.input(one.id).name for one in queue.documents()} == {"a", "b b", "ü�"}
     empty = run("submit", "--customer", "acme", "-", "--url", url, input=b"\n")
     assert (empty.exit_code, "no name of a file came on standard input" in empty.stderr) == (2, True)
 

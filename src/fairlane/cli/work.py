@@ -12,15 +12,16 @@ from typing import Any
 
 import click
 
-from fairlane.core.errors import Mistake
-from fairlane.process.facts import facts_of_document
-from fairlane.queue import DEFAULT_KIND
+from fairlane.blob.envelope import unwrapped
+from fairlane.core.errors import BlobDamaged, Mistake
+from fairlane.process.facts import facts_of, facts_of_document
+from fairlane.queue import DEFAULT_KIND, Queue
 from fairlane.settings import load_settings
 from fairlane.worker import Document, Event, Fail, Worker
 
 from .group import main
 from .loading import load_worker
-from .shared import json_option, url_option
+from .shared import blobs_option, json_option, url_option
 
 FOLDER_KIND = "folder"  # what `process` submits, so that on a shared queue it takes nobody else's documents
 SLOTS_DEFAULT = 4
@@ -28,14 +29,14 @@ SECONDS_EACH = 600
 TOLD = ("finished", "unfinished", "lost", "store_failed", "stopping")
 
 
-def built_in(url: str, slots: int, kinds: Sequence[str], pace: float = 0) -> Worker:
+def built_in(url: str, slots: int, kinds: Sequence[str], pace: float = 0, blobs: str | None = None) -> Worker:
     """A worker with the built-in handler, which takes at least `pace` seconds for each document."""
 
     def facts(document: Document) -> dict[str, Any]:
         began = time.monotonic()
         try:
-            return facts_of_document(document.payload)
-        except Mistake as mistake:  # another attempt would find the same
+            return _facts(url, blobs, document)
+        except (Mistake, BlobDamaged) as mistake:  # another attempt would find the same
             raise Fail(str(mistake)) from None
         finally:
             time.sleep(max(0.0, pace - (time.monotonic() - began)))
@@ -44,6 +45,15 @@ def built_in(url: str, slots: int, kinds: Sequence[str], pace: float = 0) -> Wor
     for kind in kinds:
         worker.handler(kind, seconds=SECONDS_EACH)(facts)
     return worker
+
+
+def _facts(url: str, blobs: str | None, document: Document) -> dict[str, Any]:
+    """The facts of a document's own file, or of the one that its payload names."""
+    file, payload = unwrapped(document.payload)
+    if file is None:
+        return facts_of_document(payload)
+    with Queue(url, create=False, blobs=blobs) as queue, queue.file(document.id) as opened:
+        return facts_of(opened, file.name or "").told()
 
 
 def quiet_log() -> None:
@@ -57,9 +67,10 @@ def quiet_log() -> None:
 @click.argument("worker", metavar="[MODULE:WORKER]", required=False)
 @click.option("--slots", type=int, help="How many documents at once; 4 unless the worker says otherwise.")
 @click.option("--until-empty", is_flag=True, help="End when nothing is left to do.")
+@blobs_option
 @url_option
 @json_option
-def work(worker: str | None, slots: int | None, until_empty: bool, url: str | None, as_json: bool) -> None:
+def work(worker: str | None, slots: int | None, until_empty: bool, blobs: str | None, url: str | None, as_json: bool) -> None:
     """Work documents off until Ctrl-C or SIGTERM.
 
     MODULE:WORKER is a Worker in a Python module, looked for in this folder first; it names its queue itself. Without it the
@@ -67,9 +78,11 @@ def work(worker: str | None, slots: int | None, until_empty: bool, url: str | No
     with size, SHA-256, media type, lines and words of the file. With --json an object a line, a line an event.
     """
     if worker is None:
-        chosen = built_in(load_settings(url, os.environ, Path.cwd()).url, SLOTS_DEFAULT, (DEFAULT_KIND, FOLDER_KIND))
-    elif url is not None:
-        raise Mistake(f"the worker {worker} names its queue itself; leave --url out, or change it there")
+        settings = load_settings(url, os.environ, Path.cwd(), blobs)
+        chosen = built_in(settings.url, SLOTS_DEFAULT, (DEFAULT_KIND, FOLDER_KIND), blobs=settings.blobs)
+    elif url is not None or blobs is not None:
+        option = "--url" if url is not None else "--blobs"
+        raise Mistake(f"the worker {worker} names its queue itself; leave {option} out, or change it there")
     else:
         chosen = load_worker(worker)
     quiet_log()

@@ -2,7 +2,6 @@
 
 Laws:
 - A file is read once, in pieces: memory does not grow with it.
-- Only ordinary files are read: a pipe or a device would make a worker wait for ever.
 - Text is UTF-8, UTF-16 or UTF-32 with a byte order mark, or bytes without control characters (then `unknown-8bit`).
 """
 
@@ -12,11 +11,11 @@ import codecs
 import hashlib
 import io
 import os
-import stat
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from fairlane.core.errors import BadValue, Mistake
+from fairlane.blob.ordinary import open_ordinary
+from fairlane.core.errors import BadValue
 
 from .media import is_textual, media_type
 
@@ -38,58 +37,37 @@ class Facts(NamedTuple):
     lines: int | None
     words: int | None
 
+    def told(self) -> dict[str, Any]:
+        """What is known, as the result of a document."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
 
 def facts_of_document(payload: Any) -> dict[str, Any]:
     """The built-in handler: the facts of the file that a document names, as its result."""
     if not isinstance(payload, dict) or not isinstance(payload.get("path"), str):
         raise BadValue("payload", payload, 'an object with the path of a file, as in {"path": "/folder/invoice.pdf"}')
-    return {name: value for name, value in facts(payload["path"])._asdict().items() if value is not None}
+    return facts(payload["path"]).told()
 
 
 def facts(path: str) -> Facts:
     """Everything this module knows about one file."""
-    digest, words, ends, size = hashlib.sha256(), _Words(), _Ends(), 0
     with open_ordinary(path) as file:
-        for piece in _pieces(file):
-            size += len(piece)
-            digest.update(piece)
-            ends.add(piece)
-            words.add(piece)
+        return facts_of(file, os.path.basename(path))
+
+
+def facts_of(file: BinaryIO, name: str) -> Facts:
+    """The same of a file that is open."""
+    digest, words, ends, size = hashlib.sha256(), _Words(), _Ends(), 0
+    for piece in _pieces(file):
+        size += len(piece)
+        digest.update(piece)
+        ends.add(piece)
+        words.add(piece)
     words.finish()
-    kind = media_type(os.path.basename(path), ends.head, ends.tail, words.is_text)
+    kind = media_type(name, ends.head, ends.tail, words.is_text)
     if not (words.is_text and is_textual(kind)):  # a PDF may be made of printable bytes, and its lines mean nothing
         return Facts(size, digest.hexdigest(), kind, None, None, None)
     return Facts(size, digest.hexdigest(), kind, words.encoding, words.lines, words.words)
-
-
-def open_ordinary(path: str) -> BinaryIO:
-    """Open a file to read; anything that is not an ordinary file is refused without waiting for it."""
-    try:
-        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
-    except (FileNotFoundError, NotADirectoryError):
-        raise Mistake(f"there is no file {shown_path(path)}; it was moved, or its name is wrong") from None
-    except IsADirectoryError:
-        raise _not_a_file(path, "a folder") from None
-    except PermissionError:
-        raise Mistake(f"{shown_path(path)} may not be read by this user; change its permissions or the user") from None
-    except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) else str(error)
-        raise Mistake(f"{shown_path(path)} cannot be opened: {told}") from None
-    mode = os.fstat(file.fileno()).st_mode
-    if not stat.S_ISREG(mode):
-        file.close()
-        raise _not_a_file(path, "a folder" if stat.S_ISDIR(mode) else "a pipe or a device")
-    return file
-
-
-def shown_path(path: str) -> str:
-    """A path as it can be printed, whatever bytes are in it."""
-    told = path.encode(errors="surrogateescape").decode(errors="replace")
-    return "".join(letter if letter.isprintable() else "�" for letter in told)
-
-
-def _not_a_file(path: str, what: str) -> Mistake:
-    return Mistake(f"{shown_path(path)} is {what}, not an ordinary file; name a file")
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:

@@ -14,10 +14,9 @@ import stat
 from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn
 
+from fairlane.blob.ordinary import open_ordinary, shown_path
 from fairlane.core.document import text
 from fairlane.core.errors import BadValue, Mistake
-
-from .facts import open_ordinary, shown_path
 
 NAMED_MAX = 5  # how many names a message lists before it only counts
 
