@@ -35,11 +35,12 @@ class PagesSeen:
                 self._rest = seen
                 return
             self._is_pdf = b"%PDF-" in seen[:1024]
-        self._count(seen, len(seen) - 1)
+        if self._is_pdf:
+            self._count(seen, len(seen) - 1)
 
     def pages(self) -> int:
         """The estimate, when all has passed by."""
-        if self._is_pdf or b"%PDF-" in self._rest:
+        if self._is_pdf or (self._is_pdf is None and b"%PDF-" in self._rest):
             self._count(self._rest, len(self._rest))
         return min(PAGES_MAX, max(1, self._pages or -(-self._size // PAGE_BYTES)))
 
