@@ -254,9 +254,7 @@ def _pages(facts: dict[str, Any], length: int, limits: Limits) -> tuple[Page, ..
     pages: list[Page] = []
     for one in _list(facts, "pages", {"label", "start", "end"}, max(1, limits.pages_max)):
         start = _one_of(one, "start", (pages[-1].end if pages else 0,))
-        pages.append(
-            Page(_shown(one, "label") or "", start, _whole(one, "end", lambda end, start=start: start <= end <= length))
-        )
+        pages.append(Page(_shown(one, "label") or "", start, _whole(one, "end", start, length)))
     if not pages or pages[-1].end != length:
         raise _Garbage("pages")
     return tuple(pages)

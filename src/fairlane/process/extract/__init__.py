@@ -84,6 +84,9 @@ def _thumbnail(draft: Draft, text: str) -> bytes | None:
 
 def warm() -> None:
     """Import every parser, so that a child that is forked afterwards need not."""
+    import codecs
+    import email.parser  # noqa: F401
+
     import charset_normalizer  # noqa: F401
     import pypdfium2  # type: ignore[import-untyped]  # noqa: F401
     from PIL import Image, ImageDraw, ImageFont, ImageOps  # noqa: F401
@@ -95,5 +98,7 @@ def warm() -> None:
     for reader in MODULES.values():
         _reader(reader)
     Image.init()
+    for encoding in ("cp437", "cp1250", "cp1252", "iso8859-2", "utf-16", "utf-32", "raw-unicode-escape"):
+        codecs.lookup(encoding)
     installed()
     font()

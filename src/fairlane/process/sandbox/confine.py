@@ -17,7 +17,7 @@ import resource
 import select
 import shutil
 import signal
-import sysconfig
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -209,7 +209,8 @@ def _granted(scratch: Path, readable: Iterable[Path]) -> list[tuple[str, int]]:
 @cache
 def _granted_always() -> tuple[tuple[str, int], ...]:
     """Python, its libraries and ours, the system's, tesseract and its languages."""
-    places = {*SYSTEM, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))}
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    places = {*SYSTEM, os.path.dirname(os.__file__), *(f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64"))}
     for parser in PARSERS:
         found = util.find_spec(parser)
         places.update(found.submodule_search_locations or () if found is not None else ())
@@ -218,10 +219,7 @@ def _granted_always() -> tuple[tuple[str, int], ...]:
         places.update((program, os.path.realpath(program)))
     if "TESSDATA_PREFIX" in os.environ:
         places.add(os.environ["TESSDATA_PREFIX"])
-    library = sysconfig.get_config_var("LIBDIR")
-    if isinstance(library, str):
-        places.add(library)
-    real = {os.path.realpath(place) for place in places if place}
+    real = {os.path.realpath(place) for place in places}
     outer = sorted(place for place in real if not any(place != other and place.startswith(f"{other}/") for other in real))
     return (*((place, landlock.READ) for place in outer), *((device, landlock.DEVICE) for device in DEVICES))
 

@@ -108,7 +108,7 @@ def _wait(pid: int, life: int) -> None:
 
 
 def _end_strays() -> None:
-    """End what came to us when its parent ended; again until none is left, as strays may fork."""
+    """End what came to us when its parent ended, and what that has started."""
     deadline = time.monotonic() + ENDING_SECONDS_MAX
     while time.monotonic() < deadline:
         try:
@@ -116,17 +116,30 @@ def _end_strays() -> None:
                 pass
         except ChildProcessError:
             return
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that they cannot fork meanwhile
-            for stray in _children():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(stray, number)
+        stopped: set[int] = set()
+        while found := _descendants() - stopped:  # stopped before they are ended, so that none can fork meanwhile
+            _signal(found, signal.SIGSTOP)
+            stopped |= found
+        _signal(stopped, signal.SIGKILL)
 
 
-def _children() -> list[int]:
-    found = []
+def _signal(processes: set[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _descendants() -> set[int]:
+    """Everything below us that lives, by asking all processes for their parent."""
+    parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                if int(Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[1]) == os.getpid():
-                    found.append(int(name))
-    return found
+                state, parent = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[:2]
+                if state != b"Z":
+                    parents[int(name)] = int(parent)
+    found, before = {os.getpid()}, 0
+    while len(found) > before:
+        before = len(found)
+        found |= {pid for pid, parent in parents.items() if parent in found}
+    return found - {os.getpid()}
