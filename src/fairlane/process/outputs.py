@@ -16,9 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from fairlane.blob.ordinary import shown_path
 from fairlane.core.errors import Mistake
-
-from .facts import shown_path
 
 NAME_BYTES_MAX = 200  # of one part: what is appended must fit into the 255 that file systems allow
 PARTS_MAX = 40
