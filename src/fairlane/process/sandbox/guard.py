@@ -75,7 +75,7 @@ def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
         keep_only((control, answer, living))
         _confined(attempt, living, user, control, answer)
     os.close(answer)
-    _wait(pid, life)
+    _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX)
     _, status, used = os.wait4(pid, 0)
     if "process namespace" not in attempt.layers:  # else the kernel has ended them with their first
         _end_strays()
@@ -97,12 +97,13 @@ def _confined(attempt: Attempt, living: int, user: int | None, control: int, ans
         os._exit(1)
 
 
-def _wait(pid: int, life: int) -> None:
+def _wait(pid: int, life: int, seconds_max: float) -> None:
+    """Until it has ended, or the caller is gone, or has forgotten it."""
     handle = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     poll.register(life, select.POLLIN)
-    if handle not in [one for one, _ in poll.poll()]:
+    if handle not in [one for one, _ in poll.poll(seconds_max * 1000)]:
         os.kill(pid, signal.SIGKILL)
     os.close(handle)
 
