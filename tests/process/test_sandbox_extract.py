@@ -158,10 +158,10 @@ SPOILED: dict[str, Spoil] = {
     "a member twice": lambda facts, scratch: facts["members"].append(facts["members"][0]),
     "a member of another size": lambda facts, scratch: facts["members"][0].update(size=1),
     "a member that is not there": lambda facts, scratch: (scratch / "member-00001").unlink(),
-    "a member that is a link": lambda facts, scratch: replaced(scratch / "member-00001").symlink_to("/etc/passwd"),
+    "a member that is a link": lambda facts, scratch: linked(scratch / "member-00001"),
     "a member with two names": lambda facts, scratch: os.link(scratch / "member-00001", scratch / "more"),
     "a text that is a pipe": lambda facts, scratch: os.mkfifo(replaced(scratch / "text")),
-    "a text that is a link": lambda facts, scratch: replaced(scratch / "text").symlink_to("/etc/passwd"),
+    "a text that is a link": lambda facts, scratch: linked(scratch / "text"),
     "a text that is no text": lambda facts, scratch: (scratch / "text").write_bytes(b"\xff\xfe"),
     "a text with control characters": lambda facts, scratch: (scratch / "text").write_bytes(b"\x1b[2J"),
     "a text without end": lambda facts, scratch: os.truncate(scratch / "text", 10**9),
@@ -176,6 +176,12 @@ SPOILED: dict[str, Spoil] = {
 def replaced(path: Path) -> Path:
     path.unlink()
     return path
+
+
+def linked(path: Path) -> None:
+    """A link to the very same content, elsewhere."""
+    moved = path.rename(path.parents[1] / "moved")
+    path.symlink_to(moved)
 
 
 def answered(place: Path) -> tuple[dict[str, Any], int, Path]:
