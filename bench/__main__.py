@@ -56,7 +56,7 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
     if "redis" in names:
         figures += _on_redis(is_quick, progress)
     if "extract" in names:
-        task = progress.add_task("extract", total=14)
+        task = progress.add_task("extract", total=15)
         (folder / "extract").mkdir()
         figures += extract.measure(
             0.1 if is_quick else 1, 2 if is_quick else 15, folder / "extract", partial(progress.advance, task)

@@ -21,9 +21,9 @@ import pytest
 from fairlane.core.errors import BadValue
 from fairlane.process import sandbox
 from fairlane.process.extract import Unreadable
-from fairlane.process.sandbox import calls
+from fairlane.process.sandbox import calls, kernel
 
-from .confined import CALLERS, QUICK, Caller, open_folder, outcome
+from .confined import CALLERS, QUICK, Caller, forked, open_folder, outcome
 
 _libc = ctypes.CDLL(None, use_errno=True)
 INT_80 = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"  # mov eax, 20; int 0x80; ret: a call of another architecture
@@ -197,6 +197,22 @@ def test_nobody_else_is_signalled(caller: Caller, scratch: Path) -> None:
         victim.communicate()
 
 
+def test_where_nothing_else_keeps_signals_from_others_the_filter_does() -> None:
+    victim = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+
+    def call() -> list[str | None]:
+        kernel.forbid_new_privileges()
+        kernel.filter_calls(calls.program(platform.machine(), False))
+        return [tried(os.kill, pid, signal.SIGKILL) for pid in (victim.pid, os.getppid())]
+
+    try:
+        assert forked(Caller(os.geteuid(), frozenset()), call) == ["EPERM", "EPERM"]
+        assert victim.poll() is None
+    finally:
+        victim.kill()
+        victim.communicate()
+
+
 # -- network
 
 
@@ -324,11 +340,10 @@ def test_root_can_have_its_files_in_closed_folders(tmp_path: Path) -> None:
     assert scratch.stat().st_uid == 0
 
 
+@pytest.mark.parametrize("caller", [name for name, one in CALLERS.items() if "landlock" not in one.without], indirect=True)
 def test_other_files_and_secrets_are_not_read(
     caller: Caller, place: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "landlock" in caller.without:
-        pytest.skip("reading is kept from others by Landlock alone")
     canary = place / "canary"
     canary.write_text("canary")
     (scratch / "link").symlink_to(canary)

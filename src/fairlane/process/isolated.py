@@ -53,7 +53,7 @@ def extract_isolated(
     limits = limits or Limits()
     if next(scratch.iterdir(), None) is not None:
         raise BadValue("scratch", str(scratch), "an empty folder")
-    real_path, real_scratch = path.resolve(), scratch.resolve()
+    real_path, real_scratch, size = path.resolve(), scratch.resolve(), path.stat().st_size
     try:
         facts = sandbox.run(
             lambda: _read(real_path, name, real_scratch, limits, depth),
@@ -62,7 +62,7 @@ def extract_isolated(
             (real_path,),
             without=without,
         )
-        result = _checked(facts, path.stat().st_size, scratch, limits)
+        result = _checked(facts, size, scratch, limits)
     except BaseException:
         _clear(scratch, ())
         raise

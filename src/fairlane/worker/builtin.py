@@ -138,7 +138,7 @@ def _source(document: Document, folder: Path) -> _Source:
     try:
         open_ordinary(payload["path"]).close()
     except Mistake as mistake:
-        raise Fail(f"corrupt: {mistake}") from None
+        raise Fail(str(mistake)) from None
     name = os.path.basename(payload["path"])
     return _Source(Path(payload["path"]), name, str(payload.get("place", name)), 0)
 

@@ -150,8 +150,8 @@ class Worker:
             filing = self._queue.filing if isinstance(self._queue, Queue) else Filing(engine, url, self._blobs)
             shift = Shift(
                 Means(
-                    store, Reports(engine), Sweeping(filing, engine), self._handlers, self._hooks, self._backoff, self._slots, self._lease_ms,
-                    self._grace, until_empty,
+                    store, Reports(engine), Sweeping(filing, engine), self._handlers, self._hooks, self._backoff, self._slots,
+                    self._lease_ms, self._grace, until_empty,
                 )
             )  # fmt: skip
             loop = asyncio.new_event_loop()

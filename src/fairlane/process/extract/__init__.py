@@ -20,7 +20,7 @@ from .failure import CAN_RETRY, Code, Unreadable
 from .language import guess
 from .limits import Limits
 from .result import WARNING_CODES, Extraction, Member, Notice, Page
-from .texts import LANGUAGES, failure_text, warning_text
+from .texts import LANGUAGES, failure_code, failure_text, warning_text
 
 __all__ = [
     "CAN_RETRY",
@@ -34,6 +34,7 @@ __all__ = [
     "Page",
     "Unreadable",
     "extract",
+    "failure_code",
     "failure_text",
     "warm",
     "warning_text",

@@ -73,10 +73,16 @@ def perform(attempt: Attempt) -> Ending:
     for printed in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             printed.flush()  # or the forks would print it once more
-    life, our_life = os.pipe()
-    our_control, control = os.pipe()
-    our_answer, answer = os.pipe()
-    pid = os.fork()
+    handles: list[int] = []
+    try:
+        for _ in range(3):
+            handles += os.pipe()
+        pid = os.fork()
+    except OSError as error:
+        for handle in handles:
+            os.close(handle)
+        raise Unreadable("crashed", f"this machine has no room for another process: {error}") from error
+    life, our_life, our_control, control, our_answer, answer = handles
     if pid == 0:
         code = 1
         try:

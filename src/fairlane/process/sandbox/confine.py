@@ -91,7 +91,8 @@ def confine(
     _die_with(guard)
     with _layer("privileges"):
         # With Landlock in force, reading is what it grants, so folders that are closed to other users may stay closed.
-        kernel.keep_capabilities(kernel.CAPABILITY_READ if {"landlock", "seccomp"} <= layers else 0)
+        may_read = user is not None and {"landlock", "seccomp"} <= layers
+        kernel.keep_capabilities(kernel.CAPABILITY_READ if may_read else 0)
         kernel.forbid_new_privileges()
     if rules is not None:
         with _layer("landlock"):

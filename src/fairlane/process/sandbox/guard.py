@@ -27,16 +27,15 @@ ENDING_SECONDS_MAX = 5.0
 
 def keep_only(handles: Iterable[int]) -> None:
     """Close every handle but these; the three streams lead nowhere."""
-    kept = sorted(handles)
+    kept = {*handles}
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        if stream not in kept:
-            os.dup2(nowhere, stream)
-    start = 3
-    for handle in kept:
-        os.closerange(start, handle)
-        start = max(start, handle + 1)
-    os.closerange(start, os.sysconf("SC_OPEN_MAX"))
+    for stream in {0, 1, 2} - kept:
+        os.dup2(nowhere, stream)
+    for name in os.listdir("/proc/self/fd"):  # not by a limit: it may have been higher when they were opened
+        handle = int(name)
+        if handle > 2 and handle not in kept:
+            with contextlib.suppress(OSError):  # the list itself had one
+                os.close(handle)
 
 
 def tell(control: int, **told: object) -> None:
@@ -75,7 +74,7 @@ def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
         keep_only((control, answer, living))
         _confined(attempt, living, user, control, answer)
     os.close(answer)
-    _wait(pid, life)
+    _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX)
     _, status, used = os.wait4(pid, 0)
     if "process namespace" not in attempt.layers:  # else the kernel has ended them with their first
         _end_strays()
@@ -97,12 +96,13 @@ def _confined(attempt: Attempt, living: int, user: int | None, control: int, ans
         os._exit(1)
 
 
-def _wait(pid: int, life: int) -> None:
+def _wait(pid: int, life: int, seconds_max: float) -> None:
+    """Until it has ended, or the caller is gone, or has forgotten it."""
     handle = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     poll.register(life, select.POLLIN)
-    if handle not in [one for one, _ in poll.poll()]:
+    if handle not in [one for one, _ in poll.poll(seconds_max * 1000)]:
         os.kill(pid, signal.SIGKILL)
     os.close(handle)
 
