@@ -47,6 +47,17 @@ def test_each_file_is_a_document_with_its_bytes_and_name(tmp_path: Path, url: st
         assert {queue.document(row["id"]).kind for row in rows} == {row["kind"] for row in rows} == {"extract"}
 
 
+def test_a_cost_in_pages_is_estimated_from_each_file(tmp_path: Path, url: str) -> None:
+    (tmp_path / "three.pdf").write_bytes(b"%PDF-1.4" + 3 * b"<</Type /Page>>")
+    rows = told(
+        "submit", "--customer", "acme", str(tmp_path / "three.pdf"), *files(tmp_path, "a"), "--cost", "pages", "--url", url
+    )
+    with Queue(url) as queue:
+        assert [queue.document(row["id"]).cost for row in rows] == [3000, 1000]
+    wrong = run("submit", "--customer", "acme", *files(tmp_path, "a"), "--cost", "sheets", "--url", url)
+    assert (wrong.exit_code, "'sheets' is not a valid float" in wrong.stderr) == (2, True)
+
+
 def test_submit_tells_people_a_line_a_document(tmp_path: Path, url: str) -> None:
     lines = run("submit", "--customer", "acme", *files(tmp_path, "a", "b", "c", "d"), "--url", url).stdout.splitlines()
     assert [line[36:] for line in lines][-2:] == ["  priority 1  counter -2  c", "  priority 2  counter -3  d"]
@@ -174,6 +185,17 @@ def test_purge_forgets_what_ended_long_ago(url: str) -> None:
     assert told("purge", "--older-than", "1.5h", "--url", url) == [{"purged": 0, "older_than": 5400.0}]
 
 
+def test_sweep_removes_what_no_document_owns(tmp_path: Path, url: str) -> None:
+    (row,) = told("submit", "--customer", "acme", *files(tmp_path, "a"), "--url", url)
+    with Queue(url) as queue:
+        queue.filing.files().put_input("acme", "01234567-0000-7000-8000-000000000000", b"orphan")
+        assert run("sweep", "--url", url).stdout == "0 files of 2 removed, 0 bytes.\n"
+        assert told("sweep", "--grace", "0", "--url", url) == [{"looked": 2, "removed": 1, "bytes": 6}]
+        assert [one.document for one in queue.filing.files().listed()] == [row["id"]]
+        assert run("forget", "acme", "--yes", "--url", url).exit_code == 0
+        assert list(queue.filing.files().listed()) == []
+
+
 @pytest.mark.parametrize("duration", ["7x", "-1d", "", "d", "1d2", "nan", "1e3"])
 def test_a_duration_that_is_none_is_refused(url: str, duration: str) -> None:
     result = run("purge", f"--older-than={duration}", "--url", url)
@@ -191,7 +213,8 @@ def test_durations_have_a_unit_or_are_seconds(url: str, duration: str, seconds: 
 
 
 @pytest.mark.parametrize(
-    "command", [("explain", "x"), ("cancel", "x"), ("retry", "x"), ("purge", "--older-than", "1d"), ("status", "--watch")]
+    "command",
+    [("explain", "x"), ("cancel", "x"), ("retry", "x"), ("purge", "--older-than", "1d"), ("sweep",), ("status", "--watch")],
 )
 def test_a_queue_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
     result = run(*command, "--url", f"sqlite:///{tmp_path}/nowhere.db")

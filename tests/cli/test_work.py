@@ -57,6 +57,25 @@ def test_the_built_in_handler_reads_the_file_and_keeps_what_it_says(tmp_path: Pa
         assert queue.thumbnail(row["id"]).startswith(b"\x89PNG")
 
 
+def test_the_built_in_handler_reads_the_queues_own_copy_and_never_wrong_bytes(tmp_path: Path, url: str) -> None:
+    paths = [tmp_path / name for name in ("whole.txt", "damaged.txt", "gone.txt")]
+    for path in paths:
+        path.write_text(f"this is {path.name}\n")
+    rows = told("submit", "--customer", "acme", *map(str, paths), "--url", url, "--blobs", str(tmp_path / "files"))
+    for path in paths:
+        path.unlink()
+    damaged, gone = (next((tmp_path / "files").rglob(f"{row['id']}/input")) for row in rows[1:])
+    damaged.write_text("THIS is damaged.txt\n")
+    gone.unlink()
+    code, _, _ = ran("work", "--until-empty", "--json", "--url", url, "--blobs", str(tmp_path / "files"))
+    assert code == 0
+    with Queue(url) as queue:
+        assert queue.result(rows[0]["id"])["lines"] == 1
+        assert [queue.document(row["id"]).attempts for row in rows] == [1, 1, 3]  # what is missing may come back
+        assert "are damaged: there should be 20 bytes" in str(queue.document(rows[1]["id"]).reason)
+        assert "are not in" in str(queue.document(rows[2]["id"]).reason)
+
+
 def test_what_cannot_be_read_fails_at_once_with_the_reason(tmp_path: Path, url: str) -> None:
     with Queue(url) as queue:
         missing = queue.submit("acme", {"path": f"{tmp_path}/gone.txt"}, kind="folder").id

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import BinaryIO, cast
 
 import obstore
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
 from fairlane.core.errors import BadValue, StoreError, StoreUnfit, Unknown
@@ -95,15 +95,16 @@ class S3Blobs:
         """What the server refuses, as our errors."""
         try:
             yield
-        except FileNotFoundError as error:
-            if key is not None and "NoSuchBucket" not in str(error):
+        except (OSError, BaseError) as error:
+            if "NoSuchBucket" in str(error):
+                raise StoreUnfit(f"there is no bucket for {self.url}; make it, or name another one") from error
+            if isinstance(error, FileNotFoundError):
                 raise Unknown(f"there is nothing at {self.url} under {key}; it was removed, or never put there") from None
-            raise StoreUnfit(f"there is no bucket for {self.url}; make it, or name another one") from error
-        except PermissionError as error:
-            raise _refused(self.url, error) from error
-        except BaseError as error:
-            if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):
-                raise _refused(self.url, error) from error
+            if isinstance(error, PermissionError | PermissionDeniedError | UnauthenticatedError):
+                raise StoreUnfit(
+                    f"{self.url} may not be used with these keys ({_first_line(error)}); see AWS_ACCESS_KEY_ID and the "
+                    "rights of the bucket"
+                ) from error
             raise StoreError(
                 f"{self.url} did not answer as it should: {_first_line(error)}; see to it, then try again"
             ) from error
@@ -113,12 +114,6 @@ def _let_go(pieces: list[bytes]) -> Iterator[bytes]:
     """The pieces, of which none is kept."""
     while pieces:
         yield pieces.pop(0)
-
-
-def _refused(url: str, error: Exception) -> StoreUnfit:
-    return StoreUnfit(
-        f"{url} may not be used with these keys ({_first_line(error)}); see AWS_ACCESS_KEY_ID and the bucket's rights"
-    )
 
 
 def _first_line(error: Exception) -> str:

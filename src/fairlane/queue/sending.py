@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, NamedTuple
 
 from fairlane.blob.envelope import File, wrapped
@@ -24,6 +25,7 @@ from fairlane.engine import Engine
 from .values import Common, document_id, json_text, new_ids
 
 NAME_LENGTH_MAX = 255
+WRITERS_MAX = 8  # files of one call that are written at once
 PAYLOAD_BYTES_MAX = JSON_BYTES_MAX - 8 * 1024  # what is said of the file stands beside it
 _UNWANTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NOT_DONE = (Mistake, StoreBusy, StoreFull, StoreFrozen, StoreUnfit)  # after these, nothing was changed
@@ -49,7 +51,7 @@ def send_files(
     for one in inputs:
         _submission(common, ids[0], one, File(shown_name(one), SIZE_MAX, 64 * "0", one.depth, one.parent, is_by_pages), None)
     try:
-        submissions = [_written(files, common, id, one, is_by_pages) for id, one in zip(ids, inputs, strict=True)]
+        submissions = _all_written(files, common, ids, inputs, is_by_pages)
     except BaseException:
         dropped(files, common.customer, ids)
         raise
@@ -62,6 +64,21 @@ def send_files(
     if repeated:
         dropped(files, common.customer, repeated)
     return receipts
+
+
+def _all_written(
+    files: Files, common: Common, ids: Sequence[str], inputs: Sequence[Input], is_by_pages: bool
+) -> list[Submission]:
+    """The bytes of all files are written, several at once: syncs and requests that wait together take no longer than one."""
+    if len(inputs) == 1:
+        return [_written(files, common, ids[0], inputs[0], is_by_pages)]
+    with ThreadPoolExecutor(min(WRITERS_MAX, len(inputs)), thread_name_prefix="fairlane-files") as pool:
+        under_way = [pool.submit(_written, files, common, id, one, is_by_pages) for id, one in zip(ids, inputs, strict=True)]
+        try:
+            return [one.result() for one in under_way]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # and wait for what has begun
+            raise
 
 
 def checked_inputs(inputs: Iterable[Input]) -> list[Input]:
