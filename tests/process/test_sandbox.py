@@ -29,6 +29,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 INT_80 = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"  # mov eax, 20; int 0x80; ret: a call of another architecture
 
 
+WITH_LANDLOCK = pytest.mark.parametrize(
+    "caller", [name for name, one in CALLERS.items() if "landlock" not in one.without], indirect=True
+)
+
+
 @pytest.fixture(params=CALLERS, ids=lambda name: str(name))
 def caller(request: pytest.FixtureRequest) -> Caller:
     return CALLERS[request.param]
@@ -340,7 +345,25 @@ def test_root_can_have_its_files_in_closed_folders(tmp_path: Path) -> None:
     assert scratch.stat().st_uid == 0
 
 
-@pytest.mark.parametrize("caller", [name for name, one in CALLERS.items() if "landlock" not in one.without], indirect=True)
+@WITH_LANDLOCK
+def test_nothing_but_plain_files_is_made_in_the_scratch_folder(caller: Caller, scratch: Path) -> None:
+    (scratch / "there").write_text("x")
+
+    def work() -> list[str | None]:
+        return [
+            tried(os.symlink, "/etc/passwd", "link"),
+            tried(os.mkdir, "folder"),
+            tried(os.mkfifo, "pipe"),
+            tried(os.rename, "there", "../outside"),
+            tried(Path("plain").write_text, "x"),
+        ]
+
+    code, (*errors, plain) = outcome(caller, work, scratch)
+    assert (code, plain) == ("value", None)
+    assert None not in errors
+
+
+@WITH_LANDLOCK
 def test_other_files_and_secrets_are_not_read(
     caller: Caller, place: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

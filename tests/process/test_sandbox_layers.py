@@ -189,6 +189,22 @@ def test_nothing_survives_kill_9_of_the_caller_or_of_its_parent(place: Path, nam
     assert gone(mark)
 
 
+@pytest.mark.parametrize("name", CALLERS)
+def test_nothing_survives_kill_9_of_the_callers_group(place: Path, name: str) -> None:
+    mark = f"fl-{secrets.token_hex(4)}"
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setpgid(0, 0)
+            attempting(CALLERS[name], place, mark)
+        finally:
+            os._exit(1)
+    until((place / "scratch" / "daemon").exists)
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert gone(mark)
+
+
 def test_nothing_survives_kill_9_of_the_guard(place: Path) -> None:
     """Whoever kills it has the attempt on the caller's hands as a crash."""
     mark = f"fl-{secrets.token_hex(4)}"

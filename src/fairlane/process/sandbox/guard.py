@@ -55,6 +55,7 @@ class Attempt(NamedTuple):
 
 def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
     """Fork the confined process, wait until it or the caller has ended, and end what is left."""
+    os.setsid()  # kill -9 of the caller's whole group must leave somebody who ends the rest
     kernel.adopt_orphans()
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
