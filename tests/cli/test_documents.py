@@ -189,7 +189,7 @@ def test_sweep_removes_what_no_document_owns(tmp_path: Path, url: str) -> None:
     (row,) = told("submit", "--customer", "acme", *files(tmp_path, "a"), "--url", url)
     with Queue(url) as queue:
         queue.filing.files().put_input("acme", "01234567-0000-7000-8000-000000000000", b"orphan")
-        assert run("sweep", "--url", url).stdout == "0 files of 2 removed, 0 bytes.\n"
+        assert run("sweep", "--url", url).stdout == "2 files looked at; 0 removed, 0 bytes.\n"
         assert told("sweep", "--grace", "0", "--url", url) == [{"looked": 2, "removed": 1, "bytes": 6}]
         assert [one.document for one in queue.filing.files().listed()] == [row["id"]]
         assert run("forget", "acme", "--yes", "--url", url).exit_code == 0

@@ -69,8 +69,7 @@ class FolderBlobs:
             for key in keys:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     os.unlink(self._path(key))
-            left = {self._remove_empty(folder) for folder in dict.fromkeys(os.path.dirname(key) for key in keys)}
-            for folder in left:
+            for folder in self._remove_empty({os.path.dirname(key) for key in keys}):
                 with suppress(FileNotFoundError):
                     _sync(self._path(folder))
 
@@ -124,19 +123,26 @@ class FolderBlobs:
         with suppress(PermissionError):
             _sync(os.path.dirname(self.folder))
 
-    def _remove_empty(self, folder: str) -> str:
-        """Remove a folder and those above it that are empty; returns the first that stays."""
-        while folder:
-            try:
-                os.rmdir(self._path(folder))
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                    break
-                raise
-            folder = os.path.dirname(folder)
-        return folder
+    def _remove_empty(self, folders: set[str]) -> set[str]:
+        """Remove folders, and those above them, that are empty; returns the innermost that stay."""
+        stay: set[str] = set()
+        while folders:
+            gone = {folder for folder in folders if folder and self._is_removed(folder)}
+            stay |= folders - gone
+            folders = {os.path.dirname(folder) for folder in gone}
+        return stay
+
+    def _is_removed(self, folder: str) -> bool:
+        """Remove one folder, unless there is something in it."""
+        try:
+            os.rmdir(self._path(folder))
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        return True
 
     def _below(self, folder: str, marked: Sequence[str]) -> Iterator[Stored]:
         mark = marked[0] if marked else ""

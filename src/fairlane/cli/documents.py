@@ -169,9 +169,9 @@ def sweep(grace: float, blobs: str | None, url: str | None, as_json: bool) -> No
     """Remove files that no document owns.
 
     Such files are left by senders and workers that died, and by purged documents. A sender writes its file before its document
-    exists: choose a grace that is longer than any submission takes, and 0 only while nobody submits.
+    exists: choose a grace that is longer than any submission takes, and 0 only while nobody submits or works.
     """
     with open_queue(url, create=False, blobs=blobs) as queue:
         swept = queue.sweep(grace=grace)
     told: dict[str, Any] = {"looked": swept.looked, "removed": swept.removed, "bytes": swept.bytes}
-    tell(as_json, told, f"{counted(swept.removed, 'file')} of {swept.looked:,} removed, {swept.bytes:,} bytes.")
+    tell(as_json, told, f"{counted(swept.looked, 'file')} looked at; {swept.removed:,} removed, {swept.bytes:,} bytes.")
