@@ -197,7 +197,12 @@ def _row(asked: list[Asked]) -> list[str]:
 @click.command()
 @click.option("--seeds", default="100:110", show_default=True, help="From a seed up to, not including, another one.")
 @click.option("--count", default=40, show_default=True, help="Documents asked about, a workload and kind of sender.")
-@click.option("--policy", default="texts", show_default=True, type=click.Choice([one.name for one in NAMED.values() if not one.charges_service]))
+@click.option(
+    "--policy",
+    default="texts",
+    show_default=True,
+    type=click.Choice([one.name for one in NAMED.values() if not one.charges_service]),
+)
 def main(seeds: str, count: int, policy: str) -> None:
     """How often does a document start in the range that it was told?"""
     first, last = (int(one) for one in seeds.split(":"))

@@ -84,6 +84,18 @@ def customer_explained(customer: Customer, rules: Rules) -> Explanation:
     return Explanation(" ".join(sentences), facts)
 
 
+def in_words(low: float, high: float) -> str:
+    """From when to when, in words; a beginning that is near to now beside the end is left out."""
+    if high < 1:
+        return "in less than a second"
+    size, unit = _unit(high)
+    last = _units(ceil(high / size), unit)
+    if low < max(1, high / WIDE):
+        return f"within {last}"
+    first = f"{floor(low / size):,}" if low >= size else _duration(low)
+    return f"in about {last}" if last.startswith(f"{first} ") else f"in {first} to {last}"
+
+
 def _reset(customer: Customer, policy: Policy) -> str:
     if customer.standing.updated_ms is None:
         return "It stands as never seen."
@@ -144,21 +156,7 @@ def _place(document: Document, rules: Rules, facts: dict[str, Any]) -> str:
         return f"{ahead}; the queue {rules.frozen}, {unknown}."
     if facts["expected_in"] is None:
         return f"{ahead}; no worker took a document lately, {unknown}."
-    return f"{ahead}; it will probably start {_range(facts['expected_in']['low'], facts['expected_in']['high'])}."
-
-
-def _range(low: float, high: float) -> str:
-    """From when to when, in words; a beginning that is near to now beside the end is left out."""
-    if high < 1:
-        return "in less than a second"
-    size, unit = _unit(high)
-    last = _units(ceil(high / size), unit)
-    if low < max(1, high / WIDE):
-        return f"within {last}"
-    first = floor(low / size)
-    if first == ceil(high / size):
-        return f"in about {last}"
-    return f"in {first or _duration(low)} to {last}"
+    return f"{ahead}; it will probably start {in_words(facts['expected_in']['low'], facts['expected_in']['high'])}."
 
 
 def _state(document: Document) -> str:
