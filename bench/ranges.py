@@ -1,4 +1,4 @@
-"""How often does a document start in the range that it was told? `python -m bench.ranges`, `--seeds 100:140` for others.
+"""How often does a document start in the range that it was told? `python -m bench.ranges`, with recorded workloads if named.
 
 Workloads of the simulator are served by a queue in memory in virtual time, `explain` is asked about waiting documents at random
 moments of their waits, and the answers are compared with the starts that follow. FACTORS in `fairlane/expect.py` were found
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import product
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from fairlane.expect import Expectation
 from fairlane.sim.contender import NAMED
 from fairlane.sim.generators import GENERATORS, generated
 from fairlane.sim.replay import replay
-from fairlane.sim.workload import HEAVY_MIN, LIGHT_MAX, Workload
+from fairlane.sim.workload import HEAVY_MIN, LIGHT_MAX, Workload, read_csv
 
 LEASE_MS = 10**12
 BEGIN_MS = 10**12
@@ -54,12 +55,14 @@ LOADS = (
     Load(0.9, 8, speed=30),
     Load(0.9, 4, speed=0.3),
 )
+TRACE_LOADS = (Load(0.7, 2), Load(0.9, 8), Load(1.1, 30))
+POLICIES = [one.name for one in NAMED.values() if not one.charges_service]
 
 
 class Asked(NamedTuple):
     """What was told of a waiting document at some moment of its wait, and what came of it."""
 
-    generator: str
+    workload: str
     load: Load
     sender: str  # light, middle or heavy
     ahead: int
@@ -78,10 +81,9 @@ def share(asked: Iterable[Asked]) -> float:
     return sum(told) / len(told)
 
 
-def ask(generator: str, seed: int, load: Load, count: int, policy: str = "texts") -> list[Asked]:
+def ask(made: Workload, load: Load, count: int, policy: str = "texts") -> list[Asked]:
     """Serve a workload, and ask about up to `count` documents of light, middle and heavy senders each."""
-    workload = _timed(generated(generator, seed), load)
-    dice = Random(f"{generator} {seed} {load}")
+    workload, dice = _timed(made, load), Random(f"{made.name} {load}")
     start_ms = [one // 1000 for one in replay(workload, NAMED[policy], load.workers).start_us]
     moments = sorted(_moments(workload, start_ms, count, dice))
     asked: list[Asked] = []
@@ -92,7 +94,7 @@ def ask(generator: str, seed: int, load: Load, count: int, policy: str = "texts"
             facts = queue.explain(str(number), now=(BEGIN_MS + now_ms) / 1000).facts
             told = None if facts["expected_in"] is None else Expectation(**facts["expected_in"])
             sender = _sender(workload, number)
-            asked.append(Asked(generator, load, sender, facts["ahead"], told, (start_ms[number] - now_ms) / 1000))
+            asked.append(Asked(workload.name, load, sender, facts["ahead"], told, (start_ms[number] - now_ms) / 1000))
 
         started_ms = _served(queue, workload, load.workers, moments, look)
     assert started_ms == start_ms, "the queue did not serve what the replay served"
@@ -161,10 +163,10 @@ def table(asked: list[Asked], title: str) -> Table:
         shown.add_column(column, justify="left" if not column else "right")
     by: dict[str, Callable[[Asked], str]] = {
         "all": lambda one: "",
-        "generator": lambda one: one.generator,
+        "of": lambda one: one.workload,
         "": lambda one: str(one.load),
         "sender": lambda one: one.sender,
-        "both": lambda one: f"{one.generator}, {one.sender}",
+        "both": lambda one: f"{one.workload}, {one.sender}",
         "ahead, up to": lambda one: f"{2 ** (one.ahead - 1).bit_length() if one.ahead else 0:5,}",
     }
     for name, of in by.items():
@@ -195,21 +197,20 @@ def _row(asked: list[Asked]) -> list[str]:
 
 
 @click.command()
+@click.argument("traces", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.option("--seeds", default="100:110", show_default=True, help="From a seed up to, not including, another one.")
 @click.option("--count", default=40, show_default=True, help="Documents asked about, a workload and kind of sender.")
-@click.option(
-    "--policy",
-    default="texts",
-    show_default=True,
-    type=click.Choice([one.name for one in NAMED.values() if not one.charges_service]),
-)
-def main(seeds: str, count: int, policy: str) -> None:
-    """How often does a document start in the range that it was told?"""
+@click.option("--policy", default="texts", show_default=True, type=click.Choice(POLICIES))
+def main(traces: tuple[Path, ...], seeds: str, count: int, policy: str) -> None:
+    """How often does a document start in the range that it was told? In workloads of all generators, or in these TRACES."""
     first, last = (int(one) for one in seeds.split(":"))
     asked: list[Asked] = []
-    for generator, seed, load in product(GENERATORS, range(first, last), LOADS):
-        asked += ask(generator, seed, load, count, policy)
-    Console(width=120).print(table(asked, f"{policy}, seeds {seeds}"))
+    if traces:
+        asked = [one for trace, load in product(traces, TRACE_LOADS) for one in ask(read_csv(trace), load, count, policy)]
+    else:
+        for generator, seed, load in product(GENERATORS, range(first, last), LOADS):
+            asked += ask(generated(generator, seed), load, count, policy)
+    Console(width=120).print(table(asked, f"{policy}, {len(traces)} traces" if traces else f"{policy}, seeds {seeds}"))
 
 
 if __name__ == "__main__":

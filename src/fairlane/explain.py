@@ -155,7 +155,7 @@ def _place(document: Document, rules: Rules, facts: dict[str, Any]) -> str:
     if rules.frozen:
         return f"{ahead}; the queue {rules.frozen}, {unknown}."
     if facts["expected_in"] is None:
-        return f"{ahead}; no worker took a document lately, {unknown}."
+        return f"{ahead}; no worker took a document in the last two minutes, {unknown}."
     return f"{ahead}; it will probably start {in_words(facts['expected_in']['low'], facts['expected_in']['high'])}."
 
 

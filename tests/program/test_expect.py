@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.dispatch import PACE_MS
-from fairlane.core.document import Check, Document, Outlook
+from fairlane.core.document import Check, Document, Outlook, State
 from fairlane.core.policy import Rules
 from fairlane.expect import FACTORS, Expectation, expected, factors
 from fairlane.explain import explained, in_words
@@ -84,7 +84,7 @@ def test_the_factors_are_those_of_the_table_and_between() -> None:
 
 def document(held_ms: int = 0) -> Document:
     check = Check("acme", 2, -3000, NOW, 1, 0)
-    state = "delayed" if held_ms else "ready"
+    state: State = "delayed" if held_ms else "ready"
     return Document("d", 1, "acme", "document", state, check, 1000, None, NOW + held_ms, 0, 3, 0, None, None, None, None)
 
 
@@ -128,7 +128,11 @@ def test_the_sentence_tells_the_range() -> None:
     ("rules", "seen", "told"),
     [
         (Rules(), outlook(blocked=True), "ahead of it; acme is paused or at its cap, so when it starts cannot be said."),
-        (Rules(), outlook(dispatches=0), "ahead of it; no worker took a document lately, so when it starts cannot be said."),
+        (
+            Rules(),
+            outlook(dispatches=0),
+            "ahead of it; no worker took a document in the last two minutes, so when it starts cannot be said.",
+        ),
         (Rules(frozen="is being moved"), outlook(), "ahead of it; the queue is being moved, so when it starts cannot be said."),
     ],
 )

@@ -88,7 +88,7 @@ def test_explain_is_a_sentence_and_its_facts(queue: Queue) -> None:
     told = queue.explain(receipt.id, now=1000)
     assert (told.facts["priority"], told.facts["counter"], told.facts["ahead"], told.facts["expected_in"]) == (1, 0, 1, None)
     assert "Priority 1, because small's counter stood at 0" in str(told)
-    assert "About 1 document is ahead of it; no worker took a document lately" in str(told)
+    assert "About 1 document is ahead of it; no worker took a document in the last two minutes" in str(told)
     queue.engine.claim("worker-1", 10, 60_000, now_ms=1_001_000)
     last = next(queue.documents("big", "ready"))
     told = queue.explain(last.id, now=1003)

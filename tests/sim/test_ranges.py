@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from bench.ranges import Asked, Load, ask, share
-from fairlane.sim.generators import GENERATORS
+from fairlane.sim.generators import GENERATORS, generated
 
 LOADS = (Load(None, 4), Load(0.6, 1), Load(1.1, 20), Load(0.9, 8, speed=30))  # and a seed each
 SEED = 11
@@ -18,7 +18,7 @@ COUNT = 50  # of each kind of sender
 @pytest.fixture(scope="module")
 def asked() -> list[Asked]:
     seeds = list(enumerate(LOADS, SEED))
-    return [one for generator in GENERATORS for seed, load in seeds for one in ask(generator, seed, load, COUNT)]
+    return [one for generator in GENERATORS for seed, load in seeds for one in ask(generated(generator, seed), load, COUNT)]
 
 
 def test_the_range_holds_seven_to_nine_true_starts_in_ten(asked: list[Asked]) -> None:
@@ -39,7 +39,7 @@ def test_starts_are_missed_on_both_sides_and_the_likely_one_is_in_the_middle(ask
 
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_no_workload_is_far_off(asked: list[Asked], generator: str) -> None:
-    assert 0.65 <= share(one for one in asked if one.generator == generator) <= 0.93
+    assert 0.65 <= share(one for one in asked if one.workload == generator) <= 0.93
 
 
 @pytest.mark.parametrize("load", LOADS, ids=str)
