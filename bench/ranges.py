@@ -92,7 +92,8 @@ def ask(made: Workload, load: Load, count: int, policy: str = "texts") -> list[A
 
         def look(now_ms: int, number: int) -> None:
             facts = queue.explain(str(number), now=(BEGIN_MS + now_ms) / 1000).facts
-            told = None if facts["expected_in"] is None else Expectation(**facts["expected_in"])
+            likely = facts["expected_in"]
+            told = None if likely is None else Expectation(facts["expected_in_low"], likely, facts["expected_in_high"])
             sender = _sender(workload, number)
             asked.append(Asked(workload.name, load, sender, facts["ahead"], told, (start_ms[number] - now_ms) / 1000))
 

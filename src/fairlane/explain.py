@@ -41,6 +41,8 @@ def explained(document: Document, rules: Rules, outlook: Outlook | None) -> Expl
         "reason": document.reason,
         "ahead": None,
         "expected_in": None,
+        "expected_in_low": None,
+        "expected_in_high": None,
         "paused_or_capped": None,
     }
     sentences = [
@@ -140,7 +142,9 @@ def _outlook_facts(document: Document, rules: Rules, outlook: Outlook) -> dict[s
         expectation = expectation.from_then(not_before)
     return {
         "ahead": outlook.ahead,
-        "expected_in": None if expectation is None else {name: round(one, 3) for name, one in expectation._asdict().items()},
+        "expected_in": None if expectation is None else round(expectation.likely, 3),
+        "expected_in_low": None if expectation is None else round(expectation.low, 3),
+        "expected_in_high": None if expectation is None else round(expectation.high, 3),
         "not_before_in": not_before if document.state == "delayed" else None,
         "paused_or_capped": outlook.blocked,
     }
@@ -156,7 +160,7 @@ def _place(document: Document, rules: Rules, facts: dict[str, Any]) -> str:
         return f"{ahead}; the queue {rules.frozen}, {unknown}."
     if facts["expected_in"] is None:
         return f"{ahead}; no worker took a document in the last two minutes, {unknown}."
-    return f"{ahead}; it will probably start {in_words(facts['expected_in']['low'], facts['expected_in']['high'])}."
+    return f"{ahead}; it will probably start {in_words(facts['expected_in_low'], facts['expected_in_high'])}."
 
 
 def _state(document: Document) -> str:

@@ -92,8 +92,8 @@ def test_explain_is_a_sentence_and_its_facts(queue: Queue) -> None:
     queue.engine.claim("worker-1", 10, 60_000, now_ms=1_001_000)
     last = next(queue.documents("big", "ready"))
     told = queue.explain(last.id, now=1003)
-    expected_in = told.facts["expected_in"]
-    assert 0 < expected_in["low"] < 21 * 2 / 10 < expected_in["likely"] < expected_in["high"]
+    low, likely, high = (told.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high"))
+    assert 0 < low < 21 * 2 / 10 < likely < high
     assert "About 20 documents are ahead of it; it will probably start within " in told.sentence
     queue.pause("big")
     paused = queue.explain(last.id, now=1003)
