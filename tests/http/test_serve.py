@@ -40,12 +40,27 @@ def test_the_first_operator_key_is_told_once(tmp_path: Path) -> None:
 def test_a_document_goes_in_and_its_result_comes_out(tmp_path: Path) -> None:
     server = Server(tmp_path, work=True)
     try:
-        path = tmp_path / "a.txt"
-        path.write_text("one two\nthree\n")
-        with server.client(server.operator) as client:
-            told = client.post("/v1/documents", json={"customer": "acme", "payload": {"path": str(path)}}).json()
+        with server.client(server.key("acme")) as client:
+            content = b"one two\nthree\n"
+            headers = {"Content-Type": "text/plain"}
+            told = client.post("/v1/documents", content=content, headers=headers, params={"name": "a.txt"}).json()
             assert client.get(told["links"]["self"], params={"wait": 60}).json()["state"] == "done"
-            assert client.get(told["links"]["result"]).json()["words"] == 3
+            assert "three" in client.get(told["links"]["text"]).text
+            assert client.get(told["links"]["result"]).status_code == 200
+    finally:
+        server.close()
+
+
+def test_a_customer_cannot_have_a_file_of_the_worker_read(tmp_path: Path) -> None:
+    server = Server(tmp_path, work=True)
+    try:
+        secret = tmp_path / "secret.txt"
+        secret.write_text("a secret of the machine")
+        with server.client(server.key("acme")) as client:
+            told = client.post("/v1/documents", json={"payload": {"path": str(secret)}}).json()
+            ended = client.get(told["links"]["self"], params={"wait": 60}).json()
+            assert ended["state"] == "failed"
+            assert client.get(told["links"]["text"]).status_code == 409
     finally:
         server.close()
 

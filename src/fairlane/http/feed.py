@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -22,7 +21,7 @@ from fairlane.core.errors import FairlaneError, Unknown
 from fairlane.engine import Engine
 
 from .keys import Caller
-from .problems import Problem
+from .problems import Problem, written
 
 PAGE = 1000
 KEPT = 10_000  # changes in memory
@@ -74,7 +73,7 @@ def framed(change: Change) -> Frame:
     told = {"event": event, "at": change.at_ms / 1000, "customer": change.customer, "document": change.document}
     if change.what in ("failed", "retried", "cancelled", "expired") and change.note:
         told["reason"] = change.note
-    line = json.dumps(told, separators=(",", ":"))
+    line = written(told)
     return Frame(change.number, change.customer, f"id: {change.number}\nevent: {event}\ndata: {line}\n\n".encode())
 
 
