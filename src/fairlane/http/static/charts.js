@@ -72,7 +72,7 @@ function pathOf(values, x, y) {
   values.forEach((value, place) => {
     if (value == null) return void (isOpen = false);
     const alone = !isOpen && values[place + 1] == null;
-    path += `${isOpen ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}${alone ? "h2" : ""}`;
+    path += `${isOpen ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}${alone ? "h0.01" : ""}`; // a round dot
     isOpen = true;
   });
   return path || "M0 0";

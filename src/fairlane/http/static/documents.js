@@ -2,7 +2,7 @@
 
 import { swatch } from "./charts.js";
 import { colourOf } from "./colours.js";
-import { badge, choice, later, make, named, nothing, plate, show } from "./elements.js";
+import { badge, choice, later, make, named, nothing, plate, redraw, show } from "./elements.js";
 import { asking, get, why } from "./server.js";
 import { dateTime, say } from "./texts.js";
 
@@ -46,7 +46,7 @@ export function documentsView(place) {
       found = after ? [...found, ...page.documents] : page.documents;
       next = page.next;
       show(told, "");
-      if (!isRefresh || !listed.contains(document.activeElement)) show(listed, found.length ? documentsTable(found) : nothing(say("documents.none"), say(search.value || state.value || customer.value ? "documents.none_found_more" : "documents.none_more")));
+      redraw(listed, found.length ? documentsTable(found) : nothing(say("documents.none"), say(search.value || state.value || customer.value ? "documents.none_found_more" : "documents.none_more")));
       more.hidden = !next;
     } catch (error) {
       if (mine === calls && !isRefresh) show(told, why(error));

@@ -27,6 +27,7 @@ const NAMES = {
   mine: "nav.mine", how: "nav.how",
 };
 const THEME = "fairlane.theme";
+const FRAMES_SILENT_MS = 12_000, EVENTS_SILENT_MS = 40_000; // the server is heard of every 5 and every 15 seconds
 const SHADES = ["system", "light", "dark"];
 const page = document.getElementById("page");
 
@@ -176,14 +177,12 @@ function start() {
     tellLive();
   };
   if (who.role === "operator") {
-    hush = listen("/page/frames", ["frame", "message", "beat"], (told) => {
-      if (!told.lanes) return;
+    hush = listen("/page/frames", (told) => {
       last = told;
       view?.frame?.(told);
-    }, state, true);
+    }, state, FRAMES_SILENT_MS);
   } else {
-    const names = ["message", "submitted", "started", "claimed", "progress", "done", "failed", "cancelled", "retried", "released", "expired", "revived"];
-    hush = listen("/v1/events", names, (told) => view?.event?.(told), state, false);
+    hush = listen("/v1/events", (told) => view?.event?.(told), state, EVENTS_SILENT_MS);
   }
   render();
 }

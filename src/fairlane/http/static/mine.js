@@ -1,7 +1,7 @@
 // What became of my documents? A customer hands in files, sees where each one stands, and opens what came out.
 
 import { STATES, stateBadge } from "./documents.js";
-import { choice, figure, make, named, nothing, plate, show, tell } from "./elements.js";
+import { choice, figure, make, named, nothing, plate, redraw, show, tell } from "./elements.js";
 import { asking, get, upload, why } from "./server.js";
 import { bytes, dateTime, duration, number, say, share } from "./texts.js";
 
@@ -74,7 +74,7 @@ export function mineView(place) {
       found = after ? [...found, ...page.documents] : page.documents;
       next = page.next;
       more.hidden = !next;
-      if (!listed.contains(document.activeElement)) show(listed, found.length ? cards(found) : nothing(say(state.value ? "documents.none" : "mine.none"), say(state.value ? "documents.none_found_more" : "mine.none_more")));
+      redraw(listed, found.length ? cards(found) : nothing(say(state.value ? "documents.none" : "mine.none"), say(state.value ? "documents.none_found_more" : "mine.none_more")));
     } catch (error) {
       if (!isClosed && !found.length) show(listed, nothing(why(error)));
     }
