@@ -10,7 +10,7 @@ for _, name in ipairs(names) do
   local owner = call('HGET', NUMBERS, name)
   if owner then
     local customer, oldest = opened_customer(call('HGET', CUSTOMERS, owner)), false
-    local lanes = customer[WAITING] > 0 and call('SMEMBERS', prefix .. 'lanes-of:' .. owner) or {}
+    local lanes = call('SMEMBERS', prefix .. 'lanes-of:' .. owner)
     for at, rest in ipairs(lanes) do
       lanes[at] = owner .. ':' .. rest
     end
