@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlane.core.document import Check, Claim, Customer, Document, Done, Failed, Outcome, Receipt, Released, Retry, Submission
 from fairlane.core.policy import COUNTER_FLOOR, STEP, Policy, Rules, Standing, Terms, thousandths
-from fairlane.engine.values import rules_from_json, terms_from_json
+from fairlane.engine.values import looked_at, rules_from_json, terms_from_json
 
 rules_of = lru_cache(maxsize=8)(rules_from_json)
 terms_of = lru_cache(maxsize=1024)(terms_from_json)
@@ -132,23 +132,9 @@ def never_seen(customer: str) -> list[Any]:
 
 def customer(row: list[Any], everybody: Rules, now_ms: int) -> Customer:
     """A look at a customer: what is stored, and what a check at this moment would give."""
-    id, *standing, waiting, running, done, failed, cancelled, oldest_ms, version, told = row
-    terms, stands = terms_of(told), Standing(*standing)
-    policy = terms.policy(everybody.policy)
-    return Customer(
-        id,
-        stands,
-        policy.next_priority(stands, now_ms, terms.weight_thousandths),
-        policy.resets_in_ms(stands, now_ms),
-        waiting,
-        running,
-        done,
-        failed,
-        cancelled,
-        None if oldest_ms is None else max(0, now_ms - oldest_ms),
-        terms,
-        version,
-    )
+    id, counter, updated_ms, reset_ms, resets, *counts, version, told = row
+    standing = Standing(counter, updated_ms, reset_ms, resets)
+    return looked_at(id, standing, counts, terms_of(told), version, everybody.policy, now_ms)
 
 
 def document(row: list[Any]) -> Document:
