@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, extract, pipeline, policy, postgres, redis, replay, scale, worker
+from . import durable, extract, http, pipeline, policy, postgres, redis, replay, scale, worker
 from .figures import Figure, show, write
 
 NAMES = (
@@ -26,6 +26,7 @@ NAMES = (
     "pipeline",
     "postgres",
     "redis",
+    "http",
 )
 
 
@@ -72,8 +73,11 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
 
 
 def _documents(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Progress) -> list[Figure]:
-    """What is done with documents: the extractors alone, and behind the queue in the sandbox."""
+    """What is done with documents: over HTTP, the extractors alone, and behind the queue in the sandbox."""
     figures: list[Figure] = []
+    if "http" in names:
+        task = progress.add_task("http", total=http.ROUNDS_QUICK if is_quick else http.ROUNDS)
+        figures += http.measure(is_quick, folder / "http", partial(progress.advance, task))
     if "extract" in names:
         task = progress.add_task("extract", total=15)
         (folder / "extract").mkdir()

@@ -1,0 +1,82 @@
+"""The command that runs the service."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from fairlane.core.errors import BadValue, Mistake
+from fairlane.http import keys as ring
+from fairlane.http.limits import told_limits
+from fairlane.queue import Queue
+from fairlane.settings import load_settings
+
+from .group import main
+from .shared import blobs_option, json_option, url_option
+from .values import DURATION
+
+MISSING = "the service needs packages that are not installed: pip install 'fairlane[serve]'"
+
+
+@main.command(epilog="Example:  fairlane serve --port 8000 --retention 7d")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=int, default=8000, show_default=True, help="The port; 0: any that is free.")
+@click.option("--no-work", is_flag=True, help="Answer only; workers run elsewhere.")
+@click.option("--slots", type=int, help="How many documents the worker takes at once.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help='Customers may submit this kind too, besides "extract".')
+@click.option("--retention", type=DURATION, metavar="DURATION", help="Purge what ended longer ago; never, unless given.")
+@click.option("--limit", "limits", multiple=True, metavar="NAME=NUMBER", help="Change a limit; docs/service.md lists them.")
+@click.option("--allow-private-webhooks", is_flag=True, help="Webhooks may lead to private and loopback addresses.")
+@click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Answer with TLS.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The key of the certificate.")
+@click.option("--behind-proxy", is_flag=True, help="Something in front has TLS; listen elsewhere than on loopback without it.")
+@blobs_option
+@url_option
+@json_option
+def serve(
+    host: str, port: int, no_work: bool, slots: int | None, kinds: tuple[str, ...], retention: float | None,
+    limits: tuple[str, ...], allow_private_webhooks: bool, tls_certificate: str | None, tls_key: str | None,
+    behind_proxy: bool, blobs: str | None, url: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Run the service: an HTTP API, a worker and upkeep, until Ctrl-C or SIGTERM.
+
+    Without an operator key there is nobody who could use it: the first one is made, and shown once. What happens is logged to
+    standard error, a JSON object a line. With --json the address and the key are told as an object.
+    """
+    try:
+        from fairlane.http.server import Place, bound, worker_command
+        from fairlane.http.server import serve as run
+        from fairlane.http.service import Options
+    except ImportError as error:
+        raise Mistake(f"{MISSING} ({error})") from None
+    if not 0 <= port <= 65535:
+        raise BadValue("--port", port, "a whole number from 0 to 65535")
+    place = Place(host, port, tls_certificate, tls_key, behind_proxy)
+    settings = load_settings(url, os.environ, Path.cwd(), blobs)
+    at = settings.url
+    if at.startswith("memory:"):
+        raise Mistake("a queue in memory cannot be served, as the worker is a process of its own; give --url sqlite:///file.db")
+    command = () if no_work else worker_command(at, settings.blobs, slots)
+    options = Options(told_limits(limits), kinds, retention, allow_private_webhooks, command)
+    listening = bound(place)
+    with Queue(at, blobs=settings.blobs) as queue:
+        run(queue, options, place, listening, lambda: _tell(queue, place, listening.getsockname()[1], as_json))
+
+
+def _tell(queue: Queue, place: object, port: int, as_json: bool) -> None:
+    """Where it runs, and the first key."""
+    key = None
+    if not ring.has_operator(queue.engine):
+        key, _ = ring.create(queue.engine, customer=None, name="first")
+    host, certificate = getattr(place, "host", ""), getattr(place, "certificate", None)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"{'http' if certificate is None else 'https'}://{shown}:{port}"
+    if as_json:
+        click.echo(json.dumps({"address": address, "operator_key": key}))
+        return
+    click.echo(f"Fairlane runs at {address}; Ctrl-C stops it.")
+    if key is not None:
+        click.echo(f"The first operator key, shown only now: {key}")

@@ -1,0 +1,60 @@
+"""Routes for machines that watch: is it up, is it ready, how is it going; and what runs here."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlane import __version__
+from fairlane.core.errors import FairlaneError
+
+from . import shapes
+from .asked import ByOperator, answered
+from .service import Service
+
+routes = APIRouter(tags=["health"])
+
+
+@routes.get("/", responses={200: {"model": shapes.Home}})
+async def home() -> Response:
+    """What runs here, and where to go on."""
+    links = {
+        "openapi": "/v1/openapi.json", "documents": "/v1/documents", "me": "/v1/me", "events": "/v1/events",
+        "health": "/healthz", "ready": "/readyz", "metrics": "/metrics",
+    }  # fmt: skip
+    return answered({"name": "fairlane", "version": __version__, "links": links})
+
+
+@routes.get("/healthz", responses={200: {"model": shapes.Health}})
+async def healthz() -> Response:
+    """Whether the process answers; it says nothing of the store."""
+    return answered({"status": "up", "reasons": []})
+
+
+@routes.get("/readyz", responses={200: {"model": shapes.Health}, 503: {"model": shapes.Health}})
+async def readyz(request: Request) -> Response:
+    """Whether requests can be served now; if not, why."""
+    service: Service = request.app.state.service
+    reasons = []
+    if service.is_stopping:
+        reasons.append("it stops")
+    if service.at_work > service.limits.requests_at_once:
+        reasons.append("too many requests are being answered")
+    try:
+        if (await service.call(service.queue.rules)).frozen is not None:
+            reasons.append("the queue is frozen, as it is being moved")
+    except FairlaneError:
+        reasons.append("the store does not answer")
+    if service.feed.is_failing:
+        reasons.append("the feed cannot be read")
+    return answered({"status": "not ready" if reasons else "ready", "reasons": reasons}, 503 if reasons else 200)
+
+
+@routes.get(
+    "/metrics", responses={200: {"description": "For Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}}}
+)
+async def metrics(asked: ByOperator) -> Response:
+    """Figures to alarm on."""
+    return Response(asked.service.metrics.scraped(), headers={"content-type": CONTENT_TYPE_LATEST})

@@ -1,0 +1,62 @@
+"""What is written down while the service runs? A line of JSON for each request and each thing that went wrong.
+
+Laws:
+- Lines hold ids of documents and customers and the public part of keys; never a payload, a whole key or a signature.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from typing import Any, TextIO
+
+from .problems import written
+
+FLUSH_BYTES = 32 * 1024
+FLUSH_SECONDS = 0.5
+
+
+class Log:
+    """Lines on a stream; those of requests are written some at a time."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._lines: list[str] = []
+        self._bytes = 0
+        self._written_at = 0.0
+        self._mutex = threading.Lock()
+
+    def request(self, **told: Any) -> None:
+        """A request that was answered."""
+        self._add("request", told)
+        if self._bytes > FLUSH_BYTES or time.monotonic() - self._written_at > FLUSH_SECONDS:
+            self.flush()
+
+    def told(self, event: str, **told: Any) -> None:
+        """Something that people want to know at once."""
+        self._add(event, told)
+        self.flush()
+
+    def failed(self, what: str, error: BaseException) -> None:
+        """Something that should not have happened; where, but not with which values."""
+        where = [f"{frame.name} ({frame.filename.rpartition('fairlane/')[2]}:{frame.lineno})"
+                 for frame in traceback.extract_tb(error.__traceback__)[-6:]]  # fmt: skip
+        self.told("broken", what=what, error=type(error).__name__, told=str(error)[:500], where=where)
+
+    def flush(self) -> None:
+        """Write what is kept."""
+        with self._mutex:
+            lines, self._lines, self._bytes, self._written_at = self._lines, [], 0, time.monotonic()
+        try:
+            self._stream.write("".join(lines))
+            self._stream.flush()
+        except (OSError, ValueError):  # nobody reads it any more: the service goes on
+            pass
+
+    def _add(self, event: str, told: dict[str, Any]) -> None:
+        line = written({"at": round(time.time(), 3), "event": event, **told}) + "\n"
+        with self._mutex:
+            self._lines.append(line)
+            self._bytes += len(line)

@@ -1,0 +1,110 @@
+"""What is told when something cannot be done? A problem (RFC 9457): a stable word, a status and a sentence.
+
+Laws:
+- `type` is a word that programs may rely on; `detail` is for people and may change.
+- What a key may not see looks exactly like what is not there: one problem, `NOTHING_HERE`, for both.
+- A problem never holds a key, a payload or anything of another customer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from fairlane.core.errors import (
+    BadValue,
+    FairlaneError,
+    KeyConflict,
+    StoreBusy,
+    StoreError,
+    StoreFrozen,
+    StoreFull,
+    Unknown,
+    WrongState,
+)
+
+MEDIA_TYPE = "application/problem+json"
+written = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode  # JSON in ASCII: anything can be sent
+
+TITLES: dict[str, tuple[int, str]] = {
+    "bad-request": (400, "The request cannot be read"),
+    "no-key": (401, "A key is needed"),
+    "nothing-here": (404, "There is nothing here for this key"),
+    "wrong-method": (405, "This cannot be done here"),
+    "too-slow": (408, "The request took too long to arrive"),
+    "key-conflict": (409, "This idempotency key was used for something else"),
+    "wrong-state": (409, "The document is not in a state that allows this"),
+    "changed-meanwhile": (409, "Somebody else changed it meanwhile"),
+    "events-purged": (410, "These events were purged"),
+    "too-large": (413, "The body is too large"),
+    "wrong-media-type": (415, "A body of this type is not taken"),
+    "bad-value": (422, "A value is out of its range"),
+    "too-many-queued": (429, "Too many documents are queued"),
+    "too-many-requests": (429, "Too many requests"),
+    "too-many-headers": (431, "The headers are too large"),
+    "broken": (500, "Something broke here"),
+    "overloaded": (503, "Too much at once"),
+    "store-busy": (503, "The store could not do it now"),
+    "stopping": (503, "The server stops"),
+    "store-full": (507, "There is no room left"),
+}
+
+
+class Problem(Exception):
+    """An answer that is not what was asked for."""
+
+    def __init__(self, type: str, detail: str, *, retry_after: int | None = None, close: bool = False) -> None:
+        super().__init__(detail)
+        self.type = type
+        self.status, self.title = TITLES[type]
+        self.detail = detail
+        self.retry_after = retry_after
+        self.close = close  # the rest of the body is not wanted
+
+    def body(self) -> bytes:
+        """As JSON."""
+        told = {"type": self.type, "title": self.title, "status": self.status, "detail": self.detail}
+        return written(told).encode()
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Of the answer."""
+        headers = [(b"content-type", MEDIA_TYPE.encode())]
+        if self.status == 401:
+            headers.append((b"www-authenticate", b'Bearer realm="fairlane"'))
+        if self.retry_after is not None:
+            headers.append((b"retry-after", b"%d" % self.retry_after))
+        if self.close:
+            headers.append((b"connection", b"close"))
+        return headers
+
+
+def nothing_here() -> Problem:
+    """What is not there, and what this key may not see: the same answer."""
+    return Problem("nothing-here", "there is nothing at this address that this key may see")
+
+
+def bad_value(name: str, value: object, wanted: str) -> Problem:
+    return Problem("bad-value", str(BadValue(name, value, wanted)))
+
+
+_WORDS: Sequence[tuple[type[FairlaneError], str, int | None]] = (
+    (KeyConflict, "key-conflict", None),
+    (WrongState, "wrong-state", None),
+    (StoreFull, "store-full", None),
+    (StoreFrozen, "store-busy", 60),
+    (StoreBusy, "store-busy", 1),
+    (StoreError, "store-busy", 5),
+    (FairlaneError, "bad-value", None),
+)
+
+
+def problem_of(error: FairlaneError) -> Problem:
+    """An error of the queue as an answer."""
+    if isinstance(error, Unknown):
+        return nothing_here()
+    word, retry_after = next((word, after) for kind, word, after in _WORDS if isinstance(error, kind))
+    # what a store says may name hosts and files: that is for the log
+    detail = (
+        "the store could not do it now; send it again with the same Idempotency-Key" if word == "store-busy" else str(error)
+    )
+    return Problem(word, detail, retry_after=retry_after)

@@ -1,0 +1,168 @@
+"""How is the service run? One process that answers, one that works, and an end in good order.
+
+Laws:
+- Loopback unless asked; elsewhere only with TLS, or behind something that has it.
+- SIGTERM: no new connections, streams end, what is being answered is answered, the worker gives back what it has.
+- The worker is a process of its own: what a document does to it, it does not do to the service. It is begun again when it
+  ends, with a growing pause, and it ends with the service, by kill -9 too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import uvicorn
+
+from fairlane.core.errors import Mistake
+from fairlane.queue import Queue
+from fairlane.worker.linux import die_with_parent
+
+from .app import make_app
+from .log import Log
+from .protocol import limited
+from .service import Options, Service
+
+HEADERS = [("x-content-type-options", "nosniff"), ("cache-control", "no-store")]
+PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS, LIVED_SECONDS = 0.5, 30.0, 60.0
+WORKER_STOP_SECONDS = 45.0
+
+
+class Place(NamedTuple):
+    """Where to listen."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    certificate: str | None = None
+    certificate_key: str | None = None
+    behind_proxy: bool = False
+
+
+def bound(place: Place) -> socket.socket:
+    """The socket to listen on; refused if keys would cross a network in the clear."""
+    is_loopback = place.host == "localhost"
+    with contextlib.suppress(ValueError):
+        is_loopback = ipaddress.ip_address(place.host).is_loopback
+    if not is_loopback and place.certificate is None and not place.behind_proxy:
+        raise Mistake(
+            f"{place.host} can be reached by others, and keys would cross the network in the clear; give --tls-certificate and "
+            "--tls-key, or --behind-proxy if something in front of it has TLS"
+        )
+    try:
+        family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        raise Mistake(f"cannot listen on {place.host} port {place.port}: {error.strerror}; choose another --port") from None
+    return listening
+
+
+class _Server(uvicorn.Server):
+    """Lets streams and the worker end with it."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service = service
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.stop()
+        await super().shutdown(sockets)
+        self._captured_signals.clear()  # it was answered: the process ends as asked, not by the signal
+
+
+def serve(queue: Queue, options: Options, place: Place, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Answer until SIGTERM or SIGINT."""
+    log = Log()
+    service = Service(queue, options, log)
+    config = uvicorn.Config(
+        make_app(service),
+        loop="uvloop",
+        http=limited(options.limits),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        headers=HEADERS,
+        timeout_keep_alive=options.limits.idle_seconds,
+        timeout_graceful_shutdown=options.limits.stop_seconds,
+        ssl_certfile=place.certificate,
+        ssl_keyfile=place.certificate_key,
+        backlog=2048,
+    )
+    server = _Server(config, service, ready)
+
+    async def both() -> None:
+        working = asyncio.create_task(_keep_working(options.work, log)) if options.work else None
+        try:
+            await server.serve([listening])
+        finally:
+            if working is not None:
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(both())
+    log.told("stopped")
+    log.flush()
+
+
+async def _keep_working(command: tuple[str, ...], log: Log) -> None:
+    """A worker that is begun again when it ends, until cancelled."""
+    pause = PAUSE_FIRST_SECONDS
+    parent = os.getpid()
+
+    def before_exec() -> None:
+        if not die_with_parent(parent, signal.SIGTERM):
+            os._exit(1)
+
+    while True:
+        began = time.monotonic()
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, preexec_fn=before_exec
+        )
+        log.told("worker started", pid=process.pid)
+        try:
+            code = await process.wait()
+        except asyncio.CancelledError:
+            await _end(process)
+            log.told("worker stopped", pid=process.pid)
+            raise
+        pause = PAUSE_FIRST_SECONDS if time.monotonic() - began > LIVED_SECONDS else min(PAUSE_MAX_SECONDS, pause * 2)
+        log.told("worker ended", pid=process.pid, code=code, again_in=pause)
+        await asyncio.sleep(pause)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(WORKER_STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def worker_command(url: str, blobs: str | None, slots: int | None) -> tuple[str, ...]:
+    """The built-in worker, on this queue."""
+    given = {"--url": url, "--blobs": blobs, "--slots": slots}
+    told = [part for name, value in given.items() if value is not None for part in (name, str(value))]
+    return (sys.executable, "-m", "fairlane.cli", "work", "--json", *told)

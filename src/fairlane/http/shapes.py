@@ -1,0 +1,292 @@
+"""What do requests and answers look like? The models behind the OpenAPI document, with examples.
+
+Laws:
+- Times are seconds since the epoch, durations are seconds.
+- What is asked for may hold nothing but what is named here; answers may grow.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+State = Literal["delayed", "ready", "running", "done", "failed", "cancelled"]
+Reset = Literal["idle", "window", "gradual"]
+Number = StrictInt | StrictFloat
+
+ID = "0199a3f2-1c5e-7d31-9f60-3b1de5a0c842"
+LINKS = {"self": f"/v1/documents/{ID}", "result": f"/v1/documents/{ID}/result", "explain": f"/v1/documents/{ID}/explain"}
+
+
+class Asked(BaseModel):
+    """A body that holds nothing but what is named."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(BaseModel):
+    """What is told when something cannot be done; `type` is a word to rely on."""
+
+    type: str = Field(examples=["nothing-here"])
+    title: str = Field(examples=["There is nothing here for this key"])
+    status: int = Field(examples=[404])
+    detail: str = Field(examples=["there is nothing at this address that this key may see"])
+
+
+class SubmissionBody(Asked):
+    """A document whose content is JSON."""
+
+    payload: Any = Field(default=None, examples=[{"order": 17, "lines": ["A4", "A5"]}])
+    kind: str = Field(default="extract", min_length=1, max_length=100)
+    cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1, 2.5])
+    delay: float = Field(default=0, ge=0, le=31_536_000, description="Seconds before it may be taken.")
+    customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
+
+
+class FormBody(Asked):
+    """A document with a file, as a form; a bare body has these in its query, without the file."""
+
+    file: bytes = Field(json_schema_extra={"format": "binary"})
+    name: str | None = Field(default=None, max_length=255, description="What the sender calls it.", examples=["invoice.pdf"])
+    payload: str | None = Field(default=None, description="JSON.", examples=['{"order": 17}'])
+    kind: str = Field(default="extract", min_length=1, max_length=100)
+    cost: str = Field(default="1", description='A number, or "pages".', examples=["1", "pages"])
+    delay: str = Field(default="0", examples=["0"])
+    customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
+
+
+class BatchMember(Asked):
+    """One document of a batch."""
+
+    payload: Any = Field(default=None, examples=[{"order": 17}])
+    cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1])
+
+
+class BatchBody(Asked):
+    """Many documents of one customer: all are taken, or none."""
+
+    documents: list[BatchMember] = Field(min_length=1)
+    kind: str = Field(default="extract", min_length=1, max_length=100)
+    delay: float = Field(default=0, ge=0, le=31_536_000)
+    customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose they are.")
+
+
+class Receipt(BaseModel):
+    """A document that was taken."""
+
+    id: str = Field(examples=[ID])
+    customer: str = Field(examples=["acme"])
+    priority: int = Field(ge=1, le=9, examples=[1])
+    counter: float = Field(le=0, examples=[0])
+    ahead: int = Field(ge=0, description="About how many documents go first.", examples=[3])
+    repeated: bool = Field(description="It was taken before, with the same Idempotency-Key.", examples=[False])
+    links: dict[str, str] = Field(examples=[LINKS])
+
+
+class BatchReceipt(BaseModel):
+    """A batch that was taken."""
+
+    id: str = Field(examples=["0199a3f2-1c5e-7d31-9f60-3b1de5a0c843"])
+    customer: str = Field(examples=["acme"])
+    documents: list[Receipt]
+    links: dict[str, str]
+
+
+class Batch(BaseModel):
+    """How far a batch is."""
+
+    id: str
+    customer: str = Field(examples=["acme"])
+    made_at: float
+    documents: list[str]
+    counts: dict[State, int] = Field(examples=[{"ready": 3, "done": 7}])
+    missing: int = Field(description="Not there any more: purged.")
+    progress: float = Field(ge=0, le=1, description="The share that has ended.")
+    is_ended: bool
+    expected_in: float | None = Field(description="Seconds until the last of it is about to begin; null: cannot be said.")
+    links: dict[str, str]
+
+
+class Told(BaseModel):
+    """What the handler told on its way."""
+
+    attempt: int
+    progress: float | str | None
+    partial: Any
+
+
+class Document(BaseModel):
+    """A document as it is now."""
+
+    id: str = Field(examples=[ID])
+    customer: str = Field(examples=["acme"])
+    kind: str = Field(examples=["extract"])
+    state: State
+    priority: int = Field(ge=1, le=9)
+    counter: float = Field(le=0)
+    cost: float
+    key: str | None = Field(description="The Idempotency-Key it was submitted with.")
+    submitted_at: float
+    ready_at: float
+    ended_at: float | None
+    attempts: int
+    attempts_max: int
+    reason: str | None = Field(description="Why it failed, or is tried again.")
+    worker: str | None = Field(description="Who works on it; only operators are told.")
+    progress: Told | None = None
+    links: dict[str, str]
+
+
+class Documents(BaseModel):
+    """A page, newest first."""
+
+    documents: list[Document]
+    next: str | None = Field(description="The address of the next page; null: this was the last.")
+
+
+class Explanation(BaseModel):
+    """Why a document waits: a sentence for people, and its figures."""
+
+    model_config = ConfigDict(extra="allow")
+
+    sentence: str
+    id: str
+    state: State
+    priority: int
+    counter: float
+    ahead: int | None
+    expected_in: float | None
+
+
+class Look(BaseModel):
+    """Where a customer stands; looking moved nothing."""
+
+    customer: str = Field(examples=["acme"])
+    counter: float = Field(le=0, examples=[-4])
+    next_priority: int = Field(ge=1, le=9, examples=[3])
+    waiting: int
+    running: int
+    done: int
+    failed: int
+    cancelled: int
+    resets_in: float
+    oldest_wait: float | None
+    paused: bool
+
+
+class Me(BaseModel):
+    """Who this key belongs to, and where that customer stands."""
+
+    role: Literal["customer", "operator"]
+    key: str = Field(description="The public part of the key.")
+    key_name: str
+    key_expires_at: float | None
+    customer: str | None
+    standing: Look | None
+    kinds: list[str] = Field(description="What this key may submit.")
+    links: dict[str, str]
+
+
+class Terms(BaseModel):
+    """What a customer has of its own; null: as everybody."""
+
+    weight: float
+    cap: int | None
+    paused: bool
+    reset_interval: float | None
+    thresholds: list[float] | None
+    reset: Reset | None
+
+
+class Customer(Look):
+    """Where a customer stands, and what it has of its own."""
+
+    terms: Terms
+    webhook: str | None = Field(description="Where its endings are told.")
+
+
+class Customers(BaseModel):
+    """A page, by id."""
+
+    customers: list[Look]
+    next: str | None
+
+
+class TermsBody(Asked):
+    """What is not named stays; null is as everybody."""
+
+    weight: Number = Field(default=1, ge=0.01, le=100, examples=[2])
+    cap: StrictInt | None = Field(default=None, ge=1, le=1_000_000, examples=[4])
+    paused: StrictBool = False
+    reset_interval: Number | None = Field(default=None, gt=0, le=2_592_000, examples=[900])
+    thresholds: list[Number] | None = Field(default=None, max_length=8, examples=[[-2, -4, -6]])
+    reset: Reset | None = None
+
+
+class Policy(BaseModel):
+    """What holds for everybody."""
+
+    version: int
+    reset: Reset
+    reset_interval: float
+    thresholds: list[float]
+    dispatch: Literal["fair", "strict"]
+    open_turn_every: int
+
+
+class PolicyBody(Asked):
+    """What is not named stays. With `version` only if that is the current one."""
+
+    version: StrictInt | None = Field(default=None, examples=[1])
+    reset: Reset | None = None
+    reset_interval: Number | None = Field(default=None, gt=0, le=2_592_000, examples=[1500])
+    thresholds: list[Number] | None = Field(default=None, max_length=8, examples=[[-2, -4, -6, -8]])
+    dispatch: Literal["fair", "strict"] | None = None
+    open_turn_every: StrictInt | None = Field(default=None, ge=0, le=1_000_000, examples=[16])
+
+
+class CheckBody(Asked):
+    """One check without a document."""
+
+    customer: StrictStr | None = Field(default=None, min_length=1, max_length=200, description="For operators.")
+    cost: Number = Field(default=1, ge=0.001, le=10_000, examples=[1])
+
+
+class Check(BaseModel):
+    """What a check decided."""
+
+    customer: str
+    priority: int = Field(ge=1, le=9)
+    counter: float = Field(le=0)
+    checked_at: float
+
+
+class WebhookBody(Asked):
+    """Where endings are told; without a secret one is made."""
+
+    url: StrictStr = Field(max_length=2000, examples=["https://example.com/fairlane"])
+    secret: StrictStr | None = Field(default=None, min_length=16, max_length=200)
+
+
+class Webhook(BaseModel):
+    """Where endings are told; the secret is shown this once."""
+
+    customer: str
+    url: str
+    secret: str
+
+
+class Health(BaseModel):
+    """Whether it is up, or ready; if not, why."""
+
+    status: Literal["up", "ready", "not ready"]
+    reasons: list[str]
+
+
+class Home(BaseModel):
+    """What runs here."""
+
+    name: str
+    version: str
+    links: dict[str, str]
