@@ -8,6 +8,7 @@
 
 from .core.errors import (
     BadValue,
+    BlobDamaged,
     FairlaneError,
     KeyConflict,
     Mistake,
@@ -20,7 +21,7 @@ from .core.errors import (
 )
 from .core.policy import Policy, Rules, Terms
 from .core.retry import Backoff
-from .queue import AsyncQueue, Queue
+from .queue import AsyncQueue, Input, Queue
 from .worker import Fail, Retry, Worker
 
 __version__ = "0.1.0"
@@ -29,8 +30,10 @@ __all__ = [
     "AsyncQueue",
     "Backoff",
     "BadValue",
+    "BlobDamaged",
     "Fail",
     "FairlaneError",
+    "Input",
     "KeyConflict",
     "Mistake",
     "Policy",

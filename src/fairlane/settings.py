@@ -1,4 +1,7 @@
-"""Where is the queue? One frozen object, made once from arguments, the environment and fairlane.toml, in that order."""
+"""Where is the queue, and where are its files?
+
+One frozen object, made once from arguments, the environment and fairlane.toml, in that order.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +21,25 @@ class Settings:
     """What every command needs to know."""
 
     url: str = DEFAULT_URL
+    blobs: str | None = None  # a folder or s3://bucket/prefix; None: beside the queue, if that is a file
 
 
-def load_settings(url: str | None, environment: Mapping[str, str], folder: Path) -> Settings:
-    """An argument wins over FAIRLANE_URL, which wins over the file in this folder."""
-    told = {**_from_file(folder / FILE), **_from_environment(environment)}
-    if url is not None:
-        told["url"] = url
-    return Settings(**told)
+def load_settings(url: str | None, environment: Mapping[str, str], folder: Path, blobs: str | None = None) -> Settings:
+    """An argument wins over FAIRLANE_URL and FAIRLANE_BLOBS, which win over the file in this folder."""
+    given = {name: value for name, value in {"url": url, "blobs": blobs}.items() if value is not None}
+    return Settings(**{**_from_file(folder / FILE), **_from_environment(environment), **given})
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    url = environment.get("FAIRLANE_URL")
-    if url is None:
-        return {}
-    if not url:
-        raise BadValue("FAIRLANE_URL", url, "a URL; unset it to use the default")
-    return {"url": url}
+    told = {}
+    for name, wanted in {"url": "a URL", "blobs": "a folder or s3://bucket/prefix"}.items():
+        variable = f"FAIRLANE_{name.upper()}"
+        value = environment.get(variable)
+        if value == "":
+            raise BadValue(variable, value, f"{wanted}; unset it to use the default")
+        if value is not None:
+            told[name] = value
+    return told
 
 
 def _from_file(path: Path) -> dict[str, str]:

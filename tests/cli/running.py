@@ -25,7 +25,9 @@ COMMAND = [sys.executable, "-m", "fairlane.cli"]
 
 def run(*arguments: str, input: str | bytes | None = None, **environment: str) -> Result:
     """What a command says and how it ends."""
-    return CliRunner(env={"FAIRLANE_URL": None, **environment}).invoke(main, arguments, input=input, prog_name="fairlane")
+    return CliRunner(env={"FAIRLANE_URL": None, "FAIRLANE_BLOBS": None, **environment}).invoke(
+        main, arguments, input=input, prog_name="fairlane"
+    )
 
 
 def told(*arguments: str) -> list[Any]:
@@ -47,7 +49,7 @@ class Program(subprocess.Popen[str]):
 
 def start(*arguments: str, **options: Any) -> Program:
     """A command as a program of its own."""
-    environment = {name: value for name, value in os.environ.items() if name != "FAIRLANE_URL"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("FAIRLANE_URL", "FAIRLANE_BLOBS")}
     environment |= options.pop("environment", {})
     return Program([*COMMAND, *arguments], text=True, env=environment, **options)
 

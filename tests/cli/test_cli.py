@@ -139,7 +139,7 @@ def test_the_url_comes_from_the_option_then_the_environment_then_the_file(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('link = "x"', "sets 'link', which is not a setting; the settings are: url"),
+        ('link = "x"', "sets 'link', which is not a setting; the settings are: url, blobs"),
         ("url = 7", "url in"),
         ("url = ", "cannot be read"),
     ],
@@ -152,6 +152,23 @@ def test_a_settings_file_that_is_wrong_is_told(
     told = run("check", "acme")
     assert told.exit_code == 2
     assert message in told.stderr
+
+
+def test_the_place_of_files_comes_from_the_option_then_the_environment_then_the_file_then_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a")
+    run("submit", "--customer", "acme", "a.txt")
+    (tmp_path / "fairlane.toml").write_text('blobs = "file"\n')
+    run("submit", "--customer", "acme", "a.txt")
+    run("submit", "--customer", "acme", "a.txt", FAIRLANE_BLOBS="environment")
+    run("submit", "--customer", "acme", "a.txt", "--blobs", "option", FAIRLANE_BLOBS="environment")
+    places = [path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("input")]
+    assert sorted(places) == ["environment", "fairlane.db.blobs", "file", "option"]
+    assert "FAIRLANE_BLOBS is ''" in run("check", "acme", FAIRLANE_BLOBS="").stderr
+    wrong = run("submit", "--customer", "acme", "a.txt", "--blobs", "ftp://x")
+    assert (wrong.exit_code, "blobs is 'ftp://x'; it must be a folder" in wrong.stderr) == (2, True)
 
 
 def test_an_empty_environment_variable_is_not_taken_for_a_default() -> None:

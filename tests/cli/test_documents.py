@@ -29,7 +29,7 @@ def settled(url: str, outcome: Outcome) -> str:
 # -- submit ----------------------------------------------------------------------------------------------------------
 
 
-def test_each_file_is_a_document_with_its_path_and_name(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_file_is_a_document_with_its_bytes_and_name(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     files(tmp_path, "a.txt", "b.txt")
     monkeypatch.chdir(tmp_path)
     rows = told("submit", "--customer", "acme", "a.txt", "../" + tmp_path.name + "/b.txt", "--url", url)
@@ -38,11 +38,24 @@ def test_each_file_is_a_document_with_its_path_and_name(tmp_path: Path, url: str
         (1, -1, f"{tmp_path}/b.txt"),
     ]
     with Queue(url) as queue:
-        assert [queue.payload(row["id"]) for row in rows] == [
-            {"path": f"{tmp_path}/a.txt", "name": "a.txt"},
-            {"path": f"{tmp_path}/b.txt", "name": "b.txt"},
-        ]
+        for path in tmp_path.glob("*.txt"):
+            path.unlink()  # its bytes are the queue's now
+        assert [queue.input(row["id"]).name for row in rows] == ["a.txt", "b.txt"]
+        for row in rows:
+            with queue.file(row["id"]) as file:
+                assert file.read() == b"one two\n"
         assert {queue.document(row["id"]).kind for row in rows} == {row["kind"] for row in rows} == {"extract"}
+
+
+def test_a_cost_in_pages_is_estimated_from_each_file(tmp_path: Path, url: str) -> None:
+    (tmp_path / "three.pdf").write_bytes(b"%PDF-1.4" + 3 * b"<</Type /Page>>")
+    rows = told(
+        "submit", "--customer", "acme", str(tmp_path / "three.pdf"), *files(tmp_path, "a"), "--cost", "pages", "--url", url
+    )
+    with Queue(url) as queue:
+        assert [queue.document(row["id"]).cost for row in rows] == [3000, 1000]
+    wrong = run("submit", "--customer", "acme", *files(tmp_path, "a"), "--cost", "sheets", "--url", url)
+    assert (wrong.exit_code, "'sheets' is not a valid float" in wrong.stderr) == (2, True)
 
 
 def test_submit_tells_people_a_line_a_document(tmp_path: Path, url: str) -> None:
@@ -85,7 +98,7 @@ def test_names_of_files_come_from_standard_input(tmp_path: Path, url: str) -> No
     result = run("submit", "--customer", "acme", a, "-", "--url", url, input=names)
     assert [line.rpartition("  ")[2] for line in result.stdout.splitlines()] == ["a", "b b", "ü�"]
     with Queue(url) as queue:
-        assert {queue.payload(one.id)["path"] for one in queue.documents()} == {a, b, c}
+        assert {queue.input(one.id).name for one in queue.documents()} == {"a", "b b", "ü�"}
     empty = run("submit", "--customer", "acme", "-", "--url", url, input=b"\n")
     assert (empty.exit_code, "no name of a file came on standard input" in empty.stderr) == (2, True)
 
@@ -172,6 +185,17 @@ def test_purge_forgets_what_ended_long_ago(url: str) -> None:
     assert told("purge", "--older-than", "1.5h", "--url", url) == [{"purged": 0, "older_than": 5400.0}]
 
 
+def test_sweep_removes_what_no_document_owns(tmp_path: Path, url: str) -> None:
+    (row,) = told("submit", "--customer", "acme", *files(tmp_path, "a"), "--url", url)
+    with Queue(url) as queue:
+        queue.filing.files().put_input("acme", "01234567-0000-7000-8000-000000000000", b"orphan")
+        assert run("sweep", "--url", url).stdout == "2 files looked at; 0 removed, 0 bytes.\n"
+        assert told("sweep", "--grace", "0", "--url", url) == [{"looked": 2, "removed": 1, "bytes": 6}]
+        assert [one.document for one in queue.filing.files().listed()] == [row["id"]]
+        assert run("forget", "acme", "--yes", "--url", url).exit_code == 0
+        assert list(queue.filing.files().listed()) == []
+
+
 @pytest.mark.parametrize("duration", ["7x", "-1d", "", "d", "1d2", "nan", "1e3"])
 def test_a_duration_that_is_none_is_refused(url: str, duration: str) -> None:
     result = run("purge", f"--older-than={duration}", "--url", url)
@@ -189,7 +213,8 @@ def test_durations_have_a_unit_or_are_seconds(url: str, duration: str, seconds: 
 
 
 @pytest.mark.parametrize(
-    "command", [("explain", "x"), ("cancel", "x"), ("retry", "x"), ("purge", "--older-than", "1d"), ("status", "--watch")]
+    "command",
+    [("explain", "x"), ("cancel", "x"), ("retry", "x"), ("purge", "--older-than", "1d"), ("sweep",), ("status", "--watch")],
 )
 def test_a_queue_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
     result = run(*command, "--url", f"sqlite:///{tmp_path}/nowhere.db")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 import pytest
+from psycopg import IsolationLevel
 from psycopg.rows import dict_row
 
 from fairlane import Queue
 from fairlane.core.document import Done, Submission
-from fairlane.core.errors import BadValue, KeyConflict, StoreError
+from fairlane.core.errors import BadValue, KeyConflict, StoreError, StoreUnfit
 from fairlane.core.policy import Terms
 from tests.servers import postgres
 
@@ -48,6 +50,20 @@ def test_a_document_is_there_when_the_callers_transaction_commits_and_not_before
     own.commit()
     assert queue.document(id).state == "ready"
     assert [claim.id for claim in queue.engine.claim("w", 5, 1000)] == [id]
+
+
+@pytest.mark.parametrize("level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_transaction_that_would_not_see_a_freeze_is_refused(
+    queue: Queue, own: Connection, level: IsolationLevel, count: int
+) -> None:
+    own.isolation_level = level
+    own.execute("INSERT INTO public.orders VALUES ('order')")  # from here on it sees everything as it is now
+    queue.engine.configure(replace(queue.rules(), frozen="was moved"))
+    with pytest.raises(StoreUnfit, match="READ COMMITTED"):
+        queue.within(own).submit_many("ada", range(count))
+    own.rollback()
+    assert list(queue.documents()) == []
 
 
 def test_a_document_is_never_there_when_the_callers_transaction_is_undone(queue: Queue, own: Connection) -> None:

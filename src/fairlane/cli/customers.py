@@ -11,7 +11,7 @@ from fairlane.core.policy import Reset
 from fairlane.queue import KEEP, Keep, Queue
 
 from .group import EXIT_OTHERWISE, main
-from .shared import counted, customer_argument, json_option, open_queue, tell, url_option
+from .shared import blobs_option, counted, customer_argument, json_option, open_queue, tell, url_option
 from .values import DURATION, THRESHOLDS, OrNone
 
 
@@ -119,15 +119,16 @@ def reset(customer: str, url: str | None, as_json: bool) -> None:
 @main.command(epilog="Example:  fairlane forget acme")
 @customer_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@blobs_option
 @url_option
 @json_option
-def forget(customer: str, yes: bool, url: str | None, as_json: bool) -> None:
+def forget(customer: str, yes: bool, blobs: str | None, url: str | None, as_json: bool) -> None:
     """Erase everything of CUSTOMER, after asking.
 
-    Its documents in whatever state, with payloads and results, its counter, its terms and its lines of the feed. The files
-    that documents name are not touched. There is no way back.
+    Its documents in whatever state, with their files, payloads and results, its counter, its terms and its lines of the feed.
+    There is no way back.
     """
-    with open_queue(url, create=False) as queue:
+    with open_queue(url, create=False, blobs=blobs) as queue:
         what_goes = _what_goes(queue, customer)
         if not yes and not click.confirm(f"{what_goes}\nErase everything of {customer}?", err=True):
             click.echo("Nothing was erased.", err=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlane.blob.ordinary import shown_path
 from fairlane.process.courses import Course, Courses, Row
-from fairlane.process.facts import shown_path
 from fairlane.queue import Look
 
 from .shared import counted, drawn, table

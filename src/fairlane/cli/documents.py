@@ -1,4 +1,4 @@
-"""Commands for documents: submit, explain, cancel, retry, purge."""
+"""Commands for documents: submit, explain, cancel, retry, purge, sweep."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import click
 
+from fairlane.blob.ordinary import shown_path
 from fairlane.core.errors import Mistake, Unknown, WrongState
 from fairlane.explain import Explanation
-from fairlane.process.facts import shown_path
-from fairlane.process.folder import payload_of, readable
-from fairlane.queue import DEFAULT_KIND, Queue
+from fairlane.process.folder import readable
+from fairlane.queue import DEFAULT_KIND, Cost, Input, Queue
 
 from .group import main
-from .shared import counted, json_option, open_queue, some_customers, tell, url_option
-from .values import DURATION
+from .shared import blobs_option, counted, json_option, open_queue, some_customers, tell, url_option
+from .values import COST, DURATION
 
 
 @main.command(epilog="Example:  fairlane submit --customer acme inbox/*.pdf")
@@ -25,8 +25,9 @@ from .values import DURATION
 @click.option("--customer", required=True, shell_complete=some_customers, help="Whose documents they are.")
 @click.option("--kind", default=DEFAULT_KIND, show_default=True, help="Which handler of a worker takes them.")
 @click.option("--key", help="Makes a repeat harmless: the same key and file give the first receipt again. For one file.")
-@click.option("--cost", type=float, default=1, show_default=True, help="What each counts, in documents: its pages, say.")
+@click.option("--cost", type=COST, default="1", show_default=True, help="What each counts, in documents; or pages: as many.")
 @click.option("--delay", type=DURATION, default="0", metavar="DURATION", help="Not before that long, as in 90s or 2h.")
+@blobs_option
 @url_option
 @json_option
 def submit(
@@ -34,26 +35,28 @@ def submit(
     customer: str,
     kind: str,
     key: str | None,
-    cost: float,
+    cost: Cost,
     delay: float,
+    blobs: str | None,
     url: str | None,
     as_json: bool,
 ) -> None:
     """Submit each FILE as a document of a customer.
 
-    All are submitted, or none if one of them cannot be read. The file itself stays where it is: the document holds its path.
-    `-` reads names of files from standard input, one a line. With --json an object a line, a line a document.
+    All are submitted, or none if one of them cannot be read. The bytes are copied beside the queue, or to --blobs, before the
+    answer comes; the file may go then. `-` reads names of files from standard input, one a line. With --json an object a line,
+    a line a document.
     """
     paths = readable(_listed(files))
     if key is not None and len(paths) != 1:
         raise Mistake(f"--key names one document, and these are {len(paths):,} files; submit them one by one, or without --key")
-    payloads = [payload_of(path) for path in paths]
-    with open_queue(url) as queue:
-        receipts = queue.submit_many(customer, payloads, kind=kind, keys=None if key is None else [key], cost=cost, delay=delay)
-    for receipt, payload in zip(receipts, payloads, strict=True):
+    inputs = [Input(path, key=key) for path in paths]
+    with open_queue(url, blobs=blobs) as queue:
+        receipts = queue.submit_files(customer, inputs, kind=kind, cost=cost, delay=delay)
+    for receipt, path in zip(receipts, paths, strict=True):
         told = {"id": receipt.id, "customer": customer, "kind": kind, "priority": receipt.priority, "counter": receipt.counter}
-        sentence = f"{receipt.id}  priority {receipt.priority}  counter {receipt.counter}  {shown_path(payload['name'])}"
-        tell(as_json, {**told, "path": payload["path"]}, sentence)
+        sentence = f"{receipt.id}  priority {receipt.priority}  counter {receipt.counter}  {shown_path(os.path.basename(path))}"
+        tell(as_json, {**told, "path": os.path.abspath(path)}, sentence)
 
 
 def _listed(files: tuple[str, ...]) -> Iterator[str]:
@@ -140,14 +143,35 @@ def retry(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
 
 @main.command(epilog="Example:  fairlane purge --older-than 7d")
 @click.option("--older-than", type=DURATION, required=True, metavar="DURATION", help="As in 90s, 15m, 24h or 7d; 0 for all.")
+@blobs_option
 @url_option
 @json_option
-def purge(older_than: float, url: str | None, as_json: bool) -> None:
+def purge(older_than: float, blobs: str | None, url: str | None, as_json: bool) -> None:
     """Forget documents that ended longer ago than that.
 
-    With them go their results and the feed of changes up to then. What has not ended stays, however old.
+    With them go their results and the feed of changes up to then, and their files once these are a day old. What has not ended
+    stays, however old.
     """
-    with open_queue(url, create=False) as queue:
+    with open_queue(url, create=False, blobs=blobs) as queue:
         gone = queue.purge(older_than)
     told: dict[str, Any] = {"purged": gone, "older_than": older_than}
     tell(as_json, told, f"{counted(gone)} forgotten.")
+
+
+@main.command(epilog="Example:  fairlane sweep --grace 48h")
+@click.option(
+    "--grace", type=DURATION, default="24h", show_default=True, metavar="DURATION", help="Leave what is younger alone."
+)
+@blobs_option
+@url_option
+@json_option
+def sweep(grace: float, blobs: str | None, url: str | None, as_json: bool) -> None:
+    """Remove files that no document owns.
+
+    Such files are left by senders and workers that died, and by purged documents. A sender writes its file before its document
+    exists: choose a grace that is longer than any submission takes, and 0 only while nobody submits or works.
+    """
+    with open_queue(url, create=False, blobs=blobs) as queue:
+        swept = queue.sweep(grace=grace)
+    told: dict[str, Any] = {"looked": swept.looked, "removed": swept.removed, "bytes": swept.bytes}
+    tell(as_json, told, f"{counted(swept.looked, 'file')} looked at; {swept.removed:,} removed, {swept.bytes:,} bytes.")

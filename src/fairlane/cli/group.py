@@ -17,7 +17,7 @@ EXIT_FOUND = 4  # it was done, and what was looked for is there: differences
 
 SECTIONS = {
     "Try it": ("demo", "process", "simulate", "advise", "verify"),
-    "Documents": ("submit", "work", "explain", "cancel", "retry", "purge"),
+    "Documents": ("submit", "work", "explain", "cancel", "retry", "purge", "sweep"),
     "Service": ("serve", "keys"),
     "Customers": ("status", "check", "pause", "resume", "tune", "reset", "forget"),
 }

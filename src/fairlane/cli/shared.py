@@ -24,11 +24,17 @@ PIPE_WIDTH = 160  # a pipe has no edge to wrap at
 url_option = click.option(
     "--url", metavar="URL", help="The queue; else FAIRLANE_URL, else url in fairlane.toml, else sqlite:///fairlane.db."
 )
+blobs_option = click.option(
+    "--blobs",
+    metavar="FOLDER|URL",
+    help="Where files are, as s3://bucket/prefix; else FAIRLANE_BLOBS, else blobs in fairlane.toml, else beside the queue.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-def open_queue(url: str | None, create: bool = True) -> Queue:
-    return Queue(load_settings(url, os.environ, Path.cwd()).url, create=create)
+def open_queue(url: str | None, create: bool = True, blobs: str | None = None) -> Queue:
+    settings = load_settings(url, os.environ, Path.cwd(), blobs)
+    return Queue(settings.url, create=create, blobs=settings.blobs)
 
 
 def some_customers(context: click.Context, _: click.Parameter, beginning: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlane.core.errors import BadValue
-from fairlane.queue import Keep
+from fairlane.queue import PAGES, Cost, Keep
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -32,6 +32,15 @@ class _Duration(ParamType):
         if told is None:
             self.fail(f"{value!r} is not a duration; write it as 90s, 15m, 24h or 7d", parameter, context)
         return float(told[1]) * _UNIT_SECONDS[told[2]]
+
+
+class _Cost(ParamType):
+    """A number of documents, or `pages`: as many as the file has."""
+
+    name = "number|pages"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Cost:
+        return PAGES if value == PAGES else float(click.FLOAT.convert(value, parameter, context))
 
 
 class OrNone(ParamType):
@@ -74,3 +83,4 @@ def _thresholds(told: str) -> tuple[float, ...]:
 
 DURATION = _Duration()
 THRESHOLDS = _Told("list", _thresholds)
+COST = _Cost()

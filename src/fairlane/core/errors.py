@@ -7,6 +7,7 @@ FairlaneError
 │   ├── Unknown        no such document, customer or queue
 │   └── WrongState     the document is not in a state that allows this
 └── StoreError         the store could not do it; a submission may be repeated with the same key
+    ├── BlobDamaged    the bytes of a document are not those that were handed in: bring them back from a copy
     ├── StoreBusy      others held the store for too long: try again
     ├── StoreFull      no room left: make room, then try again
     ├── StoreFrozen    nothing new may begin here: it is being moved, or was moved
@@ -74,6 +75,17 @@ class WrongState(Mistake):
 
 class StoreError(FairlaneError):
     """The store could not do it; nothing was changed, or, when the disk itself failed, that is not known."""
+
+
+class BlobDamaged(StoreError):
+    """The bytes of a document are not those that were written."""
+
+    def __init__(self, document: str, wanted: str, found: str) -> None:
+        super().__init__(
+            f"the bytes of document {document} are damaged: there should be {wanted}, and there are {found}; "
+            "see to the disk, and bring them back from a copy or submit the document again"
+        )
+        self.document = document
 
 
 class StoreBusy(StoreError):

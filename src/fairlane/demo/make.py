@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from random import Random
 
+from fairlane.blob.ordinary import shown_path
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.process.facts import shown_path
 
 from .formats import FORMATS
 from .texts import letter

@@ -69,10 +69,16 @@ BEGIN
   END IF;
 END $$;
 
--- A sender that does not hold the queue: whoever freezes it waits until the sender's transaction is over.
-CREATE FUNCTION fairlane.arrive() RETURNS void LANGUAGE sql AS $$
-  SELECT pg_advisory_xact_lock_shared(hashtext('fairlane arrivals'), 'fairlane.queue'::regclass::oid::int)
-$$;
+-- A sender that does not hold the queue: whoever freezes it waits until the sender's transaction is over. A transaction that
+-- sees the queue as it was at its begin would not see that it was frozen since, and its document would be left behind.
+CREATE FUNCTION fairlane.arrive() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+      MESSAGE = format('the transaction is %s', upper(current_setting('transaction_isolation')));
+  END IF;
+  PERFORM pg_advisory_xact_lock_shared(hashtext('fairlane arrivals'), 'fairlane.queue'::regclass::oid::int);
+END $$;
 
 -- Hold the queue, and first of all put in their lanes what has arrived inside transactions of others.
 CREATE FUNCTION fairlane.hold() RETURNS fairlane.queue LANGUAGE plpgsql AS $$

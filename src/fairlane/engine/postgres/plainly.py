@@ -63,6 +63,12 @@ PLAINLY: tuple[tuple[tuple[type[psycopg.Error], ...], type[FairlaneError], str],
         "{name} can only be read ({reason}); give the URL of the primary server",
     ),
     (
+        (errors.FeatureNotSupported,),
+        StoreUnfit,
+        "{name} cannot take a document in this way ({reason}): a queue needs READ COMMITTED; begin the transaction with it, or "
+        "set default_transaction_isolation of the role",
+    ),
+    (
         (errors.UniqueViolation,),
         StoreError,
         "{name}: {reason}; a document's id is used once: submit with a new one",

@@ -1,55 +1,32 @@
-"""What does a program use to submit documents and look after them? `Queue`, and `AsyncQueue` with the same verbs awaited.
+"""What does a program use to submit documents and look after them? `Queue`; `AsyncQueue` has the same verbs awaited.
 
-This is where values are checked, so that engines may trust them, and where thousandths and milliseconds become the numbers
-people use.
+Values are checked before engines see them, and thousandths and milliseconds become the numbers people use.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import json
 import os
-import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
 from enum import Enum
-from functools import update_wrapper
-from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar, get_args
+from typing import Any, BinaryIO, Final, NamedTuple, get_args
 
-from .core.document import (
-    BATCH_MAX,
-    JSON_BYTES_MAX,
-    Change,
-    Check,
-    Customer,
-    Document,
-    Receipt,
-    State,
-    Submission,
-    text,
-)
-from .core.errors import BadValue, Unknown, WrongState
-from .core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, milliseconds, thousandths
-from .core.retry import DELAY_MAX_MS
-from .engine import Engine, joined, open_engine
-from .engine.protocol import PROGRESS
-from .explain import Explanation, customer_explained, explained
-from .settings import DEFAULT_URL
+from fairlane.blob.envelope import File, result_of, results_told, unwrapped
+from fairlane.core.document import BATCH_MAX, Change, Check, Customer, Document, Receipt, State, text
+from fairlane.core.errors import BadValue, Unknown, WrongState
+from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, milliseconds
+from fairlane.engine import Engine, joined, open_engine
+from fairlane.engine.protocol import PROGRESS
+from fairlane.explain import Explanation, customer_explained, explained
+from fairlane.settings import DEFAULT_URL
 
-DEFAULT_KIND = "extract"
-NESTING_MAX = 100
+from .filing import GRACE_SECONDS, Filing, Swept, remove_of, sweep
+from .sending import Input, checked_inputs, send_files
+from .values import DEFAULT_KIND, PAGES, Common, Cost, cost_of, document_id, moment, new_ids, payload_text, unknown
+
 AT_ONCE = 1000  # documents that one step of a long job touches
-PARTIAL_BYTES_MAX = 60 * 1024
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-_VARIANT = dict(zip("0123456789abcdef", 4 * "89ab", strict=True))  # two bits of the digit are fixed
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Keep(Enum):
@@ -85,56 +62,13 @@ class Look(NamedTuple):
     paused: bool
 
 
-def json_text(name: str, value: Any, bytes_max: int = JSON_BYTES_MAX) -> str:
-    """A value as JSON text, refused if it is none, too large or too deep."""
-    try:
-        told = _encode(value)
-        size = len(told) if told.isascii() else len(told.encode())
-    except UnicodeEncodeError:  # a lone surrogate: escaped, so that it comes back exactly
-        told = json.dumps(value, allow_nan=False, separators=(",", ":"))
-        size = len(told)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadValue(name, value, f"JSON ({error})") from error
-    if size > bytes_max:
-        raise BadValue(
-            name, f"{size:,} bytes of JSON", f"at most {bytes_max:,} bytes; put large content in a file and send its path"
-        )
-    if size > 2 * NESTING_MAX and told.count("[") + told.count("{") > NESTING_MAX and _depth(value) > NESTING_MAX:
-        raise BadValue(name, value, f"JSON nested at most {NESTING_MAX} deep")
-    return told
-
-
-def _depth(value: Any) -> int:
-    """How deep a value is nested, without recursion."""
-    deepest, level = 0, [value]
-    while level:
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list | tuple)
-            for inner in (one.values() if isinstance(one, dict) else one)
-        ]
-        deepest += 1
-    return deepest
-
-
-def new_ids(count: int) -> list[str]:
-    """UUIDs of version 7: random, and sorted by time so that the store writes neighbouring ids side by side."""
-    stamp = f"{time.time_ns() // 1_000_000:012x}"
-    start = f"{stamp[:8]}-{stamp[8:]}-7"
-    random = os.urandom(10 * count).hex()
-    return [
-        f"{start}{random[at : at + 3]}-{_VARIANT[random[at + 3]]}{random[at + 4 : at + 7]}-{random[at + 8 : at + 20]}"
-        for at in range(0, 20 * count, 20)
-    ]
-
-
 class Queue:
     """A queue at a URL: `memory://`, `sqlite:///fairlane.db`, `postgresql://user@host/database` or `redis://localhost`."""
 
-    def __init__(self, url: str = DEFAULT_URL, *, create: bool = True) -> None:
+    def __init__(self, url: str = DEFAULT_URL, *, create: bool = True, blobs: str | None = None) -> None:
         self.url = url
         self.engine: Engine = open_engine(url, create)
+        self.filing = Filing(self.engine, url, blobs)
 
     def __enter__(self) -> Queue:
         return self
@@ -162,18 +96,28 @@ class Queue:
         customer: str,
         payload: Any = None,
         *,
+        path: str | os.PathLike[str] | None = None,
+        content: bytes | BinaryIO | None = None,
+        name: str | None = None,
         kind: str = DEFAULT_KIND,
         key: str | None = None,
-        cost: float = 1,
+        cost: Cost = 1,
         delay: float = 0,
         made_from: str | None = None,
         now: float | None = None,
     ) -> Receipt:
-        """Submit one document; a repeated `key` returns the first receipt, one made from another inherits its priority."""
-        common = _Common.checked(customer, kind, cost, delay, made_from)
+        """Submit one document.
+
+        With a path or content it has a file. A repeated `key` returns the first receipt, one made from another inherits its
+        priority.
+        """
+        if path is not None or content is not None or name is not None:
+            file = Input(path, content, name, payload, key)
+            return self.submit_files(customer, [file], kind=kind, cost=cost, delay=delay, made_from=made_from, now=now)[0]
+        common = Common.checked(customer, kind, cost, delay, made_from)
         (id,) = new_ids(1)
-        submission = common.submission(id, payload, key)
-        return self.engine.submit([submission], now_ms=_moment(now))[0]
+        submission = common.submission(id, payload_text(payload), key)
+        return self.engine.submit([submission], now_ms=moment(now))[0]
 
     def submit_many(
         self,
@@ -196,24 +140,42 @@ class Queue:
             raise BadValue("payloads", f"a list of {len(listed):,}", f"at most {BATCH_MAX:,} long; submit them in parts")
         if len(listed_keys) != len(listed):
             raise BadValue("keys", f"a list of {len(listed_keys):,}", f"as long as payloads, {len(listed):,}")
-        common = _Common.checked(customer, kind, cost, delay, made_from)
+        common = Common.checked(customer, kind, cost, delay, made_from)
         named = zip(new_ids(len(listed)), listed, listed_keys, strict=True)
-        submissions = [common.submission(id, payload, key) for id, payload, key in named]
-        return self.engine.submit(submissions, now_ms=_moment(now)) if submissions else []
+        submissions = [common.submission(id, payload_text(payload), key) for id, payload, key in named]
+        return self.engine.submit(submissions, now_ms=moment(now)) if submissions else []
+
+    def submit_files(
+        self,
+        customer: str,
+        files: Iterable[Input],
+        *,
+        kind: str = DEFAULT_KIND,
+        cost: Cost = 1,
+        delay: float = 0,
+        made_from: str | None = None,
+        now: float | None = None,
+    ) -> list[Receipt]:
+        """Submit many documents of one customer, each with a file: as many checks, one commit, all or none."""
+        inputs, now_ms, is_by_pages = checked_inputs(files), moment(now), cost == PAGES
+        common = Common.checked(customer, kind, 1 if is_by_pages else cost, delay, made_from)
+        if not inputs:
+            return []
+        return send_files(self.engine, self.filing.files(), common, inputs, is_by_pages, now_ms)
 
     def check(self, customer: str, *, cost: float = 1, now: float | None = None) -> Check:
         """One check of a customer without a document, for use beside another queue."""
-        return self.engine.check(text("customer", customer), _cost(cost), now_ms=_moment(now))
+        return self.engine.check(text("customer", customer), cost_of(cost), now_ms=moment(now))
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def look(self, customer: str, *, now: float | None = None) -> Look:
         """Where a customer stands; moves nothing."""
-        return _look(self.engine.customer(text("customer", customer), now_ms=_moment(now)))
+        return _look(self.engine.customer(text("customer", customer), now_ms=moment(now)))
 
     def customers(self, *, now: float | None = None) -> Iterator[Look]:
         """Where every customer stands, by id."""
-        now_ms = _moment(now)
+        now_ms = moment(now)
         after = ""
         while page := self.engine.customers(after, AT_ONCE, now_ms=now_ms):
             yield from map(_look, page)
@@ -221,9 +183,9 @@ class Queue:
 
     def document(self, id: str) -> Document:
         """One document as it is now."""
-        document = self.engine.document(_id(id))
+        document = self.engine.document(document_id(id))
         if document is None:
-            raise _unknown(id)
+            raise unknown(id)
         return document
 
     def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
@@ -238,11 +200,26 @@ class Queue:
             before = page[-1].number
 
     def payload(self, id: str) -> Any:
-        """What was handed in."""
-        body = self.engine.body(_id(id))
+        """What was handed in, beside a file."""
+        return self._handed_in(id)[1]
+
+    def input(self, id: str) -> File:
+        """What is known of the file that was handed in: name, size, SHA-256."""
+        file, _ = self._handed_in(id)
+        if file is None:
+            raise Unknown(f"document {id} was submitted without a file; `payload` is all that was handed in")
+        return file
+
+    def file(self, id: str) -> BinaryIO:
+        """The bytes that were handed in, checked by their hash, as a file to read; close it, or use it in a `with`."""
+        file, customer = self.input(id), self.document(id).customer
+        return self.filing.files().open_input(customer, id, file)
+
+    def _handed_in(self, id: str) -> tuple[File | None, Any]:
+        body = self.engine.body(document_id(id))
         if body is None:
-            raise _unknown(id)
-        return json.loads(body.payload)
+            raise unknown(id)
+        return unwrapped(json.loads(body.payload))
 
     def result(self, id: str) -> Any:
         """What came out of a document that is done."""
@@ -252,6 +229,39 @@ class Queue:
             raise WrongState(f"document {id} has no result: it is {document.state}{why}; only a document that is done has one")
         body = self.engine.body(id)
         return None if body is None or body.result is None else json.loads(body.result)
+
+    def text(self, id: str) -> str:
+        """The text that came out of a document that is done."""
+        return self._came_out(id, "text").decode()
+
+    def facts(self, id: str) -> Any:
+        """The facts that came out of a document that is done."""
+        return json.loads(self._came_out(id, "facts"))
+
+    def thumbnail(self, id: str) -> bytes:
+        """The picture that came out of a document that is done."""
+        return self._came_out(id, "thumbnail")
+
+    def _came_out(self, id: str, name: str) -> bytes:
+        written, document = result_of(self.result(id), name), self.document(id)
+        if written is None:
+            raise Unknown(f"no {name} came out of document {id}; `result` is all that there is")
+        with self.filing.files().open_result(document.customer, id, document.token, name, written) as file:
+            return file.read()
+
+    def put_results(
+        self,
+        customer: str,
+        id: str,
+        token: int,
+        *,
+        text: str | bytes | BinaryIO | None = None,
+        facts: Any = None,
+        thumbnail: bytes | BinaryIO | None = None,
+    ) -> dict[str, Any]:
+        """For handlers: write what came out of a document under the token of its claim; add what this returns to the result."""
+        files = self.filing.files()
+        return results_told(files.put_results(customer, id, token, text=text, facts=facts, thumbnail=thumbnail))
 
     def progress(self, id: str) -> Progress | None:
         """What the handler of a document reported in its newest attempt, unless it is done; None if it told nothing."""
@@ -264,12 +274,12 @@ class Queue:
 
     def explain(self, id: str, *, now: float | None = None) -> Explanation:
         """Why a document has its priority, about how much is ahead of it, and about when it will be served."""
-        outlook = self.engine.outlook(_id(id), now_ms=_moment(now))
+        outlook = self.engine.outlook(document_id(id), now_ms=moment(now))
         return explained(self.document(id), self.engine.rules(), outlook)
 
     def explain_customer(self, customer: str, *, now: float | None = None) -> Explanation:
         """Where a customer stands, when that changes and what it has of its own; refused for one never seen."""
-        known = self.engine.customer(text("customer", customer), now_ms=_moment(now))
+        known = self.engine.customer(text("customer", customer), now_ms=moment(now))
         if known.standing == Standing() and known.terms_version == 0:
             raise Unknown(f"there is no customer {customer!r}; it never sent a document here, or it was forgotten")
         return customer_explained(known, self.engine.rules())
@@ -286,14 +296,14 @@ class Queue:
 
     def cancel(self, id: str) -> bool:
         """End a document that has not ended; False if it already has."""
-        if self.engine.cancel([_id(id)]):
+        if self.engine.cancel([document_id(id)]):
             return True
         self.document(id)
         return False
 
     def retry(self, id: str) -> None:
         """Give a failed document another round of attempts; not a new document, so no check."""
-        if not self.engine.retry(_id(id)):
+        if not self.engine.retry(document_id(id)):
             raise WrongState(f"document {id} is {self.document(id).state}; only a failed one can be retried")
 
     def pause(self, customer: str) -> None:
@@ -368,60 +378,34 @@ class Queue:
 
     def purge(self, older_than: float, *, now: float | None = None) -> int:
         """Forget documents that ended longer ago than that many seconds, and the feed up to then; returns how many."""
-        age_ms, now_ms = milliseconds("older_than", older_than, 0, TIME_MAX_MS), _moment(now)
+        age_ms, now_ms = milliseconds("older_than", older_than, 0, TIME_MAX_MS), moment(now)
         total = 0
         while any(gone := self.engine.purge(age_ms, AT_ONCE, now_ms=now_ms)):
             total += gone.documents
+        files = self.filing.files_reached() if total else None
+        if files is not None:
+            sweep(self.engine, files, GRACE_SECONDS, None, None)
         return total
 
     def forget(self, customer: str) -> int:
-        """Erase a customer: its documents in whatever state, its counter, its terms, its lines of the feed."""
+        """Erase a customer: its documents in whatever state and their files, its counter, its terms, its lines of the feed."""
         text("customer", customer)
+        files = self.filing.files_held()
+        ids = set() if files is None else {one.id for one in self.documents(customer)}
         total = 0
         while gone := self.engine.forget(customer, AT_ONCE):
             total += gone
+        if files is not None:
+            remove_of(self.engine, files, customer, ids)
         return total
 
-
-class _Common(NamedTuple):
-    """What the documents of one call have in common, checked once."""
-
-    customer: str
-    kind: str
-    cost: int
-    delay_ms: int
-    made_from: str | None
-
-    @classmethod
-    def checked(cls, customer: str, kind: str, cost: float, delay: float, made_from: str | None) -> _Common:
-        delay_ms = milliseconds("delay", delay, 0, DELAY_MAX_MS)
-        source = None if made_from is None else _id(made_from)
-        return cls(text("customer", customer), text("kind", kind, 100), _cost(cost), delay_ms, source)
-
-    def submission(self, id: str, payload: Any, key: str | None) -> Submission:
-        told = json_text("payload", payload)
-        digest = None
-        if key is not None:
-            text("key", key)
-            canonical = json.dumps(json.loads(told), sort_keys=True, separators=(",", ":"))
-            digest = hashlib.sha256(f"{self.kind}\n{canonical}".encode()).hexdigest()
-        return Submission(id, self.customer, self.kind, told, self.cost, key, digest, self.delay_ms, self.made_from)
-
-
-def _cost(cost: float) -> int:
-    return thousandths("cost", cost, 0.001, 10_000)
-
-
-def _moment(now: float | None) -> int | None:
-    return None if now is None else milliseconds("now", now, 0, TIME_MAX_MS)
-
-
-def _id(id: str) -> str:
-    return text("document id", id)
-
-
-def _unknown(id: str) -> Unknown:
-    return Unknown(f"there is no document {id}; it was never submitted here, or it was purged")
+    def sweep(self, *, grace: float = GRACE_SECONDS, seconds: float | None = None, after: str | None = None) -> Swept:
+        """Remove files older than the grace period that no document owns; after so many seconds it stops, and tells where."""
+        milliseconds("grace", grace, 0, TIME_MAX_MS)
+        if seconds is not None:
+            milliseconds("seconds", seconds, 0, TIME_MAX_MS)
+        files = self.filing.files_held()
+        return Swept(0, 0, 0, None) if files is None else sweep(self.engine, files, grace, seconds, after)
 
 
 def _look(one: Customer) -> Look:
@@ -430,75 +414,3 @@ def _look(one: Customer) -> Look:
         one.id, one.counter, one.next_priority, one.waiting, one.running, one.done, one.failed, one.cancelled,
         one.resets_in_ms / 1000, oldest_wait, one.terms.paused,
     )  # fmt: skip
-
-
-def _customers(queue: Queue, *, now: float | None = None) -> list[Look]:
-    """Where every customer stands, by id."""
-    return list(queue.customers(now=now))
-
-
-def _documents(queue: Queue, customer: str | None = None, state: State | None = None) -> list[Document]:
-    """Documents, newest first; of one customer, or in one state, or both."""
-    return list(queue.documents(customer, state))
-
-
-def _awaited(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[AsyncQueue, P], Coroutine[Any, Any, T]]:
-    """The same verb on a thread, awaited."""
-
-    async def awaited(self: AsyncQueue, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._on_thread(lambda: verb(self.queue, *args, **kwargs))
-
-    return update_wrapper(awaited, verb)
-
-
-class AsyncQueue:
-    """A queue whose verbs are awaited; they run on threads, so that submissions made at once share a commit."""
-
-    def __init__(self, url: str = DEFAULT_URL, *, create: bool = True, threads: int = 16) -> None:
-        self.queue = Queue(url, create=create)
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="fairlane")
-
-    async def __aenter__(self) -> AsyncQueue:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _on_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
-
-    async def close(self) -> None:
-        """Let go of the store."""
-        await self._on_thread(self.queue.close)
-        self._threads.shutdown()
-
-    def within(self, transaction: object) -> AsyncQueue:
-        """The same queue inside a transaction that you have open on its database: a psycopg connection, on PostgreSQL."""
-        inside = copy(self)
-        inside.queue = self.queue.within(transaction)
-        return inside
-
-    submit = _awaited(Queue.submit)
-    submit_many = _awaited(Queue.submit_many)
-    check = _awaited(Queue.check)
-    look = _awaited(Queue.look)
-    customers = _awaited(_customers)
-    document = _awaited(Queue.document)
-    documents = _awaited(_documents)
-    payload = _awaited(Queue.payload)
-    result = _awaited(Queue.result)
-    progress = _awaited(Queue.progress)
-    explain = _awaited(Queue.explain)
-    explain_customer = _awaited(Queue.explain_customer)
-    changes = _awaited(Queue.changes)
-    cancel = _awaited(Queue.cancel)
-    retry = _awaited(Queue.retry)
-    pause = _awaited(Queue.pause)
-    resume = _awaited(Queue.resume)
-    tune = _awaited(Queue.tune)
-    terms = _awaited(Queue.terms)
-    rules = _awaited(Queue.rules)
-    configure = _awaited(Queue.configure)
-    reset = _awaited(Queue.reset)
-    purge = _awaited(Queue.purge)
-    forget = _awaited(Queue.forget)
