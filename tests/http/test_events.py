@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,12 @@ def watching(server: Server, key: str, last: int | None = None, path: str = "/v1
         stream.close()
 
 
+def at_least(stream: Stream, number: int) -> list[tuple[int, dict[str, Any]]]:
+    """The events of a stream, if there are as many."""
+    events = stream.events
+    return events if len(events) >= number else []
+
+
 def test_what_happens_is_told_as_it_happens(server: Server, customer: str) -> None:
     with watching(server, server.key(customer)) as stream:
         id = server.queue.submit(customer, 1).id
@@ -88,24 +95,26 @@ def test_a_customer_sees_only_its_own_and_an_operator_all(server: Server, custom
 
 @pytest.mark.parametrize("by", ["header", "query"])
 def test_whoever_comes_back_misses_nothing_and_sees_nothing_twice(server: Server, customer: str, by: str) -> None:
-    key, ids, numbers = server.key(customer), [], []
+    key = server.key(customer)
+    ids: list[str] = []
+    seen: list[str] = []
+    numbers: list[int] = []
     first = server.queue.submit(customer, 1)
     start = next(one.number for one in server.queue.changes(None, 100_000) if one.document == first.id)
     stop = threading.Event()
 
     def produce() -> None:
-        while not stop.is_set() and len(ids) < 400:
+        while not stop.is_set():
             ids.extend(one.id for one in server.queue.submit_many(customer, [1] * 3))
             server.queue.submit(f"{customer}, neighbour", 1)
 
     producer = threading.Thread(target=produce)
     producer.start()
-    last, seen = start, []
-    for round in range(12):
+    last = start
+    for turn in range(10):
         path = f"/v1/events?after={last}" if by == "query" else "/v1/events"
         with watching(server, key, None if by == "query" else last, path) as stream:
-            until(lambda stream=stream, round=round: len(stream.events) >= 1 + round % 5)
-            events = stream.events
+            events = until(partial(at_least, stream, 1 + turn % 5))
         seen += [one["document"] for _, one in events]
         numbers += [number for number, _ in events]
         last = events[-1][0]
