@@ -92,6 +92,13 @@ async def get_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
     return answered(await asked.service.call(_customer, asked.service.queue, text("customer", customer)))
 
 
+@routes.get("/v1/customers/{customer}/explain", responses={200: {"model": shapes.CustomerExplanation}})
+async def explain_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
+    """Where a customer stands, when that changes and what it has of its own; nothing for one never seen."""
+    told = await asked.service.call(asked.service.queue.explain_customer, text("customer", customer))
+    return answered({"sentence": told.sentence, **told.facts})
+
+
 @routes.patch("/v1/customers/{customer}", responses={200: {"model": shapes.Customer}})
 async def tune_customer(asked: ByOperator, customer: CustomerInPath, body: shapes.TermsBody) -> Response:
     """Give a customer its own weight, cap, pause or policy; what is not named stays, null is as everybody."""
