@@ -12,7 +12,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO, Self, get_args
 from urllib.parse import quote, urlencode
 
 from fairlane.core.document import State, text
@@ -47,7 +47,7 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self._asking.line.address!r})"
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -48,7 +48,7 @@ async def make_check(asked: ByAnybody, body: shapes.CheckBody) -> Response:
     """One check without a document, to use its priority in another queue; it moves the counter."""
     customer = asked.service.wall.customer(asked.caller, body.customer)
     made = await asked.service.call(asked.service.queue.check, customer, cost=body.cost)
-    told = {"customer": made.customer, "priority": made.priority, "counter": made.counter, "checked_at": made.checked_ms / 1000}
+    told = {"customer": made.customer, "priority": made.priority, "counter": made.counter, "checked_at": made.checked_at}
     return answered(told)
 
 
