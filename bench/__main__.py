@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, extract, pipeline, policy, postgres, redis, replay, scale, worker
+from . import durable, extract, http, pipeline, policy, postgres, redis, replay, scale, worker
 from .figures import Figure, show, write
 
 NAMES = (
@@ -26,6 +26,7 @@ NAMES = (
     "pipeline",
     "postgres",
     "redis",
+    "http",
 )
 
 
@@ -68,6 +69,9 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         figures += _postgres(is_quick, progress)
     if "redis" in names:
         figures += _on_redis(is_quick, progress)
+    if "http" in names:
+        task = progress.add_task("http", total=http.ROUNDS_QUICK if is_quick else http.ROUNDS)
+        figures += http.measure(is_quick, folder / "http", partial(progress.advance, task))
     return figures + _documents(names, is_quick, folder, progress)
 
 

@@ -1,8 +1,10 @@
 """How near to the bare server is the service?
 
-Submissions of JSON over HTTP, each answered after a durable commit on SQLite, beside the bare server (the same uvicorn, uvloop
-and httptools) echoing the same bodies in the same run. Both are processes of their own, and so is the sender: bare sockets, 64
-connections, requests written beforehand. Short rounds of both take turns, and the medians are compared.
+Submissions of JSON over HTTP, each answered after a durable commit on SQLite, beside the bare server echoing the same bodies in
+the same run: the same uvicorn, uvloop, httptools and FastAPI with one route that takes JSON and answers it. Without a goal it is
+shown beside the naked server too, the same without the framework, which no route of an application reaches. All are processes
+of their own, and so are the senders: bare sockets, 64 connections, requests written beforehand. Short rounds take turns, and the
+medians are compared.
 """
 
 from __future__ import annotations
@@ -11,14 +13,18 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+import uvicorn
+from fastapi import Body, FastAPI
 
 from fairlane import Queue
 from fairlane.http import keys
@@ -28,12 +34,13 @@ from .figures import Figure, Goal
 CONNECTIONS = 64
 CUSTOMERS = 100
 GOAL = Goal(0.5)
+ROUNDS, ROUNDS_QUICK = 7, 2
 OPEN_LIMITS = ("requests_a_second=1000000", "requests_burst=1000000", "queued_documents=100000000")
 PAYLOAD = {"order": 17, "lines": ["A4", "A5", "A6"], "note": "please hurry", "from": "a customer of ours"}
 
 
-async def echo(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[[dict[str, Any]], Any]) -> None:
-    """The bare server: it answers with what it was sent."""
+async def naked(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[[dict[str, Any]], Any]) -> None:
+    """The naked server: it answers with what it was sent."""
     message = await receive()
     body = message["body"]
     while message.get("more_body"):
@@ -44,18 +51,22 @@ async def echo(scope: dict[str, Any], receive: Callable[[], Any], send: Callable
     await send({"type": "http.response.body", "body": body})
 
 
-def _bare() -> None:
-    import socket
-
-    import uvicorn
-
+def _serve(app: Any) -> None:
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     print(json.dumps({"address": f"http://127.0.0.1:{listening.getsockname()[1]}"}), flush=True)
-    config = uvicorn.Config(
-        echo, loop="uvloop", http="httptools", lifespan="off", log_config=None, access_log=False
-    )  # fmt: skip
+    config = uvicorn.Config(app, loop="uvloop", http="httptools", lifespan="off", log_config=None, access_log=False)
     uvicorn.Server(config).run([listening])
+
+
+def _bare() -> None:
+    app = FastAPI(openapi_url=None)
+
+    @app.post("/v1/documents", status_code=202)
+    async def echoed(body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+        return body
+
+    _serve(app)
 
 
 class _Sender(asyncio.Protocol):
@@ -142,14 +153,6 @@ class _Program:
         self.process.wait(timeout=60)
 
 
-@contextmanager
-def _running(program: _Program) -> Iterator[_Program]:
-    try:
-        yield program
-    finally:
-        program.end()
-
-
 def _port(program: _Program) -> str:
     return str(program.told()["address"].rpartition(":")[2])
 
@@ -162,32 +165,31 @@ def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[F
         shown = [keys.create(queue.engine, customer=f"customer-{number:03}")[0] for number in range(CUSTOMERS)]
     limits = [part for one in OPEN_LIMITS for part in ("--limit", one)]
     root = Path(__file__).parents[1]
-    number, rounds = (400, 3) if is_quick else (6000, 7)
+    number, rounds = (300, ROUNDS_QUICK) if is_quick else (6000, ROUNDS)
     serve = ("-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--no-work", *limits)
-    with (
-        open(os.devnull, "w") as nothing,
-        _running(_Program(*serve, stderr=nothing)) as ours,
-        _running(_Program("-m", "bench.http", "bare", cwd=root)) as bare,
-    ):
-        senders = [
-            _Program("-m", "bench.http", "load", _port(program), json.dumps(shown), cwd=root) for program in (ours, bare)
+    with ExitStack() as running, open(os.devnull, "w") as nothing:
+        servers = [
+            _Program(*serve, stderr=nothing),
+            *(_Program("-m", "bench.http", name, cwd=root) for name in ("bare", "naked")),
         ]
-        with _running(senders[0]) as to_ours, _running(senders[1]) as to_bare:
-            to_ours.rate(number)
-            to_bare.rate(number)
-            rates: tuple[list[float], list[float]] = ([], [])
-            for _ in range(rounds):
-                rates[0].append(to_ours.rate(number))
-                rates[1].append(to_bare.rate(number))
-                advance()
+        for one in servers:
+            running.callback(one.end)
+        senders = [_Program("-m", "bench.http", "load", _port(one), json.dumps(shown), cwd=root) for one in servers]
+        for one in senders:
+            running.callback(one.end)
+            one.rate(number)
+        rates: list[list[float]] = [[], [], []]
+        for _ in range(rounds):
+            for sender, kept in zip(senders, rates, strict=True):
+                kept.append(sender.rate(number))
+            advance()
+    ours, bare, without = map(statistics.median, rates)
     note = f"{CONNECTIONS} connections; ours {min(rates[0]):,.0f} to {max(rates[0]):,.0f}"
     return [
-        Figure(
-            "submit over HTTP", statistics.median(rates[0]), "documents/s", statistics.median(rates[1]), GOAL,
-            f"beside a bare server that echoes; {note}",
-        )
-    ]  # fmt: skip
+        Figure("submit over HTTP", ours, "documents/s", bare, GOAL, f"beside the bare server echoing; {note}"),
+        Figure("submit over HTTP", ours, "documents/s", without, None, "beside uvicorn without a framework"),
+    ]
 
 
 if __name__ == "__main__":
-    {"bare": _bare, "load": _load}[sys.argv[1]]()
+    {"bare": _bare, "naked": lambda: _serve(naked), "load": _load}[sys.argv[1]]()

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-MEASURED = ["policy", "submit", "callers", "batch", "claim", "worker", "replay", "extract", "postgres", "redis"]
+MEASURED = ["policy", "submit", "callers", "batch", "claim", "worker", "replay", "extract", "postgres", "redis", "http"]
 
 
 @pytest.mark.parametrize("only", MEASURED)

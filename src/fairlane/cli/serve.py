@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import click
 
@@ -12,10 +10,9 @@ from fairlane.core.errors import BadValue, Mistake
 from fairlane.http import keys as ring
 from fairlane.http.limits import told_limits
 from fairlane.queue import Queue
-from fairlane.settings import load_settings
 
 from .group import main
-from .shared import json_option, url_option
+from .shared import blobs_option, json_option, store_settings, url_option
 from .values import DURATION
 
 MISSING = "the service needs packages that are not installed: pip install 'fairlane[serve]'"
@@ -33,12 +30,13 @@ MISSING = "the service needs packages that are not installed: pip install 'fairl
 @click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Answer with TLS.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The key of the certificate.")
 @click.option("--behind-proxy", is_flag=True, help="Something in front has TLS; listen elsewhere than on loopback without it.")
+@blobs_option
 @url_option
 @json_option
 def serve(
     host: str, port: int, no_work: bool, slots: int | None, kinds: tuple[str, ...], retention: float | None,
     limits: tuple[str, ...], allow_private_webhooks: bool, tls_certificate: str | None, tls_key: str | None,
-    behind_proxy: bool, url: str | None, as_json: bool,
+    behind_proxy: bool, blobs: str | None, url: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run the service: an HTTP API, a worker and upkeep, until Ctrl-C or SIGTERM.
 
@@ -54,13 +52,14 @@ def serve(
     if not 0 <= port <= 65535:
         raise BadValue("--port", port, "a whole number from 0 to 65535")
     place = Place(host, port, tls_certificate, tls_key, behind_proxy)
-    at = load_settings(url, os.environ, Path.cwd()).url
+    settings = store_settings(url, blobs)
+    at = settings.url
     if at.startswith("memory:"):
         raise Mistake("a queue in memory cannot be served, as the worker is a process of its own; give --url sqlite:///file.db")
-    command = () if no_work else worker_command(at, slots)
+    command = () if no_work else worker_command(at, settings.blobs, slots)
     options = Options(told_limits(limits), kinds, retention, allow_private_webhooks, command)
     listening = bound(place)
-    with Queue(at) as queue:
+    with Queue(at, blobs=settings.blobs) as queue:
         run(queue, options, place, listening, lambda: _tell(queue, place, listening.getsockname()[1], as_json))
 
 

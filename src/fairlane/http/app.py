@@ -51,7 +51,8 @@ def make_app(service: Service) -> Edge:
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(Problem, _raised)
     app.add_exception_handler(FairlaneError, _raised)
-    return Edge(app, service, {("POST", DOCUMENTS): documents.Submitting(service)})
+    paths = sorted({str(getattr(route, "path", "")) for routes in ROUTES for route in routes.routes})
+    return Edge(app, service, paths, {("POST", DOCUMENTS): documents.Submitting(service)})
 
 
 def _told(problem: Problem) -> Response:
@@ -105,7 +106,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         return app.openapi_schema
     told = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     kept = told["components"]["schemas"]
-    for model in (shapes.Problem, shapes.SubmissionBody, shapes.BatchBody):
+    for model in (shapes.Problem, shapes.SubmissionBody, shapes.FormBody, shapes.BatchBody):
         made = model.model_json_schema(ref_template="#/components/schemas/{model}")
         kept |= made.pop("$defs", {})
         kept[model.__name__] = made

@@ -64,7 +64,8 @@ def answered(told: Any, status: int = 200, **headers: str) -> Response:
 def document_links(id: str) -> dict[str, str]:
     """Where everything of a document is."""
     here = f"/v1/documents/{id}"
-    return {"self": here, "result": f"{here}/result", "explain": f"{here}/explain"}
+    names = ("result", "text", "thumbnail", "explain")
+    return {"self": here, **{name: f"{here}/{name}" for name in names}}
 
 
 def told_document(caller: Caller, one: Document) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from .intake import idempotency_key, one_document
 from .problems import Problem
 from .service import Service
 from .shapes import State
+from .uploads import Uploads
 
 PAGE_DEFAULT = 50
 routes = APIRouter(tags=["documents"])
@@ -30,7 +31,11 @@ routes = APIRouter(tags=["documents"])
 SUBMIT: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SubmissionBody"}}},
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/SubmissionBody"}},
+            "multipart/form-data": {"schema": {"$ref": "#/components/schemas/FormBody"}},
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        },
     },
     "parameters": [
         {
@@ -63,19 +68,30 @@ class Submitting:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._uploads = Uploads(service)
+        service.closing.append(self._uploads.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route_path"] = DOCUMENTS
         headers = dict(scope["headers"])
-        if not is_json(headers.get(b"content-type", b"")):
-            raise Problem("wrong-media-type", "Content-Type must be application/json", close=True)
-        key = idempotency_key(headers.get(b"idempotency-key"))
-        body = await whole_body(receive)
-        one = await self._service.gatherer.submit(one_document(self._service, scope["caller"], body, key))
+        if is_json(headers.get(b"content-type", b"")):
+            key = idempotency_key(headers.get(b"idempotency-key"))
+            body = await whole_body(receive)
+            one = await self._service.gatherer.submit(one_document(self._service, scope["caller"], body, key))
+        else:
+            one = await self._uploads.take(scope, receive, _media_type(headers))
         scope["told"] |= {"document": one.receipt.id, "customer": one.receipt.customer}
         told = json.dumps(told_receipt(one), separators=(",", ":")).encode()
         location = f"{DOCUMENTS}/{one.receipt.id}".encode()
         await answer(send, 202, [(b"content-type", b"application/json"), (b"location", location)], told)
+
+
+def _media_type(headers: dict[bytes, bytes]) -> str:
+    """The type of a file that is sent; a type that clients send by mistake is no type."""
+    told = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+    if "/" not in told or told == "application/x-www-form-urlencoded":
+        wanted = "application/json for a payload, multipart/form-data, or the type of the file that is the body"
+        raise Problem("wrong-media-type", f"Content-Type is {told[:60]!r}; it must be {wanted}", close=True)
+    return told
 
 
 @routes.post("/v1/documents", status_code=202, responses={202: {"model": shapes.Receipt}}, openapi_extra=SUBMIT)
@@ -139,6 +155,28 @@ async def get_result(asked: ByAnybody, id: IdInPath) -> Response:
     """What came out of a document that is done."""
     told = await asked.service.call(asked.service.wall.result, asked.caller, id)
     return Response(told.encode(errors="backslashreplace"), media_type="application/json")
+
+
+@routes.get(
+    "/v1/documents/{id}/text",
+    responses={200: {"description": "Markdown.", "content": {"text/markdown": {"schema": {"type": "string"}}}}},
+)
+async def get_text(asked: ByAnybody, id: IdInPath) -> Response:
+    """The text that came out of a document that is done."""
+    told = await asked.service.call(asked.service.wall.text, asked.caller, id)
+    return Response(told.encode(errors="replace"), media_type="text/markdown")
+
+
+@routes.get(
+    "/v1/documents/{id}/thumbnail",
+    responses={
+        200: {"description": "A picture.", "content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
+    },
+)
+async def get_thumbnail(asked: ByAnybody, id: IdInPath) -> Response:
+    """A picture of a document that is done."""
+    told = await asked.service.call(asked.service.wall.thumbnail, asked.caller, id)
+    return Response(told, media_type="image/png")
 
 
 @routes.get("/v1/documents/{id}/explain", responses={200: {"model": shapes.Explanation}})

@@ -8,8 +8,9 @@ Laws:
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from fairlane.core.errors import FairlaneError
@@ -36,10 +37,12 @@ class Gone(Exception):
 class Edge:
     """The outermost layer; `quick` are routes that are answered without the framework."""
 
-    def __init__(self, app: App, service: Service, quick: dict[tuple[str, str], App] | None = None) -> None:
+    def __init__(self, app: App, service: Service, paths: Iterable[str], quick: dict[tuple[str, str], App]) -> None:
         self._app = app
         self._service = service
-        self._quick = quick or {}
+        self._quick = quick
+        self._paths = {path for path in paths if "{" not in path}
+        self._patterns = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), path) for path in paths if "{" in path]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,9 +68,15 @@ class Edge:
         finally:
             service.at_work -= 1
             seconds = time.perf_counter() - began
-            route = str(scope.get("route_path") or getattr(scope.get("route"), "path", "other"))
+            route = self._route(scope["path"])
             service.metrics.answered(scope["method"], route, answer.status, seconds)
             service.log.request(method=scope["method"], route=route, status=answer.status, ms=round(seconds * 1000, 1), **told)
+
+    def _route(self, path: str) -> str:
+        """The route that a path belongs to, for figures and the log: there are few of them, and they hold no ids."""
+        if path in self._paths:
+            return path
+        return next((route for pattern, route in self._patterns if pattern.fullmatch(path)), "other")
 
     async def _through(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         path, headers = scope["path"], dict(scope["headers"])

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairlane.core.document import Submission, text
-from fairlane.core.policy import milliseconds, thousandths
-from fairlane.core.retry import DELAY_MAX_MS
-from fairlane.queue import DEFAULT_KIND, json_text, new_ids
+from fairlane.queue import DEFAULT_KIND, new_ids
+from fairlane.queue.values import Common, cost_of, payload_text
 
 from .keys import Caller
 from .problems import Problem, bad_value
@@ -25,14 +24,6 @@ FIELDS = frozenset(("payload", "kind", "cost", "delay", "customer"))
 BATCH_FIELDS = frozenset(("documents", "kind", "delay", "customer"))
 MEMBER_FIELDS = frozenset(("payload", "cost"))
 KEY_MAX = 200
-
-
-class Common(NamedTuple):
-    """What the documents of one request have in common."""
-
-    customer: str
-    kind: str
-    delay_ms: int
 
 
 def parsed(body: bytes) -> Any:
@@ -68,20 +59,20 @@ def common_of(service: Service, caller: Caller, told: dict[str, Any]) -> Common:
     customer = service.wall.customer(caller, told.get("customer"))
     kind = text("kind", told.get("kind", DEFAULT_KIND), 100)
     service.refuse_kind(caller, kind)
-    return Common(customer, kind, milliseconds("delay", told.get("delay", 0), 0, DELAY_MAX_MS))
+    return Common.checked(customer, kind, 1, told.get("delay", 0), None)
 
 
 def submission(caller: Caller, common: Common, id: str, told: dict[str, Any], key: str | None) -> Submission:
     """One document."""
     payload = told.get("payload")
-    if caller.customer is not None and common.kind == DEFAULT_KIND and type(payload) is dict and "path" in payload:
-        raise Problem(
-            "bad-value", "payload has a member 'path', which would name a file of the worker; send the content itself"
-        )
-    written = json_text("payload", payload)
-    cost = thousandths("cost", told.get("cost", 1), 0.001, 10_000)
-    digest = None if key is None else _digest(common.kind, written)
-    return Submission(id, common.customer, common.kind, written, cost, key, digest, common.delay_ms)
+    refuse_path(caller, common.kind, payload)
+    return common.submission(id, payload_text(payload), key, cost_of(told.get("cost", 1)))
+
+
+def refuse_path(caller: Caller, kind: str, payload: Any) -> None:
+    """A customer may not name a file of the worker's machine."""
+    if caller.customer is not None and kind == DEFAULT_KIND and type(payload) is dict and "path" in payload:
+        raise Problem("bad-value", "payload has a member 'path', which would name a file of the worker; send the file itself")
 
 
 def one_document(service: Service, caller: Caller, body: bytes, key: str | None) -> Submission:
@@ -107,8 +98,3 @@ def batch_of(service: Service, caller: Caller, body: bytes, key: str | None, now
     ]
     whole = "\n".join(f"{one.digest} {one.cost}" for one in submissions)
     return Batch(id, common.customer, hashlib.sha256(whole.encode()).hexdigest(), now_ms, tuple(ids)), submissions
-
-
-def _digest(kind: str, written: str) -> str:
-    canonical = json.dumps(json.loads(written), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(f"{kind}\n{canonical}".encode()).hexdigest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
+from fairlane.blob.files import SIZE_MAX
 from fairlane.core.document import BATCH_MAX
 from fairlane.core.errors import BadValue, Mistake
 
@@ -17,7 +18,7 @@ from fairlane.core.errors import BadValue, Mistake
 class Limits:
     """Bytes, seconds and counts; docs/service.md says what each one is for."""
 
-    upload_bytes: int = 256 * 1024 * 1024
+    upload_bytes: int = SIZE_MAX
     json_bytes: int = 1024 * 1024
     batch_bytes: int = 8 * 1024 * 1024
     batch_documents: int = 1000
@@ -27,6 +28,7 @@ class Limits:
     requests_burst: int = 400
     requests_at_once: int = 512
     submissions_at_once: int = 4096
+    uploads_at_once: int = 32
     connections: int = 1024
     header_bytes: int = 32 * 1024
     headers: int = 100
@@ -47,6 +49,8 @@ class Limits:
                 raise BadValue(f"limit {one.name}", value, "a whole number from 1 on")
         if self.batch_documents > BATCH_MAX:
             raise BadValue("limit batch_documents", self.batch_documents, f"at most {BATCH_MAX:,}")
+        if self.upload_bytes > SIZE_MAX:
+            raise BadValue("limit upload_bytes", self.upload_bytes, f"at most {SIZE_MAX:,}, the most that the queue takes")
 
 
 def told_limits(told: Iterable[str]) -> Limits:

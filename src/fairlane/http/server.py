@@ -161,7 +161,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def worker_command(url: str, slots: int | None) -> tuple[str, ...]:
+def worker_command(url: str, blobs: str | None, slots: int | None) -> tuple[str, ...]:
     """The built-in worker, on this queue."""
-    some = () if slots is None else ("--slots", str(slots))
-    return (sys.executable, "-m", "fairlane.cli", "work", "--url", url, "--json", *some)
+    given = {"--url": url, "--blobs": blobs, "--slots": slots}
+    told = [part for name, value in given.items() if value is not None for part in (name, str(value))]
+    return (sys.executable, "-m", "fairlane.cli", "work", "--json", *told)

@@ -87,6 +87,7 @@ class Service:
         self.feed.listeners.append(self.metrics.told)
         self.at_work = 0  # requests being answered now
         self.is_stopping = False
+        self.closing: list[Callable[[], None]] = []  # what else is to be let go of in the end
         self._tasks: list[asyncio.Task[None]] = []
 
     def _taken(self, one: Accepted) -> None:
@@ -120,6 +121,8 @@ class Service:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.courier.close()
+        for close in self.closing:
+            close()
         self._threads.shutdown()
         self._writer.shutdown()
 

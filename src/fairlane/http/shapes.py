@@ -44,6 +44,18 @@ class SubmissionBody(Asked):
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
 
 
+class FormBody(Asked):
+    """A document with a file, as a form; a bare body has these in its query, without the file."""
+
+    file: bytes = Field(json_schema_extra={"format": "binary"})
+    name: str | None = Field(default=None, max_length=255, description="What the sender calls it.", examples=["invoice.pdf"])
+    payload: str | None = Field(default=None, description="JSON.", examples=['{"order": 17}'])
+    kind: str = Field(default="extract", min_length=1, max_length=100)
+    cost: str = Field(default="1", description='A number, or "pages".', examples=["1", "pages"])
+    delay: str = Field(default="0", examples=["0"])
+    customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
+
+
 class BatchMember(Asked):
     """One document of a batch."""
 

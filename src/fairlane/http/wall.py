@@ -95,6 +95,16 @@ class Wall:
             raise nothing_here()
         return "null" if body.result is None else body.result
 
+    def text(self, caller: Caller, id: str) -> str:
+        """The text that came out of a document."""
+        self.document(caller, id)
+        return self._queue.text(id)
+
+    def thumbnail(self, caller: Caller, id: str) -> bytes:
+        """The picture that came out of a document."""
+        self.document(caller, id)
+        return self._queue.thumbnail(id)
+
     def progress(self, caller: Caller, id: str) -> Progress | None:
         """What the handler told so far."""
         self.document(caller, id)

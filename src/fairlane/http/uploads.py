@@ -1,0 +1,182 @@
+"""How do the bytes of a file get from a connection into the queue? Piece by piece, on a thread that asks the loop for the next.
+
+Laws:
+- A file is written while it arrives; at no time is more than a few pieces of it in memory.
+- A body that ends too early, is too large or too slow leaves neither a document nor bytes behind.
+- The sender's name of a file is told on, never used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO, NamedTuple, cast
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+
+from fairlane.core.document import text
+from fairlane.queue import DEFAULT_KIND, PAGES
+
+from .edge import Gone, Message, Receive, Scope
+from .gather import Accepted
+from .intake import idempotency_key, parsed, refuse_path
+from .keys import Caller
+from .problems import Problem, bad_value
+from .service import Service
+
+FIELDS = frozenset(("name", "kind", "cost", "delay", "customer", "payload"))
+FIELD_BYTES_MAX = 256 * 1024
+QUERY_BYTES_MAX = 16 * 1024
+
+
+class Wanted(NamedTuple):
+    """What is said beside the bytes."""
+
+    customer: str
+    kind: str
+    cost: float | str
+    delay: float
+    name: str | None
+    payload: Any
+    key: str | None
+
+
+class Body:
+    """A body as a file that a thread reads; each piece is asked of the loop when it is wanted."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, receive: Receive, first: Message) -> None:
+        self._loop = loop
+        self._receive = receive
+        self._more = bool(first.get("more_body"))
+        self._rest = bytes(first.get("body", b""))
+
+    def read(self, _: int = -1) -> bytes:
+        """The next piece, however long it is; empty at the end."""
+        piece, self._rest = self._rest, b""
+        while not piece and self._more:
+            message = asyncio.run_coroutine_threadsafe(_asked(self._receive), self._loop).result()
+            if message["type"] != "http.request":
+                raise Gone
+            piece, self._more = bytes(message.get("body", b"")), bool(message.get("more_body"))
+        return piece
+
+
+async def _asked(receive: Receive) -> Message:
+    return await receive()
+
+
+class Uploads:
+    """Takes files, so many at once; each holds a thread for as long as it arrives."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._at_once = 0
+        self._threads = ThreadPoolExecutor(service.limits.uploads_at_once, thread_name_prefix="fairlane-upload")
+
+    async def take(self, scope: Scope, receive: Receive, content_type: str) -> Accepted:
+        """One document with a file, from a bare body or a form."""
+        if self._at_once >= self._service.limits.uploads_at_once:
+            raise Problem("overloaded", "too many files arrive at once; try again in a moment", retry_after=2, close=True)
+        self._at_once += 1
+        try:
+            if content_type == "multipart/form-data":
+                return await self._form(scope, receive)
+            return await self._bare(scope, receive)
+        finally:
+            self._at_once -= 1
+
+    async def _bare(self, scope: Scope, receive: Receive) -> Accepted:
+        told = scope["query_string"]
+        if len(told) > QUERY_BYTES_MAX:
+            raise bad_value("the query", f"{len(told):,} bytes", f"at most {QUERY_BYTES_MAX:,}")
+        try:
+            fields = dict(parse_qsl(told.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20))
+        except ValueError:
+            raise Problem(
+                "bad-value", "the query cannot be read; write name=invoice.pdf, in UTF-8 and percent-encoded"
+            ) from None
+        wanted = self._wanted(scope, fields)
+        await self._service.gatherer.refuse_full(wanted.customer)
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Gone
+        content = Body(asyncio.get_running_loop(), receive, message)
+        if not message.get("body") and not message.get("more_body"):
+            raise bad_value("the body", b"", "the bytes of a file")
+        return await self._submit(wanted, cast(BinaryIO, content))
+
+    async def _form(self, scope: Scope, receive: Receive) -> Accepted:
+        request = Request(scope, receive)
+        parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=len(FIELDS),
+                                 max_part_size=FIELD_BYTES_MAX)  # fmt: skip
+        try:
+            form = await parser.parse()
+        except MultiPartException as error:
+            raise Problem("bad-request", f"the form cannot be read: {error.message[:200]}") from None
+        except ClientDisconnect:
+            raise Gone from None
+        except (KeyError, ValueError, AssertionError):
+            raise Problem("bad-request", "the form cannot be read") from None
+        files = [one for _, one in form.multi_items() if isinstance(one, UploadFile)]
+        try:
+            if len(files) != 1 or not files[0].size:
+                raise bad_value("the form", f"{len(files)} files", "one part with the bytes of a file, and fields of text")
+            fields = {name: str(one) for name, one in form.multi_items() if not isinstance(one, UploadFile)}
+            if files[0].filename:
+                fields.setdefault("name", files[0].filename)
+            wanted = self._wanted(scope, fields)
+            await self._service.gatherer.refuse_full(wanted.customer)
+            return await self._submit(wanted, files[0].file)
+        finally:
+            for one in files:
+                await one.close()
+
+    def _wanted(self, scope: Scope, fields: Mapping[str, str]) -> Wanted:
+        """What is said beside the bytes, checked."""
+        service, caller = self._service, cast(Caller, scope["caller"])
+        unknown = sorted(fields.keys() - FIELDS)
+        if unknown:
+            known = ", ".join(sorted(FIELDS))
+            raise Problem("bad-value", f"{unknown[0][:60]!r} is not known beside a file; known: {known}")
+        customer = service.wall.customer(caller, fields.get("customer"))
+        kind = text("kind", fields.get("kind", DEFAULT_KIND), 100)
+        service.refuse_kind(caller, kind)
+        payload = parsed(fields["payload"].encode(errors="replace")) if "payload" in fields else None
+        refuse_path(caller, kind, payload)
+        cost = PAGES if fields.get("cost") == PAGES else _number("cost", fields.get("cost", "1"))
+        key = idempotency_key(dict(scope["headers"]).get(b"idempotency-key"))
+        name = fields.get("name") or None
+        return Wanted(customer, kind, cost, _number("delay", fields.get("delay", "0")), name, payload, key)
+
+    async def _submit(self, wanted: Wanted, content: BinaryIO) -> Accepted:
+        loop = asyncio.get_running_loop()
+        receipt, is_repeat = await loop.run_in_executor(self._threads, self._store, wanted, content)
+        return await self._service.gatherer.told(receipt, wanted.kind, is_repeat, round(wanted.delay * 1000))
+
+    def _store(self, wanted: Wanted, content: BinaryIO) -> Any:
+        queue = self._service.queue
+        before = queue.engine.documents(wanted.customer, None, None, 1) if wanted.key is not None else []
+        receipt = queue.submit(
+            wanted.customer, wanted.payload, content=content, name=wanted.name, kind=wanted.kind, key=wanted.key,
+            cost=cast(Any, wanted.cost), delay=wanted.delay,
+        )  # fmt: skip
+        return receipt, bool(before) and receipt.number <= before[0].number
+
+    def close(self) -> None:
+        """No more files."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _number(name: str, told: str) -> float:
+    try:
+        number = json.loads(told)
+    except ValueError:
+        number = told
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise bad_value(name, told, "a number")
+    return number
