@@ -59,9 +59,10 @@ chaos: $(READY) ## kill -9 at random moments, 200 times, also of whole workers, 
 	$(BIN)/python -m chaos.workers
 	$(BIN)/python -m chaos.disk
 	$(BIN)/python -m chaos.files
+	$(BIN)/python -m chaos.http
+	$(BIN)/python -m chaos.service
 	$(BIN)/python -m chaos.files --sandbox
 	$(BIN)/python -m chaos.documents
-	$(BIN)/python -m chaos.http
 
 wheel: $(READY) ## build the wheel and try it in an empty environment
 	@rm -rf build/wheel build/try && mkdir -p build

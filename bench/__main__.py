@@ -69,15 +69,15 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         figures += _postgres(is_quick, progress)
     if "redis" in names:
         figures += _on_redis(is_quick, progress)
-    if "http" in names:
-        task = progress.add_task("http", total=http.ROUNDS_QUICK if is_quick else http.ROUNDS)
-        figures += http.measure(is_quick, folder / "http", partial(progress.advance, task))
     return figures + _documents(names, is_quick, folder, progress)
 
 
 def _documents(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Progress) -> list[Figure]:
-    """What is done with documents: the extractors alone, and behind the queue in the sandbox."""
+    """What is done with documents: over HTTP, the extractors alone, and behind the queue in the sandbox."""
     figures: list[Figure] = []
+    if "http" in names:
+        task = progress.add_task("http", total=http.ROUNDS_QUICK if is_quick else http.ROUNDS)
+        figures += http.measure(is_quick, folder / "http", partial(progress.advance, task))
     if "extract" in names:
         task = progress.add_task("extract", total=15)
         (folder / "extract").mkdir()

@@ -69,7 +69,7 @@ def test_the_built_in_handler_reads_the_queues_own_copy_and_never_wrong_bytes(tm
     gone.unlink()
     code, _, _ = ran("work", "--until-empty", "--json", "--url", url, "--blobs", str(tmp_path / "files"))
     assert code == 0
-    with Queue(url) as queue:
+    with Queue(url, blobs=str(tmp_path / "files")) as queue:
         assert queue.text(rows[0]["id"]) == "this is whole.txt\n"
         assert [queue.document(row["id"]).attempts for row in rows] == [1, 1, 3]  # what is missing may come back
         assert "are damaged: there should be 20 bytes" in str(queue.document(rows[1]["id"]).reason)

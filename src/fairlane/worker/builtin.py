@@ -81,6 +81,8 @@ class _Extracting:
         scratch = folder / "scratch"
         scratch.mkdir(mode=0o700)
         read = extract_isolated(source.path, source.name, scratch, self._plan.limits, source.depth)
+        if document.file is not None and read.sha256 != document.file.sha256:
+            raise Unreadable("crashed", "the answer is about other bytes than were handed in")
         members = self._submitted(document, source, read)
         facts = read.facts()
         facts["members"] = members
