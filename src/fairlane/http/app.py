@@ -18,10 +18,23 @@ from fairlane.core.errors import FairlaneError
 
 from . import batches, customers, documents, events, health, shapes
 from .edge import DOCUMENTS, FOR_OPERATORS, OPEN, Edge
+from .page import asking, files, frames, lives, looks, signing
 from .problems import MEDIA_TYPE, TITLES, Problem, nothing_here, problem_of
 from .service import Service
 
-ROUTES = (documents.routes, batches.routes, customers.routes, events.routes, health.routes)
+ROUTES = (
+    documents.routes,
+    batches.routes,
+    customers.routes,
+    events.routes,
+    health.routes,
+    files.routes,
+    signing.routes,
+    frames.routes,
+    looks.routes,
+    lives.routes,
+    asking.routes,
+)
 DESCRIPTION = """A fair priority queue for document processing. Every document steps its customer's counter down, silence sets
 it back, and the counter picks the priority: 1 is served first, 9 last.
 

@@ -3,11 +3,13 @@
 Laws:
 - No key, no body read: everything here is decided from the headers, and the body is counted while it is read.
 - Without a key every address answers alike, so that nobody learns what there is.
+- A cookie opens what its key opens; to change something it takes the word that our own page was told, too.
 - The path is matched as it was sent, without decoding: an encoded slash is part of a name, never of an address.
 """
 
 from __future__ import annotations
 
+import hmac
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -16,6 +18,7 @@ from typing import Any
 from fairlane.core.errors import FairlaneError
 
 from .keys import Caller
+from .page.sessions import CSRF_HEADER, cookie_in, csrf_of
 from .problems import Problem, nothing_here, problem_of
 from .service import Service
 
@@ -26,7 +29,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset(("/", "/healthz", "/readyz", "/v1/openapi.json"))
-FOR_OPERATORS = ("/v1/customers", "/v1/policy", "/metrics")
+OPEN_FOLDER = "/static/"
+SIGN_IN = ("POST", "/page/session")
+FOR_OPERATORS = ("/v1/customers", "/v1/policy", "/metrics", "/page/frames", "/page/history", "/page/customers", "/page/what-if")
+LOOKING = frozenset(("GET", "HEAD", "OPTIONS"))
 DOCUMENTS, BATCHES = "/v1/documents", "/v1/batches"
 
 
@@ -80,11 +86,12 @@ class Edge:
 
     async def _through(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         path, headers = scope["path"], dict(scope["headers"])
+        is_open = _is_open(scope["method"], path)
         limit = self._service.limits.requests_at_once
-        if self._service.at_work > (2 * limit if path in OPEN else limit):
+        if self._service.at_work > (2 * limit if is_open else limit):
             raise _overloaded()
-        if path not in OPEN:
-            caller = await self._known(headers)
+        if not is_open:
+            scope["shown"], caller = await self._known(scope["method"], headers)
             scope["caller"] = caller
             scope["told"]["key"] = caller.key_id
             if caller.customer is not None:
@@ -94,14 +101,18 @@ class Edge:
         app = self._quick.get((scope["method"], path), self._app)
         await app(scope, counted, answer)
 
-    async def _known(self, headers: dict[bytes, bytes]) -> Caller:
-        """Who calls; refused without a look at the body."""
-        scheme, _, told = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer" and len(told) <= 200:
-            caller = await self._service.caller(told.strip().decode("ascii", "replace"))
-            if caller is not None:
-                return caller
+    async def _known(self, method: str, headers: dict[bytes, bytes]) -> tuple[str, Caller]:
+        """What was shown, a key or a session's cookie, and who calls with it; refused without a look at the body."""
         has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+        scheme, _, told = headers.get(b"authorization", b"").partition(b" ")
+        cookie = "" if scheme else cookie_in(headers)
+        shown = told.strip().decode("ascii", "replace") if scheme.lower() == b"bearer" else cookie
+        caller = await self._service.caller(shown) if 0 < len(shown) <= 200 else None
+        if caller is not None:
+            if cookie and method not in LOOKING and not _is_from_page(cookie, headers):
+                told_why = f"a change that is asked for with a cookie needs the header {CSRF_HEADER.decode()}"
+                raise Problem("not-from-page", told_why, close=has_body)
+            return shown, caller
         raise Problem("no-key", "send a key that is in use, as in Authorization: Bearer fl_...", close=has_body)
 
     def _refuse(self, path: str, caller: Caller, headers: dict[bytes, bytes]) -> None:
@@ -132,6 +143,14 @@ class Edge:
         return most
 
 
+def _is_open(method: str, path: str) -> bool:
+    return path in OPEN or path.startswith(OPEN_FOLDER) or (method, path) == SIGN_IN
+
+
+def _is_from_page(cookie: str, headers: dict[bytes, bytes]) -> bool:
+    return hmac.compare_digest(headers.get(CSRF_HEADER, b""), csrf_of(cookie).encode())
+
+
 class Counted:
     """Receives the body and counts it."""
 
@@ -159,6 +178,9 @@ class _Answer:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            headers = message["headers"] = list(message.get("headers", ()))
+            if not any(name == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
         await self._send(message)
 
     async def problem(self, problem: Problem) -> None:

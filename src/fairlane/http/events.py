@@ -47,8 +47,7 @@ async def watch_events(
         raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
     if after is not None:
         await service.feed.check_kept(after)
-    told = request.headers["authorization"].partition(" ")[2].strip()
-    return StreamingResponse(_stream(asked, told, after), media_type="text/event-stream")
+    return StreamingResponse(_stream(asked, request.scope["shown"], after), media_type="text/event-stream")
 
 
 async def _stream(asked: Asked, told: str, after: int | None) -> AsyncIterator[bytes]:

@@ -45,6 +45,20 @@ def newest(engine: Engine) -> int:
     return known
 
 
+def first_since(engine: Engine, at_ms: int) -> int:
+    """The number before that of the first change at this time or later, found by halving; the newest if there is none."""
+    oldest = engine.changes(None, 1)
+    low, high = (oldest[0].number - 1 if oldest else 0), newest(engine)
+    while low < high:
+        middle = (low + high) // 2
+        page = engine.changes(middle, 1)
+        if page and page[0].at_ms < at_ms:
+            low = page[0].number
+        else:
+            high = middle
+    return low
+
+
 class Frame(NamedTuple):
     """A change, ready to be sent."""
 

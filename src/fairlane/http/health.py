@@ -12,14 +12,17 @@ from fairlane.core.errors import FairlaneError
 
 from . import shapes
 from .asked import ByOperator, answered
+from .page.files import INDEX, sent, wants_page
 from .service import Service
 
 routes = APIRouter(tags=["health"])
 
 
 @routes.get("/", responses={200: {"model": shapes.Home}})
-async def home() -> Response:
-    """What runs here, and where to go on."""
+async def home(request: Request) -> Response:
+    """What runs here, and where to go on; a browser gets the page."""
+    if wants_page(request):
+        return sent(request, INDEX, "Accept, Accept-Encoding")
     links = {
         "openapi": "/v1/openapi.json", "documents": "/v1/documents", "me": "/v1/me", "events": "/v1/events",
         "health": "/healthz", "ready": "/readyz", "metrics": "/metrics",

@@ -144,6 +144,11 @@ class Keyring:
             return None
         return Caller(key.id, key.customer)
 
+    def holder(self, id: str) -> Caller | None:
+        """Whose key this is, by what was learned, if it still opens anything; for sessions, which showed it before."""
+        key = self.key(id)
+        return None if key is None or key.ended(wall_ms()) is not None else Caller(key.id, key.customer)
+
     def key(self, id: str) -> Key | None:
         """What was last learned of a key."""
         return self._believed.get(id, (0.0, None))[1]

@@ -31,7 +31,19 @@ from .log import Log
 from .protocol import limited
 from .service import Options, Service
 
-HEADERS = [("x-content-type-options", "nosniff"), ("cache-control", "no-store")]
+CONTENT_POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; object-src 'none'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = [
+    ("x-content-type-options", "nosniff"),
+    ("content-security-policy", CONTENT_POLICY),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
+]
 PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS, LIVED_SECONDS = 0.5, 30.0, 60.0
 WORKER_STOP_SECONDS = 45.0
 

@@ -24,6 +24,9 @@ from .keys import Caller, Keyring, public_part
 from .limits import Limits
 from .log import Log
 from .metrics import Metrics
+from .page.follower import Follower
+from .page.sessions import Sessions, key_id_of
+from .page.viewers import Frames
 from .problems import Problem, problem_of
 from .wall import Wall
 from .webhooks import Courier
@@ -77,6 +80,7 @@ class Service:
         self.log = log
         self.wall = Wall(queue)
         self.keyring = Keyring(queue.engine)
+        self.sessions = Sessions(queue.engine)
         self.buckets = Buckets(self.limits.requests_a_second, self.limits.requests_burst)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fairlane-http")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="fairlane-submit")
@@ -86,9 +90,12 @@ class Service:
         self.feed = Feed(queue.engine, self.call)
         self.metrics = Metrics(queue, self.call)
         self.courier = Courier(queue.engine, self.call, log, self.metrics, options.allow_private_webhooks)
-        self.feed.listeners.append(self.metrics.told)
+        self.follower = Follower(queue.engine, self.call, self.feed)
+        self.frames = Frames(self.follower)
+        self.feed.listeners += [self.metrics.told, self.follower.told]
         self.at_work = 0  # requests being answered now
         self.is_stopping = False
+        self.is_asking = False  # a question of what-if is being answered
         self.closing: list[Callable[[], None]] = []  # what else is to be let go of in the end
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -96,6 +103,7 @@ class Service:
         if not one.is_repeat:
             receipt = one.receipt
             self.metrics.taken(receipt.id, receipt.number, receipt.check, receipt.check.checked_ms + one.delay_ms)
+            self.follower.taken(receipt, one.delay_ms)
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call something that may block, on a thread."""
@@ -117,6 +125,7 @@ class Service:
         """No stream and no waiting any more: the server stops."""
         self.is_stopping = True
         self.feed.stop()
+        self.frames.stop()
 
     async def end(self) -> None:
         """Let go of everything."""
@@ -168,11 +177,16 @@ class Service:
     # -- callers -------------------------------------------------------------------------------------------------------
 
     async def caller(self, told: str) -> Caller | None:
-        """Who shows this key."""
-        id = public_part(told)
+        """Who shows this: a key, or the cookie of a session."""
+        session_of = key_id_of(told)
+        if session_of and not self.sessions.believed(session_of):
+            await self.call(self.sessions.learn, session_of)
+        if session_of and not self.sessions.is_open(told):
+            return None
+        id = session_of or public_part(told)
         if id and not self.keyring.believed(id):
             await self.call(self.keyring.learn, id)
-        return self.keyring.caller(told)
+        return self.keyring.holder(session_of) if session_of else self.keyring.caller(told)
 
     def refuse_kind(self, caller: Caller, kind: str) -> None:
         """Customers submit the default kind and what the operator allows; nobody submits what names a path of ours."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from fairlane.core.document import Change
 from fairlane.core.errors import Mistake
@@ -16,9 +17,9 @@ from .workload import Arrival, Workload
 ATTEMPT_ENDS = ("done", "failed", "retried", "released", "expired", "cancelled")
 
 
-def feed(queue: Queue) -> Iterator[Change]:
-    """Every change that is kept, oldest first, up to now."""
-    page = queue.changes()
+def feed(queue: Queue, after: int | None = None) -> Iterator[Change]:
+    """Every change that is kept, or those after a number, oldest first, up to now."""
+    page = queue.changes(after)
     while page:
         yield from page
         page = queue.changes(page[-1].number, AT_ONCE)
@@ -62,15 +63,17 @@ class _Past:
         return tuple(told)
 
 
-def history(queue: Queue) -> Workload:
-    """The documents of a queue that have ended, each with the time that workers spent on it."""
+def history(queue: Queue, after: int | None = None) -> Workload:
+    """The documents of a queue that have ended, each with the time that workers spent on it; those submitted after a change."""
     past = _Past()
-    for change in feed(queue):
+    for change in feed(queue, after):
         past.follow(change)
     known = [(id, *at) for id, at in past.submitted.items() if id in past.ended]
     if not known:
         raise Mistake(f"{queue.url} has no document that was submitted and has ended since its feed begins; nothing to replay")
-    costs = {one.id: one.cost for one in queue.documents() if one.cost != STEP}
+    first_ms = min(at_ms for _, at_ms, _ in known)
+    recent = takewhile(lambda one: one.submitted_ms >= first_ms, queue.documents())  # newest first
+    costs = {one.id: one.cost for one in recent if one.cost != STEP}
     arrivals = [Arrival(at_ms, customer, past.spent_ms[id] * 1000, costs.get(id, STEP)) for id, at_ms, customer in known]
     return Workload.of(queue.url, arrivals, past.notes())
 

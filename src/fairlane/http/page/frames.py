@@ -1,0 +1,60 @@
+"""The route of the live picture: one frame a second, made once for all who watch.
+
+Laws:
+- A frame is whole: whoever comes back needs nothing of what it missed. `change` says up to where the feed is told in it.
+- A stream ends within a few seconds after its session or key has ended, and when the server stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from fairlane.http.asked import Asked, ByOperator
+from fairlane.http.keys import wall_ms
+from fairlane.http.problems import Problem
+
+from .viewers import Viewer, written
+
+BEAT_TICKS = 5  # ticks without a frame, after which a stream says that it is alive
+routes = APIRouter(tags=["page"], include_in_schema=False)
+
+
+@routes.get("/page/frames")
+async def watch_frames(asked: ByOperator, request: Request) -> Response:
+    """The live picture, a frame a second."""
+    service, frames = asked.service, asked.service.frames
+    if len(frames) >= service.limits.viewers:
+        raise Problem("overloaded", "too many streams are open; try again later", retry_after=30)
+    if frames.of_key(asked.caller.key_id) >= service.limits.viewers_a_key:
+        raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
+    return StreamingResponse(_stream(asked, request.scope["shown"]), media_type="text/event-stream")
+
+
+async def _stream(asked: Asked, shown: str) -> AsyncIterator[bytes]:
+    service, frames = asked.service, asked.service.frames
+    viewer = Viewer(asked.caller.key_id)
+    with service.aside():
+        frames.add(viewer)
+        try:
+            yield b": watching\nretry: 2000\n\n"
+            live = await service.follower.live()
+            live.pass_time(wall_ms())
+            yield written(live, [])
+            seen, quiet = frames.number, 0
+            while not frames.is_ended:
+                await viewer.woken.wait()
+                viewer.woken.clear()
+                if await service.caller(shown) is None:
+                    return
+                quiet += 1
+                if seen != frames.number:
+                    seen, quiet = frames.number, 0
+                    yield frames.newest
+                elif quiet % BEAT_TICKS == 0:
+                    yield b": still here\n\n"
+        finally:
+            frames.remove(viewer)
