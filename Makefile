@@ -51,12 +51,15 @@ chaos-servers: $(READY) ## a server that fails 20 times under load while 100 wor
 	$(BIN)/python -m chaos.servers --engine valkey
 	$(BIN)/python -m chaos.frozen --engine valkey
 
-chaos: $(READY) ## kill -9 at random moments, 200 times, also of whole workers, then a disk that fails at every write and 20,000 damaged files; takes some minutes
+chaos: $(READY) ## kill -9 at random moments, 200 times, also of whole workers, then a disk that fails at every write and 20,000 damaged files, read plainly, in the sandbox and by a worker; takes some minutes
 	$(BIN)/python -m chaos.kills
 	$(BIN)/python -m chaos.workers
 	$(BIN)/python -m chaos.disk
 	$(BIN)/python -m chaos.files
 	$(BIN)/python -m chaos.http
+	$(BIN)/python -m chaos.service
+	$(BIN)/python -m chaos.files --sandbox
+	$(BIN)/python -m chaos.documents
 
 wheel: $(READY) ## build the wheel and try it in an empty environment
 	@rm -rf build/wheel build/try && mkdir -p build

@@ -10,10 +10,24 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, extract, http, policy, postgres, redis, replay, scale, worker
+from . import durable, extract, http, pipeline, policy, postgres, redis, replay, scale, worker
 from .figures import Figure, show, write
 
-NAMES = ("policy", "submit", "callers", "batch", "claim", "worker", "scale", "replay", "extract", "postgres", "redis", "http")
+NAMES = (
+    "policy",
+    "submit",
+    "callers",
+    "batch",
+    "claim",
+    "worker",
+    "scale",
+    "replay",
+    "extract",
+    "pipeline",
+    "postgres",
+    "redis",
+    "http",
+)
 
 
 def _ways(is_quick: bool) -> dict[str, durable.Way]:
@@ -55,15 +69,25 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         figures += _postgres(is_quick, progress)
     if "redis" in names:
         figures += _on_redis(is_quick, progress)
+    return figures + _documents(names, is_quick, folder, progress)
+
+
+def _documents(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Progress) -> list[Figure]:
+    """What is done with documents: over HTTP, the extractors alone, and behind the queue in the sandbox."""
+    figures: list[Figure] = []
     if "http" in names:
         task = progress.add_task("http", total=http.ROUNDS_QUICK if is_quick else http.ROUNDS)
         figures += http.measure(is_quick, folder / "http", partial(progress.advance, task))
     if "extract" in names:
-        task = progress.add_task("extract", total=14)
+        task = progress.add_task("extract", total=15)
         (folder / "extract").mkdir()
         figures += extract.measure(
             0.1 if is_quick else 1, 2 if is_quick else 15, folder / "extract", partial(progress.advance, task)
         )
+    if "pipeline" in names:
+        task = progress.add_task("pipeline", total=2 if is_quick else 10)
+        (folder / "pipeline").mkdir()
+        figures += pipeline.measure(is_quick, folder / "pipeline", partial(progress.advance, task))
     return figures
 
 

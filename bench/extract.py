@@ -3,15 +3,21 @@
 CPU seconds, in turns, the median of the rounds. The bare loop does the least that could be called reading: PDFium gives the
 text of its pages, expat parses without listening, Pillow decodes. So the ratio is what structure, counting, cleaning, hashing,
 language and the thumbnail cost. A page is a page, a slide or a sheet; of formats without pages, 3,000 characters.
+
+Then what isolation costs: from the call to the answer of an attempt that does nothing, in a process with every parser loaded;
+with every layer of this machine, and with those that need no namespace. By the clock, beside the goal of 10 ms.
 """
 
 from __future__ import annotations
 
 import csv
 import email
+import gc
 import io
 import json
 import statistics
+import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Callable
@@ -28,14 +34,17 @@ from chaos.corpus.office import make_docx, make_odt, make_pptx, make_xlsx, parag
 from chaos.corpus.others import draw, make_image, rtf_text
 from chaos.corpus.pdf import make_pdf
 from chaos.corpus.samples import SAMPLES
+from fairlane.process import sandbox
 from fairlane.process.extract import Limits, extract, warm
 
-from .figures import Figure
+from .figures import Figure, Goal
 
 SAMPLE = SAMPLES[1]
 PARAGRAPHS = 600
 PAGE_CHARACTERS = 3_000
 LIMITS = Limits(ocr_pages_max=0)
+START_MS_MAX = 10.0
+WITHOUT = {"all layers": frozenset[str](), "without namespaces": sandbox.NAMESPACES}
 
 
 class Case(NamedTuple):
@@ -145,4 +154,32 @@ def measure(share: float, rounds: int, folder: Path, advance: Callable[[], None]
             Figure(f"extract {case.name}", case.pages / own_seconds, "pages/s", case.pages / bare_seconds, None, note)
         )
         advance()
+    figures += [_start(name, folder, rounds * 20) for name in WITHOUT]
+    advance()
     return figures
+
+
+def _start(name: str, folder: Path, rounds: int) -> Figure:
+    """Measured in a process as lean as the one that forks attempts: what it holds in memory is what a fork costs."""
+    scratch = folder / f"start {name}"
+    scratch.mkdir()
+    command = [sys.executable, "-c", "from bench.extract import starts; starts()", name, str(scratch), str(rounds)]
+    told = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1]).stdout
+    took: list[float] = sorted(json.loads(told))
+    note = f"median; 99 of 100 within {took[min(len(took) - 1, len(took) * 99 // 100)]:.1f} ms"
+    return Figure(f"start, {name}", statistics.median(took), "ms", START_MS_MAX, Goal(1, is_least=False), note)
+
+
+def starts() -> None:
+    """In that process: print how many milliseconds each start took."""
+    without, scratch, rounds = WITHOUT[sys.argv[1]], Path(sys.argv[2]), int(sys.argv[3])
+    warm()
+    sandbox.require(without)
+    gc.collect()
+    gc.freeze()  # as the template of a worker does
+    took = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        sandbox.run(lambda: None, scratch, without=without)
+        took.append((time.perf_counter() - began) * 1000)
+    print(json.dumps(took))

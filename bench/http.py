@@ -1,10 +1,9 @@
 """How near to the bare server is the service?
 
 Submissions of JSON over HTTP, each answered after a durable commit on SQLite, beside the bare server echoing the same bodies in
-the same run: the same uvicorn, uvloop, httptools and FastAPI with one route that takes JSON and answers it. Without a goal it is
-shown beside the naked server too, the same without the framework, which no route of an application reaches. All are processes
-of their own, and so are the senders: bare sockets, 64 connections, requests written beforehand. Short rounds take turns, and the
-medians are compared.
+the same run: the same uvicorn, uvloop, httptools and FastAPI with one route that takes JSON and answers it. Without a goal it
+is shown beside the naked server too, the same without the framework. All are processes of their own, and so are the senders:
+bare sockets, 64 connections, requests written beforehand. Short rounds take turns, and the medians are compared.
 """
 
 from __future__ import annotations

@@ -3,12 +3,16 @@
 `python -m chaos.files --count 20000` damages files of the corpus at random, reads them in forked children, a batch each, and
 counts what came out. Wrong is: anything but a result or an `Unreadable`; the code `crashed`, which means that our own code
 threw; a child that died or that wrote outside its folder; a result that breaks its laws; a file that took too long.
+
+With `--sandbox` each file is read in a confined process of its own. There a parser may die, and is counted by its signal; wrong
+is also a process that is left, and anything written beside the scratch folder.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -24,10 +28,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from chaos.corpus.all import corpus
-from fairlane.process.extract import Extraction, Limits, Unreadable, extract, warm
+from fairlane.process.extract import CAN_RETRY, Extraction, Limits, Unreadable, extract, warm
+from fairlane.process.isolated import extract_isolated
+from fairlane.process.sandbox import require
+from fairlane.process.sandbox.kernel import adopt_orphans
 
 LIMITS = Limits(ocr_pages_max=0, seconds_max=10, unpacked_max=50_000_000)
 SECONDS_MAX = 15
+DIED = re.compile(r"\b(SIG[A-Z0-9]+)\b")
 INTERESTING = (0, 1, 0x7F, 0x80, 0xFF, 0x3C, 0x7B, 0x22)
 TOKENS = (
     b"<",
@@ -119,15 +127,20 @@ def wrong_in(result: Extraction, scratch: Path) -> list[str]:
     return wrong
 
 
-def _read_one(path: Path, name: str, scratch: Path) -> tuple[str, list[str]]:
+def _read_one(read: Callable[..., Extraction], path: Path, name: str, scratch: Path) -> tuple[str, list[str]]:
     began = time.monotonic()
     try:
-        result = extract(path, name, scratch, LIMITS)
+        result = read(path, name, scratch, LIMITS)
         outcome, wrong = "read", wrong_in(result, scratch)
     except Unreadable as error:
         outcome, wrong = error.code, []
-        if error.code == "crashed":
-            wrong = ["".join(traceback.format_exception(error.__cause__))]
+        died = DIED.search(error.detail) if read is extract_isolated else None
+        if died is not None:
+            outcome = f"{error.code}, {died[1]}"
+        elif error.code == "crashed":
+            wrong = [error.detail, "".join(traceback.format_exception(error.__cause__))]
+        elif error.code not in CAN_RETRY:
+            wrong = [f"an unknown code: {error.code}"]
     except BaseException:  # noqa: BLE001 - that is what we are looking for
         outcome, wrong = "surprise", [traceback.format_exc()]
     if time.monotonic() - began > SECONDS_MAX:
@@ -135,15 +148,30 @@ def _read_one(path: Path, name: str, scratch: Path) -> tuple[str, list[str]]:
     return outcome, wrong
 
 
-def _child(batch: list[tuple[str, bytes]], folder: Path, log: Path) -> None:
+def _traces(folder: Path, content: bytes) -> list[str]:
+    """What the reading of a file left beside its scratch folder."""
+    traces = [f"wrote {path}" for path in folder.iterdir() if path.name != "file" and not path.name.startswith("scratch-")]
+    if (folder / "file").read_bytes() != content:
+        traces.append("changed the file")
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        traces.append("left a process")
+    except ChildProcessError:
+        pass
+    return traces
+
+
+def _child(batch: list[tuple[str, bytes]], folder: Path, log: Path, read: Callable[..., Extraction]) -> None:
     """Reads a batch, writes a line for each; never returns."""
+    adopt_orphans()
+    folder.chmod(0o777)  # so that only the sandbox keeps others from writing here
     with log.open("w") as lines:
         for number, (name, content) in enumerate(batch):
             path, scratch = folder / "file", folder / f"scratch-{number}"
             path.write_bytes(content)
             scratch.mkdir()
-            outcome, wrong = _read_one(path, name, scratch)
-            lines.write(json.dumps([outcome, wrong]) + "\n")
+            outcome, wrong = _read_one(read, path, name, scratch)
+            lines.write(json.dumps([outcome, wrong + _traces(folder, content)]) + "\n")
             lines.flush()
             for member in scratch.iterdir():
                 member.unlink()
@@ -151,26 +179,38 @@ def _child(batch: list[tuple[str, bytes]], folder: Path, log: Path) -> None:
     os._exit(0)
 
 
-def run(count: int, seed: int, folder: Path, batch: int = 500, advance: Callable[[int], None] = lambda _: None) -> Report:
+def run(
+    count: int,
+    seed: int,
+    folder: Path,
+    batch: int = 500,
+    advance: Callable[[int], None] = lambda _: None,
+    is_confined: bool = False,
+) -> Report:
     """Read them all."""
     report = Report(Counter(), [])
     warm()
+    if is_confined:
+        require()
+    read = extract_isolated if is_confined else extract
     waiting: list[tuple[str, bytes]] = []
     for number, one in enumerate(files(count, seed), start=1):
         waiting.append(one)
         if len(waiting) == batch or number == count:
-            _run_batch(report, waiting, folder / f"batch-{number}", number - len(waiting))
+            _run_batch(report, waiting, folder / f"batch-{number}", number - len(waiting), read)
             advance(len(waiting))
             waiting = []
     return report
 
 
-def _run_batch(report: Report, batch: list[tuple[str, bytes]], folder: Path, first: int) -> None:
+def _run_batch(
+    report: Report, batch: list[tuple[str, bytes]], folder: Path, first: int, read: Callable[..., Extraction]
+) -> None:
     folder.mkdir()
     log = folder.parent / f"{folder.name}.log"
     process = os.fork()
     if process == 0:
-        _child(batch, folder, log)
+        _child(batch, folder, log, read)
     _, status = os.waitpid(process, 0)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     for number, (outcome, wrong) in enumerate(lines):
@@ -187,15 +227,18 @@ def _run_batch(report: Report, batch: list[tuple[str, bytes]], folder: Path, fir
 @click.command()
 @click.option("--count", default=20_000, show_default=True)
 @click.option("--seed", default=1, show_default=True)
-def main(count: int, seed: int) -> None:
+@click.option("--sandbox", "is_confined", is_flag=True, help="Read each file in a confined process of its own.")
+def main(count: int, seed: int, is_confined: bool) -> None:
     """Read damaged files, and count what comes out."""
+    print(f"{count:,} files, seed {seed}{', in the sandbox' if is_confined else ''}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         tempfile.TemporaryDirectory(prefix="fairlane-files-") as folder,
         Progress(*columns, console=Console(stderr=True)) as progress,
     ):
         task = progress.add_task("files", total=count)
-        report = run(count, seed, Path(folder), advance=lambda done: progress.update(task, advance=done))
+        batch = 100 if is_confined else 500
+        report = run(count, seed, Path(folder), batch, lambda done: progress.update(task, advance=done), is_confined)
     for outcome, number in report.outcomes.most_common():
         print(f"  {outcome}: {number}")
     for one in report.wrong:

@@ -1,4 +1,4 @@
-"""Is this queue well? What the store says of itself, and what can be seen of any queue from outside."""
+"""Is this queue well? What the store says of itself, what can be seen from outside, and how this machine confines files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import statistics
 import time
 from collections.abc import Callable
 
+from .core.errors import Mistake
 from .engine.protocol import Finding
+from .process import sandbox
 from .queue import Queue
 
 TRIES = 7
@@ -17,7 +19,7 @@ GROUP, KEY = "fairlane", "doctor"
 
 def findings(queue: Queue) -> list[Finding]:
     """Everything that was looked at, fine or not."""
-    return [*queue.engine.examine(), *_latency(queue), _frozen(queue), _feed(queue)]
+    return [*queue.engine.examine(), *_latency(queue), _frozen(queue), _feed(queue), *_sandbox()]
 
 
 def _latency(queue: Queue) -> list[Finding]:
@@ -61,3 +63,15 @@ def _feed(queue: Queue) -> Finding:
     if days <= FEED_DAYS:
         return Finding("feed", "fine", told)
     return Finding("feed", "warning", told, "it and what has ended stay until you purge them: fairlane purge --older-than 30d")
+
+
+def _sandbox() -> list[Finding]:
+    """What confines the processes that read strangers' files on this machine."""
+    layers = sandbox.layers()
+    found = [Finding("sandbox", "fine", f"{one.name}: {one.told}") for one in layers if one.is_in_force]
+    found += [Finding("sandbox", "fine", f"not in force: {one.name}: {one.told}") for one in layers if not one.is_in_force]
+    try:
+        sandbox.require()
+    except Mistake as error:
+        found.append(Finding("sandbox", "bad", str(error), "files cannot be extracted here until then; the queue itself works"))
+    return found

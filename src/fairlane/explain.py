@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, floor
 from typing import Any
 
 from .core.document import Customer, Document, Outlook
 from .core.policy import Policy, Rules
+from .expect import expected
+
+UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+WIDE = 20  # "within an hour", and not "in 2 minutes to an hour", if the end is so many times as far as the beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ def explained(document: Document, rules: Rules, outlook: Outlook | None) -> Expl
         "reason": document.reason,
         "ahead": None,
         "expected_in": None,
+        "expected_in_low": None,
+        "expected_in_high": None,
         "paused_or_capped": None,
     }
     sentences = [
@@ -44,7 +51,7 @@ def explained(document: Document, rules: Rules, outlook: Outlook | None) -> Expl
     if outlook is None:
         sentences.append(_state(document))
     else:
-        facts.update(_outlook_facts(document, outlook))
+        facts.update(_outlook_facts(document, rules, outlook))
         sentences.append(_place(document, rules, facts))
     return Explanation(" ".join(sentences), facts)
 
@@ -77,6 +84,18 @@ def customer_explained(customer: Customer, rules: Rules) -> Explanation:
         *_own_terms(customer),
     ]
     return Explanation(" ".join(sentences), facts)
+
+
+def in_words(low: float, high: float) -> str:
+    """From when to when, in words; a beginning that is near to now beside the end is left out."""
+    if high < 1:
+        return "in less than a second"
+    size, unit = _unit(high)
+    last = _units(ceil(high / size), unit)
+    if low < max(1, high / WIDE):
+        return f"within {last}"
+    first = f"{floor(low / size):,}" if low >= size else _duration(low)
+    return f"in about {last}" if last.startswith(f"{first} ") else f"in {first} to {last}"
 
 
 def _reset(customer: Customer, policy: Policy) -> str:
@@ -116,34 +135,32 @@ def _own_terms(customer: Customer) -> list[str]:
     return told
 
 
-def _outlook_facts(document: Document, outlook: Outlook) -> dict[str, Any]:
-    expected_in = None
-    if outlook.dispatches and not outlook.blocked:
-        expected_in = (outlook.ahead + 1) * outlook.dispatches_span_ms / outlook.dispatches / 1000
+def _outlook_facts(document: Document, rules: Rules, outlook: Outlook) -> dict[str, Any]:
     not_before = max(0, document.ready_ms - outlook.now_ms) / 1000
-    if expected_in is not None and document.state == "delayed":
-        expected_in = max(expected_in, not_before)
+    expectation = None if rules.frozen else expected(outlook)
+    if expectation is not None and document.state == "delayed":
+        expectation = expectation.from_then(not_before)
     return {
         "ahead": outlook.ahead,
-        "expected_in": expected_in,
+        "expected_in": None if expectation is None else round(expectation.likely, 3),
+        "expected_in_low": None if expectation is None else round(expectation.low, 3),
+        "expected_in_high": None if expectation is None else round(expectation.high, 3),
         "not_before_in": not_before if document.state == "delayed" else None,
         "paused_or_capped": outlook.blocked,
     }
 
 
 def _place(document: Document, rules: Rules, facts: dict[str, Any]) -> str:
+    ahead, unknown = _ahead(facts["ahead"]), "so when it starts cannot be said"
     if facts["paused_or_capped"]:
-        return f"It waits because {document.customer} is paused or at its cap; about {_count(facts['ahead'])} ahead of it."
-    delayed = ""
+        return f"{ahead}; {document.customer} is paused or at its cap, {unknown}."
     if facts["not_before_in"] is not None:
-        delayed = f"It is held back for another {_duration(facts['not_before_in'])}. "
+        ahead = f"It is held back for another {_duration(facts['not_before_in'])}. {ahead}"
+    if rules.frozen:
+        return f"{ahead}; the queue {rules.frozen}, {unknown}."
     if facts["expected_in"] is None:
-        return f"{delayed}{_ahead(facts['ahead'])}; no worker took a document lately, so when cannot be said."
-    share = "" if rules.open_turn_every == 0 or rules.dispatch == "strict" else ", sooner if it gets an open turn"
-    return (
-        f"{delayed}{_ahead(facts['ahead'])}; at the present pace its turn comes in about "
-        f"{_duration(facts['expected_in'])}{share}."
-    )
+        return f"{ahead}; no worker took a document in the last two minutes, {unknown}."
+    return f"{ahead}; it will probably start {in_words(facts['expected_in_low'], facts['expected_in_high'])}."
 
 
 def _state(document: Document) -> str:
@@ -166,8 +183,14 @@ def _count(documents: int) -> str:
 def _duration(seconds: float) -> str:
     if seconds < 1:
         return "a second"
-    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
-        if seconds >= 2 * size or size == 1:
-            whole = round(seconds / size)
-            return f"{whole} {unit}" + ("s" if whole != 1 else "")
-    raise AssertionError("unreachable: the last size is 1")
+    size, unit = _unit(seconds)
+    return _units(round(seconds / size), unit)
+
+
+def _unit(seconds: float) -> tuple[int, str]:
+    """The largest unit of which there are two, with its seconds."""
+    return next((one for one in UNITS if seconds >= 2 * one[0]), UNITS[-1])
+
+
+def _units(count: int, unit: str) -> str:
+    return f"{count:,} {unit}" + ("s" if count != 1 else "")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.process.facts import facts
+from fairlane.process.extract import extract
 from fairlane.process.folder import scan
 
 from .running import run, told
@@ -89,7 +89,7 @@ def test_every_file_is_what_its_name_says(tmp_path: Path) -> None:
     paths = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.suffix for path in paths} == set(kinds)
     for path in paths:
-        assert facts(str(path)).media_type == kinds[path.suffix]
+        assert extract(path, path.name).media_type == kinds[path.suffix]
 
 
 def test_five_languages_are_in_the_documents(tmp_path: Path) -> None:

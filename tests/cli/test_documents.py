@@ -112,7 +112,17 @@ def test_explain_a_document(tmp_path: Path, url: str) -> None:
         "Priority 2, because acme's counter stood at -3 when it was submitted. About 3 documents are ahead of it"
     )
     (facts,) = told("explain", last["id"], "--url", url)
-    assert (facts["priority"], facts["ahead"]) == (2, 3)
+    assert (facts["priority"], facts["ahead"], facts["expected_in"]) == (2, 3, None)
+
+
+def test_explain_tells_from_when_to_when_a_document_will_probably_start(tmp_path: Path, url: str) -> None:
+    *_, last = told("submit", "--customer", "acme", *files(tmp_path, *"abcd"), "--url", url)
+    assert "no worker took a document in the last two minutes, so when" in run("explain", last["id"], "--url", url).stdout
+    with Queue(url) as queue:
+        queue.engine.claim("worker-1", 2, 60_000)
+    assert "About 1 document is ahead of it; it will probably start " in run("explain", last["id"], "--url", url).stdout
+    (facts,) = told("explain", last["id"], "--url", url)
+    assert 0 <= facts["expected_in_low"] <= facts["expected_in"] <= facts["expected_in_high"]
 
 
 def test_explain_a_customer(url: str) -> None:

@@ -37,7 +37,7 @@ def tasks(tmp_path: Path, url: str) -> Path:
     return tmp_path
 
 
-def test_the_built_in_handler_answers_with_facts(tmp_path: Path, url: str) -> None:
+def test_the_built_in_handler_reads_the_file_and_keeps_what_it_says(tmp_path: Path, url: str) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one two\nthree\n")
     (row,) = told("submit", "--customer", "acme", str(path), "--url", url)
@@ -46,10 +46,15 @@ def test_the_built_in_handler_answers_with_facts(tmp_path: Path, url: str) -> No
     assert f"acme  {row['id']}  done after 0." in said
     assert said.endswith("stopped: 1 done\n")
     with Queue(url) as queue:
-        assert queue.result(row["id"]) == {
+        result = queue.result(row["id"])
+        assert result.pop("fairlane.results").keys() == {"text", "facts", "thumbnail"}
+        assert result == {
             "size": 14, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "media_type": "text/plain",
-            "encoding": "utf-8", "lines": 2, "words": 3,
+            "unit": "page", "pages": 1, "characters": 14,
         }  # fmt: skip
+        assert queue.text(row["id"]) == path.read_text()
+        assert queue.facts(row["id"])["pages"] == [{"label": "", "start": 0, "end": 14}]
+        assert queue.thumbnail(row["id"]).startswith(b"\x89PNG")
 
 
 def test_the_built_in_handler_reads_the_queues_own_copy_and_never_wrong_bytes(tmp_path: Path, url: str) -> None:
@@ -64,8 +69,8 @@ def test_the_built_in_handler_reads_the_queues_own_copy_and_never_wrong_bytes(tm
     gone.unlink()
     code, _, _ = ran("work", "--until-empty", "--json", "--url", url, "--blobs", str(tmp_path / "files"))
     assert code == 0
-    with Queue(url) as queue:
-        assert queue.result(rows[0]["id"])["lines"] == 1
+    with Queue(url, blobs=str(tmp_path / "files")) as queue:
+        assert queue.text(rows[0]["id"]) == "this is whole.txt\n"
         assert [queue.document(row["id"]).attempts for row in rows] == [1, 1, 3]  # what is missing may come back
         assert "are damaged: there should be 20 bytes" in str(queue.document(rows[1]["id"]).reason)
         assert "are not in" in str(queue.document(rows[2]["id"]).reason)
@@ -73,13 +78,13 @@ def test_the_built_in_handler_reads_the_queues_own_copy_and_never_wrong_bytes(tm
 
 def test_what_cannot_be_read_fails_at_once_with_the_reason(tmp_path: Path, url: str) -> None:
     with Queue(url) as queue:
-        missing = queue.submit("acme", {"path": f"{tmp_path}/gone.txt"}).id
-        other = queue.submit("acme", {"text": "no path"}).id
+        missing = queue.submit("acme", {"path": f"{tmp_path}/gone.txt"}, kind="folder").id
+        other = queue.submit("acme", {"path": "/etc/hostname"}).id
         code, said, _ = ran("work", "--until-empty", "--json", "--url", url)
         assert code == 0
         assert (queue.document(missing).attempts, queue.document(other).attempts) == (1, 1)
         assert queue.document(missing).reason == f"there is no file {tmp_path}/gone.txt; it was moved, or its name is wrong"
-        assert "it must be an object with the path of a file" in str(queue.document(other).reason)
+        assert str(queue.document(other).reason).startswith("unsupported: the document has no file")
     events = [json.loads(line) for line in said.splitlines()]
     assert [one["event"] for one in events] == ["started", "unfinished", "unfinished", "stopping", "summary"]
     assert {one["outcome"] for one in events[1:3]} == {"failed"}

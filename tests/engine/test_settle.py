@@ -386,6 +386,23 @@ def test_an_outlook_says_about_how_many_are_ahead_and_how_fast_it_goes(engine: E
     assert engine.outlook("nobody") is None
 
 
+def test_an_outlook_says_since_when_its_kind_has_waited(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", at=DAY, kind="scan")
+    send("big", 2, at=DAY + 1_000)
+    (id,) = send("small", at=DAY + 2_000)
+
+    def oldest() -> int | None:
+        outlook = engine.outlook(id, now_ms=DAY + 9_000)
+        assert outlook is not None
+        return outlook.oldest_ready_ms
+
+    assert oldest() == DAY + 1_000
+    engine.tune("big", Terms(paused=True), 0)
+    assert oldest() == DAY + 2_000  # what is blocked does not wait for a worker
+    engine.tune("small", Terms(paused=True), 0)
+    assert oldest() is None
+
+
 def test_the_pace_is_measured_from_a_mark_more_than_a_minute_old(engine: Engine, send: Send, take: Take) -> None:
     send("ada", 9, at=DAY)
     for after_ms in (0, 60_000, 60_001, 130_000):

@@ -17,6 +17,7 @@ import pytest
 import fairlane
 from bench.pictures import FOLDER, pictures
 from fairlane import Policy, Queue, Rules, Terms, worker
+from fairlane.blob.files import Files
 from fairlane.cli import main
 from fairlane.core import document, errors
 from fairlane.process.extract import CAN_RETRY, WARNING_CODES, Limits
@@ -43,7 +44,7 @@ def test_every_option_of_the_worker_and_everything_a_handler_sees_is_in_the_refe
         for parameter in list(inspect.signature(verb).parameters)[1:]:
             assert f"`{parameter}" in REFERENCE or f"{parameter}=" in REFERENCE, parameter
     claim = document.Claim("id", 1, 1, "acme", "extract", 1, "null", 1, 3, 0, 1, False)
-    seen = [name for name in dir(worker.Document(claim, lambda told: None)) if not name.startswith("_")]
+    seen = [name for name in dir(worker.Document(claim, lambda told: None, lambda: Files("", ""))) if not name.startswith("_")]
     for name in (*seen, *EVENTS, *worker.Event._fields, *worker.Summary._fields):
         assert name == "tell_last" or f"`{name}" in REFERENCE, name
 

@@ -89,7 +89,7 @@ def test_a_conflict_spoils_nobody_elses_commit(server: Server, client: httpx.Cli
         (b'{"kind": ""}', 422, "bad-value"),
         (b'{"kind": "other"}', 422, "bad-value"),
         (b'{"kind": "folder"}', 422, "bad-value"),
-        (b'{"payload": {"path": "/etc/passwd"}}', 422, "bad-value"),
+        (b'{"payload": {"fairlane.file": {"name": "x", "size": 1, "sha256": "0"}}}', 422, "bad-value"),
         (b'{"payload": "' + b"x" * 300_000 + b'"}', 422, "bad-value"),
         (b'{"payload": "' + b"x" * 1_100_000 + b'"}', 413, "too-large"),
         (b'{"customer": "somebody else"}', 404, "nothing-here"),
@@ -218,7 +218,7 @@ def test_a_batch_sent_again_with_its_key_doubles_nothing(server: Server, client:
 @pytest.mark.parametrize(
     "body",
     ['{"documents": []}', "{}", '{"documents": 7}', '{"documents": [1]}', '{"documents": [{"x": 1}]}',
-     '{"documents": [{"payload": 1}, {"cost": 0}]}', '{"documents": [{"payload": {"path": "/etc/passwd"}}]}',
+     '{"documents": [{"payload": 1}, {"cost": 0}]}', '{"documents": [{"payload": {"fairlane.file": 1}}]}',
      '{"documents": [{}], "kind": "folder"}'],
 )  # fmt: skip
 def test_a_batch_with_something_wrong_leaves_nothing(server: Server, client: httpx.Client, customer: str, body: str) -> None:

@@ -101,7 +101,6 @@ def test_the_same_key_with_the_same_bytes_is_the_same_document(server: Server, c
         (b"x", PDF, {"delay": "-1"}, "bad-value"),
         (b"x", PDF, {"kind": "folder"}, "bad-value"),
         (b"x", PDF, {"payload": "{"}, "bad-request"),
-        (b"x", PDF, {"payload": '{"path": "/etc/passwd"}'}, "bad-value"),
         (b"x", PDF, {"customer": "somebody else"}, "nothing-here"),
         (b"x", {"Content-Type": "multipart/form-data"}, {}, "bad-request"),
         (b"x", {"Content-Type": "multipart/form-data; boundary=b"}, {}, "bad-request"),
@@ -226,16 +225,3 @@ def test_an_upload_that_was_acknowledged_survives_kill_9(tmp_path: Path) -> None
             assert file.read() == b"kept"
     finally:
         server.queue.close()
-
-
-def test_the_built_in_worker_reads_what_was_uploaded(tmp_path: Path) -> None:
-    server = Server(tmp_path, work=True)
-    try:
-        with server.client(server.key("acme")) as client:
-            told = client.post(
-                "/v1/documents", content=b"one two\nthree\n", headers={"Content-Type": "text/plain"}, params={"name": "a.txt"}
-            ).json()
-            assert client.get(told["links"]["self"], params={"wait": 60}).json()["state"] == "done"
-            assert client.get(told["links"]["result"]).status_code == 200
-    finally:
-        server.close()

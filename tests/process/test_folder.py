@@ -64,7 +64,7 @@ def test_a_relative_folder_gives_full_paths(tmp_path: Path, monkeypatch: pytest.
         "neither files nor links to one: acme/dangling",
     ]
     assert scan("inbox").documents == {"acme": [f"{tmp_path}/inbox/acme/a.txt"]}
-    assert payload_of("inbox/acme/../acme/a.txt") == {"path": f"{tmp_path}/inbox/acme/a.txt", "name": "a.txt"}
+    assert payload_of("inbox/acme/../acme/a.txt", "inbox") == {"path": f"{tmp_path}/inbox/acme/a.txt", "place": "acme/a.txt"}
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def test_files_of_a_queue_that_is_not_told_where_are_not_forgotten_about(tmp_pat
     url = f"sqlite:///{tmp_path}/queue.db"
     with Queue(url, blobs=str(tmp_path / "blobs")) as queue:
         id = queue.submit("acme", content=b"one").id
-        queue.filing._where = queue.filing._files = None  # as on a server, where nothing is beside the queue
+        queue.filing.where = queue.filing._files = None  # as on a server, where nothing is beside the queue
         with pytest.raises(Mistake, match="no place for files"):
             queue.forget("acme")
         assert queue.document(id).state == "ready"

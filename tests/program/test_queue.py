@@ -88,15 +88,18 @@ def test_explain_is_a_sentence_and_its_facts(queue: Queue) -> None:
     told = queue.explain(receipt.id, now=1000)
     assert (told.facts["priority"], told.facts["counter"], told.facts["ahead"], told.facts["expected_in"]) == (1, 0, 1, None)
     assert "Priority 1, because small's counter stood at 0" in str(told)
-    assert "About 1 document is ahead of it; no worker took a document lately" in str(told)
+    assert "About 1 document is ahead of it; no worker took a document in the last two minutes" in str(told)
     queue.engine.claim("worker-1", 10, 60_000, now_ms=1_001_000)
     last = next(queue.documents("big", "ready"))
     told = queue.explain(last.id, now=1003)
-    assert told.facts["expected_in"] == pytest.approx(21 * 2 / 10)
-    assert "at the present pace its turn comes in about 4 seconds" in told.sentence
+    low, likely, high = (told.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high"))
+    assert 0 < low < 21 * 2 / 10 < likely < high
+    assert "About 20 documents are ahead of it; it will probably start within " in told.sentence
     queue.pause("big")
     paused = queue.explain(last.id, now=1003)
-    assert "big is paused or at its cap" in paused.sentence
+    assert (
+        "About 20 documents are ahead of it; big is paused or at its cap, so when it starts cannot be said." in paused.sentence
+    )
     assert paused.facts["expected_in"] is None
     assert "It is running on worker-1, attempt 1 of 3." in queue.explain(receipt.id).sentence
 

@@ -49,6 +49,7 @@ def test_a_big_sender_sinks_and_the_small_pass() -> None:
     invoice = queue.submit("bakery", {"path": "invoice.pdf"}, now=60)
     told = queue.explain(invoice.id, now=60)
     assert told.facts["ahead"] == 0
+    assert told.sentence.endswith("Nothing is ahead of it; it will probably start in less than a second.")
 
     # ... and is the very next to be served.
     assert [one.id for one in serve(queue, 1, now=60)] == [invoice.id]

@@ -79,9 +79,9 @@ def _listed(files: tuple[str, ...]) -> Iterator[str]:
 def explain(name: str, url: str | None, as_json: bool) -> None:
     """Say why a document waits, or where a customer stands.
 
-    NAME is the id of either. Of a document: why it has its priority, about how much is ahead of it, about when its turn
-    comes. Of a customer: its counter, its next priority, when it starts afresh, what waits, and what it has of its own. Moves
-    nothing.
+    NAME is the id of either. Of a document: why it has its priority, about how much is ahead of it, from when to when it will
+    probably start. Of a customer: its counter, its next priority, when it starts afresh, what waits, and what it has of its
+    own. Moves nothing.
     """
     with open_queue(url, create=False) as queue:
         explanation = _explained(queue, name)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import click
 
 from fairlane.core.document import Change
-from fairlane.core.errors import FairlaneError, StoreError
+from fairlane.core.errors import FairlaneError, StoreError, Unknown
 from fairlane.process.courses import Course, Courses
 from fairlane.queue import AT_ONCE, Queue
 
@@ -44,7 +45,7 @@ class Follower:
         if self._thread.ident is not None:
             self._thread.join()
         with Queue(self._url, create=False) as queue:
-            self._courses.follow(self._news(queue))
+            self._follow(queue)
         if self._error is not None:
             raise self._error
 
@@ -60,9 +61,23 @@ class Follower:
 
     def _once(self, queue: Queue, show: Show) -> None:
         try:
-            show(self._courses.follow(self._news(queue)))
+            show(self._follow(queue))
         except StoreError:
             return  # the worker meets it too, and tells
+
+    def _follow(self, queue: Queue) -> list[Course]:
+        return self._courses.follow(self._news(queue), partial(self._member, queue))
+
+    def _member(self, queue: Queue, id: str) -> Course | None:
+        """A document that came out of one that is followed."""
+        try:
+            file, document = queue.input(id), queue.document(id)
+        except Unknown:
+            return None
+        parent = self._courses.documents.get(file.parent or "")
+        if parent is None:
+            return None
+        return Course(document.customer, f"{parent.name}/{file.name}", document.priority, document.submitted_ms)
 
     def _news(self, queue: Queue) -> Iterator[Change]:
         while changes := queue.changes(self._after, AT_ONCE):

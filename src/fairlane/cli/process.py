@@ -9,42 +9,55 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from shlex import quote
 
 import click
 
 from fairlane.core.document import BATCH_MAX
 from fairlane.process.courses import Courses, last_change
-from fairlane.process.folder import Folder, payload_of, scan
+from fairlane.process.folder import FOLDER_KIND, Folder, payload_of, scan
+from fairlane.process.outputs import Outputs
 from fairlane.queue import Queue
+from fairlane.settings import load_settings
 from fairlane.worker import Worker
 
 from .display import last_table
 from .follow import Follower
 from .group import EXIT_OTHERWISE, main
-from .shared import counted, json_option
+from .shared import blobs_option, counted, json_option
 from .values import DURATION
-from .work import FOLDER_KIND, SLOTS_DEFAULT, built_in, quiet_log
+from .work import quiet_log
 
 
 @main.command(epilog="Example:  fairlane demo inbox && fairlane process inbox")
 @click.argument("folder", type=click.Path())
-@click.option("--slots", type=int, default=SLOTS_DEFAULT, show_default=True, help="How many documents at once.")
+@click.option("--out", type=click.Path(), metavar="FOLDER", help="Write text, facts and a picture of each document there.")
+@click.option("--slots", type=int, default=4, show_default=True, help="How many documents at once.")
 @click.option("--pace", type=DURATION, default="0", metavar="DURATION", help="At least so long for each, to watch it.")
 @click.option("--url", metavar="URL", help="Use this queue; else a fresh one that is removed in the end.")
+@blobs_option
 @json_option
-def process(folder: str, slots: int, pace: float, url: str | None, as_json: bool) -> None:
+def process(folder: str, out: str | None, slots: int, pace: float, url: str | None, blobs: str | None, as_json: bool) -> None:
     """Work off every file in FOLDER; each sub-folder is a customer.
 
-    Submits all of them, the customer with most documents first, and answers with size, SHA-256, media type, lines and words of
-    each file. Shows who waits and who is served, and ends with a table: documents, priorities used, and the wait that half and
-    that 95 % of them did not exceed. Exit code 1 if a document failed or was not worked off.
+    Submits all of them, the customer with most documents first, and reads each in a sandbox. With --out there are name.md,
+    name.json and name.png for each file, in the same sub-folders. Files in archives and e-mails become documents too. Shows
+    who waits and who is served, and ends with a table: documents, priorities used, and the wait that half and that 95 % of
+    them did not exceed. Exit code 1 if a document failed or was not worked off.
     """
+    from fairlane.worker.builtin import Plan, built_in
+
     found = scan(folder)
     for sentence in found.passed_over:
         click.echo(f"passed over: {sentence}", err=True)
+    outputs = None if out is None else Outputs(out)
+    if outputs is not None:
+        outputs.prepare()
     with _queue(url) as at:
-        worker = built_in(at, slots, (FOLDER_KIND,), pace)  # what is wrong is told before anything is submitted
+        where = load_settings(at, os.environ, Path.cwd(), blobs).blobs
+        plan = Plan(at, where, pace=pace, outputs=outputs, is_kept=url is not None)
+        worker = built_in(plan, slots, (FOLDER_KIND,))  # what is wrong is told before anything is submitted
         began, courses = time.monotonic(), Courses()
         after = _submit(at, folder, found, courses)
         _work_off(worker, Follower(at, courses, after, is_shown=not as_json))
@@ -72,7 +85,7 @@ def _submit(url: str, folder: str, found: Folder, courses: Courses) -> int | Non
         for customer, paths in sorted(found.documents.items(), key=lambda one: -len(one[1])):
             for at in range(0, len(paths), BATCH_MAX):
                 some = paths[at : at + BATCH_MAX]
-                receipts = queue.submit_many(customer, map(payload_of, some), kind=FOLDER_KIND)
+                receipts = queue.submit_many(customer, [payload_of(path, folder) for path in some], kind=FOLDER_KIND)
                 courses.add(receipts, [os.path.relpath(path, folder) for path in some])
     return after
 

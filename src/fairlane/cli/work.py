@@ -5,57 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
-from fairlane.blob.envelope import unwrapped
-from fairlane.core.errors import BlobDamaged, Mistake, Unknown
-from fairlane.process.facts import facts_of, facts_of_document
-from fairlane.queue import DEFAULT_KIND, Queue
+from fairlane.core.errors import Mistake
 from fairlane.settings import load_settings
-from fairlane.worker import Document, Event, Fail, Worker
+from fairlane.worker import Event, Worker
 
 from .group import main
 from .loading import load_worker
 from .shared import blobs_option, json_option, url_option
 
-FOLDER_KIND = "folder"  # what `process` submits, so that on a shared queue it takes nobody else's documents
-SLOTS_DEFAULT = 4
-SECONDS_EACH = 600
 TOLD = ("finished", "unfinished", "lost", "store_failed", "stopping")
-
-
-def built_in(url: str, slots: int, kinds: Sequence[str], pace: float = 0, blobs: str | None = None) -> Worker:
-    """A worker with the built-in handler, which takes at least `pace` seconds for each document."""
-
-    def facts(document: Document) -> dict[str, Any]:
-        began = time.monotonic()
-        try:
-            return _facts(url, blobs, document)
-        except Unknown:  # bytes that are not there: a disk may be missing, or come back
-            raise
-        except (Mistake, BlobDamaged) as mistake:  # another attempt would find the same
-            raise Fail(str(mistake)) from None
-        finally:
-            time.sleep(max(0.0, pace - (time.monotonic() - began)))
-
-    worker = Worker(url, slots=slots)
-    for kind in kinds:
-        worker.handler(kind, seconds=SECONDS_EACH)(facts)
-    return worker
-
-
-def _facts(url: str, blobs: str | None, document: Document) -> dict[str, Any]:
-    """The facts of a document's own file, or of the one that its payload names."""
-    file, payload = unwrapped(document.payload)
-    if file is None:
-        return facts_of_document(payload)
-    with Queue(url, create=False, blobs=blobs) as queue, queue.file(document.id) as opened:
-        return facts_of(opened, file.name or "").told()
 
 
 def quiet_log() -> None:
@@ -76,12 +38,15 @@ def work(worker: str | None, slots: int | None, until_empty: bool, blobs: str | 
     """Work documents off until Ctrl-C or SIGTERM.
 
     MODULE:WORKER is a Worker in a Python module, looked for in this folder first; it names its queue itself. Without it the
-    built-in handler takes documents of kind "extract" (and those that an interrupted `fairlane process` left) and answers
-    with size, SHA-256, media type, lines and words of the file. With --json an object a line, a line an event.
+    built-in handler takes documents of kind "extract" (and those that an interrupted `fairlane process` left), reads each
+    file in a sandbox, and keeps its text, its facts and a picture beside the queue. With --json an object a line, a line an
+    event.
     """
     if worker is None:
+        from fairlane.worker.builtin import Plan, built_in
+
         settings = load_settings(url, os.environ, Path.cwd(), blobs)
-        chosen = built_in(settings.url, SLOTS_DEFAULT, (DEFAULT_KIND, FOLDER_KIND), blobs=settings.blobs)
+        chosen = built_in(Plan(settings.url, settings.blobs))
     elif url is not None or blobs is not None:
         option = "--url" if url is not None else "--blobs"
         raise Mistake(f"the worker {worker} names its queue itself; leave {option} out, or change it there")

@@ -206,6 +206,7 @@ class Outlook(NamedTuple):
     blocked: bool  # its customer is paused or at its cap
     dispatches: int  # how many were taken ...
     dispatches_span_ms: int  # ... during the last one to two minutes
+    oldest_ready_ms: int | None  # since when the longest-ready head of its kind is ready; None: no head competes
 
 
 class Change(NamedTuple):

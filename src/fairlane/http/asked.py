@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -14,7 +13,7 @@ from fairlane.core.document import Document
 from fairlane.core.policy import shown
 
 from .keys import Caller
-from .problems import nothing_here
+from .problems import nothing_here, written
 from .service import Service
 
 ID_EXAMPLE = "0199a3f2-1c5e-7d31-9f60-3b1de5a0c842"
@@ -57,8 +56,7 @@ CustomerInPath = Annotated[str, BeforeValidator(decoded), Path(examples=["acme"]
 def answered(told: Any, status: int = 200, **headers: str) -> Response:
     """An answer in JSON; letters outside ASCII are escaped, so that anything can be sent."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    body = json.dumps(told, separators=(",", ":"), allow_nan=False)
-    return Response(body, status, named, "application/json")
+    return Response(written(told), status, named, "application/json")
 
 
 def document_links(id: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ the same.
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -20,7 +19,7 @@ from .asked import Asked, ByAnybody, IdInPath, answered, document_links, in_path
 from .edge import DOCUMENTS, Receive, Scope, Send, answer, is_json, whole_body
 from .gather import Accepted
 from .intake import idempotency_key, one_document
-from .problems import Problem
+from .problems import Problem, written
 from .service import Service
 from .shapes import State
 from .uploads import Uploads
@@ -80,7 +79,7 @@ class Submitting:
         else:
             one = await self._uploads.take(scope, receive, _media_type(headers))
         scope["told"] |= {"document": one.receipt.id, "customer": one.receipt.customer}
-        told = json.dumps(told_receipt(one), separators=(",", ":")).encode()
+        told = written(told_receipt(one)).encode()
         location = f"{DOCUMENTS}/{one.receipt.id}".encode()
         await answer(send, 202, [(b"content-type", b"application/json"), (b"location", location)], told)
 

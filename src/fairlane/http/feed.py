@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairlane.core.document import ENDED, Change
 from fairlane.core.errors import FairlaneError, Unknown
 from fairlane.engine import Engine
 
 from .keys import Caller
-from .problems import Problem
+from .problems import Problem, written
 
 PAGE = 1000
 KEPT = 10_000  # changes in memory
@@ -63,7 +62,7 @@ def first_since(engine: Engine, at_ms: int) -> int:
 class Frame(NamedTuple):
     """A change, ready to be sent."""
 
-    number: int
+    number: int | None  # None: it is told once, and not again to whoever comes back
     customer: str | None
     text: bytes
 
@@ -74,7 +73,7 @@ def framed(change: Change) -> Frame:
     told = {"event": event, "at": change.at_ms / 1000, "customer": change.customer, "document": change.document}
     if change.what in ("failed", "retried", "cancelled", "expired") and change.note:
         told["reason"] = change.note
-    line = json.dumps(told, separators=(",", ":"))
+    line = written(told)
     return Frame(change.number, change.customer, f"id: {change.number}\nevent: {event}\ndata: {line}\n\n".encode())
 
 
@@ -130,7 +129,7 @@ class Feed:
 
     async def run(self, last: int) -> None:
         """Follow the store from a change on, until cancelled."""
-        self.last = last
+        self.last = last if self.last is None else self.last  # begun again: on from where it was
         while True:
             try:
                 changes = await self._call(self._engine.changes, self.last, PAGE)
@@ -161,6 +160,14 @@ class Feed:
                 for waiter in self._waiters.pop(change.document, ()):
                     if not waiter.done():
                         waiter.set_result(None)
+
+    def tell_progress(self, customer: str, document: str, told: dict[str, Any]) -> None:
+        """What a handler told on its way, to those who watch now."""
+        line = written({"event": "progress", "customer": customer, "document": document, **told})
+        frame = Frame(None, customer, f"event: progress\ndata: {line}\n\n".encode())
+        for watcher in self._watchers:
+            if is_for(watcher.caller, customer):
+                watcher.add(frame)
 
     async def ended(self, document: str, is_ended: Callable[[], Awaitable[bool]], seconds: float) -> None:
         """Until a document has ended, or that long."""

@@ -1,7 +1,6 @@
 """What becomes of a body that was sent? Documents for the queue, checked as the library checks them.
 
 Laws:
-- A customer's payload never names a file of the worker's machine: the built-in handler would read it.
 - The same key with the same body is the same document, over HTTP and with the library.
 """
 
@@ -62,23 +61,15 @@ def common_of(service: Service, caller: Caller, told: dict[str, Any]) -> Common:
     return Common.checked(customer, kind, 1, told.get("delay", 0), None)
 
 
-def submission(caller: Caller, common: Common, id: str, told: dict[str, Any], key: str | None) -> Submission:
+def submission(common: Common, id: str, told: dict[str, Any], key: str | None) -> Submission:
     """One document."""
-    payload = told.get("payload")
-    refuse_path(caller, common.kind, payload)
-    return common.submission(id, payload_text(payload), key, cost_of(told.get("cost", 1)))
-
-
-def refuse_path(caller: Caller, kind: str, payload: Any) -> None:
-    """A customer may not name a file of the worker's machine."""
-    if caller.customer is not None and kind == DEFAULT_KIND and type(payload) is dict and "path" in payload:
-        raise Problem("bad-value", "payload has a member 'path', which would name a file of the worker; send the file itself")
+    return common.submission(id, payload_text(told.get("payload")), key, cost_of(told.get("cost", 1)))
 
 
 def one_document(service: Service, caller: Caller, body: bytes, key: str | None) -> Submission:
     """The document that a JSON body describes."""
     told = fields_of(parsed(body), FIELDS, "the body")
-    return submission(caller, common_of(service, caller, told), new_ids(1)[0], told, key)
+    return submission(common_of(service, caller, told), new_ids(1)[0], told, key)
 
 
 def batch_of(service: Service, caller: Caller, body: bytes, key: str | None, now_ms: int) -> tuple[Batch, list[Submission]]:
@@ -93,7 +84,7 @@ def batch_of(service: Service, caller: Caller, body: bytes, key: str | None, now
     id = new_ids(1)[0] if key is None else hashlib.sha256(f"{common.customer}\n{key}".encode()).hexdigest()[:32]
     ids = new_ids(len(members))
     submissions = [
-        submission(caller, common, document, one, f"{id}/{place}")
+        submission(common, document, one, f"{id}/{place}")
         for place, (document, one) in enumerate(zip(ids, members, strict=True))
     ]
     whole = "\n".join(f"{one.digest} {one.cost}" for one in submissions)

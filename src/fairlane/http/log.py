@@ -6,12 +6,13 @@ Laws:
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
 import traceback
 from typing import Any, TextIO
+
+from .problems import written
 
 FLUSH_BYTES = 32 * 1024
 FLUSH_SECONDS = 0.5
@@ -55,7 +56,7 @@ class Log:
             pass
 
     def _add(self, event: str, told: dict[str, Any]) -> None:
-        line = json.dumps({"at": round(time.time(), 3), "event": event, **told}, separators=(",", ":")) + "\n"
+        line = written({"at": round(time.time(), 3), "event": event, **told}) + "\n"
         with self._mutex:
             self._lines.append(line)
             self._bytes += len(line)

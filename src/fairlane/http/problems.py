@@ -24,6 +24,7 @@ from fairlane.core.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+written = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode  # JSON in ASCII: anything can be sent
 
 TITLES: dict[str, tuple[int, str]] = {
     "bad-request": (400, "The request cannot be read"),
@@ -66,7 +67,7 @@ class Problem(Exception):
     def body(self) -> bytes:
         """As JSON."""
         told = {"type": self.type, "title": self.title, "status": self.status, "detail": self.detail}
-        return json.dumps(told, separators=(",", ":")).encode()
+        return written(told).encode()
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Of the answer."""

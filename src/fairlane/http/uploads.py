@@ -24,7 +24,7 @@ from fairlane.queue import DEFAULT_KIND, PAGES
 
 from .edge import Gone, Message, Receive, Scope
 from .gather import Accepted
-from .intake import idempotency_key, parsed, refuse_path
+from .intake import idempotency_key, parsed
 from .keys import Caller
 from .problems import Problem, bad_value
 from .service import Service
@@ -147,7 +147,6 @@ class Uploads:
         kind = text("kind", fields.get("kind", DEFAULT_KIND), 100)
         service.refuse_kind(caller, kind)
         payload = parsed(fields["payload"].encode(errors="replace")) if "payload" in fields else None
-        refuse_path(caller, kind, payload)
         cost = PAGES if fields.get("cost") == PAGES else _number("cost", fields.get("cost", "1"))
         key = idempotency_key(dict(scope["headers"]).get(b"idempotency-key"))
         name = fields.get("name") or None

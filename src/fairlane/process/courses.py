@@ -35,6 +35,9 @@ class Course:
     reason: str | None = None
 
 
+Newcomer = Callable[[str], Course | None]  # None: it is not one of those that are followed
+
+
 class Row(NamedTuple):
     """What one customer got."""
 
@@ -65,11 +68,15 @@ class Courses:
             self.documents[receipt.id] = course
             self._count(course, 1)
 
-    def follow(self, changes: Iterable[Change]) -> list[Course]:
-        """Take in what happened; returns the documents that ended."""
+    def follow(self, changes: Iterable[Change], newcomer: Newcomer = lambda _: None) -> list[Course]:
+        """Take in what happened; returns the documents that ended. `newcomer` tells of one that others have submitted."""
         ended = []
         for change in changes:
-            course = self.documents.get(change.document or "")
+            id = change.document or ""
+            if change.what == "submitted" and id not in self.documents and (new := newcomer(id)) is not None:
+                self.documents[id] = new
+                self._count(new, 1)
+            course = self.documents.get(id)
             if course is None or change.what not in _STATE_AFTER:
                 continue
             self._count(course, -1)

@@ -18,6 +18,7 @@ from fairlane.blob.ordinary import open_ordinary, shown_path
 from fairlane.core.document import text
 from fairlane.core.errors import BadValue, Mistake
 
+FOLDER_KIND = "folder"  # of the documents that are paths; nobody but `fairlane process` submits these
 NAMED_MAX = 5  # how many names a message lists before it only counts
 
 
@@ -40,10 +41,9 @@ def scan(folder: str) -> Folder:
     return Folder(found, seen.sentences(folder))
 
 
-def payload_of(path: str) -> dict[str, Any]:
-    """What is submitted for a file: where it is, and what it is called."""
-    absolute = os.path.abspath(path)
-    return {"path": absolute, "name": os.path.basename(absolute)}
+def payload_of(path: str, folder: str) -> dict[str, Any]:
+    """What is submitted for a file: where it is, and its place in the folder."""
+    return {"path": os.path.abspath(path), "place": os.path.relpath(path, folder)}
 
 
 def readable(paths: Iterable[str]) -> list[str]:

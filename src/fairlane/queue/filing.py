@@ -14,15 +14,17 @@ import json
 import os
 import secrets
 import time
+from functools import cache
 from typing import NamedTuple
 
 from fairlane.blob.files import Files, Held
 from fairlane.core.errors import Mistake, StoreFrozen
-from fairlane.engine import Engine
+from fairlane.engine import Engine, open_engine
 
 GRACE_SECONDS = 24 * 3600
 REMOVED_AT_ONCE = 500
 GROUP, KEY = "blobs", "place"  # the record that names the place
+SWEPT = "swept"  # the record that says when a sweep was last begun by a worker
 
 
 class Swept(NamedTuple):
@@ -39,18 +41,18 @@ class Filing:
 
     def __init__(self, engine: Engine, url: str, where: str | None) -> None:
         self._engine = engine
-        self._where = _beside(url) if where is None else where
+        self.where = _beside(url) if where is None else where  # None: nobody said where
         self._files: Files | None = None
 
     def files(self) -> Files:
         """Where bytes are put and read; refused if nobody said where that is."""
         if self._files is None:
-            if self._where is None:
+            if self.where is None:
                 raise Mistake(
                     'this queue has no place for files: say where, as in Queue(url, blobs="/srv/files") or '
                     'blobs="s3://bucket/prefix"; commands take --blobs, FAIRLANE_BLOBS, or blobs in fairlane.toml'
                 )
-            self._files = Files(self._where, self._place() or self._new_place())
+            self._files = Files(self.where, self._place() or self._new_place())
         return self._files
 
     def files_held(self) -> Files | None:
@@ -59,7 +61,7 @@ class Filing:
 
     def files_reached(self) -> Files | None:
         """The same, and None also if nobody said where they are."""
-        return None if self._where is None else self.files_held()
+        return None if self.where is None else self.files_held()
 
     def _place(self) -> str | None:
         record = self._engine.record(GROUP, KEY)
@@ -72,10 +74,28 @@ class Filing:
         return place
 
 
+@cache
+def files_of(url: str, where: str | None) -> Files:
+    """The files of a queue that is not held open here: its store is opened for a moment, the first time."""
+    engine = open_engine(url, create=False)
+    try:
+        return Filing(engine, url, where).files()
+    finally:
+        engine.close()
+
+
 def _beside(url: str) -> str | None:
     """A queue in a file has its bytes beside it, unless it is told otherwise; others must be told."""
     path = url.removeprefix("sqlite:///")
     return None if path == url else f"{os.path.abspath(path)}.blobs"
+
+
+def begins_sweep(engine: Engine) -> bool:
+    """Whether it is time to sweep again; to one who asks, and not to the others who ask at the same time."""
+    record = engine.record(GROUP, SWEPT)
+    if record is not None and time.time() - float(json.loads(record.value)) < GRACE_SECONDS:
+        return False
+    return engine.put_record(GROUP, SWEPT, json.dumps(time.time()), 0 if record is None else record.version) is not None
 
 
 def sweep(engine: Engine, files: Files, grace: float, seconds_max: float | None, after: str | None) -> Swept:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
+from fairlane.blob.files import Files
 from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.core.document import Retry as RetryOutcome
 from fairlane.core.retry import Backoff
@@ -51,6 +52,7 @@ class Means(NamedTuple):
     functions: Mapping[str, Callable[[Document], Any]]
     backoff: Backoff
     memory_bytes: int
+    files: Callable[[], Files]
 
 
 def outcome_message(outcome: Outcome) -> list[Any]:
@@ -183,7 +185,7 @@ def _outcome(serial: int, claim: Claim, answers: socket.socket, means: Means) ->
     def report(told: Report) -> None:
         answers.sendall(framed(["report", serial, *told]))
 
-    document = Document(claim, report)
+    document = Document(claim, report, means.files)
     try:
         outcome = returned(document, means.functions[claim.kind](document))
     except BaseException as error:  # noqa: BLE001 - sys.exit() too costs one attempt and nothing else

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+from collections.abc import Callable
 from typing import Any, Protocol
 
+from fairlane.blob.files import Files
 from fairlane.core.document import Outcome
 from fairlane.core.retry import Backoff
 
@@ -51,9 +53,12 @@ class Running:
 class Coroutines:
     """All handlers on the loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, backoff: Backoff, listener: Listener) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, backoff: Backoff, files: Callable[[], Files], listener: Listener
+    ) -> None:
         self._loop = loop
         self._backoff = backoff
+        self._files = files
         self._listener = listener
         self._all: dict[int, Running] = {}
 
@@ -71,7 +76,7 @@ class Coroutines:
 
     async def _run(self, running: Running, handler: Handler) -> None:
         held = running.held
-        document = Document(held.claim, lambda told: self._report(held, told))
+        document = Document(held.claim, lambda told: self._report(held, told), self._files)
         outcome: Outcome | None = None
         try:
             outcome = returned(document, await handler.function(document))

@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+from fairlane.blob.envelope import results_told, unwrapped
+from fairlane.blob.files import Files
 from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.core.document import Retry as RetryOutcome
-from fairlane.core.errors import BadValue
+from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import milliseconds, thousandths
 from fairlane.core.retry import DELAY_MAX_MS, Backoff
 from fairlane.queue import PARTIAL_BYTES_MAX, json_text
@@ -52,7 +54,7 @@ class Report(NamedTuple):
 class Document:
     """One document in a handler's hands."""
 
-    def __init__(self, claim: Claim, report: Callable[[Report], None]) -> None:
+    def __init__(self, claim: Claim, report: Callable[[Report], None], files: Callable[[], Files]) -> None:
         self.id = claim.id
         self.customer = claim.customer
         self.kind = claim.kind
@@ -60,8 +62,9 @@ class Document:
         self.attempt = claim.attempts
         self.attempts_max = claim.attempts_max
         self.token = claim.token  # rises with every claim: with it, writes to other places can be fenced too
-        self.payload: Any = json.loads(claim.payload)
+        self.file, self.payload = unwrapped(json.loads(claim.payload))
         self.cost: float | None = None  # set it when the document cost something else than was said at submission
+        self._files = files
         self._report = report
         self._told = Report()
         self._is_told = True
@@ -70,6 +73,19 @@ class Document:
 
     def __repr__(self) -> str:
         return f"<Document {self.id} of {self.customer}, kind {self.kind}, attempt {self.attempt} of {self.attempts_max}>"
+
+    def open(self) -> BinaryIO:
+        """The bytes that were handed in, checked by their hash, as a file to read; close it, or use it in a `with`."""
+        if self.file is None:
+            raise Mistake(f"document {self.id} was submitted without a file; its payload is all that was handed in")
+        return self._files().open_input(self.customer, self.id, self.file)
+
+    def put_results(
+        self, *, text: str | bytes | BinaryIO | None = None, facts: Any = None, thumbnail: bytes | BinaryIO | None = None
+    ) -> dict[str, Any]:
+        """Write what came out beside the queue; add what this returns to the result, so that it can be read."""
+        written = self._files().put_results(self.customer, self.id, self.token, text=text, facts=facts, thumbnail=thumbnail)
+        return results_told(written)
 
     def progress(self, told: float | str) -> None:
         """Tell how far it is: a share from 0 to 1, or a few words."""

@@ -34,6 +34,7 @@ from .keeping import Keeping
 from .pace import Pace
 from .reports import REPORT_SECONDS, Reports
 from .store import Exchange, Store
+from .sweeping import Sweeping
 
 T = TypeVar("T")
 SETTLE_AT_ONCE = 500
@@ -51,6 +52,7 @@ class Means(NamedTuple):
 
     store: Store
     reports: Reports
+    sweeping: Sweeping
     handlers: Handlers
     hooks: Hooks
     backoff: Backoff
@@ -99,8 +101,9 @@ class Shift:
         self._children, self._coroutines, self._keeping = children, coroutines, keeping
         self._thread = ThreadPoolExecutor(1, "fairlane-store")
         self._waiter = ThreadPoolExecutor(1, "fairlane-wait")
+        self._sweeper = ThreadPoolExecutor(1, "fairlane-sweep")
         self._hooks.tell("started")
-        jobs = (self._look_out(), self._watch(), self._reclaim(), self._write_reports())
+        jobs = (self._look_out(), self._watch(), self._reclaim(), self._write_reports(), self._sweep())
         background = [self._loop.create_task(job) for job in jobs]
         for task in background:
             task.add_done_callback(self._job_ended)
@@ -112,6 +115,7 @@ class Shift:
                 task.cancel()
             self._thread.shutdown()
             self._waiter.shutdown()
+            self._sweeper.shutdown()
         summary = Summary(**self._counts)
         self._hooks.tell("stopped", value=summary, reason=self._broken)
         if self._broken is not None:
@@ -233,6 +237,15 @@ class Shift:
         while True:
             await asyncio.sleep(every * random.uniform(0.5, 1.5))
             failure = await self._on_thread(self._means.store.reclaim)
+            if failure is not None:
+                self._hooks.tell("store_failed", reason=failure)
+
+    async def _sweep(self) -> None:
+        """Remove files that no document owns, from time to time."""
+        sweeping = self._means.sweeping
+        while True:
+            await asyncio.sleep(sweeping.pause_seconds * random.uniform(0.5, 1.5))
+            failure = await self._loop.run_in_executor(self._sweeper, sweeping.slice)
             if failure is not None:
                 self._hooks.tell("store_failed", reason=failure)
 

@@ -18,14 +18,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, TypeVar, overload
 
+from fairlane.blob.files import Files
 from fairlane.core.document import ATTEMPTS_DEFAULT, text
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import milliseconds
 from fairlane.core.retry import Backoff
 from fairlane.engine import Engine, open_engine
 from fairlane.queue import Queue
+from fairlane.queue.filing import Filing, files_of
 from fairlane.settings import DEFAULT_URL
 
 from . import child, keeper, template
@@ -37,6 +40,7 @@ from .keeping import Keeping
 from .reports import Reports
 from .shift import Means, Shift, Summary
 from .store import Store
+from .sweeping import Sweeping
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Hook)
@@ -59,6 +63,7 @@ class Worker:
         memory: int = 1024**3,
         backoff: Backoff | None = None,
         name: str | None = None,
+        blobs: str | None = None,
     ) -> None:
         if not isinstance(queue, str | Queue):
             raise BadValue("queue", queue, "the URL of a queue, or a Queue")
@@ -68,7 +73,10 @@ class Worker:
             raise BadValue("memory", memory, f"a whole number of bytes, at least {MEMORY_LEAST:,}")
         if not isinstance(backoff, Backoff | None):
             raise BadValue("backoff", backoff, "a Backoff")
+        if blobs is not None and isinstance(queue, Queue):
+            raise BadValue("blobs", blobs, "left out when a Queue is given, which says itself where its files are")
         self._queue = queue
+        self._blobs = blobs
         self._slots = _checked_slots(slots)
         self._lease_ms = milliseconds("lease", lease, LEASE_MS_LEAST, LEASE_MS_MOST)
         self._grace = milliseconds("grace", grace, 0, LEASE_MS_MOST) / 1000
@@ -131,23 +139,37 @@ class Worker:
             template_pid: int | None = None
             if url != "memory://":
                 open_engine(url).close()  # a bad URL is told here, by the one who gave it
+            files = self._files()
             if functions := self._handlers.functions():
-                template_pid, control = template.start(child.Means(functions, self._backoff, self._memory))
+                template_pid, control = template.start(child.Means(functions, self._backoff, self._memory, files))
                 kept.callback(_end_helper, template_pid)
                 kept.callback(control.close)
             engine, line = self._store_and_keeper(url, template_pid, kept)
             kept.callback(line.close)
             store = Store(engine, self.name, self._lease_ms, self._handlers.attempts())
+            filing = self._queue.filing if isinstance(self._queue, Queue) else Filing(engine, url, self._blobs)
             shift = Shift(
                 Means(
-                    store, Reports(engine), self._handlers, self._hooks, self._backoff, self._slots, self._lease_ms,
-                    self._grace, until_empty,
+                    store, Reports(engine), Sweeping(filing, engine), self._handlers, self._hooks, self._backoff, self._slots,
+                    self._lease_ms, self._grace, until_empty,
                 )
             )  # fmt: skip
             loop = asyncio.new_event_loop()
             kept.callback(loop.close)
             with self._answering(loop, shift):
-                return loop.run_until_complete(self._work(shift, control, line))
+                return loop.run_until_complete(self._work(shift, control, line, files))
+
+    def _files(self) -> Callable[[], Files]:
+        """The way to the files of documents, for this process and for forks of it."""
+        if isinstance(self._queue, str):
+            return partial(files_of, self._queue, self._blobs)
+        filing = self._queue.filing
+        if self._queue.url != "memory://":
+            return partial(files_of, self._queue.url, filing.where)
+        if filing.where is None:
+            return filing.files  # which says what is missing
+        files = filing.files()
+        return lambda: files
 
     def _store_and_keeper(self, url: str, template_pid: int | None, kept: ExitStack) -> tuple[Engine, socket.socket]:
         if isinstance(self._queue, Queue) and url == "memory://":
@@ -161,10 +183,12 @@ class Worker:
         kept.callback(engine.close)
         return engine, line
 
-    async def _work(self, shift: Shift, control: socket.socket | None, line: socket.socket) -> Summary:
+    async def _work(
+        self, shift: Shift, control: socket.socket | None, line: socket.socket, files: Callable[[], Files]
+    ) -> Summary:
         loop = asyncio.get_running_loop()
         children = Children(loop, control, self._slots, shift)
-        coroutines = Coroutines(loop, self._backoff, shift)
+        coroutines = Coroutines(loop, self._backoff, files, shift)
         keeping = Keeping(loop, line, shift)
         if self._stops:
             loop.call_soon(shift.stop, "stop() was called")

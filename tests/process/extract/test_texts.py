@@ -9,7 +9,16 @@ from typing import get_args
 import pytest
 
 import fairlane.process.extract as package
-from fairlane.process.extract import CAN_RETRY, LANGUAGES, WARNING_CODES, Code, Unreadable, failure_text, warning_text
+from fairlane.process.extract import (
+    CAN_RETRY,
+    LANGUAGES,
+    WARNING_CODES,
+    Code,
+    Unreadable,
+    failure_code,
+    failure_text,
+    warning_text,
+)
 from fairlane.process.extract.texts import FOLDER, catalog
 
 KEYS = {f"failure.{code}" for code in get_args(Code)} | {f"warning.{code}" for code in WARNING_CODES}
@@ -60,3 +69,11 @@ def test_details_are_one_printable_line() -> None:
     assert failure.detail.startswith("a b c")
     assert len(failure.detail) <= 300
     assert str(failure) == f"corrupt: {failure.detail}"
+
+
+def test_the_code_is_found_in_a_reason_and_nothing_else_is_taken_for_one() -> None:
+    assert failure_code("encrypted") == "encrypted"
+    assert failure_code("too_large: has more than 5 cells") == "too_large"
+    assert failure_code("attempt 3 of 3 failed: crashed: killed by SIGSEGV") == "crashed"
+    for reason in (None, "", "the worker stopped", "encrypted files are not read", "ValueError: corrupt: x", "emptyish: y"):
+        assert failure_code(reason) is None

@@ -76,7 +76,8 @@ def outlook(kept: Kept, id: str, now_ms: int) -> Outlook | None:
     )
     terms = entry.account.terms
     blocked = is_blocked(terms.paused, terms.cap, entry.account.running)
-    return Outlook(now_ms, ahead, blocked, *kept.pace.recent(now_ms, kept.lanes.dispatches))
+    heads = [one.ready[one.head] for one in lanes if one.head is not None and one.start is not None and one.kind == entry.kind]
+    return Outlook(now_ms, ahead, blocked, *kept.pace.recent(now_ms, kept.lanes.dispatches), min(heads, default=None))
 
 
 def changes(kept: Kept, after: int | None, limit: int) -> list[Change]:

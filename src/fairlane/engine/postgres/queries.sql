@@ -143,7 +143,8 @@ SELECT EXISTS (SELECT FROM fairlane.arrivals), fairlane.now_ms(%s), d.priority, 
        (SELECT count(*) FROM fairlane.work AS o WHERE o.customer = d.customer AND o.kind = d.kind AND o.priority = d.priority
           AND o.state = 'ready'),
        (SELECT count(*) FROM fairlane.work AS o WHERE o.customer = d.customer AND o.kind = d.kind AND o.priority = d.priority
-          AND o.state = 'ready' AND o.number < d.number)
+          AND o.state = 'ready' AND o.number < d.number),
+       (SELECT min(l.ready_ms) FROM fairlane.lanes AS l WHERE l.kind = d.kind AND l.start IS NOT NULL)
 FROM fairlane.documents AS d JOIN fairlane.customers AS c ON c.number = d.customer CROSS JOIN fairlane.queue AS q
 LEFT JOIN fairlane.work AS w ON w.number = d.number WHERE d.id = %s;
 

@@ -49,7 +49,7 @@ def document_of(row: Row) -> Document:
 
 def outlook_of(row: Row) -> Outlook | None:
     """What stands before a waiting document."""
-    now_ms, priority, state, ready, lanes, dispatches, *pace, paused, cap, running, own_ready, own_before = row
+    now_ms, priority, state, ready, lanes, dispatches, *pace, paused, cap, running, own_ready, own_before, oldest = row
     if state not in WAITING:
         return None
     ahead = about_ahead(
@@ -58,4 +58,4 @@ def outlook_of(row: Row) -> Outlook | None:
         other_lanes=lanes[priority - 1] - (own_ready > 0),
         own_before=own_before,
     )
-    return Outlook(now_ms, ahead, is_blocked(paused, cap, running), *Pace(*pace).recent(now_ms, dispatches))
+    return Outlook(now_ms, ahead, is_blocked(paused, cap, running), *Pace(*pace).recent(now_ms, dispatches), oldest)

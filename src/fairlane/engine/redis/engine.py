@@ -207,9 +207,9 @@ class RedisEngine:
         answer = self._link.run("outlook", [wire.moment(now_ms), id], "plain")
         if answer is None:
             return None
-        now, before, others, other_lanes, own_before, is_blocked, dispatches, *pace = answer
+        now, before, others, other_lanes, own_before, is_blocked, dispatches, *pace, oldest = answer
         ahead = about_ahead(before, others, other_lanes, own_before)
-        return Outlook(now, ahead, bool(is_blocked), *Pace(*pace).recent(now, dispatches))
+        return Outlook(now, ahead, bool(is_blocked), *Pace(*pace).recent(now, dispatches), oldest)
 
     def changes(self, after: int | None, limit: int) -> list[Change]:
         found: list[Change] = []

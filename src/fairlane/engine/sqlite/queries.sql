@@ -240,6 +240,9 @@ WHERE ch.number > ? ORDER BY ch.number LIMIT ?;
 -- any_head: Whether a head of this kind competes.
 SELECT 1 FROM lanes INDEXED BY lanes_by_turn WHERE kind = ? AND start IS NOT NULL LIMIT 1;
 
+-- oldest_head: Since when the longest-ready head of this kind is ready; NULL if none competes.
+SELECT min(ready_ms) FROM lanes INDEXED BY lanes_by_age WHERE kind = ? AND start IS NOT NULL;
+
 -- data_version: A number that changes when another connection has committed.
 PRAGMA data_version;
 

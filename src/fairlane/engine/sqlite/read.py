@@ -102,7 +102,8 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
     _, terms = own_terms(execute, customer_number)
     _, running, *_ = execute(sql.counts_of, (customer_number,)).fetchone()
     blocked = is_blocked(terms.paused, terms.cap, running)
-    return Outlook(now_ms, ahead, blocked, *pace.recent(now_ms, dispatches))
+    (oldest_ready_ms,) = execute(sql.oldest_head, (kind,)).fetchone()
+    return Outlook(now_ms, ahead, blocked, *pace.recent(now_ms, dispatches), oldest_ready_ms)
 
 
 def changes(execute: Execute, after: int | None, limit: int) -> list[Change]:

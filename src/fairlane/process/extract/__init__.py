@@ -20,7 +20,7 @@ from .failure import CAN_RETRY, Code, Unreadable
 from .language import guess
 from .limits import Limits
 from .result import WARNING_CODES, Extraction, Member, Notice, Page
-from .texts import LANGUAGES, failure_text, warning_text
+from .texts import LANGUAGES, failure_code, failure_text, warning_text
 
 __all__ = [
     "CAN_RETRY",
@@ -34,6 +34,7 @@ __all__ = [
     "Page",
     "Unreadable",
     "extract",
+    "failure_code",
     "failure_text",
     "warm",
     "warning_text",
@@ -84,6 +85,9 @@ def _thumbnail(draft: Draft, text: str) -> bytes | None:
 
 def warm() -> None:
     """Import every parser, so that a child that is forked afterwards need not."""
+    import codecs
+    import email.parser  # noqa: F401
+
     import charset_normalizer  # noqa: F401
     import pypdfium2  # type: ignore[import-untyped]  # noqa: F401
     from PIL import Image, ImageDraw, ImageFont, ImageOps  # noqa: F401
@@ -95,5 +99,7 @@ def warm() -> None:
     for reader in MODULES.values():
         _reader(reader)
     Image.init()
+    for encoding in ("cp437", "cp1250", "cp1252", "iso8859-2", "utf-16", "utf-32", "raw-unicode-escape"):
+        codecs.lookup(encoding)
     installed()
     font()

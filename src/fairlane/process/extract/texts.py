@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
-from .failure import Code
+from .failure import CAN_RETRY, Code
 from .result import WarningCode
 
 LANGUAGES = ("en", "pl", "pt", "es", "de")
+_CODE = re.compile(rf"(?:attempt \d+ of \d+ failed: )?({'|'.join(CAN_RETRY)})(?:: |$)")
 FOLDER = Path(__file__).parents[1] / "locales"
 
 
@@ -19,6 +21,12 @@ def catalog(language: str) -> dict[str, str]:
     name = language if language in LANGUAGES else "en"
     texts: dict[str, str] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return texts
+
+
+def failure_code(reason: str | None) -> Code | None:
+    """The code in the reason that a failed document has; None if it failed for another reason than its file."""
+    found = _CODE.match(reason or "")
+    return found[1] if found else None  # type: ignore[return-value]
 
 
 def failure_text(code: Code, language: str = "en") -> str:

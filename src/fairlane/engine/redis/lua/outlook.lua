@@ -11,8 +11,10 @@ local own_ready = call('ZCARD', key)
 for other = 1, priority - 1 do
   ahead = ahead + queue[READY_IN + other]
 end
+local oldest = call('ZRANGE', prefix .. 'ages:' .. part[KIND], 0, 0, 'WITHSCORES')
 return {
   now, ahead, queue[READY_IN + priority] - own_ready, queue[LANES_IN + priority] - (own_ready > 0 and 1 or 0),
   call('ZLEXCOUNT', key, '-', '(' .. one.place), is_blocked(customer_of(owner)) and 1 or 0, queue[DISPATCHES],
   queue[PACE + 1], queue[PACE + 2], queue[PACE + 3], queue[PACE + 4],
+  oldest[2] and tonumber(oldest[2]) or false,
 }

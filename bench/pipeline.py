@@ -1,0 +1,121 @@
+"""What do the queue and the sandbox cost on top of reading a document?
+
+The same files, of about 100 ms each, on both cores: in a bare loop of `extract` in two processes, and sent through a queue on
+SQLite to the built-in worker with two slots, each attempt confined, text, facts and picture kept. Rounds take turns. The time
+of the queue is from the first claim to the last ending, by the store's clock; submitting comes before it, and is told.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from chaos.corpus.all import pdf_lines
+from chaos.corpus.office import make_docx, paragraph
+from chaos.corpus.pdf import make_pdf
+from fairlane import Input, Queue
+from fairlane.process.extract import extract, warm
+
+from .extract import SAMPLE
+from .figures import Figure, Goal
+
+CORES = 2
+WANTED_SECONDS = 0.1
+SHARE_LEAST = 1 / 1.15  # of the bare speed
+
+
+class Sent(NamedTuple):
+    """One file."""
+
+    path: Path
+    pages: int
+
+
+def _pdf(pages: int) -> bytes:
+    return make_pdf([pdf_lines(SAMPLE) * 5] * pages)
+
+
+def _docx(paragraphs: int) -> bytes:
+    return make_docx(SAMPLE, "".join(paragraph(SAMPLE.paragraph) for _ in range(paragraphs)))
+
+
+def _sized(make: Callable[[int], bytes], path: Path) -> int:
+    """Writes a file that takes about as long as wanted; returns how many pages it has."""
+    size = 40
+    for _ in range(4):
+        path.write_bytes(make(size))
+        began = time.perf_counter()
+        pages = len(extract(path, path.name).pages)
+        size = max(1, round(size * WANTED_SECONDS / (time.perf_counter() - began)))
+    return pages
+
+
+def _bare(files: list[Sent]) -> float:
+    """Seconds of the bare loop, in as many processes as there are cores."""
+    began = time.perf_counter()
+    pids = []
+    for core in range(CORES):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                for one in files[core::CORES]:
+                    extract(one.path, one.path.name)
+                code = 0
+            finally:
+                os._exit(code)
+        pids.append(pid)
+    assert all(os.waitpid(pid, 0)[1] == 0 for pid in pids)
+    return time.perf_counter() - began
+
+
+def _queued(files: list[Sent], folder: Path) -> tuple[float, float]:
+    """Seconds from the first claim to the last ending; and those that submitting took."""
+    url = f"sqlite:///{folder / 'queue.db'}"
+    with Queue(url) as queue:
+        began = time.perf_counter()
+        for number in range(0, len(files), 20):
+            queue.submit_files(f"customer-{number}", [Input(one.path) for one in files[number : number + 20]])
+        submitting = time.perf_counter() - began
+        command = [sys.executable, "-m", "fairlane.cli", "work", "--slots", str(CORES), "--until-empty", "--url", url]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        changes = queue.changes(limit=10_000)
+        assert sum(one.what == "done" for one in changes) == len(files)
+    first = min(one.at_ms for one in changes if one.what == "claimed")
+    last = max(one.at_ms for one in changes if one.what == "done")
+    return (last - first) / 1000, submitting
+
+
+def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[Figure]:
+    """Documents and pages a second, beside the bare loop."""
+    warm()
+    count, rounds = (8, 1) if is_quick else (120, 5)
+    originals = []
+    for name, make in (("a.pdf", _pdf), ("a.docx", _docx)):
+        originals.append(Sent(folder / name, _sized(make, folder / name)))
+    files = [originals[number % 2] for number in range(count)]
+    bare, queued, submitting = [], [], []
+    for _ in range(rounds):
+        bare.append(_bare(files))
+        advance()
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            seconds, sent = _queued(files, Path(own))
+        queued.append(seconds)
+        submitting.append(sent)
+        advance()
+    limit, ours = statistics.median(bare), statistics.median(queued)
+    each = 1000 * CORES * limit / count
+    note = f"{each:.0f} ms a document; submitting took {1000 * statistics.median(submitting) / count:.1f} ms each"
+    pages = sum(one.pages for one in files)
+    rounds_told = "rounds " + ", ".join(f"{one / other:.2f}" for one, other in zip(queued, bare, strict=True))
+    return [
+        Figure("queue and sandbox", count / ours, "documents/s", count / limit, Goal(SHARE_LEAST), note),
+        Figure("queue and sandbox: pages", pages / ours, "pages/s", pages / limit, None, f"times the bare loop, {rounds_told}"),
+    ]

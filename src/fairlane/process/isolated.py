@@ -1,0 +1,269 @@
+"""What does a stranger's file say, read where it can do no harm? `extract`, in a confined process.
+
+The text, the picture and the members come through files in the scratch folder, everything else as JSON.
+
+Laws:
+- What comes out is what `extract` gives: an `Extraction`, or an `Unreadable` with the same codes.
+- Nothing is believed: types, lengths, offsets, names and files are checked against the laws of a result when they are read
+  back, and what breaks one is `crashed`. That the text is what the file says cannot be checked.
+- Afterwards the scratch folder holds the members and nothing else; after a failure, nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import stat
+import struct
+from pathlib import Path
+from typing import Any, get_args
+
+from fairlane.core.errors import BadValue
+
+from . import sandbox
+from .extract import LANGUAGES, WARNING_CODES, Extraction, Limits, Member, Notice, Page, Unreadable, extract
+from .extract.draft import FACT_MAX, clean, moment
+from .extract.result import Unit
+from .extract.scratch import NAME_MAX
+
+TEXT, THUMBNAIL = "text", "thumbnail"
+CHARACTER_BYTES_MAX = 4
+THUMBNAIL_BYTES_MAX = 10_000_000
+MEMORY_MAX = sandbox.Bounds.memory_max
+FACTS = frozenset(Extraction.__dataclass_fields__) - {"text", "thumbnail"}
+_MEMBER = re.compile(r"member-\d{5,6}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,100}")
+_PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+
+
+def extract_isolated(
+    path: Path,
+    name: str,
+    scratch: Path,
+    limits: Limits | None = None,
+    depth: int = 0,
+    memory_max: int = MEMORY_MAX,
+    *,
+    without: frozenset[str] = frozenset(),
+) -> Extraction:
+    """Read a file as `extract` does, in a confined process; `scratch` is an empty folder of this attempt's own."""
+    limits = limits or Limits()
+    if next(scratch.iterdir(), None) is not None:
+        raise BadValue("scratch", str(scratch), "an empty folder")
+    real_path, real_scratch, size = path.resolve(), scratch.resolve(), path.stat().st_size
+    try:
+        facts = sandbox.run(
+            lambda: _read(real_path, name, real_scratch, limits, depth),
+            scratch,
+            bounds_of(limits, memory_max),
+            (real_path,),
+            without=without,
+        )
+        result = _checked(facts, size, scratch, limits)
+    except BaseException:
+        _clear(scratch, ())
+        raise
+    _clear(scratch, [one.path.name for one in result.members])
+    return result
+
+
+def bounds_of(limits: Limits, memory_max: int = MEMORY_MAX) -> sandbox.Bounds:
+    """What stands behind the limits of a file: a little more, so that the extractor's own words come first."""
+    text_bytes = limits.text_max * CHARACTER_BYTES_MAX
+    return sandbox.Bounds(
+        seconds_max=limits.seconds_max + 2,
+        cpu_seconds_max=math.ceil(limits.seconds_max) + 1,
+        memory_max=memory_max,
+        file_max=max(limits.unpacked_max, text_bytes) + 1,
+        scratch_max=limits.unpacked_max + text_bytes + THUMBNAIL_BYTES_MAX + 4096 * limits.members_max,
+        files_max=limits.members_max + 10,
+    )
+
+
+def _read(path: Path, name: str, scratch: Path, limits: Limits, depth: int) -> object:
+    """In the confined process."""
+    result = extract(path, name, scratch, limits, depth)
+    (scratch / TEXT).write_bytes(result.text.encode())
+    if result.thumbnail is not None:
+        (scratch / THUMBNAIL).write_bytes(result.thumbnail)
+    return result.facts()
+
+
+def _clear(scratch: Path, kept: list[str] | tuple[()]) -> None:
+    with os.scandir(scratch) as entries:
+        for entry in list(entries):
+            if entry.name in kept:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+
+
+class _Garbage(Exception):
+    """What came back breaks a law of results."""
+
+
+def _checked(facts: object, size: int, scratch: Path, limits: Limits) -> Extraction:
+    """What came back, as a result; everything is looked at."""
+    folder = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not isinstance(facts, dict) or facts.keys() != FACTS:
+            raise _Garbage("facts")
+        text = _text(folder, limits)
+        return Extraction(
+            media_type=_matching(facts, "media_type", _MEDIA_TYPE),
+            size=_one_of(facts, "size", (size,)),
+            sha256=_matching(facts, "sha256", _SHA256),
+            text=text,
+            unit=_one_of(facts, "unit", get_args(Unit)),
+            pages=_pages(facts, len(text), limits),
+            title=_shown(facts, "title"),
+            author=_shown(facts, "author"),
+            created=_moment(facts, "created"),
+            modified=_moment(facts, "modified"),
+            language=_one_of(facts, "language", (None, *LANGUAGES)),
+            width=_pixels(facts, "width", limits),
+            height=_pixels(facts, "height", limits),
+            thumbnail=_thumbnail(folder, limits),
+            warnings=_warnings(facts),
+            members=_members(facts, folder, scratch, limits),
+        )
+    except (_Garbage, OSError) as error:
+        raise Unreadable("crashed", f"the answer breaks a law of results: {error}") from error
+    finally:
+        os.close(folder)
+
+
+# -- files
+
+
+def _opened(folder: int, name: str) -> int:
+    """A plain file in the scratch folder: no link, no device, no second name."""
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(handle)
+        raise _Garbage(f"{name} is not a plain file")
+    return handle
+
+
+def _content(folder: int, name: str, size_max: int) -> bytes:
+    with open(_opened(folder, name), "rb") as file:
+        content = file.read(size_max + 1)
+    if len(content) > size_max:
+        raise _Garbage(f"{name} has more than {size_max:,} bytes")
+    return content
+
+
+def _text(folder: int, limits: Limits) -> str:
+    try:
+        text = _content(folder, TEXT, limits.text_max * CHARACTER_BYTES_MAX).decode()
+    except UnicodeDecodeError as error:
+        raise _Garbage("text") from error
+    if len(text) > limits.text_max or clean(text) != text:
+        raise _Garbage("text")
+    return text
+
+
+def _thumbnail(folder: int, limits: Limits) -> bytes | None:
+    try:
+        content = _content(folder, THUMBNAIL, THUMBNAIL_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    if not content.startswith(_PNG) or len(content) < len(_PNG) + 8:
+        raise _Garbage("thumbnail")
+    if not all(0 < side <= limits.thumbnail_side for side in struct.unpack_from(">II", content, len(_PNG))):
+        raise _Garbage("thumbnail")
+    return content
+
+
+def _members(facts: dict[str, Any], folder: int, scratch: Path, limits: Limits) -> tuple[Member, ...]:
+    members = []
+    for number, one in enumerate(_list(facts, "members", {"name", "size", "path"}, limits.members_max), start=1):
+        name = _matching(one, "path", _MEMBER)
+        if name != f"member-{number:05d}":
+            raise _Garbage("members")
+        handle = _opened(folder, name)
+        try:
+            size = _one_of(one, "size", (os.fstat(handle).st_size,))
+            if os.geteuid() == 0:
+                os.fchown(handle, 0, os.getegid())  # it was written by the user whom root became
+        finally:
+            os.close(handle)
+        members.append(Member(_shown(one, "name", NAME_MAX) or "", size, scratch / name))
+    return tuple(members)
+
+
+# -- facts
+
+
+def _one_of(facts: dict[str, Any], name: str, values: tuple[Any, ...]) -> Any:
+    for value in values:
+        if type(facts[name]) is type(value) and facts[name] == value:
+            return value
+    raise _Garbage(name)
+
+
+def _matching(facts: dict[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+    value = facts[name]
+    if not isinstance(value, str) or pattern.fullmatch(value) is None:
+        raise _Garbage(name)
+    return value
+
+
+def _shown(facts: dict[str, Any], name: str, length_max: int = FACT_MAX) -> str | None:
+    value = facts[name]
+    if value is None or (isinstance(value, str) and value.isprintable() and len(value) <= length_max):
+        return value
+    raise _Garbage(name)
+
+
+def _moment(facts: dict[str, Any], name: str) -> str | None:
+    value = _shown(facts, name)
+    if value is not None and moment(value) != value:
+        raise _Garbage(name)
+    return value
+
+
+def _whole(facts: dict[str, Any], name: str, least: int, most: int) -> int:
+    value = facts[name]
+    if type(value) is not int or not least <= value <= most:
+        raise _Garbage(name)
+    return value
+
+
+def _pixels(facts: dict[str, Any], name: str, limits: Limits) -> int | None:
+    return None if facts[name] is None else _whole(facts, name, 1, limits.pixels_max)
+
+
+def _list(facts: dict[str, Any], name: str, keys: set[str], count_max: int) -> list[dict[str, Any]]:
+    found = facts[name]
+    if not isinstance(found, list) or len(found) > count_max:
+        raise _Garbage(name)
+    if not all(isinstance(one, dict) and one.keys() == keys for one in found):
+        raise _Garbage(name)
+    return found
+
+
+def _pages(facts: dict[str, Any], length: int, limits: Limits) -> tuple[Page, ...]:
+    """They follow each other and cover the text."""
+    pages: list[Page] = []
+    for one in _list(facts, "pages", {"label", "start", "end"}, max(1, limits.pages_max)):
+        start = _one_of(one, "start", (pages[-1].end if pages else 0,))
+        pages.append(Page(_shown(one, "label") or "", start, _whole(one, "end", start, length)))
+    if not pages or pages[-1].end != length:
+        raise _Garbage("pages")
+    return tuple(pages)
+
+
+def _warnings(facts: dict[str, Any]) -> tuple[Notice, ...]:
+    """Each at most once."""
+    found = _list(facts, "warnings", {"code", "detail"}, len(WARNING_CODES))
+    notices = tuple(Notice(_one_of(one, "code", WARNING_CODES), _shown(one, "detail") or "") for one in found)
+    if len({one.code for one in notices}) != len(notices):
+        raise _Garbage("warnings")
+    return notices

@@ -1,0 +1,141 @@
+"""How is code that reads strangers' files kept from doing harm? Each attempt runs in a fork that has given everything up.
+
+`run` forks a guard, the guard forks the confined process, and that one calls the work: no Python start, no import. It is made
+to be called from a process that is trusted, has one thread, and has imported what the work needs.
+
+Laws:
+- Promised: limits, no network, no writes outside the scratch folder, death with the parent. Each by at least one layer that is
+  really in force, tried once in a fork of its own; else a `Mistake` before anything is opened.
+- A layer that was there when it was tried is put in force in every attempt, or the attempt does not begin.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import stat
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+
+from fairlane.core.errors import BadValue, Mistake
+from fairlane.process.extract.failure import Unreadable
+
+from . import kernel
+from .attempt import answering, judged, perform, too_much_in
+from .bounds import Bounds
+from .confine import FLAGS, prepare
+from .guard import Attempt
+from .layers import LAYERS, NAMESPACES, Layer, Plan
+
+__all__ = ["NAMESPACES", "Bounds", "Layer", "layers", "require", "run"]
+_NONE: frozenset[str] = frozenset()
+
+
+def run(
+    work: Callable[[], object],
+    scratch: Path,
+    bounds: Bounds | None = None,
+    readable: Iterable[Path] = (),
+    *,
+    without: frozenset[str] = _NONE,
+) -> object:
+    """Call `work` in a confined fork; it may write in `scratch` only, read `readable` too, and return JSON."""
+    plan = require(without)
+    bounds = bounds or Bounds()
+    scratch = scratch.resolve()
+    before = os.stat(scratch)
+    if not stat.S_ISDIR(before.st_mode):
+        raise BadValue("scratch", str(scratch), "a folder")
+    attempt = Attempt(plan.layers, answering(work), scratch, tuple(path.resolve() for path in readable), bounds)
+    try:
+        ending = perform(attempt)
+    finally:
+        if os.geteuid() == 0:
+            os.chown(scratch, before.st_uid, before.st_gid)
+    if "layer" in ending.told:
+        raise Mistake(
+            f"an attempt was not begun, because a layer of its sandbox could not be put in force: "
+            f"{ending.told['layer']} ({ending.told['why']}); fairlane doctor names those that can"
+        )
+    value = judged(ending, bounds)
+    if (excess := too_much_in(scratch, bounds)) is not None:
+        raise excess
+    return value
+
+
+def require(without: frozenset[str] = _NONE) -> Plan:
+    """What attempts will be confined by; a `Mistake` if a promise cannot be kept. It tries once; call it early."""
+    if kernel.machine() is None:
+        machine = os.uname()
+        raise Mistake(
+            f"strangers' files are not opened on {machine.sysname} {machine.machine}: the sandbox needs Linux on "
+            f"{' or '.join(kernel.MACHINES)}"
+        )
+    plan = _plan(os.geteuid(), without)
+    if (broken := plan.broken()) is not None:
+        raise Mistake(broken)
+    return plan
+
+
+def layers(without: frozenset[str] = _NONE) -> list[Layer]:
+    """Every layer: whether it is in force, and if not, why not."""
+    if kernel.machine() is None:
+        return [Layer(name, False, "only on Linux, on x86_64 and aarch64") for name in LAYERS]
+    return _plan(os.geteuid(), without).told()
+
+
+@cache
+def _plan(user: int, without: frozenset[str]) -> Plan:
+    """Try with everything; what is refused is left out, until an attempt begins. Then look whether it holds."""
+    prepare()
+    missing = {name: "switched off" for name in LAYERS if name in without}
+    if user == 0:
+        missing.setdefault("user namespace", "not needed: root makes the others, and becomes another user")
+    own = {name: os.stat(path).st_ino for name, path in _places().items()}
+    while True:
+        wanted = frozenset(LAYERS) - missing.keys()
+        with tempfile.TemporaryDirectory(prefix="fairlane-try-") as scratch:
+            attempt = Attempt(wanted, answering(lambda: _seen(own)), Path(scratch).resolve(), (), Bounds(seconds_max=10))
+            ending = perform(attempt)
+        if "layer" in ending.told:
+            if ending.told["layer"] in missing:
+                return Plan(_NONE, dict.fromkeys(LAYERS, ending.told["why"]))
+            missing[ending.told["layer"]] = ending.told["why"]
+            continue
+        try:
+            seen = judged(ending, attempt.bounds)
+        except Unreadable as error:
+            return Plan(_NONE, dict.fromkeys(LAYERS, f"the trial ended badly: {error}"))
+        seen = seen if isinstance(seen, list) else []
+        missing |= {name: "the kernel took it, but it does not hold" for name in wanted if name not in seen}
+        return Plan(frozenset(LAYERS) - missing.keys(), missing)
+
+
+def _places() -> dict[str, str]:
+    kinds = dict(zip(FLAGS, ("user", "net", "pid", "ipc", "uts", "mnt"), strict=True))
+    return {name: f"/proc/self/ns/{kind}" for name, kind in kinds.items()}
+
+
+def _seen(own: dict[str, int]) -> list[str]:
+    """In the confined fork: which layers hold, by looking."""
+    seen = [name for name, path in _places().items() if os.stat(path).st_ino != own[name]]
+    if "mount namespace" in seen and not os.statvfs("/").f_flag & os.ST_RDONLY:
+        seen.remove("mount namespace")
+    if os.geteuid() != 0:
+        seen.append("user")
+    if resource.getrlimit(resource.RLIMIT_CORE) == (0, 0) and resource.getrlimit(resource.RLIMIT_AS)[1] > 0:
+        seen.append("limits")
+    if kernel.has_no_new_privileges():
+        seen.append("privileges")
+    try:
+        os.listdir("/")
+    except PermissionError:
+        seen.append("landlock")
+    try:
+        socket.socket(socket.AF_UNIX).close()
+    except PermissionError:
+        seen.append("seccomp")
+    return seen

@@ -1,0 +1,239 @@
+"""How is one attempt run in a confined process, and what is believed of what comes back?
+
+Laws:
+- The guard is believed. Of the confined process only this: at most so many bytes, JSON, of a known form.
+- Out comes a value or an `Unreadable`; a layer that is missing is a `Mistake`, told before the file is touched.
+- When this returns, nothing that the attempt started lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import signal
+import stat
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fairlane.process.extract.failure import CAN_RETRY, DETAIL_MAX, Unreadable
+
+from .bounds import Bounds
+from .guard import Attempt, guard
+
+WATCH_SECONDS = 0.05
+ENDING_SECONDS_MAX = 10.0
+CONTROL_MAX = 65_536
+BLOCK = 65_536
+MEMORY_SHARE = 0.8  # of what it may have: whoever dies with more in use ran out of it
+_TOO_LARGE = b'{"code": "too_large", "detail": "needs more memory than a document may take"}'
+
+
+class Ending(NamedTuple):
+    """How an attempt ended: what the guard told, what the confined process said, and why we ended it, if we did."""
+
+    told: dict[str, Any]
+    answer: bytes
+    ended_for: Unreadable | None
+
+
+def answering(work: Callable[[], object]) -> Callable[[int], None]:
+    """In the confined process: run, and answer with the value or the failure."""
+
+    def call(answer: int) -> None:
+        try:
+            said = json.dumps({"value": work()}, ensure_ascii=False, allow_nan=False).encode()
+        except Unreadable as error:
+            said = _failure(error.code, error.detail)
+        except MemoryError:
+            said = _TOO_LARGE
+        except OSError as error:
+            said = _failure("too_large" if error.errno in (errno.EFBIG, errno.ENOSPC, errno.EDQUOT) else "crashed", str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
+            said = _failure("crashed", f"{type(error).__name__}: {error}")
+        place = 0
+        while place < len(said):
+            place += os.write(answer, said[place : place + BLOCK])
+        os._exit(0)
+
+    return call
+
+
+def _failure(code: str, detail: str) -> bytes:
+    return json.dumps({"code": code, "detail": detail[:DETAIL_MAX]}).encode()
+
+
+def perform(attempt: Attempt) -> Ending:
+    """Fork the guard, listen until everything has ended, and see to it that it does."""
+    for printed in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            printed.flush()  # or the forks would print it once more
+    handles: list[int] = []
+    try:
+        for _ in range(3):
+            handles += os.pipe()
+        pid = os.fork()
+    except OSError as error:
+        for handle in handles:
+            os.close(handle)
+        raise Unreadable("crashed", f"this machine has no room for another process: {error}") from error
+    life, our_life, our_control, control, our_answer, answer = handles
+    if pid == 0:
+        code = 1
+        try:
+            guard(attempt, life, control, answer)
+            code = 0
+        finally:
+            os._exit(code)
+    for theirs in (life, control, answer):
+        os.close(theirs)
+    listener = _Listener(attempt, our_life, our_control, our_answer)
+    try:
+        return listener.listen()
+    finally:
+        listener.close()
+        _clear(pid)
+
+
+def _clear(pid: int) -> None:
+    """The guard ends when our end of `life` is closed; if it cannot, it is ended, and the confined process with it."""
+    deadline = time.monotonic() + ENDING_SECONDS_MAX
+    with contextlib.suppress(ChildProcessError):
+        handle = os.pidfd_open(pid)
+        try:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                os.kill(pid, signal.SIGKILL)
+        finally:
+            os.close(handle)
+        os.waitpid(pid, 0)
+
+
+class _Listener:
+    """Our ends of the pipes, and what came through them."""
+
+    def __init__(self, attempt: Attempt, life: int, control: int, answer: int) -> None:
+        self._attempt = attempt
+        self._life, self._control, self._answer = life, control, answer
+        self._told, self._said = bytearray(), bytearray()
+        self._ended_for: Unreadable | None = None
+
+    def listen(self) -> Ending:
+        """Until the guard has reported and gone."""
+        bounds = self._attempt.bounds
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._answer, select.POLLIN)
+        began = looked = time.monotonic()
+        ends_at = began + bounds.seconds_max
+        while True:
+            ready = [handle for handle, _ in poll.poll(WATCH_SECONDS * 1000)]
+            if self._answer in ready and not self._take_answer():
+                poll.unregister(self._answer)
+            if self._control in ready and not self._take_report():
+                break
+            now = time.monotonic()
+            if now > ends_at + (ENDING_SECONDS_MAX if self._ended_for else 0):
+                if self._ended_for is not None:
+                    break  # not even the guard answers
+                self._end(Unreadable("timed_out", f"took longer than {bounds.seconds_max:g} s"))
+                ends_at = now
+            elif now - looked >= WATCH_SECONDS:
+                looked = now
+                if (excess := too_much_in(self._attempt.scratch, bounds)) is not None:
+                    self._end(excess)
+        with contextlib.suppress(BlockingIOError):
+            os.set_blocking(self._answer, False)
+            while self._take_answer():
+                pass
+        lines = [json.loads(line) for line in bytes(self._told).splitlines()]
+        return Ending({key: value for line in lines for key, value in line.items()}, bytes(self._said), self._ended_for)
+
+    def _take_answer(self) -> bool:
+        block = os.read(self._answer, BLOCK)
+        answer_max = self._attempt.bounds.answer_max
+        if len(self._said) <= answer_max:
+            self._said += block
+        if len(self._said) > answer_max:
+            self._end(Unreadable("too_large", f"answered with more than {answer_max:,} bytes"))
+            return False
+        return bool(block)
+
+    def _take_report(self) -> bool:
+        block = os.read(self._control, BLOCK)
+        self._told += block
+        return bool(block) and len(self._told) <= CONTROL_MAX
+
+    def _end(self, why: Unreadable) -> None:
+        """Close our end of `life`: the guard ends everything."""
+        self._ended_for = self._ended_for or why
+        if self._life >= 0:
+            os.close(self._life)
+            self._life = -1
+
+    def close(self) -> None:
+        """Close all ends."""
+        for handle in (self._life, self._control, self._answer):
+            if handle >= 0:
+                os.close(handle)
+
+
+def too_much_in(scratch: Path, bounds: Bounds) -> Unreadable | None:
+    """Whether the scratch folder holds more than it may; looks no further than that."""
+    count = size = 0
+    folders = [str(scratch)]
+    while folders:
+        with contextlib.suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    count += 1
+                    size += found.st_blocks * 512
+                    if stat.S_ISDIR(found.st_mode):
+                        folders.append(entry.path)
+                if count > bounds.files_max:
+                    return Unreadable("too_large", f"made more than {bounds.files_max:,} files")
+                if size > bounds.scratch_max:
+                    return Unreadable("too_large", f"wrote more than {bounds.scratch_max:,} bytes")
+    return None
+
+
+def judged(ending: Ending, bounds: Bounds) -> object:
+    """The value, or the reason why there is none."""
+    if ending.ended_for is not None:
+        raise ending.ended_for
+    status = ending.told.get("status")
+    if not isinstance(status, int):
+        raise Unreadable("crashed", "its guard was ended by somebody")
+    if os.WIFSIGNALED(status):
+        raise _killed(signal.Signals(os.WTERMSIG(status)), ending.told, bounds)
+    if os.WEXITSTATUS(status) != 0:
+        raise Unreadable("crashed", f"the process ended with code {os.WEXITSTATUS(status)}")
+    try:
+        said = json.loads(ending.answer, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("crashed", "the process answered nothing" if not ending.answer else "the answer is garbage") from error
+    if isinstance(said, dict):
+        if said.keys() == {"value"}:
+            return said["value"]
+        if said.keys() == {"code", "detail"} and isinstance(said["detail"], str) and said["code"] in [*CAN_RETRY]:
+            raise Unreadable(said["code"], said["detail"])
+    raise Unreadable("crashed", "the answer is garbage")
+
+
+def _killed(by: signal.Signals, told: dict[str, Any], bounds: Bounds) -> Unreadable:
+    if by == signal.SIGXCPU or (by == signal.SIGKILL and told["cpu_seconds"] > bounds.cpu_seconds_max - 0.5):
+        return Unreadable("timed_out", f"took more than {bounds.cpu_seconds_max} s of processor time")
+    if told["resident"] >= bounds.memory_max * MEMORY_SHARE:
+        return Unreadable("too_large", f"needs more memory than {bounds.memory_max:,} bytes ({by.name})")
+    return Unreadable("crashed", f"the process was ended by {by.name}")
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(name)

@@ -1,0 +1,146 @@
+"""Who sees to it that nothing of an attempt is left? The guard: a fork between the caller and the confined process.
+
+Laws:
+- It runs no parser and reads nothing that the confined process writes.
+- When the caller is gone, or closes its end of the pipe `life`, everything the attempt started is ended.
+- It reports how the attempt ended only when nothing of it lives any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from . import kernel
+from .bounds import Bounds
+from .confine import FIRST_USER, Refused, confine, leave_namespaces
+
+ENDING_SECONDS_MAX = 5.0
+
+
+def keep_only(handles: Iterable[int]) -> None:
+    """Close every handle but these; the three streams lead nowhere."""
+    kept = {*handles}
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in {0, 1, 2} - kept:
+        os.dup2(nowhere, stream)
+    for name in os.listdir("/proc/self/fd"):  # not by a limit: it may have been higher when they were opened
+        handle = int(name)
+        if handle > 2 and handle not in kept:
+            with contextlib.suppress(OSError):  # the list itself had one
+                os.close(handle)
+
+
+def tell(control: int, **told: object) -> None:
+    """A line for the caller."""
+    os.write(control, json.dumps(told).encode() + b"\n")
+
+
+class Attempt(NamedTuple):
+    """What is to be run, and within what."""
+
+    layers: frozenset[str]
+    work: Callable[[int], None]  # is given the handle that it answers through
+    scratch: Path
+    readable: tuple[Path, ...]
+    bounds: Bounds
+
+
+def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
+    """Fork the confined process, wait until it or the caller has ended, and end what is left."""
+    os.setsid()  # kill -9 of the caller's whole group must leave somebody who ends the rest
+    kernel.adopt_orphans()
+    signal.set_wakeup_fd(-1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)  # whoever ends the caller ends us by that
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    keep_only((life, control, answer))
+    living, sign = os.pipe()
+    user = FIRST_USER + os.getpid() if os.geteuid() == 0 else None
+    try:
+        leave_namespaces(attempt.layers, attempt.scratch)
+    except Refused as refused:
+        tell(control, layer=refused.layer, why=refused.why)
+        return
+    pid = os.fork()
+    if pid == 0:
+        keep_only((control, answer, living))
+        _confined(attempt, living, user, control, answer)
+    os.close(answer)
+    _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX)
+    _, status, used = os.wait4(pid, 0)
+    if "process namespace" not in attempt.layers:  # else the kernel has ended them with their first
+        _end_strays()
+    tell(control, status=status, cpu_seconds=used.ru_utime + used.ru_stime, resident=used.ru_maxrss * 1024)
+    os.close(sign)  # as long as it was open, we lived
+
+
+def _confined(attempt: Attempt, living: int, user: int | None, control: int, answer: int) -> None:
+    """In the confined fork; never returns."""
+    try:
+        try:
+            confine(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, living, user)
+        except Refused as refused:
+            tell(control, layer=refused.layer, why=refused.why)
+            os._exit(1)
+        os.close(control)  # from here on nothing that we say is believed
+        attempt.work(answer)
+    finally:
+        os._exit(1)
+
+
+def _wait(pid: int, life: int, seconds_max: float) -> None:
+    """Until it has ended, or the caller is gone, or has forgotten it."""
+    handle = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    poll.register(life, select.POLLIN)
+    if handle not in [one for one, _ in poll.poll(seconds_max * 1000)]:
+        os.kill(pid, signal.SIGKILL)
+    os.close(handle)
+
+
+def _end_strays() -> None:
+    """End what came to us when its parent ended, and what that has started."""
+    deadline = time.monotonic() + ENDING_SECONDS_MAX
+    while time.monotonic() < deadline:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        stopped: set[int] = set()
+        while found := _descendants() - stopped:  # stopped before they are ended, so that none can fork meanwhile
+            _signal(found, signal.SIGSTOP)
+            stopped |= found
+        _signal(stopped, signal.SIGKILL)
+
+
+def _signal(processes: set[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _descendants() -> set[int]:
+    """Everything below us that lives, by asking all processes for their parent."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                state, parent = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[:2]
+                if state != b"Z":
+                    parents[int(name)] = int(parent)
+    found, before = {os.getpid()}, 0
+    while len(found) > before:
+        before = len(found)
+        found |= {pid for pid, parent in parents.items() if parent in found}
+    return found - {os.getpid()}

@@ -1,0 +1,128 @@
+"""What is asked of the kernel that Python has no word for?
+
+Laws:
+- Every call either did what was asked or raises an OSError; nothing is ignored here.
+- Numbers of calls are those of x86_64 and aarch64; elsewhere there is no sandbox.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+
+MACHINES = ("x86_64", "aarch64")
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+CAPABILITY_READ = 1 << 2  # CAP_DAC_READ_SEARCH: read and enter, whatever the permissions say
+_SET_PDEATHSIG, _SET_KEEPCAPS, _GET_SECCOMP, _SET_SECCOMP = 1, 8, 21, 22
+_SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVS, _GET_NO_NEW_PRIVS = 36, 38, 39
+_SECCOMP_FILTER = 2
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_MOUNT_SETATTR = 442
+_CAPSET = {"x86_64": 126, "aarch64": 91}
+_CAPABILITY_VERSION = 0x20080522
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("count", ctypes.c_ushort), ("code", ctypes.c_char_p))
+
+
+def machine() -> str | None:
+    """The processor's family, if the sandbox knows its calls."""
+    found = platform.machine()
+    return found if sys.platform == "linux" and found in MACHINES and sys.maxsize > 2**32 else None
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def call(number: int, *values: object) -> int:
+    """A call by its number; whole numbers are passed as long ones."""
+    assert _libc is not None
+    return _checked(
+        _libc.syscall(ctypes.c_long(number), *(ctypes.c_long(one) if isinstance(one, int) else one for one in values))
+    )
+
+
+def _prctl(option: int, *values: object) -> int:
+    assert _libc is not None
+    filled = [*values, *[0] * (4 - len(values))]
+    return _checked(_libc.prctl(option, *(ctypes.c_ulong(one) if isinstance(one, int) else one for one in filled)))
+
+
+def unshare(flag: int) -> None:
+    """Leave a namespace for a new one."""
+    assert _libc is not None
+    _checked(_libc.unshare(flag))
+
+
+def die_with_parent(signal_number: int) -> None:
+    """Get this signal when the parent dies; the caller checks afterwards that it is still there."""
+    _prctl(_SET_PDEATHSIG, signal_number)
+
+
+def adopt_orphans() -> None:
+    """Descendants whose parent ends become children of this process."""
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def forbid_new_privileges() -> None:
+    """No program that is started gets more rights than this process has."""
+    _prctl(_SET_NO_NEW_PRIVS, 1)
+
+
+def has_no_new_privileges() -> bool:
+    """Whether that is in force."""
+    return _prctl(_GET_NO_NEW_PRIVS) == 1
+
+
+def filter_calls(instructions: bytes) -> None:
+    """Put a filter over every later call, of this process and of all that it starts."""
+    _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(_Program(len(instructions) // 8, instructions)))
+
+
+def has_filter() -> bool:
+    """Whether a filter is in force."""
+    return _prctl(_GET_SECCOMP) == _SECCOMP_FILTER
+
+
+def become(user: int) -> None:
+    """Be another user, without groups; capabilities stay until they are given away."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    _prctl(_SET_KEEPCAPS, 1)
+    os.setresuid(user, user, user)
+
+
+def keep_capabilities(wanted: int) -> None:
+    """Give every capability away but these; if they are not there to keep, all of them."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    number = _CAPSET[platform.machine()]
+    try:
+        call(number, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)(wanted, wanted, 0, 0, 0, 0)))
+    except PermissionError:
+        call(number, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+
+
+def write_only_in(folder: str) -> None:
+    """In a mount namespace of our own: everything is read-only, but for this folder."""
+    assert _libc is not None
+    path = os.fsencode(folder)
+    _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None))
+    _checked(_libc.mount(path, path, None, ctypes.c_ulong(_MS_BIND), None))
+    _set_mount(b"/", _AT_RECURSIVE, _RDONLY | _NOSUID, 0)
+    _set_mount(path, 0, _NOSUID | _NODEV | _NOEXEC, _RDONLY)
+
+
+def _set_mount(path: bytes, flags: int, added: int, removed: int) -> None:
+    attributes = (ctypes.c_uint64 * 4)(added, removed, 0, 0)
+    call(_MOUNT_SETATTR, _AT_FDCWD, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes))
