@@ -83,6 +83,21 @@ def test_what_happens_is_told_as_it_happens(server: Server, customer: str) -> No
         assert {one["customer"] for one in told} == {customer}
 
 
+def test_progress_is_told_while_somebody_watches(server: Server, customer: str) -> None:
+    with watching(server, server.key(customer)) as stream:
+        id = server.queue.submit(customer, 1).id
+        claims = until(lambda: [one for one in server.claim(100) if one.id == id])
+        told = {"token": claims[0].token, "attempt": 1, "progress": 0.5, "partial": None}
+        server.queue.engine.put_record("progress", id, json.dumps(told))
+        until(lambda: "event: progress" in stream.text)
+        line = re.search(r"event: progress\ndata: (.*)\n", stream.text)
+        assert line is not None
+        assert json.loads(line[1]) == {
+            "event": "progress", "customer": customer, "document": id, "progress": 0.5, "attempt": 1
+        }  # fmt: skip
+        assert stream.text.count("event: progress") == 1  # the same is not told again
+
+
 def test_a_customer_sees_only_its_own_and_an_operator_all(server: Server, customer: str) -> None:
     with watching(server, server.key(customer)) as mine, watching(server, server.operator) as every:
         server.queue.submit(f"{customer}, neighbour", 1)

@@ -86,15 +86,17 @@ class Edge:
 
     async def _through(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         path, headers = scope["path"], dict(scope["headers"])
-        if not _is_open(scope["method"], path):
+        is_open = _is_open(scope["method"], path)
+        limit = self._service.limits.requests_at_once
+        if self._service.at_work > (2 * limit if is_open else limit):
+            raise _overloaded()
+        if not is_open:
             scope["shown"], caller = await self._known(scope["method"], headers)
             scope["caller"] = caller
             scope["told"]["key"] = caller.key_id
             if caller.customer is not None:
                 scope["told"]["customer"] = caller.customer
             self._refuse(path, caller, headers)
-        elif self._service.at_work > 2 * self._service.limits.requests_at_once:
-            raise _overloaded()
         counted = Counted(receive, self._bytes_max(scope["method"], path, headers))
         app = self._quick.get((scope["method"], path), self._app)
         await app(scope, counted, answer)
@@ -123,8 +125,6 @@ class Edge:
         if not service.buckets.take(caller.key_id):
             most = service.limits.requests_a_second
             raise Problem("too-many-requests", f"more than {most} requests a second with this key", retry_after=1, close=True)
-        if service.at_work > service.limits.requests_at_once:
-            raise _overloaded()
         if caller.customer is not None and any(path == one or path.startswith(one + "/") for one in FOR_OPERATORS):
             raise nothing_here()
         if headers.get(b"content-encoding", b"identity") != b"identity":

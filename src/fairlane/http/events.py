@@ -35,7 +35,7 @@ async def watch_events(
     after: Annotated[int | None, Query(ge=0, le=NUMBER_MAX, description="Everything after this event; 0: all.")] = None,
     last_event_id: Annotated[str | None, Header(description="The event that was seen last.")] = None,
 ) -> Response:
-    """What happens: submitted, started, done, failed and more; a customer sees only its own."""
+    """What happens: submitted, started, progress, done, failed and more; a customer sees only its own."""
     service = asked.service
     if last_event_id:
         if not (last_event_id.isascii() and last_event_id.isdigit() and int(last_event_id) <= NUMBER_MAX):
@@ -54,25 +54,29 @@ async def _stream(asked: Asked, told: str, after: int | None) -> AsyncIterator[b
     service = asked.service
     with service.aside(), service.feed.watched(asked.caller, service.limits.viewer_events) as watcher:
         last = service.feed.last or 0 if after is None else after
-        yield b": watching\n\n"
+        yield f": watching\nid: {last}\n\n".encode()  # whoever is cut off before the first event resumes from here
         if after is not None:
             async for frames in service.feed.missed(asked.caller, after):
-                yield b"".join(frame.text for frame in frames)
-                last = max([last, *(frame.number for frame in frames)])
+                yield _joined(frames)
+                last = _last(frames, last)
         beat = time.monotonic()
         while True:
-            frames = [frame for frame in await watcher.next(LOOK_SECONDS) if frame.number > last]
+            frames = [frame for frame in await watcher.next(LOOK_SECONDS) if frame.number is None or frame.number > last]
             if await service.caller(told) is None:
                 return
             if frames:
                 yield _joined(frames)
-                last = frames[-1].number
+                last = _last(frames, last)
             elif time.monotonic() - beat > BEAT_SECONDS:
                 yield f": still here\nid: {service.feed.last or 0}\n\n".encode()
             if watcher.is_ended or service.is_stopping:
                 return
             if frames or time.monotonic() - beat > BEAT_SECONDS:
                 beat = time.monotonic()
+
+
+def _last(frames: list[Frame], before: int) -> int:
+    return max([before, *(frame.number for frame in frames if frame.number is not None)])
 
 
 def _joined(frames: list[Frame]) -> bytes:

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairlane.core.document import ENDED, Change
 from fairlane.core.errors import FairlaneError, Unknown
@@ -62,7 +62,7 @@ def first_since(engine: Engine, at_ms: int) -> int:
 class Frame(NamedTuple):
     """A change, ready to be sent."""
 
-    number: int
+    number: int | None  # None: it is told once, and not again to whoever comes back
     customer: str | None
     text: bytes
 
@@ -129,7 +129,7 @@ class Feed:
 
     async def run(self, last: int) -> None:
         """Follow the store from a change on, until cancelled."""
-        self.last = last
+        self.last = last if self.last is None else self.last  # begun again: on from where it was
         while True:
             try:
                 changes = await self._call(self._engine.changes, self.last, PAGE)
@@ -160,6 +160,14 @@ class Feed:
                 for waiter in self._waiters.pop(change.document, ()):
                     if not waiter.done():
                         waiter.set_result(None)
+
+    def tell_progress(self, customer: str, document: str, told: dict[str, Any]) -> None:
+        """What a handler told on its way, to those who watch now."""
+        line = written({"event": "progress", "customer": customer, "document": document, **told})
+        frame = Frame(None, customer, f"event: progress\ndata: {line}\n\n".encode())
+        for watcher in self._watchers:
+            if is_for(watcher.caller, customer):
+                watcher.add(frame)
 
     async def ended(self, document: str, is_ended: Callable[[], Awaitable[bool]], seconds: float) -> None:
         """Until a document has ended, or that long."""

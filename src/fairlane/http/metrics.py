@@ -102,6 +102,10 @@ class Metrics:
         """A webhook was called."""
         self._deliveries.labels(outcome).inc()
 
+    def running(self, most: int) -> list[tuple[str, str]]:
+        """Some documents that run now, with their customers."""
+        return [(id, one.customer) for id, one in islice(self._running.items(), most)]
+
     def scraped(self) -> bytes:
         """Everything, as Prometheus reads it."""
         return generate_latest(self.registry)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 from fairlane.core.errors import FairlaneError
-from fairlane.queue import DEFAULT_KIND, Queue
+from fairlane.queue import DEFAULT_KIND, Progress, Queue
 
 from .feed import Feed, newest
 from .gather import Accepted, Gatherer
@@ -32,6 +32,8 @@ from .wall import Wall
 from .webhooks import Courier
 
 THREADS = 16
+PROGRESS_SECONDS = 1.0
+PROGRESS_MAX = 256  # documents whose progress is told
 FORBIDDEN_KIND = "folder"  # its payload names a path on the worker's disk
 
 P = ParamSpec("P")
@@ -116,6 +118,7 @@ class Service:
             asyncio.create_task(self._for_ever("feed", lambda: self.feed.run(last))),
             asyncio.create_task(self._for_ever("webhooks", self.courier.run)),
             asyncio.create_task(self._for_ever("upkeep", self._upkeep)),
+            asyncio.create_task(self._for_ever("progress", self._progress)),
         ]
 
     def stop(self) -> None:
@@ -144,12 +147,25 @@ class Service:
                 self.log.failed(what, error)
                 await asyncio.sleep(1)
 
+    async def _progress(self) -> None:
+        """While somebody watches, tell what handlers tell of documents that run."""
+        told: dict[str, Progress] = {}
+        while True:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            running = self.metrics.running(PROGRESS_MAX) if self.feed.watchers else []
+            found = await self.call(self.wall.progress_of, running) if running else {}
+            for (id, customer), progress in found.items():
+                if told.get(id) != progress:
+                    self.feed.tell_progress(customer, id, {"progress": progress.progress, "attempt": progress.attempt})
+            told = {id: progress for (id, _), progress in found.items()}
+
     async def _upkeep(self) -> None:
         """Forget what ended long ago, as often as is due."""
         while self.options.retention_seconds is not None:
             purged = await self.call(self.queue.purge, self.options.retention_seconds)
             if purged:
                 self.log.told("purged", documents=purged)
+            await self.call(self.wall.forget_batches, self.options.retention_seconds)
             await asyncio.sleep(min(3600.0, max(1.0, self.options.retention_seconds / 10)))
         await asyncio.Event().wait()
 

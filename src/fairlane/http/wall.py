@@ -9,14 +9,15 @@ Laws:
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fairlane.core.document import ENDED, WAITING, Document, State, text
-from fairlane.core.errors import WrongState
+from fairlane.core.errors import Unknown, WrongState
 from fairlane.engine import Engine
 from fairlane.queue import Look, Progress, Queue
 
-from .keys import Caller
+from .keys import Caller, wall_ms
 from .problems import Problem, nothing_here
 
 BATCHES = "batches"
@@ -174,6 +175,26 @@ class Wall:
             members += [one for one in page if one.id in wanted]
             before = page[-1].number
         return members
+
+    def forget_batches(self, older_seconds: float) -> None:
+        """Upkeep, for nobody: forget old batches none of whose documents is left."""
+        after = ""
+        while page := self._engine.records(BATCHES, after, 100):
+            after = page[-1].key
+            for record in page:
+                told = json.loads(record.value)
+                is_old = told["made_ms"] < wall_ms() - older_seconds * 1000
+                if is_old and all(self._engine.document(id) is None for id in told["documents"]):
+                    self._engine.put_record(BATCHES, record.key, None, record.version)
+
+    def progress_of(self, running: list[tuple[str, str]]) -> dict[tuple[str, str], Progress]:
+        """For the feed, which tells each to its customer: what handlers told of documents that run."""
+        found = {}
+        for id, customer in running:
+            with suppress(Unknown):  # purged meanwhile
+                if (progress := self._queue.progress(id)) is not None:
+                    found[id, customer] = progress
+        return found
 
     # -- customers -----------------------------------------------------------------------------------------------------
 

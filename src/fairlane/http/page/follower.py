@@ -9,12 +9,14 @@ Laws:
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections import ChainMap
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from fairlane.core.document import ENDED, Change, Document, Receipt
+from fairlane.core.document import ENDED, Change, Receipt
 from fairlane.core.errors import FairlaneError, Unknown
 from fairlane.engine import Engine
 from fairlane.http.feed import Feed, first_since, newest
@@ -97,6 +99,7 @@ class Follower:
             if live.is_unsure or time.monotonic() - self._used_at > KEPT_SECONDS:
                 self._live = None
                 self._taken.clear()
+                gc.unfreeze()
 
     async def _follow(self, live: Live, changes: list[Change]) -> None:
         changes = [change for change in changes if change.number > live.change]  # the feed may still be behind
@@ -134,6 +137,25 @@ def looked_up(engine: Engine, ids: list[str]) -> dict[str, Seen]:
 
 def loaded(engine: Engine, until: int) -> tuple[Live, int]:
     """The picture at a change, as far back as is read, and the newest change that may be in it; on a thread."""
+    with _uncollected():
+        return _loaded(engine, until)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Millions of objects are made, none of them in a circle: to look for circles among them again and again takes longer than
+    all the rest, and would hold up whoever is being answered."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
+
+
+def _loaded(engine: Engine, until: int) -> tuple[Live, int]:
     live = Live(engine.rules())
     now_ms = wall_ms()
     start = min(until, max(first_since(engine, now_ms - PAST_MS), until - PAST_CHANGES_MAX))
@@ -165,25 +187,24 @@ def _documents(engine: Engine, live: Live) -> dict[str, Seen]:
     """Everything that has not ended; returned is what has, as far back as figures go."""
     past: dict[str, Seen] = {}
     before: int | None = None
-    unended: list[Document] = []
     while page := engine.documents(None, None, before, PAGE):
         before = page[-1].number
         for one in page:
             if one.state in ENDED:
                 past[one.id] = seen(one)
             else:
-                unended.append(one)
+                live.hold(one)
         if page[-1].submitted_ms < live.since_ms or len(past) > PAST_CHANGES_MAX:
             break
-        _refuse_too_many(len(unended))
+        _refuse_too_many(len(live.documents))
     for state in ("running", "ready", "delayed"):
         below = before
         while below is not None and (page := engine.documents(None, state, below, PAGE)):
             below = page[-1].number
-            unended += page
-            _refuse_too_many(len(unended))
-    for one in sorted(unended, key=lambda one: (one.ready_ms, one.number)):
-        live.hold(one)
+            for one in page:
+                live.hold(one)
+            _refuse_too_many(len(live.documents))
+    live.held()
     return past
 
 

@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from heapq import heappop, heappush
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fairlane.core.document import ENDED, Change, Document
@@ -103,6 +104,10 @@ class Live:
             one.worker, one.since_ms = document.worker or "", document.ready_ms
             self.documents[document.id] = one
             self._enter(one, document.state)
+
+    def held(self) -> None:
+        """Everything was read, in whatever order."""
+        self._unjudged = deque(sorted(self._unjudged, key=itemgetter(0)))
 
     # -- following -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,222 @@
+"""What does the live page cost the server, and how late is it? `python -m bench.page`, `--quick` for a small queue.
+
+A server on SQLite with 100,000 customers and 300,000 waiting documents, while another process submits and works off documents
+all the time: the CPU time that the server uses with nobody, one and fifty watching, how long the first picture takes, and how
+long after its commit a change is in a frame.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import click
+import httpx
+
+from fairlane import Queue
+from fairlane.core.document import Done, Submission
+from fairlane.http import keys
+from fairlane.queue import new_ids
+
+from .figures import Figure, Goal, show
+
+VIEWERS = 50
+FIRST_GOAL, MORE_GOAL, LATE_GOAL = 0.05, 0.001, 2.0
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Load:
+    """Submits and works off documents at a steady pace, as other processes would."""
+
+    def __init__(self, url: str, customers: int, a_second: int) -> None:
+        self._queue = Queue(url)
+        self._customers = customers
+        self._a_second = a_second
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.documents = 0
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._queue.close()
+
+    def _run(self) -> None:
+        engine, size = self._queue.engine, max(1, self._a_second // 10)
+        while not self._stop.wait(0.1):
+            self.documents += size
+            engine.submit(_submissions(self._customers, self.documents, size))
+            claims = engine.claim("worker", size, 60_000)
+            engine.settle([(one, Done()) for one in claims])
+
+
+def _submissions(customers: int, start: int, count: int) -> list[Submission]:
+    names = (f"customer {(start + number) * 7919 % customers:06}" for number in range(count))
+    return [Submission(id, name, "extract", "null") for id, name in zip(new_ids(count), names, strict=True)]
+
+
+class Watching:
+    """Streams of frames, read by one thread; remembers when each change was first told."""
+
+    def __init__(self, port: int, cookie: str, count: int) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._lines = []
+        self.seen: list[tuple[float, int]] = []
+        self.bytes = 0
+        self._stop = False
+        for _ in range(count):
+            line = socket.create_connection(("127.0.0.1", port))
+            line.sendall(f"GET /page/frames HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\n\r\n".encode())
+            self._selector.register(line, selectors.EVENT_READ)
+            self._lines.append(line)
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        first = self._lines[0]
+        while not self._stop:
+            for key, _ in self._selector.select(0.1):
+                assert isinstance(key.fileobj, socket.socket)
+                piece = key.fileobj.recv(1_000_000)
+                self.bytes += len(piece)
+                if key.fileobj is first:
+                    self.seen += [(time.monotonic(), int(told)) for told in re.findall(rb"\nid: (\d+)\n", piece)]
+
+    def close(self) -> None:
+        self._stop = True
+        self._thread.join()
+        for line in self._lines:
+            line.close()
+
+
+def _filled(url: str, customers: int, documents: int) -> None:
+    with Queue(url) as queue:
+        for start in range(0, documents, 2000):
+            queue.engine.submit(_submissions(customers, start, min(2000, documents - start)))
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def _used(pid: int, seconds: float) -> float:
+    """The share of a core that a process uses."""
+    before, at = _cpu_seconds(pid), time.monotonic()
+    time.sleep(seconds)
+    return (_cpu_seconds(pid) - before) / (time.monotonic() - at)
+
+
+def _late(queue: Queue, watching: Watching, times: int) -> list[float]:
+    """How long after its commit a change is in a frame."""
+    told = []
+    for _ in range(times):
+        queue.submit("marker", 1)
+        at = time.monotonic()
+        number = queue.engine.changes(None, 1)[0].number  # the oldest; the newest is searched from what was seen
+        number = max(number, watching.seen[-1][1] if watching.seen else 0)
+        while page := queue.engine.changes(number, 10_000):
+            number = page[-1].number
+        while not (found := [when for when, change in watching.seen if change >= number]):
+            time.sleep(0.005)
+        told.append(found[0] - at)
+    return told
+
+
+def measure(folder: Path, customers: int, documents: int, a_second: int, seconds: float) -> list[Figure]:
+    """Everything, on one server."""
+    url = f"sqlite:///{folder}/queue.db"
+    _filled(url, customers, documents)
+    queue = Queue(url)
+    key, _ = keys.create(queue.engine, customer=None)
+    command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--no-work"]
+    command += ["--limit", "viewers_a_key=100"]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert server.stdout is not None
+        address = json.loads(server.stdout.readline())["address"]
+        with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
+            client.post("/page/session", json={"key": key}).raise_for_status()
+            cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+            with Load(url, customers, a_second):
+                return _measured(server.pid, int(address.rpartition(":")[2]), cookie, queue, client, seconds)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait()
+        queue.close()
+
+
+def _measured(pid: int, port: int, cookie: str, queue: Queue, client: httpx.Client, seconds: float) -> list[Figure]:
+    time.sleep(2)
+    nobody = _used(pid, seconds)
+    began, spent = time.monotonic(), _cpu_seconds(pid)
+    one = Watching(port, cookie, 1)
+    waits = []
+    while not one.seen:  # the loop must go on answering meanwhile
+        at = time.monotonic()
+        client.get("/healthz")
+        waits.append(time.monotonic() - at)
+        time.sleep(0.02)
+    first_picture, spent = time.monotonic() - began, _cpu_seconds(pid) - spent
+    time.sleep(2)
+    first = _used(pid, seconds) - nobody
+    late = _late(queue, one, 10)
+    many = Watching(port, cookie, VIEWERS)
+    time.sleep(3)
+    more = (_used(pid, seconds) - nobody - first) / VIEWERS
+    late_many = _late(queue, one, 10)
+    many.close()
+    lists = []
+    for sort in ("waiting", "next_priority", "wait_p95"):
+        at = time.monotonic()
+        client.get("/page/customers", params={"sort": sort}).raise_for_status()
+        lists.append(time.monotonic() - at)
+    one.close()
+    size = one.bytes / max(1, len(one.seen))
+    memory = int(re.findall(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0]) / 1024
+    at_most = Goal(1, is_least=False)
+    return [
+        Figure("page: CPU, nobody watches", 100 * nobody, "% of a core", 100.0),
+        Figure("page: CPU, first viewer more", 100 * first, "% of a core", 100 * FIRST_GOAL, at_most),
+        Figure("page: CPU, each further viewer", 100 * more, "% of a core", 100 * MORE_GOAL, at_most),
+        Figure("page: latest update, one viewer", max(late), "s", LATE_GOAL, at_most, f"median {statistics.median(late):.2f}"),
+        Figure(f"page: latest update, {VIEWERS} viewers", max(late_many), "s", LATE_GOAL, at_most),
+        Figure("page: first picture", first_picture, "s", 10.0, at_most, f"{spent:.1f} s of CPU"),
+        Figure("page: slowest answer meanwhile", max(waits), "s", 1.0, at_most),
+        Figure("page: slowest list of customers", max(lists), "s", 1.0, at_most),
+        Figure("page: size of a frame", size / 1000, "kB", 20.0),
+        Figure("page: memory of the server", memory, "MB", 1000.0),
+    ]  # fmt: skip
+
+
+@click.command()
+@click.option("--quick", "is_quick", is_flag=True, help="A small queue and short rounds.")
+@click.option("--rate", default=100, show_default=True, help="Documents submitted and worked off a second.")
+def main(is_quick: bool, rate: int) -> None:
+    """Measure, and show it.
+
+    Example: python -m bench.page --quick
+    """
+    customers, documents, seconds = (2000, 6000, 2.0) if is_quick else (100_000, 300_000, 15.0)
+    with tempfile.TemporaryDirectory(prefix="fairlane-page-") as folder:
+        show(measure(Path(folder), customers, documents, rate, seconds))
+
+
+if __name__ == "__main__":
+    main()
