@@ -1,6 +1,6 @@
-"""How does the page look? `python -m bench.shots`: every view, five languages, light and dark, wide and narrow, to build/shots/.
+"""How does the page look? `python -m bench.shots`: every view in five languages, light and dark, wide and narrow: build/shots/.
 
-A server with a made-up hour behind it, in which one customer drops 3,000 documents on a dozen light ones, and with files that a
+A server with a made-up hour behind it, in which one customer drops 3,000 documents on 300 light ones, and with files that a
 real worker has read. `--docs` draws only the few pictures that the documentation shows. Needs the program chromium.
 """
 
@@ -59,6 +59,12 @@ class Place(NamedTuple):
     views: tuple[View, ...]
 
 
+def _named(dice: random.Random) -> dict[str, str]:
+    """A payload that has the name of a file."""
+    word, ending = dice.choice(("invoice", "letter", "contract", "report")), dice.choice(("pdf", "docx"))
+    return {"path": f"{word}-{dice.randrange(10_000):04}.{ending}"}
+
+
 def _hour(queue: Queue, dice: random.Random) -> None:
     """An hour that has passed: light customers all along, one that sends in bursts, a flood in its last quarter."""
     now_ms, engine = int(time.time() * 1000), queue.engine
@@ -71,7 +77,7 @@ def _hour(queue: Queue, dice: random.Random) -> None:
         while coming and coming[0][0] < at_ms:
             came_ms, one = coming[0]
             same = sum(1 for other in coming if other == coming[0])
-            queue.submit_many(one, range(same), kind=KIND, now=came_ms / 1000)
+            queue.submit_many(one, [_named(dice) for _ in range(same)], kind=KIND, now=came_ms / 1000)
             del coming[:same]
         claims = engine.claim("machine-1", 10, 600_000, {KIND: 3}, now_ms=at_ms)
         ends: list[Outcome] = [Failed(dice.choice(REASONS)) if dice.random() < 0.006 else Done("null") for _ in claims]
@@ -91,7 +97,7 @@ class Living:
         dice, engine = random.Random(2), self._queue.engine
         while not self._stop.is_set():
             for _ in range(dice.choice((1, 2, 3, 3, 5))):
-                self._queue.submit(dice.choice(SMALL), kind=KIND)
+                self._queue.submit(dice.choice(SMALL), _named(dice), kind=KIND)
             claims = engine.claim("machine-1", 3, 60_000, {KIND: 3})
             self._stop.wait(0.9)
             engine.settle([(one, Done("null")) for one in claims])
@@ -229,7 +235,7 @@ def main(docs: bool, only: tuple[str, ...], language: tuple[str, ...]) -> None:
 def _keep_small(picture: bytes, path: Path) -> None:
     """Few colours are enough for a page."""
     with Image.open(io.BytesIO(picture)) as shot:
-        shot.convert("RGB").quantize(64, method=Image.Quantize.MEDIANCUT).save(path, optimize=True)
+        shot.convert("RGB").quantize(128, method=Image.Quantize.MEDIANCUT).save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -135,6 +135,7 @@ def test_less_motion_is_respected(browser: Browser, server: Server, customer: st
     """With reduced motion the picture is drawn once a frame, and nothing flies."""
     for motion, moves in (("reduce", False), ("no-preference", True)):
         with looking(browser, server, server.operator, reduced_motion=motion) as looker:
+            looker.page.locator(".figure").first.wait_for()  # the first frame tells of no moves
             looker.page.evaluate(COUNTING)
             server.queue.submit_many(f"{customer} {motion}", [1] * 5, kind=KIND)
             expect(looker.page.locator(".legend")).to_contain_text(f"{customer} {motion}")

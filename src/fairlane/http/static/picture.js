@@ -10,10 +10,10 @@ const BLOCK = 9, GAP = 3, PITCH = BLOCK + GAP;
 const FLIGHT_MS = 700, FRAME_MS = 1000, FLYING_MAX = 90;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** The smallest of 1, 2, 5, 10, 20, ... that is not less. */
+/** The smallest of 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, ... that is not less. */
 export function roundUp(value) {
   const ten = 10 ** Math.floor(Math.log10(Math.max(1, value)));
-  return [1, 2, 5, 10].map((one) => one * ten).find((one) => one >= value);
+  return [1, 2, 3, 4, 5, 6, 8, 10].map((one) => one * ten).find((one) => one >= value);
 }
 
 /** One customer after the other, one document each, as turns are taken. */
