@@ -120,3 +120,18 @@ async def _some(events: AsyncEvents, count: int) -> AsyncIterator[Event]:
         count -= 1
         if not count:
             return
+
+
+def test_a_stream_that_waits_for_a_server_ends_with_its_client(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    client = Client(server.address, server.operator, patience=600)
+    events = client.events(after=0)
+    seen: list[Event] = []
+    reading = threading.Thread(target=lambda: seen.extend(events))
+    reading.start()
+    client.submit(customer="acme")
+    until(lambda: seen, "the first event")
+    server.close()
+    client.close()
+    reading.join(timeout=20)
+    assert not reading.is_alive()
