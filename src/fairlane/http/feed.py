@@ -126,6 +126,7 @@ class Feed:
         self.listeners: list[Callable[[list[Change]], Awaitable[None]]] = []
         self.last: int | None = None  # the newest change that was told
         self.is_failing = False
+        self.gaps = 0  # how often changes were purged before they were told
 
     async def run(self, last: int) -> None:
         """Follow the store from a change on, until cancelled."""
@@ -136,6 +137,7 @@ class Feed:
                 self.is_failing = False
             except Unknown:  # purged under our feet: the oldest that is kept is the next
                 changes = await self._call(self._engine.changes, None, PAGE)
+                self.gaps += 1
             except FairlaneError:
                 self.is_failing = True
                 await asyncio.sleep(FAILED_SECONDS)

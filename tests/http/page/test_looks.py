@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -229,5 +230,22 @@ def test_what_if(tmp_path: Path) -> None:
             ):
                 answer = page.post("/page/what-if", json=bad)
                 assert (answer.status_code, problem_of(answer)) == (422, "bad-value"), bad
+    finally:
+        server.close()
+
+
+def test_what_if_is_asked_one_at_a_time_and_ends_when_nobody_waits(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    try:
+        server.queue.submit_many("acme", [1] * 3)
+        server.finish(3)
+        with signed_in(server, server.operator) as page:
+            request = page.build_request("POST", "/page/what-if", json={})
+            head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items() if name.lower() != "host")
+            line = socket.create_connection(("127.0.0.1", server.port))
+            line.sendall(f"POST /page/what-if HTTP/1.1\r\nHost: x\r\n{head}\r\n".encode() + request.read())
+            until(lambda: page.post("/page/what-if", json={}).status_code == 409, "a question while another is answered")
+            line.close()
+            until(lambda: page.post("/page/what-if", json={}).status_code == 200, "an answer after the other has gone")
     finally:
         server.close()

@@ -3,7 +3,7 @@
 Laws:
 - Nobody looks: nothing is kept. The picture begins with the first look and is let go some time after the last one.
 - The event loop never waits: the store is read on threads, a page at a time.
-- A picture that cannot be followed (the store failed, a customer was forgotten) is let go and made anew.
+- A picture that cannot be followed (the store failed, a customer was forgotten, changes were purged) is made anew.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Follower:
         self._beginning: asyncio.Task[Live] | None = None
         self._taken: dict[str, Seen] = {}
         self._used_at = 0.0
+        self._gaps = 0
 
     async def live(self) -> Live:
         """The picture, made if there is none."""
@@ -63,7 +64,7 @@ class Follower:
             task.exception()  # whoever waits for it is told; nobody may be waiting any more
 
     async def _begin(self) -> Live:
-        self._pending = []
+        self._pending, self._gaps = [], self._feed.gaps
         start = self._feed.last or await self._call(newest, self._engine)
         live: Live
         live, at = await self._call(loaded, self._engine, start)
@@ -96,7 +97,7 @@ class Follower:
                 await self._follow(live, changes)
             except FairlaneError:
                 live.is_unsure = True
-            if live.is_unsure or time.monotonic() - self._used_at > KEPT_SECONDS:
+            if live.is_unsure or self._gaps != self._feed.gaps or time.monotonic() - self._used_at > KEPT_SECONDS:
                 self._live = None
                 self._taken.clear()
                 gc.unfreeze()

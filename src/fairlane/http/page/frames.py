@@ -31,6 +31,8 @@ async def watch_frames(asked: ByOperator, request: Request) -> Response:
         raise Problem("overloaded", "too many streams are open; try again later", retry_after=30)
     if frames.of_key(asked.caller.key_id) >= service.limits.viewers_a_key:
         raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
+    with service.aside():
+        await service.follower.live()  # what cannot be told is refused before the stream begins
     return StreamingResponse(_stream(asked, request.scope["shown"]), media_type="text/event-stream")
 
 
@@ -45,10 +47,10 @@ async def _stream(asked: Asked, shown: str) -> AsyncIterator[bytes]:
             live.pass_time(wall_ms())
             yield written(live, [])
             seen, quiet = frames.number, 0
-            while not frames.is_ended:
+            while True:
                 await viewer.woken.wait()
                 viewer.woken.clear()
-                if await service.caller(shown) is None:
+                if viewer.is_ended or await service.caller(shown) is None:
                     return
                 quiet += 1
                 if seen != frames.number:

@@ -17,13 +17,14 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from fairlane.blob.envelope import unwrapped
-from fairlane.core.document import ENDED, WAITING, Change, Document, State
+from fairlane.core.document import WAITING, Change, Document, State
 from fairlane.core.errors import Unknown
 from fairlane.core.policy import shown
 from fairlane.engine import Engine
 from fairlane.http.asked import Asked, ByAnybody, IdInPath, answered, told_document
 from fairlane.http.feed import first_since, newest
 from fairlane.http.keys import Caller
+from fairlane.http.problems import Problem
 
 from .live import code_of
 from .looks import is_reset
@@ -61,6 +62,9 @@ class _Search:
         self._limit = limit
 
     def told(self, before: str | None) -> dict[str, Any]:
+        whole = self._whole() if before is None and self._search else None
+        if whole is not None:
+            return {"documents": [whole], "next": None, "searched": 1}
         deadline, looked = time.monotonic() + SEARCH_SECONDS, 0
         found: list[dict[str, Any]] = []
         wall, size = self._asked.service.wall, PAGE if self._search else self._limit
@@ -75,6 +79,15 @@ class _Search:
                     return {"documents": found, "next": one.id, "searched": looked}
             if len(page) < size:
                 return {"documents": found, "next": None, "searched": looked}
+
+    def _whole(self) -> dict[str, Any] | None:
+        """The document whose whole id was given, however old it is."""
+        try:
+            one = self._asked.service.wall.document(self._asked.caller, self._search)
+        except Problem:
+            return None
+        fits = self._customer in (None, one.customer) and self._state in (None, one.state)
+        return self._fitting(one) if fits else None
 
     def _fitting(self, one: Document) -> dict[str, Any] | None:
         file = file_told(self._asked.service.queue.engine, one)
@@ -199,20 +212,16 @@ def _why(engine: Engine, document: Document) -> dict[str, Any]:
 
 def _outlook(asked: Asked, document: Document) -> dict[str, Any]:
     told: dict[str, Any] = {"ahead": None, "low": None, "likely": None, "high": None, "not_before": None, "blocked": None}
-    if document.state not in WAITING or document.state in ENDED:
+    if document.state not in WAITING:
         return told
     facts = asked.service.wall.explain(asked.caller, document.id)
-    expected, customer = facts["expected_in"], asked.service.queue.engine.customer(document.customer)
-    told["ahead"] = facts["ahead"]
-    told["not_before"] = facts.get("not_before_in")
-    if isinstance(expected, dict):
-        told |= {name: expected[name] for name in ("low", "likely", "high")}
-    else:
-        told["likely"] = expected
+    customer = asked.service.queue.engine.customer(document.customer)
+    told |= {"ahead": facts["ahead"], "not_before": facts.get("not_before_in"), "likely": facts["expected_in"]}
+    told |= {"low": facts["expected_in_low"], "high": facts["expected_in_high"]}
     if customer.terms.paused:
         told["blocked"] = "paused"
     elif customer.terms.cap is not None and customer.running >= customer.terms.cap:
         told["blocked"] = "cap"
-    elif expected is None and facts["ahead"] is not None:
+    elif facts["expected_in"] is None and facts["ahead"] is not None:
         told["blocked"] = "no_worker"
     return told

@@ -13,6 +13,7 @@ from typing import Any
 
 from fairlane.core.errors import FairlaneError
 from fairlane.http.keys import wall_ms
+from fairlane.http.problems import Problem
 
 from .follower import Follower
 from .live import Live
@@ -26,6 +27,7 @@ class Viewer:
     def __init__(self, key_id: str) -> None:
         self.key_id = key_id
         self.woken = asyncio.Event()
+        self.is_ended = False  # it is to come back
 
 
 class Frames:
@@ -37,7 +39,7 @@ class Frames:
         self._task: asyncio.Task[None] | None = None
         self.number = 0  # rises with every frame
         self.newest = b""
-        self.is_ended = False
+        self._is_stopping = False
 
     def __len__(self) -> int:
         return len(self._viewers)
@@ -58,28 +60,29 @@ class Frames:
 
     def stop(self) -> None:
         """The server stops."""
-        self.is_ended = True
-        for viewer in self._viewers:
-            viewer.woken.set()
+        self._is_stopping = True
+        if self._task is not None:
+            self._task.cancel()
 
     async def _run(self) -> None:
         last = -1
         try:
-            while self._viewers and not self.is_ended:
+            while self._viewers and not self._is_stopping:
                 last = await self._tick(last)
                 for viewer in self._viewers:
                     viewer.woken.set()
                 await asyncio.sleep(FRAME_SECONDS)
         finally:
             self._task = None
-            if self._viewers and not self.is_ended:  # somebody came in the last moment, or it failed
-                self._task = asyncio.create_task(self._run())
+            for viewer in self._viewers:  # it failed, or the server stops; whoever comes back begins it again
+                viewer.is_ended = True
+                viewer.woken.set()
 
     async def _tick(self, last: int) -> int:
         """A frame, if something changed."""
         try:
             live = await self._follower.live()
-        except FairlaneError:  # the store: the next second may be better
+        except (FairlaneError, Problem):  # the next second may be better
             return last
         live.is_watched = True
         live.pass_time(wall_ms())

@@ -41,7 +41,9 @@ export function documentsView(place) {
     const mine = ++calls;
     clearTimeout(timer);
     try {
-      const page = await get(asking("/page/documents", { search: search.value.trim(), state: state.value, customer: customer.value.trim(), after, limit: 50 }));
+      const asked = { search: search.value.trim(), state: state.value, customer: customer.value.trim(), limit: 50 };
+      let page = await get(asking("/page/documents", { ...asked, after }));
+      while (mine === calls && page.next && !page.documents.length) page = await get(asking("/page/documents", { ...asked, after: page.next })); // it looks at some thousands at a time
       if (mine !== calls) return;
       found = after ? [...found, ...page.documents] : page.documents;
       next = page.next;
@@ -51,7 +53,7 @@ export function documentsView(place) {
     } catch (error) {
       if (mine === calls && !isRefresh) show(told, why(error));
     }
-    if (mine === calls && found.length <= 50) timer = setTimeout(() => load(undefined, true), REFRESH_MS);
+    if (mine === calls && found.length <= 50 && !search.value) timer = setTimeout(() => load(undefined, true), REFRESH_MS);
   }
   const again = later(() => load());
   search.addEventListener("input", again);

@@ -79,9 +79,8 @@ function laneRow(priority) {
     update(lane) {
       show(count, number(lane.ready));
       item.classList.toggle("empty", !lane.ready);
-      const told = lane.top.slice(0, 3).filter((one) => one.ready).map((one) => `${one.customer} ${number(one.ready)}`);
-      if (lane.oldest_wait != null) told.push(say("lanes.longest", { time: duration(lane.oldest_wait, "long") }));
-      show(more, say("state.ready"), ". ", told.join(", "));
+      const told = lane.top.slice(0, 3).filter((one) => one.ready).map((one) => [named(one.customer), ` ${number(one.ready)}, `]);
+      show(more, say("state.ready"), ". ", told, lane.oldest_wait == null ? "" : say("lanes.longest", { time: duration(lane.oldest_wait, "long") }));
     },
   };
 }

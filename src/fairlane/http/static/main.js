@@ -108,6 +108,7 @@ function signInForm(place, reason) {
     try {
       who = await signIn(key.value.trim());
       start();
+      document.getElementById("main").focus();
     } catch (error) {
       show(wrong, error.status === 401 ? say("sign_in.wrong") : why(error));
       key.select();
@@ -147,7 +148,7 @@ function open() {
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === name) {
       link.setAttribute("aria-current", "page");
-      link.scrollIntoView({ block: "nearest", inline: "center" });
+      link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.clientWidth / 3; // narrow windows scroll it
     }
     else link.removeAttribute("aria-current");
   }
