@@ -13,7 +13,7 @@ from fairlane import Queue
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry
 from fairlane.core.policy import Terms
 from fairlane.engine import Engine
-from fairlane.http.page.figures import Figures, percentile, seconds_of, step_of
+from fairlane.http.page.figures import Figures, history, percentile, seconds_of, step_of
 from fairlane.http.page.follower import loaded, looked_up
 from fairlane.http.page.lanes import TOP, Followed, Lane
 from fairlane.http.page.live import Live
@@ -160,7 +160,7 @@ def test_a_read_picture_knows_the_past_day_and_no_more(monkeypatch: pytest.Monke
         engine.settle([(one, Done()) for one in claims], now_ms=at_ms + 6000)
     live, _ = loaded(engine, engine.changes(None, 100)[-1].number)
     live.pass_time(START_MS)
-    series = live.figures.history(START_MS, 1440)["series"]
+    series = history(live.figures.copied(START_MS), START_MS, 1440)["series"]
     assert sum(series["done"]) == sum(series["started"]) == 2
     assert [one for one in series["wait_p95"]["1"] if one is not None] == [pytest.approx(5, rel=0.05)] * 2
 
@@ -184,7 +184,7 @@ def test_starved_means_what_the_simulator_means() -> None:
     assert engine.claim("w", 1, 10_000, now_ms=at_ms)[0].id == late.id
     caught_up(live, engine)
     assert live.starved == 0
-    assert max(live.figures.history(at_ms, 60)["series"]["starved"]) == 1
+    assert max(history(live.figures.copied(at_ms), at_ms, 60)["series"]["starved"]) == 1
 
 
 def test_the_biggest_of_a_lane_are_exact() -> None:
@@ -230,7 +230,8 @@ def test_figures_keep_a_day_and_forget_the_rest() -> None:
         figures.ended(START_MS + minute * 60_000, None if minute % 2 else "corrupt")
     assert len(figures._minutes) <= 24 * 60
     assert len(figures._seconds) <= 122
-    told = figures.history(START_MS + 3 * 24 * 3_600_000 - 1, 1440)
+    end_ms = START_MS + 3 * 24 * 3_600_000 - 1
+    told = history(figures.copied(end_ms), end_ms, 1440)
     for counts in (told["series"]["done"], told["series"]["failed"]["corrupt"]):
         assert 710 <= sum(counts) <= 720  # points begin at whole steps
     assert len(told["series"]["started"]) <= 181
