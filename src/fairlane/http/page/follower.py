@@ -197,7 +197,7 @@ def _loaded(engine: Engine, until: int) -> tuple[Live, int]:
     while changes:
         kept = [change for change in changes if change.number <= until]
         anew = [one.document for one in kept if one.what in ANEW and one.document is not None and one.document not in past]
-        live.follow(kept, ChainMap(looked_up(engine, anew), past))
+        live.follow(kept, ChainMap(looked_up(engine, anew), past) if anew else past)
         if len(kept) < len(changes):
             break
         changes = _changes(engine, changes[-1].number)
