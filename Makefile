@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench bench-traces pictures chaos chaos-servers lock wheel clean
+.PHONY: help setup run demo test check bench bench-traces pictures chaos chaos-servers lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +20,10 @@ $(READY): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-run: $(READY) ## one big and five small customers share a queue, live in this terminal
+run: $(READY) ## the service with one big and five small customers, live; it says which address to open and with which key
+	@$(BIN)/fairlane demo --serve
+
+demo: $(READY) ## one big and five small customers share a queue, live in this terminal, until all is worked off
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && trap 'exit 1' HUP INT TERM && \
 	  $(BIN)/fairlane demo "$$folder" && $(BIN)/fairlane process "$$folder" --slots 2 --pace 100ms
 

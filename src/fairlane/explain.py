@@ -35,7 +35,7 @@ def explained(document: Document, rules: Rules, outlook: Outlook | None) -> Expl
         "state": document.state,
         "priority": check.priority,
         "counter": check.counter,
-        "checked_at": check.checked_ms / 1000,
+        "checked_at": check.checked_at,
         "policy_version": check.policy_version,
         "attempts": document.attempts,
         "reason": document.reason,

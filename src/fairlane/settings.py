@@ -1,6 +1,7 @@
-"""Where is the queue, and where are its files?
+"""Where is the queue, and where are its files? In a store, or behind a server.
 
-One frozen object, made once from arguments, the environment and fairlane.toml, in that order.
+One frozen object, made once from arguments, the environment and fairlane.toml, in that order. The first of them that names a
+store or a server decides which of the two it is.
 """
 
 from __future__ import annotations
@@ -20,19 +21,27 @@ DEFAULT_URL = "sqlite:///fairlane.db"
 class Settings:
     """What every command needs to know."""
 
-    url: str = DEFAULT_URL
+    url: str = DEFAULT_URL  # empty: only a server was named
     blobs: str | None = None  # a folder or s3://bucket/prefix; None: beside the queue, if that is a file
+    server: str | None = None  # the address of a server; None: the store is used itself
 
 
-def load_settings(url: str | None, environment: Mapping[str, str], folder: Path, blobs: str | None = None) -> Settings:
-    """An argument wins over FAIRLANE_URL and FAIRLANE_BLOBS, which win over the file in this folder."""
-    given = {name: value for name, value in {"url": url, "blobs": blobs}.items() if value is not None}
-    return Settings(**{**_from_file(folder / FILE), **_from_environment(environment), **given})
+def load_settings(
+    url: str | None, environment: Mapping[str, str], folder: Path, blobs: str | None = None, server: str | None = None
+) -> Settings:
+    """An argument wins over FAIRLANE_URL, FAIRLANE_BLOBS and FAIRLANE_SERVER, which win over the file in this folder."""
+    if url is not None and server is not None:
+        raise Mistake("--url and --server are both given; a queue is used either itself or through a server")
+    given = {name: value for name, value in {"url": url, "blobs": blobs, "server": server}.items() if value is not None}
+    levels = (given, _from_environment(environment), _from_file(folder / FILE))
+    where = next((level for level in levels if level.keys() & {"url", "server"}), {"url": DEFAULT_URL})
+    files = next((level["blobs"] for level in levels if "blobs" in level), None)
+    return Settings(where.get("url", ""), files, where.get("server"))
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     told = {}
-    for name, wanted in {"url": "a URL", "blobs": "a folder or s3://bucket/prefix"}.items():
+    for name, wanted in {"url": "a URL", "blobs": "a folder or s3://bucket/prefix", "server": "a server's address"}.items():
         variable = f"FAIRLANE_{name.upper()}"
         value = environment.get(variable)
         if value == "":

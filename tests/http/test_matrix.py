@@ -48,6 +48,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("POST", "/v1/checks"): Entry(404, 200, 200, OF_OWNER),
     ("GET", "/v1/customers"): Entry(404, 404, 200),
     ("GET", "/v1/customers/{customer}"): Entry(404, 404, 200),
+    ("GET", "/v1/customers/{customer}/explain"): Entry(404, 404, 200),
     ("PATCH", "/v1/customers/{customer}"): Entry(404, 404, 200, {"weight": 1}),
     ("POST", "/v1/customers/{customer}/reset"): Entry(404, 404, 200),
     ("PUT", "/v1/customers/{customer}/webhook"): Entry(404, 404, 200, {"url": "https://customer.example/x"}),

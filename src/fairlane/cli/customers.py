@@ -11,13 +11,23 @@ from fairlane.core.policy import Reset
 from fairlane.queue import KEEP, Keep, Queue
 
 from .group import EXIT_OTHERWISE, main
-from .shared import blobs_option, counted, customer_argument, json_option, open_queue, tell, url_option
+from .shared import (
+    blobs_option,
+    counted,
+    customer_argument,
+    json_option,
+    open_queue,
+    open_store,
+    place_options,
+    tell,
+    url_option,
+)
 from .values import DURATION, THRESHOLDS, OrNone
 
 
 @main.command(epilog="Example:  fairlane pause acme")
 @customer_argument
-@url_option
+@place_options
 @json_option
 def pause(customer: str, url: str | None, as_json: bool) -> None:
     """Serve nothing of CUSTOMER until it is resumed.
@@ -37,7 +47,7 @@ def pause(customer: str, url: str | None, as_json: bool) -> None:
 
 @main.command(epilog="Example:  fairlane resume acme")
 @customer_argument
-@url_option
+@place_options
 @json_option
 def resume(customer: str, url: str | None, as_json: bool) -> None:
     """Serve a paused CUSTOMER again."""
@@ -56,7 +66,7 @@ def resume(customer: str, url: str | None, as_json: bool) -> None:
 @click.option("--reset", type=OrNone(click.Choice(get_args(Reset))), default=KEEP, help="When its counter goes back to zero.")
 @click.option("--reset-interval", type=OrNone(DURATION), default=KEEP, metavar="DURATION|none", help="As in 90s or 25m.")
 @click.option("--thresholds", type=OrNone(THRESHOLDS), default=KEEP, metavar="LIST|none", help="As in =-2,-4,-6,-8.")
-@url_option
+@place_options
 @json_option
 def tune(
     customer: str,
@@ -102,7 +112,7 @@ def _own(value: Any) -> str:
 
 @main.command(epilog="Example:  fairlane reset acme")
 @customer_argument
-@url_option
+@place_options
 @json_option
 def reset(customer: str, url: str | None, as_json: bool) -> None:
     """Let CUSTOMER stand as never seen.
@@ -128,7 +138,7 @@ def forget(customer: str, yes: bool, blobs: str | None, url: str | None, as_json
     Its documents in whatever state, with their files, payloads and results, its counter, its terms and its lines of the feed.
     There is no way back.
     """
-    with open_queue(url, create=False, blobs=blobs) as queue:
+    with open_store(url, create=False, blobs=blobs) as queue:
         what_goes = _what_goes(queue, customer)
         if not yes and not click.confirm(f"{what_goes}\nErase everything of {customer}?", err=True):
             click.echo("Nothing was erased.", err=True)

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fairlane.blob.ordinary import shown_path
+from fairlane.core.document import Receipt
 from fairlane.core.errors import Mistake, Unknown, WrongState
 from fairlane.explain import Explanation
 from fairlane.process.folder import readable
 from fairlane.queue import DEFAULT_KIND, Cost, Input, Queue
 
 from .group import main
-from .shared import blobs_option, counted, json_option, open_queue, some_customers, tell, url_option
+from .shared import (
+    blobs_option,
+    counted,
+    json_option,
+    open_queue,
+    open_store,
+    place_options,
+    some_customers,
+    tell,
+    url_option,
+)
 from .values import COST, DURATION
+
+if TYPE_CHECKING:
+    from fairlane.client import Receipt as RemoteReceipt
+
+    from .remote import Remote
 
 
 @main.command(epilog="Example:  fairlane submit --customer acme inbox/*.pdf")
@@ -28,7 +44,7 @@ from .values import COST, DURATION
 @click.option("--cost", type=COST, default="1", show_default=True, help="What each counts, in documents; or pages: as many.")
 @click.option("--delay", type=DURATION, default="0", metavar="DURATION", help="Not before that long, as in 90s or 2h.")
 @blobs_option
-@url_option
+@place_options
 @json_option
 def submit(
     files: tuple[str, ...],
@@ -44,19 +60,19 @@ def submit(
     """Submit each FILE as a document of a customer.
 
     All are submitted, or none if one of them cannot be read. The bytes are copied beside the queue, or to --blobs, before the
-    answer comes; the file may go then. `-` reads names of files from standard input, one a line. With --json an object a line,
-    a line a document.
+    answer comes; the file may go then. A server takes them one by one: what it took before one that it refuses stays. `-`
+    reads names of files from standard input, one a line. With --json an object a line, a line a document.
     """
     paths = readable(_listed(files))
     if key is not None and len(paths) != 1:
         raise Mistake(f"--key names one document, and these are {len(paths):,} files; submit them one by one, or without --key")
     inputs = [Input(path, key=key) for path in paths]
     with open_queue(url, blobs=blobs) as queue:
-        receipts = queue.submit_files(customer, inputs, kind=kind, cost=cost, delay=delay)
-    for receipt, path in zip(receipts, paths, strict=True):
-        told = {"id": receipt.id, "customer": customer, "kind": kind, "priority": receipt.priority, "counter": receipt.counter}
-        sentence = f"{receipt.id}  priority {receipt.priority}  counter {receipt.counter}  {shown_path(os.path.basename(path))}"
-        tell(as_json, {**told, "path": os.path.abspath(path)}, sentence)
+        receipts: Iterable[Receipt | RemoteReceipt] = queue.submit_files(customer, inputs, kind=kind, cost=cost, delay=delay)
+        for one, path in zip(receipts, paths, strict=True):
+            told = {"id": one.id, "customer": customer, "kind": kind, "priority": one.priority, "counter": one.counter}
+            sentence = f"{one.id}  priority {one.priority}  counter {one.counter}  {shown_path(os.path.basename(path))}"
+            tell(as_json, {**told, "path": os.path.abspath(path)}, sentence)
 
 
 def _listed(files: tuple[str, ...]) -> Iterator[str]:
@@ -74,7 +90,7 @@ def _listed(files: tuple[str, ...]) -> Iterator[str]:
 
 @main.command(epilog="Example:  fairlane explain acme")
 @click.argument("name", shell_complete=some_customers)
-@url_option
+@place_options
 @json_option
 def explain(name: str, url: str | None, as_json: bool) -> None:
     """Say why a document waits, or where a customer stands.
@@ -88,7 +104,7 @@ def explain(name: str, url: str | None, as_json: bool) -> None:
     tell(as_json, explanation.facts, explanation.sentence)
 
 
-def _explained(queue: Queue, name: str) -> Explanation:
+def _explained(queue: Queue | Remote, name: str) -> Explanation:
     try:
         return queue.explain(name)
     except Unknown:
@@ -104,7 +120,7 @@ def _explained(queue: Queue, name: str) -> Explanation:
 
 @main.command(epilog="Example:  fairlane cancel 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@url_option
+@place_options
 @json_option
 def cancel(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
     """End each document ID that has not ended.
@@ -124,7 +140,7 @@ def cancel(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
 
 @main.command(epilog="Example:  fairlane retry 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@url_option
+@place_options
 @json_option
 def retry(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
     """Give each failed document ID another round of attempts.
@@ -133,7 +149,7 @@ def retry(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
     an object a line, a line a document.
     """
     with open_queue(url, create=False) as queue:
-        others = [f"{one.id} is {one.state}" for one in map(queue.document, ids) if one.state != "failed"]
+        others = [f"{id} is {state}" for id in ids if (state := queue.document(id).state) != "failed"]
         if others:
             raise WrongState(f"nothing was retried: {', '.join(others)}; only a failed document can be retried")
         for id in dict.fromkeys(ids):
@@ -152,7 +168,7 @@ def purge(older_than: float, blobs: str | None, url: str | None, as_json: bool) 
     With them go their results and the feed of changes up to then, and their files once these are a day old. What has not ended
     stays, however old.
     """
-    with open_queue(url, create=False, blobs=blobs) as queue:
+    with open_store(url, create=False, blobs=blobs) as queue:
         gone = queue.purge(older_than)
     told: dict[str, Any] = {"purged": gone, "older_than": older_than}
     tell(as_json, told, f"{counted(gone)} forgotten.")
@@ -171,7 +187,7 @@ def sweep(grace: float, blobs: str | None, url: str | None, as_json: bool) -> No
     Such files are left by senders and workers that died, and by purged documents. A sender writes its file before its document
     exists: choose a grace that is longer than any submission takes, and 0 only while nobody submits or works.
     """
-    with open_queue(url, create=False, blobs=blobs) as queue:
+    with open_store(url, create=False, blobs=blobs) as queue:
         swept = queue.sweep(grace=grace)
     told: dict[str, Any] = {"looked": swept.looked, "removed": swept.removed, "bytes": swept.bytes}
     tell(as_json, told, f"{counted(swept.looked, 'file')} looked at; {swept.removed:,} removed, {swept.bytes:,} bytes.")

@@ -12,7 +12,7 @@ from fairlane.core.errors import Mistake
 from fairlane.http import keys as ring
 
 from .group import main
-from .shared import json_option, open_queue, some_customers, table, tell, url_option
+from .shared import json_option, open_store, some_customers, table, tell, url_option
 from .values import DURATION
 
 
@@ -36,7 +36,7 @@ def create(customer: str | None, operator: bool, name: str, expires: float | Non
     """Make a key, for a customer or an operator, and show it once."""
     if (customer is None) != operator:
         raise Mistake("say whose key it is: --customer NAME, or --operator")
-    with open_queue(url) as queue:
+    with open_store(url) as queue:
         told, key = ring.create(queue.engine, customer=customer, name=name, expires_seconds=expires)
     whose = "an operator" if key.customer is None else f"customer {key.customer}"
     tell(as_json, {"key": told, **_shown(key)}, f"{told}\nThis is a key of {whose}. It is not shown again; keep it safe.")
@@ -47,7 +47,7 @@ def create(customer: str | None, operator: bool, name: str, expires: float | Non
 @json_option
 def list_keys(url: str | None, as_json: bool) -> None:
     """Show every key that was made, without the keys themselves; with --json an object a line."""
-    with open_queue(url, create=False) as queue:
+    with open_store(url, create=False) as queue:
         rows = [_shown(key) for key in ring.listed(queue.engine)]
     if as_json:
         for row in rows:
@@ -65,7 +65,7 @@ def list_keys(url: str | None, as_json: bool) -> None:
 @json_option
 def revoke(id: str, url: str | None, as_json: bool) -> None:
     """End the key with this ID, at once and for good; streams that it opened end too."""
-    with open_queue(url, create=False) as queue:
+    with open_store(url, create=False) as queue:
         key = ring.revoke(queue.engine, id)
     tell(as_json, _shown(key), f"The key {key.id} is revoked; servers refuse it within a second.")
 

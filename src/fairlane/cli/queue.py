@@ -12,7 +12,7 @@ from fairlane.core.policy import TIME_MAX_MS, milliseconds
 from fairlane.queue import Look
 
 from .group import main
-from .shared import customer_argument, json_option, open_queue, seconds, some_customers, table, url_option
+from .shared import customer_argument, json_option, open_queue, place_options, seconds, some_customers, table
 from .values import DURATION, THRESHOLDS
 from .watch import every_second, watch
 
@@ -30,7 +30,7 @@ STATUS_COLUMNS = ("customer", "counter", "next\npriority", "waiting", "running",
     metavar="SECONDS",
     help="Check at this time instead of now; give it several times for several checks.",
 )
-@url_option
+@place_options
 @json_option
 def check(customer: str, cost: float, moments: tuple[float, ...], url: str | None, as_json: bool) -> None:
     """Check CUSTOMER without a document.
@@ -42,7 +42,7 @@ def check(customer: str, cost: float, moments: tuple[float, ...], url: str | Non
     with open_queue(url) as queue:
         checks = [queue.check(customer, cost=cost, now=now) for now in moments or (None,)]
     rows = [
-        {"customer": one.customer, "counter": one.counter, "priority": one.priority, "checked_at": one.checked_ms / 1000}
+        {"customer": one.customer, "counter": one.counter, "priority": one.priority, "checked_at": one.checked_at}
         for one in checks
     ]
     if as_json:
@@ -56,7 +56,7 @@ def check(customer: str, cost: float, moments: tuple[float, ...], url: str | Non
 @main.command(epilog="Example:  fairlane status --watch")
 @click.argument("customer", required=False, shell_complete=some_customers)
 @click.option("--watch", "watching", is_flag=True, help="Stay, and show it again every second; Ctrl-C ends.")
-@url_option
+@place_options
 @json_option
 def status(customer: str | None, watching: bool, url: str | None, as_json: bool) -> None:
     """Show where customers stand; moves nothing.
@@ -94,7 +94,7 @@ def _status_row(one: Look) -> Sequence[object]:
 @click.option("--thresholds", type=THRESHOLDS, metavar="LIST", help="Up to 8 falling numbers, as in =-2,-4,-6,-8.")
 @click.option("--dispatch", type=click.Choice(["fair", "strict"]), help="Turns inside a priority, or bare priority and number.")
 @click.option("--open-turn-every", type=int, metavar="N", help="One dispatch in N goes to whoever waits longest; 0: never.")
-@url_option
+@place_options
 @json_option
 def policy(
     reset: Any,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import click
 
@@ -12,10 +10,9 @@ from fairlane.core.errors import BadValue, Mistake
 from fairlane.http import keys as ring
 from fairlane.http.limits import told_limits
 from fairlane.queue import Queue
-from fairlane.settings import load_settings
 
 from .group import main
-from .shared import blobs_option, json_option, url_option
+from .shared import blobs_option, json_option, store_settings, url_option
 from .values import DURATION
 
 MISSING = "the service needs packages that are not installed: pip install 'fairlane[serve]'"
@@ -55,7 +52,7 @@ def serve(
     if not 0 <= port <= 65535:
         raise BadValue("--port", port, "a whole number from 0 to 65535")
     place = Place(host, port, tls_certificate, tls_key, behind_proxy)
-    settings = load_settings(url, os.environ, Path.cwd(), blobs)
+    settings = store_settings(url, blobs)
     at = settings.url
     if at.startswith("memory:"):
         raise Mistake("a queue in memory cannot be served, as the worker is a process of its own; give --url sqlite:///file.db")

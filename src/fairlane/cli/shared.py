@@ -5,25 +5,67 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlane.core.errors import FairlaneError
+from fairlane.core.errors import FairlaneError, Mistake
 from fairlane.queue import Queue
-from fairlane.settings import load_settings
+from fairlane.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from .remote import Remote
+
 OFFERED_MAX = 50  # customers that a shell lists
+ASKED_MAX = 500  # customers that a server is asked for to find them
 PIPE_WIDTH = 160  # a pipe has no edge to wrap at
 
-url_option = click.option(
-    "--url", metavar="URL", help="The queue; else FAIRLANE_URL, else url in fairlane.toml, else sqlite:///fairlane.db."
-)
+URL_HELP = "The queue; else FAIRLANE_URL, else url in fairlane.toml, else sqlite:///fairlane.db."
+SERVER, KEY_FILE = "fairlane.server", "fairlane.key_file"  # where a context keeps what was said
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _kept(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    """What an option said is kept for `open_queue`: no command needs to know of it."""
+
+    def keep(context: click.Context, _: click.Parameter, value: str | None) -> None:
+        context.meta[name] = value
+
+    return keep
+
+
+def _no_server(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise Mistake(
+            f"`{context.command_path}` works on the store itself and not through a server; run it where the store can be "
+            "reached, with --url"
+        )
+
+
+def url_option(command: F) -> F:
+    """For commands that need the store itself."""
+    hidden = click.option("--server", hidden=True, expose_value=False, callback=_no_server)
+    return click.option("--url", metavar="URL", help=URL_HELP)(hidden(command))
+
+
+def place_options(command: F) -> F:
+    """For commands that work on a store or through a server."""
+    server = click.option(
+        "--server", metavar="URL", expose_value=False, callback=_kept(SERVER),
+        help="Use the server there instead; else FAIRLANE_SERVER, else server in fairlane.toml.",
+    )  # fmt: skip
+    key_file = click.option(
+        "--key-file", metavar="FILE", expose_value=False, callback=_kept(KEY_FILE), type=click.Path(),
+        help="Holds the key of the server; else it is in FAIRLANE_KEY.",
+    )  # fmt: skip
+    return click.option("--url", metavar="URL", help=URL_HELP)(server(key_file(command)))
+
+
 blobs_option = click.option(
     "--blobs",
     metavar="FOLDER|URL",
@@ -32,21 +74,54 @@ blobs_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-def open_queue(url: str | None, create: bool = True, blobs: str | None = None) -> Queue:
+def store_settings(url: str | None, blobs: str | None = None) -> Settings:
+    """Where the store is, for those who need it itself."""
     settings = load_settings(url, os.environ, Path.cwd(), blobs)
+    if not settings.url:
+        path = click.get_current_context().command_path
+        raise Mistake(
+            f"`{path}` works on the store itself, and only a server is named (FAIRLANE_SERVER, or server in fairlane.toml); "
+            "run it where the store can be reached, with --url"
+        )
+    return settings
+
+
+def open_store(url: str | None, create: bool = True, blobs: str | None = None) -> Queue:
+    """The queue in its store."""
+    settings = store_settings(url, blobs)
     return Queue(settings.url, create=create, blobs=settings.blobs)
+
+
+def open_queue(url: str | None, create: bool = True, blobs: str | None = None) -> Queue | Remote:
+    """The queue in its store or behind a server, with the same verbs."""
+    told = click.get_current_context().meta
+    settings = load_settings(url, os.environ, Path.cwd(), blobs, told.get(SERVER))
+    if settings.server is None:
+        return Queue(settings.url, create=create, blobs=settings.blobs)
+    if blobs is not None:
+        raise Mistake("--blobs says where the files of a store are; a server knows that itself: leave it out")
+    from .remote import Remote, told_key
+
+    return Remote(settings.server, told_key(told.get(KEY_FILE), os.environ))
 
 
 def some_customers(context: click.Context, _: click.Parameter, beginning: str) -> list[str]:
     """Customers that begin like this; none if there is no queue to ask."""
     try:
-        with open_queue(context.params.get("url"), create=False) as queue:
-            page = queue.engine.customers(beginning, OFFERED_MAX)  # those after it, so not the one that is exactly this
-            whole = [queue.engine.customer(beginning)] if beginning else []
+        with context.scope(cleanup=False), open_queue(context.params.get("url"), create=False) as queue:
+            known = _known(queue, beginning)
     except FairlaneError:
         return []
-    known = [one for one in whole if one.standing.resets or one.terms_version]
-    return [one.id for one in (*known, *page) if one.id.startswith(beginning)]
+    return [one for one in known if one.startswith(beginning)]
+
+
+def _known(queue: Queue | Remote, beginning: str) -> list[str]:
+    """A few customers from this beginning on."""
+    if not isinstance(queue, Queue):
+        return [one.customer for one in islice(queue.customers(), ASKED_MAX)]
+    page = queue.engine.customers(beginning, OFFERED_MAX)  # those after it, so not the one that is exactly this
+    whole = [queue.engine.customer(beginning)] if beginning else []
+    return [one.id for one in (*(one for one in whole if one.standing.resets or one.terms_version), *page)]
 
 
 customer_argument = click.argument("customer", shell_complete=some_customers)

@@ -14,7 +14,7 @@ import click
 from fairlane.core.errors import BadValue, Mistake
 
 from .group import EXIT_FOUND, main
-from .shared import counted, json_option, open_queue, seconds, table, url_option
+from .shared import counted, json_option, open_store, seconds, table, url_option
 from .values import THRESHOLDS
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def verify(url: str | None, as_json: bool) -> None:
     """
     from fairlane.sim.verify import verify
 
-    with open_queue(url, create=False) as queue, _progress("changes", None, as_json) as advance:
+    with open_store(url, create=False) as queue, _progress("changes", None, as_json) as advance:
         verdict = verify(queue, advance)
     if as_json:
         told = verdict._asdict() | {"differences": [one._asdict() for one in verdict.differences]}
@@ -215,7 +215,7 @@ def _workload(
         raise Mistake(f"give either a WORKLOAD (a CSV file or one of {GENERATOR_NAMES}) or --url for the history of a queue")
     contenders = []
     if url is not None:
-        with open_queue(url, create=False) as queue:
+        with open_store(url, create=False) as queue:
             contenders = [current(queue) if one == "current" else contender(one) for one in policies]
             workload = history(queue)
     elif told is not None:

@@ -11,7 +11,7 @@ from fairlane.core.errors import Mistake
 from fairlane.move import Progress as MoveProgress
 
 from .group import EXIT_FOUND, main
-from .shared import counted, json_option, open_queue, url_option
+from .shared import counted, json_option, open_store, url_option
 
 
 @main.command()
@@ -27,7 +27,7 @@ def migrate(url: str | None, as_json: bool) -> None:
     Example:
       fairlane migrate --url sqlite:///fairlane.db
     """
-    with open_queue(url) as queue:
+    with open_store(url) as queue:
         told = {"url": _shown(queue.url), "durability": queue.engine.durability}
     click.echo(json.dumps(told) if as_json else f"{told['url']} is ready; {told['durability']}")
 
@@ -46,7 +46,7 @@ def doctor(url: str | None, as_json: bool) -> None:
     """
     from fairlane.doctor import findings
 
-    with open_queue(url, create=False) as queue:
+    with open_store(url, create=False) as queue:
         found = findings(queue)
     if as_json:
         click.echo(json.dumps([one._asdict() for one in found]))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-from pathlib import Path
 
 import click
 
 from fairlane.core.errors import Mistake
-from fairlane.settings import load_settings
 from fairlane.worker import Event, Worker
 
 from .group import main
 from .loading import load_worker
-from .shared import blobs_option, json_option, url_option
+from .shared import blobs_option, json_option, store_settings, url_option
 
 TOLD = ("finished", "unfinished", "lost", "store_failed", "stopping")
 
@@ -45,7 +42,7 @@ def work(worker: str | None, slots: int | None, until_empty: bool, blobs: str | 
     if worker is None:
         from fairlane.worker.builtin import Plan, built_in
 
-        settings = load_settings(url, os.environ, Path.cwd(), blobs)
+        settings = store_settings(url, blobs)
         chosen = built_in(Plan(settings.url, settings.blobs))
     elif url is not None or blobs is not None:
         option = "--url" if url is not None else "--blobs"

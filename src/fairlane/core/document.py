@@ -79,6 +79,10 @@ class Check(NamedTuple):
     def counter(self) -> int | float:
         return shown(self.counter_thousandths)
 
+    @property
+    def checked_at(self) -> float:
+        return self.checked_ms / 1000
+
 
 class Receipt(NamedTuple):
     """What the sender gets back: the document's id and what its check decided."""

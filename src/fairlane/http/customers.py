@@ -48,7 +48,7 @@ async def make_check(asked: ByAnybody, body: shapes.CheckBody) -> Response:
     """One check without a document, to use its priority in another queue; it moves the counter."""
     customer = asked.service.wall.customer(asked.caller, body.customer)
     made = await asked.service.call(asked.service.queue.check, customer, cost=body.cost)
-    told = {"customer": made.customer, "priority": made.priority, "counter": made.counter, "checked_at": made.checked_ms / 1000}
+    told = {"customer": made.customer, "priority": made.priority, "counter": made.counter, "checked_at": made.checked_at}
     return answered(told)
 
 
@@ -90,6 +90,13 @@ def _terms(terms: OwnTerms) -> dict[str, Any]:
 async def get_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
     """Where a customer stands and what it has of its own; one never seen stands as before its first document."""
     return answered(await asked.service.call(_customer, asked.service.queue, text("customer", customer)))
+
+
+@routes.get("/v1/customers/{customer}/explain", responses={200: {"model": shapes.CustomerExplanation}})
+async def explain_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
+    """Where a customer stands, when that changes and what it has of its own; nothing for one never seen."""
+    told = await asked.service.call(asked.service.queue.explain_customer, text("customer", customer))
+    return answered({"sentence": told.sentence, **told.facts})
 
 
 @routes.patch("/v1/customers/{customer}", responses={200: {"model": shapes.Customer}})

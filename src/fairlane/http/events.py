@@ -54,7 +54,7 @@ async def _stream(asked: Asked, told: str, after: int | None) -> AsyncIterator[b
     service = asked.service
     with service.aside(), service.feed.watched(asked.caller, service.limits.viewer_events) as watcher:
         last = service.feed.last or 0 if after is None else after
-        yield b": watching\n\n"
+        yield f": watching\nid: {last}\n\n".encode()  # whoever is cut off before the first event resumes from here
         if after is not None:
             async for frames in service.feed.missed(asked.caller, after):
                 yield _joined(frames)

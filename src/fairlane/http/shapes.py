@@ -206,6 +206,18 @@ class Customer(Look):
     webhook: str | None = Field(description="Where its endings are told.")
 
 
+class CustomerExplanation(BaseModel):
+    """Where a customer stands: a sentence for people, and its figures."""
+
+    model_config = ConfigDict(extra="allow")
+
+    sentence: str
+    customer: str = Field(examples=["acme"])
+    counter: float
+    next_priority: int
+    resets_in: float
+
+
 class Customers(BaseModel):
     """A page, by id."""
 

@@ -72,7 +72,7 @@ function pathOf(values, x, y) {
   values.forEach((value, place) => {
     if (value == null) return void (isOpen = false);
     const alone = !isOpen && values[place + 1] == null;
-    path += `${isOpen ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}${alone ? "h2" : ""}`;
+    path += `${isOpen ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}${alone ? "h0.01" : ""}`; // a round dot
     isOpen = true;
   });
   return path || "M0 0";
@@ -121,7 +121,7 @@ export function swatch(colour) {
 /** A counter over time: steps down, and marks where it was reset. */
 export function steps(summary, told, thresholds, tall = 220) {
   const from = told[0].at, to = Math.max(told.at(-1).at, from + 60_000), least = Math.min(-3, ...told.map((one) => one.counter));
-  const levels = [0, ...thresholds.filter((one) => one > least * 1.05)].slice(0, 10);
+  const levels = least > 3 * thresholds.at(-1) ? [0, ...thresholds.filter((one) => one >= least)] : ticks(-least).map((one) => -one).filter((one) => one >= least);
   const chart = framed(summary, tall, (wide, height) => {
     const x = (at) => LEFT + (wide - LEFT - RIGHT) * ((at - from) / (to - from));
     const y = (counter) => TOP + 8 + (height - TOP - BOTTOM - 8) * (counter / least);

@@ -6,7 +6,7 @@
 import { steps, swatch } from "./charts.js";
 import { colourOf } from "./colours.js";
 import { documentsTable } from "./documents.js";
-import { ask, badge, field, figure, make, named, nothing, plate, show, tell } from "./elements.js";
+import { ask, badge, field, figure, make, named, nothing, plate, redraw, show, tell } from "./elements.js";
 import { asking, get, patch, post, why } from "./server.js";
 import { duration, number, rich, say } from "./texts.js";
 
@@ -22,15 +22,15 @@ export function customerView(place, customer) {
     make("section", {}, make("h2", {}, say("nav.documents")), listed));
   let timer, isClosed = false, drawn = "";
 
-  async function load() {
+  async function load(isForced) {
     clearTimeout(timer);
     try {
       const [row, documents] = await Promise.all([get(`/page/customers/${encodeURIComponent(customer)}`), get(asking("/page/documents", { customer, limit: 20 }))]);
       if (isClosed) return;
       drawTop(row);
       drawChart(row);
-      drawControls(row);
-      show(listed, documentsTable(documents.documents, false), make("p", {}, make("a", { href: `#/documents?customer=${encodeURIComponent(customer)}` }, say("customer.all_documents"))));
+      drawControls(row, isForced === true);
+      redraw(listed, documentsTable(documents.documents, false), make("p", {}, make("a", { href: `#/documents?customer=${encodeURIComponent(customer)}` }, say("customer.all_documents"))));
     } catch (error) {
       if (!isClosed && !drawn) show(facts, nothing(why(error)));
     }
@@ -52,12 +52,12 @@ export function customerView(place, customer) {
     const resets = row.steps.filter((one) => one.is_reset).length;
     show(chart, steps(say("customer.chart", { count: row.steps.length, resets }), row.steps, row.thresholds || row.terms?.thresholds || [-2, -4, -6, -8, -10, -12, -14, -20]));
   }
-  function drawControls(row) {
-    if (controls.contains(document.activeElement) && document.activeElement.tagName === "INPUT") return;
+  function drawControls(row, isForced) {
+    if (document.activeElement?.tagName === "INPUT" && controls.contains(document.activeElement) && !isForced) return; // somebody writes
     const weight = make("input", { type: "number", min: "0.01", max: "100", step: "0.01", value: row.weight, required: true });
     const cap = make("input", { type: "number", min: "1", max: "1000000", step: "1", value: row.cap ?? "" });
     const name = () => named(customer);
-    show(controls,
+    redraw(controls,
       make("div", { class: "control" }, make("p", {}, row.paused ? say("customer.paused_now") : say("customer.not_paused")),
         row.paused
           ? button("customer.resume", "main", () => act([rich("customer.resume_ask", { customer: name() })], say("customer.resume"), () => patch(address(customer), { paused: false }), "customer.resumed"))
@@ -68,12 +68,11 @@ export function customerView(place, customer) {
         button("customer.reset", "quiet", () => act([rich("customer.reset_ask", { customer: name() })], say("customer.reset"), () => post(`${address(customer)}/reset`), "customer.reset_done"))));
   }
   async function act(lines, yes, work, done) {
-    document.activeElement?.blur();
     if (!(await ask(say("act.sure"), lines, yes))) return;
     try {
       await work();
       tell(say(done));
-      load();
+      load(true);
     } catch (error) {
       tell(why(error), "bad");
     }

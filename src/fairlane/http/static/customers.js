@@ -2,7 +2,7 @@
 
 import { swatch, trend } from "./charts.js";
 import { colourOf } from "./colours.js";
-import { badge, choice, later, make, named, nothing, plate, show } from "./elements.js";
+import { badge, choice, later, make, named, nothing, plate, redraw, show } from "./elements.js";
 import { asking, get, why } from "./server.js";
 import { duration, has, number, say } from "./texts.js";
 
@@ -63,7 +63,7 @@ export function customersView(place) {
     load();
   }
   function drawRows() {
-    show(body, rows.map((row) => make("tr", {}, cells(row).map((cell, place) =>
+    redraw(body, rows.map((row) => make("tr", {}, cells(row).map((cell, place) =>
       make(place ? "td" : "th", { "data-label": say(COLUMNS[place][1]), scope: place ? null : "row" }, cell)))));
     if (!rows.length) {
       const searched = asked.search || asked.filter;
@@ -81,7 +81,7 @@ export function customersView(place) {
       if (mine !== calls) return;
       rows = after ? [...rows, ...page.customers] : page.customers;
       ({ next, total } = page);
-      if (!isRefresh || !body.contains(document.activeElement)) drawRows();
+      drawRows();
     } catch (error) {
       if (mine === calls && !isRefresh) show(told, why(error));
     }

@@ -1,7 +1,7 @@
 // Why is this document still waiting, what happened to it, and what came out?
 
 import { stateBadge } from "./documents.js";
-import { ask, make, named, nothing, plate, show, tell } from "./elements.js";
+import { ask, make, named, nothing, plate, redraw, show, tell } from "./elements.js";
 import { get, post, remove, textOf, why } from "./server.js";
 import { bytes, dateTime, duration, durationRange, has, number, rich, say } from "./texts.js";
 
@@ -13,6 +13,7 @@ export function whySentence(told) {
   const reason = told.why, values = { priority: plate(reason.priority), counter: number(reason.counter), customer: named(told.document.customer) };
   const lines = [];
   if (reason.was_reset && reason.silence == null) lines.push(rich("why.first", values));
+  else if (reason.was_reset && reason.silence <= reason.reset_interval) lines.push(rich("why.back", values));
   else if (reason.was_reset) lines.push(rich("why.reset", { ...values, silence: duration(reason.silence, "long"), interval: duration(reason.reset_interval, "long") }));
   else if (reason.priority === 1 || reason.threshold == null) lines.push(rich("why.light", values));
   else lines.push(rich("why.below", { ...values, threshold: number(reason.threshold), interval: duration(reason.reset_interval, "long") }));
@@ -35,19 +36,19 @@ export function outlookSentence(outlook) {
   return lines;
 }
 
-function life(told) {
+function life(told, isOperator) {
   return make("ol", { class: "life" }, told.life.map((one) => {
     const key = `life.${one.what}`;
     return make("li", { class: one.what },
       make("time", { datetime: new Date(one.at).toISOString() }, dateTime(one.at)),
       make("span", {}, make("b", {}, has(key) ? say(key) : one.what), one.attempt ? ` · ${say("life.attempt", { attempt: one.attempt })}` : "",
-        one.worker ? [" · ", named(one.worker)] : null, one.note ? make("small", {}, named(one.note, "note")) : null));
+        one.worker ? [" · ", named(one.worker)] : null, one.note && isOperator ? make("small", {}, named(one.note, "note")) : null));
   }));
 }
 
 export function documentView(place, id, who) {
   const isOperator = who.role === "operator", back = isOperator ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
-  const body = make("div");
+  const body = make("div", { class: "stack" });
   show(place, make("p", {}, make("a", { href: back[0] }, `← ${say(back[1])}`)), body);
   let timer, isClosed = false, seen = "", result = null;
 
@@ -59,7 +60,7 @@ export function documentView(place, id, who) {
       const now = JSON.stringify(told);
       if (now !== seen) {
         if (told.document.state === "done" && !result) result = await outcome(told.document);
-        if (!isClosed && !document.querySelector("dialog")) show(body, drawn(told));
+        if (!isClosed && !document.querySelector("dialog")) redraw(body, drawn(told));
       }
       seen = now;
       if (!isClosed && !ENDED.includes(told.document.state)) timer = setTimeout(load, REFRESH_MS);
@@ -83,7 +84,7 @@ export function documentView(place, id, who) {
         make("p", {}, whySentence(told).flatMap((line) => [line, " "])),
         make("div", { class: "row" }, actions(one))),
       result,
-      make("section", {}, make("h2", {}, say("document.life")), life(told)),
+      make("section", {}, make("h2", {}, say("document.life")), life(told, isOperator)),
       make("section", {}, make("h2", {}, say("document.facts")), factsOf(one, isOperator)),
     ];
   }

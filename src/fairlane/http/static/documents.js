@@ -2,7 +2,7 @@
 
 import { swatch } from "./charts.js";
 import { colourOf } from "./colours.js";
-import { badge, choice, later, make, named, nothing, plate, show } from "./elements.js";
+import { badge, choice, later, make, named, nothing, plate, redraw, show } from "./elements.js";
 import { asking, get, why } from "./server.js";
 import { dateTime, say } from "./texts.js";
 
@@ -41,17 +41,19 @@ export function documentsView(place) {
     const mine = ++calls;
     clearTimeout(timer);
     try {
-      const page = await get(asking("/page/documents", { search: search.value.trim(), state: state.value, customer: customer.value.trim(), after, limit: 50 }));
+      const asked = { search: search.value.trim(), state: state.value, customer: customer.value.trim(), limit: 50 };
+      let page = await get(asking("/page/documents", { ...asked, after }));
+      while (mine === calls && page.next && !page.documents.length) page = await get(asking("/page/documents", { ...asked, after: page.next })); // it looks at some thousands at a time
       if (mine !== calls) return;
       found = after ? [...found, ...page.documents] : page.documents;
       next = page.next;
       show(told, "");
-      if (!isRefresh || !listed.contains(document.activeElement)) show(listed, found.length ? documentsTable(found) : nothing(say("documents.none"), say(search.value || state.value || customer.value ? "documents.none_found_more" : "documents.none_more")));
+      redraw(listed, found.length ? documentsTable(found) : nothing(say("documents.none"), say(search.value || state.value || customer.value ? "documents.none_found_more" : "documents.none_more")));
       more.hidden = !next;
     } catch (error) {
       if (mine === calls && !isRefresh) show(told, why(error));
     }
-    if (mine === calls && found.length <= 50) timer = setTimeout(() => load(undefined, true), REFRESH_MS);
+    if (mine === calls && found.length <= 50 && !search.value) timer = setTimeout(() => load(undefined, true), REFRESH_MS);
   }
   const again = later(() => load());
   search.addEventListener("input", again);

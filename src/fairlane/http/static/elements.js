@@ -34,6 +34,16 @@ export function show(place, ...children) {
   return place;
 }
 
+const REACHED = "a, button, input, select, [tabindex]";
+
+/** As `show`, but whoever was on the third link with the keyboard is on the third link again. */
+export function redraw(place, ...children) {
+  const at = place.contains(document.activeElement) ? [...place.querySelectorAll(REACHED)].indexOf(document.activeElement) : -1;
+  show(place, ...children);
+  if (at >= 0) place.querySelectorAll(REACHED)[at]?.focus({ preventScroll: true });
+  return place;
+}
+
 /** A priority as a small plate. */
 export const plate = (priority) =>
   make("span", { class: `plate p${priority}` }, make("span", { class: "unseen" }, `${say("word.priority")} `), String(priority));

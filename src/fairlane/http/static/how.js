@@ -27,7 +27,7 @@ function explained(rules, look) {
       make("li", {}, say("how.step_turns")),
       rules.open_turn_every > 0 && make("li", {}, say("how.step_open", { count: rules.open_turn_every })))),
     make("section", {}, make("h2", {}, say("how.table_title")), table(rules.thresholds, look)),
-    make("section", {}, make("h2", {}, say("how.advice_title")), make("ul", {}, make("li", {}, say("how.advice_few")), make("li", {}, say("how.advice_many")), make("li", {}, say("how.advice_pause", { interval })))),
+    look && make("section", {}, make("h2", {}, say("how.advice_title")), make("ul", {}, make("li", {}, say("how.advice_few")), make("li", {}, say("how.advice_many")), make("li", {}, say("how.advice_pause", { interval })))),
   ];
 }
 

@@ -1,7 +1,7 @@
 // What happens now? The lanes, one sentence that tells the story, and who is waiting.
 
 import { colourOf } from "./colours.js";
-import { figure, make, named, plate, show } from "./elements.js";
+import { figure, make, named, plate, redraw, show } from "./elements.js";
 import { Picture } from "./picture.js";
 import { duration, number, rich, say } from "./texts.js";
 
@@ -65,7 +65,7 @@ export function lanesView(place) {
     show(scale, picture.each > 1 ? say("lanes.scale_many", { count: picture.each }) : say("lanes.scale_one"));
     show(workers, told.running_total > told.running.length ? say("lanes.running_more", { count: told.running_total - told.running.length }) : say("lanes.running", { count: told.running_total }));
     show(figures, figuresOf(told));
-    show(legend, legendOf(told));
+    redraw(legend, legendOf(told));
   }
   return { frame, close: () => picture.close() };
 }
@@ -79,9 +79,8 @@ function laneRow(priority) {
     update(lane) {
       show(count, number(lane.ready));
       item.classList.toggle("empty", !lane.ready);
-      const told = lane.top.slice(0, 3).filter((one) => one.ready).map((one) => `${one.customer} ${number(one.ready)}`);
-      if (lane.oldest_wait != null) told.push(say("lanes.longest", { time: duration(lane.oldest_wait, "long") }));
-      show(more, say("state.ready"), ". ", told.join(", "));
+      const told = lane.top.slice(0, 3).filter((one) => one.ready).map((one) => [named(one.customer), ` ${number(one.ready)}, `]);
+      show(more, say("state.ready"), ". ", told, lane.oldest_wait == null ? "" : say("lanes.longest", { time: duration(lane.oldest_wait, "long") }));
     },
   };
 }
@@ -127,6 +126,6 @@ function legendOf(frame) {
       make("span", { class: "track" }, bar),
       make("b", {}, number(one.ready)));
   });
-  const rest = Math.max(0, frame.totals.customers_waiting ?? 0 - shown.length);
-  return [make("ul", { class: "who" }, shown), all.length > 10 || rest ? make("p", { class: "soft" }, make("a", { href: "#/customers" }, say("lanes.all_customers"))) : null];
+  const others = frame.lanes.some((lane) => lane.others.ready);
+  return [make("ul", { class: "who" }, shown), all.length > 10 || others ? make("p", { class: "soft" }, make("a", { href: "#/customers" }, say("lanes.all_customers"))) : null];
 }

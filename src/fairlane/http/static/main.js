@@ -27,6 +27,8 @@ const NAMES = {
   mine: "nav.mine", how: "nav.how",
 };
 const THEME = "fairlane.theme";
+const FRAMES_SILENT_MS = 12_000, EVENTS_SILENT_MS = 40_000; // the server is heard of every 5 and every 15 seconds
+const SHADES = ["system", "light", "dark"];
 const page = document.getElementById("page");
 
 let who = null; // the session
@@ -56,11 +58,18 @@ function switches() {
     await speak(event.target.value, true);
     render();
   } });
-  const shade = choice([["system", say("shell.system")], ["light", say("shell.light")], ["dark", say("shell.dark")]], theme(), {
-    "aria-label": say("shell.theme"), onchange: (event) => {
-      theme(event.target.value);
-      dispatchEvent(new Event("theme"));
-    } });
+  const shade = make("button", { class: "quiet shade", onclick: () => {
+    theme(SHADES[(SHADES.indexOf(theme()) + 1) % SHADES.length]);
+    name();
+    dispatchEvent(new Event("theme"));
+  } });
+  const name = () => {
+    const text = `${say("shell.theme")}: ${say(`shell.${theme()}`)}`;
+    show(shade, { system: "◐", light: "☀", dark: "☾" }[theme()]);
+    shade.setAttribute("aria-label", text);
+    shade.title = text;
+  };
+  name();
   return make("div", { class: "switches" }, spoken, shade);
 }
 
@@ -99,6 +108,7 @@ function signInForm(place, reason) {
     try {
       who = await signIn(key.value.trim());
       start();
+      document.getElementById("main").focus();
     } catch (error) {
       show(wrong, error.status === 401 ? say("sign_in.wrong") : why(error));
       key.select();
@@ -136,7 +146,10 @@ function open() {
   const { name, id } = route();
   view?.close?.();
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === name) {
+      link.setAttribute("aria-current", "page");
+      link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.clientWidth / 3; // narrow windows scroll it
+    }
     else link.removeAttribute("aria-current");
   }
   document.title = `${say(NAMES[name])} · Fairlane`;
@@ -165,14 +178,12 @@ function start() {
     tellLive();
   };
   if (who.role === "operator") {
-    hush = listen("/page/frames", ["frame", "message", "beat"], (told) => {
-      if (!told.lanes) return;
+    hush = listen("/page/frames", (told) => {
       last = told;
       view?.frame?.(told);
-    }, state, true);
+    }, state, FRAMES_SILENT_MS);
   } else {
-    const names = ["message", "submitted", "started", "claimed", "progress", "done", "failed", "cancelled", "retried", "released", "expired", "revived"];
-    hush = listen("/v1/events", names, (told) => view?.event?.(told), state, false);
+    hush = listen("/v1/events", (told) => view?.event?.(told), state, EVENTS_SILENT_MS);
   }
   render();
 }

@@ -1,7 +1,7 @@
 // What became of my documents? A customer hands in files, sees where each one stands, and opens what came out.
 
 import { STATES, stateBadge } from "./documents.js";
-import { choice, figure, make, named, nothing, plate, show, tell } from "./elements.js";
+import { choice, figure, make, named, nothing, plate, redraw, show, tell } from "./elements.js";
 import { asking, get, upload, why } from "./server.js";
 import { bytes, dateTime, duration, number, say, share } from "./texts.js";
 
@@ -14,8 +14,9 @@ export function mineView(place) {
     make("p", { class: "lead" }, say("mine.drop")), file, make("label", { for: "files", class: "button main" }, say("mine.choose")), make("p", { class: "soft" }, say("mine.kinds")));
   const state = choice([["", say("filter.any_state")], ...STATES.map((one) => [one, say(`state.${one}`)])], "", { "aria-label": say("column.state"), onchange: () => load() });
   const more = make("button", { class: "quiet", hidden: true, onclick: () => load(next) }, say("act.more"));
+  const paused = make("p", { class: "warning", hidden: true }, say("mine.paused"));
   let next = null, found = [], timer, calls = 0, isClosed = false, soon = null;
-  show(place, make("div", { class: "head" }, make("h1", {}, say("nav.mine"))), standing, drop, sending,
+  show(place, make("div", { class: "head" }, make("h1", {}, say("nav.mine"))), paused, standing, drop, sending,
     make("section", {}, make("div", { class: "tools" }, make("h2", {}, say("mine.list")), state), listed, make("p", { class: "center" }, more)));
   for (const name of ["dragenter", "dragover"]) drop.addEventListener(name, (event) => (event.preventDefault(), drop.classList.add("over")));
   for (const name of ["dragleave", "drop"]) drop.addEventListener(name, () => drop.classList.remove("over"));
@@ -74,7 +75,7 @@ export function mineView(place) {
       found = after ? [...found, ...page.documents] : page.documents;
       next = page.next;
       more.hidden = !next;
-      if (!listed.contains(document.activeElement)) show(listed, found.length ? cards(found) : nothing(say(state.value ? "documents.none" : "mine.none"), say(state.value ? "documents.none_found_more" : "mine.none_more")));
+      redraw(listed, found.length ? cards(found) : nothing(say(state.value ? "documents.none" : "mine.none"), say(state.value ? "documents.none_found_more" : "mine.none_more")));
     } catch (error) {
       if (!isClosed && !found.length) show(listed, nothing(why(error)));
     }
@@ -85,7 +86,7 @@ export function mineView(place) {
       figure(say("column.waiting"), number(look.waiting)), figure(say("column.running"), number(look.running)), figure(say("mine.done"), number(look.done)),
       figure(say("mine.next_priority"), plate(look.next_priority), say("mine.next_priority_hint")),
       figure(say("mine.resets_in"), look.counter < 0 && look.resets_in > 0 ? duration(look.resets_in) : say("mine.fresh"), say("mine.resets_in_hint")));
-    if (look.paused) standing.append(make("p", { class: "wide" }, say("mine.paused")));
+    paused.hidden = !look.paused;
   }
   load();
   return {
@@ -101,7 +102,7 @@ function cards(documents) {
       make("span", { class: "face" }, picture || null),
       make("span", { class: "words" },
         make("a", { href: `#/mine/${encodeURIComponent(one.id)}` }, one.name ? named(one.name) : make("code", {}, one.id.slice(-12))),
-        make("small", {}, dateTime(one.submitted_at * 1000), one.size != null ? ` · ${bytes(one.size)}` : "")),
+        make("small", {}, make("time", {}, dateTime(one.submitted_at * 1000)), one.size != null ? ` · ${bytes(one.size)}` : "")),
       stateBadge(one.state), plate(one.priority));
   }));
 }

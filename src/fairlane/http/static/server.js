@@ -6,7 +6,6 @@
 
 import { has, say } from "./texts.js";
 
-const SILENT_MS = 12_000; // the server is heard of at least every five seconds
 const AGAIN_MS = [500, 1000, 2000, 4000, 8000];
 
 let csrf = "";
@@ -84,9 +83,10 @@ export async function textOf(address) {
   return answer.text();
 }
 
-/** Listen to a stream until the function that is returned is called; `state(true | false)` says whether it is live. */
-export function listen(address, names, heard, state, hasBeats) {
-  let source, timer, silence, tries = 0, closed = false, live;
+/** Listen to server-sent events until the function that is returned is called; `state(true | false)` says whether it is live.
+ *  Read with fetch, not with EventSource, as only so a silent line can be told from a quiet one: comments count as life. */
+export function listen(address, heard, state, silentMs) {
+  let timer, silence, line, tries = 0, closed = false, live;
 
   function turn(now) {
     if (live !== now) state((live = now));
@@ -95,34 +95,44 @@ export function listen(address, names, heard, state, hasBeats) {
     tries = 0;
     turn(true);
     clearTimeout(silence);
-    if (hasBeats) silence = setTimeout(lost, SILENT_MS);
+    silence = setTimeout(() => line.abort(), silentMs);
   }
-  function lost() {
-    source.close();
+  async function open() {
+    clearTimeout(timer);
+    line = new AbortController();
+    silence = setTimeout(() => line.abort(), silentMs);
+    try {
+      const answer = await fetch(address, { headers: { Accept: "text/event-stream" }, signal: line.signal });
+      if (answer.status === 401 && !closed) return dispatchEvent(new Event("signed-out"));
+      if (answer.ok) await read(answer.body.pipeThrough(new TextDecoderStream()).getReader());
+    } catch {
+      // lost; it is tried again
+    }
     clearTimeout(silence);
+    if (closed) return;
     turn(false);
-    if (!closed) timer = setTimeout(open, AGAIN_MS[Math.min(tries++, AGAIN_MS.length - 1)]);
-    if (tries === 2) session().then((told) => told || dispatchEvent(new Event("signed-out")), () => {});
+    timer = setTimeout(open, AGAIN_MS[Math.min(tries++, AGAIN_MS.length - 1)]);
   }
-  function open() {
-    source = new EventSource(address);
-    source.onopen = alive;
-    source.onerror = lost;
-    for (const name of names) {
-      source.addEventListener(name, (event) => {
-        alive();
-        if (event.data) heard(JSON.parse(event.data), name);
-      });
+  async function read(reader) {
+    let rest = "";
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      alive();
+      const events = (rest + piece.value).split("\n\n");
+      rest = events.pop();
+      for (const event of events) {
+        const told = event.split("\n").filter((one) => one.startsWith("data:")).map((one) => one.slice(5)).join("\n");
+        if (told && !closed) heard(JSON.parse(told));
+      }
     }
   }
-  const online = () => live === false && (clearTimeout(timer), open());
+  const online = () => live === false && !closed && open();
   addEventListener("online", online);
   open();
   return () => {
     closed = true;
     clearTimeout(timer);
     clearTimeout(silence);
-    source.close();
+    line.abort();
     removeEventListener("online", online);
   };
 }

@@ -53,12 +53,16 @@ export function rich(key, values = {}) {
   let told = catalog[key];
   if (told === undefined) return [key];
   if (typeof told === "object") told = told[plural.select(Math.abs(values.count ?? 0))] ?? told.other;
-  return told.split(/(\{\w+\})/).filter(Boolean).map((piece) => {
+  const pieces = [];
+  for (const piece of told.split(/(\{\w+\})/).filter(Boolean)) {
     const name = /^\{(\w+)\}$/.exec(piece);
-    if (!name) return piece;
-    const value = values[name[1]];
-    return typeof value === "number" ? number(value) : (value ?? piece);
-  });
+    const value = name ? (values[name[1]] ?? piece) : piece;
+    if (value instanceof Node) pieces.push(value);
+    else if (typeof value === "number") pieces.push(number(value));
+    else if (value.startsWith(".") && pieces.at(-1)?.endsWith?.(".")) pieces.push(value.slice(1)); // "5 Min." ends a sentence too
+    else pieces.push(value);
+  }
+  return pieces;
 }
 
 /** The text of a key. */

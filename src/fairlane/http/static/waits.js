@@ -6,11 +6,20 @@ import { choice, figure, make, nothing, show } from "./elements.js";
 import { asking, get, why } from "./server.js";
 import { duration, has, number, say } from "./texts.js";
 
-const REFRESH_MS = 15_000;
+const REFRESH_MS = 15_000, POINTS_LEAST = 12;
 const FAILURES = ["#c8463c", "#d77a2b", "#7d62c9", "#2f7ed8", "#2aa3b5", "#b8962e", "#5d8f2f", "#c257b5", OTHERS];
 
 const peak = (values) => Math.max(0, ...values.filter((value) => value != null));
 const sum = (values) => values.reduce((all, value) => all + (value || 0), 0);
+
+/** A history without the time before anything happened. */
+function since(told) {
+  const all = Object.values(told.series).flatMap((one) => (Array.isArray(one) ? [one] : Object.values(one)));
+  const firsts = all.map((values) => values.findIndex((value) => value)).filter((place) => place >= 0);
+  const first = Math.max(0, Math.min(...firsts, all[0]?.length ?? 0) - 1), shown = Math.max(0, Math.min(first, (all[0]?.length ?? 0) - POINTS_LEAST));
+  const cut = (one) => (Array.isArray(one) ? one.slice(shown) : Object.fromEntries(Object.entries(one).map(([name, values]) => [name, values.slice(shown)])));
+  return { ...told, from: told.from + shown * told.step_seconds * 1000, series: Object.fromEntries(Object.entries(told.series).map(([name, one]) => [name, cut(one)])) };
+}
 
 export function waitsView(place) {
   const now = make("dl", { class: "figures" }), charts = make("div", { class: "charts" });
@@ -29,8 +38,8 @@ export function waitsView(place) {
     }
     if (!isClosed) timer = setTimeout(load, REFRESH_MS);
   }
-  function draw(told) {
-    const { series, step_seconds: step, from } = told, at = { from, step };
+  function draw(whole) {
+    const { series, step_seconds: step, from } = since(whole), at = { from, step };
     const byPriority = PRIORITIES.map((colour, place) => ({ name: say("waits.priority", { priority: place + 1 }), colour, values: series[which.value]?.[place + 1] || [] })).filter((one) => one.values.some((value) => value != null));
     const failed = Object.entries(series.failed || {}).filter(([, values]) => sum(values)).map(([code, values], place) => ({ name: say(has(`reason.${code}`) ? `reason.${code}` : "reason.other"), colour: FAILURES[place % FAILURES.length], values }));
     const sides = [{ name: say("waits.light"), colour: PRIORITIES[0], values: series.light_p95 }, { name: say("waits.heavy"), colour: PRIORITIES[8], values: series.heavy_p95 }];

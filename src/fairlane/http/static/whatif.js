@@ -53,11 +53,12 @@ function compared(told) {
       made.style.width = `${most ? (100 * (value || 0)) / most : 0}%`;
       return make("span", { class: "track" }, made);
     };
-    return make("tr", {}, make("th", { scope: "row" }, say(key)), make("td", {}, make("b", {}, format(now)), bar(now, "now")), make("td", {}, make("b", {}, format(then)), bar(then, "then")), make("td", {}, verdict(now, then)));
+    return make("tr", {}, make("th", { scope: "row" }, say(key)), make("td", { "data-label": say("what_if.now") }, make("b", {}, format(now)), bar(now, "now")),
+      make("td", { "data-label": say("what_if.then") }, make("b", {}, format(then)), bar(then, "then")), make("td", { "data-label": say("what_if.change") }, verdict(now, then)));
   });
   return make("section", { class: "card" }, make("h2", {}, say("what_if.answer")), make("p", { class: "soft" }, say("what_if.from", { count: told.documents })),
     make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": say("what_if.answer") },
-      make("table", { class: "grid plain" }, make("thead", {}, make("tr", {}, ["what_if.measure", "what_if.now", "what_if.then", "what_if.change"].map((key) => make("th", { scope: "col" }, say(key))))), make("tbody", {}, rows))));
+      make("table", { class: "grid compared" }, make("thead", {}, make("tr", {}, ["what_if.measure", "what_if.now", "what_if.then", "what_if.change"].map((key) => make("th", { scope: "col" }, say(key))))), make("tbody", {}, rows))));
 }
 
 function verdict(now, then) {

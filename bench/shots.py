@@ -1,0 +1,236 @@
+"""How does the page look? `python -m bench.shots`: every view, in five languages, light and dark, wide and narrow, to build/shots/.
+
+A server with a made-up hour behind it, in which one customer drops 3,000 documents on a dozen light ones, and with files that a
+real worker has read. `--docs` draws only the few pictures that the documentation shows. Needs the program chromium.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import click
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from fairlane import Queue
+from fairlane.core.document import Done, Failed, Outcome
+from fairlane.demo.make import make
+from fairlane.http import keys
+
+ROOT = Path(__file__).parents[1]
+BIG, MINE, STEADY = "northwind", "clinic", "Escola São João"
+SMALL = ("ada-law", "Bäckerei Grün", "dentist", "florist", "garage", "hotel", "Kancelaria Żak", "ink-studio",
+         *(f"office-{number:03}" for number in range(1, 293)))  # fmt: skip
+KIND = "letters"
+LANGUAGES, SCHEMES, WIDTHS = ("en", "pl", "pt", "es", "de"), ("light", "dark"), (1440, 390)
+TICK_MS, HOUR_MS, FLOOD_AT = 5000, 3_600_000, 0.75
+REASONS = ("encrypted: it asks for a password", "corrupt: the file ends too early", "timed_out: more than 60 s")
+SETTLED_MS = 900
+
+
+class View(NamedTuple):
+    """A view, and who looks at it."""
+
+    name: str
+    hash: str
+    is_customers: bool = False
+
+
+class Place(NamedTuple):
+    """A running server with its stories."""
+
+    address: str
+    operator: str
+    customer: str
+    views: tuple[View, ...]
+
+
+def _hour(queue: Queue, dice: random.Random) -> None:
+    """An hour that has passed: light customers all along, one that sends in bursts, a flood in its last quarter."""
+    now_ms, engine = int(time.time() * 1000), queue.engine
+    start_ms = now_ms - HOUR_MS
+    coming = [(start_ms + dice.randrange(HOUR_MS), one) for one in SMALL * 2 for _ in range(dice.choice((1, 1, 2)))]
+    coming += [(start_ms + minute * 60_000 + number * 9000, STEADY) for minute in (3, 31) for number in range(14)]
+    coming += [(start_ms + int(HOUR_MS * FLOOD_AT), BIG)] * 3000
+    coming.sort()
+    for at_ms in range(start_ms, now_ms, TICK_MS):
+        while coming and coming[0][0] < at_ms:
+            came_ms, one = coming[0]
+            same = sum(1 for other in coming if other == coming[0])
+            queue.submit_many(one, range(same), kind=KIND, now=came_ms / 1000)
+            del coming[:same]
+        claims = engine.claim("machine-1", 10, 600_000, {KIND: 3}, now_ms=at_ms)
+        ends: list[Outcome] = [Failed(dice.choice(REASONS)) if dice.random() < 0.006 else Done("null") for _ in claims]
+        engine.settle(list(zip(claims, ends, strict=True)), now_ms=at_ms + 4000)
+
+
+class Living:
+    """The present: documents come and go while the pictures are taken."""
+
+    def __init__(self, url: str) -> None:
+        self._queue = Queue(url)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        dice, engine = random.Random(2), self._queue.engine
+        while not self._stop.is_set():
+            for _ in range(dice.choice((1, 2, 3, 3, 5))):
+                self._queue.submit(dice.choice(SMALL), kind=KIND)
+            claims = engine.claim("machine-1", 3, 60_000, {KIND: 3})
+            self._stop.wait(0.9)
+            engine.settle([(one, Done("null")) for one in claims])
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._queue.close()
+
+
+def _files(queue: Queue, folder: Path) -> str:
+    """Files of one customer, for the worker of the server; returns the id of the last one."""
+    make(str(folder), 7, 1, 3, 6, 5)
+    last = ""
+    for path in sorted((folder / MINE).iterdir()):
+        last = queue.submit(MINE, path=path).id
+    queue.submit(MINE, content=b"%PDF-1.7 this is no PDF", name="damaged.pdf")
+    return last
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Place]:
+    """A server with an hour behind it."""
+    url = f"sqlite:///{folder}/queue.db"
+    with Queue(url) as queue:
+        _hour(queue, random.Random(1))
+        done = _files(queue, folder / "inbox")
+        operator, _ = keys.create(queue.engine, customer=None)
+        customer, _ = keys.create(queue.engine, customer=MINE)
+        command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--slots", "1",
+                   "--limit", "requests_a_second=100000", "--limit", "requests_burst=100000"]  # fmt: skip
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder)
+        living = Living(url)
+        try:
+            assert server.stdout is not None
+            address = json.loads(server.stdout.readline())["address"]
+            while queue.document(done).state != "done":
+                time.sleep(0.2)
+            waiting = queue.engine.documents(BIG, "ready", None, 1)[0].id
+            views = (
+                View("sign-in", ""), View("lanes", "lanes"), View("customers", "customers"),
+                View("customer", f"customers/{quote(STEADY)}"), View("documents", "documents"),
+                View("document", f"documents/{waiting}"), View("waits", "waits"), View("what-if", "what-if"),
+                View("mine", "mine", True), View("result", f"mine/{done}", True), View("how", "how", True),
+            )  # fmt: skip
+            yield Place(address, operator, customer, views)
+        finally:
+            living.close()
+            server.terminate()
+            server.wait()
+
+
+def _sign_in(page: Page, place: Place, is_customers: bool) -> None:
+    key = place.customer if is_customers else place.operator
+    page.goto(place.address)
+    page.evaluate(
+        """key => fetch("/page/session", { method: "POST", headers: { "Content-Type": "application/json" },
+                    body: JSON.stringify({ key }) }).then((answer) => { if (!answer.ok) throw Error(answer.status) })""",
+        key,
+    )
+
+
+def _shoot(page: Page, place: Place, view: View) -> tuple[bytes, int]:
+    """A picture of a view, and by how many pixels it is too wide."""
+    page.goto(f"{place.address}/#/{view.hash}")
+    page.reload()
+    if view.name == "what-if":
+        page.locator("form input").nth(1).fill("8")
+        page.locator("form button").click()
+        page.locator(".compared").wait_for(timeout=120_000)
+    page.wait_for_timeout(SETTLED_MS)
+    too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return page.screenshot(full_page=page.viewport_size == {"width": 390, "height": 844}), int(too_wide)
+
+
+def pictures(
+    browser: Browser, place: Place, language: str, scheme: str, width: int, names: frozenset[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Pictures of views in one language, colour and width."""
+    for is_customers in (False, True):
+        context = browser.new_context(
+            locale=language, color_scheme="dark" if scheme == "dark" else "light",
+            viewport={"width": width, "height": 844 if width < 600 else 1000},
+        )  # fmt: skip
+        page, is_in = context.new_page(), False
+        for view in place.views:
+            if view.is_customers != is_customers or (names and view.name not in names):
+                continue
+            if view.hash and not is_in:
+                _sign_in(page, place, is_customers)
+                is_in = True
+            picture, too_wide = _shoot(page, place, view)
+            if too_wide > 0:
+                click.echo(f"too wide by {too_wide} pixels: {view.name}, {language}, {scheme}, {width}")
+            yield view.name, picture
+        context.close()
+
+
+DOCS = {  # name of the picture: language, colours, width, view
+    "page-lanes.png": ("en", "light", 1180, "lanes"),
+    "page-lanes-phone.png": ("de", "dark", 390, "lanes"),
+    "page-document.png": ("en", "light", 1180, "document"),
+    "page-customers.png": ("es", "light", 1180, "customers"),
+    "page-waits.png": ("pt", "dark", 1180, "waits"),
+    "page-mine.png": ("pl", "light", 1180, "mine"),
+}
+
+
+@click.command()
+@click.option("--docs", is_flag=True, help="Only the pictures of the documentation, to docs/pictures/.")
+@click.option("--only", multiple=True, help="Only this view.")
+@click.option("--language", multiple=True, default=LANGUAGES, help="Only this language.")
+def main(docs: bool, only: tuple[str, ...], language: tuple[str, ...]) -> None:
+    """Take pictures of the page."""
+    program = shutil.which("chromium")
+    if program is None:
+        raise click.ClickException("the program chromium is not here; install it")
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as place, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        if docs:
+            for name, (spoken, scheme, width, view) in DOCS.items():
+                for _, picture in pictures(browser, place, spoken, scheme, width, frozenset({view})):
+                    _keep_small(picture, ROOT / "docs/pictures" / name)
+            return
+        target = ROOT / "build/shots"
+        target.mkdir(parents=True, exist_ok=True)
+        for spoken in language:
+            for scheme in SCHEMES:
+                for width in WIDTHS:
+                    for view, picture in pictures(browser, place, spoken, scheme, width, frozenset(only)):
+                        (target / f"{view}-{spoken}-{scheme}-{width}.png").write_bytes(picture)
+        click.echo(f"wrote {target}")
+
+
+def _keep_small(picture: bytes, path: Path) -> None:
+    """Few colours are enough for a page."""
+    with Image.open(io.BytesIO(picture)) as shot:
+        shot.convert("RGB").quantize(64, method=Image.Quantize.MEDIANCUT).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The commands, through a server: the same answers as on the store, and a sentence where that cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlane.cli import main
+from fairlane.core.errors import BadValue, Mistake
+from fairlane.settings import Settings, load_settings
+
+from ..cli.running import run
+from ..http.running import Server
+
+NEED_STORE = (
+    "advise",
+    "doctor",
+    "forget",
+    "keys",
+    "migrate",
+    "move",
+    "process",
+    "purge",
+    "serve",
+    "simulate",
+    "sweep",
+    "verify",
+    "work",
+)
+NO_QUEUE = ("completion", "demo")
+
+
+def told(server: Server, *arguments: str, key: str | None = None) -> list[Any]:
+    """What a command says in JSON, line by line."""
+    result = run(*arguments, "--json", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=key or server.operator)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_documents(server: Server, customer: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "b.txt").write_text("two")
+    rows = told(server, "submit", "--customer", customer, str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), "--cost", "2")
+    assert [(one["priority"], one["counter"]) for one in rows] == [(1, -1), (2, -3)]
+    assert server.queue.input(rows[0]["id"]).name == "a.txt"
+    (why,) = told(server, "explain", rows[0]["id"])
+    assert (why["id"], why["priority"], why["state"]) == (rows[0]["id"], 1, "ready")
+    id = rows[0]["id"]
+    assert told(server, "cancel", id) == [{"id": id, "cancelled": True, "state": "cancelled"}]
+    assert told(server, "cancel", id) == [{"id": id, "cancelled": False, "state": "cancelled"}]
+    result = run("retry", id, FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.operator)
+    assert (result.exit_code, "nothing was retried" in result.stderr) == (2, True)
+
+
+def test_the_same_key_and_file_is_the_same_document(server: Server, customer: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    command = ("submit", "--customer", customer, "--key", "k", str(tmp_path / "a.txt"))
+    assert told(server, *command) == told(server, *command)
+
+
+def test_customers_and_rules(server: Server, customer: str) -> None:
+    assert told(server, "check", customer)[0]["counter"] == 0
+    assert told(server, "check", customer, "--cost", "3")[0]["counter"] == -3
+    ((look,),) = told(server, "status", customer)
+    assert (look["customer"], look["counter"]) == (customer, -3)
+    assert customer in [one["customer"] for one in told(server, "status")[0]]
+    assert told(server, "pause", customer) == [{"customer": customer, "paused": True, "waiting": 0}]
+    assert told(server, "resume", customer) == [{"customer": customer, "paused": False, "waiting": 0}]
+    assert told(server, "tune", customer, "--weight", "2", "--thresholds=-1,-2")[0]["thresholds"] == [-1, -2]
+    assert told(server, "tune", customer, "--weight", "none", "--thresholds", "none")[0]["weight"] == 1
+    assert told(server, "explain", customer)[0]["counter"] == -3
+    assert told(server, "reset", customer) == [{"customer": customer, "counter_before": -3, "counter": 0}]
+    before = told(server, "policy")[0]
+    assert told(server, "policy", "--open-turn-every", "8")[0]["version"] == before["version"] + 1
+    assert told(server, "policy", "--open-turn-every", "16")[0]["open_turn_every"] == 16
+    result = run("explain", "nobody", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.operator)
+    assert (result.exit_code, "neither a document nor a customer" in result.stderr) == (2, True)
+
+
+def test_a_customer_sees_itself(server: Server, customer: str) -> None:
+    key = server.key(customer)
+    told(server, "check", customer, key=key)
+    assert [one["customer"] for one in told(server, "status", key=key)[0]] == [customer]
+    assert [one["customer"] for one in told(server, "status", customer, key=key)[0]] == [customer]
+    result = run("status", "other", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=key)
+    assert (result.exit_code, "may not look at customer 'other'" in result.stderr) == (2, True)
+
+
+def test_the_key_comes_from_a_file_or_the_environment_and_is_never_shown(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(server.operator + "\n")
+    assert run("status", "--server", server.address, "--key-file", str(file)).exit_code == 0
+    for content, message in (
+        ("", "does not hold a key"),
+        ("two words", "does not hold a key"),
+        ("fl_wrong", "key that is in use"),
+    ):
+        file.write_text(content)
+        result = run("status", "--server", server.address, "--key-file", str(file))
+        assert (result.exit_code, message in result.stderr) == (2, True), result.output
+        assert not content or content not in result.output
+    result = run("status", "--server", server.address)
+    assert (result.exit_code, "put it in FAIRLANE_KEY" in result.stderr) == (2, True)
+    result = run("status", "--server", server.address, "--key-file", str(tmp_path / "none"))
+    assert (result.exit_code, "there is no file" in result.stderr) == (2, True)
+
+
+def test_what_a_server_cannot_do_is_said(server: Server, tmp_path: Path) -> None:
+    place = ("--server", server.address)
+    for arguments, message in (
+        (("check", "acme", "--now", "1"), "its own clock rules"),
+        (("submit", "--customer", "acme", "--blobs", "x", __file__), "a server knows that itself"),
+        (("status", "--url", "sqlite:///x"), "--url and --server are both given"),
+    ):
+        result = run(*arguments, *place, FAIRLANE_KEY=server.operator)
+        assert (result.exit_code, message in result.stderr) == (2, True), result.output
+
+
+@pytest.mark.parametrize("arguments", [("purge", "--older-than", "1d"), ("doctor",), ("keys", "list"), ("work",), ("serve",),
+                                       ("forget", "acme", "--yes"), ("sweep",), ("migrate",), ("verify",)])  # fmt: skip
+def test_commands_that_need_the_store_say_so(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for said in (run(*arguments, "--server", "http://127.0.0.1:1"), run(*arguments, FAIRLANE_SERVER="http://127.0.0.1:1")):
+        assert (said.exit_code, "works on the store itself" in said.stderr) == (2, True), said.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_command_either_takes_a_server_or_is_known_not_to() -> None:
+    for name, command in main.commands.items():
+        has = any("--server" in one.opts and not getattr(one, "hidden", False) for one in command.params)
+        assert has == (name not in NEED_STORE + NO_QUEUE), name
+
+
+def test_customers_are_offered_while_typing(server: Server) -> None:
+    server.queue.check("offered-1")
+    words = {"COMP_WORDS": "fairlane pause off", "COMP_CWORD": "2", "_FAIRLANE_COMPLETE": "bash_complete"}
+    result = run(FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.operator, **words)
+    assert result.stdout.splitlines() == ["plain,offered-1"]
+
+
+def test_the_first_place_that_names_a_store_or_a_server_decides(tmp_path: Path) -> None:
+    both = {"FAIRLANE_URL": "sqlite:///e", "FAIRLANE_SERVER": "http://e"}
+    assert load_settings(None, {}, tmp_path) == Settings("sqlite:///fairlane.db", None, None)
+    assert load_settings("sqlite:///a", both, tmp_path) == Settings("sqlite:///a", None, None)
+    assert load_settings(None, both, tmp_path, server="http://a") == Settings("", None, "http://a")
+    assert load_settings(None, both, tmp_path) == Settings("sqlite:///e", None, "http://e")
+    (tmp_path / "fairlane.toml").write_text('server = "http://f"\nblobs = "/f"')
+    assert load_settings(None, {}, tmp_path) == Settings("", "/f", "http://f")
+    assert load_settings(None, {"FAIRLANE_URL": "sqlite:///e"}, tmp_path) == Settings("sqlite:///e", "/f", None)
+    with pytest.raises(Mistake, match="both given"):
+        load_settings("sqlite:///a", {}, tmp_path, server="http://a")
+    with pytest.raises(BadValue, match="FAIRLANE_SERVER"):
+        load_settings(None, {"FAIRLANE_SERVER": ""}, tmp_path)

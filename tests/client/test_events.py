@@ -1,0 +1,122 @@
+"""The stream of events: each once, in order, over lost connections and servers that were killed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from fairlane import AsyncClient, Client
+from fairlane.client import AsyncEvents, Event
+from fairlane.core.errors import BadValue, Mistake, Unknown
+from fairlane.http import keys
+
+from ..http.running import Server, until
+from .between import Between
+
+
+@pytest.fixture
+def between(server: Server) -> Iterator[Between]:
+    with Between(server.port) as made:
+        yield made
+
+
+def test_events_come_as_they_happen_and_resume_by_themselves(server: Server, between: Between, customer: str) -> None:
+    with Client(between.address, server.key(customer), patience=10) as client, client.events() as events:
+        ids = []
+        seen: list[Event] = []
+        reading = threading.Thread(target=lambda: seen.extend(islice(events, 20)))
+        reading.start()
+        until(lambda: events.last is not None, "the stream to begin")
+        for number in range(20):
+            ids.append(client.submit().id)
+            if number % 5 == 0:
+                between.cut()
+        reading.join(timeout=40)
+    assert [one.document for one in seen] == ids
+    assert {(one.event, one.customer) for one in seen} == {("submitted", customer)}
+    numbers = [one.number for one in seen]
+    assert numbers == sorted(set(numbers))
+
+
+def test_everything_since_an_event_comes_again(server: Server, client: Client) -> None:
+    ids = [client.submit().id for _ in range(5)]
+    with client.events(after=0) as events:
+        first = list(islice(events, 5))
+    assert [one.document for one in first] == ids
+    with client.events(after=first[2].number) as events:
+        assert [one.document for one in islice(events, 2)] == ids[3:]
+
+
+def test_a_stream_is_closed_from_another_thread(server: Server, client: Client) -> None:
+    events = client.events()
+    over = threading.Event()
+
+    def read() -> None:
+        assert list(events) == []
+        over.set()
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    until(lambda: events.last is not None, "the stream to begin")
+    events.close()
+    assert over.wait(30)
+    reading.join()
+
+
+def test_a_key_that_is_revoked_ends_the_stream_with_the_reason(server: Server, customer: str) -> None:
+    key = server.key(customer)
+    with Client(server.address, key) as client, client.events(after=0) as events:
+        client.submit()
+        next(events)
+        keys.revoke(server.queue.engine, key.split("_")[1])
+        with pytest.raises(Mistake, match="a key that is in use"):
+            next(events)
+
+
+def test_events_that_were_purged_are_told(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    try:
+        with Client(server.address, server.operator) as client:
+            client.submit(customer="acme")
+            server.finish()
+            server.queue.purge(0)
+            client.submit(customer="acme")
+            with pytest.raises(Unknown, match="were purged"):
+                next(client.events(after=1))
+    finally:
+        server.close()
+
+
+def test_numbers_that_cannot_be_are_refused(client: Client) -> None:
+    with pytest.raises(BadValue, match="after is -1"):
+        client.events(after=-1)
+
+
+def test_the_awaited_face_has_the_same_verbs(server: Server, customer: str) -> None:
+    async def all_of_it() -> None:
+        async with AsyncClient(server.address, server.key(customer), patience=5) as client:
+            receipts = await asyncio.gather(*(client.submit({"n": n}) for n in range(20)))
+            assert len({one.id for one in receipts}) == 20
+            assert (await client.look()).waiting == 20
+            assert len(await client.documents()) == 20
+            assert [one.customer for one in await client.customers()] == [customer]
+            async with client.events(after=0) as events:
+                seen = [event.document async for event in _some(events, 20)]
+            assert set(seen) == {one.id for one in receipts}
+            assert await client.cancel(receipts[0].id)
+            assert (await client.wait(receipts[0].id, timeout=5)).state == "cancelled"
+
+    asyncio.run(all_of_it())
+
+
+async def _some(events: AsyncEvents, count: int) -> AsyncIterator[Event]:
+    async for event in events:
+        yield event
+        count -= 1
+        if not count:
+            return

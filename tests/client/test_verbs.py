@@ -1,0 +1,221 @@
+"""Each verb of the client, on a real server."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+
+import pytest
+
+from fairlane import AsyncClient, AsyncQueue, Client, Queue
+from fairlane.client.refusals import KINDS, error_of, refusal
+from fairlane.core.errors import BadValue, KeyConflict, Mistake, StoreError, Unknown, WrongState
+from fairlane.http.problems import TITLES, Problem
+
+from ..http.running import Server
+
+
+def finish_all(server: Server, result: object = None) -> None:
+    """Everything that waits is done, also what other tests left."""
+    while server.finish(1000, result):
+        pass
+
+
+def test_a_document_from_hand_in_to_result(server: Server, client: Client, customer: str) -> None:
+    receipt = client.submit({"order": 17, "letters": "zażółć \ud800"}, cost=2.5)
+    assert (receipt.customer, receipt.priority, receipt.counter, receipt.repeated) == (customer, 1, -1.5, False)
+    document = client.document(receipt.id)
+    assert (document.state, document.kind, document.cost, document.is_ended) == ("ready", "extract", 2.5, False)
+    assert document.key
+    assert server.queue.payload(receipt.id) == {"order": 17, "letters": "zażółć \ud800"}
+    with pytest.raises(WrongState, match="it is ready; only a document that is done has one"):
+        client.result(receipt.id)
+    finish_all(server, {"pages": 3})
+    assert client.document(receipt.id).is_ended
+    assert client.result(receipt.id) == {"pages": 3}
+
+
+def test_the_same_key_is_the_same_document_and_another_body_is_a_conflict(client: Client) -> None:
+    first = client.submit({"a": 1}, key="invoice ż 17")
+    again = client.submit({"a": 1}, key="invoice ż 17")
+    assert (again.id, first.repeated, again.repeated) == (first.id, False, True)
+    with pytest.raises(KeyConflict, match="already belongs to document"):
+        client.submit({"a": 2}, key="invoice ż 17")
+    assert client.look().waiting == 1
+
+
+def test_without_a_key_each_call_is_a_document_of_its_own(client: Client) -> None:
+    assert client.submit(1).id != client.submit(1).id
+
+
+def test_a_batch_and_how_far_it_is(server: Server, client: Client) -> None:
+    taken = client.submit_many([{"n": n} for n in range(5)], key="batch", cost=0.5)
+    assert [one.counter for one in taken.documents] == [0, -0.5, -1, -1.5, -2]
+    assert client.submit_many([{"n": n} for n in range(5)], key="batch", cost=0.5).id == taken.id
+    batch = client.batch(taken.id)
+    assert batch.documents == tuple(one.id for one in taken.documents)
+    assert (batch.counts, batch.progress, batch.is_ended) == ({"ready": 5}, 0, False)
+    finish_all(server)
+    assert client.batch(taken.id).is_ended
+    with pytest.raises(BadValue, match="a list of payloads"):
+        client.submit_many("abc")
+
+
+def test_documents_come_page_by_page(server: Server, client: Client, operator: Client, customer: str) -> None:
+    ids = [one.id for _ in range(2) for one in client.submit_many(range(300)).documents]
+    assert [one.id for one in client.documents()] == ids[::-1]
+    assert len(list(operator.documents(customer, "ready"))) == 600
+    assert list(client.documents(state="failed")) == []
+    with pytest.raises(BadValue, match="state is 'lost'"):
+        list(client.documents(state="lost"))  # type: ignore[arg-type]
+
+
+def test_customers_come_page_by_page(server: Server, operator: Client) -> None:
+    names = {f"many {n}/ż?" for n in range(510)}
+    for name in names:
+        server.queue.check(name)
+    assert names <= {one.customer for one in operator.customers()}
+    assert operator.look("many 3/ż?").counter == 0
+
+
+def test_a_customer_sees_itself_and_nobody_else(client: Client, operator: Client, customer: str) -> None:
+    client.submit()
+    assert client.me().customer == customer
+    assert [one.customer for one in client.customers()] == [customer]
+    assert client.look().customer == client.look(customer).customer == customer
+    assert client.look().waiting == 1
+    with pytest.raises(Unknown, match="may not look at customer 'other'"):
+        client.look("other")
+    with pytest.raises(Unknown):
+        client.rules()
+    assert (operator.me().role, operator.me().standing) == ("operator", None)
+    with pytest.raises(Unknown, match="say which customer"):
+        operator.look()
+
+
+def test_an_operator_says_whose_document_it_is(operator: Client, customer: str) -> None:
+    assert operator.submit(1, customer=customer).customer == customer
+    assert operator.submit_many([1, 2], customer=customer).customer == customer
+    assert operator.check(customer).counter == -3
+    with pytest.raises(BadValue, match="customer is missing"):
+        operator.submit(1)
+
+
+def test_why_and_when(server: Server, client: Client, operator: Client, customer: str) -> None:
+    told = client.explain(client.submit().id)
+    assert told.sentence.startswith(f"Priority 1, because {customer}'s counter stood at 0")
+    assert told.facts["priority"] == 1
+    assert "sentence" not in told.facts
+    ours, theirs = operator.explain_customer(customer), server.queue.explain_customer(customer)
+    assert ours.sentence.split(";")[0] == theirs.sentence.split(";")[0]
+    assert set(ours.facts) == set(theirs.facts)
+    with pytest.raises(Unknown):
+        operator.explain_customer("never seen")
+
+
+def test_cancel_and_retry(server: Server, client: Client) -> None:
+    id = client.submit().id
+    with pytest.raises(WrongState, match="only a failed one can be retried"):
+        client.retry(id)
+    assert client.cancel(id)
+    assert not client.cancel(id)
+    with pytest.raises(Unknown):
+        client.cancel("nothing")
+    assert client.document(id).state == "cancelled"
+
+
+def test_terms_and_rules(server: Server, operator: Client, customer: str) -> None:
+    assert operator.terms(customer) == server.queue.terms(customer)
+    tuned = operator.tune(customer, weight=2, cap=3, thresholds=(-1, -2.5), reset="window", reset_interval=9.5)
+    assert tuned == server.queue.terms(customer) == operator.tune(customer)
+    operator.pause(customer)
+    assert operator.look(customer).paused
+    operator.resume(customer)
+    assert operator.tune(customer, cap=None).cap is None
+    with pytest.raises(BadValue, match="weight"):
+        operator.tune(customer, weight=1000)
+    server.queue.check(customer)
+    server.queue.check(customer)
+    operator.reset(customer)
+    assert operator.look(customer).counter == 0
+    changed = operator.configure(open_turn_every=12)
+    assert changed == server.queue.rules() == operator.rules() == operator.configure()
+    assert operator.configure(open_turn_every=16).version == changed.version + 1
+
+
+def test_wait_returns_when_it_has_ended_and_after_the_timeout_as_it_is(server: Server, client: Client) -> None:
+    id = client.submit().id
+    assert client.wait(id, timeout=0.05).state == "ready"
+    ended: list[str] = []
+    waiting = threading.Thread(target=lambda: ended.append(client.wait(id).state))
+    waiting.start()
+    finish_all(server)
+    waiting.join(timeout=40)
+    assert ended == ["done"]
+    with pytest.raises(BadValue, match="timeout"):
+        client.wait(id, timeout=-1)
+
+
+def test_ids_that_would_lead_elsewhere_lead_nowhere(client: Client) -> None:
+    for id in ("..", "../me", "x?wait=30", "x/result", "ż", "%2e%2e"):
+        with pytest.raises(Unknown):
+            client.document(id)
+    with pytest.raises(BadValue, match="document id"):
+        client.document("a\r\nHost: b")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sqlite:///x", "as in http://127.0.0.1:8000"),
+        ("http://", "as in http://127.0.0.1:8000"),
+        ("http://name:secret@host", "url is '…'"),
+        ("http://host?x=1", "the address of the server alone"),
+        ("http://host:99999", "a port from 0 to 65535"),
+    ],
+)
+def test_addresses_that_cannot_be_are_refused(url: str, message: str) -> None:
+    with pytest.raises(BadValue) as refused:
+        Client(url, "key")
+    assert message in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_the_key_is_shown_nowhere(server: Server) -> None:
+    wrong = server.operator[:-4] + "abcd"
+    with Client(server.address, wrong) as client:
+        with pytest.raises(Mistake, match="send a key that is in use") as refused:
+            client.me()
+        shown = [repr(client), str(client), repr(AsyncClient(server.address, wrong)), str(refused.value), repr(refused.value)]
+    assert all(wrong not in one and wrong[-20:] not in one for one in shown)
+    for odd in ("a key with spaces", "ż", "", "a\nb"):
+        with pytest.raises(Mistake, match="the key is not one of Fairlane's") as told:
+            Client(server.address, odd)
+        assert not odd or odd not in str(told.value)
+
+
+def test_every_word_of_the_service_is_one_of_our_errors() -> None:
+    assert set(KINDS) == set(TITLES)
+    for word, (status, _) in TITLES.items():
+        body = Problem(word, "told").body()
+        error = error_of(refusal(status, "application/problem+json", body))
+        assert type(error) is KINDS[word]
+        assert str(error) == "told"
+        assert isinstance(error, Mistake) == (status in (400, 401, 404, 405, 409, 410, 413, 415, 422, 431))
+    assert isinstance(error_of(refusal(502, "text/html", b"<h1>")), StoreError)
+    assert isinstance(error_of(refusal(418, "text/html", b"<h1>")), Mistake)
+
+
+def test_the_verbs_of_both_faces_are_the_same_and_named_as_the_queue_names_them() -> None:
+    verbs = {name: verb for name, verb in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
+    awaited = {name for name, _ in inspect.getmembers(AsyncClient, inspect.isfunction) if not name.startswith("_")}
+    assert set(verbs) == awaited
+    for name in set(verbs) - {"submit", "submit_many", "look", "check"}:
+        ours = list(inspect.signature(verbs[name]).parameters)
+        theirs = (
+            [one for one in inspect.signature(getattr(Queue, name)).parameters if one != "now"]
+            if hasattr(Queue, name)
+            else ours
+        )
+        assert ours == theirs, name
+    assert set(verbs) - set(dir(AsyncQueue)) == {"batch", "events", "me", "wait"}

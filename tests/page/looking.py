@@ -1,0 +1,112 @@
+"""How tests look at the page: a real Chromium, a person who has signed in, and what that person can see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, cast
+
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from ..http.running import Server
+
+STATIC = Path(str(files("fairlane.http"))) / "static"
+LANGUAGES = ("en", "pl", "pt", "es", "de")
+KIND = "page"  # what the built-in worker does not take, so that a test decides when it goes on
+OPERATOR_VIEWS = ("lanes", "customers", "documents", "waits", "what-if", "how")
+CUSTOMER_VIEWS = ("mine", "how")
+READY = {  # what is there when a view has drawn itself
+    "lanes": ".legend > *",
+    "customers": "tbody tr",
+    "documents": "tbody tr, .nothing",
+    "waits": ".charts section",
+    "what-if": "form",
+    "how": "table",
+    "mine": ".files, .nothing",
+}
+
+# every text that can be seen or read out, without names that people chose
+TEXTS = """() => {
+  const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode, inside = node.parentElement;
+    if (inside.closest("bdi, code, pre, .brand, noscript, .switches option, time, dd, b, td, svg text, .trend")) continue;
+    if (inside.checkVisibility() && node.textContent.trim()) found.push(node.textContent.trim());
+  }
+  for (const one of document.querySelectorAll("[aria-label], [title], [placeholder]"))
+    for (const name of ["aria-label", "title", "placeholder"])
+      if (one.hasAttribute(name) && !one.closest("bdi, progress")) found.push(one.getAttribute(name).trim());
+  return found;
+}"""
+
+# the words that the browser itself has for units, in the language of the page
+UNITS = """language => ["second", "minute", "hour", "day", "byte", "kilobyte", "megabyte"].flatMap((unit) =>
+  ["long", "short"].flatMap((unitDisplay) => [1, 2, 5, 1.5].map((value) =>
+    new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay }).format(value))))"""
+
+
+def catalog(language: str) -> dict[str, Any]:
+    """All texts of one language."""
+    return cast(dict[str, Any], json.loads((STATIC / "locales" / f"{language}.json").read_text(encoding="utf-8")))
+
+
+class Looker:
+    """A person at a browser; whatever the page complains of is kept."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.address = address
+        self.complaints: list[str] = []
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda told: self.complaints.append(told.text) if self._is_complaint(told.text, told.type) else None)
+        page.on("dialog", lambda dialog: (self.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+
+    @staticmethod
+    def _is_complaint(text: str, type: str) -> bool:
+        return type in ("error", "warning") and "Failed to load resource" not in text
+
+    def sign_in(self, key: str) -> None:
+        self.page.goto(self.address)
+        self.page.get_by_label("Your key").fill(key)
+        self.page.locator("button.main").click()
+        self.page.locator("nav a").first.wait_for()
+
+    def open(self, view: str) -> None:
+        """Go to a view and wait until it has drawn itself."""
+        self.page.evaluate("hash => { location.hash = hash }", f"#/{view}")
+        name = view.split("/")[0].split("?")[0]
+        self.page.locator(f"main.view-{name}").wait_for()
+        self.page.locator(READY[name] if "/" not in view else "main h1, main .nothing").first.wait_for()
+
+    def says(self, text: str, within: str = "main") -> None:
+        """Wait until this is to be read."""
+        self.page.locator(within).filter(has_text=text).first.wait_for()
+
+    def texts(self) -> list[str]:
+        return cast(list[str], self.page.evaluate(TEXTS))
+
+    def units(self, language: str) -> list[str]:
+        return cast(list[str], self.page.evaluate(UNITS, language))
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than its window."""
+        return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+@contextmanager
+def looking(browser: Browser, server: Server, key: str | None, **told: Any) -> Iterator[Looker]:
+    """A fresh browser window; with a key somebody has signed in."""
+    told = {"locale": "en-US", "viewport": {"width": 1280, "height": 900}} | told
+    context: BrowserContext = browser.new_context(**told)
+    context.set_default_timeout(20_000)
+    try:
+        looker = Looker(context.new_page(), server.address)
+        if key is not None:
+            looker.sign_in(key)
+        yield looker
+        assert looker.complaints == []
+    finally:
+        context.close()

@@ -1,0 +1,200 @@
+"""What people do at the page, from beginning to end."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+from playwright.sync_api import Browser, expect
+
+from fairlane.core.document import Done
+from fairlane.http import keys
+
+from ..http.running import Server, until
+from .looking import KIND, Looker, looking
+
+TEXT = "Zażółć gęślą jaźń. Ação. ¿Qué? Größe.\n"
+
+
+def drain(server: Server) -> None:
+    """Whatever waits is done, so that the next story begins with a quiet queue."""
+    while server.finish(500):
+        pass
+
+
+def test_a_flood_and_its_relief(operator: Looker, server: Server, customer: str) -> None:
+    page, big = operator.page, f"{customer}, the big one"
+    small = [f"{customer}, small {number}" for number in range(6)]
+    lanes, story = page.locator(".lanes li"), page.locator(".story")
+    server.queue.submit_many(big, [1] * 400, kind=KIND)
+    for one in small:
+        server.queue.submit(one, kind=KIND)
+    expect(story).to_contain_text(f"{big} has sent a lot: 400 of its documents wait, most of them in lane 9")
+    expect(lanes.nth(0).locator("b")).to_have_text("9")  # six small ones, and the first three of the big one
+    expect(lanes.nth(8).locator("b")).to_have_text("379")
+    expect(page.locator(".legend li").first).to_contain_text(big)
+    expect(page.locator(".scale")).to_contain_text(re.compile(r"one block is \d+ documents"))
+
+    taken = server.claim(9)  # the small ones pass
+    assert set(small) <= {one.customer for one in taken}
+    expect(page.locator(".workers")).to_have_text("9 in work")
+    expect(lanes.nth(0).locator("b")).to_have_text("0")
+    expect(story).to_contain_text("The others go past it")
+
+    server.queue.engine.settle([(one, Done("null")) for one in taken])
+    drain(server)
+    expect(story).to_contain_text("All quiet: nothing is waiting")
+    expect(page.locator(".legend")).to_contain_text("Nobody is waiting")
+
+
+def test_somebody_finds_a_document_and_reads_why_it_waits(operator: Looker, server: Server, customer: str) -> None:
+    page = operator.page
+    server.queue.submit_many(customer, [1] * 25, kind=KIND)
+    receipt = server.queue.submit(customer, content=TEXT.encode(), name="Rechnung November.txt", kind=KIND)
+    operator.open("documents")
+    page.get_by_label("Beginning of a number or name").fill("rechnung nov")
+    row = page.locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("waiting")
+    page.get_by_label("Beginning of a number or name").fill(receipt.id[:30])
+    expect(row).to_have_count(1)
+    row.locator("a").first.click()
+    expect(page.locator("h1")).to_have_text("Rechnung November.txt")
+    answer = page.locator(".answer")
+    expect(answer).to_contain_text(f"because the counter of {customer} stood at −25 when it was sent: below −20")
+    expect(answer).to_contain_text("About 25 documents go before it.")
+    expect(page.locator(".life li")).to_have_count(1)
+
+    claims = server.claim(26)
+    expect(page.locator(".badge")).to_have_text("in work")
+    server.queue.engine.settle([(one, Done("null")) for one in claims])
+    expect(page.locator(".badge")).to_have_text("done")
+    expect(page.locator(".life li")).to_have_count(3)
+    operator.open(f"documents?customer={customer}".replace(" ", "%20"))
+    expect(page.locator("tbody tr")).to_have_count(26)
+
+
+def test_a_customer_is_paused_and_resumed(operator: Looker, server: Server, customer: str) -> None:
+    page = operator.page
+    receipt = server.queue.submit(customer, kind=KIND)
+    operator.open(f"customers/{customer}".replace(" ", "%20"))
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator("dialog")).to_contain_text(f"Nothing of {customer} will be served until you resume; 1 document waits")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_have_count(0)
+    assert not server.queue.terms(customer).paused
+
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.locator("dialog").get_by_role("button", name="Pause").click()
+    expect(page.locator(".head .badge")).to_have_text("paused")
+    assert server.queue.terms(customer).paused
+    operator.open(f"documents/{receipt.id}")
+    operator.says("It waits because this customer is paused.")
+
+    operator.open(f"customers/{customer}".replace(" ", "%20"))
+    page.get_by_label("Weight").fill("2.5")
+    page.locator("form.control").filter(has_text="Weight").get_by_role("button").click()
+    page.locator("dialog button.main").click()
+    until(lambda: server.queue.terms(customer).weight == 2.5, "the weight")
+    page.get_by_role("button", name="Resume").click()
+    page.locator("dialog button.main").click()
+    expect(page.locator(".head .badge")).to_have_count(0)
+    assert not server.queue.terms(customer).paused
+    drain(server)
+
+
+def test_a_customer_hands_in_a_file_and_takes_the_result(
+    browser: Browser, server: Server, customer: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "Rechnung Größe.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    with looking(browser, server, server.key(customer)) as looker:
+        page = looker.page
+        looker.says("No documents yet")
+        page.locator("#files").set_input_files(file)
+        listed = page.locator(".files li")
+        expect(listed).to_contain_text("Rechnung Größe.txt")
+        expect(listed.locator(".badge")).to_have_text("done")
+        dropped = page.evaluate_handle(
+            "text => { const held = new DataTransfer(); held.items.add(new File([text], 'dropped.txt')); return held }", TEXT
+        )
+        page.locator(".drop").dispatch_event("drop", {"dataTransfer": dropped})
+        expect(listed).to_have_count(2)
+        expect(listed.first.locator(".badge")).to_have_text("done")
+
+        page.get_by_role("link", name="Rechnung Größe.txt").click()
+        looker.says("Zażółć gęślą jaźń")
+        expect(page.locator(".thumbnail")).to_be_visible()
+        with page.expect_download() as told:
+            page.get_by_role("link", name="Download the text").click()
+        assert told.value.suggested_filename.startswith("Rechnung Gr")
+        assert "¿Qué? Größe." in told.value.path().read_text(encoding="utf-8")
+        looker.open("how")
+        expect(page.locator("tr.here")).to_contain_text("You are here")
+        expect(page.locator(".you")).to_contain_text("Your counter stands at −1")
+
+
+def test_the_connection_is_lost_and_comes_back(operator: Looker, server: Server, customer: str) -> None:
+    page = operator.page
+    expect(page.locator(".figure")).not_to_have_count(0)
+    expect(page.locator("#lost")).to_be_empty()
+    server.stop(signal.SIGKILL)
+    expect(page.locator("#lost")).to_contain_text("Not live.")
+    server.start()
+    expect(page.locator("#lost")).to_be_empty()
+    server.queue.submit_many(customer, [1] * 7, kind=KIND)
+    expect(page.locator(".legend li")).to_contain_text(customer)
+    drain(server)
+
+
+def test_a_key_that_is_taken_away_ends_the_session(browser: Browser, server: Server, customer: str) -> None:
+    key = server.key(customer)
+    with looking(browser, server, key) as looker:
+        looker.page.reload()
+        looker.says("My documents")
+        keys.revoke(server.queue.engine, key.split("_")[1])
+        looker.says("the key is no longer in use")
+    with looking(browser, server, None) as looker:
+        looker.page.goto(looker.address)
+        looker.page.get_by_label("Your key").fill(key)
+        looker.page.locator("button.main").click()
+        looker.says("This key is not in use")
+
+
+def test_the_keyboard_is_enough(operator: Looker, server: Server, customer: str) -> None:
+    page = operator.page
+    server.queue.submit(f"{customer} b", kind=KIND)
+    server.queue.submit(f"{customer} a", kind=KIND)
+    page.reload()
+    page.locator("nav a").first.wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.locator("nav a").nth(1).focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Search by name").fill(customer)
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    page.get_by_role("button", name="Customer").focus()
+    page.keyboard.press("Enter")
+    expect(rows.first).to_contain_text(f"{customer} a")
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Customer")
+    page.keyboard.press("Enter")
+    expect(rows.first).to_contain_text(f"{customer} b")
+    rows.first.locator("a").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text(f"{customer} b")
+    drain(server)
+
+
+def test_other_rules_are_tried_on_the_last_hours(operator: Looker, server: Server, customer: str) -> None:
+    server.queue.submit_many(customer, [1] * 30, kind=KIND)
+    drain(server)
+    operator.open("what-if")
+    page = operator.page
+    expect(page.get_by_label("Reset interval in minutes")).to_have_value("25")
+    page.get_by_label("Reset interval in minutes").fill("5")
+    page.get_by_label("Workers").fill("8")
+    page.get_by_role("button", name="Try it").click()
+    expect(page.locator(".compared tbody tr")).to_have_count(5, timeout=60_000)
+    operator.says("Replayed with")
