@@ -26,7 +26,7 @@ from fairlane.core.document import Claim, Done, Failed, Outcome, Retry
 
 from .checker import wrong_at_rest, wrong_in_store
 from .history import Log, Store, lines, read_clients, snapshot
-from .kills import drain
+from .runs import drain
 
 T = TypeVar("T")
 Action = Literal["write", "sync"]
@@ -211,7 +211,7 @@ def try_one(folder: Path, fault: str | None, position: int) -> tuple[bool, list[
     wrong = [f"the script ended with {code}"] if code not in (0, -signal.SIGKILL) else []
     Queue(f"sqlite:///{folder / 'queue.db'}").close()
     wrong += [f"after the fault: {one}" for one in wrong_in_store(snapshot(folder / "queue.db"))]
-    drain(folder / "queue.db")
+    drain(f"sqlite:///{folder / 'queue.db'}")
     wrong += wrong_at_rest(snapshot(folder / "queue.db"), read_clients([log]))
     words = {line[0] for line in lines(log)}
     fired = code == -signal.SIGKILL or bool(words & {"failed", "happened", "fired"})

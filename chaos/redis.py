@@ -16,15 +16,16 @@ PINGS = 5
 
 # Lanes, what is ready in them, and the counters of priorities: what no verb shows. KEYS: the queue's own record.
 INSIDE = """
-local prefix, queue = string.sub(KEYS[1], 1, -6), cmsgpack.unpack(redis.call('GET', KEYS[1]))
+local prefix = string.sub(KEYS[1], 1, -6)
+local queue = {struct.unpack('>B' .. string.rep('i7', 38), redis.call('GET', KEYS[1]))}
 local lanes, ready, priorities, names = {}, {}, {}, {}
 for _, owner in ipairs(redis.call('HKEYS', prefix .. 'customers')) do
-  names[owner] = cmsgpack.unpack(redis.call('HGET', prefix .. 'customers', owner))[1]
+  names[owner] = cmsgpack.unpack(string.sub(redis.call('HGET', prefix .. 'customers', owner), 26)) -- the first value of several
 end
 for _, name in ipairs(redis.call('HKEYS', prefix .. 'lanes')) do
   local owner, priority, kind = string.match(name, '^(%d+):(%d)(.*)$')
-  local lane = cmsgpack.unpack(redis.call('HGET', prefix .. 'lanes', name))
-  lanes[#lanes + 1] = {names[owner], kind, tonumber(priority), lane[1], lane[2], lane[3]}
+  local head, since, start = cmsgpack.unpack(redis.call('HGET', prefix .. 'lanes', name))
+  lanes[#lanes + 1] = {names[owner], kind, tonumber(priority), head, since, start}
   for _, member in ipairs(redis.call('ZRANGE', prefix .. 'ready:' .. name, 0, -1)) do
     ready[#ready + 1] = {names[owner], kind, tonumber(priority), string.sub(member, 1, 16), string.sub(member, 17)}
   end

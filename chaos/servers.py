@@ -8,30 +8,22 @@ stands still, and at rest. `python -m chaos.servers --engine postgres`.
 
 from __future__ import annotations
 
-import json
 import random
-import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlane import Queue
-from fairlane.core.document import Done
 
 from .checker import wrong_at_rest, wrong_in_store
 from .history import Store, lines, read_clients
-from .kills import figures_of
 from .processes import Child
-
-SHOWN_MAX = 20
+from .runs import Report, drain, ended, figures_of, kill, seed_of, tell
 
 
 class Server(Protocol):
@@ -85,26 +77,20 @@ class Options:
 
 
 @dataclass
-class Report:
-    """What a run did and what it found."""
+class ServerReport(Report):
+    """What a run did and what it found, the server's failures with it."""
 
-    options: Options
     failures: int = 0
-    kills: Counter[str] = field(default_factory=Counter)  # by what the killed process was doing
     unknown: Counter[str] = field(default_factory=Counter)  # by which call got no answer
-    wrong: list[str] = field(default_factory=list)
-    figures: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def is_good(self) -> bool:
-        return not self.wrong
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return asdict(self) | {"is_good": self.is_good}
+    def told(self) -> Iterator[str]:
+        """For people, a line each."""
+        yield f"The server failed {self.failures} times. Calls without an answer then:"
+        yield from (f"  {call}: {count}" for call, count in self.unknown.most_common())
+        yield from super().told()
 
 
-def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: None) -> Report:
+def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: None) -> ServerReport:
     """One whole run; the folder must be empty."""
     server = SERVERS[options.engine]()
     try:
@@ -113,26 +99,21 @@ def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: No
         server.close()
 
 
-def _run(server: Server, options: Options, folder: Path, advance: Callable[[], None]) -> Report:
-    report, dice = Report(options), random.Random(options.seed)
+def _run(server: Server, options: Options, folder: Path, advance: Callable[[], None]) -> ServerReport:
+    report, dice = ServerReport(options), random.Random(options.seed)
     Queue(server.url).close()
     numbers = (options.seed, options.documents // max(1, options.submitters), options.customers)
     roles = ["submitter"] * options.submitters + ["claimer"] * options.claimers
     children = [Child(role, f"{role}-{place}", folder, numbers, url=server.url) for place, role in enumerate(roles)]
     events = ["failure"] * options.failures + ["kill"] * options.kills
     dice.shuffle(events)
-    try:
+    with ended(children, folder, report):
         for place, event in enumerate(events):
             _disturb(event, server, dice.choice(children), dice, report)
             if (place + 1) % max(1, len(events) // max(1, options.checks)) == 0:
                 report.wrong += [f"after {place + 1} events: {one}" for one in _checked(server, children)]
             advance()
-        (folder / "stop").touch()
-        report.wrong += [told for child in children if (told := child.end())]
-    finally:
-        for child in children:
-            child.kill()
-    _drain(server)
+    drain(server.url)
     store, clients = server.snapshot(), read_clients(child.log for child in children)
     report.wrong += wrong_at_rest(store, clients)
     report.figures = figures_of(store, clients)
@@ -140,7 +121,7 @@ def _run(server: Server, options: Options, folder: Path, advance: Callable[[], N
     return report
 
 
-def _disturb(event: str, server: Server, child: Child, dice: random.Random, report: Report) -> None:
+def _disturb(event: str, server: Server, child: Child, dice: random.Random, report: ServerReport) -> None:
     """Let the server fail, or kill a child and start it again."""
     child.await_work()
     time.sleep(dice.uniform(0, 0.15))
@@ -148,11 +129,7 @@ def _disturb(event: str, server: Server, child: Child, dice: random.Random, repo
         server.fail()
         report.failures += 1
         return
-    if told := child.ended_by_itself():
-        report.wrong.append(told)
-    child.kill()
-    report.kills[child.moment()] += 1
-    child.start()
+    kill(child, report)
 
 
 def _checked(server: Server, children: list[Child]) -> list[str]:
@@ -167,17 +144,6 @@ def _checked(server: Server, children: list[Child]) -> list[str]:
             child.thaw()
 
 
-def _drain(server: Server) -> None:
-    """Serve what is left: leases run out, delays pass, everything ends."""
-    with Queue(server.url) as queue:
-        while any(one.waiting or one.running for one in queue.customers()):
-            reclaimed = queue.engine.reclaim(1000)
-            claims = queue.engine.claim("drain", 1000, 60_000)
-            queue.engine.settle([(one, Done()) for one in claims])
-            if not claims and not reclaimed:
-                time.sleep(0.01)
-
-
 def _unknown(children: list[Child]) -> Counter[str]:
     """Which calls got no answer because the server went away."""
     counted: Counter[str] = Counter()
@@ -188,23 +154,6 @@ def _unknown(children: list[Child]) -> Counter[str]:
                 counted[before] += 1
             before = what
     return counted
-
-
-def _show(report: Report) -> None:
-    for name, value in asdict(report.options).items():
-        print(f"  {name}: {value}")
-    print(f"The server failed {report.failures} times. Calls without an answer then:")
-    for call, count in report.unknown.most_common():
-        print(f"  {call}: {count}")
-    print("Kills, by what the process was doing:")
-    for moment, count in report.kills.most_common():
-        print(f"  {moment}: {count}")
-    print("What the records hold:")
-    for name, value in report.figures.items():
-        print(f"  {name}: {value:,}")
-    for wrong in report.wrong[:SHOWN_MAX]:
-        print(f"WRONG: {wrong}")
-    print("Nothing is wrong." if report.is_good else f"{len(report.wrong)} things are wrong.")
 
 
 @click.command()
@@ -220,19 +169,9 @@ def _show(report: Report) -> None:
 @click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
 def main(engine: str, seed: int | None, is_json: bool, **given: int) -> None:
     """A server that fails under load, and workers that are killed."""
-    options = Options(engine, seed=random.randrange(10**6) if seed is None else seed, **given)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with (
-        tempfile.TemporaryDirectory(prefix="fairlane-chaos-") as folder,
-        Progress(*columns, console=Console(stderr=True)) as progress,
-    ):
-        task = progress.add_task(f"{engine}, seed {options.seed}", total=options.failures + options.kills)
-        report = run(options, Path(folder), lambda: progress.advance(task))
-    if is_json:
-        print(json.dumps(report.as_json(), indent=2))
-    else:
-        _show(report)
-    sys.exit(0 if report.is_good else 1)
+    options = Options(engine, seed=seed_of(seed), **given)
+    steps = options.failures + options.kills
+    tell(f"{engine}, seed {options.seed}", steps, lambda folder, advance: run(options, folder, advance), is_json)
 
 
 if __name__ == "__main__":

@@ -20,15 +20,17 @@ from tests.servers import redis
 RESETS = ("idle", "window", "gradual")
 TRIAL = """
 local policy = {interval = tonumber(ARGV[1]), reset = ARGV[2], depths = {}, from = 1}
-local customer = {'ada', tonumber(ARGV[3]), tonumber(ARGV[4]) or false, tonumber(ARGV[5]) or false, 7}
+local customer = unseen('ada')
+customer[COUNTER], customer[UPDATED] = tonumber(ARGV[3]), tonumber(ARGV[4]) or false
+customer[RESET_AT], customer[RESETS] = tonumber(ARGV[5]) or false, 7
 local step = step_of(tonumber(ARGV[7]), tonumber(ARGV[8]))
 for place = 11, #ARGV do
   policy.depths[place - 10] = tonumber(ARGV[place])
 end
 check(policy, customer, tonumber(ARGV[6]), step)
-local checked = {customer[2], customer[3], customer[4], customer[5], level(policy, customer[2])}
+local checked = {customer[COUNTER], customer[UPDATED], customer[RESET_AT], customer[RESETS], level(policy, customer[COUNTER])}
 correct(customer, tonumber(ARGV[9]), step, step_of(tonumber(ARGV[10]), tonumber(ARGV[8])))
-return {checked, customer[2], step, share(-tonumber(ARGV[3]), 1, policy.interval)}
+return {checked, customer[COUNTER], step, share(-tonumber(ARGV[3]), 1, policy.interval)}
 """
 
 
@@ -37,7 +39,7 @@ def trial(request: pytest.FixtureRequest) -> Callable[..., list[Any]]:
     """One check and one correction in Lua, through what every verb shares."""
     server, queue = redis.shared(request.param), redis.fresh_queue()
     open_engine(server.url(queue)).close()
-    text = scripts.inlined("\n".join(map(scripts._read, ("shared", "moving"))) + TRIAL)
+    text = scripts.inlined("\n".join(map(scripts._read, ("basis", "shared", "moving"))) + TRIAL)
     client = server.client()
     sha = client.script_load(text)
     return lambda *arguments: client.evalsha(sha, 1, f"{{fairlane:{queue}}}:queue", *map(str, arguments))
@@ -125,7 +127,7 @@ def test_names_of_numbers_are_written_out_and_commands_are_left_alone() -> None:
     )
     assert text.split("\n")[-2:] == ["call('HGET', x[1], 1000, y[2])", ""]
     assert text.count("\n") == 4
-    shared = scripts._read("shared")
+    shared = scripts._read("basis")
     names = set(re.findall(r"\b[A-Z_]{2,}\b", " ".join(re.findall(r"^local ([A-Z_, ]+) =", shared, flags=re.MULTILINE))))
     quoted = set(re.findall(r"'([A-Z_]+)'", "".join(map(scripts._read, scripts.verbs()))))
     assert {"STATE", "COUNTER", "LAST_NUMBER"} <= names
@@ -136,7 +138,9 @@ def test_names_of_numbers_are_written_out_and_commands_are_left_alone() -> None:
 @pytest.mark.parametrize("verb", scripts.verbs())
 def test_every_script_begins_with_a_sentence_and_has_what_it_calls(verb: str) -> None:
     assert re.match(r"-- [A-Z][a-z ]+: .{20,}", scripts._read(verb)), "one English line"
-    shared = set(re.findall(r"^local function (\w+)", scripts._read("shared") + scripts._read("moving"), flags=re.MULTILINE))
+    shared = set(
+        re.findall(r"^local function (\w+)", "".join(map(scripts._read, ("basis", "shared", "moving"))), flags=re.MULTILINE)
+    )
     text = re.sub(r"--.*", "", scripts.script(verb, False).text)
     for name in shared:
         called = re.search(rf"(?<!function )\b{name}\(", text)

@@ -440,12 +440,17 @@ def test_a_submission_that_was_heard_before_the_queue_was_frozen_is_answered(eng
     sent = wire.submit_arguments(documents(3), 0)
     first = run("submit", sent, "plain")
     assert engine.configure(Rules(frozen="is being moved")) is not None
-    assert run("submit", [sent[0], 1, *sent[2:]], "plain") == [[*one[:-1], f"d{place}"] for place, one in enumerate(first)]
+    told = [value for place in range(3) for value in (*first[7 * place : 7 * place + 6], f"d{place}")]
+    assert run("submit", [sent[0], 1, *sent[2:]], "plain") == told
+    assert run("submit_one", ["", 1, "c1", "extract", 1000, "d1", "null"], "plain") == [*first[7:13], None]
     with pytest.raises(StoreFrozen, match="this queue is being moved"):
         engine.submit(documents(1, start=7))
-    fresh = wire.submit_arguments(documents(1, start=8), 0)
-    with pytest.raises(StoreFrozen, match="this queue is being moved"):
-        run("submit", [fresh[0], 1, *fresh[2:]], "plain")
+    for verb, fresh in [
+        ("submit", wire.submit_arguments(documents(1, start=8), 0)),
+        ("submit_one", wire.submit_one_arguments(documents(1, start=8)[0], 0)),
+    ]:
+        with pytest.raises(StoreFrozen, match="this queue is being moved"):
+            run(verb, [fresh[0], 1, *fresh[2:]], "plain")
     assert len(engine.documents(None, None, None, 10)) == 3
 
 

@@ -12,6 +12,7 @@ import pytest
 from fairlane import BadValue, Queue, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
 from fairlane.engine.redis import server as fitness
+from fairlane.engine.redis.engine import FORM
 from fairlane.engine.redis.place import place_of
 from fairlane.engine.redis.server import Server as Told
 from fairlane.move import move
@@ -202,11 +203,22 @@ def test_a_queue_that_is_not_there_is_not_made_by_a_look(own: Server) -> None:
 def test_a_queue_of_a_newer_form_is_left_alone(own: Server) -> None:
     name = fresh_queue()
     with Queue(own.url(name)) as queue, own.client() as client:
-        client.eval("redis.call('SET', KEYS[1], cmsgpack.pack({2}))", 1, f"{{fairlane:{name}}}:queue")
-        with pytest.raises(StoreUnfit, match="made by a newer Fairlane"):
+        client.set(f"{{fairlane:{name}}}:queue", bytes([FORM + 1]))
+        with pytest.raises(StoreUnfit, match="made by another Fairlane"):
             queue.submit("ada")
         with pytest.raises(StoreUnfit, match="made by a newer Fairlane"):
             open_engine(own.url(name))
+
+
+def test_a_queue_of_the_first_form_is_left_alone(own: Server) -> None:
+    name = fresh_queue()
+    with own.client() as client:
+        key = f"{{fairlane:{name}}}:queue"
+        client.eval("local old = {1} for at = 2, 47 do old[at] = 0 end redis.call('SET', KEYS[1], cmsgpack.pack(old))", 1, key)
+        before = client.dump(key)
+        with pytest.raises(StoreUnfit, match=r"made by an older Fairlane \(form 1\)"):
+            open_engine(own.url(name))
+        assert client.dump(key) == before
 
 
 def test_two_queues_on_one_server_do_not_meet(own: Server) -> None:

@@ -13,7 +13,7 @@ from fairlane.core.document import Failed
 from fairlane.http import keys
 from fairlane.http.app import ROUTES
 
-from .running import Server
+from .running import Server, until
 
 OWNER, STRANGER = "owner of all", "stranger"
 CALLERS = ("no key", "wrong", "revoked", "expired", "half", "stranger", "owner", "operator")
@@ -51,7 +51,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/customers/{customer}/explain"): Entry(404, 404, 200),
     ("PATCH", "/v1/customers/{customer}"): Entry(404, 404, 200, {"weight": 1}),
     ("POST", "/v1/customers/{customer}/reset"): Entry(404, 404, 200),
-    ("PUT", "/v1/customers/{customer}/webhook"): Entry(404, 404, 200, {"url": "https://example.com/x"}),
+    ("PUT", "/v1/customers/{customer}/webhook"): Entry(404, 404, 200, {"url": "https://customer.example/x"}),
     ("DELETE", "/v1/customers/{customer}/webhook"): Entry(404, 404, 204),
     ("GET", "/v1/policy"): Entry(404, 404, 200),
     ("PUT", "/v1/policy"): Entry(404, 404, 200, {}),
@@ -139,6 +139,16 @@ def test_what_is_somebody_elses_cannot_be_told_from_what_is_not_there(
     assert compared(foreign) == compared(unknown) == compared(nowhere)
 
 
+@pytest.mark.parametrize(("method", "path"), [one for one in KNOWN if TABLE[one].owner == 404], ids=lambda told: str(told))
+def test_for_customers_there_is_nothing_where_operators_are_whatever_they_send(
+    server: Server, shown: dict[str, httpx.Client], method: str, path: str
+) -> None:
+    address = path.replace("{customer}", OWNER)
+    wrong = shown["owner"].request(method, address, content=b"{", headers={"Content-Type": "application/json"})
+    nowhere = shown["owner"].request(method, "/v1/no/such/place", content=b"{", headers={"Content-Type": "application/json"})
+    assert compared(wrong) == compared(nowhere)
+
+
 def test_without_a_key_nobody_learns_what_there_is(server: Server, shown: dict[str, httpx.Client]) -> None:
     id = server.queue.submit(OWNER, 1).id
     answers = [shown["no key"].get(path) for path in (f"/v1/documents/{id}", "/v1/documents/x", "/nowhere", "/v1/customers")]
@@ -163,8 +173,6 @@ def test_a_key_revoked_elsewhere_ends_within_a_moment(server: Server) -> None:
     with server.client(told) as client:
         assert client.get("/v1/me").status_code == 200
         keys.revoke(server.queue.engine, key.id)
-        from .running import until
-
         until(lambda: client.get("/v1/me").status_code == 401)
 
 

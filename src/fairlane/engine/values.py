@@ -1,4 +1,4 @@
-"""How are rules, terms and checks written down? As JSON text, the same in every engine."""
+"""How are rules, terms and checks written down, and how does what is stored of a customer become a look at it?"""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from fairlane.core.document import Check, Submission
+from fairlane.core.document import Check, Customer, Submission
 from fairlane.core.errors import StoreFrozen, Unknown
-from fairlane.core.policy import Policy, Rules, Terms
+from fairlane.core.policy import Policy, Rules, Standing, Terms
 
 
 def rules_json(rules: Rules) -> str:
@@ -49,6 +49,28 @@ def terms_json(terms: Terms) -> str:
 def terms_from_json(text: str | None) -> Terms:
     """Terms as they were written; None: none."""
     return Terms(**json.loads(text)) if text else Terms()
+
+
+def looked_at(
+    id: str, standing: Standing, counts: Sequence[Any], terms: Terms, terms_version: int, everybody: Policy, now_ms: int
+) -> Customer:
+    """A customer as it stands, with what a check at this moment would give; counts end with when its oldest head was ready."""
+    waiting, running, done, failed, cancelled, oldest_ready_ms = counts
+    policy = terms.policy(everybody)
+    return Customer(
+        id,
+        standing,
+        policy.next_priority(standing, now_ms, terms.weight_thousandths),
+        policy.resets_in_ms(standing, now_ms),
+        waiting,
+        running,
+        done,
+        failed,
+        cancelled,
+        None if oldest_ready_ms is None else max(0, now_ms - oldest_ready_ms),
+        terms,
+        terms_version,
+    )
 
 
 def unknown_source(submission: Submission) -> Unknown:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from fairlane.core.dispatch import Pace, about_ahead, is_blocked
 from fairlane.core.document import WAITING, Check, Customer, Document, Outlook
 from fairlane.core.policy import Standing
-from fairlane.engine.values import rules_from_json, terms_from_json
+from fairlane.engine.values import looked_at, rules_from_json, terms_from_json
 
 from .sessions import Row
 
@@ -18,24 +18,9 @@ _terms_of = lru_cache(maxsize=1024)(terms_from_json)
 def customer_of(id: str, row: Row) -> Customer:
     """A customer from its row: standing, terms, counts."""
     now_ms, rules_version, rules_body, counter, updated_ms, reset_ms, resets, terms_version, terms_body, *rest = row
-    waiting, running, done, failed, cancelled, oldest_ready_ms = rest
     standing = Standing(counter or 0, updated_ms, reset_ms, resets or 0)
-    terms = _terms_of(terms_body)
-    policy = terms.policy(rules_of(rules_body, rules_version).policy)
-    return Customer(
-        id,
-        standing,
-        policy.next_priority(standing, now_ms, terms.weight_thousandths),
-        policy.resets_in_ms(standing, now_ms),
-        waiting,
-        running,
-        done,
-        failed,
-        cancelled,
-        None if oldest_ready_ms is None else max(0, now_ms - oldest_ready_ms),
-        terms,
-        terms_version,
-    )
+    everybody = rules_of(rules_body, rules_version).policy
+    return looked_at(id, standing, rest, _terms_of(terms_body), terms_version, everybody, now_ms)
 
 
 def document_of(row: Row) -> Document:

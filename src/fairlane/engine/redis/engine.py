@@ -1,7 +1,7 @@
 """The engine on a Redis or Valkey server: many machines, one Lua script a verb, acknowledged as the server's settings say.
 
 Every verb is one script, so it happens wholly or not at all, in the order in which the server runs them. What fair means is
-in lua/shared.lua and lua/claim.lua; here values become arguments, and answers become values.
+in lua/basis.lua and lua/claim.lua; here values become arguments, and answers become values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .link import PATIENCE_SECONDS, Link
 from .place import place_of
 from .server import FLAGS_SINCE, durability, inspect, refuse_unfit
 
-FORM = 1
+FORM = 2
 LOOKS_MAX = 2000  # documents that one script looks at to fill a page
 LINES_MAX = 2000  # lines of the feed that one script reads or sweeps
 LOOK_AGAIN_SECONDS = 5.0  # a signal may be lost; whoever waits looks again after so long
@@ -72,6 +72,11 @@ class RedisEngine:
                 f"there is no queue {self._place.queue!r} at {self._place.shown}; submit or check something first, or give "
                 "another --url"
             )
+        if form < FORM:
+            raise StoreUnfit(
+                f"the queue at {self._place.shown} was made by an older Fairlane (form {form}), in a layout that this one "
+                "cannot read; move it with that version, or begin another queue with ?queue=NAME"
+            )
         if form > FORM:
             raise StoreUnfit(f"the queue at {self._place.shown} was made by a newer Fairlane (form {form}); upgrade this one")
         self._link.patience_seconds = PATIENCE_SECONDS
@@ -89,6 +94,9 @@ class RedisEngine:
         return Check(customer, *self._link.run("check", [wire.moment(now_ms), customer, cost], "never"))
 
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
+        if wire.is_plain(submissions):
+            answer = self._link.run("submit_one", wire.submit_one_arguments(submissions[0], now_ms), "told")
+            return wire.receipts(submissions, answer)
         answer = self._link.run("submit", wire.submit_arguments(submissions, now_ms), "told")
         if answer and answer[0] == "unknown":
             raise unknown_source(wire.first_from(submissions, answer[1], answer[2]))
@@ -107,7 +115,7 @@ class RedisEngine:
     ) -> list[Claim]:
         wanted = [-1] if kinds is None else [len(kinds), *(value for pair in kinds.items() for value in pair)]
         answer = self._link.run("claim", [wire.moment(now_ms), worker, limit, lease_ms, DUE_MAX, *wanted], "never")
-        return [wire.claim(row) for row in answer]
+        return wire.claims(answer)
 
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
         arguments = [wire.moment(now_ms), lease_ms]

@@ -109,7 +109,9 @@ class Link:
     @staticmethod
     def _bring_up(connection: Line) -> None:
         """Connect, unless it is; a server that went away shows as something to read."""
-        if connection.is_connected and _has_ended(connection):
+        if connection.is_connected:
+            if not _has_ended(connection):
+                return
             connection.disconnect()
         try:
             connection.connect()

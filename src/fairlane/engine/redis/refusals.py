@@ -19,7 +19,7 @@ REFUSALS: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
     (
         ("FAIRLANE_FORM",),
         StoreUnfit,
-        "the queue {queue!r} at {at} was made by a newer Fairlane; upgrade this one",
+        "the queue {queue!r} at {at} was made by another Fairlane, in a layout this one cannot read; use the newer of both",
     ),
     (
         ("WRONGPASS", "NOAUTH", "invalid password", "no password is set", "without any password"),

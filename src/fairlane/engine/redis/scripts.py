@@ -1,7 +1,7 @@
 """Where is the Lua? Every verb is one file in the folder lua; what they share is put before each.
 
-What is shared is in three files: shared.lua for all; frozen.lua behind it, for verbs that begin or change something; and
-moving.lua, which the light verbs do without.
+What is shared is in four files: basis.lua for all; shared.lua, which verbs that only read or write straight on do without;
+frozen.lua behind them, for verbs that begin or change something; and moving.lua, which the light verbs do without.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-SHARED = ("shared", "frozen", "moving")
+SHARED = ("basis", "shared", "frozen", "moving")
 ALONE = {"migrate"}  # it makes what the shared part reads
-LIGHT = {"body", "check", "configure", "outlook", "ready", "reset", "rules", "submit", "sweep"}
+STRAIGHT = {"body", "customers", "ready", "rules", "submit_one", "sweep"}
+LIGHT = STRAIGHT | {"check", "configure", "outlook", "reset", "submit"}
 BEGINNING = {"check", "claim", "cancel", "retry", "purge", "tune", "reset", "forget"}  # and submit, which looks closer
 FREEING = {"extend", "settle", "reclaim", "cancel", "purge", "forget", "sweep"}  # these work on a full server too
 
@@ -50,11 +51,15 @@ def inlined(text: str) -> str:
     return re.sub(r"\b[A-Z_]+\b", lambda name: known.get(name[0], name[0]), text)
 
 
+def _is_needed(part: str, verb: str) -> bool:
+    without = {"basis": ALONE, "shared": ALONE | STRAIGHT, "moving": ALONE | LIGHT}
+    return verb in BEGINNING if part == "frozen" else verb not in without[part]
+
+
 @cache
 def script(verb: str, has_flags: bool) -> Script:
     """A verb's script; servers that know flags (7.0 and newer) are told which verbs may run when memory is full."""
-    left_out = SHARED if verb in ALONE else ((), ("moving",))[verb in LIGHT] + ((), ("frozen",))[verb not in BEGINNING]
-    parts = [*(part for part in SHARED if part not in left_out), verb]
+    parts = [*(part for part in SHARED if _is_needed(part, verb)), verb]
     text = inlined("\n".join(map(_read, parts)))
     if has_flags and verb in FREEING:
         text = "#!lua flags=allow-oom\n" + text

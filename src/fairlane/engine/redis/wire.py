@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlane.core.document import Check, Claim, Customer, Document, Done, Failed, Outcome, Receipt, Released, Retry, Submission
 from fairlane.core.policy import COUNTER_FLOOR, STEP, Policy, Rules, Standing, Terms, thousandths
-from fairlane.engine.values import rules_from_json, terms_from_json
+from fairlane.engine.values import looked_at, rules_from_json, terms_from_json
 
 rules_of = lru_cache(maxsize=8)(rules_from_json)
 terms_of = lru_cache(maxsize=1024)(terms_from_json)
@@ -44,11 +44,22 @@ def submit_arguments(submissions: Sequence[Submission], now_ms: int | None) -> l
     return [moment(now_ms), 0, int(has_keys), len(senders), *told, *documents]
 
 
-def receipts(submissions: Sequence[Submission], answer: list[list[Any]]) -> list[Receipt]:
-    """One receipt a submission; an id is told only where another document answers."""
+def is_plain(submissions: Sequence[Submission]) -> bool:
+    """Whether it is one document without a key, a delay or a source."""
+    return len(submissions) == 1 and (submissions[0].key, submissions[0].delay_ms, submissions[0].made_from) == (None, 0, None)
+
+
+def submit_one_arguments(one: Submission, now_ms: int | None) -> list[Any]:
+    """What one plain document brings."""
+    return [moment(now_ms), 0, one.customer, one.kind, one.cost, one.id, one.payload]
+
+
+def receipts(submissions: Sequence[Submission], answer: list[Any]) -> list[Receipt]:
+    """One receipt a submission, from seven values each; an id is told only where another document answers."""
+    told = zip(*[iter(answer)] * 7, strict=True)
     return [
-        Receipt(id or one.id, number, Check(one.customer, *check))
-        for one, (number, *check, id) in zip(submissions, answer, strict=True)
+        Receipt(id or one.id, number, Check(one.customer, priority, counter, checked, version, terms))
+        for one, (number, priority, counter, checked, version, terms, id) in zip(submissions, told, strict=True)
     ]
 
 
@@ -57,28 +68,34 @@ def first_from(submissions: Sequence[Submission], customer: str, source: str) ->
     return next(one for one in submissions if (one.customer, one.made_from) == (customer, source))
 
 
-def claim(row: list[Any]) -> Claim:
-    """A claim; whether it was an open turn is told as a number."""
-    *told, is_open_turn = row
-    return Claim._make((*told, is_open_turn == 1))
+def claims(answer: list[Any]) -> list[Claim]:
+    """Claims, from twelve values each; whether one was an open turn is told as a number."""
+    return [Claim._make((*told, is_open_turn == 1)) for *told, is_open_turn in zip(*[iter(answer)] * 12, strict=True)]
 
 
 def settle_arguments(settlements: Sequence[tuple[Claim, Outcome]], now_ms: int | None) -> list[Any]:
-    """Seven values a settlement, after an id by which the call is known if it has to be sent again."""
-    arguments: list[Any] = [moment(now_ms), 0, os.urandom(8)]
+    """Outcomes are told once and named by their place, after an id by which the call is known if it has to be sent again."""
+    outcomes: dict[tuple[Any, ...], int] = {}
+    each: list[Any] = []
     for claim, outcome in settlements:
-        match outcome:
-            case Done():
-                told: tuple[Any, ...] = ("done", "" if outcome.result is None else "r" + outcome.result, 0)
-            case Failed():
-                told = ("failed", outcome.reason, 0)
-            case Retry():
-                told = ("retried", outcome.reason, outcome.after_ms)
-            case Released():
-                told = ("released", "", 0)
-        cost = "" if outcome.cost is None else outcome.cost
-        arguments += (place(claim.number), claim.id, claim.token, *told, cost)
-    return arguments
+        which = outcomes.setdefault(_told(outcome), len(outcomes) + 1)
+        each += (place(claim.number), claim.id, claim.token, which)
+    told = [value for outcome in outcomes for value in outcome]
+    return [moment(now_ms), 0, os.urandom(8), len(outcomes), *told, *each]
+
+
+def _told(outcome: Outcome) -> tuple[Any, ...]:
+    """An outcome's name, its result or reason, after how long to come back, and the cost it turned out to have."""
+    cost = "" if outcome.cost is None else outcome.cost
+    match outcome:
+        case Done():
+            return "done", "" if outcome.result is None else "r" + outcome.result, 0, cost
+        case Failed():
+            return "failed", outcome.reason, 0, cost
+        case Retry():
+            return "retried", outcome.reason, outcome.after_ms, cost
+        case Released():
+            return "released", "", 0, cost
 
 
 def depths_of(policy: Policy) -> list[int]:
@@ -115,23 +132,9 @@ def never_seen(customer: str) -> list[Any]:
 
 def customer(row: list[Any], everybody: Rules, now_ms: int) -> Customer:
     """A look at a customer: what is stored, and what a check at this moment would give."""
-    id, *standing, waiting, running, done, failed, cancelled, oldest_ms, version, told = row
-    terms, stands = terms_of(told), Standing(*standing)
-    policy = terms.policy(everybody.policy)
-    return Customer(
-        id,
-        stands,
-        policy.next_priority(stands, now_ms, terms.weight_thousandths),
-        policy.resets_in_ms(stands, now_ms),
-        waiting,
-        running,
-        done,
-        failed,
-        cancelled,
-        None if oldest_ms is None else max(0, now_ms - oldest_ms),
-        terms,
-        version,
-    )
+    id, counter, updated_ms, reset_ms, resets, *counts, version, told = row
+    standing = Standing(counter, updated_ms, reset_ms, resets)
+    return looked_at(id, standing, counts, terms_of(told), version, everybody.policy, now_ms)
 
 
 def document(row: list[Any]) -> Document:

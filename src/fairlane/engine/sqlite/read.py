@@ -10,7 +10,7 @@ from fairlane.core.dispatch import Pace, about_ahead, is_blocked
 from fairlane.core.document import WAITING, Change, Check, Customer, Document, Outlook, Record, State
 from fairlane.core.policy import TIME_MAX_MS, Rules
 from fairlane.engine.protocol import Body
-from fairlane.engine.values import purged_feed
+from fairlane.engine.values import looked_at, purged_feed
 
 from .queries import Execute, sql
 from .rows import Account, competing_kinds, current_rules, own_terms
@@ -29,22 +29,8 @@ def customers(execute: Execute, after: str, limit: int, now_ms: int) -> list[Cus
 
 def _look(execute: Execute, account: Account, everybody: Rules, now_ms: int) -> Customer:
     version, terms = own_terms(execute, account.number)
-    policy = terms.policy(everybody.policy)
-    waiting, running, done, failed, cancelled, oldest_ready_ms = execute(sql.counts_of, (account.number,)).fetchone()
-    return Customer(
-        account.id,
-        account.standing,
-        policy.next_priority(account.standing, now_ms, terms.weight_thousandths),
-        policy.resets_in_ms(account.standing, now_ms),
-        waiting,
-        running,
-        done,
-        failed,
-        cancelled,
-        None if oldest_ready_ms is None else max(0, now_ms - oldest_ready_ms),
-        terms,
-        version,
-    )
+    counts = execute(sql.counts_of, (account.number,)).fetchone()
+    return looked_at(account.id, account.standing, counts, terms, version, everybody.policy, now_ms)
 
 
 def document(execute: Execute, id: str) -> Document | None:

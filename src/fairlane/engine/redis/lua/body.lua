@@ -3,4 +3,4 @@ local place = call('HGET', IDS, ARGV[1])
 if not place then
   return false
 end
-return {call('HGET', PAYLOADS, place), call('HGET', RESULTS, place)}
+return {call('HGET', PAYLOADS, place), call('HGET', prefix .. 'results', place)}

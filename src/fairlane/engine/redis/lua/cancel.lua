@@ -3,7 +3,7 @@ local now = now_of(ARGV[1])
 local cancelled = {}
 for place = 2, #ARGV do
   local one = document_by_id(ARGV[place])
-  local state = one and one.moving[STATE]
+  local state = one and one[STATE]
   if state == 'ready' or state == 'delayed' or state == 'running' then
     finish(one, 'cancelled', now)
     cancelled[#cancelled + 1] = place - 1

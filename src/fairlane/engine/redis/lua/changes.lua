@@ -7,8 +7,8 @@ local lines = call('LRANGE', FEED, offset, offset + tonumber(ARGV[3]) - 1)
 local answer = {queue[FEED_FLOOR], 0}
 local names, places, seen = {}, {}, {}
 for at, text in ipairs(lines) do
-  lines[at] = text ~= '' and cmsgpack.unpack(text)
-  local place = lines[at] and lines[at][4]
+  lines[at] = text ~= '' and {opened_values(text)}
+  local place = lines[at] and lines[at][LINE_PLACE]
   if place and not seen[place] then
     seen[place], places[#places + 1] = true, place
   end
@@ -18,17 +18,18 @@ load_documents(places)
 local function name_of(owner)
   if names[owner] == nil then
     local record = call('HGET', CUSTOMERS, owner)
-    names[owner] = record and cmsgpack.unpack(record)[NAME]
+    names[owner] = record and opened_customer(record)[NAME]
   end
   return names[owner]
 end
 
 for at, line in ipairs(lines) do
-  local owner = line and line[3]
+  local owner = line and line[LINE_OWNER]
   if line and (not owner or name_of(owner)) then -- lines of a forgotten customer are not there
-    local one = line[4] and document(line[4])
+    local one = line[LINE_PLACE] and document(line[LINE_PLACE])
     answer[#answer + 1] = {
-      first + at - 1, line[1], line[2], owner and name_of(owner), one and one.moving[ID] or false, line[5], line[6],
+      first + at - 1, line[LINE_AT], line[LINE_WHAT], owner and name_of(owner), one and one[ID] or false, line[LINE_TOKEN],
+      line[LINE_NOTE],
     }
     if #answer - 2 == limit then
       return answer

@@ -9,7 +9,7 @@ local counter = customer[COUNTER]
 local priority = level(policy, counter)
 log(now, 'checked', owner, nil, nil, format(
   '{"cost": %d, "counter": %d, "priority": %d, "policy": %d, "terms": %d}',
-  cost, counter, priority, queue[VERSION], customer[TERMS_VERSION]
+  cost, counter, priority, rules[VERSION], customer[TERMS_VERSION]
 ))
 flush()
-return {priority, counter, now, queue[VERSION], customer[TERMS_VERSION]}
+return {priority, counter, now, rules[VERSION], customer[TERMS_VERSION]}

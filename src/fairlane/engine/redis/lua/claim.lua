@@ -12,9 +12,9 @@ if #due > 0 then
   for _, place in ipairs(due) do
     local one = document(place)
     leave_place(one)
-    one.moving[STATE] = 'ready'
+    one[STATE] = 'ready'
     touch(one)
-    join(lane_for(one), place, one.moving[READY])
+    join(lane_for(one), place, one[READY])
   end
   flush()
   touched_documents, touched_lanes, adds, drops = {}, {}, {}, {}
@@ -22,7 +22,7 @@ end
 
 local kinds, attempts_of = {}, {}
 if kinds_count < 0 then
-  kinds = call('SMEMBERS', KINDS)
+  kinds = call('SMEMBERS', prefix .. 'kinds')
 end
 for place = 1, kinds_count do
   kinds[place] = ARGV[5 + 2 * place]
@@ -35,12 +35,13 @@ local served, served_list, capped = {}, {}, {}
 
 -- -- heads in the order of an index --
 
--- An index, read some heads at a time: their places, owners, lanes' names, and what they are ordered by, side by side.
-local function stream(key, kind, size)
-  return {key = key, kind = kind, size = size, at = 0, count = 0, read = 0}
+-- An index, read some heads at a time: their places, owners, lanes' names, and what they are ordered by, side by side. Where
+-- most of them will be served, their documents and customers are read along.
+local function stream(key, kind, size, is_loaded)
+  return {key = key, kind = kind, size = size, is_loaded = is_loaded, at = 0, count = 0, read = 0}
 end
 
--- Read some heads, and together with them all that serving them will need.
+-- Read some heads.
 local function read_heads(one)
   local kind, members = one.kind, call('ZRANGE', one.key, one.read, one.read + one.size - 1, 'WITHSCORES')
   local places, owners, names, orders, count = {}, {}, {}, {}, #members / 2
@@ -51,14 +52,10 @@ local function read_heads(one)
     orders[at] = tonumber(members[2 * at])
   end
   one.at, one.count, one.read = 1, count, one.read + count
-  one.places, one.owners, one.names, one.orders = places, owners, names, orders
-  load_documents(places)
-  load_customers(owners)
-  local records = read_many(LANES, names)
-  for at = 1, count do
-    if not lanes[names[at]] then
-      opened_lane(owners[at], tonumber(sub(members[2 * at - 1], 17, 17)), kind, names[at], records[at])
-    end
+  one.members, one.places, one.owners, one.names, one.orders = members, places, owners, names, orders
+  if one.is_loaded then
+    load_documents(places)
+    load_customers(owners)
   end
 end
 
@@ -67,9 +64,9 @@ local function is_before(order, place, other_order, other_place)
   return order < other_order or (order == other_order and place < other_place)
 end
 
--- The first head of several indexes, one a kind, that this round has not made out of date: its lane, order and place.
+-- The first head of several indexes, one a kind, that this round has not made out of date: its index, order and place.
 local function first_of(streams)
-  local lane, order, place
+  local best, order, place
   for _, one in ipairs(streams) do
     local at = one.at
     while at == 0 or (at <= one.count and (served[one.names[at]] or capped[one.owners[at]])) do
@@ -80,16 +77,32 @@ local function first_of(streams)
       end
     end
     one.at = at
-    if at <= one.count and (not lane or is_before(one.orders[at], one.places[at], order, place)) then
-      lane, order, place = lanes[one.names[at]], one.orders[at], one.places[at]
+    if at <= one.count and (not best or is_before(one.orders[at], one.places[at], order, place)) then
+      best, order, place = one, one.orders[at], one.places[at]
     end
   end
-  return lane, order, place
+  return best, order, place
+end
+
+-- The lane of the head at which an index stands. Its start tag is asked for only where the index does not tell it.
+local function lane_at(one, start)
+  local at = one.at
+  local name, place = one.names[at], one.places[at]
+  local lane = lanes[name]
+  if lane then
+    return lane
+  end
+  local priority = tonumber(sub(one.members[2 * at - 1], 17, 17))
+  if not start then
+    start = tonumber(call('ZSCORE', turns_key(priority, one.kind), one.members[2 * at - 1]))
+  end
+  return opened_lane(one.owners[at], priority, one.kind, name, place, document(place)[READY], start)
 end
 
 -- -- a heap of the next heads of lanes that were served, of the priority that is served now --
 
-local heap = {}
+-- Most lanes have one turn in a round, so they go into the heap only when the first of them might be next.
+local heap, pending, pending_start = {}, {}, nil
 
 local function push(lane)
   local at, start, place = #heap + 1, lane.start, lane.head
@@ -102,6 +115,20 @@ local function push(lane)
     heap[at], at = above, parent
   end
   heap[at] = {start = start, place = place, lane = lane}
+end
+
+local function push_later(lane)
+  pending[#pending + 1] = lane
+  pending_start = min(pending_start or lane.start, lane.start)
+end
+
+local function push_pending()
+  for _, lane in ipairs(pending) do
+    if lane.start then -- it may have been emptied or blocked since
+      push(lane)
+    end
+  end
+  pending, pending_start = {}, nil
 end
 
 local function pop()
@@ -137,16 +164,16 @@ local function next_priority()
   repeat
     priority = priority + 1
   until priority > 9 or queue[LANES_IN + priority] > 0
-  turns, heap = {}, {}
+  turns, heap, pending, pending_start = {}, {}, {}, nil
   if priority > 9 then
     return false
   end
   for place, kind in ipairs(kinds) do
-    turns[place] = stream(prefix .. 'turns:' .. DIGIT[priority] .. kind, kind, min(limit + 2, 128))
+    turns[place] = stream(turns_key(priority, kind), kind, min(limit + 2, 128), true)
   end
   for _, lane in ipairs(served_list) do
     if lane.priority == priority and lane.head and not capped[lane.owner] then
-      push(lane)
+      push_later(lane)
     end
   end
   return true
@@ -154,16 +181,19 @@ end
 
 local function first_in_turn()
   while priority <= 9 do
-    local lane, order, place = first_of(turns)
+    local first, order, place = first_of(turns)
+    if pending_start and not (first and order < pending_start) then
+      push_pending()
+    end
     local top = heap[1]
     while top and (top.lane.head ~= top.place or capped[top.lane.owner]) do
       pop()
       top = heap[1]
     end
-    if top and (not lane or is_before(top.start, top.place, order, place)) then
+    if top and (not first or is_before(top.start, top.place, order, place)) then
       return top.lane
-    elseif lane then
-      return lane
+    elseif first then
+      return lane_at(first, order)
     elseif not next_priority() then
       return nil
     end
@@ -174,16 +204,17 @@ local function longest_ready()
   if not ages then
     ages = {}
     for place, kind in ipairs(kinds) do
-      ages[place] = stream(prefix .. 'ages:' .. kind, kind, 8)
+      ages[place] = stream(ages_key(kind), kind, 8, false)
     end
   end
-  local best, ready, place = first_of(ages)
+  local first, ready, place = first_of(ages)
+  local best
   for _, lane in ipairs(served_list) do
-    if lane.head and not capped[lane.owner] and (not best or is_before(tonumber(lane.ready), lane.head, ready, place)) then
+    if lane.head and not capped[lane.owner] and (not place or is_before(tonumber(lane.ready), lane.head, ready, place)) then
       best, ready, place = lane, tonumber(lane.ready), lane.head
     end
   end
-  return best
+  return best or first and lane_at(first)
 end
 
 -- The lane's turn is paid for, and the document behind its head moves up.
@@ -200,34 +231,36 @@ local function pay(lane, step)
     lane.start = lane.head and lane.finish
   end
   if lane.head and lane.priority == priority then
-    push(lane)
+    push_later(lane)
   end
 end
 
-local every = is_strict and 0 or queue[EVERY]
+local every = is_strict and 0 or rules[EVERY]
 local before, claims, places = queue[DISPATCHES], {}, {}
+local CLAIM_SIZE = 12 -- values a claim, one behind the other: a table of each would cost more than the claim
 
 local function claim(lane, is_open)
   local one, owner = document(lane.head), lane.owner
-  local moving, customer = one.moving, customer_of(owner)
+  local customer = customer_of(owner)
   queue[DISPATCHES] = queue[DISPATCHES] + 1
-  pay(lane, step_of(moving[COST], weight_of(customer)))
-  moving[STATE], moving[TOKEN], moving[ATTEMPTS] = 'running', moving[TOKEN] + 1, moving[ATTEMPTS] + 1
-  moving[ATTEMPTS_MAX], moving[WORKER], moving[LEASE] = attempts_of[lane.kind] or ATTEMPTS_DEFAULT, worker, lease_ends
+  pay(lane, step_of(one[COST], weight_of(customer)))
+  one[STATE], one[TOKEN], one[ATTEMPTS] = 'running', one[TOKEN] + 1, one[ATTEMPTS] + 1
+  one[ATTEMPTS_MAX], one[WORKER], one[LEASE] = attempts_of[lane.kind] or ATTEMPTS_DEFAULT, worker, lease_ends
   touch(one)
-  add('ZADD', LEASES, lease_text, one.place)
+  add('ZADD', LEASES, lease_text, one[PLACE])
   customer[WAITING], customer[RUNNING] = customer[WAITING] - 1, customer[RUNNING] + 1
   touched_customers[owner] = true
   if is_blocked(customer) then
     gate(owner, false)
     capped[owner] = true
   end
-  log(now, 'claimed', owner, one.place, moving[TOKEN], worker)
-  places[#places + 1] = one.place
-  claims[#places] = {
-    moving[ID], moving[TOKEN], tonumber(one.place), customer[NAME], lane.kind, lane.priority, false, moving[ATTEMPTS],
-    moving[ATTEMPTS_MAX], lease_ends, queue[DISPATCHES], is_open and 1 or 0,
-  }
+  log(now, 'claimed', owner, one[PLACE], one[TOKEN], worker)
+  places[#places + 1] = one[PLACE]
+  local at = CLAIM_SIZE * #places
+  claims[at - 11], claims[at - 10], claims[at - 9], claims[at - 8] = one[ID], one[TOKEN], tonumber(one[PLACE]), customer[NAME]
+  claims[at - 7], claims[at - 6], claims[at - 5], claims[at - 4] = lane.kind, lane.priority, false, one[ATTEMPTS]
+  claims[at - 3], claims[at - 2], claims[at - 1] = one[ATTEMPTS_MAX], lease_ends, queue[DISPATCHES]
+  claims[at] = is_open and 1 or 0
 end
 
 next_priority()
@@ -260,7 +293,7 @@ if age < 0 or age > PACE_MS then
   queue[PACE + 3], queue[PACE + 4] = now, before
 end
 for at, payload in ipairs(read_many(PAYLOADS, places)) do
-  claims[at][7] = payload
+  claims[CLAIM_SIZE * at - 5] = payload
 end
 flush()
 return claims

@@ -2,22 +2,23 @@
 --
 -- ARGV: now, version, JSON, interval, reset, dispatch, every, nothing or f and why the queue is frozen, depths.
 local now, version = now_of(ARGV[1]), tonumber(ARGV[2])
-if version ~= queue[VERSION] then
+if version ~= rules[VERSION] then
   return 0
 end
-local is_other = queue[DISPATCH] ~= ARGV[6]
-queue[VERSION], queue[INTERVAL], queue[RESET] = version + 1, tonumber(ARGV[4]), ARGV[5]
-queue[DISPATCH], queue[EVERY], queue[FROZEN] = ARGV[6], tonumber(ARGV[7]), ARGV[8] ~= '' and sub(ARGV[8], 2)
-for place = #queue, DEPTH, -1 do
-  queue[place] = nil
+local is_other = rules[DISPATCH] ~= ARGV[6]
+rules[VERSION], rules[INTERVAL], rules[RESET] = version + 1, tonumber(ARGV[4]), ARGV[5]
+rules[DISPATCH], rules[EVERY], rules[FROZEN] = ARGV[6], tonumber(ARGV[7]), ARGV[8] ~= '' and sub(ARGV[8], 2)
+for place = #rules, DEPTH, -1 do
+  rules[place] = nil
 end
 for place = 9, #ARGV do
-  queue[DEPTH + place - 9] = tonumber(ARGV[place])
+  rules[DEPTH + place - 9] = tonumber(ARGV[place])
 end
+packed_rules = pack(unpack(rules))
 -- Under another dispatch everybody starts level: every lane that competes gets a new start tag.
 if is_other then
   is_strict = ARGV[6] == 'strict'
-  for _, kind in ipairs(call('SMEMBERS', KINDS)) do
+  for _, kind in ipairs(call('SMEMBERS', prefix .. 'kinds')) do
     for _, member in ipairs(call('ZRANGE', prefix .. 'ages:' .. kind, 0, -1)) do
       local lane = lane_of(sub(member, 18), tonumber(sub(member, 17, 17)), kind)
       lane.start = start_tag(lane)

@@ -5,13 +5,20 @@ local now, names = now_of(ARGV[1]), {ARGV[3]}
 if ARGV[2] ~= '1' then
   names = call('ZRANGEBYLEX', prefix .. 'names', ARGV[3] == '' and '-' or '(' .. ARGV[3], '+', 'LIMIT', 0, ARGV[4])
 end
-local answer = {now, queue[VERSION], call('HGET', prefix .. 'rules', queue[VERSION])}
+local answer = {now, rules[VERSION], call('HGET', prefix .. 'rules', rules[VERSION])}
 for _, name in ipairs(names) do
   local owner = call('HGET', NUMBERS, name)
   if owner then
-    local customer, oldest = customer_of(owner), false
-    for _, lane in ipairs(lanes_of(owner)) do
-      oldest = lane.ready and min(oldest or tonumber(lane.ready), tonumber(lane.ready)) or oldest
+    local customer, oldest = opened_customer(call('HGET', CUSTOMERS, owner)), false
+    local lanes = call('SMEMBERS', prefix .. 'lanes-of:' .. owner)
+    for at, rest in ipairs(lanes) do
+      lanes[at] = owner .. ':' .. rest
+    end
+    for first = 1, #lanes, ARGUMENTS_MAX do
+      for _, lane in ipairs(call('HMGET', LANES, unpack(lanes, first, min(first + ARGUMENTS_MAX - 1, #lanes)))) do
+        local _, ready = opened_values(lane)
+        oldest = ready and min(oldest or tonumber(ready), tonumber(ready)) or oldest
+      end
     end
     answer[#answer + 1] = {
       name, customer[COUNTER], customer[UPDATED], customer[RESET_AT], customer[RESETS], customer[WAITING], customer[RUNNING],

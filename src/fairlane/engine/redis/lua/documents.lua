@@ -48,7 +48,7 @@ local places = places_below()
 load_documents(places)
 for _, place in ipairs(places) do
   local one = document(place)
-  if one and (state == '' or one.moving[STATE] == state) then
+  if one and (state == '' or one[STATE] == state) then
     show(one)
     if #answer > limit then
       return answer

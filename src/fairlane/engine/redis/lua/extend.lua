@@ -9,11 +9,10 @@ end
 load_documents(places)
 for turn, place in ipairs(places) do
   local one, at = document(place), 3 * turn
-  local moving = one and one.moving
-  if not one or moving[STATE] ~= 'running' or moving[ID] ~= ARGV[at + 1] or moving[TOKEN] ~= tonumber(ARGV[at + 2]) then
+  if not one or one[STATE] ~= 'running' or one[ID] ~= ARGV[at + 1] or one[TOKEN] ~= tonumber(ARGV[at + 2]) then
     lost[#lost + 1] = turn
-  elseif moving[LEASE] < until_ms then
-    moving[LEASE] = until_ms
+  elseif one[LEASE] < until_ms then
+    one[LEASE] = until_ms
     touch(one)
     add('ZADD', LEASES, until_ms, place)
   end

@@ -3,21 +3,21 @@
 -- ARGV: create or look, JSON of the rules, interval, reset, dispatch, every, nothing (not frozen), depths.
 local stored = redis.call('GET', KEYS[1])
 if stored then
-  return cmsgpack.unpack(stored)[1]
+  local form = string.byte(stored)
+  return form == 220 and 1 or form -- the first form was one MessagePack array, and this is how it began
 end
 if ARGV[1] ~= 'create' then
   return 0
 end
-local queue = {1}
+local queue = {2} -- its form
 for place = 2, 39 do
   queue[place] = 0
 end
 queue[7] = 1 -- the first line of the feed
-queue[40], queue[41], queue[42], queue[43], queue[44] = 1, tonumber(ARGV[3]), ARGV[4], ARGV[5], tonumber(ARGV[6])
-queue[45] = false -- not frozen
+local rules = {1, tonumber(ARGV[3]), ARGV[4], ARGV[5], tonumber(ARGV[6]), false} -- not frozen
 for place = 8, #ARGV do
-  queue[38 + place] = tonumber(ARGV[place])
+  rules[place - 1] = tonumber(ARGV[place])
 end
-redis.call('SET', KEYS[1], cmsgpack.pack(queue))
+redis.call('SET', KEYS[1], struct.pack('>B' .. string.rep('i7', 38), unpack(queue)) .. cmsgpack.pack(unpack(rules)))
 redis.call('HSET', string.sub(KEYS[1], 1, -6) .. 'rules', 1, ARGV[2])
-return 1
+return 2

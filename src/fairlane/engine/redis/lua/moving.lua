@@ -2,6 +2,8 @@
 --
 -- Apart, because a script makes its functions anew each time it runs: a submission does without these.
 
+local DELAYED, LEASES, RESULTS, ENDINGS = prefix .. 'delayed', prefix .. 'leases', prefix .. 'results', prefix .. 'endings'
+
 -- -- reading many ---------------------------------------------------------------------------------------------------
 
 -- The values of many fields of a hash, false where there is none.
@@ -37,7 +39,7 @@ local function load_customers(owners)
   local records = read_many(CUSTOMERS, owners)
   for at = 1, #owners do
     if not customers[owners[at]] then
-      customers[owners[at]] = cmsgpack.unpack(records[at])
+      customers[owners[at]] = opened_customer(records[at])
     end
   end
 end
@@ -47,7 +49,7 @@ local function load_customers_of(places)
   local owners, seen = {}, {}
   for _, place in ipairs(places) do
     local one = documents[place]
-    local owner = one and one.moving[OWNER]
+    local owner = one and one[OWNER]
     if owner and not seen[owner] then
       seen[owner], owners[#owners + 1] = true, owner
     end
@@ -57,16 +59,16 @@ end
 
 -- What is seen of a document.
 local function snapshot(one)
-  local moving, part = one.moving, fixed(one)
+  local part = fixed(one)
   return {
-    moving[ID], tonumber(one.place), customer_of(moving[OWNER])[NAME], part[KIND], moving[STATE], part[PRIORITY],
-    part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS], moving[COST], part[KEY], tonumber(moving[READY]),
-    moving[ATTEMPTS], moving[ATTEMPTS_MAX], moving[TOKEN], moving[WORKER], moving[LEASE], moving[ENDED], moving[REASON],
+    one[ID], tonumber(one[PLACE]), customer_of(one[OWNER])[NAME], part[KIND], one[STATE], part[PRIORITY],
+    part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS], one[COST], part[KEY], tonumber(one[READY]),
+    one[ATTEMPTS], one[ATTEMPTS_MAX], one[TOKEN], one[WORKER], one[LEASE], one[ENDED], one[REASON],
   }
 end
 
 local function touch(one)
-  touched_documents[one.place] = one
+  touched_documents[one[PLACE]] = one
 end
 
 -- -- lanes ----------------------------------------------------------------------------------------------------------
@@ -87,9 +89,13 @@ local function find_head(lane)
     local behind, at = lane.behind, (lane.at or 0) + 1
     local member = behind and behind[at]
     if not member then
-      local rank, size = lane.rank or 1, behind and min(512, 8 * #behind) or 1
-      behind, at = call('ZRANGE', ready_key(lane), rank, rank + size - 1), 1
-      lane.behind, lane.rank = behind, rank + #behind
+      local rank = lane.rank or 1
+      if behind then
+        behind = call('ZRANGE', ready_key(lane), rank, rank + min(512, 8 * #behind) - 1)
+      else
+        behind = call('ZRANGE', ready_key(lane), '1', '1')
+      end
+      lane.behind, lane.rank, at = behind, rank + #behind, 1
       member = behind[1]
     end
     lane.at = at
@@ -135,32 +141,32 @@ end
 local function correct(customer, made_resets, step_before, step_after)
   if customer[UPDATED] and customer[RESETS] == made_resets then
     customer[COUNTER] = max(COUNTER_FLOOR, min(0, customer[COUNTER] + step_before - step_after))
+    customer[PACKED] = false
   end
 end
 
 -- The lane that a document belongs to.
 local function lane_for(one)
   local part = fixed(one)
-  return lane_of(one.moving[OWNER], part[PRIORITY], part[KIND])
+  return lane_of(one[OWNER], part[PRIORITY], part[KIND])
 end
 
 -- A document waits, from `ready` on.
 local function queue_up(one, ready, is_delayed)
-  local moving = one.moving
-  moving[STATE], moving[READY] = is_delayed and 'delayed' or 'ready', as_text(ready)
+  one[STATE], one[READY] = is_delayed and 'delayed' or 'ready', as_text(ready)
   if is_delayed then
-    add('ZADD', DELAYED, moving[READY], one.place)
+    add('ZADD', DELAYED, one[READY], one[PLACE])
     soonest = min(soonest or ready, ready)
   else
-    join(lane_for(one), one.place, moving[READY])
+    join(lane_for(one), one[PLACE], one[READY])
   end
 end
 
 -- A document is no longer counted as what it is, but as being in that state (nil: not at all).
 local function move_count(one, state)
-  local owner = one.moving[OWNER]
+  local owner = one[OWNER]
   local customer = customer_of(owner)
-  local was_blocked, before = is_blocked(customer), COUNT_OF[one.moving[STATE]]
+  local was_blocked, before = is_blocked(customer), COUNT_OF[one[STATE]]
   customer[before] = customer[before] - 1
   if state then
     customer[COUNT_OF[state]] = customer[COUNT_OF[state]] + 1
@@ -171,58 +177,58 @@ end
 
 -- A document leaves the place where its state keeps it.
 local function leave_place(one)
-  local moving = one.moving
-  local state = moving[STATE]
+  local state = one[STATE]
   if state == 'running' then
-    drop('ZREM', LEASES, one.place)
+    drop('ZREM', LEASES, one[PLACE])
   elseif state == 'delayed' then
-    drop('ZREM', DELAYED, one.place)
+    drop('ZREM', DELAYED, one[PLACE])
   elseif state == 'ready' then
-    leave(lane_for(one), one.place, moving[READY])
+    leave(lane_for(one), one[PLACE], one[READY])
   else
-    drop('ZREM', prefix .. 'endings', one.place)
+    drop('ZREM', ENDINGS, one[PLACE])
     if state ~= 'done' then
-      drop('ZREM', prefix .. state, one.place)
+      drop('ZREM', prefix .. state, one[PLACE])
     end
   end
 end
 
+local now_text -- made once: all that ends in one call ends at the same time
+
 -- A document ends.
 local function finish(one, state, now, reason)
-  local moving = one.moving
+  now_text = now_text or as_text(now)
   leave_place(one)
   move_count(one, state)
-  moving[STATE], moving[ENDED], moving[LEASE], moving[REASON] = state, now, false, reason or false
-  add('ZADD', prefix .. 'endings', now, one.place)
+  one[STATE], one[ENDED], one[LEASE], one[REASON] = state, now, false, reason or false
+  add('ZADD', ENDINGS, now_text, one[PLACE])
   if state ~= 'done' then
-    add('ZADD', prefix .. state, one.place, one.place)
+    add('ZADD', prefix .. state, one[PLACE], one[PLACE])
   end
   touch(one)
-  log(now, state, moving[OWNER], one.place, moving[TOKEN], reason)
+  log(now, state, one[OWNER], one[PLACE], one[TOKEN], reason)
 end
 
 -- A running document goes back to wait.
 local function come_back(one, what, now, after, note)
-  local moving = one.moving
   leave_place(one)
   move_count(one, 'ready')
-  moving[LEASE] = false
+  one[LEASE] = false
   queue_up(one, now + after, after > 0)
   touch(one)
-  log(now, what, moving[OWNER], one.place, moving[TOKEN], note)
+  log(now, what, one[OWNER], one[PLACE], one[TOKEN], note)
 end
 
 -- A document is forgotten, and with it its key and what was reported of it.
 local function erase(one)
-  local moving, key = one.moving, fixed(one)[KEY]
+  local key = fixed(one)[KEY]
   for _, hash in ipairs({DOCUMENTS, PAYLOADS, RESULTS}) do
-    drop('HDEL', hash, one.place)
+    drop('HDEL', hash, one[PLACE])
   end
-  drop('HDEL', IDS, moving[ID])
-  drop('HDEL', prefix .. 'records:progress', moving[ID])
-  drop('ZREM', prefix .. 'record-keys:progress', moving[ID])
-  drop('ZREM', prefix .. 'documents-of:' .. moving[OWNER], one.place)
+  drop('HDEL', IDS, one[ID])
+  drop('HDEL', prefix .. 'records:progress', one[ID])
+  drop('ZREM', prefix .. 'record-keys:progress', one[ID])
+  drop('ZREM', prefix .. 'documents-of:' .. one[OWNER], one[PLACE])
   if key then
-    drop('HDEL', SENDER_KEYS, moving[OWNER] .. ':' .. key)
+    drop('HDEL', prefix .. 'keys', one[OWNER] .. ':' .. key)
   end
 end

@@ -1,10 +1,10 @@
 -- Outlook: what is needed to tell what stands before a waiting document. ARGV: now, id.
 local now, one = now_of(ARGV[1]), document_by_id(ARGV[2])
-local state = one and one.moving[STATE]
+local state = one and one[STATE]
 if state ~= 'ready' and state ~= 'delayed' then
   return false
 end
-local part, owner = fixed(one), one.moving[OWNER]
+local part, owner = fixed(one), one[OWNER]
 local priority, ahead = part[PRIORITY], 0
 local key = prefix .. 'ready:' .. lane_name(owner, priority, part[KIND])
 local own_ready = call('ZCARD', key)
@@ -14,7 +14,7 @@ end
 local oldest = call('ZRANGE', prefix .. 'ages:' .. part[KIND], 0, 0, 'WITHSCORES')
 return {
   now, ahead, queue[READY_IN + priority] - own_ready, queue[LANES_IN + priority] - (own_ready > 0 and 1 or 0),
-  call('ZLEXCOUNT', key, '-', '(' .. one.place), is_blocked(customer_of(owner)) and 1 or 0, queue[DISPATCHES],
+  call('ZLEXCOUNT', key, '-', '(' .. one[PLACE]), is_blocked(customer_of(owner)) and 1 or 0, queue[DISPATCHES],
   queue[PACE + 1], queue[PACE + 2], queue[PACE + 3], queue[PACE + 4],
   oldest[2] and tonumber(oldest[2]) or false,
 }

@@ -7,7 +7,7 @@ local function pack_queue()
     clocks[priority] = queue[CLOCK + priority]
   end
   return {
-    call('HGET', prefix .. 'rules', queue[VERSION]), queue[VERSION], clocks, queue[DISPATCHES], queue[LAST_NUMBER],
+    call('HGET', prefix .. 'rules', rules[VERSION]), rules[VERSION], clocks, queue[DISPATCHES], queue[LAST_NUMBER],
     queue[LAST_CHANGE], queue[LAST_RECORD],
   }
 end
@@ -70,7 +70,7 @@ local function pack_records()
     local after = is_begun and group == ARGV[2] and '(' .. ARGV[3] or '-'
     local keys = call('ZRANGEBYLEX', prefix .. 'record-keys:' .. group, after, '+', 'LIMIT', 0, limit - #answer)
     for at, record in ipairs(read_many(prefix .. 'records:' .. group, keys)) do
-      local version, value = unpack(cmsgpack.unpack(record))
+      local version, value = opened_values(record)
       answer[#answer + 1] = {group, keys[at], value, version}
     end
     if #answer == limit then

@@ -4,16 +4,17 @@ local BLOCK = 500
 
 -- Lines that a forgotten customer left, empty or not yet emptied, are not there: they go along and are not counted.
 local function is_there(line)
-  return not line[3] or customers[line[3]] or call('HEXISTS', CUSTOMERS, line[3]) == 1
+  local owner = line[LINE_OWNER]
+  return not owner or customers[owner] or call('HEXISTS', CUSTOMERS, owner) == 1
 end
 
 local trimmed, passed, last, is_young = 0, 0, 0, false
 repeat
   local lines = call('LRANGE', FEED, passed, passed + BLOCK - 1)
   for _, text in ipairs(lines) do
-    local line = text ~= '' and cmsgpack.unpack(text)
+    local line = text ~= '' and {opened_values(text)}
     if line and is_there(line) then
-      if line[1] > before or trimmed == limit then
+      if line[LINE_AT] > before or trimmed == limit then
         is_young = true
         break
       end

@@ -3,7 +3,7 @@
 -- ARGV: group, key, 1 if there is a value, the value, the version or nothing.
 local group, keys, key = prefix .. 'records:' .. ARGV[1], prefix .. 'record-keys:' .. ARGV[1], ARGV[2]
 local record = call('HGET', group, key)
-local version = record and cmsgpack.unpack(record)[1] or 0
+local version = record and opened_values(record) or 0
 if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= version then
   return -1
 end
@@ -16,7 +16,7 @@ if ARGV[3] ~= '1' then
   return 0
 end
 queue[LAST_RECORD] = queue[LAST_RECORD] + 1
-add('HSET', group, key, pack({queue[LAST_RECORD], ARGV[4]}))
+add('HSET', group, key, pack(queue[LAST_RECORD], ARGV[4]))
 add('ZADD', keys, 0, key)
 add('ZADD', prefix .. 'groups', 0, ARGV[1])
 flush()

@@ -5,10 +5,9 @@ load_documents(expired)
 load_customers_of(expired)
 for _, place in ipairs(expired) do
   local one = document(place)
-  local moving = one.moving
-  if moving[ATTEMPTS] >= moving[ATTEMPTS_MAX] then
+  if one[ATTEMPTS] >= one[ATTEMPTS_MAX] then
     finish(one, 'failed', now, format(
-      'the worker stopped or died: its lease ran out on attempt %d of %d', moving[ATTEMPTS], moving[ATTEMPTS_MAX]
+      'the worker stopped or died: its lease ran out on attempt %d of %d', one[ATTEMPTS], one[ATTEMPTS_MAX]
     ))
   else
     come_back(one, 'expired', now, 0)

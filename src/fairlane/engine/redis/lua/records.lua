@@ -7,7 +7,7 @@ end
 local answer = {}
 for place, record in ipairs(read_many(group, keys)) do
   if record then
-    local version, value = unpack(cmsgpack.unpack(record))
+    local version, value = opened_values(record)
     answer[#answer + 1] = {keys[place], value, version}
   end
 end

@@ -1,2 +1,2 @@
 -- Rules: what holds for everybody, as JSON, and its version.
-return {call('HGET', prefix .. 'rules', queue[VERSION]), queue[VERSION]}
+return {call('HGET', prefix .. 'rules', rules[VERSION]), rules[VERSION]}

@@ -1,120 +1,12 @@
--- What every verb shares: exact arithmetic, records that are read once, and one flush that writes everything at the end.
--- What only some need, to move documents from one state to another, stands in moving.lua.
+-- What most verbs share: records that are read once, and one flush that writes everything at the end. It stands behind basis.lua;
+-- what only some need, to move documents from one state to another, stands in moving.lua.
 --
 -- Laws:
 -- A script reads, checks and decides first; `flush` writes. An error before it leaves nothing behind, and its first write is
 -- one that a full server refuses, so a full server refuses all of it.
--- Numbers are doubles here: whole numbers below 2^53 only, and products that could be larger are split.
--- What names things is text: documents by their number in 16 digits (`place`), so that text is in the order of numbers;
--- customers by their number (`owner`). Making text of numbers is what costs most here, so it is done once.
 
-local call, pack, unpack_one, format, sub = redis.call, cmsgpack.pack, cmsgpack.unpack_one, string.format, string.sub
-local fmod, max, min = math.fmod, math.max, math.min
-
-local STEP, COUNTER_FLOOR = 1000, -1000000000000 -- thousandths
-local ATTEMPTS_DEFAULT, NO_CHECK = 3, -1
-local ARGUMENTS_MAX = 4000 -- of one command; Lua's stack holds about 8000
-
--- Where things stand in the records; README.md tells what they mean.
-local LAST_NUMBER, LAST_CHANGE, LAST_RECORD, LAST_CUSTOMER, DISPATCHES, FEED_FIRST, FEED_FLOOR = 2, 3, 4, 5, 6, 7, 8
-local PACE, CLOCK, READY_IN, LANES_IN = 8, 12, 21, 30 -- each before its first: four marks, and a number a priority
-local VERSION, INTERVAL, RESET, DISPATCH, EVERY, FROZEN, DEPTH = 40, 41, 42, 43, 44, 45, 46 -- depths follow to the end
-local STATE, OWNER, TOKEN, ATTEMPTS, ATTEMPTS_MAX, READY, COST, LEASE, ENDED, WORKER, REASON, ID =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
-local KIND, PRIORITY, MADE_COUNTER, CHECKED, MADE_VERSION, MADE_TERMS, WEIGHT, MADE_RESETS, KEY, DIGEST =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10
-local NAME, COUNTER, UPDATED, RESET_AT, RESETS, WAITING, RUNNING, DONE, FAILED, CANCELLED, TERMS_VERSION, TERMS =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 local COUNT_OF = {ready = WAITING, delayed = WAITING, running = RUNNING, done = DONE, failed = FAILED, cancelled = CANCELLED}
 local DIGIT = {'1', '2', '3', '4', '5', '6', '7', '8', '9'}
-
-local prefix = sub(KEYS[1], 1, -6) -- KEYS[1] is '{...}:queue'; every other key is its neighbour
-local DOCUMENTS, PAYLOADS, RESULTS, IDS = prefix .. 'documents', prefix .. 'payloads', prefix .. 'results', prefix .. 'ids'
-local CUSTOMERS, NUMBERS, SENDER_KEYS, LANES = prefix .. 'customers', prefix .. 'numbers', prefix .. 'keys', prefix .. 'lanes'
-local KINDS, FEED, DELAYED, LEASES = prefix .. 'kinds', prefix .. 'feed', prefix .. 'delayed', prefix .. 'leases'
-
-local stored_queue = call('GET', KEYS[1])
-if not stored_queue then
-  return redis.error_reply('FAIRLANE_GONE the queue is not there')
-end
-local queue = cmsgpack.unpack(stored_queue)
-if queue[1] ~= 1 then
-  return redis.error_reply('FAIRLANE_FORM the queue has another form')
-end
-local is_strict = queue[DISPATCH] == 'strict'
-
--- -- arithmetic -----------------------------------------------------------------------------------------------------
-
--- A whole division of whole numbers that are not negative, exact where floor(a / b) may round up.
-local function divided(a, b)
-  return (a - fmod(a, b)) / b
-end
-
--- floor(amount * part / whole) for amount <= 10^12 and part <= whole <= 2,592,000,000: no step reaches 2^53.
-local function share(amount, part, whole)
-  local rest, low = fmod(amount, whole), fmod(part, 65536)
-  local product = rest * ((part - low) / 65536)
-  local more = fmod(product, whole) * 65536 + rest * low
-  return divided(amount, whole) * part + divided(product, whole) * 65536 + divided(more, whole)
-end
-
--- One step of a document, for the counter and for turns.
-local function step_of(cost, weight)
-  return max(1, divided(cost * STEP, weight))
-end
-
--- The time that was passed in, or the server's own.
-local function now_of(given)
-  if given ~= '' then
-    return tonumber(given)
-  end
-  local time = call('TIME')
-  return time[1] * 1000 + divided(time[2], 1000)
-end
-
-local function as_text(number)
-  return format('%d', number)
-end
-
--- -- the policy -----------------------------------------------------------------------------------------------------
-
--- The interval, the reset rule and the table that hold for a customer; depths stand in `depths` from `from` on.
-local function policy_of(customer)
-  local terms = customer[TERMS]
-  local policy = {interval = queue[INTERVAL], reset = queue[RESET], depths = queue, from = DEPTH}
-  if terms then
-    policy.interval, policy.reset = terms.interval or policy.interval, terms.reset or policy.reset
-    if terms.depths then
-      policy.depths, policy.from = terms.depths, 1
-    end
-  end
-  return policy
-end
-
--- One check: the counter is set back, or steps down.
-local function check(policy, customer, now, step)
-  local counter, updated = customer[COUNTER], customer[UPDATED]
-  local since = policy.reset == 'window' and customer[RESET_AT] or updated
-  if not updated or (now >= updated and now - since > policy.interval) then
-    customer[COUNTER] = max(COUNTER_FLOOR, min(0, STEP - step))
-    customer[UPDATED], customer[RESET_AT], customer[RESETS] = now, now, customer[RESETS] + 1
-    return
-  end
-  if policy.reset == 'gradual' and now > updated then
-    counter = -share(-counter, policy.interval - (now - updated), policy.interval)
-  end
-  customer[COUNTER], customer[UPDATED] = max(COUNTER_FLOOR, counter - step), max(updated, now)
-end
-
--- The priority of a counter: the last line of the table that holds.
-local function level(policy, counter)
-  local depths, from = policy.depths, policy.from
-  local place = from
-  while depths[place] and depths[place] < -counter do
-    place = place + 1
-  end
-  return place - from + 1
-end
 
 -- -- what is read once and written once -----------------------------------------------------------------------------
 
@@ -160,15 +52,19 @@ local function call_many(one)
   end
 end
 
--- A line of the feed.
+-- A line of the feed; what lines of a script have in common is packed once.
+local line_what, line_note, line_head
 local function log(now, what, owner, place, token, note)
   queue[LAST_CHANGE] = queue[LAST_CHANGE] + 1
-  feed[#feed + 1] = pack({now, what, owner or false, place or false, token or false, note or false, call_id})
+  note = note or false
+  if what ~= line_what or note ~= line_note then
+    line_what, line_note, line_head = what, note, pack(now, what, note, call_id)
+  end
+  feed[#feed + 1] = line_head .. pack(owner or false, place or false, token or false)
 end
 
 local function opened(place, record)
-  local at, moving = unpack_one(record, 0)
-  local one = {place = place, moving = moving, tail = sub(record, at + 1)}
+  local one = {place, record, cmsgpack.unpack_limit(record, CHANGING, 0)}
   documents[place] = one
   return one
 end
@@ -187,7 +83,7 @@ end
 -- The part of a document that never changes.
 local function fixed(one)
   if not one.fixed then
-    one.fixed = cmsgpack.unpack(one.tail)
+    one.fixed = {opened_values(sub(one[RECORD], one[FIXED_AT] + 1))}
   end
   return one.fixed
 end
@@ -200,7 +96,7 @@ end
 local function customer_of(owner)
   local customer = customers[owner]
   if not customer then
-    customer = cmsgpack.unpack(call('HGET', CUSTOMERS, owner))
+    customer = opened_customer(call('HGET', CUSTOMERS, owner))
     customers[owner] = customer
   end
   return customer
@@ -210,36 +106,18 @@ end
 local function new_customer(name)
   queue[LAST_CUSTOMER] = queue[LAST_CUSTOMER] + 1
   local owner = as_text(queue[LAST_CUSTOMER])
-  customers[owner] = {name, 0, false, false, 0, 0, 0, 0, 0, 0, 0, false}
+  customers[owner] = unseen(name)
   touched_customers[owner] = true
   add('HSET', NUMBERS, name, owner)
-  add('ZADD', prefix .. 'names', 0, name)
+  add('ZADD', prefix .. 'names', '0', name)
   return owner
-end
-
-local function weight_of(customer)
-  return customer[TERMS] and customer[TERMS].weight or STEP
-end
-
--- Whether a customer's lanes must not compete now.
-local function is_blocked(customer)
-  local terms = customer[TERMS]
-  return terms and (terms.paused or (terms.cap and customer[RUNNING] >= terms.cap)) and true or false
 end
 
 -- -- lanes ----------------------------------------------------------------------------------------------------------
 
--- A lane as it is stored, or an empty one. `head` is a place and `ready` since when it is, as text; false: there is none.
--- A lane competes while it has a start tag.
-local function opened_lane(owner, priority, kind, name, record)
-  local head, ready, start, finish = false, false, false, 0
-  if record then
-    local stored = cmsgpack.unpack(record)
-    head, ready, start, finish = stored[1], stored[2], stored[3], stored[4]
-  else
-    add('SADD', prefix .. 'lanes-of:' .. owner, DIGIT[priority] .. kind)
-    add('SADD', KINDS, kind)
-  end
+-- A lane. `head` is a place and `ready` since when it is, as text; false: there is none. It competes while it has a start tag.
+-- A lane that an index told of knows no finish tag until somebody asks for it.
+local function opened_lane(owner, priority, kind, name, head, ready, start, finish)
   local lane = {
     owner = owner, priority = priority, kind = kind, name = name,
     head = head, ready = ready, start = start, finish = finish,
@@ -256,9 +134,29 @@ end
 -- A lane, empty if it was never there; whoever asks for it changes it.
 local function lane_of(owner, priority, kind)
   local name = lane_name(owner, priority, kind)
-  local lane = lanes[name] or opened_lane(owner, priority, kind, name, call('HGET', LANES, name))
+  local lane = lanes[name]
+  if not lane then
+    local record = call('HGET', LANES, name)
+    if record then
+      lane = opened_lane(owner, priority, kind, name, opened_values(record))
+    else
+      lane = opened_lane(owner, priority, kind, name, false, false, false, 0)
+      add('SADD', prefix .. 'lanes-of:' .. owner, DIGIT[priority] .. kind)
+      add('SADD', prefix .. 'kinds', kind)
+    end
+  end
   touched_lanes[name] = lane
   return lane
+end
+
+local function finish_of(lane)
+  local finish = lane.finish
+  if not finish then
+    local _
+    _, _, _, finish = opened_values(call('HGET', LANES, lane.name))
+    lane.finish = finish
+  end
+  return finish
 end
 
 local function ready_key(lane)
@@ -272,13 +170,13 @@ end
 
 -- The start tag of a lane that gains a head or is unblocked.
 local function start_tag(lane)
-  return is_strict and 0 or max(queue[CLOCK + lane.priority], lane.finish)
+  return is_strict and 0 or max(queue[CLOCK + lane.priority], finish_of(lane))
 end
 
 -- A ready document joins its lane by submission number.
 local function join(lane, place, ready)
   local priority, head = lane.priority, lane.head
-  add('ZADD', ready_key(lane), 0, place .. ready)
+  add('ZADD', ready_key(lane), '0', place .. ready)
   queue[READY_IN + priority] = queue[READY_IN + priority] + 1
   if head and head < place then
     return
@@ -292,6 +190,33 @@ end
 
 -- -- the end --------------------------------------------------------------------------------------------------------
 
+local turns_keys, ages_keys = {}, {} -- made once: by priority, by kind
+
+-- The index of a kind's heads by turn, those of one priority.
+local function turns_key(priority, kind)
+  local keys = turns_keys[priority]
+  if not keys then
+    keys = {}
+    turns_keys[priority] = keys
+  end
+  local key = keys[kind]
+  if not key then
+    key = prefix .. 'turns:' .. DIGIT[priority] .. kind
+    keys[kind] = key
+  end
+  return key
+end
+
+-- The index of a kind's heads by age.
+local function ages_key(kind)
+  local key = ages_keys[kind]
+  if not key then
+    key = prefix .. 'ages:' .. kind
+    ages_keys[kind] = key
+  end
+  return key
+end
+
 -- A lane's record, and its head in the two indexes of its kind; notes which index of turns gains a head.
 local function place_lane(lane, gaining)
   local head, ready, start = lane.head, lane.ready, lane.start
@@ -299,20 +224,22 @@ local function place_lane(lane, gaining)
   if not is_moved and lane.finish == lane.was_finish then
     return
   end
-  add('HSET', LANES, lane.name, pack({head, ready, start, lane.finish}))
+  add('HSET', LANES, lane.name, pack(head, ready, start, finish_of(lane)))
   if not is_moved then
     return
   end
-  local suffix, mark = DIGIT[lane.priority] .. lane.kind, DIGIT[lane.priority] .. lane.owner
-  local turns, ages = prefix .. 'turns:' .. suffix, prefix .. 'ages:' .. lane.kind
+  local kind, digit = lane.kind, DIGIT[lane.priority]
+  local mark, turns, ages = digit .. lane.owner, turns_key(lane.priority, kind), ages_key(kind)
   if lane.was_start then
-    drop('ZREM', turns, lane.was_head .. mark)
-    drop('ZREM', ages, lane.was_head .. mark)
+    local member = lane.was_head .. mark
+    drop('ZREM', turns, member)
+    drop('ZREM', ages, member)
   end
   if start then
-    add('ZADD', turns, start, head .. mark)
-    add('ZADD', ages, ready, head .. mark)
-    gaining[lane.kind] = ages
+    local member = head .. mark
+    add('ZADD', turns, start, member)
+    add('ZADD', ages, ready, member)
+    gaining[ages] = true
   end
   lane.was_head, lane.was_ready, lane.was_start, lane.was_finish = head, ready, start, lane.finish
 end
@@ -320,12 +247,12 @@ end
 -- Whether somebody who waits must look again: a kind that had no head gains one, or something is due sooner than all else.
 local function is_news(gaining)
   if soonest then
-    local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')[2]
+    local first = call('ZRANGE', prefix .. 'delayed', 0, 0, 'WITHSCORES')[2]
     if not first or soonest < tonumber(first) then
       return true
     end
   end
-  for _, ages in pairs(gaining) do
+  for ages in pairs(gaining) do
     if call('EXISTS', ages) == 0 then
       return true
     end
@@ -338,16 +265,16 @@ end
 local function flush()
   local gaining = {}
   for owner in pairs(touched_customers) do
-    add('HSET', CUSTOMERS, owner, pack(customers[owner]))
+    add('HSET', CUSTOMERS, owner, packed_customer(customers[owner]))
   end
   for place, one in pairs(touched_documents) do
-    add('HSET', DOCUMENTS, place, pack(one.moving) .. one.tail)
+    add('HSET', DOCUMENTS, place, pack(unpack(one, STATE, ID)) .. sub(one[RECORD], one[FIXED_AT] + 1))
   end
   for _, lane in pairs(touched_lanes) do
     place_lane(lane, gaining)
   end
   local news = is_news(gaining)
-  call('SET', KEYS[1], pack(queue))
+  call('SET', KEYS[1], packed_queue())
   for _, one in ipairs(drops) do
     call_many(one)
   end

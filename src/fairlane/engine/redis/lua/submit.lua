@@ -10,13 +10,13 @@ local before_first = 4 + senders_count * SENDER_SIZE
 -- -- refuse, before anything is moved --
 
 -- In a frozen queue nothing new begins; but what this call did before the queue was frozen is answered.
-if queue[FROZEN] then
+if rules[FROZEN] then
   local is_there = false
   for at = before_first + 2, is_again and #ARGV or 0, DOCUMENT_SIZE do
     is_there = is_there or call('HEXISTS', IDS, ARGV[at]) == 1
   end
   if not is_there then
-    return redis.error_reply('FAIRLANE_FROZEN ' .. queue[FROZEN])
+    return redis.error_reply('FAIRLANE_FROZEN ' .. rules[FROZEN])
   end
 end
 
@@ -31,7 +31,7 @@ for place = 1, senders_count do
   end
   if one.source ~= '' then
     local source = document_by_id(one.source)
-    if not source or source.moving[OWNER] ~= owners[one.name] then
+    if not source or source[OWNER] ~= owners[one.name] then
       return {'unknown', one.name, one.source}
     end
     one.inherits = fixed(source)
@@ -48,10 +48,10 @@ local function refused_key(turn, at)
   by_key[name] = own
   local found = own[key]
   if not found then
-    local place = owners[name] and call('HGET', SENDER_KEYS, owners[name] .. ':' .. key)
+    local place = owners[name] and call('HGET', prefix .. 'keys', owners[name] .. ':' .. key)
     if place then
       local one = document(place)
-      found = {stands = place, digest = fixed(one)[DIGEST] or '', id = one.moving[ID]}
+      found = {stands = place, digest = fixed(one)[DIGEST] or '', id = one[ID]}
     else
       found = {stands = turn, digest = digest, id = ARGV[at + 1]}
     end
@@ -89,60 +89,74 @@ local function prepare(sender)
   sender.step = step_of(sender.cost, sender.weight)
   sender.documents_of = prefix .. 'documents-of:' .. owner
   sender.ready, sender.lanes = as_text(now + sender.delay), {}
-  local record = pack({
-    sender.delay > 0 and 'delayed' or 'ready', owner, 0, 0, ATTEMPTS_DEFAULT, sender.ready, sender.cost, false, false, false,
-    false, '',
-  })
-  sender.record = sub(record, 1, -2) -- without its last field, the id, which is empty here and one byte then
+  sender.changing = pack(
+    sender.delay > 0 and 'delayed' or 'ready', owner, 0, 0, ATTEMPTS_DEFAULT, sender.ready, sender.cost, false, false, false, false
+  )
   touched_customers[owner] = true
 end
 
--- What a document's check decided, or what it inherits: the part of it that never changes.
-local function made(sender, key, digest)
+-- A document's check, or what it inherits: the priority and the counter. What all documents of a sender have in common, and
+-- their checks as long as no reset comes between, is packed once.
+local function decided(sender)
   local customer, inherited = sender.customer, sender.inherits
+  local version, terms, resets = rules[VERSION], customer[TERMS_VERSION], NO_CHECK
   if inherited then
-    return {
-      sender.kind, inherited[PRIORITY], inherited[MADE_COUNTER], now, inherited[MADE_VERSION], inherited[MADE_TERMS],
-      sender.weight, NO_CHECK, key, digest,
-    }
+    version, terms = inherited[MADE_VERSION], inherited[MADE_TERMS]
+  else
+    check(sender.policy, customer, now, sender.step)
+    resets = customer[RESETS]
   end
-  check(sender.policy, customer, now, sender.step)
-  local counter = customer[COUNTER]
-  return {
-    sender.kind, level(sender.policy, counter), counter, now, queue[VERSION], customer[TERMS_VERSION],
-    sender.weight, customer[RESETS], key, digest,
-  }
+  if resets ~= sender.resets then
+    sender.resets, sender.version, sender.terms = resets, version, terms
+    sender.common = pack(sender.kind, now, version, terms, sender.weight, resets)
+  end
+  if inherited then
+    return inherited[PRIORITY], inherited[MADE_COUNTER]
+  end
+  return level(sender.policy, customer[COUNTER]), customer[COUNTER]
 end
 
 -- All documents of a batch go out in one command a hash.
 local to_documents, to_payloads, to_ids = {'HSET', DOCUMENTS}, {'HSET', PAYLOADS}, {'HSET', IDS}
 adds = {to_documents, to_payloads, to_ids}
+local KEYLESS = pack(false, false)
 
-local function take(sender, at)
+-- Seven values a document: its number, what was decided, and the id where it is not the one that was sent.
+local answer = {}
+
+local function tell(turn, number, priority, counter, checked, version, terms, id)
+  local at = 7 * turn
+  answer[at - 6], answer[at - 5], answer[at - 4], answer[at - 3] = number, priority, counter, checked
+  answer[at - 2], answer[at - 1], answer[at] = version, terms, id
+end
+
+local function take(sender, turn, at)
   if not sender.owner then
     prepare(sender)
   end
-  local owner, id = sender.owner, ARGV[at + 1]
-  local key = has_keys and ARGV[at + 3] ~= '' and sub(ARGV[at + 3], 2)
-  local digest = has_keys and ARGV[at + 4] ~= '' and ARGV[at + 4]
-  local part = made(sender, key, digest)
+  local owner, id, key, key_part = sender.owner, ARGV[at + 1], false, KEYLESS
+  if has_keys then
+    key = ARGV[at + 3] ~= '' and sub(ARGV[at + 3], 2)
+    key_part = pack(key, ARGV[at + 4] ~= '' and ARGV[at + 4])
+  end
+  local priority, counter = decided(sender)
   local number = queue[LAST_NUMBER] + 1
   queue[LAST_NUMBER] = number
   local place, size = format('%016d', number), #to_ids
-  to_documents[size + 1], to_documents[size + 2] = place, sender.record .. pack(id) .. pack(part)
+  to_documents[size + 1] = place
+  to_documents[size + 2] = sender.changing .. pack(id) .. sender.common .. pack(priority, counter) .. key_part
   to_payloads[size + 1], to_payloads[size + 2] = place, ARGV[at + 2]
   to_ids[size + 1], to_ids[size + 2] = id, place
   add('ZADD', sender.documents_of, place, place)
   if key then
-    add('HSET', SENDER_KEYS, owner .. ':' .. key, place)
+    add('HSET', prefix .. 'keys', owner .. ':' .. key, place)
   end
   sender.customer[WAITING] = sender.customer[WAITING] + 1
   log(now, 'submitted', owner, place, 0, sender.source ~= '' and sender.source)
   if sender.delay > 0 then
-    add('ZADD', DELAYED, sender.ready, place)
+    add('ZADD', prefix .. 'delayed', sender.ready, place)
     soonest = min(soonest or now + sender.delay, now + sender.delay)
   else
-    local priority = part[PRIORITY]
     local lane = sender.lanes[priority]
     if not lane then
       lane = lane_of(owner, priority, sender.kind)
@@ -150,28 +164,25 @@ local function take(sender, at)
     end
     join(lane, place, sender.ready)
   end
-  return {number = number, id = id, fixed = part}
+  tell(turn, number, priority, counter, now, sender.version, sender.terms, false)
 end
 
-local answer, taken = {}, {}
 for turn = 1, count do
   local at = before_first + (turn - 1) * DOCUMENT_SIZE + 1
   local stands = known[turn]
-  local one
   if not stands then
-    one = take(senders[tonumber(ARGV[at])], at)
+    take(senders[tonumber(ARGV[at])], turn, at)
   elseif type(stands) == 'number' then
-    one = taken[stands]
+    local first = 7 * stands
+    local id = answer[first] or ARGV[before_first + (stands - 1) * DOCUMENT_SIZE + 2]
+    tell(turn, answer[first - 6], answer[first - 5], answer[first - 4], answer[first - 3], answer[first - 2], answer[first - 1], id)
   else
-    one = document(stands)
-    one.number, one.id = tonumber(stands), one.moving[ID]
+    local one = document(stands)
+    local part = fixed(one)
+    tell(
+      turn, tonumber(stands), part[PRIORITY], part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS], one[ID]
+    )
   end
-  taken[turn] = one
-  local part = fixed(one)
-  answer[turn] = {
-    one.number, part[PRIORITY], part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS],
-    stands and one.id or false,
-  }
 end
 if #feed > 2 then
   flush()

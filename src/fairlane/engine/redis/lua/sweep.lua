@@ -16,8 +16,8 @@ local stop = min(last, first + tonumber(ARGV[1]))
 if first < stop then
   local offset = first - queue[FEED_FIRST]
   for at, text in ipairs(call('LRANGE', FEED, offset, offset + stop - first - 1)) do
-    local line = text ~= '' and cmsgpack.unpack(text)
-    if line and line[3] and owners[line[3]] then
+    local line = text ~= '' and {opened_values(text)}
+    if line and line[LINE_OWNER] and owners[line[LINE_OWNER]] then
       call('LSET', FEED, offset + at - 1, '')
     end
   end

@@ -19,7 +19,7 @@ if ARGV[10] == '1' then
     terms.depths[place - 10] = tonumber(ARGV[place])
   end
 end
-customer[TERMS], customer[TERMS_VERSION] = terms, version + 1
+customer[TERMS], customer[TERMS_VERSION], customer[PACKED] = terms, version + 1, false
 touched_customers[owner] = true
 gate(owner, was_blocked)
 add('HSET', prefix .. 'terms-of:' .. owner, version + 1, ARGV[4])

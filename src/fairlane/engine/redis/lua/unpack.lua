@@ -11,19 +11,20 @@ end
 -- A row: JSON of the rules, version, clocks, dispatches, last number, last change, last record, then interval, reset, dispatch,
 -- every, nothing or f and why it is frozen, depths.
 local function unpack_queue(row)
-  queue[VERSION], queue[DISPATCHES], queue[LAST_NUMBER] = row[2], row[4], row[5]
+  rules[VERSION], queue[DISPATCHES], queue[LAST_NUMBER] = row[2], row[4], row[5]
   queue[LAST_CHANGE], queue[FEED_FLOOR], queue[FEED_FIRST], queue[LAST_RECORD] = row[6], row[6], row[6] + 1, row[7]
   for priority = 1, 9 do
     queue[CLOCK + priority] = row[3][priority]
   end
-  queue[INTERVAL], queue[RESET], queue[DISPATCH], queue[EVERY] = row[8], row[9], row[10], row[11]
-  queue[FROZEN] = row[12] ~= '' and sub(row[12], 2)
-  for place = #queue, DEPTH, -1 do
-    queue[place] = nil
+  rules[INTERVAL], rules[RESET], rules[DISPATCH], rules[EVERY] = row[8], row[9], row[10], row[11]
+  rules[FROZEN] = row[12] ~= '' and sub(row[12], 2)
+  for place = #rules, DEPTH, -1 do
+    rules[place] = nil
   end
   for place = 13, #row do
-    queue[DEPTH + place - 13] = row[place]
+    rules[DEPTH + place - 13] = row[place]
   end
+  packed_rules = pack(unpack(rules))
   local version = as_text(row[2])
   for _, other in ipairs(call('HKEYS', prefix .. 'rules')) do
     if other ~= version then
@@ -41,7 +42,7 @@ local function unpack_customer(row)
   local was_blocked = is_blocked(customer)
   customer[COUNTER], customer[UPDATED], customer[RESET_AT], customer[RESETS] = row[2], given(row[3]), given(row[4]), row[5]
   customer[DONE], customer[FAILED], customer[CANCELLED] = row[6], row[7], row[8]
-  customer[TERMS_VERSION], customer[TERMS] = row[9], false
+  customer[TERMS_VERSION], customer[TERMS], customer[PACKED] = row[9], false, false
   if row[9] > 0 then
     local terms = {
       weight = row[11], cap = row[12] ~= '' and row[12], paused = row[13] == 1, interval = row[14] ~= '' and row[14],
@@ -65,11 +66,12 @@ local function unpack_document(row)
   end
   local id, owner, kind, state, priority = row[1], call('HGET', NUMBERS, row[3]), row[4], row[5], row[6]
   local key, ready, ended, result = given(row[12]), as_text(row[13]), given(row[19]), given(row[25])
-  local moving = {
-    state, owner, row[16], row[14], row[15], ready, row[11], given(row[18]), ended, given(row[17]), given(row[20]), id,
-  }
-  local part = {kind, priority, row[7], row[8], row[9], row[10], row[22], row[23], key, given(row[21])}
-  add('HSET', DOCUMENTS, place, pack(moving) .. pack(part))
+  local changing = pack(
+    state, owner, row[16], row[14], row[15], ready, row[11], given(row[18]), ended, given(row[17]), given(row[20]), id
+  )
+  add('HSET', DOCUMENTS, place, changing .. pack(
+    kind, row[8], row[9], row[10], row[22], row[23], priority, row[7], key, given(row[21])
+  ))
   add('HSET', PAYLOADS, place, row[24])
   add('HSET', IDS, id, place)
   add('ZADD', prefix .. 'documents-of:' .. owner, place, place)
@@ -77,7 +79,7 @@ local function unpack_document(row)
     add('HSET', RESULTS, place, result)
   end
   if key then
-    add('HSET', SENDER_KEYS, owner .. ':' .. key, place)
+    add('HSET', prefix .. 'keys', owner .. ':' .. key, place)
   end
   if COUNT_OF[state] == WAITING then
     local customer = customer_of(owner)
@@ -105,7 +107,7 @@ end
 
 -- A row: group, key, value, version.
 local function unpack_record(row)
-  add('HSET', prefix .. 'records:' .. row[1], row[2], pack({row[4], row[3]}))
+  add('HSET', prefix .. 'records:' .. row[1], row[2], pack(row[4], row[3]))
   add('ZADD', prefix .. 'record-keys:' .. row[1], 0, row[2])
   add('ZADD', prefix .. 'groups', 0, row[1])
 end
