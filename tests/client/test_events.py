@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
@@ -135,3 +136,10 @@ def test_a_stream_that_waits_for_a_server_ends_with_its_client(tmp_path: Path) -
     client.close()
     reading.join(timeout=20)
     assert not reading.is_alive()
+
+
+def test_a_stream_says_at_once_where_it_begins(server: Server, client: Client, customer: str) -> None:
+    """Else whoever is cut off before the first event would miss what happens until it is back."""
+    client.submit()
+    with server.client(server.key(customer)) as bare, bare.stream("GET", "/v1/events") as answer:
+        assert re.fullmatch(r": watching\nid: [1-9]\d*\n\n", next(answer.iter_text()))
