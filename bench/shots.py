@@ -1,4 +1,4 @@
-"""How does the page look? `python -m bench.shots`: every view, in five languages, light and dark, wide and narrow, to build/shots/.
+"""How does the page look? `python -m bench.shots`: every view, five languages, light and dark, wide and narrow, to build/shots/.
 
 A server with a made-up hour behind it, in which one customer drops 3,000 documents on a dozen light ones, and with files that a
 real worker has read. `--docs` draws only the few pictures that the documentation shows. Needs the program chromium.

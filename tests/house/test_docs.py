@@ -139,6 +139,12 @@ def test_every_format_limit_code_and_warning_of_documents_is_documented() -> Non
         assert f"`{warning}`" in DOCUMENTS, warning
 
 
+def test_every_picture_is_shown_somewhere() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = {Path(link).name for page in pages for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text())}
+    assert {path.name for path in FOLDER.iterdir()} <= shown
+
+
 def test_makefile_targets_of_the_docs_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in ("README.md", "CONTRIBUTING.md"):
@@ -147,6 +153,6 @@ def test_makefile_targets_of_the_docs_exist() -> None:
 
 def test_the_pictures_are_what_the_simulator_draws() -> None:
     drawn = dict(pictures())
-    assert {path.name for path in FOLDER.iterdir()} == set(drawn)
+    assert {path.name for path in FOLDER.glob("*.svg")} == set(drawn)
     for name, content in drawn.items():
         assert (FOLDER / name).read_text(encoding="utf-8") == content, f"{name}: run make pictures"

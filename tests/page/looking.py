@@ -9,12 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Error, Page
 
 from ..http.running import Server
 
 STATIC = Path(str(files("fairlane.http"))) / "static"
 LANGUAGES = ("en", "pl", "pt", "es", "de")
+MINUS = "\N{MINUS SIGN}"
 KIND = "page"  # what the built-in worker does not take, so that a test decides when it goes on
 OPERATOR_VIEWS = ("lanes", "customers", "documents", "waits", "what-if", "how")
 CUSTOMER_VIEWS = ("mine", "how")
@@ -60,13 +61,20 @@ class Looker:
         self.page = page
         self.address = address
         self.complaints: list[str] = []
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda told: self.complaints.append(told.text) if self._is_complaint(told.text, told.type) else None)
-        page.on("dialog", lambda dialog: (self.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("pageerror", self._error)
+        page.on("console", self._console)
+        page.on("dialog", self._dialog)
 
-    @staticmethod
-    def _is_complaint(text: str, type: str) -> bool:
-        return type in ("error", "warning") and "Failed to load resource" not in text
+    def _error(self, error: Error) -> None:
+        self.complaints.append(str(error))
+
+    def _console(self, told: ConsoleMessage) -> None:
+        if told.type in ("error", "warning") and "Failed to load resource" not in told.text:
+            self.complaints.append(told.text)
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def sign_in(self, key: str) -> None:
         self.page.goto(self.address)

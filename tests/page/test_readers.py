@@ -15,6 +15,11 @@ from .looking import CUSTOMER_VIEWS, KIND, LANGUAGES, OPERATOR_VIEWS, Looker, ca
 from .test_stories import drain
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+COUNTING = """() => {
+  const real = requestAnimationFrame;
+  window.frames_asked = 0;
+  window.requestAnimationFrame = (work) => (window.frames_asked++, real(work));
+}"""
 NAMES = {"fairlane"}
 LANGUAGE_NAMES = ("English", "Polski", "Português", "Español", "Deutsch")
 
@@ -128,10 +133,9 @@ def test_colours_can_be_chosen_and_stay(operator: Looker) -> None:
 
 def test_less_motion_is_respected(browser: Browser, server: Server, customer: str) -> None:
     """With reduced motion the picture is drawn once a frame, and nothing flies."""
-    counted = "() => { const real = requestAnimationFrame; window.frames_asked = 0; window.requestAnimationFrame = (work) => { window.frames_asked++; return real(work) } }"
     for motion, moves in (("reduce", False), ("no-preference", True)):
         with looking(browser, server, server.operator, reduced_motion=motion) as looker:
-            looker.page.evaluate(counted)
+            looker.page.evaluate(COUNTING)
             server.queue.submit_many(f"{customer} {motion}", [1] * 5, kind=KIND)
             expect(looker.page.locator(".legend")).to_contain_text(f"{customer} {motion}")
             assert bool(looker.page.evaluate("window.frames_asked")) == moves

@@ -12,7 +12,7 @@ from fairlane.core.document import Done
 from fairlane.http import keys
 
 from ..http.running import Server, until
-from .looking import KIND, Looker, looking
+from .looking import KIND, MINUS, Looker, looking
 
 TEXT = "Zażółć gęślą jaźń. Ação. ¿Qué? Größe.\n"
 
@@ -62,7 +62,7 @@ def test_somebody_finds_a_document_and_reads_why_it_waits(operator: Looker, serv
     row.locator("a").first.click()
     expect(page.locator("h1")).to_have_text("Rechnung November.txt")
     answer = page.locator(".answer")
-    expect(answer).to_contain_text(f"because the counter of {customer} stood at −25 when it was sent: below −20")
+    expect(answer).to_contain_text(f"because the counter of {customer} stood at {MINUS}25 when it was sent: below {MINUS}20")
     expect(answer).to_contain_text("About 25 documents go before it.")
     expect(page.locator(".life li")).to_have_count(1)
 
@@ -132,7 +132,7 @@ def test_a_customer_hands_in_a_file_and_takes_the_result(
         assert "¿Qué? Größe." in told.value.path().read_text(encoding="utf-8")
         looker.open("how")
         expect(page.locator("tr.here")).to_contain_text("You are here")
-        expect(page.locator(".you")).to_contain_text("Your counter stands at −1")
+        expect(page.locator(".you")).to_contain_text(f"Your counter stands at {MINUS}1")
 
 
 def test_the_connection_is_lost_and_comes_back(operator: Looker, server: Server, customer: str) -> None:

@@ -82,7 +82,7 @@ function shell() {
   show(page,
     make("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), main.focus()) }, say("shell.skip")),
     make("header", { class: "bar" },
-      make("a", { class: "brand", href: `#/${names[0]}` }, make("img", { src: "/static/icon.svg", alt: "", width: 28, height: 28 }), "Fairlane"),
+      make("a", { class: "brand", href: `#/${names[0]}` }, make("img", { src: "/static/icon.svg", alt: "", width: 28, height: 28 }), make("span", {}, "Fairlane")),
       make("nav", { "aria-label": say("shell.views") }, links),
       make("div", { class: "who" }, make("span", { class: "whose" }, whose), switches(), out)),
     make("div", { id: "lost", role: "alert" }),

@@ -43,7 +43,8 @@ export function waitsView(place) {
     const byPriority = PRIORITIES.map((colour, place) => ({ name: say("waits.priority", { priority: place + 1 }), colour, values: series[which.value]?.[place + 1] || [] })).filter((one) => one.values.some((value) => value != null));
     const failed = Object.entries(series.failed || {}).filter(([, values]) => sum(values)).map(([code, values], place) => ({ name: say(has(`reason.${code}`) ? `reason.${code}` : "reason.other"), colour: FAILURES[place % FAILURES.length], values }));
     const sides = [{ name: say("waits.light"), colour: PRIORITIES[0], values: series.light_p95 }, { name: say("waits.heavy"), colour: PRIORITIES[8], values: series.heavy_p95 }];
-    const pace = [{ name: say("waits.started"), colour: "#2f7ed8", values: series.started }, { name: say("waits.done"), colour: "#2e9e6b", values: series.done }];
+    const ended = (values) => values.slice(0, -1); // the last step is not over: it would look like a fall
+    const pace = [{ name: say("waits.started"), colour: "#2f7ed8", values: ended(series.started) }, { name: say("waits.done"), colour: "#2e9e6b", values: ended(series.done) }];
     show(charts,
       card("waits.sides_title", "waits.sides_lead", sides.some((one) => one.values.some((value) => value != null)) && lines(say("waits.sides_chart", { light: duration(peak(series.light_p95)), heavy: duration(peak(series.heavy_p95)) }), sides, at)),
       card("waits.priorities_title", "waits.priorities_lead", byPriority.length && lines(say("waits.priorities_title"), byPriority, at)),
