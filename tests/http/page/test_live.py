@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from fairlane.http.page.lanes import TOP, Followed, Lane
 from fairlane.http.page.live import Live
 from fairlane.http.page.rows import Row
 from fairlane.sim.measures import nearest_rank
+from tests.engine.conftest import ENGINES, url_of
+from tests.servers import redis
 
 CUSTOMERS = [f"customer {number}" for number in range(8)]
 START_MS = 1_700_000_000_000
@@ -75,9 +78,9 @@ def told_in(live: Live, now_ms: int) -> dict[str, Any]:
 class Story:
     """A queue to which everything happens that can."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, url: str = "memory://") -> None:
         self.random = random.Random(seed)
-        self.queue = Queue("memory://")
+        self.queue = Queue(url)
         self.engine = self.queue.engine
         self.now_ms = START_MS
         self.claims: list[Claim] = []
@@ -150,6 +153,25 @@ def test_the_picture_is_a_fold_of_the_feed_wherever_it_began(seed: int, monkeypa
             assert newest["totals"] == first["totals"]
             assert newest["failures"] == first["failures"]
     assert lives[0].frame([])["totals"]["done_today"] > 0
+
+
+@pytest.mark.parametrize("name", ENGINES[1:])
+def test_every_engine_can_be_followed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story(3, url := url_of(name, tmp_path))
+    monkeypatch.setattr("fairlane.http.page.follower.wall_ms", lambda: story.now_ms)
+    try:
+        live = Live(story.engine.rules())
+        for number in range(80):
+            story.step()
+            if number == 50:
+                changes = story.engine.changes(None, 100_000)
+                live = loaded(story.engine, story.random.choice(changes).number)[0]
+            if number % 5 == 4:
+                caught_up(live, story.engine)
+                assert told_in(live, story.now_ms) == told_by(story.engine, story.now_ms), number
+    finally:
+        story.queue.close()
+        redis.drop_url(url)
 
 
 def test_a_read_picture_knows_the_past_day_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
