@@ -61,7 +61,7 @@ chaos: $(READY) ## kill -9 at random moments, 200 times, also of whole workers, 
 	$(BIN)/python -m chaos.disk
 	$(BIN)/python -m chaos.files
 	$(BIN)/python -m chaos.http
-	$(BIN)/python -m chaos.service
+	$(BIN)/python -m chaos.uploads
 	$(BIN)/python -m chaos.files --sandbox
 	$(BIN)/python -m chaos.documents
 

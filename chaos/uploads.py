@@ -11,6 +11,7 @@ As `python -m chaos.uploads worker NAME FOLDER` it is one of the workers.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import random
@@ -44,6 +45,7 @@ from .processes import HERE, Child
 
 KIND = "chaos"
 LEASE_SECONDS = 3.0
+RUN_SECONDS = 0.2  # of a handler, at most: so that workers die with documents in their hands
 WAIT_SECONDS = 120.0
 PATIENCE_SECONDS = 300.0  # a sender waits for a server that is being killed
 SIZES = (200, 200, 2_000, 2_000, 20_000, 400_000)  # bytes of files; the largest are still being sent when the server dies
@@ -89,6 +91,7 @@ def work(name: str, folder: Path) -> None:
 
     @worker.handler(KIND, attempts=1000)
     async def read(document: Document) -> str:
+        await asyncio.sleep(random.uniform(0, RUN_SECONDS))
         with document.open() as file:
             return hashlib.sha256(file.read()).hexdigest()
 
@@ -96,6 +99,7 @@ def work(name: str, folder: Path) -> None:
         log.write("claimed", [(event.id, event.token)])
 
     worker.on("began", claimed)
+    worker.on("started", lambda event: log.write("started", event.worker))
     worker.run()
 
 
@@ -229,10 +233,13 @@ class Supervisor:
         self._dice = random.Random(options.seed)
         self._folder = folder
         self._server = Server(folder)
+        self._queue = Queue(_url(folder), create=False)
         self._workers = [Child("worker", f"worker-{place}", folder, (), "chaos.uploads") for place in range(options.workers)]
 
     def run(self, advance: Callable[[], None]) -> Report:
         """Everything is sent under kills, then worked off, then looked at."""
+        for worker in self._workers:
+            worker.await_work()
         options, began = self.report.options, time.monotonic()
         with Client(self._server.address, self._server.key, timeout=60, patience=PATIENCE_SECONDS) as client:
             senders, watcher = Senders(options, client, advance), Watcher(client)
@@ -257,20 +264,24 @@ class Supervisor:
             while senders.answered < wanted and not senders.is_over.wait(0.002):
                 pass
             time.sleep(self._dice.uniform(0, 0.2))
-            worker = self._dice.choice(self._workers)
+            worker = self._dice.choice([one for one in self._workers if self._holds(one)] or self._workers)
             if told := worker.ended_by_itself():
                 self.report.wrong.append(told)
             when = "while files were sent" if not senders.is_over.is_set() else "after everything was sent"
-            self._server.stop(signal.SIGKILL)
             self.report.faults[f"kill -9 of the server {when}"] += 1
-            self._kill(worker)
+            if self._dice.random() < 0.5:
+                self._kill(worker)
+                self._server.stop(signal.SIGKILL)
+            else:
+                self._server.stop(signal.SIGKILL)
+                self._kill(worker)
             self._server.start()
 
+    def _holds(self, worker: Child) -> bool:
+        return any(one.worker == worker.name for one in self._queue.engine.documents(None, "running", None, 1000))
+
     def _kill(self, worker: Child) -> None:
-        with Queue(_url(self._folder), create=False) as queue:
-            running = queue.engine.documents(None, "running", None, 1000)
-        holds = "holding documents" if any(one.worker == worker.name for one in running) else "holding nothing"
-        self.report.faults[f"kill -9 of a worker {holds}"] += 1
+        self.report.faults[f"kill -9 of a worker {'holding documents' if self._holds(worker) else 'holding nothing'}"] += 1
         family = linux.children_of(worker.pid)
         worker.kill()
         for pid in family:
@@ -278,9 +289,8 @@ class Supervisor:
         worker.start()
 
     def _finish(self, senders: Senders, watcher: Watcher) -> None:
-        with Queue(_url(self._folder), create=False) as queue:
-            _await(lambda: not any(one.waiting or one.running for one in queue.customers()), "everything to end",
-                   WAIT_SECONDS + self.report.options.uploads / 50)  # fmt: skip
+        _await(lambda: not any(one.waiting or one.running for one in self._queue.customers()), "everything to end",
+               WAIT_SECONDS + self.report.options.uploads / 50)  # fmt: skip
         ids = {id for _, _, id in senders.clients.acknowledged}
         _await(
             lambda: sum(one.event in ENDED for one in watcher.seen) >= len(ids) or watcher.error,
@@ -306,17 +316,17 @@ class Supervisor:
         if len(store.documents) != report.options.uploads:
             report.wrong.append(f"{report.options.uploads} files became {len(store.documents)} documents")
         report.wrong += self._wrong_events(watcher, {one.id for one in store.documents})
-        with Queue(_url(self._folder), create=False) as queue:
-            swept = queue.sweep(grace=0)
-            kept = swept.looked - swept.removed
-        if kept != len(store.documents):
-            report.wrong.append(f"{kept} files are kept for {len(store.documents)} documents")
+        swept, kept = self._queue.sweep(grace=0), self._queue.sweep(grace=0)
+        self._queue.close()
+        if (kept.looked, kept.removed) != (len(store.documents), 0):
+            report.wrong.append(f"{kept.looked} files are kept for {len(store.documents)} documents")
         report.figures |= {
             "documents": len(store.documents), **senders.counts, "files of nobody, swept": swept.removed,
             "leases run out": sum(line.what == "expired" for line in store.changes), "events": len(watcher.seen),
         }  # fmt: skip
-        if report.options.kills and not any("while files were sent" in one for one in report.faults):
-            report.wrong.append("the server was never killed while files were sent: nothing was proved")
+        for fault in ("kill -9 of the server while files were sent", "kill -9 of a worker holding documents"):
+            if report.options.kills and not report.faults[fault]:
+                report.wrong.append(f"there was no {fault}: nothing was proved")
 
     def _wrong_events(self, watcher: Watcher, ids: set[str]) -> list[str]:
         numbers = [one.number for one in watcher.seen]

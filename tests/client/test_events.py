@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
@@ -120,3 +121,25 @@ async def _some(events: AsyncEvents, count: int) -> AsyncIterator[Event]:
         count -= 1
         if not count:
             return
+
+
+def test_a_stream_that_waits_for_a_server_ends_with_its_client(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    client = Client(server.address, server.operator, patience=600)
+    events = client.events(after=0)
+    seen: list[Event] = []
+    reading = threading.Thread(target=lambda: seen.extend(events))
+    reading.start()
+    client.submit(customer="acme")
+    until(lambda: seen, "the first event")
+    server.close()
+    client.close()
+    reading.join(timeout=20)
+    assert not reading.is_alive()
+
+
+def test_a_stream_says_at_once_where_it_begins(server: Server, client: Client, customer: str) -> None:
+    """Else whoever is cut off before the first event would miss what happens until it is back."""
+    client.submit()
+    with server.client(server.key(customer)) as bare, bare.stream("GET", "/v1/events") as answer:
+        assert re.fullmatch(r": watching\nid: [1-9]\d*\n\n", next(answer.iter_text()))

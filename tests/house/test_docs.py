@@ -16,7 +16,7 @@ import pytest
 
 import fairlane
 from bench.pictures import FOLDER, pictures
-from fairlane import Policy, Queue, Rules, Terms, worker
+from fairlane import AsyncClient, Client, Policy, Queue, Rules, Terms, client, worker
 from fairlane.blob.files import Files
 from fairlane.cli import main
 from fairlane.core import document, errors
@@ -37,6 +37,21 @@ def test_every_verb_of_the_queue_is_in_the_reference() -> None:
         assert f"`{name}(" in REFERENCE, name
         for parameter in list(inspect.signature(verb).parameters.values())[1:]:
             assert parameter.name in REFERENCE, f"{name}({parameter.name}=)"
+
+
+def test_every_verb_and_answer_of_the_client_is_in_the_reference() -> None:
+    section = REFERENCE[REFERENCE.index("## `Client(") : REFERENCE.index("## Commands")]
+    for name, verb in inspect.getmembers(Client, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        assert f"`{name}(" in section, name
+        for parameter in list(inspect.signature(verb).parameters)[1:]:
+            assert parameter in REFERENCE, f"{name}({parameter}=)"
+    for parameter in list(inspect.signature(AsyncClient).parameters)[2:]:
+        assert f"{parameter}=" in section, parameter
+    for answer in (client.Receipt, client.BatchReceipt, client.Batch, client.Check, client.Me, client.Event):
+        for one in fields(answer):
+            assert f"`{one.name}`" in section, f"{answer.__name__}.{one.name}"
 
 
 def test_every_option_of_the_worker_and_everything_a_handler_sees_is_in_the_reference() -> None:

@@ -51,7 +51,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/customers/{customer}/explain"): Entry(404, 404, 200),
     ("PATCH", "/v1/customers/{customer}"): Entry(404, 404, 200, {"weight": 1}),
     ("POST", "/v1/customers/{customer}/reset"): Entry(404, 404, 200),
-    ("PUT", "/v1/customers/{customer}/webhook"): Entry(404, 404, 200, {"url": "https://example.com/x"}),
+    ("PUT", "/v1/customers/{customer}/webhook"): Entry(404, 404, 200, {"url": "https://customer.example/x"}),
     ("DELETE", "/v1/customers/{customer}/webhook"): Entry(404, 404, 204),
     ("GET", "/v1/policy"): Entry(404, 404, 200),
     ("PUT", "/v1/policy"): Entry(404, 404, 200, {}),

@@ -73,8 +73,8 @@ class Asking:
 
         return self.patiently(once, repeats)
 
-    def patiently(self, once: Callable[[bool], T], repeats: bool) -> T:
-        """Try until it succeeds, cannot succeed, or patience is spent."""
+    def patiently(self, once: Callable[[bool], T], repeats: bool, over: threading.Event | None = None) -> T:
+        """Try until it succeeds, cannot succeed, patience is spent, or it is over."""
         deadline, attempts, fresh = time.monotonic() + self.patience, 0, not repeats
         while True:
             try:
@@ -90,7 +90,7 @@ class Asking:
             if not is_stale:
                 attempts += 1
                 pause = max(pause, BACKOFF.delay_ms(attempts, random.random()) / 1000)
-            if time.monotonic() + pause > deadline or self.is_over.wait(pause):
+            if time.monotonic() + pause > deadline or (over or self.is_over).wait(pause):
                 raise error
 
     def _lost(self, lost: Lost, repeats: bool) -> FairlaneError:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Self, get_args
 from urllib.parse import quote, urlencode
+from weakref import WeakSet
 
 from fairlane.core.document import State, text
 from fairlane.core.errors import BadValue, Unknown, WrongState
@@ -43,6 +44,7 @@ class Client:
         for name, seconds in (("timeout", timeout), ("patience", patience)):
             milliseconds(name, seconds, 1 if name == "timeout" else 0, SECONDS_MAX_MS)
         self._asking = Asking(Line(url, key, timeout), timeout, patience)
+        self._streams: WeakSet[Events] = WeakSet()
 
     def __repr__(self) -> str:
         return f"Client({self._asking.line.address!r})"
@@ -54,8 +56,10 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Let go of every connection; streams of events end."""
         self._asking.close()
+        for stream in list(self._streams):
+            stream.close()
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
@@ -208,7 +212,9 @@ class Client:
 
     def events(self, after: int | None = None) -> Events:
         """What happens, as it happens: from now on, or everything after an event's number, 0 being all that is kept."""
-        return Events(self._asking, after)
+        stream = Events(self._asking, after)
+        self._streams.add(stream)
+        return stream
 
     # -- changing ------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import contextlib
 import http.client
 import json
 import socket
-import time
+import threading
 from collections.abc import Iterator
 
 from fairlane.core.errors import BadValue, StoreError
@@ -34,7 +34,7 @@ class Events(Iterator[Event]):
         self._asking = asking
         self.last = after  # the newest event that was seen; None: from now on
         self._asked: Asked | None = None
-        self._is_closed = False
+        self._over = threading.Event()
 
     def __enter__(self) -> Events:
         return self
@@ -44,7 +44,7 @@ class Events(Iterator[Event]):
 
     def close(self) -> None:
         """End it; whoever waits for the next event learns that there is none."""
-        self._is_closed = True
+        self._over.set()
         asked, self._asked = self._asked, None
         if asked is not None:
             if asked.connection.sock is not None:
@@ -53,7 +53,7 @@ class Events(Iterator[Event]):
             asked.connection.close()
 
     def __next__(self) -> Event:
-        while not self._is_closed:
+        while not self._over.is_set():
             try:
                 event = self._next(self._asked or self._open())
             except (OSError, http.client.HTTPException, ValueError, AttributeError):  # lost, or closed under our feet
@@ -73,9 +73,9 @@ class Events(Iterator[Event]):
             return asked
 
         try:
-            self._asked = self._asking.patiently(once, repeats=True)
+            self._asked = self._asking.patiently(once, True, self._over)
         except StoreError:
-            if self._is_closed:
+            if self._over.is_set():
                 raise StopIteration from None
             raise
         return self._asked
@@ -100,8 +100,7 @@ class Events(Iterator[Event]):
         asked, self._asked = self._asked, None
         if asked is not None:
             asked.connection.close()
-            if not self._is_closed:
-                time.sleep(PAUSE_SECONDS)
+            self._over.wait(PAUSE_SECONDS)
 
 
 def _event(number: int, told: str) -> Event:

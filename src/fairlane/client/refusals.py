@@ -43,6 +43,9 @@ KINDS: dict[str, type[FairlaneError]] = {
     "store-busy": StoreBusy,
     "stopping": StoreBusy,
     "store-full": StoreFull,
+    "not-from-page": Mistake,
+    "no-history": Unknown,
+    "what-if-busy": StoreBusy,
 }
 NOTHING_DONE = frozenset(("too-many-queued", "too-many-requests", "overloaded", "stopping"))  # refused before it began
 SENTENCE_MAX = 1000

@@ -277,7 +277,7 @@ class Check(BaseModel):
 class WebhookBody(Asked):
     """Where endings are told; without a secret one is made."""
 
-    url: StrictStr = Field(max_length=2000, examples=["https://example.com/fairlane"])
+    url: StrictStr = Field(max_length=2000, examples=["https://customer.example/fairlane"])
     secret: StrictStr | None = Field(default=None, min_length=16, max_length=200)
 
 

@@ -8,14 +8,17 @@ Laws:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from math import exp, log
 from typing import Any
 
 MINUTE_MS = 60_000
 DAY_MINUTES = 24 * 60
 RECENT_MINUTES = 10  # what "now" means for waits
+STILL_CHANGING = 3  # minutes back, as a store's clock may be late
 LIGHT, HEAVY = "light", "heavy"
+CLASSES: tuple[int | str, ...] = (*range(1, 10), LIGHT, HEAVY)
 _STEP = log(1.1)
 
 Steps = Counter[int]  # how many waits fell into each step
@@ -135,36 +138,42 @@ class Figures:
             told |= {f"{sort}_p{percent}": percentile(steps, percent) for percent in (50, 95)}
         return told
 
-    def history(self, now_ms: int, minutes: int) -> dict[str, Any]:
-        """Series for charts, oldest first; at most 180 points."""
-        step = max(1, -(-minutes // 180))
+    def copied(self, now_ms: int) -> dict[int, Minute]:
+        """The minutes as they are now; those that may still change are copied, so that another thread may read them."""
         last = now_ms // MINUTE_MS
-        first = last - last % step - step * (-(-minutes // step) - 1)
-        groups = [
-            [one for at in range(start, start + step) if (one := self._minutes.get(at)) is not None]
-            for start in range(first, last + 1, step)
-        ]
-        codes = sorted({code for group in groups for one in group for code in one.failed})
-        series: dict[str, Any] = {
-            f"wait_p{percent}": {str(priority): _series(groups, priority, percent) for priority in range(1, 10)}
-            for percent in (50, 95)
+        return self._minutes | {at: deepcopy(one) for at, one in self._minutes.items() if at >= last - STILL_CHANGING}
+
+
+def history(known: Mapping[int, Minute], now_ms: int, minutes: int) -> dict[str, Any]:
+    """Series for charts, oldest first; at most 180 points."""
+    step = max(1, -(-minutes // 180))
+    last = now_ms // MINUTE_MS
+    first = last - last % step - step * (-(-minutes // step) - 1)
+    groups = [
+        [one for at in range(start, start + step) if (one := known.get(at)) is not None]
+        for start in range(first, last + 1, step)
+    ]
+    codes = sorted({code for group in groups for one in group for code in one.failed})
+    waits = {name: [_together(one.waits[name] for one in group if name in one.waits) for group in groups] for name in CLASSES}
+    series: dict[str, Any] = {
+        f"wait_p{percent}": {
+            str(name): [percentile(steps, percent) for steps in waits[name]] for name in CLASSES if isinstance(name, int)
         }
-        series |= {f"{sort}_p95": _series(groups, sort, 95) for sort in (LIGHT, HEAVY)}
-        series |= {
-            "started": [sum(one.started for one in group) for group in groups],
-            "done": [sum(one.done for one in group) for group in groups],
-            "failed": {code: [sum(one.failed[code] for one in group) for group in groups] for code in codes},
-            "starved": [max((one.starved for one in group), default=0) for group in groups],
-        }
-        return {"step_seconds": step * 60, "from": first * MINUTE_MS, "series": series}
+        for percent in (50, 95)
+    }
+    series |= {f"{name}_p95": [percentile(steps, 95) for steps in waits[name]] for name in (LIGHT, HEAVY)}
+    series |= {
+        "started": [sum(one.started for one in group) for group in groups],
+        "done": [sum(one.done for one in group) for group in groups],
+        "failed": {code: [sum(one.failed[code] for one in group) for group in groups] for code in codes},
+        "starved": [max((one.starved for one in group), default=0) for group in groups],
+    }
+    return {"step_seconds": step * 60, "from": first * MINUTE_MS, "series": series}
 
 
 def _together(many: Iterable[Steps]) -> Steps:
     steps: Steps = Counter()
     for one in many:
-        steps.update(one)
+        for step, count in one.items():  # quicker than update, which asks what it is given
+            steps[step] = steps.get(step, 0) + count
     return steps
-
-
-def _series(groups: list[list[Minute]], name: int | str, percent: int) -> list[float | None]:
-    return [percentile(_together(one.waits[name] for one in group if name in one.waits), percent) for group in groups]

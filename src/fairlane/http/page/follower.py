@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import time
 from collections import ChainMap
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +24,7 @@ from fairlane.http.feed import Feed, first_since, newest
 from fairlane.http.keys import wall_ms
 from fairlane.http.problems import Problem
 
+from .figures import Minute, history
 from .live import ANEW, Live, Seen, seen
 
 PAGE = 1000
@@ -32,6 +34,8 @@ FOLLOWED_MAX = 2_000_000  # documents that have not ended, or customers
 TAKEN_MAX = 100_000
 KEPT_SECONDS = 3600.0  # after the last look
 CATCH_UP_SECONDS = 0.05
+HISTORY_SECONDS = 5.0
+HISTORIES_MAX = 20
 
 
 class Follower:
@@ -47,6 +51,7 @@ class Follower:
         self._taken: dict[str, Seen] = {}
         self._used_at = 0.0
         self._gaps = 0
+        self._histories: dict[int, tuple[Live, float, asyncio.Future[bytes]]] = {}
 
     async def live(self) -> Live:
         """The picture, made if there is none."""
@@ -57,6 +62,25 @@ class Follower:
             self._beginning = asyncio.create_task(self._begin())
             self._beginning.add_done_callback(self._begun)
         return await asyncio.shield(self._beginning)
+
+    async def history(self, minutes: int) -> bytes:
+        """Figures over time as JSON, made on a thread and every few seconds at most, however many look."""
+        live = await self.live()
+        live.pass_time(wall_ms())
+        known = self._histories.get(minutes)
+        if (
+            known is None
+            or known[0] is not live
+            or time.monotonic() - known[1] > max(HISTORY_SECONDS, minutes / 24)
+            or known[2].cancelled()
+        ):
+            if len(self._histories) >= HISTORIES_MAX:
+                self._histories.clear()
+            made = asyncio.ensure_future(
+                self._call(_history, live.figures.copied(live.now_ms), live.now_ms, minutes, live.since_ms)
+            )
+            known = self._histories[minutes] = live, time.monotonic(), made
+        return await asyncio.shield(known[2])
 
     def _begun(self, task: asyncio.Task[Live]) -> None:
         self._beginning = self._pending = None
@@ -100,6 +124,7 @@ class Follower:
             if live.is_unsure or self._gaps != self._feed.gaps or time.monotonic() - self._used_at > KEPT_SECONDS:
                 self._live = None
                 self._taken.clear()
+                self._histories.clear()
                 gc.unfreeze()
 
     async def _follow(self, live: Live, changes: list[Change]) -> None:
@@ -117,6 +142,10 @@ class Follower:
         if any(change.what == "configured" for change in changes):
             live.rules = await self._call(self._engine.rules)
         live.follow(changes, read)
+
+
+def _history(known: Mapping[int, Minute], now_ms: int, minutes: int, since_ms: int) -> bytes:
+    return json.dumps(history(known, now_ms, minutes) | {"since": since_ms}, separators=(",", ":")).encode()
 
 
 def looked_up(engine: Engine, ids: list[str]) -> dict[str, Seen]:
@@ -168,7 +197,7 @@ def _loaded(engine: Engine, until: int) -> tuple[Live, int]:
     while changes:
         kept = [change for change in changes if change.number <= until]
         anew = [one.document for one in kept if one.what in ANEW and one.document is not None and one.document not in past]
-        live.follow(kept, ChainMap(looked_up(engine, anew), past))
+        live.follow(kept, ChainMap(looked_up(engine, anew), past) if anew else past)
         if len(kept) < len(changes):
             break
         changes = _changes(engine, changes[-1].number)

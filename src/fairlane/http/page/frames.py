@@ -7,6 +7,8 @@ Laws:
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter
@@ -19,6 +21,7 @@ from fairlane.http.problems import Problem
 
 from .viewers import Viewer, written
 
+READ_SECONDS = 2.0  # after which a stream begins although the queue is still being read
 BEAT_TICKS = 5  # ticks without a frame, after which a stream says that it is alive
 routes = APIRouter(tags=["page"], include_in_schema=False)
 
@@ -31,19 +34,23 @@ async def watch_frames(asked: ByOperator, request: Request) -> Response:
         raise Problem("overloaded", "too many streams are open; try again later", retry_after=30)
     if frames.of_key(asked.caller.key_id) >= service.limits.viewers_a_key:
         raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
-    with service.aside():
-        await service.follower.live()  # what cannot be told is refused before the stream begins
+    with service.aside(), contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(READ_SECONDS):  # what cannot be told is refused, if that is known soon
+            await service.follower.live()
     return StreamingResponse(_stream(asked, request.scope["shown"]), media_type="text/event-stream")
 
 
 async def _stream(asked: Asked, shown: str) -> AsyncIterator[bytes]:
     service, frames = asked.service, asked.service.frames
     viewer = Viewer(asked.caller.key_id)
+    reading = asyncio.ensure_future(service.follower.live())
     with service.aside():
         frames.add(viewer)
         try:
             yield b": watching\nretry: 2000\n\n"
-            live = await service.follower.live()
+            while not (await asyncio.wait([reading], timeout=READ_SECONDS))[0]:
+                yield b": reading the queue\n\n"
+            live = reading.result()
             live.pass_time(wall_ms())
             yield written(live, [])
             seen, quiet = frames.number, 0
@@ -59,4 +66,5 @@ async def _stream(asked: Asked, shown: str) -> AsyncIterator[bytes]:
                 elif quiet % BEAT_TICKS == 0:
                     yield b": still here\n\n"
         finally:
+            reading.cancel()
             frames.remove(viewer)

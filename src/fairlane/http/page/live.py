@@ -77,7 +77,7 @@ class Live:
         self.lanes = {priority: Lane(priority) for priority in range(1, 10)}
         self.figures = Figures()
         self.is_unsure = False  # somebody was forgotten: the feed does not say who
-        self.is_watched = False
+        self._is_watched = False
         self.starved = 0
         self._running: dict[str, Followed] = {}
         self._workers: Counter[str] = Counter()
@@ -139,7 +139,7 @@ class Live:
         what, one = change.what, self.documents.get(id)
         if one is None and what in ("submitted", "claimed", *COMES_BACK) and read is not None:
             one = self.documents[id] = Followed(id, read.number, self.row(customer), read.priority, read.ready_ms)
-        if self.is_watched and len(self._moves) < MOVES_KEPT_MAX:
+        if self._is_watched and len(self._moves) < MOVES_KEPT_MAX:
             self._moves[what, customer, one.priority if one is not None else 0] += 1
         if what == "submitted":
             self._submitted(change, self.row(customer), one, read)
@@ -267,6 +267,12 @@ class Live:
             minute.starved = max(minute.starved, self.starved)
 
     # -- what is told --------------------------------------------------------------------------------------------------
+
+    def watch(self, is_watched: bool) -> None:
+        """Moves are counted only while somebody watches."""
+        self._is_watched = is_watched
+        if not is_watched:
+            self._moves.clear()
 
     def moves(self) -> list[dict[str, Any]]:
         """What moved since this was last asked, the most first."""

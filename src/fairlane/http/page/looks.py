@@ -25,8 +25,7 @@ routes = APIRouter(tags=["page"], include_in_schema=False)
 @routes.get("/page/history")
 async def get_history(asked: ByOperator, minutes: Annotated[int, Query(ge=1, le=1440)] = 60) -> Response:
     """Figures over time, for charts."""
-    live = await _live(asked)
-    return answered(live.figures.history(live.now_ms, minutes) | {"since": live.since_ms})
+    return Response(await asked.service.follower.history(minutes), media_type="application/json")
 
 
 async def _live(asked: Asked) -> Live:

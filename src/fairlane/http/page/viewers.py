@@ -37,6 +37,7 @@ class Frames:
         self._follower = follower
         self._viewers: set[Viewer] = set()
         self._task: asyncio.Task[None] | None = None
+        self._live: Live | None = None
         self.number = 0  # rises with every frame
         self.newest = b""
         self._is_stopping = False
@@ -74,6 +75,8 @@ class Frames:
                 await asyncio.sleep(FRAME_SECONDS)
         finally:
             self._task = None
+            if self._live is not None:
+                self._live.watch(False)
             for viewer in self._viewers:  # it failed, or the server stops; whoever comes back begins it again
                 viewer.is_ended = True
                 viewer.woken.set()
@@ -84,7 +87,8 @@ class Frames:
             live = await self._follower.live()
         except (FairlaneError, Problem):  # the next second may be better
             return last
-        live.is_watched = True
+        self._live = live
+        live.watch(True)
         live.pass_time(wall_ms())
         if live.change == last:
             return last
