@@ -9,6 +9,7 @@ written down then; the keys find them if it came to an end in between.
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from fastapi import APIRouter
@@ -86,7 +87,7 @@ def _note_taken(engine: Engine, batch: Batch) -> None:
 @routes.post("/v1/batches", status_code=202, responses={202: {"model": shapes.BatchReceipt}}, openapi_extra=SUBMIT_BATCH)
 async def submit_batch(asked: ByAnybody, request: Request) -> Response:
     """Hand in many documents of one customer: all or none, a check each, in their order."""
-    headers = dict(request.scope["headers"])
+    headers, began = dict(request.scope["headers"]), time.time_ns()
     key = idempotency_key(headers.get(b"idempotency-key"))
     if is_json(headers.get(b"content-type", b"")):
         batch, taken = await _from_json(asked, request, key)
@@ -94,6 +95,7 @@ async def submit_batch(asked: ByAnybody, request: Request) -> Response:
         batch, taken = await _from_form(asked.service, request, key)
     else:
         raise Problem("wrong-media-type", "Content-Type must be application/json or multipart/form-data", close=True)
+    asked.service.trace(headers, began, taken)
     request.scope["told"] |= {"batch": batch.id, "customer": batch.customer, "documents": len(taken)}
     here = f"{BATCHES}/{batch.id}"
     told = {

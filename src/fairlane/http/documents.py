@@ -6,6 +6,7 @@ the same.
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -70,13 +71,14 @@ class Submitting:
         self._uploads = uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
+        headers, began = dict(scope["headers"]), time.time_ns()
         if is_json(headers.get(b"content-type", b"")):
             key = idempotency_key(headers.get(b"idempotency-key"))
             body = await whole_body(receive)
             one = await self._service.gatherer.submit(one_document(self._service, scope["caller"], body, key))
         else:
             one = await self._uploads.take(scope, receive, media_type(headers))
+        self._service.trace(headers, began, [one])
         scope["told"] |= {"document": one.receipt.id, "customer": one.receipt.customer}
         told = written(told_receipt(one)).encode()
         location = f"{DOCUMENTS}/{one.receipt.id}".encode()
