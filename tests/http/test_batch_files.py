@@ -50,6 +50,27 @@ def test_every_file_becomes_a_document_of_the_batch(server: Server, client: http
     assert (standing["counts"], standing["documents"]) == ({"ready": 4}, [one["id"] for one in told["documents"]])
 
 
+def test_a_large_batch_is_never_whole_in_memory(server: Server, client: httpx.Client) -> None:
+    def highest() -> int:
+        """The most memory that the server has had so far, in bytes."""
+        lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+    def body() -> Iterator[bytes]:
+        for _ in range(3):
+            yield part(b"")[:-2]
+            for _ in range(300):
+                yield bytes(100_000)
+            yield b"\r\n"
+        yield b"--b--\r\n"
+
+    assert send(client, [b"1", b"2"]).status_code == 202
+    before = highest()
+    answer = client.post("/v1/batches", content=body(), headers={"Content-Type": "multipart/form-data; boundary=b"})
+    assert [server.queue.input(one["id"]).size for one in answer.json()["documents"]] == [30_000_000] * 3
+    assert highest() - before < 20_000_000
+
+
 def test_pages_are_counted_for_each_file(server: Server, client: httpx.Client) -> None:
     told = send(client, [b"x" * 100_000, b"x"], cost="pages").json()
     assert [server.queue.document(one["id"]).cost for one in told["documents"]] == [2000, 1000]

@@ -160,7 +160,8 @@ def test_the_worker_of_the_service_tells_files_and_batches_too(tmp_path: Path, r
             files = [("file", ("secret name.txt", b"one")), ("file", ("secret name.txt", b"two"))]
             told = client.post("/v1/batches", files=files, headers=headers).json()
             ids = [one["id"] for one in told["documents"]]
-            ids.append(client.post("/v1/documents", content=b"three", headers={"Content-Type": "text/plain"}).json()["id"])
+            headers = {"Content-Type": "text/plain", "traceparent": "00-not one-01"}
+            ids.append(client.post("/v1/documents", content=b"three", headers=headers).json()["id"])
             names = ["submit", "wait", "handle"]
             until(lambda: all([one.name for one in receiver.of(id)] == names for id in ids), "every span")
     finally:
@@ -190,6 +191,13 @@ def test_without_an_exporter_nothing_of_it_is_imported(tmp_path: Path) -> None:
              "assert open_spans({}, print) is None; print([one for one in sys.modules if 'opentelemetry' in one])"  # fmt: skip
     found = subprocess.run([sys.executable, "-c", script], env={}, capture_output=True, text=True, timeout=60, check=True)
     assert found.stdout == "[]\n"
+
+
+def test_without_its_packages_it_is_told_and_nothing_breaks() -> None:
+    script = "import sys; sys.modules['opentelemetry'] = None; from fairlane.tracing import open_spans; " \
+             "print(open_spans({'OTEL_TRACES_EXPORTER': 'otlp'}, print))"  # fmt: skip
+    found = subprocess.run([sys.executable, "-c", script], env={}, capture_output=True, text=True, timeout=60, check=True)
+    assert found.stdout.endswith('its packages are missing; install "fairlane[otel]"\nNone\n')
 
 
 def test_a_collector_that_is_not_there_stops_nothing(tmp_path: Path) -> None:
