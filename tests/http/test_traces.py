@@ -34,6 +34,8 @@ def handle(document):
         raise ValueError("{secret}")
 
 worker.run(until_empty=True)
+with fairlane.Queue({url!r}) as queue:
+    queue.submit("later", {{}})
 worker.run(until_empty=True)
 """
 
@@ -120,14 +122,15 @@ def work(url: str, folder: Path, variables: dict[str, str]) -> subprocess.Comple
 
 
 def test_a_document_is_one_trace_from_submit_to_done(tmp_path: Path, receiver: Receiver) -> None:
-    server = Server(tmp_path, variables=receiver.variables)
+    variables = receiver.variables | {"OTEL_BSP_SCHEDULE_DELAY": "600000"}  # so that what is told is told at the end
+    server = Server(tmp_path, variables=variables)
     try:
         with server.client(server.key("acme")) as client:
             headers = {"traceparent": f"00-{TRACE}-{SPAN}-01", "Idempotency-Key": "the key of a sender"}
             body = {"payload": {"told": SECRET, "fails": True}}
             id = client.post("/v1/documents", json=body, headers=headers).json()["id"]
             assert client.post("/v1/documents", json=body, headers=headers).json()["repeated"]
-        work(server.url, tmp_path, receiver.variables)
+        assert "the hook" not in work(server.url, tmp_path, variables).stderr
         assert server.queue.document(id).state == "done"
     finally:
         server.close()
@@ -147,6 +150,8 @@ def test_a_document_is_one_trace_from_submit_to_done(tmp_path: Path, receiver: R
     assert [one.is_error for one in spans] == [False, False, True, False, False]
     assert (first_wait.end, second_wait.end) == (first.start, second.start)
     assert all(one.start <= one.end for one in spans)
+    later = [one for one in receiver.spans if one.attributes["fairlane.customer.id"] == "later"]
+    assert sorted(one.name for one in later) == ["handle", "wait"]  # of a document that did not come over HTTP
     assert SECRET.encode() not in receiver.bytes
     assert b"the key of a sender" not in receiver.bytes
 
