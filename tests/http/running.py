@@ -37,7 +37,14 @@ def until(holds: Callable[[], Any], what: str = "it") -> Any:
 class Server:
     """A server, its queue, and keys for it."""
 
-    def __init__(self, folder: Path, *options: str, work: bool = False, limits: tuple[str, ...] = OPEN_LIMITS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        work: bool = False,
+        limits: tuple[str, ...] = OPEN_LIMITS,
+        variables: dict[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.url = f"sqlite:///{folder}/queue.db"
         self.queue = Queue(self.url)
@@ -45,9 +52,9 @@ class Server:
         told = [part for one in limits for part in ("--limit", one)]
         command = ["serve", "--url", self.url, "--port", "0", "--json", *told, *options, *([] if work else ["--no-work"])]
         self.log = folder / "log"
-        environment = {name: value for name, value in os.environ.items() if name != "FAIRLANE_URL"}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("FAIRLANE_", "OTEL_"))}
         self._command = [sys.executable, "-m", "fairlane.cli", *command]
-        self._environment = environment
+        self._environment = environment | (variables or {})
         self.start()
 
     def start(self) -> None:

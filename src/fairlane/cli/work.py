@@ -14,7 +14,7 @@ from .group import main
 from .loading import load_worker
 from .shared import blobs_option, json_option, store_settings, url_option
 
-TOLD = ("finished", "unfinished", "lost", "store_failed", "stopping")
+TOLD = ("finished", "unfinished", "lost", "store_failed", "untraced", "stopping")
 
 
 def quiet_log() -> None:

@@ -21,6 +21,7 @@ from .edge import DOCUMENTS, FOR_OPERATORS, OPEN, Edge
 from .page import asking, files, frames, lives, looks, signing
 from .problems import MEDIA_TYPE, TITLES, Problem, nothing_here, problem_of
 from .service import Service
+from .uploads import Uploads
 
 ROUTES = (
     documents.routes,
@@ -57,6 +58,8 @@ def make_app(service: Service) -> Edge:
     app = FastAPI(title="Fairlane", version=__version__, description=DESCRIPTION, lifespan=living, openapi_url=None,
                   docs_url=None, redoc_url=None, redirect_slashes=False)  # fmt: skip
     app.state.service = service
+    app.state.uploads = Uploads(service)
+    service.closing.append(app.state.uploads.close)
     for routes in ROUTES:
         app.include_router(routes)
     app.add_api_route("/v1/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
@@ -65,7 +68,7 @@ def make_app(service: Service) -> Edge:
     app.add_exception_handler(Problem, _raised)
     app.add_exception_handler(FairlaneError, _raised)
     paths = sorted({str(getattr(route, "path", "")) for routes in ROUTES for route in routes.routes})
-    return Edge(app, service, paths, {("POST", DOCUMENTS): documents.Submitting(service)})
+    return Edge(app, service, paths, {("POST", DOCUMENTS): documents.Submitting(service, app.state.uploads)})
 
 
 def _told(problem: Problem) -> Response:
@@ -119,7 +122,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         return app.openapi_schema
     told = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     kept = told["components"]["schemas"]
-    for model in (shapes.Problem, shapes.SubmissionBody, shapes.FormBody, shapes.BatchBody):
+    for model in (shapes.Problem, shapes.SubmissionBody, shapes.FormBody, shapes.BatchBody, shapes.BatchForm):
         made = model.model_json_schema(ref_template="#/components/schemas/{model}")
         kept |= made.pop("$defs", {})
         kept[model.__name__] = made

@@ -1,29 +1,36 @@
 """Routes of batches: many documents of one customer under one id.
 
 The ids of the documents are written down before they are handed in, each with a key that follows from the batch: a sender
-that was cut off sends the batch again with its key, and what was there is found instead of doubled.
+that was cut off sends the batch again with its key, and what was there is found instead of doubled. Files lie under the ids
+of their documents, so with files it is the other way round: the documents are handed in, and the ids that they have are
+written down then; the keys find them if it came to an end in between.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from fairlane.blob.files import dropped
 from fairlane.core.document import ENDED, RECORD_BYTES_MAX
 from fairlane.core.errors import KeyConflict
 from fairlane.engine import Engine
+from fairlane.queue.sending import NOT_DONE, drop_repeated
 
 from . import shapes
-from .asked import ByAnybody, IdInPath, answered
-from .documents import SUBMIT, told_receipt
+from .asked import Asked, ByAnybody, IdInPath, answered
+from .documents import SUBMIT, media_type, told_receipt
 from .edge import BATCHES, is_json, whole_body
-from .intake import batch_of, idempotency_key
+from .gather import Accepted
+from .intake import batch_of, idempotency_key, made_batch
 from .keys import wall_ms
 from .problems import Problem
+from .service import Service
 from .wall import BATCHES as GROUP
 from .wall import Batch
 
@@ -31,7 +38,10 @@ routes = APIRouter(tags=["batches"])
 SUBMIT_BATCH: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/BatchBody"}}},
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/BatchBody"}},
+            "multipart/form-data": {"schema": {"$ref": "#/components/schemas/BatchForm"}},
+        },
     },
     "parameters": SUBMIT["parameters"],
 }
@@ -39,11 +49,7 @@ SUBMIT_BATCH: dict[str, Any] = {
 
 def _noted(engine: Engine, batch: Batch, key: str | None) -> tuple[Batch, bool]:
     """Write a batch down, unless it is there already: then that one counts, and it is a repeat."""
-    told = {"customer": batch.customer, "digest": batch.digest, "made_ms": batch.made_ms, "documents": batch.documents}
-    written = json.dumps(told)
-    if len(written) > RECORD_BYTES_MAX:
-        raise Problem("too-large", "too many documents in one batch; send them in several")
-    if engine.put_record(GROUP, batch.id, written, 0) is not None:
+    if engine.put_record(GROUP, batch.id, _written(batch), 0) is not None:
         return batch, False
     record = engine.record(GROUP, batch.id)
     there = None if record is None else json.loads(record.value)
@@ -52,24 +58,77 @@ def _noted(engine: Engine, batch: Batch, key: str | None) -> tuple[Batch, bool]:
     return batch._replace(made_ms=there["made_ms"], documents=tuple(there["documents"])), True
 
 
+def _written(batch: Batch) -> str:
+    told = {"customer": batch.customer, "digest": batch.digest, "made_ms": batch.made_ms, "documents": batch.documents}
+    written = json.dumps(told)
+    if len(written) > RECORD_BYTES_MAX:
+        raise Problem("too-large", "too many documents in one batch; send them in several")
+    return written
+
+
+def _refuse_other(engine: Engine, batch: Batch, key: str | None) -> None:
+    """Refuse a batch that cannot be written down, or whose key was used for another one."""
+    _written(batch)
+    record = engine.record(GROUP, batch.id)
+    if record is not None and json.loads(record.value)["digest"] != batch.digest:
+        raise KeyConflict(batch.customer, key or "", f"batch {batch.id}")
+
+
+def _note_taken(engine: Engine, batch: Batch) -> None:
+    """Write down a batch whose documents are there, unless that was done when it came first."""
+    while engine.put_record(GROUP, batch.id, _written(batch), 0) is None:
+        record = engine.record(GROUP, batch.id)
+        if record is None or tuple(json.loads(record.value)["documents"]) == batch.documents:
+            return
+        if engine.put_record(GROUP, batch.id, _written(batch), record.version) is not None:
+            return  # those that it named were purged, and it was handed in again
+
+
 @routes.post("/v1/batches", status_code=202, responses={202: {"model": shapes.BatchReceipt}}, openapi_extra=SUBMIT_BATCH)
 async def submit_batch(asked: ByAnybody, request: Request) -> Response:
     """Hand in many documents of one customer: all or none, a check each, in their order."""
-    service = asked.service
-    if not is_json(request.headers.get("content-type", "").encode()):
-        raise Problem("wrong-media-type", "Content-Type must be application/json", close=True)
-    key = idempotency_key(dict(request.scope["headers"]).get(b"idempotency-key"))
-    body = await whole_body(request.receive)
-    batch, submissions = await service.call(batch_of, service, asked.caller, body, key, wall_ms())
-    batch, is_repeat = await service.call(_noted, service.queue.engine, batch, key)
-    named = [one._replace(id=id) for one, id in zip(submissions, batch.documents, strict=True)]
-    taken = [one._replace(is_repeat=is_repeat) for one in await service.gatherer.submit_all(named)]
+    headers, began = dict(request.scope["headers"]), time.time_ns()
+    key = idempotency_key(headers.get(b"idempotency-key"))
+    if is_json(headers.get(b"content-type", b"")):
+        batch, taken = await _from_json(asked, request, key)
+    elif media_type(headers) == "multipart/form-data":
+        batch, taken = await _from_form(asked.service, request, key)
+    else:
+        raise Problem("wrong-media-type", "Content-Type must be application/json or multipart/form-data", close=True)
+    asked.service.trace(headers, began, taken)
     request.scope["told"] |= {"batch": batch.id, "customer": batch.customer, "documents": len(taken)}
     here = f"{BATCHES}/{batch.id}"
     told = {
         "id": batch.id, "customer": batch.customer, "documents": [told_receipt(one) for one in taken], "links": {"self": here}
     }  # fmt: skip
     return answered(told, 202, location=here)
+
+
+async def _from_json(asked: Asked, request: Request, key: str | None) -> tuple[Batch, list[Accepted]]:
+    service = asked.service
+    body = await whole_body(request.receive)
+    batch, submissions = await service.call(batch_of, service, asked.caller, body, key, wall_ms())
+    batch, is_repeat = await service.call(_noted, service.queue.engine, batch, key)
+    named = [one._replace(id=id) for one, id in zip(submissions, batch.documents, strict=True)]
+    return batch, [one._replace(is_repeat=is_repeat) for one in await service.gatherer.submit_all(named)]
+
+
+async def _from_form(service: Service, request: Request, key: str | None) -> tuple[Batch, list[Accepted]]:
+    """Every file is written while it arrives; then all are handed in, in one step."""
+    engine, uploads = service.queue.engine, request.app.state.uploads
+    id, submissions = await uploads.write_batch(request.scope, request.receive, request.headers["content-type"])
+    batch, files = made_batch(id, submissions, wall_ms()), service.queue.filing.files()
+    try:
+        await service.call(_refuse_other, engine, batch, key)
+        taken = await service.gatherer.submit_all(submissions)
+    except (Problem, *NOT_DONE):
+        await service.call(dropped, files, batch.customer, batch.documents)
+        raise
+    receipts = [one.receipt for one in taken]
+    await service.call(drop_repeated, files, submissions, receipts)
+    batch = batch._replace(documents=tuple(one.id for one in receipts))
+    await service.call(_note_taken, engine, batch)
+    return batch, taken
 
 
 @routes.get("/v1/batches/{id}", responses={200: {"model": shapes.Batch}})

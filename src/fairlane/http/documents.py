@@ -6,6 +6,7 @@ the same.
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -65,26 +66,26 @@ def told_receipt(one: Accepted) -> dict[str, Any]:
 class Submitting:
     """`POST /v1/documents`, as a bare application."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, uploads: Uploads) -> None:
         self._service = service
-        self._uploads = Uploads(service)
-        service.closing.append(self._uploads.close)
+        self._uploads = uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
+        headers, began = dict(scope["headers"]), time.time_ns()
         if is_json(headers.get(b"content-type", b"")):
             key = idempotency_key(headers.get(b"idempotency-key"))
             body = await whole_body(receive)
             one = await self._service.gatherer.submit(one_document(self._service, scope["caller"], body, key))
         else:
-            one = await self._uploads.take(scope, receive, _media_type(headers))
+            one = await self._uploads.take(scope, receive, media_type(headers))
+        self._service.trace(headers, began, [one])
         scope["told"] |= {"document": one.receipt.id, "customer": one.receipt.customer}
         told = written(told_receipt(one)).encode()
         location = f"{DOCUMENTS}/{one.receipt.id}".encode()
         await answer(send, 202, [(b"content-type", b"application/json"), (b"location", location)], told)
 
 
-def _media_type(headers: dict[bytes, bytes]) -> str:
+def media_type(headers: dict[bytes, bytes]) -> str:
     """The type of a file that is sent; a type that clients send by mistake is no type."""
     told = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
     if "/" not in told or told == "application/x-www-form-urlencoded":

@@ -133,10 +133,10 @@ class Edge:
     def _bytes_max(self, method: str, path: str, headers: dict[bytes, bytes]) -> int:
         limits = self._service.limits
         most = limits.json_bytes
-        if method == "POST" and path == BATCHES:
-            most = limits.batch_bytes
-        elif method == "POST" and path == DOCUMENTS and not is_json(headers.get(b"content-type", b"")):
+        if method == "POST" and path in (DOCUMENTS, BATCHES) and not is_json(headers.get(b"content-type", b"")):
             most = limits.upload_bytes
+        elif method == "POST" and path == BATCHES:
+            most = limits.batch_bytes
         told = headers.get(b"content-length")
         if told is not None and int(told) > most:  # the parser has seen that it is a number
             raise too_large(most)

@@ -81,11 +81,22 @@ def batch_of(service: Service, caller: Caller, body: bytes, key: str | None, now
         shown = f"a list of {len(listed):,}" if type(listed) is list else listed
         raise bad_value("documents", shown, f"a list of 1 to {most:,} documents")
     members = [fields_of(one, MEMBER_FIELDS, f"document {place} of the batch") for place, one in enumerate(listed)]
-    id = new_ids(1)[0] if key is None else hashlib.sha256(f"{common.customer}\n{key}".encode()).hexdigest()[:32]
+    id = batch_id(common.customer, key)
     ids = new_ids(len(members))
     submissions = [
         submission(common, document, one, f"{id}/{place}")
         for place, (document, one) in enumerate(zip(ids, members, strict=True))
     ]
+    return made_batch(id, submissions, now_ms), submissions
+
+
+def batch_id(customer: str, key: str | None) -> str:
+    """The id of a batch: a new one, or the one that follows from its key."""
+    return new_ids(1)[0] if key is None else hashlib.sha256(f"{customer}\n{key}".encode()).hexdigest()[:32]
+
+
+def made_batch(id: str, submissions: list[Submission], now_ms: int) -> Batch:
+    """A batch of these documents."""
     whole = "\n".join(f"{one.digest} {one.cost}" for one in submissions)
-    return Batch(id, common.customer, hashlib.sha256(whole.encode()).hexdigest(), now_ms, tuple(ids)), submissions
+    ids = tuple(one.id for one in submissions)
+    return Batch(id, submissions[0].customer, hashlib.sha256(whole.encode()).hexdigest(), now_ms, ids)

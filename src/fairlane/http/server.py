@@ -24,6 +24,7 @@ import uvicorn
 
 from fairlane.core.errors import Mistake
 from fairlane.queue import Queue
+from fairlane.tracing import open_spans
 from fairlane.worker.linux import die_with_parent
 
 from .app import make_app
@@ -101,6 +102,7 @@ def serve(queue: Queue, options: Options, place: Place, listening: socket.socket
     """Answer until SIGTERM or SIGINT."""
     log = Log()
     service = Service(queue, options, log)
+    service.spans = open_spans(os.environ, lambda reason: log.told("untraced", reason=reason))
     config = uvicorn.Config(
         make_app(service),
         loop="uvloop",
@@ -131,6 +133,8 @@ def serve(queue: Queue, options: Options, place: Place, listening: socket.socket
 
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(both())
+    if service.spans is not None:
+        service.spans.close()
     log.told("stopped")
     log.flush()
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from fairlane.core.errors import FairlaneError
 from fairlane.queue import DEFAULT_KIND, Progress, Queue
@@ -30,6 +30,9 @@ from .page.viewers import Frames
 from .problems import Problem, problem_of
 from .wall import Wall
 from .webhooks import Courier
+
+if TYPE_CHECKING:
+    from fairlane.tracing.spans import Spans
 
 THREADS = 16
 PROGRESS_SECONDS = 1.0
@@ -97,7 +100,20 @@ class Service:
         self.is_stopping = False
         self.is_asking = False  # a question of what-if is being answered
         self.closing: list[Callable[[], None]] = []  # what else is to be let go of in the end
+        self.spans: Spans | None = None  # somebody wants to know what becomes of each document
         self._tasks: list[asyncio.Task[None]] = []
+
+    def trace(self, headers: dict[bytes, bytes], began: int, taken: Iterable[Accepted]) -> None:
+        """Tell the submission of documents to whoever follows them; it began at that many nanoseconds."""
+        if self.spans is None:
+            return
+        from fairlane.tracing.spans import Told
+
+        ended, sender = time.time_ns(), headers.get(b"traceparent")
+        for one in taken:
+            if not one.is_repeat:
+                told = Told(one.receipt.id, one.receipt.customer, one.receipt.priority)
+                self.spans.submitted(told, began, ended, None if sender is None else sender.decode("latin-1"))
 
     def _taken(self, one: Accepted) -> None:
         if not one.is_repeat:

@@ -7,7 +7,7 @@ Laws:
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
@@ -61,6 +61,17 @@ class BatchMember(Asked):
 
     payload: Any = Field(default=None, examples=[{"order": 17}])
     cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1])
+
+
+class BatchForm(Asked):
+    """Many documents of one customer, each with a file, as a form: fields first, then the files, under any name."""
+
+    payload: str | None = Field(default=None, description="JSON, the same for all.", examples=['{"order": 17}'])
+    kind: str = Field(default="extract", min_length=1, max_length=100)
+    cost: str = Field(default="1", description='Of each: a number, or "pages".', examples=["1", "pages"])
+    delay: str = Field(default="0", examples=["0"])
+    customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose they are.")
+    file: list[Annotated[bytes, Field(json_schema_extra={"format": "binary"})]] = Field(min_length=1)
 
 
 class BatchBody(Asked):

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import parse_qsl
 
@@ -19,17 +21,21 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from fairlane.core.document import text
+from fairlane.core.document import Submission, text
 from fairlane.queue import DEFAULT_KIND, PAGES
+from fairlane.queue.sending import Input, write_each
+from fairlane.queue.values import Common
 
 from .edge import Gone, Message, Receive, Scope
+from .forms import Form, Part
 from .gather import Accepted
-from .intake import idempotency_key, parsed
+from .intake import batch_id, idempotency_key, parsed
 from .keys import Caller
 from .problems import Problem, bad_value
 from .service import Service
 
 FIELDS = frozenset(("name", "kind", "cost", "delay", "customer", "payload"))
+BATCH_FIELDS = FIELDS - {"name"}  # every file has its own
 FIELD_BYTES_MAX = 256 * 1024
 QUERY_BYTES_MAX = 16 * 1024
 
@@ -80,13 +86,28 @@ class Uploads:
 
     async def take(self, scope: Scope, receive: Receive, content_type: str) -> Accepted:
         """One document with a file, from a bare body or a form."""
+        with self._counted():
+            if content_type == "multipart/form-data":
+                return await self._form(scope, receive)
+            return await self._bare(scope, receive)
+
+    async def write_batch(self, scope: Scope, receive: Receive, content_type: str) -> tuple[str, list[Submission]]:
+        """The files of a form, each written while it arrives; a batch's id, and what is to be submitted."""
+        with self._counted():
+            message = await receive()
+            if message["type"] != "http.request":
+                raise Gone
+            loop = asyncio.get_running_loop()
+            form = Form(content_type, Body(loop, receive, message).read)
+            return await loop.run_in_executor(self._threads, self._write_batch, scope, form, loop)
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
         if self._at_once >= self._service.limits.uploads_at_once:
             raise Problem("overloaded", "too many files arrive at once; try again in a moment", retry_after=2, close=True)
         self._at_once += 1
         try:
-            if content_type == "multipart/form-data":
-                return await self._form(scope, receive)
-            return await self._bare(scope, receive)
+            yield
         finally:
             self._at_once -= 1
 
@@ -136,13 +157,41 @@ class Uploads:
             for one in files:
                 await one.close()
 
+    def _write_batch(self, scope: Scope, form: Form, loop: asyncio.AbstractEventLoop) -> tuple[str, list[Submission]]:
+        parts, first = form.parts(), None
+        fields: dict[str, str] = {}
+        for part in parts:
+            if part.filename is not None:
+                first = part
+                break
+            _refuse_unknown([part.name], BATCH_FIELDS)
+            fields[part.name] = part.text(FIELD_BYTES_MAX)
+        if first is None:
+            raise bad_value("the form", "0 files", "fields of text, and then a part for each file")
+        wanted = self._wanted(scope, fields)
+        asyncio.run_coroutine_threadsafe(self._service.gatherer.refuse_full(wanted.customer), loop).result()
+        is_by_pages = wanted.cost == PAGES
+        common = Common.checked(wanted.customer, wanted.kind, 1 if is_by_pages else cast(Any, wanted.cost), wanted.delay, None)
+        id = batch_id(wanted.customer, wanted.key)
+        inputs = self._inputs(chain([first], parts), id, wanted.payload)
+        return id, write_each(self._service.queue.filing.files(), common, inputs, is_by_pages)
+
+    def _inputs(self, parts: Iterator[Part], id: str, payload: Any) -> Iterator[Input]:
+        """The files of a batch; each is asked for when the one before it is written."""
+        most = self._service.limits.batch_documents
+        for place, part in enumerate(parts):
+            if part.filename is None:
+                raise Problem("bad-value", f"the field {part.name[:60]!r} comes after a file; send fields first", close=True)
+            if place == most:
+                raise Problem("bad-value", f"the form has more than {most:,} files; send them in several batches", close=True)
+            yield Input(content=cast(BinaryIO, part), name=part.filename or None, payload=payload, key=f"{id}/{place}")
+            if not part.size:
+                raise bad_value(f"file {place} of the form", "0 bytes", "the bytes of a file")
+
     def _wanted(self, scope: Scope, fields: Mapping[str, str]) -> Wanted:
         """What is said beside the bytes, checked."""
         service, caller = self._service, cast(Caller, scope["caller"])
-        unknown = sorted(fields.keys() - FIELDS)
-        if unknown:
-            known = ", ".join(sorted(FIELDS))
-            raise Problem("bad-value", f"{unknown[0][:60]!r} is not known beside a file; known: {known}")
+        _refuse_unknown(fields, FIELDS)
         customer = service.wall.customer(caller, fields.get("customer"))
         kind = text("kind", fields.get("kind", DEFAULT_KIND), 100)
         service.refuse_kind(caller, kind)
@@ -169,6 +218,12 @@ class Uploads:
     def close(self) -> None:
         """No more files."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _refuse_unknown(names: Iterable[str], known: frozenset[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise Problem("bad-value", f"{name[:60]!r} is not known beside a file; known: {', '.join(sorted(known))}")
 
 
 def _number(name: str, told: str) -> float:

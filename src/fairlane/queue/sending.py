@@ -28,7 +28,7 @@ NAME_LENGTH_MAX = 255
 WRITERS_MAX = 8  # files of one call that are written at once
 PAYLOAD_BYTES_MAX = JSON_BYTES_MAX - 8 * 1024  # what is said of the file stands beside it
 _UNWANTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_NOT_DONE = (Mistake, StoreBusy, StoreFull, StoreFrozen, StoreUnfit)  # after these, nothing was changed
+NOT_DONE = (Mistake, StoreBusy, StoreFull, StoreFrozen, StoreUnfit)  # after these, nothing was changed
 
 
 class Input(NamedTuple):
@@ -57,13 +57,32 @@ def send_files(
         raise
     try:
         receipts = engine.submit(submissions, now_ms=now_ms)
-    except _NOT_DONE:
+    except NOT_DONE:
         dropped(files, common.customer, ids)
         raise
-    repeated = [id for id, receipt in zip(ids, receipts, strict=True) if receipt.id != id]
-    if repeated:
-        dropped(files, common.customer, repeated)
+    drop_repeated(files, submissions, receipts)
     return receipts
+
+
+def write_each(files: Files, common: Common, inputs: Iterable[Input], is_by_pages: bool) -> list[Submission]:
+    """Write the bytes of files one after the other, as they come, for one who submits them then; all are written, or none."""
+    ids: list[str] = []
+    submissions = []
+    try:
+        for one in inputs:
+            ids += new_ids(1)
+            submissions.append(_written(files, common, ids[-1], one, is_by_pages))
+    except BaseException:
+        dropped(files, common.customer, ids)
+        raise
+    return submissions
+
+
+def drop_repeated(files: Files, submissions: Sequence[Submission], receipts: Sequence[Receipt]) -> None:
+    """Remove the bytes of documents that were there before, with bytes of their own."""
+    repeated = [one.id for one, receipt in zip(submissions, receipts, strict=True) if receipt.id != one.id]
+    if repeated:
+        dropped(files, submissions[0].customer, repeated)
 
 
 def _all_written(

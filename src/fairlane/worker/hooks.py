@@ -27,6 +27,7 @@ EVENTS: dict[str, tuple[int, str]] = {
     "lost": (logging.WARNING, "document {id} of {customer}: {reason}"),
     "child_ended": (logging.INFO, "child {number} ended: {reason}"),
     "store_failed": (logging.WARNING, "the store failed, will try again: {reason}"),
+    "untraced": (logging.WARNING, "nothing is traced: {reason}"),
     "stopping": (logging.INFO, "{worker} stops: {reason}"),
     "stopped": (logging.INFO, "{worker} stopped: {value}"),
 }
@@ -42,6 +43,7 @@ class Event(NamedTuple):
     id: str | None = None  # of the document
     customer: str | None = None
     kind: str | None = None
+    priority: int | None = None
     attempt: int | None = None
     token: int | None = None  # of the claim: (id, token) names an attempt
     outcome: str | None = None  # done, failed, retried, released
@@ -67,6 +69,12 @@ class Hooks:
             raise BadValue("event", name, f"one of {', '.join(EVENTS)}, or *")
         for each in EVENTS if name == "*" else [name]:
             self._wanted[each].append(hook)
+
+    def remove(self, hook: Hook) -> None:
+        """Call a hook no more."""
+        self._wanted = defaultdict(
+            list, {name: [one for one in hooks if one is not hook] for name, hooks in self._wanted.items()}
+        )
 
     def tell(self, name: str, **facts: Any) -> None:
         """Something happened."""

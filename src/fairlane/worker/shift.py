@@ -423,7 +423,8 @@ def _facts(held: Held) -> dict[str, Any]:
     """What every event about a document says."""
     claim = held.claim
     return {
-        "id": claim.id, "customer": claim.customer, "kind": claim.kind, "attempt": claim.attempts, "token": claim.token,
+        "id": claim.id, "customer": claim.customer, "kind": claim.kind, "priority": claim.priority, "attempt": claim.attempts,
+        "token": claim.token,
     }  # fmt: skip
 
 

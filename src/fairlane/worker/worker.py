@@ -30,6 +30,7 @@ from fairlane.engine import Engine, open_engine
 from fairlane.queue import Queue
 from fairlane.queue.filing import Filing, files_of
 from fairlane.settings import DEFAULT_URL
+from fairlane.tracing import open_spans
 
 from . import child, keeper, template
 from .children import Children
@@ -146,6 +147,7 @@ class Worker:
                 kept.callback(control.close)
             engine, line = self._store_and_keeper(url, template_pid, kept)
             kept.callback(line.close)
+            self._trace(engine, kept)
             store = Store(engine, self.name, self._lease_ms, self._handlers.attempts())
             filing = self._queue.filing if isinstance(self._queue, Queue) else Filing(engine, url, self._blobs)
             shift = Shift(
@@ -158,6 +160,17 @@ class Worker:
             kept.callback(loop.close)
             with self._answering(loop, shift):
                 return loop.run_until_complete(self._work(shift, control, line, files))
+
+    def _trace(self, engine: Engine, kept: ExitStack) -> None:
+        """Tell spans if somebody wants them; after the forks, as it has threads."""
+        spans = open_spans(os.environ, lambda reason: self._hooks.tell("untraced", reason=reason))
+        if spans is not None:
+            from .traced import Traced
+
+            traced = Traced(spans, engine)
+            kept.callback(traced.close)
+            self._hooks.add("*", traced)
+            kept.callback(self._hooks.remove, traced)
 
     def _files(self) -> Callable[[], Files]:
         """The way to the files of documents, for this process and for forks of it."""
