@@ -44,7 +44,7 @@ function story(frame) {
 }
 
 export function lanesView(place) {
-  const sentence = make("p", { class: "story" });
+  const sentence = make("p", { class: "story" }, say("lanes.loading"));
   const figures = make("dl", { class: "figures" });
   const canvas = make("canvas", { "aria-hidden": "true" });
   const tip = make("div", { class: "tip", hidden: true });
