@@ -150,7 +150,8 @@ def serving(folder: Path) -> Iterator[Place]:
             server.wait()
 
 
-def _sign_in(page: Page, place: Place, is_customers: bool) -> None:
+def sign_in(page: Page, place: Place, is_customers: bool) -> None:
+    """Exchange a key for a cookie, as the form does."""
     key = place.customer if is_customers else place.operator
     page.goto(place.address)
     page.evaluate(
@@ -187,7 +188,7 @@ def pictures(
             if view.is_customers != is_customers or (names and view.name not in names):
                 continue
             if view.hash and not is_in:
-                _sign_in(page, place, is_customers)
+                sign_in(page, place, is_customers)
                 is_in = True
             picture, too_wide = _shoot(page, place, view)
             if too_wide > 0:

@@ -96,7 +96,14 @@ def test_failures_are_told_in_the_same_words_everywhere(language: str) -> None:
 def test_scripts_make_no_markup_out_of_text(name: str) -> None:
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "javascript:"):
         assert word not in SCRIPTS[name]
-    assert len(SCRIPTS[name].splitlines()) <= 400
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_can_be_read_in_one_sitting(name: str) -> None:
+    lines = SCRIPTS[name].splitlines()
+    assert lines[0].startswith("// ")  # the question it answers
+    assert len(lines) <= 400
+    assert max(len(line) for line in lines) <= 128
 
 
 def test_the_page_has_no_inline_script_or_style_and_asks_nobody_else() -> None:

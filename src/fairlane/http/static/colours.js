@@ -1,6 +1,19 @@
 // Which colour has a customer? Always the same one on this page, and different ones while there are enough.
 
-const COLOURS = ["#2f7ed8", "#e0842b", "#2e9e6b", "#c8446a", "#7d62c9", "#b8962e", "#2aa3b5", "#a85b3a", "#5d8f2f", "#c257b5", "#5470a8", "#d1605e"];
+const COLOURS = [
+  "#2f7ed8",
+  "#e0842b",
+  "#2e9e6b",
+  "#c8446a",
+  "#7d62c9",
+  "#b8962e",
+  "#2aa3b5",
+  "#a85b3a",
+  "#5d8f2f",
+  "#c257b5",
+  "#5470a8",
+  "#d1605e",
+];
 export const OTHERS = "#8a949e";
 export const PRIORITIES = ["#1b8a5a", "#4b9b4c", "#86a83c", "#b5a32e", "#cf9127", "#d77a2b", "#d66033", "#c8463c", "#a8324a"];
 

@@ -14,35 +14,79 @@ const REFRESH_MS = 3000;
 const address = (customer) => `/v1/customers/${encodeURIComponent(customer)}`;
 
 export function customerView(place, customer) {
-  const top = make("div", { class: "head" }), facts = make("dl", { class: "figures" }), chart = make("div"), controls = make("div", { class: "controls" });
+  const top = make("div", { class: "head" }),
+    facts = make("dl", { class: "figures" }),
+    chart = make("div"),
+    controls = make("div", { class: "controls" });
   const listed = make("div");
-  show(place, make("p", {}, make("a", { href: "#/customers" }, `← ${say("nav.customers")}`)), top, facts,
-    make("section", {}, make("h2", {}, say("customer.counter_title")), make("p", { class: "soft" }, say("customer.counter_lead")), chart),
+  show(
+    place,
+    make("p", {}, make("a", { href: "#/customers" }, `← ${say("nav.customers")}`)),
+    top,
+    facts,
+    make(
+      "section",
+      {},
+      make("h2", {}, say("customer.counter_title")),
+      make("p", { class: "soft" }, say("customer.counter_lead")),
+      chart,
+    ),
     make("section", {}, make("h2", {}, say("customer.controls")), controls),
-    make("section", {}, make("h2", {}, say("nav.documents")), listed));
-  let timer, isClosed = false, drawn = "";
+    make("section", {}, make("h2", {}, say("nav.documents")), listed),
+  );
+  let timer,
+    isClosed = false,
+    drawn = "";
 
   async function load(isForced) {
     clearTimeout(timer);
     try {
-      const [row, documents] = await Promise.all([get(`/page/customers/${encodeURIComponent(customer)}`), get(asking("/page/documents", { customer, limit: 20 }))]);
+      const [row, documents] = await Promise.all([
+        get(`/page/customers/${encodeURIComponent(customer)}`),
+        get(asking("/page/documents", { customer, limit: 20 })),
+      ]);
       if (isClosed) return;
       drawTop(row);
       drawChart(row);
       drawControls(row, isForced === true);
-      redraw(listed, documentsTable(documents.documents, false), make("p", {}, make("a", { href: `#/documents?customer=${encodeURIComponent(customer)}` }, say("customer.all_documents"))));
+      redraw(
+        listed,
+        documentsTable(documents.documents, false),
+        make(
+          "p",
+          {},
+          make("a", { href: `#/documents?customer=${encodeURIComponent(customer)}` }, say("customer.all_documents")),
+        ),
+      );
     } catch (error) {
       if (!isClosed && !drawn) show(facts, nothing(why(error)));
     }
     if (!isClosed) timer = setTimeout(load, REFRESH_MS);
   }
   function drawTop(row) {
-    show(top, make("h1", {}, swatch(colourOf(customer)), named(customer)), row.paused && badge("paused", say("word.paused")),
-      make("p", { class: "soft" }, rich("customer.standing", { counter: number(row.counter), priority: plate(row.next_priority) }), " ",
-        row.counter < 0 && row.resets_in > 0 ? say("customer.resets_in", { time: duration(row.resets_in, "long") }) : say("customer.fresh")));
-    show(facts,
-      figure(say("column.waiting"), number(row.waiting)), figure(say("column.running"), number(row.running)), figure(say("column.done_today"), number(row.done_today)),
-      figure(say("column.failed_today"), number(row.failed_today)), figure(say("column.wait_p50"), duration(row.wait_p50), say("column.wait_p50_hint")), figure(say("column.wait_p95"), duration(row.wait_p95), say("column.wait_p95_hint")));
+    show(
+      top,
+      make("h1", {}, swatch(colourOf(customer)), named(customer)),
+      row.paused && badge("paused", say("word.paused")),
+      make(
+        "p",
+        { class: "soft" },
+        rich("customer.standing", { counter: number(row.counter), priority: plate(row.next_priority) }),
+        " ",
+        row.counter < 0 && row.resets_in > 0
+          ? say("customer.resets_in", { time: duration(row.resets_in, "long") })
+          : say("customer.fresh"),
+      ),
+    );
+    show(
+      facts,
+      figure(say("column.waiting"), number(row.waiting)),
+      figure(say("column.running"), number(row.running)),
+      figure(say("column.done_today"), number(row.done_today)),
+      figure(say("column.failed_today"), number(row.failed_today)),
+      figure(say("column.wait_p50"), duration(row.wait_p50), say("column.wait_p50_hint")),
+      figure(say("column.wait_p95"), duration(row.wait_p95), say("column.wait_p95_hint")),
+    );
   }
   function drawChart(row) {
     const now = `${row.steps?.length} ${row.steps?.at(-1)?.at}`;
@@ -50,22 +94,79 @@ export function customerView(place, customer) {
     drawn = now;
     if (!row.steps?.length) return show(chart, nothing(say("customer.no_steps"), ""));
     const resets = row.steps.filter((one) => one.is_reset).length;
-    show(chart, steps(say("customer.chart", { count: row.steps.length, resets }), row.steps, row.thresholds || row.terms?.thresholds || [-2, -4, -6, -8, -10, -12, -14, -20]));
+    show(
+      chart,
+      steps(
+        say("customer.chart", { count: row.steps.length, resets }),
+        row.steps,
+        row.thresholds || row.terms?.thresholds || [-2, -4, -6, -8, -10, -12, -14, -20],
+      ),
+    );
   }
   function drawControls(row, isForced) {
-    if (document.activeElement?.tagName === "INPUT" && controls.contains(document.activeElement) && !isForced) return; // somebody writes
+    const writes = document.activeElement?.tagName === "INPUT" && controls.contains(document.activeElement);
+    if (writes && !isForced) return;
     const weight = make("input", { type: "number", min: "0.01", max: "100", step: "0.01", value: row.weight, required: true });
     const cap = make("input", { type: "number", min: "1", max: "1000000", step: "1", value: row.cap ?? "" });
     const name = () => named(customer);
-    redraw(controls,
-      make("div", { class: "control" }, make("p", {}, row.paused ? say("customer.paused_now") : say("customer.not_paused")),
+    redraw(
+      controls,
+      make(
+        "div",
+        { class: "control" },
+        make("p", {}, row.paused ? say("customer.paused_now") : say("customer.not_paused")),
         row.paused
-          ? button("customer.resume", "main", () => act([rich("customer.resume_ask", { customer: name() })], say("customer.resume"), () => patch(address(customer), { paused: false }), "customer.resumed"))
-          : button("customer.pause", "quiet", () => act([rich("customer.pause_ask", { customer: name(), count: row.waiting })], say("customer.pause"), () => patch(address(customer), { paused: true }), "customer.paused_done"))),
-      form(field(say("customer.weight"), weight, say("customer.weight_hint")), () => act([rich("customer.weight_ask", { customer: name(), value: number(+weight.value) })], say("act.save"), () => patch(address(customer), { weight: +weight.value }), "customer.saved")),
-      form(field(say("customer.cap"), cap, say("customer.cap_hint")), () => act([cap.value ? rich("customer.cap_ask", { customer: name(), count: +cap.value }) : rich("customer.no_cap_ask", { customer: name() })], say("act.save"), () => patch(address(customer), { cap: cap.value ? +cap.value : null }), "customer.saved")),
-      make("div", { class: "control" }, make("p", {}, say("customer.reset_hint")),
-        button("customer.reset", "quiet", () => act([rich("customer.reset_ask", { customer: name() })], say("customer.reset"), () => post(`${address(customer)}/reset`), "customer.reset_done"))));
+          ? button("customer.resume", "main", () =>
+              act(
+                [rich("customer.resume_ask", { customer: name() })],
+                say("customer.resume"),
+                () => patch(address(customer), { paused: false }),
+                "customer.resumed",
+              ),
+            )
+          : button("customer.pause", "quiet", () =>
+              act(
+                [rich("customer.pause_ask", { customer: name(), count: row.waiting })],
+                say("customer.pause"),
+                () => patch(address(customer), { paused: true }),
+                "customer.paused_done",
+              ),
+            ),
+      ),
+      form(field(say("customer.weight"), weight, say("customer.weight_hint")), () =>
+        act(
+          [rich("customer.weight_ask", { customer: name(), value: number(+weight.value) })],
+          say("act.save"),
+          () => patch(address(customer), { weight: +weight.value }),
+          "customer.saved",
+        ),
+      ),
+      form(field(say("customer.cap"), cap, say("customer.cap_hint")), () =>
+        act(
+          [
+            cap.value
+              ? rich("customer.cap_ask", { customer: name(), count: +cap.value })
+              : rich("customer.no_cap_ask", { customer: name() }),
+          ],
+          say("act.save"),
+          () => patch(address(customer), { cap: cap.value ? +cap.value : null }),
+          "customer.saved",
+        ),
+      ),
+      make(
+        "div",
+        { class: "control" },
+        make("p", {}, say("customer.reset_hint")),
+        button("customer.reset", "quiet", () =>
+          act(
+            [rich("customer.reset_ask", { customer: name() })],
+            say("customer.reset"),
+            () => post(`${address(customer)}/reset`),
+            "customer.reset_done",
+          ),
+        ),
+      ),
+    );
   }
   async function act(lines, yes, work, done) {
     if (!(await ask(say("act.sure"), lines, yes))) return;
@@ -84,4 +185,9 @@ export function customerView(place, customer) {
 const button = (key, kind, work) => make("button", { class: kind, onclick: work }, say(key));
 
 const form = (inside, work) =>
-  make("form", { class: "control", onsubmit: (event) => (event.preventDefault(), work()) }, inside, make("button", { class: "quiet" }, say("act.save")));
+  make(
+    "form",
+    { class: "control", onsubmit: (event) => (event.preventDefault(), work()) },
+    inside,
+    make("button", { class: "quiet" }, say("act.save")),
+  );

@@ -5,18 +5,30 @@ import { ask, make, named, nothing, plate, redraw, show, tell } from "./elements
 import { get, post, remove, textOf, why } from "./server.js";
 import { bytes, dateTime, duration, durationRange, has, number, rich, say } from "./texts.js";
 
-const REFRESH_MS = 2000, TEXT_SHOWN = 6000;
+const REFRESH_MS = 2000,
+  TEXT_SHOWN = 6000;
 const ENDED = ["done", "failed", "cancelled"];
 
 /** Why it has its priority, in one plain sentence. */
 export function whySentence(told) {
-  const reason = told.why, values = { priority: plate(reason.priority), counter: number(reason.counter), customer: named(told.document.customer) };
+  const reason = told.why,
+    values = { priority: plate(reason.priority), counter: number(reason.counter), customer: named(told.document.customer) };
   const lines = [];
   if (reason.was_reset && reason.silence == null) lines.push(rich("why.first", values));
   else if (reason.was_reset && reason.silence <= reason.reset_interval) lines.push(rich("why.back", values));
-  else if (reason.was_reset) lines.push(rich("why.reset", { ...values, silence: duration(reason.silence, "long"), interval: duration(reason.reset_interval, "long") }));
+  else if (reason.was_reset)
+    lines.push(
+      rich("why.reset", {
+        ...values,
+        silence: duration(reason.silence, "long"),
+        interval: duration(reason.reset_interval, "long"),
+      }),
+    );
   else if (reason.priority === 1 || reason.threshold == null) lines.push(rich("why.light", values));
-  else lines.push(rich("why.below", { ...values, threshold: number(reason.threshold), interval: duration(reason.reset_interval, "long") }));
+  else
+    lines.push(
+      rich("why.below", { ...values, threshold: number(reason.threshold), interval: duration(reason.reset_interval, "long") }),
+    );
   if (reason.weight !== undefined && reason.weight !== 1) lines.push(rich("why.weight", { weight: number(reason.weight) }));
   if (reason.cost !== undefined && reason.cost !== 1) lines.push(rich("why.cost", { cost: number(reason.cost) }));
   return lines;
@@ -30,27 +42,45 @@ export function outlookSentence(outlook) {
   const lines = [];
   if (outlook.ahead != null) lines.push(outlook.ahead ? rich("outlook.ahead", { count: outlook.ahead }) : rich("outlook.next"));
   if (outlook.blocked === "no_worker") lines.push(rich("outlook.no_worker"));
-  else if (outlook.low != null && outlook.high != null) lines.push(rich("outlook.range", { range: durationRange(outlook.low, outlook.high) }));
+  else if (outlook.low != null && outlook.high != null)
+    lines.push(rich("outlook.range", { range: durationRange(outlook.low, outlook.high) }));
   else if (outlook.likely != null) lines.push(rich("outlook.likely", { time: duration(outlook.likely, "long") }));
   else lines.push(rich("outlook.unknown"));
   return lines;
 }
 
 function life(told, isOperator) {
-  return make("ol", { class: "life" }, told.life.map((one) => {
-    const key = `life.${one.what}`;
-    return make("li", { class: one.what },
-      make("time", { datetime: new Date(one.at).toISOString() }, dateTime(one.at)),
-      make("span", {}, make("b", {}, has(key) ? say(key) : one.what), one.attempt ? ` · ${say("life.attempt", { attempt: one.attempt })}` : "",
-        one.worker ? [" · ", named(one.worker)] : null, one.note && isOperator ? make("small", {}, named(one.note, "note")) : null));
-  }));
+  return make(
+    "ol",
+    { class: "life" },
+    told.life.map((one) => {
+      const key = `life.${one.what}`;
+      return make(
+        "li",
+        { class: one.what },
+        make("time", { datetime: new Date(one.at).toISOString() }, dateTime(one.at)),
+        make(
+          "span",
+          {},
+          make("b", {}, has(key) ? say(key) : one.what),
+          one.attempt ? ` · ${say("life.attempt", { attempt: one.attempt })}` : "",
+          one.worker ? [" · ", named(one.worker)] : null,
+          one.note && isOperator ? make("small", {}, named(one.note, "note")) : null,
+        ),
+      );
+    }),
+  );
 }
 
 export function documentView(place, id, who) {
-  const isOperator = who.role === "operator", back = isOperator ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
+  const isOperator = who.role === "operator",
+    back = isOperator ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
   const body = make("div", { class: "stack" });
   show(place, make("p", {}, make("a", { href: back[0] }, `← ${say(back[1])}`)), body);
-  let timer, isClosed = false, seen = "", result = null;
+  let timer,
+    isClosed = false,
+    seen = "",
+    result = null;
 
   async function load() {
     clearTimeout(timer);
@@ -74,15 +104,36 @@ export function documentView(place, id, who) {
     }
   }
   function drawn(told) {
-    const { document: one } = told, isWaiting = one.state === "ready" || one.state === "delayed";
+    const { document: one } = told,
+      isWaiting = one.state === "ready" || one.state === "delayed";
     return [
-      make("div", { class: "head" }, make("h1", {}, one.name ? named(one.name) : make("code", {}, one.id)), stateBadge(one.state), plate(one.priority)),
-      make("section", { class: "card answer" },
-        isWaiting && make("p", { class: "story" }, outlookSentence(told.outlook).flatMap((line) => [line, " "])),
-        one.state === "delayed" && one.ready_at ? make("p", {}, say("document.not_before", { time: dateTime(one.ready_at * 1000) })) : null,
+      make(
+        "div",
+        { class: "head" },
+        make("h1", {}, one.name ? named(one.name) : make("code", {}, one.id)),
+        stateBadge(one.state),
+        plate(one.priority),
+      ),
+      make(
+        "section",
+        { class: "card answer" },
+        isWaiting &&
+          make(
+            "p",
+            { class: "story" },
+            outlookSentence(told.outlook).flatMap((line) => [line, " "]),
+          ),
+        one.state === "delayed" && one.ready_at
+          ? make("p", {}, say("document.not_before", { time: dateTime(one.ready_at * 1000) }))
+          : null,
         one.state === "failed" && make("p", { class: "story" }, failure(told)),
-        make("p", {}, whySentence(told).flatMap((line) => [line, " "])),
-        make("div", { class: "row" }, actions(one))),
+        make(
+          "p",
+          {},
+          whySentence(told).flatMap((line) => [line, " "]),
+        ),
+        make("div", { class: "row" }, actions(one)),
+      ),
       result,
       make("section", {}, make("h2", {}, say("document.life")), life(told, isOperator)),
       make("section", {}, make("h2", {}, say("document.facts")), factsOf(one, isOperator)),
@@ -106,8 +157,24 @@ export function documentView(place, id, who) {
     };
     const address = `/v1/documents/${encodeURIComponent(id)}`;
     return [
-      !ENDED.includes(one.state) && make("button", { class: "quiet", onclick: () => act("document.cancel_ask", say("document.cancel"), () => remove(address), "document.cancelled") }, say("document.cancel")),
-      one.state === "failed" && make("button", { class: "main", onclick: () => act("document.retry_ask", say("document.retry"), () => post(`${address}/retry`), "document.retried") }, say("document.retry")),
+      !ENDED.includes(one.state) &&
+        make(
+          "button",
+          {
+            class: "quiet",
+            onclick: () => act("document.cancel_ask", say("document.cancel"), () => remove(address), "document.cancelled"),
+          },
+          say("document.cancel"),
+        ),
+      one.state === "failed" &&
+        make(
+          "button",
+          {
+            class: "main",
+            onclick: () => act("document.retry_ask", say("document.retry"), () => post(`${address}/retry`), "document.retried"),
+          },
+          say("document.retry"),
+        ),
     ];
   }
   load();
@@ -116,7 +183,10 @@ export function documentView(place, id, who) {
 
 function factsOf(one, isOperator) {
   const pairs = [
-    isOperator && ["column.customer", make("a", { href: `#/customers/${encodeURIComponent(one.customer)}` }, named(one.customer))],
+    isOperator && [
+      "column.customer",
+      make("a", { href: `#/customers/${encodeURIComponent(one.customer)}` }, named(one.customer)),
+    ],
     ["document.id", make("code", {}, one.id)],
     one.size != null && ["document.size", bytes(one.size)],
     one.media_type && ["document.type", one.media_type],
@@ -125,7 +195,11 @@ function factsOf(one, isOperator) {
     ["document.attempts", say("document.attempts_of", { attempts: one.attempts, most: one.attempts_max })],
     isOperator && one.reason && ["document.note", make("code", {}, one.reason)],
   ].filter(Boolean);
-  return make("dl", { class: "facts" }, pairs.map(([key, value]) => [make("dt", {}, say(key)), make("dd", {}, value)]));
+  return make(
+    "dl",
+    { class: "facts" },
+    pairs.map(([key, value]) => [make("dt", {}, say(key)), make("dd", {}, value)]),
+  );
 }
 
 /** What came out of a document that is done: a picture, the text, and both to keep. */
@@ -137,13 +211,36 @@ async function outcome(one) {
   } catch {
     // the links stay
   }
-  const picture = make("img", { src: `${address}/thumbnail`, alt: say("document.picture"), class: "thumbnail", onerror: (event) => event.target.remove() });
+  const picture = make("img", {
+    src: `${address}/thumbnail`,
+    alt: say("document.picture"),
+    class: "thumbnail",
+    onerror: (event) => event.target.remove(),
+  });
   const name = (one.name || one.id).replace(/[^\p{L}\p{N}._ -]/gu, "_").slice(0, 100);
-  return make("section", { class: "outcome" }, make("h2", {}, say("document.result")),
-    make("div", { class: "row" },
-      text !== null && make("a", { class: "button main", href: `${address}/text`, download: `${name}.txt` }, say("document.download_text")),
-      make("a", { class: "button", href: `${address}/result`, download: `${name}.json` }, say("document.download_result"))),
-    make("div", { class: "beside" }, picture,
-      text === null ? make("p", { class: "soft" }, say("document.no_text"))
-        : make("pre", { class: "text", tabindex: "0", "aria-label": say("document.text"), dir: "auto" }, text.slice(0, TEXT_SHOWN) || say("document.empty_text"), text.length > TEXT_SHOWN ? "\n…" : "")));
+  return make(
+    "section",
+    { class: "outcome" },
+    make("h2", {}, say("document.result")),
+    make(
+      "div",
+      { class: "row" },
+      text !== null &&
+        make("a", { class: "button main", href: `${address}/text`, download: `${name}.txt` }, say("document.download_text")),
+      make("a", { class: "button", href: `${address}/result`, download: `${name}.json` }, say("document.download_result")),
+    ),
+    make(
+      "div",
+      { class: "beside" },
+      picture,
+      text === null
+        ? make("p", { class: "soft" }, say("document.no_text"))
+        : make(
+            "pre",
+            { class: "text", tabindex: "0", "aria-label": say("document.text"), dir: "auto" },
+            text.slice(0, TEXT_SHOWN) || say("document.empty_text"),
+            text.length > TEXT_SHOWN ? "\n…" : "",
+          ),
+    ),
+  );
 }

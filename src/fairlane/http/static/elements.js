@@ -46,7 +46,12 @@ export function redraw(place, ...children) {
 
 /** A priority as a small plate. */
 export const plate = (priority) =>
-  make("span", { class: `plate p${priority}` }, make("span", { class: "unseen" }, `${say("word.priority")} `), String(priority));
+  make(
+    "span",
+    { class: `plate p${priority}` },
+    make("span", { class: "unseen" }, `${say("word.priority")} `),
+    String(priority),
+  );
 
 /** Something of a state: done, waiting, failed. */
 export const badge = (word, text) => make("span", { class: `badge ${word}` }, text);
@@ -69,19 +74,32 @@ export function field(label, input, hint) {
 
 /** A choice out of pairs of value and text. */
 export function choice(pairs, chosen, told = {}) {
-  return make("select", told, pairs.map(([value, text]) => make("option", { value, selected: value === chosen }, text)));
+  return make(
+    "select",
+    told,
+    pairs.map(([value, text]) => make("option", { value, selected: value === chosen }, text)),
+  );
 }
 
 /** Ask before something is done; resolves to true when it may be done. */
 export function ask(title, lines, yes, kind = "") {
   return new Promise((resolve) => {
-    const dialog = make("dialog", { "aria-labelledby": "ask-title" },
-      make("form", { method: "dialog" },
+    const dialog = make(
+      "dialog",
+      { "aria-labelledby": "ask-title" },
+      make(
+        "form",
+        { method: "dialog" },
         make("h2", { id: "ask-title" }, title),
         lines.map((line) => make("p", {}, line)),
-        make("div", { class: "row end" },
+        make(
+          "div",
+          { class: "row end" },
           make("button", { value: "no", class: "quiet" }, say("act.back")),
-          make("button", { value: "yes", class: kind || "main" }, yes))));
+          make("button", { value: "yes", class: kind || "main" }, yes),
+        ),
+      ),
+    );
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(dialog.returnValue === "yes");

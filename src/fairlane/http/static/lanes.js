@@ -5,7 +5,8 @@ import { figure, make, named, plate, redraw, show } from "./elements.js";
 import { Picture } from "./picture.js";
 import { duration, number, rich, say } from "./texts.js";
 
-const FLOOD_SHARE = 0.5, FLOOD_LEAST = 25;
+const FLOOD_SHARE = 0.5,
+  FLOOD_LEAST = 25;
 
 /** Of each customer in a frame: how many wait, and in which lanes; those with the most first. */
 export function byCustomer(frame) {
@@ -24,20 +25,26 @@ export function byCustomer(frame) {
 
 /** What happens, as one or two sentences. */
 function story(frame) {
-  const { ready, running } = frame.totals, biggest = byCustomer(frame)[0];
+  const { ready, running } = frame.totals,
+    biggest = byCustomer(frame)[0];
   if (!ready && !running && !frame.totals.delayed) return [rich("lanes.quiet")];
   if (!ready) return [rich("lanes.no_wait", { count: running })];
   if (biggest && biggest.ready >= FLOOD_LEAST && biggest.ready >= FLOOD_SHARE * ready) {
     const lane = biggest.lanes.indexOf(Math.max(...biggest.lanes)) + 1;
     const told = [rich("lanes.flood", { customer: named(biggest.customer), count: biggest.ready, lane })];
-    if (lane > 1) told.push(frame.waits.light_p50 == null ? rich("lanes.pass") : rich("lanes.pass_within", { time: duration(frame.waits.light_p50, "long") }));
+    if (lane > 1)
+      told.push(
+        frame.waits.light_p50 == null
+          ? rich("lanes.pass")
+          : rich("lanes.pass_within", { time: duration(frame.waits.light_p50, "long") }),
+      );
     return told;
   }
   return [rich("lanes.calm", { count: ready }), rich("lanes.calm_running", { count: running })];
 }
 
 export function lanesView(place) {
-  const sentence = make("p", { class: "story" });
+  const sentence = make("p", { class: "story" }, say("lanes.loading"));
   const figures = make("dl", { class: "figures" });
   const canvas = make("canvas", { "aria-hidden": "true" });
   const tip = make("div", { class: "tip", hidden: true });
@@ -45,25 +52,53 @@ export function lanesView(place) {
   const scale = make("p", { class: "scale" });
   const workers = make("p", { class: "workers" });
   const legend = make("div", { class: "legend" });
-  show(place,
+  show(
+    place,
     make("div", { class: "head" }, make("h1", {}, say("nav.lanes"))),
     sentence,
-    make("section", { class: "road", "aria-label": say("lanes.picture") },
-      make("div", { class: "captions" }, make("span", {}, say("lanes.caption_waiting")), make("span", { class: "way" }, say("lanes.caption_way")), make("span", {}, say("lanes.caption_workers"))),
-      make("div", { class: "lanes" }, make("ol", {}, rows.map((row) => row.item)), make("div", { class: "canvas" }, canvas, tip)),
-      make("div", { class: "captions under" }, scale, workers)),
+    make(
+      "section",
+      { class: "road", "aria-label": say("lanes.picture") },
+      make(
+        "div",
+        { class: "captions" },
+        make("span", {}, say("lanes.caption_waiting")),
+        make("span", { class: "way" }, say("lanes.caption_way")),
+        make("span", {}, say("lanes.caption_workers")),
+      ),
+      make(
+        "div",
+        { class: "lanes" },
+        make(
+          "ol",
+          {},
+          rows.map((row) => row.item),
+        ),
+        make("div", { class: "canvas" }, canvas, tip),
+      ),
+      make("div", { class: "captions under" }, scale, workers),
+    ),
     figures,
-    make("section", {}, make("h2", {}, say("lanes.who")), legend));
+    make("section", {}, make("h2", {}, say("lanes.who")), legend),
+  );
   const picture = new Picture(canvas);
   canvas.addEventListener("pointermove", (event) => point(picture, tip, event));
   canvas.addEventListener("pointerleave", () => (tip.hidden = true));
 
   function frame(told) {
     picture.frame(told);
-    show(sentence, story(told).flatMap((one) => [one, " "]));
+    show(
+      sentence,
+      story(told).flatMap((one) => [one, " "]),
+    );
     told.lanes.forEach((lane, number) => rows[number].update(lane));
     show(scale, picture.each > 1 ? say("lanes.scale_many", { count: picture.each }) : say("lanes.scale_one"));
-    show(workers, told.running_total > told.running.length ? say("lanes.running_more", { count: told.running_total - told.running.length }) : say("lanes.running", { count: told.running_total }));
+    show(
+      workers,
+      told.running_total > told.running.length
+        ? say("lanes.running_more", { count: told.running_total - told.running.length })
+        : say("lanes.running", { count: told.running_total }),
+    );
     show(figures, figuresOf(told));
     redraw(legend, legendOf(told));
   }
@@ -71,7 +106,8 @@ export function lanesView(place) {
 }
 
 function laneRow(priority) {
-  const count = make("b", {}, "0"), more = make("span", { class: "unseen" });
+  const count = make("b", {}, "0"),
+    more = make("span", { class: "unseen" });
   const hint = priority === 1 ? say("lanes.first") : priority === 9 ? say("lanes.last") : null;
   const item = make("li", {}, plate(priority), make("span", { class: "count" }, count, hint && make("small", {}, hint)), more);
   return {
@@ -79,8 +115,17 @@ function laneRow(priority) {
     update(lane) {
       show(count, number(lane.ready));
       item.classList.toggle("empty", !lane.ready);
-      const told = lane.top.slice(0, 3).filter((one) => one.ready).map((one) => [named(one.customer), ` ${number(one.ready)}, `]);
-      show(more, say("state.ready"), ". ", told, lane.oldest_wait == null ? "" : say("lanes.longest", { time: duration(lane.oldest_wait, "long") }));
+      const told = lane.top
+        .slice(0, 3)
+        .filter((one) => one.ready)
+        .map((one) => [named(one.customer), ` ${number(one.ready)}, `]);
+      show(
+        more,
+        say("state.ready"),
+        ". ",
+        told,
+        lane.oldest_wait == null ? "" : say("lanes.longest", { time: duration(lane.oldest_wait, "long") }),
+      );
     },
   };
 }
@@ -92,7 +137,17 @@ function point(picture, tip, event) {
   tip.hidden = !found;
   if (!found) return;
   const who = found.customer === null ? say("lanes.others", { count: found.customers }) : named(found.customer);
-  show(tip, make("b", {}, who), make("span", {}, found.is_running ? say("lanes.tip_running", { priority: found.priority }) : say("lanes.tip", { count: found.ready, priority: found.priority })));
+  show(
+    tip,
+    make("b", {}, who),
+    make(
+      "span",
+      {},
+      found.is_running
+        ? say("lanes.tip_running", { priority: found.priority })
+        : say("lanes.tip", { count: found.ready, priority: found.priority }),
+    ),
+  );
   tip.style.left = `${Math.min(Math.max(0, x - 20), box.width - tip.offsetWidth)}px`;
   tip.style.top = `${y + 16 + tip.offsetHeight > box.height ? y - tip.offsetHeight - 8 : y + 16}px`;
 }
@@ -120,12 +175,20 @@ function legendOf(frame) {
     bar.style.width = `${Math.max(1, (100 * one.ready) / most)}%`;
     bar.style.background = colourOf(one.customer);
     const lanes = one.lanes.flatMap((count, place) => (count ? [plate(place + 1)] : []));
-    return make("li", {},
+    return make(
+      "li",
+      {},
       make("a", { href: `#/customers/${encodeURIComponent(one.customer)}` }, named(one.customer)),
       make("span", { class: "plates" }, lanes),
       make("span", { class: "track" }, bar),
-      make("b", {}, number(one.ready)));
+      make("b", {}, number(one.ready)),
+    );
   });
   const others = frame.lanes.some((lane) => lane.others.ready);
-  return [make("ul", { class: "who" }, shown), all.length > 10 || others ? make("p", { class: "soft" }, make("a", { href: "#/customers" }, say("lanes.all_customers"))) : null];
+  return [
+    make("ul", { class: "who" }, shown),
+    all.length > 10 || others
+      ? make("p", { class: "soft" }, make("a", { href: "#/customers" }, say("lanes.all_customers")))
+      : null,
+  ];
 }

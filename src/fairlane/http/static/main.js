@@ -18,16 +18,29 @@ import { waitsView } from "./waits.js";
 import { whatIfView } from "./whatif.js";
 
 const VIEWS = {
-  operator: { lanes: lanesView, customers: customersView, documents: documentsView, waits: waitsView, "what-if": whatIfView, how: howView },
+  operator: {
+    lanes: lanesView,
+    customers: customersView,
+    documents: documentsView,
+    waits: waitsView,
+    "what-if": whatIfView,
+    how: howView,
+  },
   customer: { mine: mineView, how: howView },
 };
 const OPENED = { customers: customerView, documents: documentView, mine: documentView };
 const NAMES = {
-  lanes: "nav.lanes", customers: "nav.customers", documents: "nav.documents", waits: "nav.waits", "what-if": "nav.what_if",
-  mine: "nav.mine", how: "nav.how",
+  lanes: "nav.lanes",
+  customers: "nav.customers",
+  documents: "nav.documents",
+  waits: "nav.waits",
+  "what-if": "nav.what_if",
+  mine: "nav.mine",
+  how: "nav.how",
 };
 const THEME = "fairlane.theme";
-const FRAMES_SILENT_MS = 12_000, EVENTS_SILENT_MS = 40_000; // the server is heard of every 5 and every 15 seconds
+const FRAMES_SILENT_MS = 12_000,
+  EVENTS_SILENT_MS = 40_000; // the server is heard of every 5 and every 15 seconds
 const SHADES = ["system", "light", "dark"];
 const page = document.getElementById("page");
 
@@ -54,15 +67,21 @@ function theme(chosen) {
 // -- the frame ---------------------------------------------------------------------------------------------------------
 
 function switches() {
-  const spoken = choice(Object.entries(LANGUAGES), language, { "aria-label": say("shell.language"), onchange: async (event) => {
-    await speak(event.target.value, true);
-    render();
-  } });
-  const shade = make("button", { class: "quiet shade", onclick: () => {
-    theme(SHADES[(SHADES.indexOf(theme()) + 1) % SHADES.length]);
-    name();
-    dispatchEvent(new Event("theme"));
-  } });
+  const spoken = choice(Object.entries(LANGUAGES), language, {
+    "aria-label": say("shell.language"),
+    onchange: async (event) => {
+      await speak(event.target.value, true);
+      render();
+    },
+  });
+  const shade = make("button", {
+    class: "quiet shade",
+    onclick: () => {
+      theme(SHADES[(SHADES.indexOf(theme()) + 1) % SHADES.length]);
+      name();
+      dispatchEvent(new Event("theme"));
+    },
+  });
   const name = () => {
     const text = `${say("shell.theme")}: ${say(`shell.${theme()}`)}`;
     show(shade, { system: "◐", light: "☀", dark: "☾" }[theme()]);
@@ -79,14 +98,24 @@ function shell() {
   const links = names.map((name) => make("a", { href: `#/${name}`, "data-view": name }, say(NAMES[name])));
   const out = make("button", { class: "quiet", onclick: leave }, say("shell.sign_out"));
   const whose = who.customer ? named(who.customer) : say("shell.operator");
-  show(page,
+  show(
+    page,
     make("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), main.focus()) }, say("shell.skip")),
-    make("header", { class: "bar" },
-      make("a", { class: "brand", href: `#/${names[0]}` }, make("img", { src: "/static/icon.svg", alt: "", width: 28, height: 28 }), make("span", {}, "Fairlane")),
+    make(
+      "header",
+      { class: "bar" },
+      make(
+        "a",
+        { class: "brand", href: `#/${names[0]}` },
+        make("img", { src: "/static/icon.svg", alt: "", width: 28, height: 28 }),
+        make("span", {}, "Fairlane"),
+      ),
       make("nav", { "aria-label": say("shell.views") }, links),
-      make("div", { class: "who" }, make("span", { class: "whose" }, whose), switches(), out)),
+      make("div", { class: "who" }, make("span", { class: "whose" }, whose), switches(), out),
+    ),
     make("div", { id: "lost", role: "alert" }),
-    main);
+    main,
+  );
   tellLive();
   return main;
 }
@@ -99,31 +128,54 @@ function tellLive() {
 }
 
 function signInForm(place, reason) {
-  const key = make("input", { type: "password", autocomplete: "current-password", required: true, spellcheck: "false", placeholder: "fl_…", name: "key" });
+  const key = make("input", {
+    type: "password",
+    autocomplete: "current-password",
+    required: true,
+    spellcheck: "false",
+    placeholder: "fl_…",
+    name: "key",
+  });
   const wrong = make("p", { class: "wrong", role: "alert" }, reason || "");
   const button = make("button", { class: "main" }, say("sign_in.go"));
-  const form = make("form", { onsubmit: async (event) => {
-    event.preventDefault();
-    button.disabled = true;
-    try {
-      who = await signIn(key.value.trim());
-      start();
-      document.getElementById("main").focus();
-    } catch (error) {
-      show(wrong, error.status === 401 ? say("sign_in.wrong") : why(error));
-      key.select();
-    } finally {
-      button.disabled = false;
-    }
-  } }, field(say("sign_in.key"), key, say("sign_in.hint")), wrong, button);
-  show(place,
-    make("main", { class: "door" },
-      make("div", { class: "card" },
+  const form = make(
+    "form",
+    {
+      onsubmit: async (event) => {
+        event.preventDefault();
+        button.disabled = true;
+        try {
+          who = await signIn(key.value.trim());
+          start();
+          document.getElementById("main").focus();
+        } catch (error) {
+          show(wrong, error.status === 401 ? say("sign_in.wrong") : why(error));
+          key.select();
+        } finally {
+          button.disabled = false;
+        }
+      },
+    },
+    field(say("sign_in.key"), key, say("sign_in.hint")),
+    wrong,
+    button,
+  );
+  show(
+    place,
+    make(
+      "main",
+      { class: "door" },
+      make(
+        "div",
+        { class: "card" },
         make("p", { class: "brand" }, make("img", { src: "/static/icon.svg", alt: "", width: 40, height: 40 }), "Fairlane"),
         make("h1", {}, say("sign_in.title")),
         make("p", { class: "soft" }, say("sign_in.lead")),
-        form),
-      switches()));
+        form,
+      ),
+      switches(),
+    ),
+  );
   key.focus();
 }
 
@@ -149,8 +201,7 @@ function open() {
     if (link.dataset.view === name) {
       link.setAttribute("aria-current", "page");
       link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.clientWidth / 3; // narrow windows scroll it
-    }
-    else link.removeAttribute("aria-current");
+    } else link.removeAttribute("aria-current");
   }
   document.title = `${say(NAMES[name])} · Fairlane`;
   main.className = `view-${name}`;
@@ -178,10 +229,15 @@ function start() {
     tellLive();
   };
   if (who.role === "operator") {
-    hush = listen("/page/frames", (told) => {
-      last = told;
-      view?.frame?.(told);
-    }, state, FRAMES_SILENT_MS);
+    hush = listen(
+      "/page/frames",
+      (told) => {
+        last = told;
+        view?.frame?.(told);
+      },
+      state,
+      FRAMES_SILENT_MS,
+    );
   } else {
     hush = listen("/v1/events", (told) => view?.event?.(told), state, EVENTS_SILENT_MS);
   }

@@ -6,8 +6,12 @@
 
 import { OTHERS, colourOf } from "./colours.js";
 
-const BLOCK = 9, GAP = 3, PITCH = BLOCK + GAP;
-const FLIGHT_MS = 700, FRAME_MS = 1000, FLYING_MAX = 90;
+const BLOCK = 9,
+  GAP = 3,
+  PITCH = BLOCK + GAP;
+const FLIGHT_MS = 700,
+  FRAME_MS = 1000,
+  FLYING_MAX = 90;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** The smallest of 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, ... that is not less. */
@@ -18,7 +22,8 @@ export function roundUp(value) {
 
 /** One customer after the other, one document each, as turns are taken. */
 function inTurns(parts, most) {
-  const left = parts.map((part) => part.ready), order = [];
+  const left = parts.map((part) => part.ready),
+    order = [];
   while (order.length < most) {
     const before = order.length;
     for (let place = 0; place < left.length && order.length < most; place++) {
@@ -32,7 +37,8 @@ function inTurns(parts, most) {
 /** The parts of a lane: its customers with the most waiting, and all others together. */
 function partsOf(lane) {
   const parts = lane.top.filter((one) => one.ready > 0).map((one) => ({ ...one, colour: colourOf(one.customer) }));
-  if (lane.others.ready > 0) parts.push({ customer: null, customers: lane.others.customers, ready: lane.others.ready, colour: OTHERS });
+  if (lane.others.ready > 0)
+    parts.push({ customer: null, customers: lane.others.customers, ready: lane.others.ready, colour: OTHERS });
   return parts;
 }
 
@@ -119,7 +125,8 @@ export class Picture {
   }
 
   slot(place) {
-    const columns = this.columns(), size = Math.min(24, (this.room - 20) / columns);
+    const columns = this.columns(),
+      size = Math.min(24, (this.room - 20) / columns);
     const rows = Math.ceil(Math.max(1, this.running.length) / columns);
     const x = this.end + 14 + (place % columns) * size + size / 2;
     const y = this.height / 2 + (Math.floor(place / columns) - (rows - 1) / 2) * size;
@@ -134,7 +141,13 @@ export class Picture {
       const count = Math.min(move.count, 10);
       for (let each = 0; each < count && this.flying.length < FLYING_MAX; each++) {
         const path = this.path(move);
-        if (path) this.flying.push({ ...path, colour: colourOf(move.customer), from: now + (FRAME_MS * each) / count, size: move.count > 10 ? 5 : 4 });
+        if (path)
+          this.flying.push({
+            ...path,
+            colour: colourOf(move.customer),
+            from: now + (FRAME_MS * each) / count,
+            size: move.count > 10 ? 5 : 4,
+          });
       }
       if (move.what === "claimed" && this.lanes[move.priority - 1]?.each === 1) {
         this.shift[move.priority - 1] = Math.min(4 * PITCH, this.shift[move.priority - 1] + move.count * PITCH);
@@ -143,10 +156,17 @@ export class Picture {
   }
 
   path(move) {
-    const y = this.middle(move.priority), lane = this.lanes[move.priority - 1];
+    const y = this.middle(move.priority),
+      lane = this.lanes[move.priority - 1];
     if (!lane) return null;
-    const place = this.slot(Math.max(0, this.running.findIndex((one) => one.customer === move.customer && one.priority === move.priority)));
-    if (move.what === "submitted" || move.what === "retried" || move.what === "expired") return { x: 0, y, X: Math.max(12, this.head(lane.blocks.length)), Y: y };
+    const place = this.slot(
+      Math.max(
+        0,
+        this.running.findIndex((one) => one.customer === move.customer && one.priority === move.priority),
+      ),
+    );
+    if (move.what === "submitted" || move.what === "retried" || move.what === "expired")
+      return { x: 0, y, X: Math.max(12, this.head(lane.blocks.length)), Y: y };
     if (move.what === "claimed") return { x: this.head(0), y, X: place.x, Y: place.y };
     if (move.what === "done") return { x: place.x, y: place.y, X: this.width + 6, Y: place.y };
     return { x: place.x, y: place.y, X: place.x, Y: this.height + 8 };
@@ -170,7 +190,9 @@ export class Picture {
 
   draw() {
     if (!this.pen || this.closed) return;
-    const pen = this.pen, road = this.colour("--road"), line = this.colour("--line");
+    const pen = this.pen,
+      road = this.colour("--road"),
+      line = this.colour("--line");
     pen.clearRect(0, 0, this.width, this.height);
     for (let priority = 1; priority <= 9; priority++) this.drawLane(pen, priority, road, line);
     this.drawWorkers(pen, road, line);
@@ -178,11 +200,14 @@ export class Picture {
   }
 
   drawLane(pen, priority, road, line) {
-    const y = this.middle(priority), tall = this.row() - 8, lane = this.lanes[priority - 1];
+    const y = this.middle(priority),
+      tall = this.row() - 8,
+      lane = this.lanes[priority - 1];
     pen.fillStyle = road;
     box(pen, 0, y - tall / 2, this.end, tall, 6);
     if (!lane) return;
-    const height = Math.max(8, tall - 10), shift = this.shift[priority - 1];
+    const height = Math.max(8, tall - 10),
+      shift = this.shift[priority - 1];
     lane.blocks.forEach((place, number) => {
       const x = this.head(number) - BLOCK - (lane.each === 1 ? shift : 0);
       if (x < 0) return;
@@ -215,7 +240,8 @@ export class Picture {
     this.flying = this.flying.filter((one) => now < one.from + FLIGHT_MS);
     for (const one of this.flying) {
       if (now < one.from) continue;
-      const part = (now - one.from) / FLIGHT_MS, eased = part * part * (3 - 2 * part);
+      const part = (now - one.from) / FLIGHT_MS,
+        eased = part * part * (3 - 2 * part);
       pen.fillStyle = one.colour;
       pen.beginPath();
       pen.arc(one.x + (one.X - one.x) * eased, one.y + (one.Y - one.y) * eased, one.size, 0, 7);
@@ -225,7 +251,8 @@ export class Picture {
 
   /** What stands at this place of the drawing: {customer, customers, ready, priority}, or null. */
   at(x, y) {
-    const priority = Math.floor(y / this.row()) + 1, lane = this.lanes[priority - 1];
+    const priority = Math.floor(y / this.row()) + 1,
+      lane = this.lanes[priority - 1];
     if (x > this.end) {
       const place = this.running.findIndex((_, number) => {
         const slot = this.slot(number);

@@ -86,7 +86,12 @@ export async function textOf(address) {
 /** Listen to server-sent events until the function that is returned is called; `state(true | false)` says whether it is live.
  *  Read with fetch, not with EventSource, as only so a silent line can be told from a quiet one: comments count as life. */
 export function listen(address, heard, state, silentMs) {
-  let timer, silence, line, tries = 0, closed = false, live;
+  let timer,
+    silence,
+    line,
+    tries = 0,
+    closed = false,
+    live;
 
   function turn(now) {
     if (live !== now) state((live = now));
@@ -120,7 +125,11 @@ export function listen(address, heard, state, silentMs) {
       const events = (rest + piece.value).split("\n\n");
       rest = events.pop();
       for (const event of events) {
-        const told = event.split("\n").filter((one) => one.startsWith("data:")).map((one) => one.slice(5)).join("\n");
+        const told = event
+          .split("\n")
+          .filter((one) => one.startsWith("data:"))
+          .map((one) => one.slice(5))
+          .join("\n");
         if (told && !closed) heard(JSON.parse(told));
       }
     }

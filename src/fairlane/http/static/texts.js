@@ -59,7 +59,8 @@ export function rich(key, values = {}) {
     const value = name ? (values[name[1]] ?? piece) : piece;
     if (value instanceof Node) pieces.push(value);
     else if (typeof value === "number") pieces.push(number(value));
-    else if (value.startsWith(".") && pieces.at(-1)?.endsWith?.(".")) pieces.push(value.slice(1)); // "5 Min." ends a sentence too
+    else if (value.startsWith(".") && pieces.at(-1)?.endsWith?.("."))
+      pieces.push(value.slice(1)); // "5 Min." ends a sentence too
     else pieces.push(value);
   }
   return pieces;
@@ -67,19 +68,27 @@ export function rich(key, values = {}) {
 
 /** The text of a key. */
 export function say(key, values) {
-  return rich(key, values).map((piece) => (piece instanceof Node ? piece.textContent : piece)).join("");
+  return rich(key, values)
+    .map((piece) => (piece instanceof Node ? piece.textContent : piece))
+    .join("");
 }
 
 /** Whether the catalog has this key. */
 export const has = (key) => key in catalog;
 
-export const number = (value) => (value == null ? "–" : (Number.isInteger(value) ? whole : decimal).format(value).replace(/^-/, "−"));
+export const number = (value) =>
+  value == null ? "–" : (Number.isInteger(value) ? whole : decimal).format(value).replace(/^-/, "−");
 export const share = (value) => (value == null ? "–" : percent.format(value));
 export const dateTime = (ms) => moment.format(ms);
 export const timeOfDay = (ms) => clock.format(ms);
 export const date = (ms) => day.format(ms);
 
-const SIZES = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+const SIZES = [
+  ["day", 86400],
+  ["hour", 3600],
+  ["minute", 60],
+  ["second", 1],
+];
 
 function unitFor(seconds) {
   return SIZES.find(([, size]) => seconds >= 2 * size) || SIZES.at(-1);
@@ -95,7 +104,9 @@ export function duration(seconds, form = "short") {
   if (seconds == null) return "–";
   const [unit, size] = unitFor(seconds);
   const value = form === "long" ? Math.max(1, Math.round(seconds / size)) : seconds / size;
-  return inUnit(unit, form, value < 10 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 }).format(value < 0.05 ? 0 : value);
+  return inUnit(unit, form, value < 10 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 }).format(
+    value < 0.05 ? 0 : value,
+  );
 }
 
 /** From a span to another, in the unit of the longer one. */
