@@ -29,7 +29,8 @@ def upload(client: httpx.Client, content: Any, key: str | None = None, **query: 
 
 def stored(server: Server) -> list[Path]:
     """Every file that lies where files are."""
-    return [path for path in Path(f"{server.folder}/queue.db.blobs").rglob("*") if path.is_file()]
+    walked = os.walk(f"{server.folder}/queue.db.blobs")  # which passes over folders that go meanwhile
+    return [Path(folder, name) for folder, _, names in walked for name in names]
 
 
 def pieces(size: int) -> Iterator[bytes]:
