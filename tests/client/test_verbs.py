@@ -201,7 +201,7 @@ def test_every_word_of_the_service_is_one_of_our_errors() -> None:
         error = error_of(refusal(status, "application/problem+json", body))
         assert type(error) is KINDS[word]
         assert str(error) == "told"
-        assert isinstance(error, Mistake) == (status in (400, 401, 404, 405, 409, 410, 413, 415, 422, 431))
+        assert isinstance(error, Mistake) == (status in (400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 431))
     assert isinstance(error_of(refusal(502, "text/html", b"<h1>")), StoreError)
     assert isinstance(error_of(refusal(418, "text/html", b"<h1>")), Mistake)
 
