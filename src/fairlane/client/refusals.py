@@ -45,7 +45,7 @@ KINDS: dict[str, type[FairlaneError]] = {
     "store-full": StoreFull,
     "not-from-page": Mistake,
     "no-history": Unknown,
-    "what-if-busy": StoreBusy,
+    "what-if-busy": WrongState,
 }
 NOTHING_DONE = frozenset(("too-many-queued", "too-many-requests", "overloaded", "stopping"))  # refused before it began
 SENTENCE_MAX = 1000
