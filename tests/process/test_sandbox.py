@@ -91,6 +91,12 @@ def test_a_segfault_is_a_crash_that_names_its_signal(caller: Caller, scratch: Pa
     assert (code, "SIGSEGV" in detail) == ("crashed", True)
 
 
+def test_a_crash_in_a_fork_of_a_large_process_is_not_taken_for_one_that_needed_memory(caller: Caller, scratch: Path) -> None:
+    held = bytearray(b"x" * QUICK.memory_max)
+    code, _ = outcome(caller, lambda: ctypes.string_at(0), scratch)
+    assert (code, len(held)) == ("crashed", QUICK.memory_max)
+
+
 def test_an_abort_is_a_crash(caller: Caller, scratch: Path) -> None:
     code, detail = outcome(caller, os.abort, scratch)
     assert (code, "SIG" in detail) == ("crashed", True)

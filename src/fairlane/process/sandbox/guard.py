@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import time
@@ -65,6 +66,7 @@ def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
     keep_only((life, control, answer))
     living, sign = os.pipe()
     user = FIRST_USER + os.getpid() if os.geteuid() == 0 else None
+    before = _resident()
     try:
         leave_namespaces(attempt.layers, attempt.scratch)
     except Refused as refused:
@@ -79,8 +81,14 @@ def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
     _, status, used = os.wait4(pid, 0)
     if "process namespace" not in attempt.layers:  # else the kernel has ended them with their first
         _end_strays()
-    tell(control, status=status, cpu_seconds=used.ru_utime + used.ru_stime, resident=used.ru_maxrss * 1024)
+    resident = max(0, used.ru_maxrss * 1024 - before)  # what it took itself, above what it was forked with
+    tell(control, status=status, cpu_seconds=used.ru_utime + used.ru_stime, resident=resident)
     os.close(sign)  # as long as it was open, we lived
+
+
+def _resident() -> int:
+    """How many bytes of memory this process has in use."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def _confined(attempt: Attempt, living: int, user: int | None, control: int, answer: int) -> None:
