@@ -106,6 +106,24 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         open_engine(url(tmp_path))
 
 
+def test_a_queue_made_by_another_while_an_empty_file_is_looked_at_is_not_somebody_elses_file(tmp_path: Path) -> None:
+    path = tmp_path / "queue.db"
+    connection = apsw.Connection(str(path))
+    connection.pragma("journal_mode", "WAL")  # so that the other may write while this one reads
+    made: list[str] = []
+
+    def make_meanwhile(_cursor: object, statement: str, _values: object) -> bool:
+        if "sqlite_schema" in statement and not made:
+            made.append(statement)
+            open_engine(url(tmp_path)).close()
+        return True
+
+    connection.exec_trace = make_meanwhile
+    file.migrate(connection, path)
+    assert made
+    assert connection.pragma("user_version") == len(SCHEMA_VERSIONS)
+
+
 def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
     engine = open_engine(url(tmp_path))
     engine.submit([one("a")])

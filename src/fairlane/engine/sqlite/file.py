@@ -169,11 +169,14 @@ def migrate(connection: apsw.Connection, path: Path) -> None:
 
 def _version(connection: apsw.Connection, path: Path) -> int:
     """The schema's version; 0 for an empty file."""
-    if connection.pragma("application_id") != APPLICATION_ID:
-        if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+    with connection:  # one snapshot: between two reads somebody else may have made a queue of an empty file
+        application = connection.pragma("application_id")
+        is_empty = connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
+        version = connection.pragma("user_version")
+    if application != APPLICATION_ID:
+        if not is_empty:
             raise StoreUnfit(f"{path} is an SQLite file, but not a Fairlane queue; give another path")
         return 0
-    version = connection.pragma("user_version")
     if version > len(SCHEMA_VERSIONS):
         raise StoreUnfit(
             f"{path} has schema version {version}, made by a newer Fairlane; this one knows up to {len(SCHEMA_VERSIONS)}: "
