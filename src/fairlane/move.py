@@ -4,6 +4,7 @@ Laws:
 - Neither queue takes anything while it is moved: the source says where it is going, the target where it comes from.
 - Whatever stops the move, running it again goes on from the last mark; rows that are already there stay as they are.
 - The target is used only once everything is there. The source stays frozen, whole, and says where it went.
+- Files go where the target will look for them, under the same keys, and stay where they were too; in one store they just stay.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from .core.errors import Mistake, StoreError
+from .blob.files import PIECE_BYTES, Files
+from .core.errors import Mistake, StoreError, Unknown
 from .core.policy import Rules
 from .engine import Engine, open_engine
 from .queue import AT_ONCE
+from .queue.filing import Filing, beside
 
 GOING = "is being moved to"
 PAGE = 200  # rows at once: their bodies may be large
@@ -32,12 +35,13 @@ class Moved(NamedTuple):
     customers: int
     documents: int
     records: int
+    files: int
 
 
 class Progress(NamedTuple):
     """How far a move has come."""
 
-    phase: str  # "waiting" for what runs, "carrying", "done"
+    phase: str  # "waiting" for what runs, "carrying" documents, "files"
     running: int
     carried: int
     total: int
@@ -52,14 +56,22 @@ def shown_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
 
 
-def move(from_url: str, to_url: str, told: Callable[[Progress], None] = lambda _: None) -> Moved:
-    """Carry a queue from one store to another; may be stopped at any moment and run again."""
+def move(
+    from_url: str,
+    to_url: str,
+    told: Callable[[Progress], None] = lambda _: None,
+    *,
+    from_blobs: str | None = None,
+    to_blobs: str | None = None,
+) -> Moved:
+    """Carry a queue from one store to another, its files too; may be stopped at any moment and run again."""
     if from_url == to_url:
         raise Mistake(f"a queue cannot be moved from {shown_url(from_url)} to itself")
     source = open_engine(from_url, create=False)
     target = open_engine(to_url)
     try:
-        return _move(source, target, from_url, to_url, told)
+        files = _files(source, from_blobs or beside(from_url), to_blobs or beside(to_url))
+        return _move(source, target, from_url, to_url, files, told)
     finally:
         source.close()
         target.close()
@@ -77,18 +89,41 @@ def stop(from_url: str) -> None:
         source.close()
 
 
-def _move(source: Engine, target: Engine, from_url: str, to_url: str, told: Callable[[Progress], None]) -> Moved:
+def _files(source: Engine, from_where: str | None, to_where: str | None) -> tuple[Files, Files] | None:
+    """Where the files are and where they go, if there are any; both must be known before anything is frozen."""
+    filing = Filing(source, "", from_where)
+    if not filing.has_files():
+        return None
+    if from_where is None or to_where is None:
+        missing = "are: --from-blobs" if from_where is None else "shall be: --to-blobs"
+        raise Mistake(
+            f"this queue has files; say where they {missing} FOLDER or s3://bucket/prefix (the same for both leaves them there)"
+        )
+    there = filing.files()
+    return there, Files(to_where, there.place)
+
+
+def _move(
+    source: Engine,
+    target: Engine,
+    from_url: str,
+    to_url: str,
+    files: tuple[Files, Files] | None,
+    told: Callable[[Progress], None],
+) -> Moved:
     going, gone = f"{GOING} {shown_url(to_url)}", f"was moved to {shown_url(to_url)}: use that one"
     coming = f"is being filled from {shown_url(from_url)}"
     known = _known(target, from_url)
     _refuse(source, target, (going, gone) if known else (going,), known is None)
-    moved = Moved(0, 0, 0)
+    moved = Moved(0, 0, 0, 0)
     if known is None or not known.is_over:
         _freeze(source, going)
         _freeze(target, coming)
         _remember(target, from_url, known or _Known(None))
         _wait_out(source, told)
         moved = _carry(source, target, coming, from_url, told)
+        if files is not None:
+            moved = moved._replace(files=_carry_files(*files, told))
         _remember(target, from_url, _Known(None, is_over=True))
     _freeze(source, gone)
     _freeze(target, None)
@@ -143,13 +178,13 @@ def _carry(source: Engine, target: Engine, coming: str, from_url: str, told: Cal
     assert beginning is not None
     known = _known(target, from_url)
     mark = None if known is None else known.mark
-    moved = Moved(0, 0, 0)
+    moved = Moved(0, 0, 0, 0)
     while True:
         packed = source.pack(mark, PAGE)
         if packed.queue is not None:
             packed = packed._replace(queue=packed.queue._replace(rules=_arriving(packed.queue.rules, coming)))
         target.unpack(packed)
-        carried = len(packed.customers), len(packed.documents), len(packed.records)
+        carried = len(packed.customers), len(packed.documents), len(packed.records), 0
         moved = Moved(*(before + more for before, more in zip(moved, carried, strict=True)))
         if packed.documents:
             told(Progress("carrying", 0, packed.documents[-1].snapshot.number, beginning.last_number))
@@ -157,6 +192,30 @@ def _carry(source: Engine, target: Engine, coming: str, from_url: str, told: Cal
         if mark is None:
             return moved
         _remember(target, from_url, _Known(mark))
+
+
+def _carry_files(source: Files, target: Files, told: Callable[[Progress], None]) -> int:
+    """Copy what is not there yet; both listings are in the order of keys, so that neither is held in memory."""
+    carried, total = 0, sum(1 for _ in source.listed())
+    arrived = target.listed()
+    there = next(arrived, None)
+    for number, one in enumerate(source.listed(), 1):
+        while there is not None and there.key < one.key:
+            there = next(arrived, None)
+        if there is None or (there.key, there.size) != (one.key, one.size):
+            carried += _carry_file(source, target, one.key)
+        told(Progress("files", 0, number, total))
+    return carried
+
+
+def _carry_file(source: Files, target: Files, key: str) -> bool:
+    try:
+        file = source.blobs.open(key)
+    except Unknown:  # of a submission that was refused meanwhile
+        return False
+    with file:
+        target.blobs.put(key, iter(lambda: file.read(PIECE_BYTES), b""))
+    return True
 
 
 def _arriving(rules: Rules, coming: str) -> Rules:

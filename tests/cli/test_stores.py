@@ -58,7 +58,7 @@ def test_move_carries_a_queue_over(url: str, tmp_path: Path) -> None:
     target = f"sqlite:///{tmp_path}/target.db"
     ran = run("move", url, target)
     assert ran.exit_code == 0, ran.output
-    assert "Carried over: 1 document, 1 customer, 0 records." in ran.output
+    assert "Carried over: 1 customer, 1 document, 0 records, 0 files." in ran.output
     refused = run("check", "ada", "--url", url)
     assert refused.exit_code == 3
     assert f"was moved to {target}: use that one" in refused.output
@@ -70,7 +70,19 @@ def test_move_carries_a_queue_over(url: str, tmp_path: Path) -> None:
 
 def test_move_says_in_json_what_it_carried(url: str, tmp_path: Path) -> None:
     ran = run("move", url, f"sqlite:///{tmp_path}/target.db", "--json")
-    assert json.loads(ran.output) == {"customers": 1, "documents": 1, "records": 0}
+    assert json.loads(ran.output) == {"customers": 1, "documents": 1, "records": 0, "files": 0}
+
+
+def test_move_takes_files_along_and_says_where_they_are(url: str, tmp_path: Path) -> None:
+    letter = tmp_path / "letter.txt"
+    letter.write_text("dear all")
+    assert run("submit", "--customer", "ada", str(letter), "--url", url).exit_code == 0
+    place = tmp_path / "files"
+    ran = run("move", url, f"sqlite:///{tmp_path}/target.db", "--to-blobs", str(place))
+    assert ran.exit_code == 0, ran.output
+    assert "1 file." in ran.output
+    assert f"Files are in {place}: say so with --blobs" in ran.output
+    assert [path.read_text() for path in place.rglob("input")] == ["dear all"]
 
 
 def test_move_needs_a_target_and_stop_takes_none(url: str, tmp_path: Path) -> None:

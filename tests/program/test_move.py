@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from fairlane.core.document import Done, Retry
 from fairlane.core.errors import Mistake, StoreFrozen, Unknown
 from fairlane.engine import Engine
 from fairlane.engine.protocol import Packed
-from fairlane.move import Progress, move, shown_url, stop
+from fairlane.move import Progress, _files, move, shown_url, stop
+from fairlane.queue.filing import beside
 
 
 @pytest.fixture
@@ -229,3 +232,52 @@ def test_a_queue_cannot_be_moved_to_itself(source: str) -> None:
 )
 def test_a_password_is_never_shown(url: str, shown: str) -> None:
     assert shown_url(url) == shown
+
+
+def file_away(url: str, number: int, blobs: str | None = None) -> dict[str, bytes]:
+    """A queue with so many files; what is in them, by document."""
+    contents = {f"document {one}": f"content {one}".encode() * one for one in range(1, number + 1)}
+    with Queue(url, blobs=blobs) as queue:
+        return {queue.submit("ada", content=content, name=name).id: content for name, content in contents.items()}
+
+
+def filed(url: str, ids: dict[str, bytes], blobs: str | None = None) -> dict[str, bytes]:
+    with Queue(url, blobs=blobs) as queue, ExitStack() as opened:
+        return {id: opened.enter_context(queue.file(id)).read() for id in ids}
+
+
+def test_files_go_to_where_the_target_looks_for_them_and_stay_where_they_were(source: str, target: str) -> None:
+    contents = file_away(source, 5)
+    seen: list[Progress] = []
+    assert move(source, target, seen.append).files == 5
+    assert seen[-1] == Progress("files", 0, 5, 5)
+    assert filed(target, contents) == contents
+    assert filed(source, contents) == contents
+
+
+def test_files_that_are_already_there_are_not_copied_again(source: str, target: str, tmp_path: Path) -> None:
+    contents = file_away(source, 5)
+    shutil.copytree(str(beside(source)), str(beside(target)))
+    lost, cut = sorted(Path(str(beside(target))).rglob("input"))[1:3]
+    lost.unlink()
+    cut.write_bytes(b"x")
+    assert move(source, target).files == 2
+    assert filed(target, contents) == contents
+    other = f"sqlite:///{tmp_path}/third.db"
+    assert move(target, other, to_blobs=beside(target)).files == 0
+    assert filed(other, contents, beside(target)) == contents
+
+
+def test_a_queue_with_files_says_where_they_go_before_anything_is_frozen(source: str, tmp_path: Path) -> None:
+    place = str(tmp_path / "files")
+    contents = file_away(source, 1, place)
+    nowhere = f"sqlite:///{tmp_path}/new.db"
+    with Queue(source) as engine_only:
+        with pytest.raises(Mistake, match=r"say where they shall be: --to-blobs"):
+            _files(engine_only.engine, place, None)
+        with pytest.raises(Mistake, match=r"say where they are: --from-blobs"):
+            _files(engine_only.engine, None, place)
+    with Queue(source) as queue:
+        assert queue.rules().frozen is None
+    assert move(source, nowhere, from_blobs=place, to_blobs=place).files == 0
+    assert filed(nowhere, contents, place) == contents

@@ -11,7 +11,7 @@ from fairlane.core.errors import Mistake
 from fairlane.move import Progress as MoveProgress
 
 from .group import EXIT_FOUND, main
-from .shared import counted, json_option, open_store, url_option
+from .shared import counted, json_option, open_store, store_settings, url_option
 
 
 @main.command()
@@ -63,18 +63,23 @@ def doctor(url: str | None, as_json: bool) -> None:
 @main.command()
 @click.argument("from_url", metavar="FROM-URL")
 @click.argument("to_url", metavar="TO-URL", required=False)
+@click.option("--from-blobs", metavar="WHERE", help="Where the files are, if not beside FROM-URL; else as --blobs elsewhere.")
+@click.option("--to-blobs", metavar="WHERE", help="Where files shall be, as s3://bucket/prefix, if not beside TO-URL.")
 @click.option("--stop", "is_stopped", is_flag=True, help="Give a move of FROM-URL up; it takes documents again.")
 @json_option
-def move(from_url: str, to_url: str | None, is_stopped: bool, as_json: bool) -> None:
+def move(
+    from_url: str, to_url: str | None, from_blobs: str | None, to_blobs: str | None, is_stopped: bool, as_json: bool
+) -> None:
     """Move the queue at FROM-URL to the empty store at TO-URL.
 
     FROM-URL is frozen, with an error that tells its users where it is going; what runs may end, or its leases are waited out;
-    then customers, counters, rules, keys, documents, lanes and records are carried over. Run it again if it was interrupted:
-    it goes on where it stopped. The feed of changes stays behind.
+    then customers, counters, rules, keys, documents, lanes, records and files are carried over. Run it again if it was
+    interrupted: it goes on where it stopped. The feed of changes stays behind.
 
     \b
     Example:
       fairlane move sqlite:///fairlane.db sqlite:////srv/fairlane.db
+      fairlane move sqlite:///fairlane.db postgresql://db.example/fairlane --to-blobs s3://bucket/fairlane
     """
     from fairlane.move import move as move_queue
     from fairlane.move import stop
@@ -88,12 +93,15 @@ def move(from_url: str, to_url: str | None, is_stopped: bool, as_json: bool) -> 
     if to_url is None:
         raise Mistake("say where to: fairlane move FROM-URL TO-URL")
     with _MoveBar(as_json) as bar:
-        moved = move_queue(from_url, to_url, bar.told)
+        files = {"from_blobs": store_settings(from_url, from_blobs).blobs, "to_blobs": store_settings(to_url, to_blobs).blobs}
+        moved = move_queue(from_url, to_url, bar.told, **files)
     if as_json:
         click.echo(json.dumps(moved._asdict()))
         return
-    carried = [counted(moved.documents, "document"), counted(moved.customers, "customer"), counted(moved.records, "record")]
+    carried = [counted(number, name.removesuffix("s")) for name, number in moved._asdict().items()]
     click.echo(f"Carried over: {', '.join(carried)}. Use {_shown(to_url)} from now on.")
+    if to_blobs is not None:
+        click.echo(f"Files are in {to_blobs}: say so with --blobs, FAIRLANE_BLOBS or blobs in fairlane.toml.")
 
 
 def _shown(url: str) -> str:
@@ -129,4 +137,5 @@ class _MoveBar:
         if at.phase == "waiting":
             self.progress.update(self.task, description=f"waiting for {counted(at.running, 'running document')}")
         else:
-            self.progress.update(self.task, description="documents", completed=at.carried, total=at.total)
+            name = "documents" if at.phase == "carrying" else at.phase
+            self.progress.update(self.task, description=name, completed=at.carried, total=at.total)

@@ -41,7 +41,7 @@ class Filing:
 
     def __init__(self, engine: Engine, url: str, where: str | None) -> None:
         self._engine = engine
-        self.where = _beside(url) if where is None else where  # None: nobody said where
+        self.where = beside(url) if where is None else where  # None: nobody said where
         self._files: Files | None = None
 
     def files(self) -> Files:
@@ -55,9 +55,13 @@ class Filing:
             self._files = Files(self.where, self._place() or self._new_place())
         return self._files
 
+    def has_files(self) -> bool:
+        """Whether the queue ever had a file."""
+        return self._files is not None or self._place() is not None
+
     def files_held(self) -> Files | None:
-        """The same, or None if the queue never had a file."""
-        return self.files() if self._files or self._place() else None
+        """The same as `files`, or None if the queue never had one."""
+        return self.files() if self.has_files() else None
 
     def files_reached(self) -> Files | None:
         """The same, and None also if nobody said where they are."""
@@ -84,7 +88,7 @@ def files_of(url: str, where: str | None) -> Files:
         engine.close()
 
 
-def _beside(url: str) -> str | None:
+def beside(url: str) -> str | None:
     """A queue in a file has its bytes beside it, unless it is told otherwise; others must be told."""
     path = url.removeprefix("sqlite:///")
     return None if path == url else f"{os.path.abspath(path)}.blobs"
