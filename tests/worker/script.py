@@ -92,10 +92,10 @@ async def interpreter(document: Document) -> int:
     """Holds the interpreter in one call that takes some seconds: nothing else of this process runs."""
     note(document, "began")
     letters, took = 14, 0.0
-    while took < 0.02:  # each letter doubles the time
-        began, letters = time.perf_counter(), letters + 1
+    while took < 0.02:  # each letter doubles the time; of the processor, as a busy machine would make it look longer
+        began, letters = time.thread_time(), letters + 1
         re.match("(a|a)*b", "a" * letters)
-        took = time.perf_counter() - began
+        took = time.thread_time() - began
     re.match("(a|a)*b", "a" * (letters + round(math.log2(2.5 / took))))
     note(document, "ended")
     return document.attempt
