@@ -39,11 +39,11 @@ MEMORY_LIMIT_MIB = 2 * CACHE_KIBIBYTES / 1024  # the engine's page caches: one f
 class Sized:
     """A queue that holds its size, and a sample of what waits in it."""
 
-    def __init__(self, queue: Queue, documents: int, customers: int) -> None:
+    def __init__(self, queue: Queue, documents: int, customers: int, seed: int = 7) -> None:
         self.queue = queue
         self.documents = documents
         self.customers = customers
-        self.dice = random.Random(7)
+        self.dice = random.Random(seed)
         self.sample: dict[str, None] = {}
 
     def customer(self) -> str:
