@@ -65,6 +65,12 @@ def unshare(flag: int) -> None:
     _checked(_libc.unshare(flag))
 
 
+def enter(namespace: int, kind: int) -> None:
+    """Go into a namespace of this kind, by a handle to it."""
+    assert _libc is not None
+    _checked(_libc.setns(namespace, kind))
+
+
 def die_with_parent(signal_number: int) -> None:
     """Get this signal when the parent dies; the caller checks afterwards that it is still there."""
     _prctl(_SET_PDEATHSIG, signal_number)
