@@ -26,7 +26,7 @@ from fairlane.core.errors import BadValue
 
 from . import reading, sandbox
 from .extract import LANGUAGES, WARNING_CODES, Extraction, Limits, Member, Notice, Page, Unreadable
-from .extract.draft import FACT_MAX, clean, moment
+from .extract.draft import FACT_MAX, is_clean, moment
 from .extract.result import Unit
 from .extract.scratch import NAME_MAX
 from .reading import TEXT, THUMBNAIL, read
@@ -158,18 +158,19 @@ def _opened(folder: int, name: str) -> int:
 
 def _content(folder: int, name: str, size_max: int) -> bytes:
     with open(_opened(folder, name), "rb") as file:
-        content = file.read(size_max + 1)
-    if len(content) > size_max:
-        raise _Garbage(f"{name} has more than {size_max:,} bytes")
-    return content
+        size = os.fstat(file.fileno()).st_size  # it does not grow any more: whoever could write to it is dead
+        if size > size_max:
+            raise _Garbage(f"{name} has more than {size_max:,} bytes")
+        return file.read(size)
 
 
 def _text(folder: int, limits: Limits) -> str:
+    content = _content(folder, TEXT, limits.text_max * CHARACTER_BYTES_MAX)
     try:
-        text = _content(folder, TEXT, limits.text_max * CHARACTER_BYTES_MAX).decode()
+        text = content.decode()
     except UnicodeDecodeError as error:
         raise _Garbage("text") from error
-    if len(text) > limits.text_max or clean(text) != text:
+    if len(text) > limits.text_max or not is_clean(content):
         raise _Garbage("text")
     return text
 

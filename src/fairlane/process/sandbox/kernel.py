@@ -119,6 +119,13 @@ def keep_capabilities(wanted: int) -> None:
         call(number, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
 
 
+def give_back_memory() -> None:
+    """Free memory goes back to the kernel, so that forks need not copy it; C libraries that cannot do that keep it."""
+    trim = getattr(_libc, "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def write_only_in(folder: str) -> None:
     """In a mount namespace of our own: everything is read-only, but for this folder."""
     assert _libc is not None

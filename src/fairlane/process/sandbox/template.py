@@ -37,7 +37,7 @@ from .guard import Attempt, see_to, stand_apart
 START_SECONDS_MAX = 60.0
 MESSAGE_BYTES_MAX = 65_536
 # Memory that was freed is used again, and comes in large pages where the kernel gives them: thousands of page faults less.
-MEMORY = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"
+MEMORY = {"hugetlb": 1, "top_pad": 32 << 20, "mmap_threshold": 1 << 30, "trim_threshold": 1 << 30}
 _HANDLE = 3
 _START = (
     "import json, sys; sys.path[:], module = json.loads(sys.argv[1]);"
@@ -80,7 +80,7 @@ class Template:
             os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-I", "-c", _START, json.dumps([sys.path, module])],
-                kept | {"GLIBC_TUNABLES": MEMORY},
+                kept | {"GLIBC_TUNABLES": ":".join(f"glibc.malloc.{name}={value}" for name, value in MEMORY.items())},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -167,16 +167,19 @@ class Template:
 def main(handle: int, module: str) -> None:
     """What a template does: load, and fork guards until nobody is left who could ask for one."""
     asking = socket.socket(fileno=handle)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards that have ended are nobody's concern
-    kernel.adopt_orphans()
+    kernel.adopt_orphans()  # guards, whose parent has gone
     loaded = import_module(module)
     loaded.prepare()
     prepare()
     gc.collect()
     gc.freeze()
     gc.disable()  # it would touch, and so copy, every page in every fork
+    kernel.give_back_memory()
     while True:
         message, handles, _, _ = socket.recv_fds(asking, MESSAGE_BYTES_MAX, 1)
+        with contextlib.suppress(ChildProcessError):  # those that have ended; in the end all do, as their callers have
+            while os.waitpid(-1, os.WNOHANG if message else 0)[0]:
+                pass
         if not message:
             return
         if os.fork() == 0:
