@@ -25,7 +25,7 @@ from typing import Any, get_args
 from fairlane.core.errors import BadValue
 
 from . import reading, sandbox
-from .extract import LANGUAGES, WARNING_CODES, Extraction, Limits, Member, Notice, Page, Unreadable
+from .extract import LANGUAGES, WARNING_CODES, Extraction, Limits, Member, Notice, Page, Unreadable, warm
 from .extract.draft import FACT_MAX, is_clean, moment
 from .extract.result import Unit
 from .extract.scratch import NAME_MAX
@@ -45,10 +45,21 @@ _template: sandbox.Template | None = None
 
 
 def prepare() -> None:
-    """Start a template for this process and its forks: attempts begin faster, and know nothing of what is in memory here."""
+    """Once, for this process and its forks: refuse where files cannot be confined, and start a template, so that attempts
+    begin faster and know nothing of what is in memory here."""
     global _template
-    if _template is None:
-        _template = sandbox.Template(reading.__name__)
+    if _template is not None:
+        return
+    template = sandbox.Template(reading.__name__)
+    try:
+        sandbox.require()
+        template.wait()
+        _template = template
+    except sandbox.Gone:
+        warm()  # attempts will be forks of this process
+    finally:
+        if _template is None:
+            template.close()
 
 
 def extract_isolated(

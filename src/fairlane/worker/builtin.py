@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from fairlane.blob.envelope import File
 from fairlane.blob.ordinary import open_ordinary
 from fairlane.core.errors import BlobDamaged, Mistake
-from fairlane.process import sandbox
 from fairlane.process.attempts import attempt_folder
 from fairlane.process.extract import Extraction, Limits, Unreadable
 from fairlane.process.folder import FOLDER_KIND
@@ -48,7 +47,6 @@ class Plan(NamedTuple):
 
 def built_in(plan: Plan, slots: int = 4, kinds: Sequence[str] = (DEFAULT_KIND, FOLDER_KIND)) -> Worker:
     """A worker with the built-in handler; refused where strangers' files could not be confined."""
-    sandbox.require()
     prepare()
     worker = Worker(plan.url, slots=slots, blobs=plan.blobs)
     for kind in kinds:

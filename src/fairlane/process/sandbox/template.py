@@ -89,9 +89,19 @@ class Template:
                 setsid=True,
                 setsigmask=(),
             )
+        ours.settimeout(START_SECONDS_MAX)
         self._asking = ours
         self._idle: dict[frozenset[str], list[_Line]] = {}
         self._owner = os.getpid()
+
+    def wait(self) -> None:
+        """Until it has loaded everything; `Gone` if it could not."""
+        try:
+            if self._asking.recv(MESSAGE_BYTES_MAX):
+                return
+        except OSError as error:
+            raise Gone(f"the template of the sandbox did not begin: {error}") from error
+        raise Gone("the template of the sandbox could not begin; what it printed tells why")
 
     def perform(
         self, layers: frozenset[str], arguments: Sequence[object], scratch: Path, readable: Iterable[Path], bounds: Bounds
@@ -175,6 +185,7 @@ def main(handle: int, module: str) -> None:
     gc.freeze()
     gc.disable()  # it would touch, and so copy, every page in every fork
     kernel.give_back_memory()
+    asking.send(b"ready")
     while True:
         message, handles, _, _ = socket.recv_fds(asking, MESSAGE_BYTES_MAX, 1)
         with contextlib.suppress(ChildProcessError):  # those that have ended; in the end all do, as their callers have
