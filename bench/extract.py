@@ -161,8 +161,7 @@ def _start(name: str, folder: Path, rounds: int) -> Figure:
     """How long an attempt that does nothing takes, from the call to its answer, as the built-in worker begins one."""
     scratch = folder / f"start {name}"
     scratch.mkdir()
-    template = sandbox.Template("bench.nothing")
-    template.wait()
+    template = sandbox.Template.started("bench.nothing")
     marks = []
     for _ in range(rounds + 2):
         marks.append(time.perf_counter())

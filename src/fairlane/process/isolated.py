@@ -48,18 +48,20 @@ def prepare() -> None:
     """Once, for this process and its forks: refuse where files cannot be confined, and start a template, so that attempts
     begin faster and know nothing of what is in memory here."""
     global _template
+    sandbox.require()
+    if _template is None:
+        try:
+            _template = sandbox.Template.started(reading.__name__)
+        except sandbox.Gone:
+            warm()  # attempts will be forks of this process
+
+
+def release() -> None:
+    """Let go of the template: attempts are forks of this process again."""
+    global _template
     if _template is not None:
-        return
-    template = sandbox.Template(reading.__name__)
-    try:
-        sandbox.require()
-        template.wait()
-        _template = template
-    except sandbox.Gone:
-        warm()  # attempts will be forks of this process
-    finally:
-        if _template is None:
-            template.close()
+        _template.close()
+        _template = None
 
 
 def extract_isolated(

@@ -28,6 +28,7 @@ from fairlane.process.isolated import extract_isolated, prepare
 from fairlane.process.outputs import Outputs, member_places
 from fairlane.queue import DEFAULT_KIND, PAGES, Input, Queue
 
+from . import linux
 from .document import Document, Fail, Retry
 from .worker import Worker
 
@@ -48,6 +49,7 @@ class Plan(NamedTuple):
 def built_in(plan: Plan, slots: int = 4, kinds: Sequence[str] = (DEFAULT_KIND, FOLDER_KIND)) -> Worker:
     """A worker with the built-in handler; refused where strangers' files could not be confined."""
     prepare()
+    linux.keep_freed_memory()
     worker = Worker(plan.url, slots=slots, blobs=plan.blobs)
     for kind in kinds:
         worker.handler(kind, seconds=plan.limits.seconds_max + plan.pace + SECONDS_SPARE)(_Extracting(plan))

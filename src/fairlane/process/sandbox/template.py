@@ -73,35 +73,44 @@ class _Line(NamedTuple):
 class Template:
     """A template, for the process that made it and for all forks of that."""
 
-    def __init__(self, module: str) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        with theirs:
-            os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-c", _START, json.dumps([sys.path, module])],
-                kept | {"GLIBC_TUNABLES": ":".join(f"glibc.malloc.{name}={value}" for name, value in MEMORY.items())},
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), _HANDLE),
-                ],
-                setsid=True,
-                setsigmask=(),
-            )
-        ours.settimeout(START_SECONDS_MAX)
-        self._asking = ours
+    def __init__(self, asking: socket.socket) -> None:
+        """To a template that has `main` for its code, at the other end of this socket: waits until it has loaded everything."""
+        asking.settimeout(START_SECONDS_MAX)
+        try:
+            is_ready = bool(asking.recv(MESSAGE_BYTES_MAX))
+        except OSError:
+            is_ready = False
+        if not is_ready:
+            asking.close()
+            raise Gone("the template of the sandbox could not begin; what it printed tells why")
+        self._asking = asking
         self._idle: dict[frozenset[str], list[_Line]] = {}
         self._owner = os.getpid()
 
-    def wait(self) -> None:
-        """Until it has loaded everything; `Gone` if it could not."""
-        try:
-            if self._asking.recv(MESSAGE_BYTES_MAX):
-                return
-        except OSError as error:
-            raise Gone(f"the template of the sandbox did not begin: {error}") from error
-        raise Gone("the template of the sandbox could not begin; what it printed tells why")
+    @classmethod
+    def started(cls, module: str) -> Template:
+        """A fresh Python that loads this module; `Gone` if this user cannot start one."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        variables = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        variables["GLIBC_TUNABLES"] = ":".join(f"glibc.malloc.{name}={value}" for name, value in MEMORY.items())
+        with theirs:
+            try:
+                os.posix_spawn(
+                    sys.executable,
+                    [sys.executable, "-I", "-c", _START, json.dumps([sys.path, module])],
+                    variables,
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                        (os.POSIX_SPAWN_DUP2, theirs.fileno(), _HANDLE),
+                    ],
+                    setsid=True,
+                    setsigmask=(),
+                )
+            except OSError as error:
+                ours.close()
+                raise Gone(f"{sys.executable} cannot be started: {error}") from error
+        return cls(ours)
 
     def perform(
         self, layers: frozenset[str], arguments: Sequence[object], scratch: Path, readable: Iterable[Path], bounds: Bounds
