@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import csv
 import email
-import gc
 import io
 import json
 import statistics
-import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Callable
 from functools import partial
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 from xml.parsers import expat
@@ -160,26 +158,15 @@ def measure(share: float, rounds: int, folder: Path, advance: Callable[[], None]
 
 
 def _start(name: str, folder: Path, rounds: int) -> Figure:
-    """Measured in a process as lean as the one that forks attempts: what it holds in memory is what a fork costs."""
+    """How long an attempt that does nothing takes, from the call to its answer, as the built-in worker begins one."""
     scratch = folder / f"start {name}"
     scratch.mkdir()
-    command = [sys.executable, "-c", "from bench.extract import starts; starts()", name, str(scratch), str(rounds)]
-    told = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1]).stdout
-    took: list[float] = sorted(json.loads(told))
+    template = sandbox.Template.started("bench.nothing")
+    marks = []
+    for _ in range(rounds + 2):
+        marks.append(time.perf_counter())
+        sandbox.run_in(template, (), scratch, without=WITHOUT[name])
+    template.close()
+    took = sorted(1000 * (end - began) for began, end in pairwise(marks[1:]))  # without the first, for which a guard is forked
     note = f"median; 99 of 100 within {took[min(len(took) - 1, len(took) * 99 // 100)]:.1f} ms"
     return Figure(f"start, {name}", statistics.median(took), "ms", START_MS_MAX, Goal(1, is_least=False), note)
-
-
-def starts() -> None:
-    """In that process: print how many milliseconds each start took."""
-    without, scratch, rounds = WITHOUT[sys.argv[1]], Path(sys.argv[2]), int(sys.argv[3])
-    warm()
-    sandbox.require(without)
-    gc.collect()
-    gc.freeze()  # as the template of a worker does
-    took = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        sandbox.run(lambda: None, scratch, without=without)
-        took.append((time.perf_counter() - began) * 1000)
-    print(json.dumps(took))

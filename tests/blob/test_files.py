@@ -109,10 +109,10 @@ def test_damaged_bytes_are_an_error_and_never_handed_out(files: Files) -> None:
     (key,) = keys(files)
     damages = (content[:-1], content + b"x", b"", content[:70_000] + b"\x00" + content[70_001:], b"y" + content[1:])
     for damaged in damages:
-        files.blobs.put(key, [damaged])
+        files.blobs.put({key: [damaged]})
         with pytest.raises(BlobDamaged, match=f"the bytes of document {id} are damaged: there should be 512,000 bytes"):
             files.open_input("acme", id, file)
-    files.blobs.put(key, [content])
+    files.blobs.put({key: [content]})
     assert read(files, id, file) == content
 
 
@@ -189,7 +189,7 @@ def test_what_is_not_ours_is_passed_over(files: Files) -> None:
     (key,) = keys(files)
     folder = key.rpartition("/")[0]
     for foreign in (f"{folder}/notes", f"{folder}/1-other", f"{files.place}/x/y/input", f"{files.place}/README"):
-        files.blobs.put(foreign, [b"mine"])
+        files.blobs.put({foreign: [b"mine"]})
     assert [one.document for one in files.listed()] == [id]
 
 
@@ -227,6 +227,6 @@ def never_ending() -> Iterator[bytes]:
 
 def test_an_interrupt_leaves_nothing(files: Files) -> None:
     with pytest.raises(KeyboardInterrupt):
-        files.blobs.put(f"{files.place}/a/b/input", never_ending())
+        files.blobs.put({f"{files.place}/a/b/input": never_ending()})
     assert keys(files) == []
     assert list(files.blobs.listed("unfinished")) == []

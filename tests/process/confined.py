@@ -6,18 +6,23 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairlane.process import sandbox
 from fairlane.process.extract import Unreadable
+from fairlane.process.sandbox.template import main
+
+from . import given
 
 NOBODY = 65534
 QUICK = sandbox.Bounds(seconds_max=10, cpu_seconds_max=8, memory_max=300_000_000, file_max=20_000_000)
@@ -31,16 +36,18 @@ _libc = ctypes.CDLL(None)
 
 
 class Caller(NamedTuple):
-    """Who runs the sandbox, and with which layers."""
+    """Who runs the sandbox, with which layers, and whether by a template."""
 
     user: int
     without: frozenset[str]
+    has_template: bool = False
 
 
 CALLERS = {
-    f"{'root' if user == 0 else 'ordinary user'}, {name}": Caller(user, without)
+    f"{'root' if user == 0 else 'ordinary user'}, {name}{', by a template' * has_template}": Caller(user, without, has_template)
     for user in ([0, NOBODY] if os.geteuid() == 0 else [os.geteuid()])
     for name, without in WITHOUT.items()
+    for has_template in ([False, True] if name != "without landlock" else [False])
 }
 
 
@@ -126,11 +133,55 @@ def outcome(
 
     def call() -> object:
         try:
-            return ["value", sandbox.run(work, scratch, bounds, readable, without=caller.without)]
+            return ["value", run_of(caller)(work, scratch, bounds, readable, without=caller.without)]
         except Unreadable as error:
             return [error.code, error.detail]
 
     return forked(caller, call)
+
+
+def run_of(caller: Caller) -> Callable[..., object]:
+    """How this caller has work run."""
+    return run_by_template if caller.has_template else sandbox.run
+
+
+def run_by_template(
+    work: Callable[[], object], scratch: Path, bounds: sandbox.Bounds, readable: Iterable[Path] = (), *, without: frozenset[str]
+) -> object:
+    """As `sandbox.run`, by a template that is no fresh Python but a fork: so it knows any work, and any user can have one."""
+    with template_of(work) as (template, pid):
+        try:
+            return sandbox.run_in(template, (), scratch, bounds, readable, without=without)
+        finally:
+            ours = {os.getpid(), pid, *(guard_of(line) for lines in template._idle.values() for line in lines)}
+            name = Path("/proc/self/comm").read_text().strip()
+            assert set(living(name)) <= ours, "alive when the caller had its answer"
+
+
+@contextlib.contextmanager
+def template_of(work: Callable[..., object]) -> Iterator[tuple[sandbox.Template, int]]:
+    """A template for this work, and its pid; it has ended afterwards."""
+    given.CALLS[:] = [work]
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ours.close()
+            main(theirs.detach(), given.__name__)
+        finally:
+            os._exit(0)
+    theirs.close()
+    template = sandbox.Template(ours)
+    try:
+        yield template, pid
+    finally:
+        template.close()
+        os.waitpid(pid, 0)
+
+
+def guard_of(line: Any) -> int:
+    """The pid of the guard at the other end of a line."""
+    return int(re.findall(r"^Pid:\t(\d+)$", Path(f"/proc/self/fdinfo/{line.process}").read_text(), re.MULTILINE)[0])
 
 
 def kill(pid: int) -> None:

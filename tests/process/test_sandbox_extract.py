@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from chaos.corpus.hostile import HOSTILE
 from chaos.corpus.others import draw, make_image
 from chaos.files import run as run_chaos
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.process import sandbox
+from fairlane.process import isolated, reading, sandbox
 from fairlane.process.extract import Extraction, Limits, Unreadable, extract, warm
 from fairlane.process.isolated import _checked, extract_isolated
 
-from .confined import CALLERS, forked, open_folder
+from .confined import CALLERS, forked, open_folder, template_of
 
 NO_OCR = Limits(ocr_pages_max=0)
 
@@ -82,7 +83,8 @@ def test_every_caller_reads_the_same_with_words_on_pictures(place: Path, name: s
     def call() -> list[object]:
         scratch = place / "scratch"
         scratch.mkdir()
-        result = extract_isolated(path, file, scratch, without=CALLERS[name].without)
+        with template_of(reading.work) if CALLERS[name].has_template else nullcontext((None, 0)) as (isolated._template, _):
+            result = extract_isolated(path, file, scratch, without=CALLERS[name].without)
         return [result.text, result.facts()]
 
     assert tuple(forked(CALLERS[name], call)) == expected

@@ -21,7 +21,7 @@ from fairlane.process import sandbox
 from fairlane.process.sandbox import calls, kernel
 from fairlane.process.sandbox.layers import LAYERS, PROMISES, Plan
 
-from .confined import CALLERS, QUICK, Caller, become, forked, gone, kill, living, name_process, open_folder
+from .confined import CALLERS, QUICK, Caller, become, forked, gone, kill, living, name_process, open_folder, run_of
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_what_is_told_is_in_force(place: Path, name: str) -> None:
         return [
             told,
             links(),
-            sandbox.run(lambda: [links(), os.getpid(), os.geteuid()], scratch, QUICK, without=caller.without),
+            run_of(caller)(lambda: [links(), os.getpid(), os.geteuid()], scratch, QUICK, without=caller.without),
         ]
 
     told, ours, (theirs, pid, user) = forked(caller, look)
@@ -164,7 +164,7 @@ def attempting(caller: Caller, place: Path, name: str) -> None:
     become(caller.user)
     scratch = place / "scratch"
     scratch.mkdir()
-    sandbox.run(work, scratch, sandbox.Bounds(seconds_max=300), without=caller.without)
+    run_of(caller)(work, scratch, sandbox.Bounds(seconds_max=300), without=caller.without)
 
 
 @pytest.mark.parametrize("name", CALLERS)

@@ -43,6 +43,29 @@ class Held(NamedTuple):
     age_seconds: float
 
 
+class _Measured:
+    """Bytes on their way in, counted and hashed."""
+
+    def __init__(self, name: str, content: object, pass_by: Callable[[bytes], None] | None = None) -> None:
+        self._name, self._content, self._pass_by = name, content, pass_by
+        self._size, self._digest = 0, hashlib.sha256()
+
+    def pieces(self) -> Iterator[bytes]:
+        """Piece by piece, until there are too many."""
+        for piece in _pieces(self._name, self._content):
+            self._size += len(piece)
+            if self._size > SIZE_MAX:
+                raise BadValue(self._name, f"more than {SIZE_MAX:,} bytes", f"at most {SIZE_MAX:,} bytes; split it")
+            self._digest.update(piece)
+            if self._pass_by is not None:
+                self._pass_by(piece)
+            yield piece
+
+    def written(self) -> Written:
+        """What they were, once all are in."""
+        return Written(self._size, self._digest.hexdigest())
+
+
 class Files:
     """The bytes of one queue's documents; knows no engine, and may be used in any process and after a fork."""
 
@@ -62,7 +85,9 @@ class Files:
 
     def put_input(self, customer: str, id: str, content: object, pass_by: Callable[[bytes], None] | None = None) -> Written:
         """What was handed in for a document: bytes, or a binary file that is read to its end."""
-        return self._put(self._key(customer, id, INPUT), "content", content, pass_by)
+        measured = _Measured("content", content, pass_by)
+        self.blobs.put({self._key(customer, id, INPUT): measured.pieces()})
+        return measured.written()
 
     def put_results(
         self, customer: str, id: str, token: int, *, text: object = None, facts: Any = None, thumbnail: object = None
@@ -72,11 +97,9 @@ class Files:
             raise BadValue("token", token, "the token of the claim, a whole number")
         given: dict[str, object] = {"text": text.encode() if isinstance(text, str) else text, "thumbnail": thumbnail}
         given["facts"] = None if facts is None else json.dumps(facts, ensure_ascii=False, allow_nan=False).encode()
-        return {
-            name: self._put(self._key(customer, id, f"{token}-{name}"), name, given[name], None)
-            for name in RESULT_NAMES
-            if given[name] is not None
-        }
+        measured = {name: _Measured(name, given[name]) for name in RESULT_NAMES if given[name] is not None}
+        self.blobs.put({self._key(customer, id, f"{token}-{name}"): one.pieces() for name, one in measured.items()})
+        return {name: one.written() for name, one in measured.items()}
 
     def remove_inputs(self, customer: str, ids: Sequence[str]) -> None:
         """What was handed in for documents that the queue did not take."""
@@ -106,23 +129,6 @@ class Files:
         if not _DOCUMENT.fullmatch(id):
             raise Unknown(f"document {id} has no files: its id is not one that the queue made")
         return f"{self.place}/{_folder(customer)}/{id}/{name}"
-
-    def _put(self, key: str, name: str, content: object, pass_by: Callable[[bytes], None] | None) -> Written:
-        size, digest = 0, hashlib.sha256()
-
-        def measured() -> Iterator[bytes]:
-            nonlocal size
-            for piece in _pieces(name, content):
-                size += len(piece)
-                if size > SIZE_MAX:
-                    raise BadValue(name, f"more than {SIZE_MAX:,} bytes", f"at most {SIZE_MAX:,} bytes; split it")
-                digest.update(piece)
-                if pass_by is not None:
-                    pass_by(piece)
-                yield piece
-
-        self.blobs.put(key, measured())
-        return Written(size, digest.hexdigest())
 
     def _open(self, key: str, id: str, written: Written) -> BinaryIO:
         try:

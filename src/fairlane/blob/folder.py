@@ -15,7 +15,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
@@ -34,24 +34,23 @@ class FolderBlobs:
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
-    def put(self, key: str, pieces: Iterable[bytes]) -> None:
+    def put(self, contents: Mapping[str, Iterable[bytes]]) -> None:
+        drafts: dict[str, str] = {}
         with self._plainly():
             self._make(UNFINISHED)
-            draft = self._path(f"{UNFINISHED}/{secrets.token_hex(16)}")
-            file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
-                try:
-                    for piece in pieces:
-                        _write(file, piece)
-                    os.fsync(file)
-                finally:
-                    os.close(file)
-                self._move_in(draft, key)
+                for key, pieces in contents.items():
+                    drafts[key] = self._path(f"{UNFINISHED}/{secrets.token_hex(16)}")
+                    _write_synced(drafts[key], pieces)
+                for key in contents:
+                    self._move_in(drafts[key], key)
+                    del drafts[key]
             except BaseException:
-                with suppress(OSError):
-                    os.unlink(draft)
+                for draft in drafts.values():
+                    with suppress(OSError):
+                        os.unlink(draft)
                 raise
-            self._sync_above(key)
+            self._sync_above(contents)
 
     def open(self, key: str) -> BinaryIO:
         with self._plainly():
@@ -116,9 +115,9 @@ class FolderBlobs:
                     ) from None
         raise StoreError(f"the folder of {self._path(key)} is removed all the time; see who does that, then try again")
 
-    def _sync_above(self, key: str) -> None:
+    def _sync_above(self, keys: Iterable[str]) -> None:
         """Make the names durable: another process may have made a folder and not synced it yet."""
-        for path in reversed(self._above(key)):
+        for path in sorted({path for key in keys for path in self._above(key)}, reverse=True):  # the innermost first
             _sync(path)
         with suppress(PermissionError):
             _sync(os.path.dirname(self.folder))
@@ -190,10 +189,17 @@ class FolderBlobs:
             raise StoreError(f"the disk under {self.folder} failed: {told}; see to it, then try again") from error
 
 
-def _write(file: int, piece: bytes) -> None:
-    rest = memoryview(piece)
-    while rest:
-        rest = rest[os.write(file, rest) :]
+def _write_synced(path: str, pieces: Iterable[bytes]) -> None:
+    """A new file of these pieces, on the disk."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _sync(folder: str) -> None:

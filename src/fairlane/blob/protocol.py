@@ -10,7 +10,7 @@ Laws for every store:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, NamedTuple, Protocol
 
 
@@ -25,8 +25,8 @@ class Stored(NamedTuple):
 class Blobs(Protocol):
     """The verbs. No store has more or fewer."""
 
-    def put(self, key: str, pieces: Iterable[bytes]) -> None:
-        """All the pieces under this key, in place of what was there; nothing is left if a piece cannot be read or written."""
+    def put(self, contents: Mapping[str, Iterable[bytes]]) -> None:
+        """All the pieces under their key, in place of what was there; nothing is left of one that cannot be read or written."""
 
     def open(self, key: str) -> BinaryIO:
         """What is under a key, as a file that can be read and sought; Unknown if there is nothing."""

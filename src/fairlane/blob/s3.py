@@ -12,7 +12,7 @@ Laws:
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain
@@ -43,7 +43,11 @@ class S3Blobs:
         except (BaseError, ValueError) as error:
             raise BadValue("blobs", url, f"s3://bucket/prefix ({_first_line(error)})") from error
 
-    def put(self, key: str, pieces: Iterable[bytes]) -> None:
+    def put(self, contents: Mapping[str, Iterable[bytes]]) -> None:
+        for key, pieces in contents.items():
+            self._put(key, pieces)
+
+    def _put(self, key: str, pieces: Iterable[bytes]) -> None:
         rest = iter(pieces)
         head, size = [], 0
         for piece in rest:

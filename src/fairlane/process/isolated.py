@@ -17,18 +17,20 @@ import re
 import shutil
 import stat
 import struct
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 from fairlane.core.errors import BadValue
 
-from . import sandbox
-from .extract import LANGUAGES, WARNING_CODES, Extraction, Limits, Member, Notice, Page, Unreadable, extract
-from .extract.draft import FACT_MAX, clean, moment
+from . import reading, sandbox
+from .extract import LANGUAGES, WARNING_CODES, Extraction, Limits, Member, Notice, Page, Unreadable, warm
+from .extract.draft import FACT_MAX, is_clean, moment
 from .extract.result import Unit
 from .extract.scratch import NAME_MAX
+from .reading import TEXT, THUMBNAIL, read
 
-TEXT, THUMBNAIL = "text", "thumbnail"
 CHARACTER_BYTES_MAX = 4
 THUMBNAIL_BYTES_MAX = 10_000_000
 MEMORY_MAX = sandbox.Bounds.memory_max
@@ -37,6 +39,29 @@ _MEMBER = re.compile(r"member-\d{5,6}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,100}")
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+
+
+_template: sandbox.Template | None = None
+
+
+def prepare() -> None:
+    """Once, for this process and its forks: refuse where files cannot be confined, and start a template, so that attempts
+    begin faster and know nothing of what is in memory here."""
+    global _template
+    sandbox.require()
+    if _template is None:
+        try:
+            _template = sandbox.Template.started(reading.__name__)
+        except sandbox.Gone:
+            warm()  # attempts will be forks of this process
+
+
+def release() -> None:
+    """Let go of the template: attempts are forks of this process again."""
+    global _template
+    if _template is not None:
+        _template.close()
+        _template = None
 
 
 def extract_isolated(
@@ -55,13 +80,15 @@ def extract_isolated(
         raise BadValue("scratch", str(scratch), "an empty folder")
     real_path, real_scratch, size = path.resolve(), scratch.resolve(), path.stat().st_size
     try:
-        facts = sandbox.run(
-            lambda: _read(real_path, name, real_scratch, limits, depth),
-            scratch,
-            bounds_of(limits, memory_max),
-            (real_path,),
-            without=without,
-        )
+        bounds = bounds_of(limits, memory_max)
+        try:
+            if _template is None:
+                raise sandbox.Gone("there was none")
+            arguments = [str(real_path), name, str(real_scratch), asdict(limits), depth]
+            facts = sandbox.run_in(_template, arguments, scratch, bounds, (real_path,), without=without)
+        except sandbox.Gone:
+            work = partial(read, real_path, name, real_scratch, limits, depth)
+            facts = sandbox.run(work, scratch, bounds, (real_path,), without=without)
         result = _checked(facts, size, scratch, limits)
     except BaseException:
         _clear(scratch, ())
@@ -81,15 +108,6 @@ def bounds_of(limits: Limits, memory_max: int = MEMORY_MAX) -> sandbox.Bounds:
         scratch_max=limits.unpacked_max + text_bytes + THUMBNAIL_BYTES_MAX + 4096 * limits.members_max,
         files_max=limits.members_max + 10,
     )
-
-
-def _read(path: Path, name: str, scratch: Path, limits: Limits, depth: int) -> object:
-    """In the confined process."""
-    result = extract(path, name, scratch, limits, depth)
-    (scratch / TEXT).write_bytes(result.text.encode())
-    if result.thumbnail is not None:
-        (scratch / THUMBNAIL).write_bytes(result.thumbnail)
-    return result.facts()
 
 
 def _clear(scratch: Path, kept: list[str] | tuple[()]) -> None:
@@ -153,18 +171,19 @@ def _opened(folder: int, name: str) -> int:
 
 def _content(folder: int, name: str, size_max: int) -> bytes:
     with open(_opened(folder, name), "rb") as file:
-        content = file.read(size_max + 1)
-    if len(content) > size_max:
-        raise _Garbage(f"{name} has more than {size_max:,} bytes")
-    return content
+        size = os.fstat(file.fileno()).st_size  # it does not grow any more: whoever could write to it is dead
+        if size > size_max:
+            raise _Garbage(f"{name} has more than {size_max:,} bytes")
+        return file.read(size)
 
 
 def _text(folder: int, limits: Limits) -> str:
+    content = _content(folder, TEXT, limits.text_max * CHARACTER_BYTES_MAX)
     try:
-        text = _content(folder, TEXT, limits.text_max * CHARACTER_BYTES_MAX).decode()
+        text = content.decode()
     except UnicodeDecodeError as error:
         raise _Garbage("text") from error
-    if len(text) > limits.text_max or clean(text) != text:
+    if len(text) > limits.text_max or not is_clean(content):
         raise _Garbage("text")
     return text
 

@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 from fairlane.blob.envelope import File
 from fairlane.blob.ordinary import open_ordinary
 from fairlane.core.errors import BlobDamaged, Mistake
-from fairlane.process import sandbox
 from fairlane.process.attempts import attempt_folder
-from fairlane.process.extract import Extraction, Limits, Unreadable, warm
+from fairlane.process.extract import Extraction, Limits, Unreadable
 from fairlane.process.folder import FOLDER_KIND
-from fairlane.process.isolated import extract_isolated
+from fairlane.process.isolated import extract_isolated, prepare
 from fairlane.process.outputs import Outputs, member_places
 from fairlane.queue import DEFAULT_KIND, PAGES, Input, Queue
 
+from . import linux
 from .document import Document, Fail, Retry
 from .worker import Worker
 
@@ -48,8 +48,8 @@ class Plan(NamedTuple):
 
 def built_in(plan: Plan, slots: int = 4, kinds: Sequence[str] = (DEFAULT_KIND, FOLDER_KIND)) -> Worker:
     """A worker with the built-in handler; refused where strangers' files could not be confined."""
-    sandbox.require()
-    warm()
+    prepare()
+    linux.keep_freed_memory()
     worker = Worker(plan.url, slots=slots, blobs=plan.blobs)
     for kind in kinds:
         worker.handler(kind, seconds=plan.limits.seconds_max + plan.pace + SECONDS_SPARE)(_Extracting(plan))

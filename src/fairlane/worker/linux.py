@@ -18,6 +18,8 @@ from pathlib import Path
 FOR_THE_WORKER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # may be sent to all processes at once; it answers
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+KEPT_BYTES_MAX = 32 * 1024 * 1024
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -47,6 +49,14 @@ def limit_memory(more_bytes: int) -> None:
         wanted = min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, wanted))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def keep_freed_memory() -> None:
+    """Large pieces that were freed are used again, not returned and got anew page by page; not every C library can do that."""
+    change = getattr(_libc, "mallopt", None)
+    if change is not None:
+        for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            change(option, KEPT_BYTES_MAX)
 
 
 def resident_bytes_max() -> int:

@@ -1,7 +1,8 @@
 """How is code that reads strangers' files kept from doing harm? Each attempt runs in a fork that has given everything up.
 
 `run` forks a guard, the guard forks the confined process, and that one calls the work: no Python start, no import. It is made
-to be called from a process that is trusted, has one thread, and has imported what the work needs.
+to be called from a process that is trusted, has one thread, and has imported what the work needs. `run_in` has the guard forked
+from a template instead, which knows nothing of the caller, and keeps it for the next attempt: half the forks.
 
 Laws:
 - Promised: limits, no network, no writes outside the scratch folder, death with the parent. Each by at least one layer that is
@@ -16,7 +17,7 @@ import resource
 import socket
 import stat
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -24,13 +25,14 @@ from fairlane.core.errors import BadValue, Mistake
 from fairlane.process.extract.failure import Unreadable
 
 from . import kernel
-from .attempt import answering, judged, perform, too_much_in
+from .attempt import Ending, answering, judged, perform, too_much_in
 from .bounds import Bounds
 from .confine import FLAGS, prepare
 from .guard import Attempt
 from .layers import LAYERS, NAMESPACES, Layer, Plan
+from .template import Gone, Template
 
-__all__ = ["NAMESPACES", "Bounds", "Layer", "layers", "require", "run"]
+__all__ = ["NAMESPACES", "Bounds", "Gone", "Layer", "Template", "layers", "require", "run", "run_in"]
 _NONE: frozenset[str] = frozenset()
 
 
@@ -43,15 +45,32 @@ def run(
     without: frozenset[str] = _NONE,
 ) -> object:
     """Call `work` in a confined fork; it may write in `scratch` only, read `readable` too, and return JSON."""
-    plan = require(without)
-    bounds = bounds or Bounds()
+    layers, within, paths = require(without).layers, bounds or Bounds(), tuple(path.resolve() for path in readable)
+    return _concluded(scratch, within, lambda real: perform(Attempt(layers, answering(work), real, paths, within)))
+
+
+def run_in(
+    template: Template,
+    arguments: Sequence[object],
+    scratch: Path,
+    bounds: Bounds | None = None,
+    readable: Iterable[Path] = (),
+    *,
+    without: frozenset[str] = _NONE,
+) -> object:
+    """The same, of the work that a template was made of, with arguments that are JSON; `Gone` if the template has ended."""
+    layers, within, paths = require(without).layers, bounds or Bounds(), tuple(path.resolve() for path in readable)
+    return _concluded(scratch, within, lambda real: template.perform(layers, arguments, real, paths, within))
+
+
+def _concluded(scratch: Path, bounds: Bounds, performed: Callable[[Path], Ending]) -> object:
+    """What an attempt in this folder came to."""
     scratch = scratch.resolve()
     before = os.stat(scratch)
     if not stat.S_ISDIR(before.st_mode):
         raise BadValue("scratch", str(scratch), "a folder")
-    attempt = Attempt(plan.layers, answering(work), scratch, tuple(path.resolve() for path in readable), bounds)
     try:
-        ending = perform(attempt)
+        ending = performed(scratch)
     finally:
         if os.geteuid() == 0:
             os.chown(scratch, before.st_uid, before.st_gid)
@@ -96,7 +115,7 @@ def _plan(user: int, without: frozenset[str]) -> Plan:
         missing.setdefault("user namespace", "not needed: root makes the others, and becomes another user")
     own = {name: os.stat(path).st_ino for name, path in _places().items()}
     while True:
-        wanted = frozenset(LAYERS) - missing.keys()
+        wanted = frozenset(LAYERS.keys() - missing.keys())
         with tempfile.TemporaryDirectory(prefix="fairlane-try-") as scratch:
             attempt = Attempt(wanted, answering(lambda: _seen(own)), Path(scratch).resolve(), (), Bounds(seconds_max=10))
             ending = perform(attempt)
@@ -111,7 +130,7 @@ def _plan(user: int, without: frozenset[str]) -> Plan:
             return Plan(_NONE, dict.fromkeys(LAYERS, f"the trial ended badly: {error}"))
         seen = seen if isinstance(seen, list) else []
         missing |= {name: "the kernel took it, but it does not hold" for name in wanted if name not in seen}
-        return Plan(frozenset(LAYERS) - missing.keys(), missing)
+        return Plan(frozenset(LAYERS.keys() - missing.keys()), missing)
 
 
 def _places() -> dict[str, str]:

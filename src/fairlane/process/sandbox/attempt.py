@@ -17,7 +17,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,31 +73,62 @@ def perform(attempt: Attempt) -> Ending:
     for printed in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             printed.flush()  # or the forks would print it once more
-    handles: list[int] = []
-    try:
-        for _ in range(3):
-            handles += os.pipe()
-        pid = os.fork()
-    except OSError as error:
-        for handle in handles:
-            os.close(handle)
-        raise Unreadable("crashed", f"this machine has no room for another process: {error}") from error
-    life, our_life, our_control, control, our_answer, answer = handles
-    if pid == 0:
-        code = 1
+    with pipes() as (ours, theirs):
         try:
-            guard(attempt, life, control, answer)
-            code = 0
+            pid = os.fork()
+        except OSError as error:
+            raise no_room(error) from error
+        if pid == 0:
+            code = 1
+            try:
+                guard(attempt, *theirs)
+                code = 0
+            finally:
+                os._exit(code)
+        try:
+            return listen(attempt.scratch, attempt.bounds, ours, theirs)
         finally:
-            os._exit(code)
-    for theirs in (life, control, answer):
-        os.close(theirs)
-    listener = _Listener(attempt, our_life, our_control, our_answer)
+            _clear(pid)
+
+
+def no_room(error: OSError) -> Unreadable:
+    """What a caller is told when the machine refuses another process or pipe."""
+    return Unreadable("crashed", f"this machine has no room for another process: {error}")
+
+
+@contextlib.contextmanager
+def pipes() -> Iterator[tuple[list[int], list[int]]]:
+    """Our ends of `life`, `control` and `answer`, and theirs; all that is still in the lists is closed at the end."""
+    ours: list[int] = []
+    theirs: list[int] = []
+    try:
+        try:
+            for is_ours_read in (False, True, True):
+                reading, writing = os.pipe()
+                ours.append(reading if is_ours_read else writing)
+                theirs.append(writing if is_ours_read else reading)
+        except OSError as error:
+            raise no_room(error) from error
+        yield ours, theirs
+    finally:
+        _close(ours)
+        _close(theirs)
+
+
+def _close(handles: list[int]) -> None:
+    while handles:
+        os.close(handles.pop())
+
+
+def listen(scratch: Path, bounds: Bounds, ours: list[int], theirs: list[int]) -> Ending:
+    """Once the guard has its ends: let go of those, and of ours when it has reported and gone."""
+    _close(theirs)
+    listener = _Listener(scratch, bounds, *ours)
+    ours.clear()
     try:
         return listener.listen()
     finally:
         listener.close()
-        _clear(pid)
 
 
 def _clear(pid: int) -> None:
@@ -118,15 +149,15 @@ def _clear(pid: int) -> None:
 class _Listener:
     """Our ends of the pipes, and what came through them."""
 
-    def __init__(self, attempt: Attempt, life: int, control: int, answer: int) -> None:
-        self._attempt = attempt
+    def __init__(self, scratch: Path, bounds: Bounds, life: int, control: int, answer: int) -> None:
+        self._scratch, self._bounds = scratch, bounds
         self._life, self._control, self._answer = life, control, answer
         self._told, self._said = bytearray(), bytearray()
         self._ended_for: Unreadable | None = None
 
     def listen(self) -> Ending:
         """Until the guard has reported and gone."""
-        bounds = self._attempt.bounds
+        bounds = self._bounds
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._answer, select.POLLIN)
@@ -146,7 +177,7 @@ class _Listener:
                 ends_at = now
             elif now - looked >= WATCH_SECONDS:
                 looked = now
-                if (excess := too_much_in(self._attempt.scratch, bounds)) is not None:
+                if (excess := too_much_in(self._scratch, bounds)) is not None:
                     self._end(excess)
         with contextlib.suppress(BlockingIOError):
             os.set_blocking(self._answer, False)
@@ -157,7 +188,7 @@ class _Listener:
 
     def _take_answer(self) -> bool:
         block = os.read(self._answer, BLOCK)
-        answer_max = self._attempt.bounds.answer_max
+        answer_max = self._bounds.answer_max
         if len(self._said) <= answer_max:
             self._said += block
         if len(self._said) > answer_max:

@@ -2,8 +2,8 @@
 
 Laws:
 - Each step puts one layer in force or raises `Refused` with its name; a step is never passed over in silence.
-- Namespaces come first, in the guard; then, in the confined fork: files, limits, user, death with the guard, capabilities,
-  Landlock and, last, the filter of calls, under which the earlier steps could not be done.
+- Namespaces come first, in the guard; then, in the confined fork: mounts, files, limits, user, death with the guard,
+  capabilities, Landlock and, last, the filter of calls, under which the earlier steps could not be done.
 """
 
 from __future__ import annotations
@@ -59,25 +59,26 @@ def _layer(name: str) -> Iterator[None]:
         raise Refused(name, str(error)) from error
 
 
-def leave_namespaces(layers: frozenset[str], scratch: Path) -> None:
+def leave_namespaces(layers: frozenset[str]) -> None:
     """In the guard: new namespaces for whatever it forks; that of processes holds from the next fork on."""
     user, group = os.geteuid(), os.getegid()
     for name, flag in FLAGS.items():
-        if name not in layers:
+        if name not in layers or name == "mount namespace":
             continue
         with _layer(name):
             kernel.unshare(flag)
             if name == "user namespace":
                 for path, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
                     Path("/proc/self", path).write_text(line)
-            elif name == "mount namespace":
-                kernel.write_only_in(str(scratch))
 
 
-def confine(
-    layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds: Bounds, guard: int, user: int | None
-) -> None:
-    """In the fork: everything else; `guard` is a pipe whose other end only the guard has, `user` whom root becomes."""
+def confine(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds: Bounds, guard: int) -> None:
+    """In the fork: everything else; `guard` is a pipe whose other end only the guard has."""
+    user = FIRST_USER + int(os.readlink("/proc/self")) if os.geteuid() == 0 else None
+    if "mount namespace" in layers:
+        with _layer("mount namespace"):
+            kernel.unshare(kernel.CLONE_NEWNS)
+            kernel.write_only_in(str(scratch))
     _behave(scratch)
     rules = None
     if "landlock" in layers:

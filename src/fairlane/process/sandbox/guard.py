@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from . import kernel
 from .bounds import Bounds
-from .confine import FIRST_USER, Refused, confine, leave_namespaces
+from .confine import Refused, confine, leave_namespaces
 
 ENDING_SECONDS_MAX = 5.0
 
@@ -55,7 +55,18 @@ class Attempt(NamedTuple):
 
 
 def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
-    """Fork the confined process, wait until it or the caller has ended, and end what is left."""
+    """In a fork of the caller: see to one attempt."""
+    stand_apart((life, control, answer))
+    try:
+        leave_namespaces(attempt.layers)
+    except Refused as refused:
+        tell(control, layer=refused.layer, why=refused.why)
+        return
+    see_to(attempt, life, control, answer)
+
+
+def stand_apart(handles: Iterable[int]) -> None:
+    """Be a process that only its pipes end, and that nothing else leads to."""
     os.setsid()  # kill -9 of the caller's whole group must leave somebody who ends the rest
     kernel.adopt_orphans()
     signal.set_wakeup_fd(-1)
@@ -63,19 +74,17 @@ def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)  # whoever ends the caller ends us by that
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    keep_only((life, control, answer))
+    keep_only(handles)
+
+
+def see_to(attempt: Attempt, life: int, control: int, answer: int) -> None:
+    """Fork the confined process, wait until it or the caller has ended, end what is left, and report; closes the pipes."""
     living, sign = os.pipe()
-    user = FIRST_USER + os.getpid() if os.geteuid() == 0 else None
     before = _resident()
-    try:
-        leave_namespaces(attempt.layers, attempt.scratch)
-    except Refused as refused:
-        tell(control, layer=refused.layer, why=refused.why)
-        return
     pid = os.fork()
     if pid == 0:
         keep_only((control, answer, living))
-        _confined(attempt, living, user, control, answer)
+        _confined(attempt, living, control, answer)
     os.close(answer)
     _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX)
     _, status, used = os.wait4(pid, 0)
@@ -83,7 +92,8 @@ def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
         _end_strays()
     resident = max(0, used.ru_maxrss * 1024 - before)  # what it took itself, above what it was forked with
     tell(control, status=status, cpu_seconds=used.ru_utime + used.ru_stime, resident=resident)
-    os.close(sign)  # as long as it was open, we lived
+    for handle in (life, control, living, sign):  # as long as the last was open, we lived
+        os.close(handle)
 
 
 def _resident() -> int:
@@ -91,11 +101,11 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def _confined(attempt: Attempt, living: int, user: int | None, control: int, answer: int) -> None:
+def _confined(attempt: Attempt, living: int, control: int, answer: int) -> None:
     """In the confined fork; never returns."""
     try:
         try:
-            confine(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, living, user)
+            confine(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, living)
         except Refused as refused:
             tell(control, layer=refused.layer, why=refused.why)
             os._exit(1)

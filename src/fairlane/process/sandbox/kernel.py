@@ -65,6 +65,12 @@ def unshare(flag: int) -> None:
     _checked(_libc.unshare(flag))
 
 
+def enter(namespace: int, kind: int) -> None:
+    """Go into a namespace of this kind, by a handle to it."""
+    assert _libc is not None
+    _checked(_libc.setns(namespace, kind))
+
+
 def die_with_parent(signal_number: int) -> None:
     """Get this signal when the parent dies; the caller checks afterwards that it is still there."""
     _prctl(_SET_PDEATHSIG, signal_number)
@@ -111,6 +117,13 @@ def keep_capabilities(wanted: int) -> None:
         call(number, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)(wanted, wanted, 0, 0, 0, 0)))
     except PermissionError:
         call(number, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+
+
+def give_back_memory() -> None:
+    """Free memory goes back to the kernel, so that forks need not copy it; C libraries that cannot do that keep it."""
+    trim = getattr(_libc, "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def write_only_in(folder: str) -> None:

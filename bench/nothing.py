@@ -1,0 +1,11 @@
+"""Work that does nothing, in a template like the worker's: what is left is what an attempt costs to begin and to end."""
+
+from __future__ import annotations
+
+from fairlane.process.reading import prepare
+
+__all__ = ["prepare", "work"]
+
+
+def work() -> None:
+    """Nothing."""
