@@ -50,6 +50,7 @@ export class Picture {
     this.running = [];
     this.shift = Array(9).fill(0);
     this.each = 1;
+    this.arranged = null; // told how many documents one block is, whenever that may have changed
     this.watcher = new ResizeObserver(() => this.resize());
     this.watcher.observe(canvas);
     this.dark = matchMedia("(prefers-color-scheme: dark)");
@@ -85,9 +86,9 @@ export class Picture {
   /** Take a frame: what waits now, what runs now, what moved since the last one. */
   frame(told) {
     this.told = told;
-    if (!this.width) return;
-    this.arrange();
     this.running = told.running;
+    if (!this.width) this.resize();
+    else this.arrange();
     if (!still.matches && !document.hidden) this.fly(told.moves || []);
     this.draw();
     this.run();
@@ -104,6 +105,7 @@ export class Picture {
       parts.forEach((part, place) => blocks.push(...Array(Math.round(part.ready / this.each)).fill(place)));
       return { parts, each: this.each, blocks: blocks.slice(0, this.slots) };
     });
+    this.arranged?.(this.each);
   }
 
   // -- where things are ------------------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ export class Picture {
     const columns = this.columns(),
       size = Math.min(24, (this.room - 20) / columns);
     const rows = Math.ceil(Math.max(1, this.running.length) / columns);
-    const x = this.end + 14 + (place % columns) * size + size / 2;
+    const x = this.end + 1 + this.room / 2 + ((place % columns) - (columns - 1) / 2) * size;
     const y = this.height / 2 + (Math.floor(place / columns) - (rows - 1) / 2) * size;
     return { x, y, size };
   }

@@ -43,7 +43,7 @@ export async function speak(asked, remember = false) {
   decimal = new Intl.NumberFormat(asked, { maximumFractionDigits: 2 });
   percent = new Intl.NumberFormat(asked, { style: "percent", maximumFractionDigits: 0 });
   moment = new Intl.DateTimeFormat(asked, { dateStyle: "medium", timeStyle: "medium" });
-  clock = new Intl.DateTimeFormat(asked, { hour: "2-digit", minute: "2-digit" });
+  clock = new Intl.DateTimeFormat(asked, { timeStyle: "short" });
   day = new Intl.DateTimeFormat(asked, { dateStyle: "full" });
   document.documentElement.lang = asked;
 }
