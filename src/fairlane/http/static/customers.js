@@ -22,6 +22,9 @@ const COLUMNS = [
 const REFRESH_MS = 3000,
   LIMIT_MAX = 200; // rows that the server gives at once
 
+/** A short heading stays on one line. */
+const whole = (text) => (text.length < 10 ? text.replaceAll(" ", "\u00a0") : text);
+
 /** A customer as a link, with its colour and whether it is paused. */
 export function customerLink(row) {
   return make(
@@ -116,7 +119,7 @@ export function customersView(place) {
           make(
             "button",
             { class: "sort", title: hint, onclick: () => sort(name) },
-            say(key),
+            whole(say(key)),
             make("span", { "aria-hidden": "true" }, sorted ? (asked.order === "desc" ? "\u00a0↓" : "\u00a0↑") : ""),
           ),
         );

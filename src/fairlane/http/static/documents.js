@@ -108,6 +108,7 @@ export function documentsView(place) {
       let page = await get(asking("/page/documents", { ...asked, after })),
         looked = page.searched;
       while (mine === calls && page.next && !page.documents.length) {
+        show(listed);
         show(told, say("documents.searching", { count: looked })); // it looks at some thousands at a time
         page = await get(asking("/page/documents", { ...asked, after: page.next }));
         looked += page.searched;

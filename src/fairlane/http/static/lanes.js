@@ -8,6 +8,9 @@ import { duration, number, rich, say } from "./texts.js";
 const FLOOD_SHARE = 0.5,
   FLOOD_LEAST = 25;
 
+/** Whether small senders wait so little that it is good news. */
+export const isShort = (seconds) => seconds != null && seconds <= 60;
+
 /** Of each customer in a frame: how many wait, and in which lanes; those with the most first. */
 export function byCustomer(frame) {
   const found = new Map();
@@ -97,7 +100,9 @@ export function lanesView(place) {
     told.lanes.forEach((lane, number) => rows[number].update(lane));
     show(
       workers,
-      told.running_total > told.running.length
+      told.counted != null
+        ? ""
+        : told.running_total > told.running.length
         ? say("lanes.running_more", { count: told.running_total - told.running.length })
         : say("lanes.running", { count: told.running_total }),
     );
@@ -160,7 +165,7 @@ function figuresOf(frame) {
   return [
     figure(say("figure.waiting"), number(totals.ready + totals.delayed), say("figure.waiting_hint")),
     figure(say("figure.running"), known(totals.running), say("figure.running_hint")),
-    figure(say("figure.light"), duration(waits.light_p95), say("figure.light_hint"), "good"),
+    figure(say("figure.light"), duration(waits.light_p95), say("figure.light_hint"), isShort(waits.light_p95) ? "good" : ""),
     figure(say("figure.heavy"), duration(waits.heavy_p95), say("figure.heavy_hint")),
     figure(say("figure.done_minute"), known(rate.done_last_minute), say("figure.done_minute_hint")),
     figure(say("figure.done"), known(totals.done_today), say("figure.today_hint")),

@@ -3,6 +3,7 @@
 import { bars, lines } from "./charts.js";
 import { OTHERS, PRIORITIES } from "./colours.js";
 import { choice, figure, make, nothing, show } from "./elements.js";
+import { isShort } from "./lanes.js";
 import { asking, get, why } from "./server.js";
 import { duration, has, number, say } from "./texts.js";
 
@@ -60,6 +61,7 @@ export function waitsView(place) {
     now,
     charts,
   );
+  show(charts, make("p", { class: "soft" }, say("lanes.loading")));
 
   async function load() {
     clearTimeout(timer);
@@ -143,7 +145,12 @@ export function waitsView(place) {
       told.counted == null &&
       show(
         now,
-        figure(say("figure.light"), duration(told.waits.light_p95), say("figure.light_hint"), "good"),
+        figure(
+          say("figure.light"),
+          duration(told.waits.light_p95),
+          say("figure.light_hint"),
+          isShort(told.waits.light_p95) ? "good" : "",
+        ),
         figure(say("figure.heavy"), duration(told.waits.heavy_p95), say("figure.heavy_hint")),
         figure(say("figure.done_minute"), number(told.rate.done_last_minute), say("figure.done_minute_hint")),
         figure(
