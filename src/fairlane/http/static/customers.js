@@ -175,7 +175,9 @@ export function customersView(place) {
       const page = await get(asking("/page/customers", { ...asked, limit, after }));
       if (mine !== calls) return;
       const fresh = new Set(page.customers.map((one) => one.customer));
-      const kept = isRefresh ? rows.slice(limit).filter((one) => !fresh.has(one.customer)) : after ? rows : [];
+      const others = rows.filter((one) => !fresh.has(one.customer));
+      const behind = isRefresh && page.next ? others.slice(0, Math.max(0, rows.length - limit)) : [];
+      const kept = after ? rows : behind; // a refresh reaches so far; who is behind that stays as it was
       rows = after ? [...kept, ...page.customers] : [...page.customers, ...kept];
       if (!isRefresh || rows.length <= limit) next = page.next;
       total = page.total;
