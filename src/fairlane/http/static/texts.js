@@ -104,9 +104,7 @@ export function duration(seconds, form = "short") {
   if (seconds == null) return "–";
   const [unit, size] = unitFor(seconds);
   const value = form === "long" ? Math.max(1, Math.round(seconds / size)) : seconds / size;
-  return inUnit(unit, form, value < 10 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 }).format(
-    value < 0.05 ? 0 : value,
-  );
+  return inUnit(unit, form, { maximumFractionDigits: value < 10 ? 1 : 0 }).format(value);
 }
 
 /** From a span to another, in the unit of the longer one. */
