@@ -2,7 +2,7 @@
 
 A server on SQLite with 100,000 customers and 300,000 waiting documents, while another process submits and works off documents
 all the time: the CPU time that the server uses with nobody, one and fifty watching, how long the first picture takes, and how
-long after its commit a change is in a frame.
+long after its commit a change is in a frame. Then a real Chromium looks at it (`browsing.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import re
 import selectors
+import shutil
 import signal
 import socket
 import statistics
@@ -19,6 +20,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -29,6 +32,7 @@ from fairlane.core.document import Done, Submission
 from fairlane.http import keys
 from fairlane.queue import new_ids
 
+from .browsing import browsed
 from .figures import Figure, Goal, show
 
 VIEWERS = 50
@@ -142,24 +146,33 @@ def measure(folder: Path, customers: int, documents: int, a_second: int, seconds
     """Everything, on one server."""
     url = f"sqlite:///{folder}/queue.db"
     _filled(url, customers, documents)
-    queue = Queue(url)
-    key, _ = keys.create(queue.engine, customer=None)
+    with Queue(url) as queue:
+        key, _ = keys.create(queue.engine, customer=None)
+        with _serving(folder, url) as (pid, address), httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
+            client.post("/page/session", json={"key": key}).raise_for_status()
+            cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+            with Load(url, customers, a_second):
+                figures = _measured(pid, int(address.rpartition(":")[2]), cookie, queue, client, seconds)
+        if (program := shutil.which("chromium")) is None:
+            click.echo("the program chromium is not here, so no browser looked at it")
+            return figures
+        with _serving(folder, url) as (_, address), Load(url, customers, a_second):
+            return figures + browsed(program, address, key, queue)
+
+
+@contextmanager
+def _serving(folder: Path, url: str) -> Iterator[tuple[int, str]]:
+    """A server that nobody has looked at; its process and its address."""
     command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--no-work"]
     command += ["--limit", "viewers_a_key=100"]
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         assert server.stdout is not None
-        address = json.loads(server.stdout.readline())["address"]
-        with httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
-            client.post("/page/session", json={"key": key}).raise_for_status()
-            cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
-            with Load(url, customers, a_second):
-                return _measured(server.pid, int(address.rpartition(":")[2]), cookie, queue, client, seconds)
+        yield server.pid, json.loads(server.stdout.readline())["address"]
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait()
-        queue.close()
 
 
 def _measured(pid: int, port: int, cookie: str, queue: Queue, client: httpx.Client, seconds: float) -> list[Figure]:

@@ -166,7 +166,7 @@ def _shoot(page: Page, place: Place, view: View) -> tuple[bytes, int]:
     page.goto(f"{place.address}/#/{view.hash}")
     page.reload()
     if view.name == "what-if":
-        page.locator("form input").nth(1).fill("8")
+        page.locator("form input").nth(1).fill("20")
         page.locator("form button").click()
         page.locator(".compared").wait_for(timeout=120_000)
     page.wait_for_timeout(SETTLED_MS)

@@ -21,6 +21,8 @@ class Between:
         self.losing = 0  # so many answers of the server are lost
         self.lost = 0
         self.asked: list[bytes] = []  # the beginning of each request
+        self._flows = threading.Event()
+        self._flows.set()
         self._sockets: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -32,6 +34,14 @@ class Between:
             self._listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listening.close()
         self.cut()
+        self._flows.set()
+
+    def hush(self, is_silent: bool) -> None:
+        """Connections stay open and new ones are taken, but nothing goes either way; what was sent meanwhile goes on later."""
+        if is_silent:
+            self._flows.clear()
+        else:
+            self._flows.set()
 
     def cut(self) -> None:
         """Every connection breaks now."""
@@ -53,6 +63,7 @@ class Between:
             back = threading.Thread(target=_passed, args=(server, client, self._is_passed), daemon=True)
             back.start()
             while told := client.recv(PIECE):
+                self._flows.wait()
                 if told.startswith((b"GET ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ")):
                     self.asked.append(told)
                     if self.instead:
@@ -64,6 +75,7 @@ class Between:
                 server.sendall(told)
 
     def _is_passed(self) -> bool:
+        self._flows.wait()
         if self.losing:
             self.losing -= 1
             self.lost += 1

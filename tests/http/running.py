@@ -101,7 +101,7 @@ class Server:
     # -- what a worker would do ----------------------------------------------------------------------------------------
 
     def claim(self, limit: int = 1) -> list[Claim]:
-        return self.queue.engine.claim("tester", limit, 60_000)
+        return self.queue.engine.claim("tester", limit, 600_000)  # no lease ends while a busy machine takes its time
 
     def finish(self, limit: int = 1, result: Any = None) -> list[Claim]:
         """Take documents and end them as done."""

@@ -105,7 +105,7 @@ def test_a_customer_sees_only_its_own_and_an_operator_all(server: Server, custom
         until(lambda: any(one["document"] == last for _, one in every.events))
         until(lambda: any(one["document"] == last for _, one in mine.events))
         assert {one["customer"] for _, one in mine.events} == {customer}
-        assert {one["customer"] for _, one in every.events} == {customer, f"{customer}, neighbour"}
+        assert {one["customer"] for _, one in every.events} >= {customer, f"{customer}, neighbour"}
 
 
 @pytest.mark.parametrize("by", ["header", "query"])

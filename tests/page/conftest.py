@@ -9,13 +9,14 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from ..conftest import need_program
 from ..http.running import Server
 from .looking import Looker, looking
 
 _numbers = count(1)
+expect.set_options(timeout=40_000)  # the machine may be busy: no test is judged by its time
 
 
 @pytest.fixture(scope="package")

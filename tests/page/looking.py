@@ -48,6 +48,29 @@ UNITS = """language => ["second", "minute", "hour", "day", "byte", "kilobyte", "
   ["long", "short"].flatMap((unitDisplay) => [1, 2, 5, 1.5].map((value) =>
     new Intl.NumberFormat(language, { style: "unit", unit, unitDisplay }).format(value))))"""
 
+# every text that does not fit its place: options with the arrow beside them, what an empty field says, and whatever is cut
+CUT = """() => {
+  const pen = document.createElement("canvas").getContext("2d"), found = [];
+  const wide = (one, text) => {
+    const style = getComputedStyle(one);
+    pen.font = style.font;
+    return pen.measureText(text).width + parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
+  };
+  for (const one of document.querySelectorAll("select, [placeholder]")) {
+    if (!one.checkVisibility()) continue;
+    const texts = one.options ? [...one.options].map((option) => option.text) : [one.placeholder], arrow = one.options ? 16 : 0;
+    for (const text of texts) if (wide(one, text) + arrow > one.clientWidth + 1) found.push(`no room: ${text}`);
+  }
+  for (const one of document.querySelectorAll("header *, main *")) {
+    if (!one.checkVisibility() || one.closest(".unseen, .skip, .brand, bdi, pre, select, input, svg")) continue;
+    const box = one.getBoundingClientRect();
+    if (box.width && (box.right > innerWidth + 1 || box.left < -1)) found.push(`outside: ${one.textContent.slice(0, 60)}`);
+    if (getComputedStyle(one).overflowX !== "visible" && one.scrollWidth > one.clientWidth + 1)
+      found.push(`cut: ${one.textContent.slice(0, 60)}`);
+  }
+  return found;
+}"""
+
 
 def catalog(language: str) -> dict[str, Any]:
     """All texts of one language."""
@@ -99,19 +122,23 @@ class Looker:
     def units(self, language: str) -> list[str]:
         return cast(list[str], self.page.evaluate(UNITS, language))
 
+    def cut(self) -> list[str]:
+        """Every text that does not fit its place."""
+        return cast(list[str], self.page.evaluate(CUT))
+
     def overflow(self) -> int:
         """By how many pixels the page is wider than its window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
 @contextmanager
-def looking(browser: Browser, server: Server, key: str | None, **told: Any) -> Iterator[Looker]:
-    """A fresh browser window; with a key somebody has signed in."""
+def looking(browser: Browser, server: Server, key: str | None, address: str | None = None, **told: Any) -> Iterator[Looker]:
+    """A fresh browser window; with a key somebody has signed in. Another address is that of something between."""
     told = {"locale": "en-US", "viewport": {"width": 1280, "height": 900}} | told
     context: BrowserContext = browser.new_context(**told)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(40_000)
     try:
-        looker = Looker(context.new_page(), server.address)
+        looker = Looker(context.new_page(), address or server.address)
         if key is not None:
             looker.sign_in(key)
         yield looker

@@ -106,16 +106,23 @@ def test_axe_finds_nothing_serious(browser: Browser, server: Server, customer: s
     drain(server)
 
 
-def test_nothing_is_wider_than_a_phone(browser: Browser, server: Server, customer: str) -> None:
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_too_wide_or_cut_in_any_language(browser: Browser, server: Server, customer: str, width: int) -> None:
     receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
-    place = customer.replace(" ", "%20")
-    phone = {"width": 390, "height": 844}
-    with looking(browser, server, server.operator, viewport=phone) as looker:
-        for language in ("de", "pl"):  # the longest words
-            looker.page.locator(".switches select").select_option(language)
-            for view in (*OPERATOR_VIEWS, f"customers/{place}", f"documents/{receipts[-1].id}"):
-                looker.open(view)
-                assert looker.overflow() == 0, (language, view)
+    place, window = customer.replace(" ", "%20"), {"width": width, "height": 844}
+    whose: tuple[tuple[str, tuple[str, ...]], ...] = (
+        (server.operator, (*OPERATOR_VIEWS, f"customers/{place}", f"documents/{receipts[-1].id}")),
+        (server.key(customer), (*CUSTOMER_VIEWS, f"mine/{receipts[0].id}")),
+    )
+    for key, views in whose:
+        with looking(browser, server, key, viewport=window) as looker:
+            for language in LANGUAGES:
+                looker.page.locator(".switches select").select_option(language)
+                looker.page.wait_for_function("told => document.documentElement.lang === told", arg=language)
+                for view in views:
+                    looker.open(view)
+                    assert looker.overflow() == 0, (language, view)
+                    assert looker.cut() == [], (language, view)
     drain(server)
 
 

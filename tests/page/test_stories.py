@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from pathlib import Path
@@ -11,9 +12,35 @@ from playwright.sync_api import Browser, expect
 from fairlane.core.document import Done
 from fairlane.http import keys
 
+from ..client.between import Between
 from ..http.running import Server, until
 from .looking import KIND, MINUS, Looker, looking
 
+FIRST_FRAME = """async () => {
+  const reader = (await fetch("/page/frames")).body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ""; ; text += (await reader.read()).value) {
+    const found = /^data: (.*)$/m.exec(text.slice(0, text.lastIndexOf("\\n\\n") + 1));
+    if (found) return reader.cancel(), JSON.parse(found[1]);
+  }
+}"""
+# how much is drawn in each lane, and where the workers are: pixels that are neither empty nor road
+DRAWN = """() => {
+  const canvas = document.querySelector("canvas"), wide = canvas.width, tall = canvas.height;
+  const pen = new OffscreenCanvas(wide, tall).getContext("2d", { willReadFrequently: true });
+  pen.drawImage(canvas, 0, 0);
+  const coloured = (x, y, width, height) => {
+    const bits = pen.getImageData(x, y, width, height).data;
+    let count = 0;
+    for (let at = 0; at < bits.length; at += 4)
+      if (bits[at + 3] > 200 && Math.max(...bits.slice(at, at + 3)) - Math.min(...bits.slice(at, at + 3)) > 40) count++;
+    return count;
+  };
+  const room = 62 * devicePixelRatio, row = tall / 9;
+  return {
+    lanes: [...Array(9).keys()].map((place) => coloured(0, Math.round(row * place), Math.round(wide - room), Math.floor(row))),
+    workers: coloured(Math.round(wide - room), 0, Math.floor(room), tall),
+  };
+}"""
 TEXT = "Zażółć gęślą jaźń. Ação. ¿Qué? Größe.\n"
 
 
@@ -34,7 +61,7 @@ def test_a_flood_and_its_relief(operator: Looker, server: Server, customer: str)
     expect(lanes.nth(0).locator("b")).to_have_text("9")  # six small ones, and the first three of the big one
     expect(lanes.nth(8).locator("b")).to_have_text("379")
     expect(page.locator(".legend li").first).to_contain_text(big)
-    expect(page.locator(".scale")).to_contain_text(re.compile(r"one block is \d+ documents"))
+    expect(page.locator(".scale")).to_contain_text(re.compile(r"One block is up to \d+ documents"))
 
     taken = server.claim(9)  # the small ones pass
     assert set(small) <= {one.customer for one in taken}
@@ -144,7 +171,73 @@ def test_the_connection_is_lost_and_comes_back(operator: Looker, server: Server,
     server.start()
     expect(page.locator("#lost")).to_be_empty()
     server.queue.submit_many(customer, [1] * 7, kind=KIND)
-    expect(page.locator(".legend li")).to_contain_text(customer)
+    expect(page.locator(".legend")).to_contain_text(customer)
+    drain(server)
+
+
+def test_a_silent_line_is_told_and_comes_back(browser: Browser, server: Server, customer: str) -> None:
+    """Nothing is cut and nothing fails: the stream's connection stays open, only nothing comes any more."""
+    with Between(server.port) as line, looking(browser, server, server.operator, address=line.address) as looker:
+        page = looker.page
+        expect(page.locator(".figure")).not_to_have_count(0)
+        expect(page.locator("#lost")).to_be_empty()
+        line.hush(True)
+        server.queue.submit_many(customer, [1] * 40, kind=KIND)
+        expect(page.locator("#lost")).to_contain_text("Not live.", timeout=60_000)
+        expect(page.locator(".legend")).not_to_contain_text(customer)
+        line.hush(False)
+        expect(page.locator("#lost")).to_be_empty(timeout=60_000)
+        expect(page.locator(".legend")).to_contain_text(customer)
+    drain(server)
+
+
+def test_the_lanes_show_while_a_large_queue_is_counted(operator: Looker, server: Server, customer: str) -> None:
+    server.queue.submit_many(customer, [1] * 40, kind=KIND)
+    operator.says(customer, ".legend")
+    page = operator.page
+    frame = page.evaluate(FIRST_FRAME)
+    counting = json.dumps(frame | {"counted": 120_000})
+    page.route("**/page/frames", lambda route: route.fulfill(content_type="text/event-stream", body=f"data: {counting}\n\n"))
+    page.reload()
+    expect(page.locator(".story")).to_have_text("Counting the queue … 120,000 documents so far.")
+    expect(page.locator(".lanes li").nth(8).locator("b")).to_have_text("19")
+    expect(page.locator(".figure").filter(has_text="Done today").locator("dd")).to_have_text("\N{EN DASH}")
+    page.unroute("**/page/frames")
+    expect(page.locator(".story")).to_contain_text("40 of its documents wait")
+    drain(server)
+
+
+def test_no_lane_with_documents_looks_empty_however_large_another_is(browser: Browser, server: Server, customer: str) -> None:
+    """On a phone, where a block is hundreds of documents, and when the lanes are drawn anew from a frame that was there."""
+    server.queue.submit_many(customer, [1] * 2000, kind=KIND)
+    claims = server.claim(4)
+    with looking(browser, server, server.operator, viewport={"width": 390, "height": 844}) as looker:
+        looker.says(customer, ".legend")
+        for language, told in (("pl", "Jeden klocek to najwyżej 200 dokumentów"), ("en", "One block is up to 200 documents")):
+            looker.page.locator(".switches select").select_option(language)
+            expect(looker.page.locator(".scale")).to_contain_text(told)
+            drawn = looker.page.evaluate(DRAWN)
+            assert [bool(lane) for lane in drawn["lanes"]] == [False, *[True] * 8]  # the first three, and one of the next, run
+            assert drawn["workers"] > 0
+    server.queue.engine.settle([(one, Done("null")) for one in claims])
+    drain(server)
+
+
+def test_a_long_list_of_customers_stays_live(operator: Looker, server: Server, customer: str) -> None:
+    for number in range(230):
+        server.queue.submit(f"{customer} {number:03}", kind=KIND)
+    operator.open("customers")
+    page = operator.page
+    page.get_by_label("Search by name").fill(customer)
+    operator.says("230 customers")
+    rows = page.locator("tbody tr")
+    for shown in (50, 100, 150, 200):
+        expect(rows).to_have_count(shown)
+        page.get_by_role("button", name="Show more").click()
+    expect(rows).to_have_count(230)
+    server.queue.submit_many(f"{customer} 229", [1] * 4, kind=KIND)
+    expect(rows.first).to_contain_text(f"{customer} 229")
+    expect(rows).to_have_count(230)
     drain(server)
 
 

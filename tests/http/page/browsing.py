@@ -51,9 +51,10 @@ class Stream:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """Whole events, as JSON."""
+        """Whole events, as JSON; without frames of a queue that is still being counted, as a busy machine may tell them."""
         whole = self.text[: self.text.rfind("\n\n") + 2]
-        return [json.loads(line[6:]) for line in whole.split("\n") if line.startswith("data: ")]
+        told = [json.loads(line[6:]) for line in whole.split("\n") if line.startswith("data: ")]
+        return [one for one in told if one.get("counted") is None]
 
     def first(self) -> dict[str, Any]:
         """The first event, when it has come."""

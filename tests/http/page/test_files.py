@@ -55,6 +55,7 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
+    with zipfile.ZipFile(wheel) as packed:
+        names = set(packed.namelist())
     assert {f"fairlane/http/static/{name}" for name in static()} <= names
     assert "index.html" in static()

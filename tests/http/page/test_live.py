@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from itertools import pairwise
@@ -17,7 +18,7 @@ from fairlane.engine import Engine
 from fairlane.http.page.figures import Figures, history, percentile, seconds_of, step_of
 from fairlane.http.page.follower import loaded, looked_up
 from fairlane.http.page.lanes import TOP, Followed, Lane
-from fairlane.http.page.live import Live
+from fairlane.http.page.live import Live, written_so_far
 from fairlane.http.page.rows import Row
 from fairlane.sim.measures import nearest_rank
 from tests.engine.conftest import ENGINES, url_of
@@ -187,6 +188,23 @@ def test_a_read_picture_knows_the_past_day_and_no_more(monkeypatch: pytest.Monke
     series = history(live.figures.copied(START_MS), START_MS, 1440)["series"]
     assert sum(series["done"]) == sum(series["started"]) == 2
     assert [one for one in series["wait_p95"]["1"] if one is not None] == [pytest.approx(5, rel=0.05)] * 2
+
+
+def test_what_was_read_so_far_is_told_while_a_queue_is_read() -> None:
+    story = Story(1)
+    for number in range(5):
+        story.queue.submit_many(f"customer {number}", [1] * 500, now=START_MS / 1000)
+    told: list[dict[str, Any]] = []
+    changes = story.engine.changes(None, 100_000)
+    live, _ = loaded(
+        story.engine, changes[-1].number, lambda so_far: told.append(json.loads(written_so_far(so_far).partition(b"data: ")[2]))
+    )
+    assert [one["counted"] for one in told] == [1000, 2000, 2500]  # a page at a time
+    for one in told:
+        assert one["totals"]["ready"] == sum(lane["ready"] for lane in one["lanes"]) == one["counted"]
+        assert one["lanes"][8]["top"][0]["ready"] == 479  # the biggest of what was read
+    assert live.frame([])["counted"] is None
+    assert told_in(live, START_MS) == told_by(story.engine, START_MS)
 
 
 def test_starved_means_what_the_simulator_means() -> None:

@@ -15,7 +15,8 @@ import pytest
 from fairlane.core.document import Claim, Done, Failed, Outcome, Retry
 
 from ..running import Server, problem_of, until
-from .browsing import signed_in
+from .browsing import signed_in, watching
+from .test_frames import caught_up
 
 
 @pytest.fixture
@@ -111,6 +112,8 @@ def test_one_customer_with_its_steps(server: Server, page: httpx.Client, custome
 
 
 def test_history_adds_up(server: Server, page: httpx.Client, customer: str) -> None:
+    with watching(page) as stream:  # what other tests did has been told
+        caught_up(server, stream)
     before = page.get("/page/history").json()["series"]
     ids = [one.id for one in server.queue.submit_many(customer, [1] * 5)]
     claims = claimed(server, *ids)

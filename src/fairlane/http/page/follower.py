@@ -25,7 +25,7 @@ from fairlane.http.keys import wall_ms
 from fairlane.http.problems import Problem
 
 from .figures import Minute, history
-from .live import ANEW, Live, Seen, seen
+from .live import ANEW, Live, Seen, seen, written_so_far
 
 PAGE = 1000
 PAST_CHANGES_MAX = 400_000  # of the past that are read to know today
@@ -34,6 +34,7 @@ FOLLOWED_MAX = 2_000_000  # documents that have not ended, or customers
 TAKEN_MAX = 100_000
 KEPT_SECONDS = 3600.0  # after the last look
 CATCH_UP_SECONDS = 0.05
+COUNTED_SECONDS = 0.4  # how often the picture that is being read is told
 HISTORY_SECONDS = 5.0
 HISTORIES_MAX = 20
 
@@ -51,6 +52,8 @@ class Follower:
         self._taken: dict[str, Seen] = {}
         self._used_at = 0.0
         self._gaps = 0
+        self.counted = b""  # a frame of what was read so far; empty: it is not read now, or not for long
+        self._counted_at = 0.0
         self._histories: dict[int, tuple[Live, float, asyncio.Future[bytes]]] = {}
 
     async def live(self) -> Live:
@@ -84,14 +87,15 @@ class Follower:
 
     def _begun(self, task: asyncio.Task[Live]) -> None:
         self._beginning = self._pending = None
+        self.counted = b""
         if not task.cancelled():
             task.exception()  # whoever waits for it is told; nobody may be waiting any more
 
     async def _begin(self) -> Live:
-        self._pending, self._gaps = [], self._feed.gaps
+        self._pending, self._gaps, self._counted_at = [], self._feed.gaps, time.monotonic()
         start = self._feed.last or await self._call(newest, self._engine)
         live: Live
-        live, at = await self._call(loaded, self._engine, start)
+        live, at = await self._call(loaded, self._engine, start, self._count)
         while True:  # up to what the store held when it was read
             changes, self._pending = self._pending, []
             await self._follow(live, changes)
@@ -99,6 +103,12 @@ class Follower:
                 self._live, self._pending = live, None
                 return live
             await asyncio.sleep(CATCH_UP_SECONDS)
+
+    def _count(self, live: Live) -> None:
+        """A picture that is being read; called on the thread that reads it."""
+        if time.monotonic() - self._counted_at > COUNTED_SECONDS:
+            live.now_ms = wall_ms()
+            self.counted, self._counted_at = written_so_far(live), time.monotonic()
 
     # -- following -----------------------------------------------------------------------------------------------------
 
@@ -165,10 +175,15 @@ def looked_up(engine: Engine, ids: list[str]) -> dict[str, Seen]:
 # -- what a store holds ------------------------------------------------------------------------------------------------
 
 
-def loaded(engine: Engine, until: int) -> tuple[Live, int]:
-    """The picture at a change, as far back as is read, and the newest change that may be in it; on a thread."""
+Count = Callable[[Live], None]
+
+
+def loaded(engine: Engine, until: int, count: Count = lambda live: None) -> tuple[Live, int]:
+    """The picture at a change, as far back as is read, and the newest change that may be in it; on a thread.
+
+    `count` is shown what was read so far, again and again."""
     with _uncollected():
-        return _loaded(engine, until)
+        return _loaded(engine, until, count)
 
 
 @contextmanager
@@ -185,13 +200,13 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _loaded(engine: Engine, until: int) -> tuple[Live, int]:
+def _loaded(engine: Engine, until: int, count: Count) -> tuple[Live, int]:
     live = Live(engine.rules())
     now_ms = wall_ms()
     start = min(until, max(first_since(engine, now_ms - PAST_MS), until - PAST_CHANGES_MAX))
     changes = _changes(engine, start)
     live.since_ms = changes[0].at_ms if changes else now_ms
-    past = _documents(engine, live)
+    past = _documents(engine, live, count)
     _customers(engine, live)
     at = newest(engine)
     while changes:
@@ -213,7 +228,7 @@ def _changes(engine: Engine, after: int) -> list[Change]:
         return engine.changes(None, PAGE)
 
 
-def _documents(engine: Engine, live: Live) -> dict[str, Seen]:
+def _documents(engine: Engine, live: Live, count: Count) -> dict[str, Seen]:
     """Everything that has not ended; returned is what has, as far back as figures go."""
     past: dict[str, Seen] = {}
     before: int | None = None
@@ -224,6 +239,7 @@ def _documents(engine: Engine, live: Live) -> dict[str, Seen]:
                 past[one.id] = seen(one)
             else:
                 live.hold(one)
+        count(live)
         if page[-1].submitted_ms < live.since_ms or len(past) > PAST_CHANGES_MAX:
             break
         _refuse_too_many(len(live.documents))
@@ -233,6 +249,7 @@ def _documents(engine: Engine, live: Live) -> dict[str, Seen]:
             below = page[-1].number
             for one in page:
                 live.hold(one)
+            count(live)
             _refuse_too_many(len(live.documents))
     live.held()
     return past

@@ -2,6 +2,7 @@
 
 Laws:
 - A frame is whole: whoever comes back needs nothing of what it missed. `change` says up to where the feed is told in it.
+- While the queue is being read, frames tell what was counted so far, and say so.
 - A stream ends within a few seconds after its session or key has ended, and when the server stops.
 """
 
@@ -19,9 +20,11 @@ from fairlane.http.asked import Asked, ByOperator
 from fairlane.http.keys import wall_ms
 from fairlane.http.problems import Problem
 
-from .viewers import Viewer, written
+from .live import written
+from .viewers import Viewer
 
-READ_SECONDS = 2.0  # after which a stream begins although the queue is still being read
+READ_SECONDS = 0.3  # after which a stream begins although the queue is still being read
+COUNT_SECONDS = 0.5  # how often it is told what was counted so far
 BEAT_TICKS = 5  # ticks without a frame, after which a stream says that it is alive
 routes = APIRouter(tags=["page"], include_in_schema=False)
 
@@ -48,8 +51,10 @@ async def _stream(asked: Asked, shown: str) -> AsyncIterator[bytes]:
         frames.add(viewer)
         try:
             yield b": watching\nretry: 2000\n\n"
-            while not (await asyncio.wait([reading], timeout=READ_SECONDS))[0]:
-                yield b": reading the queue\n\n"
+            counted = b""
+            while not (await asyncio.wait([reading], timeout=COUNT_SECONDS))[0]:
+                is_news, counted = service.follower.counted != counted, service.follower.counted
+                yield counted if is_news else b": reading the queue\n\n"
             live = reading.result()
             live.pass_time(wall_ms())
             yield written(live, [])

@@ -6,7 +6,7 @@ Laws:
 
 from __future__ import annotations
 
-from heapq import heappop, heappush, nlargest
+from heapq import heapify, heappop, heappush, nlargest
 from typing import Any
 
 from .rows import Row
@@ -49,6 +49,17 @@ class Lane:
         self._remembered: set[Row] = set()
         self._floor = 0  # no customer that is not remembered has more, unless it moved
         self._moved: set[Row] = set()
+
+    def hold(self, one: Followed) -> None:
+        """A document was read and is ready, in whatever order: `held` puts all of them in theirs."""
+        self.ready += 1
+        self._counts[one.row] = self._counts.get(one.row, 0) + 1
+        self._heads.append((one.ready_ms, one.number, one))
+
+    def held(self) -> None:
+        """This is what was read, so far."""
+        heapify(self._heads)
+        self._look_at_all()
 
     def add(self, one: Followed) -> None:
         """A document is ready."""

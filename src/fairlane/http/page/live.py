@@ -99,15 +99,24 @@ class Live:
     def hold(self, document: Document) -> None:
         """A document that was read and has not ended."""
         if document.id not in self.documents:
+            ready_ms = document.ready_ms
             row = self.row(document.customer)
-            one = Followed(document.id, document.number, row, document.priority, document.ready_ms)
-            one.worker, one.since_ms = document.worker or "", document.ready_ms
+            one = Followed(document.id, document.number, row, document.check.priority, ready_ms)
             self.documents[document.id] = one
-            self._enter(one, document.state)
+            if document.state == "ready":  # most are
+                one.state = "ready"
+                row.waiting += 1
+                self.lanes[one.priority].hold(one)
+                self._unjudged.append((ready_ms, one))
+            else:
+                one.worker, one.since_ms = document.worker or "", ready_ms
+                self._enter(one, document.state)
 
     def held(self) -> None:
         """Everything was read, in whatever order."""
         self._unjudged = deque(sorted(self._unjudged, key=itemgetter(0)))
+        for lane in self.lanes.values():
+            lane.held()
 
     # -- following -----------------------------------------------------------------------------------------------------
 
@@ -283,14 +292,15 @@ class Live:
         self._moves.clear()
         return told
 
-    def frame(self, moves: list[dict[str, Any]]) -> dict[str, Any]:
-        """Everything that viewers see at a glance."""
+    def frame(self, moves: list[dict[str, Any]], counted: int | None = None) -> dict[str, Any]:
+        """Everything that viewers see at a glance; `counted`: the queue is still being read, so many so far."""
         now_ms, figures = self.now_ms, self.figures
         workers = sorted(self._workers.items(), key=lambda one: (-one[1], one[0]))
         return {
             "at": now_ms,
             "change": self.change,
             "since": self.since_ms,
+            "counted": counted,
             "lanes": [lane.told(now_ms) for lane in self.lanes.values()],
             "running": [
                 {"id": one.id, "customer": one.row.customer, "priority": one.priority, "since": one.since_ms}
@@ -313,6 +323,20 @@ class Live:
             "starved": self.starved,
             "failures": [{"code": code, "count": count} for code, count in figures.failed_today.most_common()],
         }
+
+
+def written(live: Live, moves: list[dict[str, Any]]) -> bytes:
+    """A frame as a server-sent event."""
+    told = json.dumps(live.frame(moves), separators=(",", ":"))
+    return f"id: {live.change}\ndata: {told}\n\n".encode()
+
+
+def written_so_far(live: Live) -> bytes:
+    """The same of a queue that is still being read; it has no number, as it is not true at any."""
+    for lane in live.lanes.values():
+        lane.held()
+    told = json.dumps(live.frame([], len(live.documents)), separators=(",", ":"))
+    return f"data: {told}\n\n".encode()
 
 
 def code_of(reason: str | None) -> str:

@@ -8,15 +8,13 @@ Laws:
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import Any
 
 from fairlane.core.errors import FairlaneError
 from fairlane.http.keys import wall_ms
 from fairlane.http.problems import Problem
 
 from .follower import Follower
-from .live import Live
+from .live import Live, written
 
 FRAME_SECONDS = 1.0
 
@@ -95,9 +93,3 @@ class Frames:
         self.newest = written(live, live.moves())
         self.number += 1
         return live.change
-
-
-def written(live: Live, moves: list[dict[str, Any]]) -> bytes:
-    """A frame as a server-sent event."""
-    told = json.dumps(live.frame(moves), separators=(",", ":"))
-    return f"id: {live.change}\ndata: {told}\n\n".encode()

@@ -73,9 +73,9 @@ export function customerView(place, customer) {
         { class: "soft" },
         rich("customer.standing", { counter: number(row.counter), priority: plate(row.next_priority) }),
         " ",
-        row.counter < 0 && row.resets_in > 0
-          ? say("customer.resets_in", { time: duration(row.resets_in, "long") })
-          : say("customer.fresh"),
+        !row.resets_in
+          ? say("customer.fresh")
+          : row.counter < 0 && say("customer.resets_in", { time: duration(row.resets_in, "long") }),
       ),
     );
     show(

@@ -19,7 +19,11 @@ const COLUMNS = [
   ["wait_p95", "column.wait_p95"],
   ["trend", "column.trend"],
 ];
-const REFRESH_MS = 3000;
+const REFRESH_MS = 3000,
+  LIMIT_MAX = 200; // rows that the server gives at once
+
+/** A short heading stays on one line. */
+const whole = (text) => (text.length < 10 ? text.replaceAll(" ", "\u00a0") : text);
 
 /** A customer as a link, with its colour and whether it is paused. */
 export function customerLink(row) {
@@ -37,7 +41,7 @@ function cells(row) {
     customerLink(row),
     number(row.counter),
     plate(row.next_priority),
-    row.counter < 0 && row.resets_in ? duration(row.resets_in) : "–",
+    row.counter < 0 ? duration(row.resets_in) : "–",
     number(row.waiting),
     number(row.running),
     number(row.done_today),
@@ -57,7 +61,7 @@ export function customersView(place) {
     timer;
   const body = make("tbody"),
     heads = make("tr"),
-    told = make("p", { class: "soft", role: "status" });
+    told = make("p", { class: "soft", role: "status" }, say("lanes.loading"));
   const more = make("button", { class: "quiet", onclick: () => load(next) }, say("act.more"));
   const table = make(
     "div",
@@ -89,10 +93,15 @@ export function customersView(place) {
       },
     },
   );
+  const order = choice(
+    COLUMNS.filter(([name]) => name !== "trend").map(([name, key]) => [name, say("customers.sort", { column: say(key) })]),
+    asked.sort,
+    { class: "on-phones", "aria-label": say("customers.sort", { column: "" }), onchange: () => sort(order.value) },
+  );
   show(
     place,
     make("div", { class: "head" }, make("h1", {}, say("nav.customers")), make("p", { class: "soft" }, say("customers.lead"))),
-    make("div", { class: "tools" }, search, filter, told),
+    make("div", { class: "tools" }, search, filter, order, told),
     table,
     make("p", { class: "center" }, more),
   );
@@ -110,8 +119,8 @@ export function customersView(place) {
           make(
             "button",
             { class: "sort", title: hint, onclick: () => sort(name) },
-            say(key),
-            make("span", { "aria-hidden": "true" }, sorted ? (asked.order === "desc" ? " ↓" : " ↑") : ""),
+            whole(say(key)),
+            make("span", { "aria-hidden": "true" }, sorted ? (asked.order === "desc" ? "\u00a0↓" : "\u00a0↑") : ""),
           ),
         );
       }),
@@ -119,7 +128,7 @@ export function customersView(place) {
   }
   function sort(name) {
     asked.order = asked.sort === name ? (asked.order === "desc" ? "asc" : "desc") : name === "customer" ? "asc" : "desc";
-    asked.sort = name;
+    asked.sort = order.value = name;
     drawHeads();
     [...heads.querySelectorAll("button")][COLUMNS.findIndex(([one]) => one === name)]?.focus();
     load();
@@ -162,11 +171,16 @@ export function customersView(place) {
     const mine = ++calls;
     clearTimeout(timer);
     try {
-      const limit = isRefresh ? Math.min(500, Math.max(asked.limit, rows.length)) : asked.limit;
+      const limit = isRefresh ? Math.min(LIMIT_MAX, Math.max(asked.limit, rows.length)) : asked.limit;
       const page = await get(asking("/page/customers", { ...asked, limit, after }));
       if (mine !== calls) return;
-      rows = after ? [...rows, ...page.customers] : page.customers;
-      ({ next, total } = page);
+      const fresh = new Set(page.customers.map((one) => one.customer));
+      const others = rows.filter((one) => !fresh.has(one.customer));
+      const behind = isRefresh && page.next ? others.slice(0, Math.max(0, rows.length - limit)) : [];
+      const kept = after ? rows : behind; // a refresh reaches so far; who is behind that stays as it was
+      rows = after ? [...kept, ...page.customers] : [...page.customers, ...kept];
+      if (!isRefresh || rows.length <= limit) next = page.next;
+      total = page.total;
       drawRows();
     } catch (error) {
       if (mine === calls && !isRefresh) show(told, why(error));

@@ -8,6 +8,25 @@ import { bytes, dateTime, duration, durationRange, has, number, rich, say } from
 const REFRESH_MS = 2000,
   TEXT_SHOWN = 6000;
 const ENDED = ["done", "failed", "cancelled"];
+const OFFICE = "application/vnd.openxmlformats-officedocument.";
+const FORMATS = {
+  "application/pdf": "PDF",
+  "application/zip": "ZIP",
+  "application/rtf": "RTF",
+  "application/msword": "Word (DOC)",
+  "application/vnd.oasis.opendocument.text": "OpenDocument (ODT)",
+  [`${OFFICE}wordprocessingml.document`]: "Word (DOCX)",
+  [`${OFFICE}spreadsheetml.sheet`]: "Excel (XLSX)",
+  [`${OFFICE}presentationml.presentation`]: "PowerPoint (PPTX)",
+  "message/rfc822": "EML",
+  "text/csv": "CSV",
+  "text/html": "HTML",
+  "text/markdown": "Markdown",
+  "text/plain": "TXT",
+  "image/jpeg": "JPEG",
+  "image/png": "PNG",
+  "image/tiff": "TIFF",
+}; // names that are the same in every language; of others the media type is told
 
 /** Why it has its priority, in one plain sentence. */
 export function whySentence(told) {
@@ -111,8 +130,7 @@ export function documentView(place, id, who) {
         "div",
         { class: "head" },
         make("h1", {}, one.name ? named(one.name) : make("code", {}, one.id)),
-        stateBadge(one.state),
-        plate(one.priority),
+        make("span", { class: "marks" }, stateBadge(one.state), plate(one.priority)),
       ),
       make(
         "section",
@@ -189,7 +207,7 @@ function factsOf(one, isOperator) {
     ],
     ["document.id", make("code", {}, one.id)],
     one.size != null && ["document.size", bytes(one.size)],
-    one.media_type && ["document.type", one.media_type],
+    one.media_type && ["document.type", FORMATS[one.media_type] ?? one.media_type],
     ["document.submitted", dateTime(one.submitted_at * 1000)],
     one.ended_at && ["document.ended", dateTime(one.ended_at * 1000)],
     ["document.attempts", say("document.attempts_of", { attempts: one.attempts, most: one.attempts_max })],

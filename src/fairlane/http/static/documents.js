@@ -105,9 +105,14 @@ export function documentsView(place) {
     clearTimeout(timer);
     try {
       const asked = { search: search.value.trim(), state: state.value, customer: customer.value.trim(), limit: 50 };
-      let page = await get(asking("/page/documents", { ...asked, after }));
-      while (mine === calls && page.next && !page.documents.length)
-        page = await get(asking("/page/documents", { ...asked, after: page.next })); // it looks at some thousands at a time
+      let page = await get(asking("/page/documents", { ...asked, after })),
+        looked = page.searched;
+      while (mine === calls && page.next && !page.documents.length) {
+        show(listed);
+        show(told, say("documents.searching", { count: looked })); // it looks at some thousands at a time
+        page = await get(asking("/page/documents", { ...asked, after: page.next }));
+        looked += page.searched;
+      }
       if (mine !== calls) return;
       found = after ? [...found, ...page.documents] : page.documents;
       next = page.next;

@@ -30,9 +30,9 @@ function explained(rules, look) {
           {},
           rich("how.you_now", { counter: number(look.counter), priority: plate(look.next_priority) }),
           " ",
-          look.counter < 0 && look.resets_in > 0
-            ? say("how.you_reset", { time: duration(look.resets_in, "long") })
-            : say("how.you_fresh"),
+          !look.resets_in
+            ? say("how.you_fresh")
+            : look.counter < 0 && say("how.you_reset", { time: duration(look.resets_in, "long") }),
         ),
       ),
     make(
@@ -85,7 +85,7 @@ function table(thresholds, look) {
       make(
         "td",
         {},
-        priority === 1 ? say("how.first") : priority === levels ? say("how.last") : "",
+        priority === 1 ? `${say("how.first")} ` : priority === levels ? `${say("how.last")} ` : "",
         here ? badge("here", say("how.here")) : "",
       ),
     );

@@ -8,6 +8,9 @@ import { duration, number, rich, say } from "./texts.js";
 const FLOOD_SHARE = 0.5,
   FLOOD_LEAST = 25;
 
+/** Whether small senders wait so little that it is good news. */
+export const isShort = (seconds) => seconds != null && seconds <= 60;
+
 /** Of each customer in a frame: how many wait, and in which lanes; those with the most first. */
 export function byCustomer(frame) {
   const found = new Map();
@@ -27,6 +30,7 @@ export function byCustomer(frame) {
 function story(frame) {
   const { ready, running } = frame.totals,
     biggest = byCustomer(frame)[0];
+  if (frame.counted != null) return [rich("lanes.counting", { count: frame.counted })];
   if (!ready && !running && !frame.totals.delayed) return [rich("lanes.quiet")];
   if (!ready) return [rich("lanes.no_wait", { count: running })];
   if (biggest && biggest.ready >= FLOOD_LEAST && biggest.ready >= FLOOD_SHARE * ready) {
@@ -82,20 +86,23 @@ export function lanesView(place) {
     make("section", {}, make("h2", {}, say("lanes.who")), legend),
   );
   const picture = new Picture(canvas);
+  picture.arranged = (each) => show(scale, each > 1 ? say("lanes.scale_many", { count: each }) : say("lanes.scale_one"));
   canvas.addEventListener("pointermove", (event) => point(picture, tip, event));
   canvas.addEventListener("pointerleave", () => (tip.hidden = true));
 
   function frame(told) {
+    for (const one of byCustomer(told).slice(0, 10)) colourOf(one.customer); // the biggest choose their colours first
     picture.frame(told);
     show(
       sentence,
       story(told).flatMap((one) => [one, " "]),
     );
     told.lanes.forEach((lane, number) => rows[number].update(lane));
-    show(scale, picture.each > 1 ? say("lanes.scale_many", { count: picture.each }) : say("lanes.scale_one"));
     show(
       workers,
-      told.running_total > told.running.length
+      told.counted != null
+        ? ""
+        : told.running_total > told.running.length
         ? say("lanes.running_more", { count: told.running_total - told.running.length })
         : say("lanes.running", { count: told.running_total }),
     );
@@ -153,16 +160,17 @@ function point(picture, tip, event) {
 }
 
 function figuresOf(frame) {
-  const { totals, waits, rate } = frame;
+  const { totals, waits, rate } = frame,
+    known = (value) => number(frame.counted == null ? value : null); // what is read last is not known while it is counted
   return [
     figure(say("figure.waiting"), number(totals.ready + totals.delayed), say("figure.waiting_hint")),
-    figure(say("figure.running"), number(totals.running), say("figure.running_hint")),
-    figure(say("figure.light"), duration(waits.light_p95), say("figure.light_hint"), "good"),
+    figure(say("figure.running"), known(totals.running), say("figure.running_hint")),
+    figure(say("figure.light"), duration(waits.light_p95), say("figure.light_hint"), isShort(waits.light_p95) ? "good" : ""),
     figure(say("figure.heavy"), duration(waits.heavy_p95), say("figure.heavy_hint")),
-    figure(say("figure.done_minute"), number(rate.done_last_minute), say("figure.done_minute_hint")),
-    figure(say("figure.done"), number(totals.done_today), say("figure.today_hint")),
-    figure(say("figure.failed"), number(totals.failed_today), say("figure.today_hint"), totals.failed_today ? "bad" : ""),
-    figure(say("figure.starved"), number(frame.starved), say("figure.starved_hint"), frame.starved ? "bad" : ""),
+    figure(say("figure.done_minute"), known(rate.done_last_minute), say("figure.done_minute_hint")),
+    figure(say("figure.done"), known(totals.done_today), say("figure.today_hint")),
+    figure(say("figure.failed"), known(totals.failed_today), say("figure.today_hint"), totals.failed_today ? "bad" : ""),
+    figure(say("figure.starved"), known(frame.starved), say("figure.starved_hint"), frame.starved ? "bad" : ""),
   ];
 }
 

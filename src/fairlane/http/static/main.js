@@ -200,7 +200,6 @@ function open() {
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === name) {
       link.setAttribute("aria-current", "page");
-      link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.clientWidth / 3; // narrow windows scroll it
     } else link.removeAttribute("aria-current");
   }
   document.title = `${say(NAMES[name])} · Fairlane`;

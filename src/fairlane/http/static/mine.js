@@ -164,6 +164,9 @@ export function mineView(place) {
   };
 }
 
+/** What a name ends with, to be shown where there is no picture. */
+const kindOf = (name) => /\.([\p{L}\p{N}]{1,4})$/u.exec(name || "")?.[1].toUpperCase() ?? "";
+
 function cards(documents) {
   return make(
     "ul",
@@ -180,7 +183,7 @@ function cards(documents) {
       return make(
         "li",
         {},
-        make("span", { class: "face" }, picture || null),
+        make("span", { class: "face", "aria-hidden": "true", "data-kind": kindOf(one.name) }, picture || null),
         make(
           "span",
           { class: "words" },

@@ -1,7 +1,8 @@
 // How do nine lanes look with 3 documents, and with 300,000? A drawing of blocks that move towards the workers.
 //
 // Laws:
-// - While the documents of a lane fit, one block is one document; else one block is many, the same number in all such lanes.
+// - While all documents fit, one block is one document; else it is up to so many of one customer, the same number in all
+//   lanes. Whoever is told of in a lane has a block there, so that no lane with documents looks empty.
 // - Nothing moves when the reader asked for less motion; nothing is computed while nothing moves.
 
 import { OTHERS, colourOf } from "./colours.js";
@@ -50,6 +51,7 @@ export class Picture {
     this.running = [];
     this.shift = Array(9).fill(0);
     this.each = 1;
+    this.arranged = null; // told how many documents one block is, whenever that may have changed
     this.watcher = new ResizeObserver(() => this.resize());
     this.watcher.observe(canvas);
     this.dark = matchMedia("(prefers-color-scheme: dark)");
@@ -85,9 +87,9 @@ export class Picture {
   /** Take a frame: what waits now, what runs now, what moved since the last one. */
   frame(told) {
     this.told = told;
-    if (!this.width) return;
-    this.arrange();
     this.running = told.running;
+    if (!this.width) this.resize();
+    else this.arrange();
     if (!still.matches && !document.hidden) this.fly(told.moves || []);
     this.draw();
     this.run();
@@ -99,11 +101,11 @@ export class Picture {
     this.each = most <= this.slots ? 1 : roundUp(most / this.slots);
     this.lanes = this.told.lanes.map((lane) => {
       const parts = partsOf(lane);
-      if (lane.ready <= this.slots) return { parts, each: 1, blocks: inTurns(parts, this.slots) };
-      const blocks = [];
-      parts.forEach((part, place) => blocks.push(...Array(Math.round(part.ready / this.each)).fill(place)));
-      return { parts, each: this.each, blocks: blocks.slice(0, this.slots) };
+      if (this.each === 1) return { parts, blocks: inTurns(parts, this.slots) };
+      const blocks = parts.flatMap((part, place) => Array(Math.max(1, Math.round(part.ready / this.each))).fill(place));
+      return { parts, blocks: blocks.slice(0, this.slots) };
     });
+    this.arranged?.(this.each);
   }
 
   // -- where things are ------------------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ export class Picture {
     const columns = this.columns(),
       size = Math.min(24, (this.room - 20) / columns);
     const rows = Math.ceil(Math.max(1, this.running.length) / columns);
-    const x = this.end + 14 + (place % columns) * size + size / 2;
+    const x = this.end + 1 + this.room / 2 + ((place % columns) - (columns - 1) / 2) * size;
     const y = this.height / 2 + (Math.floor(place / columns) - (rows - 1) / 2) * size;
     return { x, y, size };
   }
@@ -149,7 +151,7 @@ export class Picture {
             size: move.count > 10 ? 5 : 4,
           });
       }
-      if (move.what === "claimed" && this.lanes[move.priority - 1]?.each === 1) {
+      if (move.what === "claimed" && this.each === 1) {
         this.shift[move.priority - 1] = Math.min(4 * PITCH, this.shift[move.priority - 1] + move.count * PITCH);
       }
     }
@@ -209,10 +211,10 @@ export class Picture {
     const height = Math.max(8, tall - 10),
       shift = this.shift[priority - 1];
     lane.blocks.forEach((place, number) => {
-      const x = this.head(number) - BLOCK - (lane.each === 1 ? shift : 0);
+      const x = this.head(number) - BLOCK - (this.each === 1 ? shift : 0);
       if (x < 0) return;
       pen.fillStyle = lane.parts[place].colour;
-      if (lane.each === 1) box(pen, x, y - height / 2, BLOCK, height, 2.5);
+      if (this.each === 1) box(pen, x, y - height / 2, BLOCK, height, 2.5);
       else {
         pen.fillRect(x, y - height / 2, PITCH + 0.5, height); // blocks of many stand close: a pile
         pen.fillStyle = road;

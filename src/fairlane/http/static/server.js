@@ -7,6 +7,7 @@
 import { has, say } from "./texts.js";
 
 const AGAIN_MS = [500, 1000, 2000, 4000, 8000];
+const READ_MS = 60_000; // a look that takes longer is on a line that is dead
 
 let csrf = "";
 
@@ -37,7 +38,8 @@ async function call(method, address, body) {
   const headers = { Accept: "application/json" };
   if (method !== "GET") headers["X-Fairlane-CSRF"] = csrf;
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const answer = await fetch(address, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  const signal = method === "GET" ? AbortSignal.timeout(READ_MS) : undefined;
+  const answer = await fetch(address, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
   const text = await answer.text();
   if (!answer.ok) {
     if (answer.status === 401 && address !== "/page/session") dispatchEvent(new Event("signed-out"));

@@ -43,7 +43,7 @@ export async function speak(asked, remember = false) {
   decimal = new Intl.NumberFormat(asked, { maximumFractionDigits: 2 });
   percent = new Intl.NumberFormat(asked, { style: "percent", maximumFractionDigits: 0 });
   moment = new Intl.DateTimeFormat(asked, { dateStyle: "medium", timeStyle: "medium" });
-  clock = new Intl.DateTimeFormat(asked, { hour: "2-digit", minute: "2-digit" });
+  clock = new Intl.DateTimeFormat(asked, { timeStyle: "short" });
   day = new Intl.DateTimeFormat(asked, { dateStyle: "full" });
   document.documentElement.lang = asked;
 }
@@ -104,9 +104,7 @@ export function duration(seconds, form = "short") {
   if (seconds == null) return "–";
   const [unit, size] = unitFor(seconds);
   const value = form === "long" ? Math.max(1, Math.round(seconds / size)) : seconds / size;
-  return inUnit(unit, form, value < 10 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 }).format(
-    value < 0.05 ? 0 : value,
-  );
+  return inUnit(unit, form, { maximumFractionDigits: value < 10 ? 1 : 0 }).format(value);
 }
 
 /** From a span to another, in the unit of the longer one. */

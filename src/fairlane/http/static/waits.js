@@ -3,6 +3,7 @@
 import { bars, lines } from "./charts.js";
 import { OTHERS, PRIORITIES } from "./colours.js";
 import { choice, figure, make, nothing, show } from "./elements.js";
+import { isShort } from "./lanes.js";
 import { asking, get, why } from "./server.js";
 import { duration, has, number, say } from "./texts.js";
 
@@ -60,6 +61,7 @@ export function waitsView(place) {
     now,
     charts,
   );
+  show(charts, make("p", { class: "soft" }, say("lanes.loading")));
 
   async function load() {
     clearTimeout(timer);
@@ -90,10 +92,10 @@ export function waitsView(place) {
       { name: say("waits.light"), colour: PRIORITIES[0], values: series.light_p95 },
       { name: say("waits.heavy"), colour: PRIORITIES[8], values: series.heavy_p95 },
     ];
-    const ended = (values) => values.slice(0, -1); // the last step is not over: it would look like a fall
+    const minute = (values) => values.slice(0, -1).map((value) => (value * 60) / step); // the last step is not over
     const pace = [
-      { name: say("waits.started"), colour: "#2f7ed8", values: ended(series.started) },
-      { name: say("waits.done"), colour: "#2e9e6b", values: ended(series.done) },
+      { name: say("waits.started"), colour: "#2f7ed8", values: minute(series.started) },
+      { name: say("waits.done"), colour: "#2e9e6b", values: minute(series.done) },
     ];
     show(
       charts,
@@ -140,9 +142,15 @@ export function waitsView(place) {
   load();
   return {
     frame: (told) =>
+      told.counted == null &&
       show(
         now,
-        figure(say("figure.light"), duration(told.waits.light_p95), say("figure.light_hint"), "good"),
+        figure(
+          say("figure.light"),
+          duration(told.waits.light_p95),
+          say("figure.light_hint"),
+          isShort(told.waits.light_p95) ? "good" : "",
+        ),
         figure(say("figure.heavy"), duration(told.waits.heavy_p95), say("figure.heavy_hint")),
         figure(say("figure.done_minute"), number(told.rate.done_last_minute), say("figure.done_minute_hint")),
         figure(
