@@ -241,3 +241,24 @@ def test_a_server_that_is_killed_loses_nothing_that_the_other_cannot_show(machin
     machines.one.start()
     with machines.one.client(key) as one:
         assert one.get(f"/v1/documents/{id}/text").status_code == 200
+
+
+def test_while_the_store_is_away_it_says_so_and_what_is_sent_waits(tmp_path: Path) -> None:
+    store = redis.Server("valkey", "--appendonly", "yes", "--appendfsync", "always")
+    server = Server(tmp_path, url=store.url("away"))
+    try:
+        with server.client(server.key("acme")) as client, server.client(None) as anybody, ThreadPoolExecutor(1) as pool:
+            first = client.post("/v1/documents", json={}).json()["id"]
+            store.kill()
+            anybody.timeout = httpx.Timeout(20)  # whoever asks whether it is ready is answered before calls give the store up
+            answer = until(lambda: (told := anybody.get("/readyz")).status_code == 503 and told, "a server that is not ready")
+            assert "the store does not answer" in answer.json()["reasons"]
+            assert anybody.get("/healthz").status_code == 200
+            sent = pool.submit(client.post, "/v1/documents", json={}, headers={"Idempotency-Key": "while away"})
+            store.start()
+            until(lambda: anybody.get("/readyz").status_code == 200, "a server that is ready")
+            assert sent.result().status_code == 202
+            assert client.get(f"/v1/documents/{first}").json()["state"] == "ready"
+    finally:
+        server.close()
+        store.remove()
