@@ -68,7 +68,7 @@ def trusted(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_everything_works_with_a_certificate_that_is_trusted(server: Server, address: str, tmp_path: Path) -> None:
     assert server.address.startswith("https://")
     (tmp_path / "a.bin").write_bytes(bytes(3_000_000))
-    with Client(address, server.key("acme")) as client, client.events() as events:
+    with Client(address, server.key("acme")) as client, client.events(after=0) as events:
         receipt = client.submit(path=tmp_path / "a.bin")
         assert server.queue.input(receipt.id).size == 3_000_000
         assert next(events).document == receipt.id
