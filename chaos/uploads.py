@@ -157,6 +157,7 @@ class Senders:
         self._lock = threading.Lock()
         self.clients = Clients()
         self.counts: Counter[str] = Counter()
+        self.told_as_new: Counter[str] = Counter()  # by key: the first answer alone may say that the document is new
         self.wrong: list[str] = []
         self.is_over = threading.Event()
 
@@ -199,6 +200,7 @@ class Senders:
             self.clients.acknowledged.append((customer, key, receipt.id))
             self.counts["answered"] += 1
             self.counts["found by their key"] += receipt.repeated
+            self.told_as_new[key] += not receipt.repeated
 
 
 class Watcher:
@@ -306,6 +308,7 @@ class Supervisor:
     def _check(self, senders: Senders, watcher: Watcher) -> None:
         report, store = self.report, snapshot(self._folder / "queue.db")
         report.wrong += senders.wrong + wrong_at_rest(store, senders.clients)
+        report.wrong += [f"{key} was told as new {times} times" for key, times in senders.told_as_new.items() if times > 1]
         hashes = {
             f"upload-{number}": hashlib.sha256(content_of(report.options.seed, number)).hexdigest()
             for number in range(report.options.uploads)

@@ -30,11 +30,11 @@ def customer() -> str:
 @pytest.fixture
 def client(server: Server, customer: str) -> Iterator[Client]:
     """A client of a customer that nobody has seen before."""
-    with Client(server.address, server.key(customer), timeout=30, patience=5) as made:
+    with Client(server.address, server.key(customer), timeout=30, patience=30) as made:
         yield made
 
 
 @pytest.fixture
 def operator(server: Server) -> Iterator[Client]:
-    with Client(server.address, server.operator, timeout=30, patience=5) as made:
+    with Client(server.address, server.operator, timeout=30, patience=30) as made:
         yield made

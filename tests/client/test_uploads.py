@@ -68,7 +68,7 @@ def test_an_upload_whose_answer_was_lost_is_sent_again_and_doubles_nothing(
 ) -> None:
     path = tmp_path / "scan.pdf"
     path.write_bytes(content := os.urandom(1_000_000))
-    with Client(between.address, server.key(customer), patience=10) as client:
+    with Client(between.address, server.key(customer), patience=30) as client:
         ways: list[dict[str, Any]] = [{"path": path}, {"content": content}, {"content": Once(content)}]
         for hand_in in ways:
             before = client.look().waiting

@@ -1,4 +1,4 @@
-"""How tests run the service: as a process of its own on a free port, with a queue on disk."""
+"""How tests run the service: as a process of its own on a free port, with a queue on disk unless told otherwise."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ class Server:
         work: bool = False,
         limits: tuple[str, ...] = OPEN_LIMITS,
         variables: dict[str, str] | None = None,
+        url: str | None = None,
     ) -> None:
         self.folder = folder
-        self.url = f"sqlite:///{folder}/queue.db"
+        self.url = url or f"sqlite:///{folder}/queue.db"
         self.queue = Queue(self.url)
         self.operator, _ = keys.create(self.queue.engine, customer=None)
         told = [part for one in limits for part in ("--limit", one)]

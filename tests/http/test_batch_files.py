@@ -29,7 +29,7 @@ def part(content: bytes, name: str = "a.txt") -> bytes:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    limits = ("upload_bytes=1000000", "batch_documents=4", "batch_bytes=1000", "body_idle_seconds=2", "queued_documents=3")
+    limits = ("upload_bytes=1000000", "batch_documents=4", "batch_bytes=1000", "queued_documents=3")
     server = Server(Path(tmp_path_factory.mktemp("batches")), limits=limits)
     yield server
     server.close()
@@ -171,14 +171,6 @@ def test_a_batch_that_is_cut_off_leaves_nothing(small: Server, cut: int) -> None
             until(lambda: len(stored(small)) >= 2)  # the first file is there, and will go
     until(lambda: stored(small) == [])
     assert list(small.queue.documents("cutter")) == []
-
-
-def test_a_batch_that_stalls_is_let_go_and_leaves_nothing(small: Server) -> None:
-    head = small.head(small.key("staller"), "POST", "/v1/batches", FORM, "Content-Length: 500000")
-    answer = small.raw(head + b"\r\n" + part(bytes(100_000)) + part(bytes(1000)))
-    assert (status_of(answer), problem_of(answer)) == (408, "too-slow")
-    until(lambda: stored(small) == [])
-    assert list(small.queue.documents("staller")) == []
 
 
 def test_a_form_may_arrive_in_any_pieces(small: Server) -> None:

@@ -15,14 +15,22 @@ from fairlane.http.limits import Limits, told_limits
 
 from .running import OPEN_LIMITS, Server, problem_of, received, status_of, until
 
-SMALL = ("requests_a_second=5", "requests_burst=20", "queued_documents=10", "batch_documents=5", "header_seconds=1",
-         "body_idle_seconds=1", "connections=30", "viewers_a_key=2", "batch_bytes=2000", "page_documents=7")  # fmt: skip
+SMALL = ("requests_a_second=1", "requests_burst=20", "queued_documents=10", "batch_documents=5", "connections=30",
+         "viewers_a_key=2", "batch_bytes=2000", "page_documents=7")  # fmt: skip
 JSON = "Content-Type: application/json"
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(Path(tmp_path_factory.mktemp("small")), limits=SMALL)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server for those who are too slow alone: a busy machine makes slow clients of all others."""
+    server = Server(Path(tmp_path_factory.mktemp("hasty")), limits=("header_seconds=1", "body_idle_seconds=1"))
     yield server
     server.close()
 
@@ -63,25 +71,25 @@ def test_a_batch_has_a_length_and_a_size(small: Server) -> None:
         assert problem_of(client.get("/v1/documents", params={"limit": 8})) == "bad-value"
 
 
-def test_headers_that_do_not_come_are_not_waited_for(small: Server) -> None:
-    answer = small.raw(b"GET /v1/me HTTP/1.1\r\nHost: x\r\n")
+def test_headers_that_do_not_come_are_not_waited_for(hasty: Server) -> None:
+    answer = hasty.raw(b"GET /v1/me HTTP/1.1\r\nHost: x\r\n")
     assert (status_of(answer), problem_of(answer)) == (408, "too-slow")
 
 
-def test_a_connection_that_says_nothing_is_closed(small: Server) -> None:
-    assert small.raw(b"") == b""
+def test_a_connection_that_says_nothing_is_closed(hasty: Server) -> None:
+    assert hasty.raw(b"") == b""
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(small: Server) -> None:
-    head = small.head(small.key("slow"), "POST", "/v1/documents", JSON, "Content-Length: 100")
-    answer = small.raw(head + b'\r\n{"payload":')
+def test_a_body_that_does_not_come_is_not_waited_for(hasty: Server) -> None:
+    head = hasty.head(hasty.key("slow"), "POST", "/v1/documents", JSON, "Content-Length: 100")
+    answer = hasty.raw(head + b'\r\n{"payload":')
     assert (status_of(answer), problem_of(answer)) == (408, "too-slow")
-    assert small.queue.look("slow").waiting == 0
+    assert hasty.queue.look("slow").waiting == 0
 
 
-def test_a_body_that_trickles_is_not_waited_for_either(small: Server) -> None:
-    head = small.head(small.key("trickle"), "POST", "/v1/documents", JSON, "Content-Length: 100000")
-    with socket.create_connection(("127.0.0.1", small.port), timeout=0.2) as line:
+def test_a_body_that_trickles_is_not_waited_for_either(hasty: Server) -> None:
+    head = hasty.head(hasty.key("trickle"), "POST", "/v1/documents", JSON, "Content-Length: 100000")
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=0.2) as line:
         line.sendall(head + b"\r\n")
         answer = b""
 

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +123,16 @@ def test_what_cannot_be_taken_leaves_nothing(
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    limits = ("upload_bytes=1000000", "uploads_at_once=3", "body_idle_seconds=2", "queued_documents=5")
+    limits = ("upload_bytes=1000000", "uploads_at_once=3", "queued_documents=5")
     server = Server(Path(tmp_path_factory.mktemp("uploads")), limits=limits)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server for those who stall alone: a busy machine makes slow clients of all others."""
+    server = Server(Path(tmp_path_factory.mktemp("hasty")), limits=("body_idle_seconds=1",))
     yield server
     server.close()
 
@@ -152,30 +160,39 @@ def test_an_upload_that_is_cut_off_leaves_nothing(small: Server, cut: int) -> No
     assert list(small.queue.documents("cutter")) == []
 
 
-def test_an_upload_that_stalls_is_let_go_and_leaves_nothing(small: Server) -> None:
-    head = small.head(small.key("staller"), "POST", "/v1/documents", "Content-Type: application/pdf", "Content-Length: 500000")
-    answer = small.raw(head + b"\r\n" + bytes(70_000))
+def test_an_upload_that_stalls_is_let_go_and_leaves_nothing(hasty: Server) -> None:
+    head = hasty.head(hasty.key("staller"), "POST", "/v1/documents", "Content-Type: application/pdf", "Content-Length: 500000")
+    answer = hasty.raw(head + b"\r\n" + bytes(70_000))
     assert (status_of(answer), problem_of(answer)) == (408, "too-slow")
-    until(lambda: stored(small) == [])
-    assert list(small.queue.documents("staller")) == []
+    until(lambda: stored(hasty) == [])
+    assert list(hasty.queue.documents("staller")) == []
+
+
+def test_a_batch_that_stalls_is_let_go_and_leaves_nothing(hasty: Server) -> None:
+    form = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+    media_type = "Content-Type: multipart/form-data; boundary=b"
+    head = hasty.head(hasty.key("staller"), "POST", "/v1/batches", media_type, "Content-Length: 500000")
+    answer = hasty.raw(head + b"\r\n" + form + bytes(100_000) + b"\r\n" + form + bytes(1000))
+    assert (status_of(answer), problem_of(answer)) == (408, "too-slow")
+    until(lambda: stored(hasty) == [])
+    assert list(hasty.queue.documents("staller")) == []
 
 
 def test_slow_uploads_do_not_hold_up_anybody_else(small: Server) -> None:
     key = small.key("slow")
-    lines = [socket.create_connection(("127.0.0.1", small.port), timeout=30) for _ in range(3)]
     head = small.head(key, "POST", "/v1/documents", "Content-Type: application/pdf", "Content-Length: 20")
-    for line in lines:
-        line.sendall(head + b"\r\n" + bytes(10))
-    with small.client(small.key("quick")) as client:
-        over = until(lambda: (answer := upload(client, b"x")).status_code == 503 and answer)
+    with ExitStack() as opened, small.client(small.key("fourth")) as fourth, small.client(small.key("quick")) as client:
+        lines = [opened.enter_context(socket.create_connection(("127.0.0.1", small.port), timeout=30)) for _ in range(3)]
+        for line in lines:
+            line.sendall(head + b"\r\n" + bytes(10))
+        over = until(lambda: (answer := upload(fourth, b"x")).status_code == 503 and answer)
         assert problem_of(over) == "overloaded"
         assert client.post("/v1/documents", json={}).status_code == 202
-    for line in lines:
-        line.sendall(bytes(10))
-        assert status_of(b"".join(received(line))) == 202
-        line.close()
-    small.queue.forget("slow")
-    small.queue.forget("quick")
+        for line in lines:
+            line.sendall(bytes(10))
+            assert status_of(b"".join(received(line))) == 202
+    for customer in ("slow", "fourth", "quick"):
+        small.queue.forget(customer)
 
 
 def test_too_many_queued_is_told_before_the_bytes_are_sent(small: Server) -> None:

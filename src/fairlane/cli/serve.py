@@ -44,7 +44,7 @@ def serve(
     standard error, a JSON object a line. With --json the address and the key are told as an object.
     """
     try:
-        from fairlane.http.server import Place, bound, worker_command
+        from fairlane.http.server import Place, bound, worker_of
         from fairlane.http.server import serve as run
         from fairlane.http.service import Options
     except ImportError as error:
@@ -56,8 +56,8 @@ def serve(
     at = settings.url
     if at.startswith("memory:"):
         raise Mistake("a queue in memory cannot be served, as the worker is a process of its own; give --url sqlite:///file.db")
-    command = () if no_work else worker_command(at, settings.blobs, slots)
-    options = Options(told_limits(limits), kinds, retention, allow_private_webhooks, command)
+    work = None if no_work else worker_of(at, settings.blobs, slots)
+    options = Options(told_limits(limits), kinds, retention, allow_private_webhooks, work)
     listening = bound(place)
     with Queue(at, blobs=settings.blobs) as queue:
         run(queue, options, place, listening, lambda: _tell(queue, place, listening.getsockname()[1], as_json))

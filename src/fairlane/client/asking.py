@@ -99,7 +99,7 @@ class Asking:
                 f"the server at {self.line.address} was asked, but {lost}: whether it was done is not known; look before you "
                 "ask again"
             ) from None
-        error = StoreError(f"the server at {self.line.address} cannot be used: {lost}; see that it runs there, and try again")
+        error = StoreError(f"the server at {self.line.address} cannot be used: {lost}; {lost.advice}")
         if lost.is_final:
             raise error from None
         return error

@@ -29,6 +29,10 @@ KEPT_SECONDS = 20.0  # a server lets go of idle connections after 30
 PIECE_BYTES = 256 * 1024
 ANSWER_BYTES_MAX = 1024**3
 ANSWER_SECONDS = 3600.0
+RUNS = "see that it runs there, and try again"
+OR_TLS = "see that it runs there, and try again; if it has TLS, its address begins with https://"
+TRUST = "use the name that the certificate is for, and let SSL_CERT_FILE name a file of certificates that you trust"
+NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")  # it answers with something else
 
 Advance = Callable[[int, int], object]  # is told bytes sent and bytes in all
 
@@ -36,8 +40,9 @@ Advance = Callable[[int, int], object]  # is told bytes sent and bytes in all
 class Lost(Exception):
     """The connection failed; `is_sent` if the server may have seen the request, `is_final` if it would fail again."""
 
-    def __init__(self, why: str, is_sent: bool, is_final: bool) -> None:
+    def __init__(self, why: str, advice: str, is_sent: bool, is_final: bool) -> None:
         super().__init__(why)
+        self.advice = advice
         self.is_sent = is_sent
         self.is_final = is_final
 
@@ -128,7 +133,7 @@ class Line:
             yield Asked(connection, connection.getresponse(), is_whole)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise _lost(error, is_sent=True) from None
+            raise _lost(error, is_sent=True, has_tls=self._tls is not None) from None
         except BaseException:
             connection.close()
             raise
@@ -155,7 +160,7 @@ class Line:
             made.connect()
         except (OSError, http.client.HTTPException) as error:
             made.close()
-            raise _lost(error, is_sent=False) from None
+            raise _lost(error, is_sent=False, has_tls=self._tls is not None) from None
         return made
 
     def _new(self) -> http.client.HTTPConnection:
@@ -233,9 +238,14 @@ def _whole(response: http.client.HTTPResponse) -> bytes:
     return b"".join(pieces)
 
 
-def _lost(error: OSError | http.client.HTTPException, is_sent: bool) -> Lost:
+def _lost(error: OSError | http.client.HTTPException, is_sent: bool, has_tls: bool) -> Lost:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Lost(_why(error), TRUST, is_sent, is_final=True)
+    if isinstance(error, ssl.SSLError) and error.reason in NO_TLS:
+        return Lost("it does not speak TLS", "its address may begin with http:// instead", is_sent, is_final=True)
     is_unknown = isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME
-    return Lost(_why(error), is_sent, is_unknown or isinstance(error, ssl.SSLCertVerificationError))
+    may_have_tls = not has_tls and isinstance(error, ConnectionResetError)  # closed without a word
+    return Lost(_why(error), OR_TLS if may_have_tls else RUNS, is_sent, is_unknown)
 
 
 def _why(error: OSError | http.client.HTTPException) -> str:

@@ -17,7 +17,7 @@ from fairlane.core.document import ENDED, Document
 
 from . import shapes
 from .asked import Asked, ByAnybody, IdInPath, answered, document_links, in_path, told_document
-from .edge import DOCUMENTS, Receive, Scope, Send, answer, is_json, whole_body
+from .edge import DOCUMENTS, Answer, Receive, Scope, is_json, whole_body
 from .gather import Accepted
 from .intake import idempotency_key, one_document
 from .problems import Problem, written
@@ -70,7 +70,7 @@ class Submitting:
         self._service = service
         self._uploads = uploads
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Answer) -> None:
         headers, began = dict(scope["headers"]), time.time_ns()
         if is_json(headers.get(b"content-type", b"")):
             key = idempotency_key(headers.get(b"idempotency-key"))
@@ -81,8 +81,7 @@ class Submitting:
         self._service.trace(headers, began, [one])
         scope["told"] |= {"document": one.receipt.id, "customer": one.receipt.customer}
         told = written(told_receipt(one)).encode()
-        location = f"{DOCUMENTS}/{one.receipt.id}".encode()
-        await answer(send, 202, [(b"content-type", b"application/json"), (b"location", location)], told)
+        await send.accepted(f"{DOCUMENTS}/{one.receipt.id}".encode(), told)
 
 
 def media_type(headers: dict[bytes, bytes]) -> str:

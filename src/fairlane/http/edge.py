@@ -27,6 +27,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Quick = Callable[[Scope, Receive, "Answer"], Awaitable[None]]
 
 OPEN = frozenset(("/", "/healthz", "/readyz", "/v1/openapi.json"))
 OPEN_FOLDER = "/static/"
@@ -43,7 +44,7 @@ class Gone(Exception):
 class Edge:
     """The outermost layer; `quick` are routes that are answered without the framework."""
 
-    def __init__(self, app: App, service: Service, paths: Iterable[str], quick: dict[tuple[str, str], App]) -> None:
+    def __init__(self, app: App, service: Service, paths: Iterable[str], quick: dict[tuple[str, str], Quick]) -> None:
         self._app = app
         self._service = service
         self._quick = quick
@@ -57,7 +58,7 @@ class Edge:
         scope["path"] = scope["raw_path"].decode("ascii", "replace") if scope.get("raw_path") else scope["path"]
         told: dict[str, Any] = {}
         scope["told"] = told  # what the log should say of this request
-        answer = _Answer(send)
+        answer = Answer(send, scope.get("whole"))
         service.at_work += 1
         try:
             await self._through(scope, receive, answer)
@@ -84,7 +85,7 @@ class Edge:
             return path
         return next((route for pattern, route in self._patterns if pattern.fullmatch(path)), "other")
 
-    async def _through(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _through(self, scope: Scope, receive: Receive, answer: Answer) -> None:
         path, headers = scope["path"], dict(scope["headers"])
         is_open = _is_open(scope["method"], path)
         limit = self._service.limits.requests_at_once
@@ -98,7 +99,7 @@ class Edge:
                 scope["told"]["customer"] = caller.customer
             self._refuse(path, caller, headers)
         counted = Counted(receive, self._bytes_max(scope["method"], path, headers))
-        app = self._quick.get((scope["method"], path), self._app)
+        app: App | Quick = self._quick.get((scope["method"], path), self._app)
         await app(scope, counted, answer)
 
     async def _known(self, method: str, headers: dict[bytes, bytes]) -> tuple[str, Caller]:
@@ -125,7 +126,7 @@ class Edge:
         if not service.buckets.take(caller.key_id):
             most = service.limits.requests_a_second
             raise Problem("too-many-requests", f"more than {most} requests a second with this key", retry_after=1, close=True)
-        if caller.customer is not None and any(path == one or path.startswith(one + "/") for one in FOR_OPERATORS):
+        if caller.customer is not None and path.startswith(FOR_OPERATORS):
             raise nothing_here()
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise Problem("wrong-media-type", "a compressed body is not taken; send it as it is", close=True)
@@ -168,11 +169,12 @@ class Counted:
         return message
 
 
-class _Answer:
+class Answer:
     """Sends, and remembers what was answered."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, sent_whole: Callable[[int, bytes, bytes], bool] | None) -> None:
         self._send = send
+        self._sent_whole = sent_whole  # how the server sends a short answer in one piece, if it can
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
@@ -182,6 +184,14 @@ class _Answer:
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append((b"cache-control", b"no-store"))
         await self._send(message)
+
+    async def accepted(self, location: bytes, body: bytes) -> None:
+        """Answer that something was taken, and where it is."""
+        lines = b"content-type: application/json\r\ncache-control: no-store\r\nlocation: %b\r\n" % location
+        if self._sent_whole is not None and self._sent_whole(202, lines, body):
+            self.status = 202
+        else:
+            await answer(self, 202, [(b"content-type", b"application/json"), (b"location", location)], body)
 
     async def problem(self, problem: Problem) -> None:
         """Answer with a problem, unless an answer has begun."""

@@ -96,18 +96,6 @@ class Gatherer:
 
         await asyncio.get_running_loop().run_in_executor(self._thread, check)
 
-    async def told(self, receipt: Receipt, kind: str, is_repeat: bool, delay_ms: int) -> Accepted:
-        """What is told of a document that was submitted in another way."""
-
-        def look() -> Accepted:
-            now = time.monotonic()
-            self._room(receipt.customer, now).value += not is_repeat
-            return Accepted(receipt, self._about_ahead(receipt, kind, now), is_repeat, delay_ms)
-
-        one = await asyncio.get_running_loop().run_in_executor(self._thread, look)
-        self._taken(one)
-        return one
-
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
         taking = loop.run_in_executor(self._thread, self._take_each, [one for one, _ in group])

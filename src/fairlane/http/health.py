@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
@@ -15,6 +17,7 @@ from .asked import ByOperator, answered
 from .page.files import INDEX, sent, wants_page
 from .service import Service
 
+STORE_SECONDS = 2.0  # calls wait longer for a store that is away; whoever asks whether it is there does not
 routes = APIRouter(tags=["health"])
 
 
@@ -46,9 +49,10 @@ async def readyz(request: Request) -> Response:
     if service.at_work > service.limits.requests_at_once:
         reasons.append("too many requests are being answered")
     try:
-        if (await service.call(service.queue.rules)).frozen is not None:
-            reasons.append("the queue is frozen, as it is being moved")
-    except FairlaneError:
+        async with asyncio.timeout(STORE_SECONDS):
+            if (await service.call(service.queue.rules)).frozen is not None:
+                reasons.append("the queue is frozen, as it is being moved")
+    except (FairlaneError, TimeoutError):
         reasons.append("the store does not answer")
     if service.feed.is_failing:
         reasons.append("the feed cannot be read")

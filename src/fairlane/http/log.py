@@ -6,6 +6,7 @@ Laws:
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -45,6 +46,11 @@ class Log:
                  for frame in traceback.extract_tb(error.__traceback__)[-6:]]  # fmt: skip
         self.told("broken", what=what, error=type(error).__name__, told=str(error)[:500], where=where)
 
+    def listen(self, *names: str) -> None:
+        """What these parts of other people's programs warn of is written down too, in the same form."""
+        for name in names:
+            logging.getLogger(name).addHandler(_Noted(self))
+
     def flush(self) -> None:
         """Write what is kept."""
         with self._mutex:
@@ -60,3 +66,18 @@ class Log:
         with self._mutex:
             self._lines.append(line)
             self._bytes += len(line)
+
+
+class _Noted(logging.Handler):
+    """Hears what others warn of."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            self._log.failed(record.name, error)
+        else:
+            self._log.told("warned", by=record.name, told=record.getMessage()[:500])

@@ -24,7 +24,8 @@ from fairlane.core.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
-written = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode  # JSON in ASCII: anything can be sent
+# JSON in ASCII: anything can be sent. What is sent was made here and holds no circles; looking for them costs a third.
+written = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 TITLES: dict[str, tuple[int, str]] = {
     "bad-request": (400, "The request cannot be read"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -21,11 +22,12 @@ from .problems import Problem
 
 def limited(limits: Limits) -> type[HttpToolsProtocol]:
     """The protocol with these limits."""
-    return type("LimitedProtocol", (_Limited,), {"limits": limits})
+    return type("LimitedProtocol", (_Limited,), {"limits": limits, "whole": Whole()})
 
 
 class _Limited(HttpToolsProtocol):
     limits: Limits
+    whole: Whole
     _timer: asyncio.TimerHandle | None = None
     _header_bytes = 0  # since the headers began
     _in_headers = True
@@ -52,11 +54,17 @@ class _Limited(HttpToolsProtocol):
             return
         if self._in_headers:
             self._header_bytes += len(data)
-            if self._timer is None:
-                self._timer = self.loop.call_later(self.limits.header_seconds, self._headers_late)
         super().data_received(data)
         if self._in_headers and self._header_bytes > self.limits.header_bytes:  # and no end of them in sight
             self._too_many_headers()
+        elif self._timer is None and not self._is_refused:  # what came whole needs no clock
+            self._begin_to_wait()
+
+    def _begin_to_wait(self) -> None:
+        if not self._in_headers:
+            self._timer = self.loop.call_later(self.limits.body_idle_seconds, self._look_at_body)
+        elif self._header_bytes:
+            self._timer = self.loop.call_later(self.limits.header_seconds, self._headers_late)
 
     # -- what the parser finds -----------------------------------------------------------------------------------------
 
@@ -69,11 +77,6 @@ class _Limited(HttpToolsProtocol):
         if len(self.url) > self.limits.header_bytes:
             self._too_many_headers()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        if len(self.headers) > self.limits.headers:
-            self._too_many_headers()
-
     def on_headers_complete(self) -> None:
         self._stop_timer()
         self._in_headers = False
@@ -81,11 +84,10 @@ class _Limited(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if self._is_refused:
             return None
-        if size > self.limits.header_bytes:
+        if size > self.limits.header_bytes or len(self.headers) > self.limits.headers:
             return self._too_many_headers()
         self._body_began = self._body_seen_at = time.monotonic()
         self._body_bytes = 0
-        self._timer = self.loop.call_later(self.limits.body_idle_seconds, self._look_at_body)
         super().on_headers_complete()
         return None
 
@@ -106,6 +108,7 @@ class _Limited(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
+        cycle.scope["whole"] = partial(self.whole.sent, cycle)  # type: ignore[typeddict-unknown-key]
         super()._start_asgi_task(cycle, app)
 
     # -- refusing ------------------------------------------------------------------------------------------------------
@@ -162,6 +165,28 @@ class _Limited(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class Whole:
+    """Sends an answer in one piece, where the server would take two and look at every letter of the headers again."""
+
+    def __init__(self) -> None:
+        self._headers: list[tuple[bytes, bytes]] = []  # those that every answer has; the server makes a new list every second
+        self._lines = b""
+
+    def sent(self, cycle: RequestResponseCycle, status: int, headers: bytes, body: bytes) -> bool:
+        """Send it, if the connection takes it now; False: it is to be sent as any other."""
+        if cycle.flow.write_paused or cycle.disconnected or not cycle.keep_alive or cycle.response_started:
+            return False
+        if cycle.default_headers is not self._headers:
+            self._headers = cycle.default_headers
+            self._lines = b"".join(name + b": " + value + b"\r\n" for name, value in self._headers)
+        size = b"content-length: %d\r\n\r\n" % len(body)
+        cycle.response_started = cycle.response_complete = True
+        cycle.transport.write(b"".join((STATUS_LINE[status], self._lines, headers, size, body)))
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
 
 def _raw(problem: Problem) -> bytes:

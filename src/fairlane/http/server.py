@@ -1,7 +1,8 @@
 """How is the service run? One process that answers, one that works, and an end in good order.
 
 Laws:
-- Loopback unless asked; elsewhere only with TLS, or behind something that has it.
+- Loopback unless asked; elsewhere only with TLS, or behind something that has it. A certificate that cannot be used is told
+  before anything is opened; nobody is asked for a password, as nobody may be there.
 - SIGTERM: no new connections, streams end, what is being answered is answered, the worker gives back what it has.
 - The worker is a process of its own: what a document does to it, it does not do to the service. It is begun again when it
   ends, with a growing pause, and it ends with the service, by kill -9 too.
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -30,7 +33,7 @@ from fairlane.worker.linux import die_with_parent
 from .app import make_app
 from .log import Log
 from .protocol import limited
-from .service import Options, Service
+from .service import Options, Service, Work
 
 CONTENT_POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; object-src 'none'; "
@@ -45,8 +48,10 @@ HEADERS = [
     ("cross-origin-resource-policy", "same-origin"),
     ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
 ]
+TLS_REASONS = {"KEY_VALUES_MISMATCH": "the key does not belong to the certificate"}
 PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS, LIVED_SECONDS = 0.5, 30.0, 60.0
 WORKER_STOP_SECONDS = 45.0
+COLLECTED = (20_000, 20, 50)  # circles are rare here: looking for them as often as usual takes a tenth of the time
 
 
 class Place(NamedTuple):
@@ -61,6 +66,7 @@ class Place(NamedTuple):
 
 def bound(place: Place) -> socket.socket:
     """The socket to listen on; refused if keys would cross a network in the clear."""
+    tls_of(place)
     is_loopback = place.host == "localhost"
     with contextlib.suppress(ValueError):
         is_loopback = ipaddress.ip_address(place.host).is_loopback
@@ -77,6 +83,30 @@ def bound(place: Place) -> socket.socket:
     except OSError as error:
         raise Mistake(f"cannot listen on {place.host} port {place.port}: {error.strerror}; choose another --port") from None
     return listening
+
+
+def tls_of(place: Place) -> ssl.SSLContext | None:
+    """What to answer with TLS with; None: without it."""
+    if place.certificate is None:
+        if place.certificate_key is not None:
+            raise Mistake("--tls-key is given without --tls-certificate; give both, or neither")
+        return None
+
+    def no_password() -> str:
+        raise Mistake(
+            f"the key in {place.certificate_key or place.certificate} has a password; give --tls-key a key without one"
+        )
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(place.certificate, place.certificate_key, no_password)
+    except OSError as error:  # an SSLError is one
+        told = error.strerror if not isinstance(error, ssl.SSLError) else TLS_REASONS.get(error.reason, "they are not that")
+        files = f"certificate {place.certificate} and key {place.certificate_key or place.certificate}"
+        raise Mistake(
+            f"TLS cannot be answered with {files}: {told}; give PEM files: the certificate with its chain, and its key"
+        ) from None
+    return context
 
 
 class _Server(uvicorn.Server):
@@ -100,7 +130,8 @@ class _Server(uvicorn.Server):
 
 def serve(queue: Queue, options: Options, place: Place, listening: socket.socket, ready: Callable[[], None]) -> None:
     """Answer until SIGTERM or SIGINT."""
-    log = Log()
+    log, context = Log(), tls_of(place)
+    log.listen("uvicorn", "asyncio")
     service = Service(queue, options, log)
     service.spans = open_spans(os.environ, lambda reason: log.told("untraced", reason=reason))
     config = uvicorn.Config(
@@ -116,14 +147,15 @@ def serve(queue: Queue, options: Options, place: Place, listening: socket.socket
         headers=HEADERS,
         timeout_keep_alive=options.limits.idle_seconds,
         timeout_graceful_shutdown=options.limits.stop_seconds,
-        ssl_certfile=place.certificate,
-        ssl_keyfile=place.certificate_key,
+        ssl_context_factory=None if context is None else lambda *_: context,
         backlog=2048,
     )
     server = _Server(config, service, ready)
+    gc.freeze()  # what is loaded stays
+    gc.set_threshold(*COLLECTED)
 
     async def both() -> None:
-        working = asyncio.create_task(_keep_working(options.work, log)) if options.work else None
+        working = asyncio.create_task(_keep_working(options.work, log)) if options.work is not None else None
         try:
             await server.serve([listening])
         finally:
@@ -139,7 +171,7 @@ def serve(queue: Queue, options: Options, place: Place, listening: socket.socket
     log.flush()
 
 
-async def _keep_working(command: tuple[str, ...], log: Log) -> None:
+async def _keep_working(work: Work, log: Log) -> None:
     """A worker that is begun again when it ends, until cancelled."""
     pause = PAUSE_FIRST_SECONDS
     parent = os.getpid()
@@ -151,7 +183,11 @@ async def _keep_working(command: tuple[str, ...], log: Log) -> None:
     while True:
         began = time.monotonic()
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, preexec_fn=before_exec
+            *work.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            env=work.environment,
+            preexec_fn=before_exec,
         )
         log.told("worker started", pid=process.pid)
         try:
@@ -177,8 +213,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def worker_command(url: str, blobs: str | None, slots: int | None) -> tuple[str, ...]:
-    """The built-in worker, on this queue."""
-    given = {"--url": url, "--blobs": blobs, "--slots": slots}
-    told = [part for name, value in given.items() if value is not None for part in (name, str(value))]
-    return (sys.executable, "-m", "fairlane.cli", "work", "--json", *told)
+def worker_of(url: str, blobs: str | None, slots: int | None) -> Work:
+    """The built-in worker, on this queue; where that is may hold a password, so it is not told where every user can read it."""
+    environment = {name: value for name, value in os.environ.items() if name != "FAIRLANE_SERVER"}
+    environment |= {"FAIRLANE_URL": url} | ({} if blobs is None else {"FAIRLANE_BLOBS": blobs})
+    told = () if slots is None else ("--slots", str(slots))
+    return Work((sys.executable, "-m", "fairlane.cli", "work", "--json", *told), environment)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from fairlane.core.errors import FairlaneError
 from fairlane.queue import DEFAULT_KIND, Progress, Queue
@@ -43,6 +43,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class Work(NamedTuple):
+    """How a worker is begun."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a service is run."""
@@ -51,7 +58,7 @@ class Options:
     kinds: tuple[str, ...] = ()  # that customers may submit besides the default one
     retention_seconds: float | None = None  # ended documents are purged after this long
     allow_private_webhooks: bool = False
-    work: tuple[str, ...] = ()  # the command of the worker; empty: none
+    work: Work | None = None  # the worker that runs beside it
 
 
 class Buckets:

@@ -21,9 +21,10 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
+from fairlane.blob.files import Files, dropped
 from fairlane.core.document import Submission, text
 from fairlane.queue import DEFAULT_KIND, PAGES
-from fairlane.queue.sending import Input, write_each
+from fairlane.queue.sending import NOT_DONE, Input, drop_repeated, write_each
 from fairlane.queue.values import Common
 
 from .edge import Gone, Message, Receive, Scope
@@ -170,8 +171,7 @@ class Uploads:
             raise bad_value("the form", "0 files", "fields of text, and then a part for each file")
         wanted = self._wanted(scope, fields)
         asyncio.run_coroutine_threadsafe(self._service.gatherer.refuse_full(wanted.customer), loop).result()
-        is_by_pages = wanted.cost == PAGES
-        common = Common.checked(wanted.customer, wanted.kind, 1 if is_by_pages else cast(Any, wanted.cost), wanted.delay, None)
+        common, is_by_pages = _common(wanted)
         id = batch_id(wanted.customer, wanted.key)
         inputs = self._inputs(chain([first], parts), id, wanted.payload)
         return id, write_each(self._service.queue.filing.files(), common, inputs, is_by_pages)
@@ -202,22 +202,33 @@ class Uploads:
         return Wanted(customer, kind, cost, _number("delay", fields.get("delay", "0")), name, payload, key)
 
     async def _submit(self, wanted: Wanted, content: BinaryIO) -> Accepted:
-        loop = asyncio.get_running_loop()
-        receipt, is_repeat = await loop.run_in_executor(self._threads, self._store, wanted, content)
-        return await self._service.gatherer.told(receipt, wanted.kind, is_repeat, round(wanted.delay * 1000))
+        """The bytes are written, and then the document is handed in, in a commit with others."""
+        loop, files = asyncio.get_running_loop(), self._service.queue.filing.files()
+        submission = await loop.run_in_executor(self._threads, self._write, files, wanted, content)
+        try:
+            taken = await self._service.gatherer.submit(submission)
+        except (Problem, *NOT_DONE):
+            await loop.run_in_executor(self._threads, dropped, files, wanted.customer, [submission.id])
+            raise
+        if taken.is_repeat:
+            await loop.run_in_executor(self._threads, drop_repeated, files, [submission], [taken.receipt])
+        return taken
 
-    def _store(self, wanted: Wanted, content: BinaryIO) -> Any:
-        queue = self._service.queue
-        before = queue.engine.documents(wanted.customer, None, None, 1) if wanted.key is not None else []
-        receipt = queue.submit(
-            wanted.customer, wanted.payload, content=content, name=wanted.name, kind=wanted.kind, key=wanted.key,
-            cost=cast(Any, wanted.cost), delay=wanted.delay,
-        )  # fmt: skip
-        return receipt, bool(before) and receipt.number <= before[0].number
+    def _write(self, files: Files, wanted: Wanted, content: BinaryIO) -> Submission:
+        common, is_by_pages = _common(wanted)
+        one = Input(content=content, name=wanted.name, payload=wanted.payload, key=wanted.key)
+        return write_each(files, common, [one], is_by_pages)[0]
 
     def close(self) -> None:
         """No more files."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _common(wanted: Wanted) -> tuple[Common, bool]:
+    """What the documents of one call share, and whether each is charged by its pages."""
+    is_by_pages = wanted.cost == PAGES
+    cost = 1 if is_by_pages else cast(float, wanted.cost)
+    return Common.checked(wanted.customer, wanted.kind, cost, wanted.delay, None), is_by_pages
 
 
 def _refuse_unknown(names: Iterable[str], known: frozenset[str]) -> None:

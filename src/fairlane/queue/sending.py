@@ -49,7 +49,7 @@ def send_files(
     """Write the bytes of all, then submit all in one step."""
     ids = new_ids(len(inputs))
     for one in inputs:
-        _submission(common, ids[0], one, File(shown_name(one), SIZE_MAX, 64 * "0", one.depth, one.parent, is_by_pages), None)
+        _refuse_unfit(common, one, is_by_pages)
     try:
         submissions = _all_written(files, common, ids, inputs, is_by_pages)
     except BaseException:
@@ -70,6 +70,7 @@ def write_each(files: Files, common: Common, inputs: Iterable[Input], is_by_page
     submissions = []
     try:
         for one in inputs:
+            _refuse_unfit(common, one, is_by_pages)
             ids += new_ids(1)
             submissions.append(_written(files, common, ids[-1], one, is_by_pages))
     except BaseException:
@@ -141,6 +142,11 @@ def _written(files: Files, common: Common, id: str, one: Input, is_by_pages: boo
             content.close()  # type: ignore[union-attr]
     cost = pages.pages() * STEP if pages else None
     return _submission(common, id, one, File(shown_name(one), size, sha256, one.depth, one.parent, is_by_pages), cost)
+
+
+def _refuse_unfit(common: Common, one: Input, is_by_pages: bool) -> None:
+    """Refuse what is said beside a file, if it must be refused, while nothing is written."""
+    _submission(common, "", one, File(shown_name(one), SIZE_MAX, 64 * "0", one.depth, one.parent, is_by_pages), None)
 
 
 def _submission(common: Common, id: str, one: Input, file: File, cost: int | None) -> Submission:

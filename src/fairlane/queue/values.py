@@ -26,7 +26,8 @@ PAGES: Literal["pages"] = "pages"  # a cost that is estimated from the file
 
 Cost = float | Literal["pages"]
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+# A circle ends at the depth that Python allows, which is told in the same words; looking for one would cost every payload.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
 
 _VARIANT = dict(zip("0123456789abcdef", 4 * "89ab", strict=True))  # two bits of the digit are fixed
 

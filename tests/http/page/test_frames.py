@@ -73,7 +73,7 @@ def test_a_picture_that_begins_late_is_as_true(tmp_path: Path) -> None:
         server.finish(20)
         with signed_in(server, server.operator) as browser:
             with watching(browser) as stream:
-                frame = stream.first()
+                frame = caught_up(server, stream)
                 assert frame["change"] == newest_change(server)
                 assert (frame["totals"]["ready"], frame["totals"]["done_today"]) == (30, 20)
             server.finish(5)  # nobody watches
