@@ -214,7 +214,7 @@ def _carry_file(source: Files, target: Files, key: str) -> bool:
     except Unknown:  # of a submission that was refused meanwhile
         return False
     with file:
-        target.blobs.put(key, iter(lambda: file.read(PIECE_BYTES), b""))
+        target.blobs.put({key: iter(lambda: file.read(PIECE_BYTES), b"")})
     return True
 
 
