@@ -258,8 +258,10 @@ class _Sized:
         return time.process_time() + float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
 
     def round(self) -> None:
-        """One round of every operation."""
+        """One round of every operation, after calls that move nothing: whoever was idle or is new starts slower."""
         one = self.sized
+        one.looks()
+        one.explains()
         operations: dict[str, tuple[Callable[[], None], int]] = {
             "submit": (one.submit_singles, scale.SINGLES),
             f"submit_many of {scale.BATCH}": (one.submit_batch, scale.BATCH),
