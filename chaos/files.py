@@ -29,8 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from chaos.corpus.all import corpus
 from fairlane.process.extract import CAN_RETRY, Extraction, Limits, Unreadable, extract, warm
-from fairlane.process.isolated import extract_isolated
-from fairlane.process.sandbox import require
+from fairlane.process.isolated import extract_isolated, prepare, release
 from fairlane.process.sandbox.kernel import adopt_orphans
 
 LIMITS = Limits(ocr_pages_max=0, seconds_max=10, unpacked_max=50_000_000)
@@ -191,7 +190,7 @@ def run(
     report = Report(Counter(), [])
     warm()
     if is_confined:
-        require()
+        prepare()
     read = extract_isolated if is_confined else extract
     waiting: list[tuple[str, bytes]] = []
     for number, one in enumerate(files(count, seed), start=1):
@@ -200,6 +199,7 @@ def run(
             _run_batch(report, waiting, folder / f"batch-{number}", number - len(waiting), read)
             advance(len(waiting))
             waiting = []
+    release()
     return report
 
 

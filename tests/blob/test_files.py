@@ -230,3 +230,11 @@ def test_an_interrupt_leaves_nothing(files: Files) -> None:
         files.blobs.put({f"{files.place}/a/b/input": never_ending()})
     assert keys(files) == []
     assert list(files.blobs.listed("unfinished")) == []
+
+
+def test_of_several_results_nothing_is_left_if_one_cannot_be_read(files: Files) -> None:
+    folder = f"{files.place}/a/b"
+    with pytest.raises(KeyboardInterrupt):
+        files.blobs.put({f"{folder}/1-text": [b"whole"], f"{folder}/1-thumbnail": never_ending()})
+    assert [key for key in keys(files) if key.endswith("thumbnail")] == []
+    assert list(files.blobs.listed("unfinished")) == []

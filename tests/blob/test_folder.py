@@ -65,9 +65,10 @@ for content in (b"warm", b"one"):
 """
 
 
-def test_the_file_and_every_folder_above_it_are_synced_before_put_returns(tmp_path: Path, program: Program) -> None:
+def steps_of(script: str, tmp_path: Path, program: Program) -> list[str]:
+    """What the second writing of a script did to the disk, and when it told."""
     log = tmp_path / "trace"
-    command = [sys.executable, "-c", PUT, str(tmp_path / "blobs")]
+    command = [sys.executable, "-c", script, str(tmp_path / "blobs")]
     traced = [program("strace", "strace"), "-f", "-y", "-e", "trace=fsync,rename,write", "-o", str(log), *command]
     subprocess.run(traced, check=True, cwd=ROOT, capture_output=True)
     steps = [
@@ -80,9 +81,24 @@ def test_the_file_and_every_folder_above_it_are_synced_before_put_returns(tmp_pa
         if "sync(" in line or "rename(" in line or '"written' in line
     ]
     one = steps[steps.index("told") + 1 :]
-    shown = [re.sub(r"[0-9a-f-]{32,}", "_", step.replace(str(tmp_path), "")) for step in one]
+    return [re.sub(r"[0-9a-f-]{32,}", "_", step.replace(str(tmp_path), "")) for step in one]
+
+
+def test_the_file_and_every_folder_above_it_are_synced_before_put_returns(tmp_path: Path, program: Program) -> None:
     wanted = [f"synced /blobs/{PLACE}{folder}" for folder in ("/_/_", "/_", "")]
+    shown = steps_of(PUT, tmp_path, program)
     assert shown == ["synced /blobs/unfinished/_", "renamed", *wanted, "synced /blobs", "synced ", "told"]
+
+
+RESULTS = PUT.replace(
+    'put_input("acme", new_ids(1)[0], content)', 'put_results("acme", new_ids(1)[0], 1, text=content, facts=1)'
+)
+
+
+def test_several_results_are_synced_each_and_their_folders_once(tmp_path: Path, program: Program) -> None:
+    one = steps_of(RESULTS, tmp_path, program)
+    wanted = [f"synced /blobs/{PLACE}{folder}" for folder in ("/_/_", "/_", "")]
+    assert one == ["synced /blobs/unfinished/_"] * 2 + ["renamed"] * 2 + [*wanted, "synced /blobs", "synced ", "told"]
 
 
 @pytest.mark.parametrize("when", range(1, 7))

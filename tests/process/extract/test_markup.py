@@ -9,7 +9,7 @@ import pytest
 from chaos.corpus.others import make_eml, make_rtf
 from chaos.corpus.samples import BY_LANGUAGE, Sample
 from fairlane.process.extract import Limits
-from fairlane.process.extract.draft import clean
+from fairlane.process.extract.draft import clean, is_clean
 from fairlane.process.extract.flow import fenced
 from fairlane.process.extract.language import guess
 
@@ -216,6 +216,12 @@ def test_too_many_pages_of_a_text(refused: Refused) -> None:
 )
 def test_text_that_can_be_stored_and_sent_anywhere(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
+
+
+def test_bytes_are_told_clean_as_text_is() -> None:
+    for number in (*range(0xD800), *range(0xE000, 0x11000), *range(0x11000, 0x110000, 997), 0x10FFFF):
+        text = f"ż{chr(number)}a"
+        assert is_clean(text.encode()) == (clean(text) == text), hex(number)
 
 
 def test_a_fence_that_its_text_cannot_close() -> None:
