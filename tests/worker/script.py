@@ -93,9 +93,9 @@ async def interpreter(document: Document) -> int:
     note(document, "began")
     letters, took = 14, 0.0
     while took < 0.02:  # each letter doubles the time
-        began, letters = time.perf_counter(), letters + 1
+        began, letters = time.thread_time(), letters + 1  # of the processor, as others may use it too
         re.match("(a|a)*b", "a" * letters)
-        took = time.perf_counter() - began
+        took = time.thread_time() - began
     re.match("(a|a)*b", "a" * (letters + round(math.log2(2.5 / took))))
     note(document, "ended")
     return document.attempt
