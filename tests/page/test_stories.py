@@ -211,8 +211,9 @@ def test_no_lane_with_documents_looks_empty_however_large_another_is(browser: Br
     """On a phone, where a block is hundreds of documents, and when the lanes are drawn anew from a frame that was there."""
     server.queue.submit_many(customer, [1] * 2000, kind=KIND)
     claims = server.claim(4)
-    with looking(browser, server, server.operator, viewport={"width": 390, "height": 844}) as looker:
-        looker.says(customer, ".legend")
+    window = {"width": 390, "height": 844}
+    with looking(browser, server, server.operator, viewport=window, reduced_motion="reduce") as looker:  # nothing flies
+        expect(looker.page.locator(".workers")).to_have_text("4 in work")
         for language, told in (("pl", "Jeden klocek to najwyżej 200 dokumentów"), ("en", "One block is up to 200 documents")):
             looker.page.locator(".switches select").select_option(language)
             expect(looker.page.locator(".scale")).to_contain_text(told)

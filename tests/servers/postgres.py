@@ -148,6 +148,7 @@ def shared() -> Server:
     if _shared is None:
         _shared = Server(found_programs()).__enter__()
         atexit.register(_shared.__exit__)
+        atexit.register(forget, _shared)  # before it stops
     return _shared
 
 

@@ -92,8 +92,8 @@ async def interpreter(document: Document) -> int:
     """Holds the interpreter in one call that takes some seconds: nothing else of this process runs."""
     note(document, "began")
     letters, took = 14, 0.0
-    while took < 0.02:  # each letter doubles the time; of the processor, as a busy machine would make it look longer
-        began, letters = time.thread_time(), letters + 1
+    while took < 0.02:  # each letter doubles the time
+        began, letters = time.thread_time(), letters + 1  # of the processor, as others may use it too
         re.match("(a|a)*b", "a" * letters)
         took = time.thread_time() - began
     re.match("(a|a)*b", "a" * (letters + round(math.log2(2.5 / took))))

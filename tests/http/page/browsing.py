@@ -65,6 +65,7 @@ class Stream:
         with suppress(OSError):  # the server has closed it
             self._line.shutdown(socket.SHUT_RDWR)  # the thread that reads sees the end
         self._thread.join(timeout=30)
+        self._opened.__exit__(None, None, None)  # now, not when it is collected in the middle of another test
         self._client.close()
 
 

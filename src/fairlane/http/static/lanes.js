@@ -86,7 +86,12 @@ export function lanesView(place) {
     make("section", {}, make("h2", {}, say("lanes.who")), legend),
   );
   const picture = new Picture(canvas);
-  picture.arranged = (each) => show(scale, each > 1 ? say("lanes.scale_many", { count: each }) : say("lanes.scale_one"));
+  picture.arranged = (each, hasOthers) =>
+    show(
+      scale,
+      each > 1 ? say("lanes.scale_many", { count: each }) : say("lanes.scale_one"),
+      hasOthers ? ` · ${say("lanes.grey")}` : "",
+    );
   canvas.addEventListener("pointermove", (event) => point(picture, tip, event));
   canvas.addEventListener("pointerleave", () => (tip.hidden = true));
 

@@ -51,7 +51,7 @@ export class Picture {
     this.running = [];
     this.shift = Array(9).fill(0);
     this.each = 1;
-    this.arranged = null; // told how many documents one block is, whenever that may have changed
+    this.arranged = null; // told how many documents one block is, and whether there are others, when that may have changed
     this.watcher = new ResizeObserver(() => this.resize());
     this.watcher.observe(canvas);
     this.dark = matchMedia("(prefers-color-scheme: dark)");
@@ -105,7 +105,10 @@ export class Picture {
       const blocks = parts.flatMap((part, place) => Array(Math.max(1, Math.round(part.ready / this.each))).fill(place));
       return { parts, blocks: blocks.slice(0, this.slots) };
     });
-    this.arranged?.(this.each);
+    this.arranged?.(
+      this.each,
+      this.told.lanes.some((lane) => lane.others.ready > 0),
+    );
   }
 
   // -- where things are ------------------------------------------------------------------------------------------------
