@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import socket
 
 import pytest
@@ -92,6 +93,21 @@ def test_a_body_that_is_cut_off_is_no_document(server: Server, key: str, custome
     with server.client(key) as client:
         assert client.post("/v1/documents", json={}).status_code == 202  # it came after all of them
     assert server.queue.look(customer).waiting == 1
+
+
+def test_requests_sent_in_one_go_are_answered_in_their_order(server: Server, key: str, customer: str) -> None:
+    last = server.head(key, "POST", "/v1/documents", JSON, "Content-Length: 2") + b"\r\n{}"
+    one = last.replace(b"Connection: close\r\n", b"")
+    look = server.head(key, "GET", "/v1/me").replace(b"Connection: close\r\n", b"") + b"\r\n"
+    answers = server.raw(one * 5 + look + one + last).split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"202"] * 5 + [b"200"] + [b"202"] * 2
+    taken = [json.loads(answer.partition(b"\r\n\r\n")[2]) for answer in answers]
+    assert [one["counter"] for one in taken if "counter" in one] == [0, -1, -2, -3, -4, -5, -6]
+    kept, ended = (
+        {line.partition(b":")[0] for line in answers[place].split(b"\r\n\r\n")[0].split(b"\r\n")[1:]} for place in (0, -1)
+    )
+    assert ended - kept == {b"connection"}  # the short way to answer says what the long one says
+    assert {b"date", b"cache-control", b"content-security-policy", b"location"} <= kept
 
 
 def test_a_body_longer_than_told_is_not_another_request(server: Server, key: str) -> None:
