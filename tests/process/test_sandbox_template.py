@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +26,9 @@ from .confined import CALLERS, QUICK, Caller, forked, gone, guard_of, name_proce
 NO_OCR = Limits(ocr_pages_max=0)
 BY_TEMPLATE = [name for name, one in CALLERS.items() if one.has_template]
 PLAIN = Caller(os.geteuid(), frozenset())
+
+
+BEGIN = "import sys; from fairlane.process.sandbox.template import main; main(int(sys.argv[1]), sys.argv[2])"
 
 
 @pytest.fixture
@@ -306,3 +311,15 @@ def test_a_template_that_cannot_load_is_told(capfd: pytest.CaptureFixture[str]) 
     with pytest.raises(sandbox.Gone, match="could not begin"):
         sandbox.Template.started("fairlane.process.there_is_none")
     assert "there_is_none" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_template_whose_caller_has_gone_ends_without_a_word(is_told: bool) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-c", BEGIN, str(theirs.fileno()), reading.__name__]
+    with theirs, ours:
+        template = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True)
+        if is_told:  # but it has not read what it was told
+            select.select([ours], [], [])
+    assert template.communicate(timeout=60)[1] == ""
+    assert template.returncode == 0

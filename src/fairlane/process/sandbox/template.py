@@ -194,9 +194,10 @@ def main(handle: int, module: str) -> None:
     gc.freeze()
     gc.disable()  # it would touch, and so copy, every page in every fork
     kernel.give_back_memory()
-    asking.send(b"ready")
+    with contextlib.suppress(ConnectionError):  # the caller has gone meanwhile, and so ends the loop below
+        asking.send(b"ready")
     while True:
-        message, handles, _, _ = socket.recv_fds(asking, MESSAGE_BYTES_MAX, 1)
+        message, handles = _heard(asking)
         with contextlib.suppress(ChildProcessError):  # those that have ended; in the end all do, as their callers have
             while os.waitpid(-1, os.WNOHANG if message else 0)[0]:
                 pass
@@ -205,6 +206,15 @@ def main(handle: int, module: str) -> None:
         if os.fork() == 0:
             _guard(socket.socket(fileno=handles[0]), frozenset(json.loads(message)), loaded.work)
         os.close(handles[0])
+
+
+def _heard(asking: socket.socket) -> tuple[bytes, list[int]]:
+    """What was asked for; nothing once nobody is left who could ask."""
+    try:
+        message, handles, _, _ = socket.recv_fds(asking, MESSAGE_BYTES_MAX, 1)
+    except ConnectionError:  # gone before it has read what we sent
+        return b"", []
+    return message, handles
 
 
 def _guard(asking: socket.socket, layers: frozenset[str], work: Callable[..., object]) -> None:
