@@ -39,9 +39,9 @@ PORTS = range(8000, 8010)
 READY_SECONDS, STOP_SECONDS = 60, 60
 LIGHT_SECONDS = (20.0, 40.0)  # between two documents of a light customer
 INTERVAL_SECONDS = 60.0  # after so long of silence a counter is back at 0; for everybody else it is 1500 seconds
-TOPPED_UP_BELOW = 50
-FLOOD_AT_ONCE = 4
-EAGER_SECONDS, EAGER_PAUSE, LATER_PAUSE = 300.0, 3.0, 90.0  # it floods without end at first, then less: the disk is not ours
+TOPPED_UP_BELOW = 150
+FLOOD_AT_ONCE = 16
+EAGER_SECONDS, EAGER_PAUSE, LATER_PAUSE = 150.0, 1.0, 90.0  # it floods without end at first, then less: the disk is not ours
 LINE_SECONDS = 5.0
 COLUMNS = ("customer", "counter", "next\npriority", "waiting", "running", "done", "failed", "oldest\nwait")
 
