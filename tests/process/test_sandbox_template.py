@@ -157,8 +157,8 @@ def test_attempts_of_one_guard_share_no_processes_folders_or_user(place: Path, n
         if has_own:
             assert pid == 1
             assert own["pid"] not in (callers["pid"], guards_own["pid"])
-            assert own["mnt"] not in (callers["mnt"], guards_own["mnt"])
-            assert own["net"] != callers["net"]
+            assert own["mnt"] == guards_own["mnt"] != callers["mnt"]
+            assert own["net"] == guards_own["net"] != callers["net"]
     if caller.user == 0:
         assert len({user for _, user, _, _ in seen}) == 3
 

@@ -130,6 +130,7 @@ _SET_PDEATHSIG = 1
 _LOAD, _EQUAL, _AND, _AT_LEAST, _RETURN = 0x20, 0x15, 0x54, 0x35, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
+_GROUP = 12
 
 
 def _line(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
@@ -153,6 +154,17 @@ def _refuse_if(number: int, argument: int, mask: int, value: int, is_equal: bool
     return [_line(_EQUAL, number, 0, len(inside)), *inside]
 
 
+def _refuse_all(errors: dict[int, int]) -> list[bytes]:
+    """In groups, of which a call is compared with one: the kernel tries every number when a filter is put in force."""
+    lines: list[bytes] = []
+    numbers = sorted(errors)
+    for first in range(0, len(numbers), _GROUP):
+        group = numbers[first : first + _GROUP]
+        inside = [line for number in group for line in _refuse(number, errors[number])]
+        lines += [_line(_AT_LEAST, group[-1] + 1, len(inside) + 1, 0), *inside, _line(_RETURN, _ALLOW)]
+    return lines
+
+
 @cache
 def program(machine: str, are_signals_allowed: bool) -> bytes:
     """The filter for this machine."""
@@ -172,10 +184,7 @@ def program(machine: str, are_signals_allowed: bool) -> bytes:
         lines += _refuse_if(2, 1, _ACCESS_AND_TRUNCATE, _READ_ONLY_TRUNCATE)  # open
     lines += _refuse_if(prctl, 0, 0xFFFFFFFF, _SET_PDEATHSIG)
     lines += _refuse_if(prlimit, 0, 0xFFFFFFFF, 0, is_equal=False)  # limits of other processes
-    for numbers in (*FORBIDDEN.values(), *(() if are_signals_allowed else SIGNALS.values())):
-        if (number := numbers[column]) is not None:
-            lines += _refuse(number, errno.EPERM)
-    for numbers in UNKNOWN.values():
-        if (number := numbers[column]) is not None:
-            lines += _refuse(number, errno.ENOSYS)
-    return b"".join([*lines, _line(_RETURN, _ALLOW)])
+    refused = dict.fromkeys((*FORBIDDEN.values(), *(() if are_signals_allowed else SIGNALS.values())), errno.EPERM)
+    refused |= dict.fromkeys(UNKNOWN.values(), errno.ENOSYS)
+    errors = {number: error for numbers, error in refused.items() if (number := numbers[column]) is not None}
+    return b"".join([*lines, *_refuse_all(errors), _line(_RETURN, _ALLOW)])

@@ -2,8 +2,10 @@
 
 Laws:
 - Each step puts one layer in force or raises `Refused` with its name; a step is never passed over in silence.
-- Namespaces come first, in the guard; then, in the confined fork: mounts, files, limits, user, death with the guard,
-  capabilities, Landlock and, last, the filter of calls, under which the earlier steps could not be done.
+- Namespaces come first, in the guard, which stays in them; then, for each attempt, what can be made ready for it there: the
+  one folder that may be written, its owner, Landlock's rules. A fork copies every page that it touches, the guard does not.
+- In the confined fork: signals, limits, user, death with the guard, capabilities, Landlock and, last, the filter of calls,
+  under which the earlier steps could not be done.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import util
+from itertools import cycle
 from pathlib import Path
+from typing import NamedTuple
 
 from . import calls, kernel, landlock
 from .bounds import Bounds
@@ -40,7 +44,12 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 PARSERS = ("PIL", "pypdfium2", "pypdfium2_raw", "charset_normalizer", "fairlane")
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TESSDATA_PREFIX", "LD_LIBRARY_PATH", "OMP_THREAD_LIMIT")
 FIRST_USER = 2_000_000_000  # far from everybody's; each attempt is a user of its own, so that it can signal nobody
+USERS_A_GUARD = 64  # attempts of one guard are that many users in turn
 NOBODY = 65534
+_turns = cycle(range(USERS_A_GUARD))
+_DEFAULT = (
+    signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM
+)  # fmt: skip
 
 
 class Refused(Exception):
@@ -59,49 +68,91 @@ def _layer(name: str) -> Iterator[None]:
         raise Refused(name, str(error)) from error
 
 
+class Room(NamedTuple):
+    """What the guard has made ready for one attempt."""
+
+    user: int | None  # whom root becomes
+    rules: int | None  # handle to Landlock's
+    memory: int  # addresses that are in use, in bytes; the attempt begins with these
+    resident: int  # and how many bytes of memory
+
+
 def leave_namespaces(layers: frozenset[str]) -> None:
-    """In the guard: new namespaces for whatever it forks; that of processes holds from the next fork on."""
+    """In the guard: new namespaces for it and whatever it forks; that of processes holds from the next fork on."""
     user, group = os.geteuid(), os.getegid()
     for name, flag in FLAGS.items():
-        if name not in layers or name == "mount namespace":
+        if name not in layers:
             continue
         with _layer(name):
+            if name == "mount namespace":
+                kernel.leave_mounts()
+                continue
             kernel.unshare(flag)
             if name == "user namespace":
                 for path, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
                     Path("/proc/self", path).write_text(line)
 
 
-def confine(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds: Bounds, guard: int) -> None:
-    """In the fork: everything else; `guard` is a pipe whose other end only the guard has."""
-    user = FIRST_USER + int(os.readlink("/proc/self")) if os.geteuid() == 0 else None
-    if "mount namespace" in layers:
-        with _layer("mount namespace"):
-            kernel.unshare(kernel.CLONE_NEWNS)
-            kernel.write_only_in(str(scratch))
-    _behave(scratch)
-    rules = None
-    if "landlock" in layers:
-        with _layer("landlock"):
-            rules = landlock.rules(_granted(scratch, readable))
-    with _layer("limits"):
-        _limit(bounds, user is None and "user namespace" not in layers)
-    if user is not None:
+@contextlib.contextmanager
+def room(layers: frozenset[str], scratch: Path, readable: Iterable[Path]) -> Iterator[Room]:
+    """In the guard: what an attempt needs, as long as it lasts."""
+    with contextlib.ExitStack() as undone:
+        if "mount namespace" in layers:
+            with _layer("mount namespace"):
+                kernel.write_only_in(str(scratch))
+            undone.callback(kernel.write_nowhere, str(scratch))
+        rules = None
+        if "landlock" in layers:
+            with _layer("landlock"):
+                rules = landlock.rules(_granted(scratch, readable))
+            undone.callback(os.close, rules)
         with _layer("user"):
-            _become(user, scratch)
+            user = _owner(scratch) if os.geteuid() == 0 else None
+        yield Room(user, rules, *_memory())
+
+
+def _memory() -> list[int]:
+    """How many bytes of addresses and of memory this process has in use."""
+    statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    pages = os.read(statm, 100).split()[:2]
+    os.close(statm)
+    return [int(count) * resource.getpagesize() for count in pages]
+
+
+def behave() -> None:
+    """In the guard: what is to hold in it and in its forks, of a process that belongs to nobody."""
+    faulthandler.disable()
+    gc.disable()  # it would touch, and so copy, every page; an attempt is short
+    signal.set_wakeup_fd(-1)
+    os.umask(0o077)
+    for name in os.environ.keys() - KEPT_VARIABLES:  # addresses and passwords may be in it
+        del os.environ[name]
+
+
+def confine(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds: Bounds, own: Room, guard: int) -> None:
+    """In the fork: everything else; `guard` is a pipe whose other end only the guard has."""
+    kernel.default_signals(_DEFAULT)
+    os.setsid()
+    os.chdir(scratch)
+    os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
+    with _layer("limits"):
+        _limit(bounds, own.memory, own.user is None and "user namespace" not in layers)
+    if own.user is not None:
+        with _layer("user"):
+            kernel.become(own.user)
     _die_with(guard)
     with _layer("privileges"):
         # With Landlock in force, reading is what it grants, so folders that are closed to other users may stay closed.
-        may_read = user is not None and {"landlock", "seccomp"} <= layers
+        may_read = own.user is not None and {"landlock", "seccomp"} <= layers
         kernel.keep_capabilities(kernel.CAPABILITY_READ if may_read else 0)
         kernel.forbid_new_privileges()
-    if rules is not None:
+    if own.rules is not None:
         with _layer("landlock"):
-            landlock.restrict(rules)
+            landlock.restrict(own.rules)
     _refuse_unreachable(scratch, readable)
     if "seccomp" in layers:
         with _layer("seccomp"):
-            kernel.filter_calls(calls.program(os.uname().machine, user is not None or _are_signals_harmless(layers)))
+            kernel.filter_calls(calls.program(os.uname().machine, own.user is not None or _are_signals_harmless(layers)))
 
 
 def _are_signals_harmless(layers: frozenset[str]) -> bool:
@@ -110,52 +161,26 @@ def _are_signals_harmless(layers: frozenset[str]) -> bool:
     return scoped or "process namespace" in layers
 
 
-def _become(user: int, scratch: Path) -> None:
-    for one in (user, NOBODY):  # a container may know few users
+def _owner(scratch: Path) -> int:
+    """Whom the next attempt of this guard becomes: the folder is theirs from now on."""
+    own = FIRST_USER + USERS_A_GUARD * int(os.readlink("/proc/self")) + next(_turns)
+    for one in (own, NOBODY):  # a container may know few users
         try:
             os.chown(scratch, one, one)
-            kernel.become(one)
-            return
+            return one
         except OSError:
             if one == NOBODY:
                 raise
+    raise AssertionError
 
 
-def _behave(scratch: Path) -> None:
-    """Signals, streams, folder and variables of a process that belongs to nobody."""
-    faulthandler.disable()
-    gc.disable()  # it would touch, and so copy, every page; an attempt is short
-    signal.set_wakeup_fd(-1)
-    for number in (
-        signal.SIGTERM,
-        signal.SIGINT,
-        signal.SIGHUP,
-        signal.SIGCHLD,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-        signal.SIGALRM,
-    ):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    os.setsid()
-    os.umask(0o077)
-    os.chdir(scratch)
-    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-    os.environ.clear()  # addresses and passwords may be in it
-    os.environ.update(kept | {"HOME": str(scratch), "TMPDIR": str(scratch)})
-    tempfile.tempdir = str(scratch)
-
-
-def _limit(bounds: Bounds, is_user_shared: bool) -> None:
-    statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-    pages = int(os.read(statm, 100).split()[0])
-    os.close(statm)
+def _limit(bounds: Bounds, memory: int, is_user_shared: bool) -> None:
     processes = bounds.processes_max
     if is_user_shared:
         processes += _tasks_of(os.getuid())  # the kernel counts all that this user has
     seconds = math.ceil(bounds.cpu_seconds_max)
     for which, value in (
-        (resource.RLIMIT_AS, pages * resource.getpagesize() + bounds.memory_max),
+        (resource.RLIMIT_AS, memory + bounds.memory_max),
         (resource.RLIMIT_FSIZE, bounds.file_max),
         (resource.RLIMIT_NOFILE, bounds.handles_max),
         (resource.RLIMIT_NPROC, processes),

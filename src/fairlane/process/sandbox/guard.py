@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import select
 import signal
 import time
@@ -21,7 +20,7 @@ from typing import NamedTuple
 
 from . import kernel
 from .bounds import Bounds
-from .confine import Refused, confine, leave_namespaces
+from .confine import Refused, Room, behave, confine, leave_namespaces, room
 
 ENDING_SECONDS_MAX = 5.0
 
@@ -69,7 +68,7 @@ def stand_apart(handles: Iterable[int]) -> None:
     """Be a process that only its pipes end, and that nothing else leads to."""
     os.setsid()  # kill -9 of the caller's whole group must leave somebody who ends the rest
     kernel.adopt_orphans()
-    signal.set_wakeup_fd(-1)
+    behave()
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)  # whoever ends the caller ends us by that
@@ -77,35 +76,38 @@ def stand_apart(handles: Iterable[int]) -> None:
     keep_only(handles)
 
 
-def see_to(attempt: Attempt, life: int, control: int, answer: int) -> None:
-    """Fork the confined process, wait until it or the caller has ended, end what is left, and report; closes the pipes."""
+def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple[int, ...] = ()) -> None:
+    """Fork the confined process, wait until it or the caller has ended, end what is left, and report; closes the pipes.
+
+    `others` are all handles that this process has besides: the fork must not.
+    """
     living, sign = os.pipe()
-    before = _resident()
-    pid = os.fork()
-    if pid == 0:
-        keep_only((control, answer, living))
-        _confined(attempt, living, control, answer)
-    os.close(answer)
-    _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX)
-    _, status, used = os.wait4(pid, 0)
-    if "process namespace" not in attempt.layers:  # else the kernel has ended them with their first
-        _end_strays()
-    resident = max(0, used.ru_maxrss * 1024 - before)  # what it took itself, above what it was forked with
-    tell(control, status=status, cpu_seconds=used.ru_utime + used.ru_stime, resident=resident)
+    try:
+        with room(attempt.layers, attempt.scratch, attempt.readable) as own:
+            pid = kernel.fork()
+            if pid == 0:
+                for handle in (life, sign, *others):
+                    os.close(handle)
+                _confined(attempt, own, living, control, answer)
+            os.close(answer)
+            _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX)
+            _, status, used = os.wait4(pid, 0)
+            if "process namespace" not in attempt.layers:  # else the kernel has ended them with their first
+                _end_strays()
+        resident = max(0, used.ru_maxrss * 1024 - own.resident)  # what it took itself, above what it was forked with
+        tell(control, status=status, cpu_seconds=used.ru_utime + used.ru_stime, resident=resident)
+    except Refused as refused:
+        os.close(answer)
+        tell(control, layer=refused.layer, why=refused.why)
     for handle in (life, control, living, sign):  # as long as the last was open, we lived
         os.close(handle)
 
 
-def _resident() -> int:
-    """How many bytes of memory this process has in use."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def _confined(attempt: Attempt, living: int, control: int, answer: int) -> None:
+def _confined(attempt: Attempt, own: Room, living: int, control: int, answer: int) -> None:
     """In the confined fork; never returns."""
     try:
         try:
-            confine(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, living)
+            confine(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, own, living)
         except Refused as refused:
             tell(control, layer=refused.layer, why=refused.why)
             os._exit(1)

@@ -11,6 +11,7 @@ import ctypes
 import os
 import platform
 import sys
+from collections.abc import Iterable
 
 MACHINES = ("x86_64", "aarch64")
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -19,13 +20,15 @@ CAPABILITY_READ = 1 << 2  # CAP_DAC_READ_SEARCH: read and enter, whatever the pe
 _SET_PDEATHSIG, _SET_KEEPCAPS, _GET_SECCOMP, _SET_SECCOMP = 1, 8, 21, 22
 _SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVS, _GET_NO_NEW_PRIVS = 36, 38, 39
 _SECCOMP_FILTER = 2
-_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_MS_BIND, _MS_REC, _MS_SLAVE = 4096, 16384, 1 << 19
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _MOUNT_SETATTR = 442
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_libc_with_lock = ctypes.PyDLL(None) if sys.platform == "linux" else None  # calls that Python's lock is held in
 
 
 class _Program(ctypes.Structure):
@@ -57,6 +60,20 @@ def _prctl(option: int, *values: object) -> int:
     assert _libc is not None
     filled = [*values, *[0] * (4 - len(values))]
     return _checked(_libc.prctl(option, *(ctypes.c_ulong(one) if isinstance(one, int) else one for one in filled)))
+
+
+def fork() -> int:
+    """`os.fork` of a process with one thread, without what others have registered for forks: that touches, and so copies, 200
+    pages to put right what only threads can have left wrong."""
+    assert _libc_with_lock is not None
+    return _checked(_libc_with_lock.fork())
+
+
+def default_signals(numbers: Iterable[int]) -> None:
+    """Have them do what they do in any program."""
+    assert _libc is not None
+    for number in numbers:
+        _libc.signal(number, None)
 
 
 def unshare(flag: int) -> None:
@@ -111,8 +128,7 @@ def become(user: int) -> None:
 
 def keep_capabilities(wanted: int) -> None:
     """Give every capability away but these; if they are not there to keep, all of them."""
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    number = _CAPSET[platform.machine()]
+    header, number = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), _CAPSET[os.uname().machine]
     try:
         call(number, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)(wanted, wanted, 0, 0, 0, 0)))
     except PermissionError:
@@ -126,14 +142,26 @@ def give_back_memory() -> None:
         trim(0)
 
 
+def leave_mounts() -> None:
+    """Mount namespace of our own: what others mount from now on is seen here, what we change is not seen by them."""
+    assert _libc is not None
+    unshare(CLONE_NEWNS)
+    _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
+
+
 def write_only_in(folder: str) -> None:
     """In a mount namespace of our own: everything is read-only, but for this folder."""
     assert _libc is not None
     path = os.fsencode(folder)
-    _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None))
     _checked(_libc.mount(path, path, None, ctypes.c_ulong(_MS_BIND), None))
     _set_mount(b"/", _AT_RECURSIVE, _RDONLY | _NOSUID, 0)
     _set_mount(path, 0, _NOSUID | _NODEV | _NOEXEC, _RDONLY)
+
+
+def write_nowhere(folder: str) -> None:
+    """Once nothing lives that needs it: that folder is read-only, too."""
+    assert _libc is not None
+    _checked(_libc.umount2(os.fsencode(folder), _MNT_DETACH | _UMOUNT_NOFOLLOW))
 
 
 def _set_mount(path: bytes, flags: int, added: int, removed: int) -> None:

@@ -6,8 +6,8 @@ module has `prepare()`, called once in the template, and `work(*arguments)`, cal
 
 Laws:
 - What guards have in common with each other is what the template has loaded; what attempts of one guard have in common is the
-  guard, and its namespaces of users, network, messages and names, in which they can change nothing. Each has its own
-  process namespace, mounts, user and limits, and begins when nothing of the one before lives.
+  guard, and its namespaces of users, network, messages, names and mounts, in which they can change nothing. Each has its own
+  process namespace, scratch folder, user and limits, and begins when nothing of the one before lives.
 - A guard ends with its caller, the template with the last process that can ask it; by kill -9 too.
 """
 
@@ -248,7 +248,7 @@ def _serve(asking: socket.socket, layers: frozenset[str], work: Callable[..., ob
         life, control, answer, request = handles
         if has_own:
             kernel.unshare(kernel.CLONE_NEWPID)
-        see_to(_attempt(request, layers, work), life, control, answer)
+        see_to(_attempt(request, layers, work), life, control, answer, (asking.fileno(), own))
         if has_own:
             kernel.enter(own, kernel.CLONE_NEWPID)
 
