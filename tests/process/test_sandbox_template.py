@@ -147,6 +147,7 @@ def test_attempts_of_one_guard_share_no_processes_folders_or_user(place: Path, n
                 seen.append(sandbox.run_in(template, (before,), scratch, QUICK, without=caller.without))
             (guard,) = guards(template)
             has_own = "process namespace" in sandbox.require(caller.without).layers
+            assert str(place) not in Path(f"/proc/{guard}/mounts").read_text(), "nothing is left that could be written"
             return [namespaces(), namespaces(guard), seen, has_own]
 
     (place / "scratch-0").mkdir()
