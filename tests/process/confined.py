@@ -153,14 +153,19 @@ def run_by_template(
         try:
             return sandbox.run_in(template, (), scratch, bounds, readable, without=without)
         finally:
-            ours = {os.getpid(), pid, *(guard_of(line) for lines in template._idle.values() for line in lines)}
+            ours = {
+                os.getpid(),
+                pid,
+                *children_of(pid),
+                *(guard_of(line) for lines in template._idle.values() for line in lines),
+            }
             name = Path("/proc/self/comm").read_text().strip()
             assert set(living(name)) <= ours, "alive when the caller had its answer"
 
 
 @contextlib.contextmanager
 def template_of(work: Callable[..., object]) -> Iterator[tuple[sandbox.Template, int]]:
-    """A template for this work, and its pid; it has ended afterwards."""
+    """A template for this work, and the pid of the process that stands behind it; both have ended afterwards."""
     given.CALLS[:] = [work]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
@@ -177,6 +182,20 @@ def template_of(work: Callable[..., object]) -> Iterator[tuple[sandbox.Template,
     finally:
         template.close()
         os.waitpid(pid, 0)
+
+
+def children_of(parent: int) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if parent_of(int(name)) == parent:
+                    found.append(int(name))
+    return found
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
 
 
 def guard_of(line: Any) -> int:

@@ -21,7 +21,19 @@ from fairlane.process import isolated, reading, sandbox
 from fairlane.process.extract import Limits, Unreadable, extract
 from fairlane.process.isolated import extract_isolated
 
-from .confined import CALLERS, QUICK, Caller, forked, gone, guard_of, name_process, open_folder, template_of
+from .confined import (
+    CALLERS,
+    QUICK,
+    Caller,
+    children_of,
+    forked,
+    gone,
+    guard_of,
+    name_process,
+    open_folder,
+    parent_of,
+    template_of,
+)
 
 NO_OCR = Limits(ocr_pages_max=0)
 BY_TEMPLATE = [name for name, one in CALLERS.items() if one.has_template]
@@ -58,10 +70,6 @@ def ended(pid: int) -> bool:
                 return True
         except OSError:
             return True
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
 
 
 def read(place: Path, content: bytes, name: str) -> Any:
@@ -200,11 +208,35 @@ def test_a_guard_that_was_killed_is_replaced(place: Path, prepared: sandbox.Temp
     assert guards(prepared) != [guard]
 
 
-def test_files_are_read_without_a_template_when_it_was_killed(place: Path, prepared: sandbox.Template) -> None:
+def test_a_template_that_was_killed_is_there_again(place: Path, prepared: sandbox.Template) -> None:
+    seen = set()
+    for _ in range(3):
+        assert read(place, b"text", "a.txt").text == "text"
+        (guard,) = guards(prepared)
+        template = parent_of(guard)
+        seen.add((guard, template, parent_of(template)))
+        for pid in (template, guard):
+            os.kill(pid, signal.SIGKILL)
+            assert ended(pid)
+    assert len({template for _, template, _ in seen}) == 3
+    assert len({behind for _, _, behind in seen}) == 1
+
+
+def test_a_guard_goes_on_when_its_template_was_killed(place: Path, prepared: sandbox.Template) -> None:
     assert read(place, b"one", "a.txt").text == "one"
     (guard,) = guards(prepared)
     template = parent_of(guard)
-    for pid in (template, guard):
+    os.kill(template, signal.SIGKILL)
+    assert ended(template)
+    assert read(place, b"two", "a.txt").text == "two"
+    assert guards(prepared) == [guard]
+
+
+def test_files_are_read_without_a_template_when_all_of_it_was_killed(place: Path, prepared: sandbox.Template) -> None:
+    assert read(place, b"one", "a.txt").text == "one"
+    (guard,) = guards(prepared)
+    template = parent_of(guard)
+    for pid in (parent_of(template), template, guard):
         os.kill(pid, signal.SIGKILL)
         assert ended(pid)
     assert read(place, b"two", "a.txt").text == "two"
@@ -244,9 +276,11 @@ def test_template_and_guard_end_with_a_caller_that_got_kill_9(place: Path) -> No
         assert caller.stdout is not None
         guard = int(caller.stdout.readline())
         template = parent_of(guard)
+        behind = parent_of(template)
         caller.kill()
     assert ended(guard)
     assert ended(template)
+    assert ended(behind)
 
 
 @pytest.mark.parametrize("victim", ["caller", "guard", "template"])
@@ -274,7 +308,7 @@ def test_nothing_of_an_attempt_survives_kill_9_of_anybody(place: Path, victim: s
             os._exit(1)
     while not (place / "scratch" / "daemon").exists():
         pass
-    template = int((place / "template").read_text())
+    (template,) = children_of(int((place / "template").read_text()))
     (guard,) = [one for one in children_of(template) if children_of(one)]
     os.kill({"caller": pid, "guard": guard, "template": template}[victim], signal.SIGKILL)
     if victim == "template":  # the attempt goes on: its guard and its caller live
@@ -284,16 +318,6 @@ def test_nothing_of_an_attempt_survives_kill_9_of_anybody(place: Path, victim: s
     assert gone(mark)
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == (7 if victim == "guard" else -signal.SIGKILL)
-
-
-def children_of(parent: int) -> list[int]:
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                if parent_of(int(name)) == parent:
-                    found.append(int(name))
-    return found
 
 
 def test_many_threads_each_have_a_guard(place: Path, prepared: sandbox.Template) -> None:

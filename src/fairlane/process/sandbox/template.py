@@ -9,6 +9,7 @@ Laws:
   guard, and its namespaces of users, network, messages, names and mounts, in which they can change nothing. Each has its own
   process namespace, scratch folder, user and limits, and begins when nothing of the one before lives.
 - A guard ends with its caller, the template with the last process that can ask it; by kill -9 too.
+- A template that was killed is there again, as a fork of one that has loaded the same and does nothing but wait for that.
 """
 
 from __future__ import annotations
@@ -196,6 +197,7 @@ def main(handle: int, module: str) -> None:
     kernel.give_back_memory()
     with contextlib.suppress(ConnectionError):  # the caller has gone meanwhile, and so ends the loop below
         asking.send(b"ready")
+    _stand_behind()
     while True:
         message, handles = _heard(asking)
         with contextlib.suppress(ChildProcessError):  # those that have ended; in the end all do, as their callers have
@@ -206,6 +208,17 @@ def main(handle: int, module: str) -> None:
         if os.fork() == 0:
             _guard(socket.socket(fileno=handles[0]), frozenset(json.loads(message)), loaded.work)
         os.close(handles[0])
+
+
+def _stand_behind() -> None:
+    """Go on in a fork. Here, wait for its end, and fork another one as long as somebody kills them."""
+    while pid := os.fork():
+        ended, status = 0, 0
+        while ended != pid:
+            ended, status = os.wait()  # or a guard, whose parent was killed
+        if os.WIFEXITED(status):
+            os._exit(os.WEXITSTATUS(status))
+    kernel.adopt_orphans()
 
 
 def _heard(asking: socket.socket) -> tuple[bytes, list[int]]:
