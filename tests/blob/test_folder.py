@@ -78,7 +78,7 @@ def steps_of(script: str, tmp_path: Path, program: Program) -> list[str]:
         if "rename(" in line
         else "told"
         for line in log.read_text().splitlines()
-        if "sync(" in line or "rename(" in line or '"written' in line
+        if "sync(" in line or ("rename(" in line and "ENOENT" not in line) or '"written' in line
     ]
     one = steps[steps.index("told") + 1 :]
     return [re.sub(r"[0-9a-f-]{32,}", "_", step.replace(str(tmp_path), "")) for step in one]
