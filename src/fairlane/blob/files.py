@@ -184,7 +184,10 @@ def _held(one: Stored) -> Held | None:
 
 
 def _pieces(name: str, content: Any) -> Iterator[bytes]:
-    file = io.BytesIO(content) if isinstance(content, bytes | bytearray | memoryview) else content
+    if isinstance(content, bytes):
+        yield content  # as it is: a piece of it would be a copy
+        return
+    file = io.BytesIO(content) if isinstance(content, bytearray | memoryview) else content
     while True:
         try:
             piece = file.read(PIECE_BYTES)
