@@ -5,9 +5,9 @@ facts and picture into three files, as a person's own loop would (no copy under 
 through a queue on SQLite, by the built-in worker as it is by default (four slots, so that the cores do not wait for the disk),
 each attempt confined, text, facts and picture kept and synced. Rounds take turns.
 
-What is compared is work under way, not a start: a round is long enough that its beginning and its end weigh little, and the time
-of the queue is from the first claim to the last ending, by the store's clock. Submitting comes before it and is told; so does
-the start of the worker. CPU seconds are told too: of everything, the worker's start as well.
+What is compared is work under way, not a start: a round is long enough that its beginning and its end weigh little, and the
+time of the queue is from the first claim to the last ending, by the store's clock. The start of the worker and submitting come
+before it; what submitting takes is told. CPU seconds are told too: of everything, the worker's start as well.
 """
 
 from __future__ import annotations

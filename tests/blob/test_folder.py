@@ -101,6 +101,25 @@ def test_several_results_are_synced_each_and_their_folders_once(tmp_path: Path, 
     assert one == ["synced /blobs/unfinished/_"] * 2 + ["renamed"] * 2 + [*wanted, "synced /blobs", "synced ", "told"]
 
 
+BESIDE = PUT.replace(
+    'put_input("acme", new_ids(1)[0], content)', 'put_results("acme", id, 1, text=content, facts=1, has_input=True)'
+)
+BESIDE = BESIDE.replace("for content", 'id = new_ids(1)[0]\nfiles.put_input("acme", id, b"zero")\nfor content')
+
+
+def test_results_beside_what_was_handed_in_sync_no_folder_above_theirs(tmp_path: Path, program: Program) -> None:
+    one = steps_of(BESIDE, tmp_path, program)
+    assert one == ["synced /blobs/unfinished/_"] * 2 + ["renamed"] * 2 + [f"synced /blobs/{PLACE}/_/_", "told"]
+
+
+def test_results_whose_input_is_gone_sync_every_folder(tmp_path: Path, program: Program) -> None:
+    gone = BESIDE.replace("    files.put_results", '    files.remove_inputs("acme", [id])\n    files.put_results')
+    one = steps_of(gone, tmp_path, program)
+    assert [step for step in one if "synced" in step][-5:] == [
+        *(f"synced /blobs/{PLACE}{folder}" for folder in ("/_/_", "/_", "")), "synced /blobs", "synced ",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("when", range(1, 7))
 def test_a_sync_that_fails_is_a_clear_error(tmp_path: Path, program: Program, when: int) -> None:
     command = [sys.executable, "-c", PUT, str(tmp_path / "blobs")]

@@ -1,7 +1,8 @@
 """How are bytes kept in a folder of this machine?
 
 Laws:
-- Bytes go to a file of another name first; it is synced, renamed, and every folder above it is synced.
+- Bytes go to a file of another name first; it is synced, renamed, and every folder above it is synced. Only where a file that
+  is known to be on the disk lies in the same folder, those above that folder are on the disk too.
 - Files are readable and writable by their owner only, folders likewise.
 - A folder that is empty is removed; one that a writer needs meanwhile is made again.
 - Links are not followed below the folder.
@@ -34,7 +35,7 @@ class FolderBlobs:
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
-    def put(self, contents: Mapping[str, Iterable[bytes]]) -> None:
+    def put(self, contents: Mapping[str, Iterable[bytes]], beside: str | None = None) -> None:
         drafts: dict[str, str] = {}
         with self._plainly():
             try:
@@ -49,7 +50,7 @@ class FolderBlobs:
                     with suppress(OSError):
                         os.unlink(draft)
                 raise
-            self._sync_above(contents)
+            self._sync_above({os.path.dirname(key) for key in contents}, beside)
 
     def open(self, key: str) -> BinaryIO:
         with self._plainly():
@@ -124,9 +125,11 @@ class FolderBlobs:
                 self._make(os.path.dirname(key))
         raise StoreError(f"the folder of {self._path(key)} is removed all the time; see who does that, then try again")
 
-    def _sync_above(self, keys: Iterable[str]) -> None:
+    def _sync_above(self, innermost: set[str], beside: str | None) -> None:
         """Make the names durable: another process may have made a folder and not synced it yet."""
-        innermost = {os.path.dirname(key) for key in keys}
+        if beside is not None and innermost == {os.path.dirname(beside)} and os.path.lexists(self._path(beside)):
+            _sync(self._path(os.path.dirname(beside)))  # it was never empty since, so it is still the same folder
+            return
         for path in sorted({path for one in innermost for path in self._above(f"{one}/")}, reverse=True):  # these first
             _sync(path)
         with suppress(PermissionError):
