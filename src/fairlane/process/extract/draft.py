@@ -20,7 +20,7 @@ from .result import Extraction, Member, Notice, Page, Unit, WarningCode
 # What no text may hold: control characters, lone surrogates and the two non-characters that some files are full of.
 _UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
-_NOT_CONTROL = bytes([0x09, 0x0A, *range(0x20, 0x7F), *range(0x80, 0x100)])
+_CONTROL_BYTES = [bytes([one]) for one in (*range(0x09), *range(0x0B, 0x20), 0x7F)]
 _CONTROL_PAIR = re.compile(b"\xc2[\x80-\x9f]")  # U+0080 to U+009F
 _NO_CHARACTER = re.compile(b"\xef\xbf[\xbe\xbf]")  # U+FFFE and U+FFFF
 FACT_MAX = 500
@@ -40,7 +40,7 @@ def clean(text: str) -> str:
 def is_clean(content: bytes) -> bool:
     """Whether `clean` would leave a text as it is, told from its UTF-8: many times faster for long ones."""
     return not (
-        content.translate(None, _NOT_CONTROL)  # what is left: nothing
+        any(one in content for one in _CONTROL_BYTES)  # one byte is looked for at memory's speed
         or (b"\xc2" in content and _CONTROL_PAIR.search(content))
         or (b"\xef" in content and _NO_CHARACTER.search(content))
     )
