@@ -48,6 +48,11 @@ def test_nothing_is_made_before_the_first_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_no_results_make_no_folder(tmp_path: Path) -> None:
+    assert Files(str(tmp_path / "not" / "there"), PLACE).put_results("acme", new_ids(1)[0], 1) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_empty_folders_do_not_stay(tmp_path: Path) -> None:
     files, id, _ = put(tmp_path / "blobs")
     files.remove_inputs("acme", [id])

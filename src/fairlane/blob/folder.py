@@ -50,7 +50,8 @@ class FolderBlobs:
                     with suppress(OSError):
                         os.unlink(draft)
                 raise
-            self._sync_above({os.path.dirname(key) for key in contents}, beside)
+            if contents:
+                self._sync_above({os.path.dirname(key) for key in contents}, beside)
 
     def open(self, key: str) -> BinaryIO:
         with self._plainly():
