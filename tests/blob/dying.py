@@ -5,6 +5,7 @@ A step is a call of the system that the blob store makes, or a commit of the que
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ LARGE = b"0123456789abcdef" * 40_000  # several pieces
 
 
 def submit(queue: Queue) -> None:
-    queue.submit("acme", {"n": 1}, content=LARGE, name="new", key="new")
+    queue.submit("acme", {"n": 1}, content=io.BytesIO(LARGE), name="new", key="new")
 
 
 def repeat(queue: Queue) -> None:

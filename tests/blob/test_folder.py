@@ -48,6 +48,11 @@ def test_nothing_is_made_before_the_first_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_no_results_make_no_folder(tmp_path: Path) -> None:
+    assert Files(str(tmp_path / "not" / "there"), PLACE).put_results("acme", new_ids(1)[0], 1) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_empty_folders_do_not_stay(tmp_path: Path) -> None:
     files, id, _ = put(tmp_path / "blobs")
     files.remove_inputs("acme", [id])
@@ -78,7 +83,7 @@ def steps_of(script: str, tmp_path: Path, program: Program) -> list[str]:
         if "rename(" in line
         else "told"
         for line in log.read_text().splitlines()
-        if "sync(" in line or "rename(" in line or '"written' in line
+        if "sync(" in line or ("rename(" in line and "ENOENT" not in line) or '"written' in line
     ]
     one = steps[steps.index("told") + 1 :]
     return [re.sub(r"[0-9a-f-]{32,}", "_", step.replace(str(tmp_path), "")) for step in one]
@@ -99,6 +104,25 @@ def test_several_results_are_synced_each_and_their_folders_once(tmp_path: Path, 
     one = steps_of(RESULTS, tmp_path, program)
     wanted = [f"synced /blobs/{PLACE}{folder}" for folder in ("/_/_", "/_", "")]
     assert one == ["synced /blobs/unfinished/_"] * 2 + ["renamed"] * 2 + [*wanted, "synced /blobs", "synced ", "told"]
+
+
+BESIDE = PUT.replace(
+    'put_input("acme", new_ids(1)[0], content)', 'put_results("acme", id, 1, text=content, facts=1, has_input=True)'
+)
+BESIDE = BESIDE.replace("for content", 'id = new_ids(1)[0]\nfiles.put_input("acme", id, b"zero")\nfor content')
+
+
+def test_results_beside_what_was_handed_in_sync_no_folder_above_theirs(tmp_path: Path, program: Program) -> None:
+    one = steps_of(BESIDE, tmp_path, program)
+    assert one == ["synced /blobs/unfinished/_"] * 2 + ["renamed"] * 2 + [f"synced /blobs/{PLACE}/_/_", "told"]
+
+
+def test_results_whose_input_is_gone_sync_every_folder(tmp_path: Path, program: Program) -> None:
+    gone = BESIDE.replace("    files.put_results", '    files.remove_inputs("acme", [id])\n    files.put_results')
+    one = steps_of(gone, tmp_path, program)
+    assert [step for step in one if "synced" in step][-5:] == [
+        *(f"synced /blobs/{PLACE}{folder}" for folder in ("/_/_", "/_", "")), "synced /blobs", "synced ",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("when", range(1, 7))

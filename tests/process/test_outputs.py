@@ -26,7 +26,7 @@ def files_in(folder: Path) -> list[str]:
 def test_text_facts_and_picture_are_side_by_side(tmp_path: Path) -> None:
     outputs = Outputs(str(tmp_path / "new" / "out"))
     outputs.prepare()
-    outputs.write("acme/2025/ł.pdf", "Zażółć\n", {"title": "ł"}, b"PNG")
+    outputs.write("acme/2025/ł.pdf", "Zażółć\n".encode(), {"title": "ł"}, b"PNG")
     assert files_in(outputs.folder) == ["acme/2025/ł.pdf.json", "acme/2025/ł.pdf.md", "acme/2025/ł.pdf.png"]
     assert (outputs.folder / "acme/2025/ł.pdf.md").read_text(encoding="utf-8") == "Zażółć\n"
     assert json.loads((outputs.folder / "acme/2025/ł.pdf.json").read_bytes()) == {"title": "ł"}
@@ -35,8 +35,8 @@ def test_text_facts_and_picture_are_side_by_side(tmp_path: Path) -> None:
 
 def test_a_second_run_replaces_what_the_first_wrote(tmp_path: Path) -> None:
     outputs = Outputs(str(tmp_path))
-    outputs.write("acme/a", "long text of the first run", {}, b"PNG")
-    outputs.write("acme/a", "short", {}, None)
+    outputs.write("acme/a", b"long text of the first run", {}, b"PNG")
+    outputs.write("acme/a", b"short", {}, None)
     assert files_in(tmp_path) == ["acme/a.json", "acme/a.md"]
     assert (tmp_path / "acme/a.md").read_text() == "short"
 
@@ -79,4 +79,4 @@ def test_a_folder_that_may_not_be_written_is_a_sentence(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     Path("closed").mkdir(mode=0o555)
     with as_nobody(), pytest.raises(Mistake, match="cannot be written: Permission denied"):
-        Outputs("closed").write("a", "", {}, None)
+        Outputs("closed").write("a", b"", {}, None)

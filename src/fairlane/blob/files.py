@@ -90,15 +90,17 @@ class Files:
         return measured.written()
 
     def put_results(
-        self, customer: str, id: str, token: int, *, text: object = None, facts: Any = None, thumbnail: object = None
-    ) -> dict[str, Written]:
+        self, customer: str, id: str, token: int, *, text: object = None, facts: Any = None, thumbnail: object = None,
+        has_input: bool = False,
+    ) -> dict[str, Written]:  # fmt: skip
         """What came out of a document in one attempt: text (also a str), facts (JSON) and a picture, those that are given."""
         if type(token) is not int or token < 0:
             raise BadValue("token", token, "the token of the claim, a whole number")
         given: dict[str, object] = {"text": text.encode() if isinstance(text, str) else text, "thumbnail": thumbnail}
         given["facts"] = None if facts is None else json.dumps(facts, ensure_ascii=False, allow_nan=False).encode()
         measured = {name: _Measured(name, given[name]) for name in RESULT_NAMES if given[name] is not None}
-        self.blobs.put({self._key(customer, id, f"{token}-{name}"): one.pieces() for name, one in measured.items()})
+        contents = {self._key(customer, id, f"{token}-{name}"): one.pieces() for name, one in measured.items()}
+        self.blobs.put(contents, self._key(customer, id, INPUT) if has_input else None)
         return {name: one.written() for name, one in measured.items()}
 
     def remove_inputs(self, customer: str, ids: Sequence[str]) -> None:
@@ -184,7 +186,10 @@ def _held(one: Stored) -> Held | None:
 
 
 def _pieces(name: str, content: Any) -> Iterator[bytes]:
-    file = io.BytesIO(content) if isinstance(content, bytes | bytearray | memoryview) else content
+    if isinstance(content, bytes):
+        yield content  # as it is: a piece of it would be a copy
+        return
+    file = io.BytesIO(content) if isinstance(content, bytearray | memoryview) else content
     while True:
         try:
             piece = file.read(PIECE_BYTES)

@@ -1,7 +1,8 @@
 """How are bytes kept in a folder of this machine?
 
 Laws:
-- Bytes go to a file of another name first; it is synced, renamed, and every folder above it is synced.
+- Bytes go to a file of another name first; it is synced, renamed, and every folder above it is synced. Only where a file that
+  is known to be on the disk lies in the same folder, those above that folder are on the disk too.
 - Files are readable and writable by their owner only, folders likewise.
 - A folder that is empty is removed; one that a writer needs meanwhile is made again.
 - Links are not followed below the folder.
@@ -34,14 +35,13 @@ class FolderBlobs:
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
-    def put(self, contents: Mapping[str, Iterable[bytes]]) -> None:
+    def put(self, contents: Mapping[str, Iterable[bytes]], beside: str | None = None) -> None:
         drafts: dict[str, str] = {}
         with self._plainly():
-            self._make(UNFINISHED)
             try:
                 for key, pieces in contents.items():
                     drafts[key] = self._path(f"{UNFINISHED}/{secrets.token_hex(16)}")
-                    _write_synced(drafts[key], pieces)
+                    _write_synced(self._created(drafts[key]), pieces)
                 for key in contents:
                     self._move_in(drafts[key], key)
                     del drafts[key]
@@ -50,7 +50,8 @@ class FolderBlobs:
                     with suppress(OSError):
                         os.unlink(draft)
                 raise
-            self._sync_above(contents)
+            if contents:
+                self._sync_above({os.path.dirname(key) for key in contents}, beside)
 
     def open(self, key: str) -> BinaryIO:
         with self._plainly():
@@ -95,6 +96,15 @@ class FolderBlobs:
         parts = key.split("/")[:-1]
         return [self.folder, *(self._path("/".join(parts[:count])) for count in range(1, len(parts) + 1))]
 
+    def _created(self, draft: str) -> int:
+        """A new file, open to be written."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return os.open(draft, flags, 0o600)
+        except FileNotFoundError:  # this is the first file ever
+            self._make(UNFINISHED)
+            return os.open(draft, flags, 0o600)
+
     def _make(self, folder: str) -> None:
         """Make a folder and those above it, unless they are there."""
         if not os.path.isdir(self.folder):
@@ -106,18 +116,22 @@ class FolderBlobs:
     def _move_in(self, draft: str, key: str) -> None:
         for _ in range(RENAMES_MAX):
             try:
-                self._make(os.path.dirname(key))
                 return os.rename(draft, self._path(key))
             except FileNotFoundError:
                 if not os.path.exists(draft):
                     raise StoreError(
                         f"{draft} was removed while it was written; try again, and sweep with a longer grace"
                     ) from None
+            with suppress(FileNotFoundError):  # it is made only where it is missing: most often it is there
+                self._make(os.path.dirname(key))
         raise StoreError(f"the folder of {self._path(key)} is removed all the time; see who does that, then try again")
 
-    def _sync_above(self, keys: Iterable[str]) -> None:
+    def _sync_above(self, innermost: set[str], beside: str | None) -> None:
         """Make the names durable: another process may have made a folder and not synced it yet."""
-        for path in sorted({path for key in keys for path in self._above(key)}, reverse=True):  # the innermost first
+        if beside is not None and innermost == {os.path.dirname(beside)} and os.path.lexists(self._path(beside)):
+            _sync(self._path(os.path.dirname(beside)))  # it was never empty since, so it is still the same folder
+            return
+        for path in sorted({path for one in innermost for path in self._above(f"{one}/")}, reverse=True):  # these first
             _sync(path)
         with suppress(PermissionError):
             _sync(os.path.dirname(self.folder))
@@ -189,9 +203,8 @@ class FolderBlobs:
             raise StoreError(f"the disk under {self.folder} failed: {told}; see to it, then try again") from error
 
 
-def _write_synced(path: str, pieces: Iterable[bytes]) -> None:
-    """A new file of these pieces, on the disk."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def _write_synced(file: int, pieces: Iterable[bytes]) -> None:
+    """Write these pieces to the disk, and close the file."""
     try:
         for piece in pieces:
             rest = memoryview(piece)

@@ -25,8 +25,9 @@ class Stored(NamedTuple):
 class Blobs(Protocol):
     """The verbs. No store has more or fewer."""
 
-    def put(self, contents: Mapping[str, Iterable[bytes]]) -> None:
-        """All the pieces under their key, in place of what was there; nothing is left of one that cannot be read or written."""
+    def put(self, contents: Mapping[str, Iterable[bytes]], beside: str | None = None) -> None:
+        """All the pieces under their key, in place of what was there; nothing is left of one that cannot be read or written;
+        `beside` is a key in the same folder whose `put` has returned, if the caller knows of one."""
 
     def open(self, key: str) -> BinaryIO:
         """What is under a key, as a file that can be read and sought; Unknown if there is nothing."""

@@ -43,7 +43,7 @@ class S3Blobs:
         except (BaseError, ValueError) as error:
             raise BadValue("blobs", url, f"s3://bucket/prefix ({_first_line(error)})") from error
 
-    def put(self, contents: Mapping[str, Iterable[bytes]]) -> None:
+    def put(self, contents: Mapping[str, Iterable[bytes]], beside: str | None = None) -> None:
         for key, pieces in contents.items():
             self._put(key, pieces)
 

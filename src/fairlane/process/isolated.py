@@ -17,7 +17,6 @@ import re
 import shutil
 import stat
 import struct
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -84,7 +83,7 @@ def extract_isolated(
         try:
             if _template is None:
                 raise sandbox.Gone("there was none")
-            arguments = [str(real_path), name, str(real_scratch), asdict(limits), depth]
+            arguments = [str(real_path), name, str(real_scratch), vars(limits), depth]
             facts = sandbox.run_in(_template, arguments, scratch, bounds, (real_path,), without=without)
         except sandbox.Gone:
             work = partial(read, real_path, name, real_scratch, limits, depth)
@@ -131,8 +130,8 @@ def _checked(facts: object, size: int, scratch: Path, limits: Limits) -> Extract
     try:
         if not isinstance(facts, dict) or facts.keys() != FACTS:
             raise _Garbage("facts")
-        text = _text(folder, limits)
-        return Extraction(
+        content, text = _text(folder, limits)
+        result = Extraction(
             media_type=_matching(facts, "media_type", _MEDIA_TYPE),
             size=_one_of(facts, "size", (size,)),
             sha256=_matching(facts, "sha256", _SHA256),
@@ -150,6 +149,8 @@ def _checked(facts: object, size: int, scratch: Path, limits: Limits) -> Extract
             warnings=_warnings(facts),
             members=_members(facts, folder, scratch, limits),
         )
+        vars(result)["text_bytes"] = content  # as it came, so that nobody encodes it again
+        return result
     except (_Garbage, OSError) as error:
         raise Unreadable("crashed", f"the answer breaks a law of results: {error}") from error
     finally:
@@ -177,7 +178,8 @@ def _content(folder: int, name: str, size_max: int) -> bytes:
         return file.read(size)
 
 
-def _text(folder: int, limits: Limits) -> str:
+def _text(folder: int, limits: Limits) -> tuple[bytes, str]:
+    """The text as it came, and decoded."""
     content = _content(folder, TEXT, limits.text_max * CHARACTER_BYTES_MAX)
     try:
         text = content.decode()
@@ -185,7 +187,7 @@ def _text(folder: int, limits: Limits) -> str:
         raise _Garbage("text") from error
     if len(text) > limits.text_max or not is_clean(content):
         raise _Garbage("text")
-    return text
+    return content, text
 
 
 def _thumbnail(folder: int, limits: Limits) -> bytes | None:
@@ -271,10 +273,14 @@ def _list(facts: dict[str, Any], name: str, keys: set[str], count_max: int) -> l
 def _pages(facts: dict[str, Any], length: int, limits: Limits) -> tuple[Page, ...]:
     """They follow each other and cover the text."""
     pages: list[Page] = []
+    last = 0
     for one in _list(facts, "pages", {"label", "start", "end"}, max(1, limits.pages_max)):
-        start = _one_of(one, "start", (pages[-1].end if pages else 0,))
-        pages.append(Page(_shown(one, "label") or "", start, _whole(one, "end", start, length)))
-    if not pages or pages[-1].end != length:
+        start, end = one["start"], one["end"]
+        if type(start) is not int or start != last or type(end) is not int or not start <= end <= length:
+            raise _Garbage("pages")
+        pages.append(Page(_shown(one, "label") or "", start, end))
+        last = end
+    if not pages or last != length:
         raise _Garbage("pages")
     return tuple(pages)
 

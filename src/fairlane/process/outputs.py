@@ -39,13 +39,13 @@ class Outputs:
         except OSError as error:
             raise _cannot_be_written(self.folder, error) from None
 
-    def write(self, place: str, text: str, facts: dict[str, Any], thumbnail: bytes | None) -> None:
+    def write(self, place: str, text: bytes, facts: dict[str, Any], thumbnail: bytes | None) -> None:
         """Write what came of one document; the facts come last, so where they are all is."""
         base = self.folder.joinpath(*plain_parts(place))
         picture = base.with_name(base.name + ".png")
         try:
             base.parent.mkdir(parents=True, exist_ok=True)
-            _write(base.with_name(base.name + ".md"), text.encode())
+            _write(base.with_name(base.name + ".md"), text)
             if thumbnail is None:
                 picture.unlink(missing_ok=True)
             else:

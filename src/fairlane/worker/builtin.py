@@ -14,7 +14,6 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,21 +83,22 @@ class _Extracting:
         if document.file is not None and read.sha256 != document.file.sha256:
             raise Unreadable("crashed", "the answer is about other bytes than were handed in")
         members = self._submitted(document, source, read)
-        facts = read.facts()
-        facts["members"] = members
+        facts = read.facts() | {"members": members}
         if document.file is not None and document.file.by_pages:
             document.cost = max(1, len(read.pages))  # at most as many as the limits allow
-        return {**_summary(read, members), **self._kept(document, source, read, facts)}
+        return {**_summary(read, facts), **self._kept(document, source, read, facts)}
 
     def _kept(self, document: Document, source: _Source, read: Extraction, facts: dict[str, Any]) -> dict[str, Any]:
         """What goes where it can be read later."""
         if self._plan.outputs is not None:
             try:
-                self._plan.outputs.write(source.place, read.text, facts, read.thumbnail)
+                self._plan.outputs.write(source.place, read.text_bytes, facts, read.thumbnail)
             except Mistake as mistake:  # a disk that is full now may not be later
                 raise Retry(reason=str(mistake)) from None
             return {}
-        return document.put_results(text=read.text, facts=facts, thumbnail=read.thumbnail) if self._plan.is_kept else {}
+        if not self._plan.is_kept:
+            return {}
+        return document.put_results(text=read.text_bytes, facts=facts, thumbnail=read.thumbnail)
 
     def _submitted(self, document: Document, source: _Source, read: Extraction) -> list[dict[str, Any]]:
         """Members as documents of their own."""
@@ -154,8 +154,8 @@ def _fetched(document: Document, file: File, folder: Path) -> _Source:
     return _Source(path, name, str(payload.get("place", f"{document.customer}/{name}")), file.depth)
 
 
-def _summary(read: Extraction, members: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary(read: Extraction, facts: dict[str, Any]) -> dict[str, Any]:
     """What stands in the result itself; the pages and the names of members are in the facts."""
-    facts = replace(read, members=()).facts()
-    facts |= {"pages": len(read.pages), "characters": len(read.text), "members": [one["document"] for one in members]}
-    return {name: value for name, value in facts.items() if value not in (None, [])}
+    members = [one["document"] for one in facts["members"]]
+    told = facts | {"pages": len(read.pages), "characters": len(read.text), "members": members}
+    return {name: value for name, value in told.items() if value not in (None, [])}

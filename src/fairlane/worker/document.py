@@ -84,7 +84,9 @@ class Document:
         self, *, text: str | bytes | BinaryIO | None = None, facts: Any = None, thumbnail: bytes | BinaryIO | None = None
     ) -> dict[str, Any]:
         """Write what came out beside the queue; add what this returns to the result, so that it can be read."""
-        written = self._files().put_results(self.customer, self.id, self.token, text=text, facts=facts, thumbnail=thumbnail)
+        written = self._files().put_results(
+            self.customer, self.id, self.token, text=text, facts=facts, thumbnail=thumbnail, has_input=self.file is not None
+        )
         return results_told(written)
 
     def progress(self, told: float | str) -> None:

@@ -1,6 +1,7 @@
 """What does a worker do from its first claim to its last settlement? One Shift for each `run()`, on one event loop.
 
 Laws:
+- Nothing is claimed before the keeper is up.
 - It holds no more than it can start at once and the little that `pace` allows; it begins documents in the order it got them,
   but for one of a better priority, which passes those that wait.
 - Every claim leaves in one way: settled, or lost. What was lost is never settled.
@@ -43,7 +44,6 @@ PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.02, 2.0  # between tries while the store fa
 EMPTY_SECONDS = 0.05  # between looks whether the queue is empty
 LAST_TRIES_SECONDS = 10.0  # for giving back what was released, while the store fails
 TICK_SECONDS_MAX = 0.25
-UNKEPT_LEASE_MS = 10_000  # a shorter lease might end before the keeper is up, on a busy machine
 RECLAIM_SECONDS_MAX = 10.0
 
 
@@ -87,7 +87,7 @@ class Shift:
         self._is_stopping = False
         self._is_releasing = False
         self._may_find = True  # a claim may find something
-        self._is_kept = means.lease_ms >= UNKEPT_LEASE_MS  # leases are renewed, or last until they will be
+        self._is_kept = False  # leases are renewed
         self._failures = 0  # of the store, one after the other
         self._fruitless = 0  # claims that found nothing although something seemed to be there
         self._is_looking = False  # what is found meanwhile is claimed, and must be given back before we go

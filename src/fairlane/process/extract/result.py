@@ -9,6 +9,7 @@ Laws:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -76,6 +77,11 @@ class Extraction:
     warnings: tuple[Notice, ...] = ()
     members: tuple[Member, ...] = ()
 
+    @cached_property
+    def text_bytes(self) -> bytes:
+        """The text in UTF-8; what came out of a sandbox has it already."""
+        return self.text.encode()
+
     def text_of(self, number: int) -> str:
         """The text of one page, counted from 0."""
         page = self.pages[number]
@@ -88,7 +94,7 @@ class Extraction:
             "size": self.size,
             "sha256": self.sha256,
             "unit": self.unit,
-            "pages": [page._asdict() for page in self.pages],
+            "pages": [{"label": label, "start": start, "end": end} for label, start, end in self.pages],
             "title": self.title,
             "author": self.author,
             "created": self.created,
