@@ -3,4 +3,5 @@ local place = call('HGET', IDS, ARGV[1])
 if not place then
   return false
 end
-return {call('HGET', PAYLOADS, place), call('HGET', prefix .. 'results', place)}
+local piece = sub(place, 1, PIECE)
+return {call('HGET', PAYLOADS .. piece, place), call('HGET', prefix .. 'results:' .. piece, place)}

@@ -2,7 +2,7 @@
 --
 -- Apart, because a script makes its functions anew each time it runs: a submission does without these.
 
-local DELAYED, LEASES, RESULTS, ENDINGS = prefix .. 'delayed', prefix .. 'leases', prefix .. 'results', prefix .. 'endings'
+local DELAYED, LEASES, RESULTS, ENDINGS = prefix .. 'delayed', prefix .. 'leases', prefix .. 'results:', prefix .. 'endings'
 
 -- -- reading many ---------------------------------------------------------------------------------------------------
 
@@ -23,9 +23,35 @@ local function read_many(key, fields)
   return found
 end
 
+-- What is at many places, false where nothing is: a command a piece, and most often all are in one.
+local function read_places(hash, places)
+  local pieces, names, found = {}, {}, {}
+  for at = 1, #places do
+    local name = sub(places[at], 1, PIECE)
+    local piece = pieces[name]
+    if not piece then
+      piece = {places = {}, turns = {}}
+      pieces[name], names[#names + 1] = piece, name
+    end
+    local size = #piece.places + 1
+    piece.places[size], piece.turns[size] = places[at], at
+  end
+  for _, name in ipairs(names) do
+    local piece = pieces[name]
+    local values = read_many(hash .. name, piece.places)
+    if #names == 1 then
+      return values
+    end
+    for at = 1, #values do
+      found[piece.turns[at]] = values[at]
+    end
+  end
+  return found
+end
+
 -- Many documents, read together; whoever asks for one of them afterwards finds it here.
 local function load_documents(places)
-  local records = read_many(DOCUMENTS, places)
+  local records = read_places(DOCUMENTS, places)
   for at = 1, #places do
     local place, record = places[at], records[at]
     if not documents[place] then
@@ -222,7 +248,7 @@ end
 local function erase(one)
   local key = fixed(one)[KEY]
   for _, hash in ipairs({DOCUMENTS, PAYLOADS, RESULTS}) do
-    drop('HDEL', hash, one[PLACE])
+    drop('HDEL', hash .. sub(one[PLACE], 1, PIECE), one[PLACE])
   end
   drop('HDEL', IDS, one[ID])
   drop('HDEL', prefix .. 'records:progress', one[ID])

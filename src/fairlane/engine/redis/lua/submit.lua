@@ -116,9 +116,16 @@ local function decided(sender)
   return level(sender.policy, customer[COUNTER]), customer[COUNTER]
 end
 
--- All documents of a batch go out in one command a hash.
-local to_documents, to_payloads, to_ids = {'HSET', DOCUMENTS}, {'HSET', PAYLOADS}, {'HSET', IDS}
-adds = {to_documents, to_payloads, to_ids}
+-- All documents of a batch go out in one command a hash; where it runs over into the next piece, in one for each piece.
+local to_documents, to_payloads, to_ids = {}, {}, {'HSET', IDS}
+local piece
+adds = {to_ids}
+
+local function begin_piece(name)
+  piece, to_documents, to_payloads = name, {'HSET', DOCUMENTS .. name}, {'HSET', PAYLOADS .. name}
+  adds[#adds + 1], adds[#adds + 2] = to_documents, to_payloads
+end
+
 local KEYLESS = pack(false, false)
 
 -- Seven values a document: its number, what was decided, and the id where it is not the one that was sent.
@@ -143,9 +150,14 @@ local function take(sender, turn, at)
   local number = queue[LAST_NUMBER] + 1
   queue[LAST_NUMBER] = number
   local place, size = format('%016d', number), #to_ids
-  to_documents[size + 1] = place
-  to_documents[size + 2] = sender.changing .. pack(id) .. sender.common .. pack(priority, counter) .. key_part
-  to_payloads[size + 1], to_payloads[size + 2] = place, ARGV[at + 2]
+  local in_piece = sub(place, 1, PIECE)
+  if in_piece ~= piece then
+    begin_piece(in_piece)
+  end
+  local at_piece = #to_documents
+  to_documents[at_piece + 1] = place
+  to_documents[at_piece + 2] = sender.changing .. pack(id) .. sender.common .. pack(priority, counter) .. key_part
+  to_payloads[at_piece + 1], to_payloads[at_piece + 2] = place, ARGV[at + 2]
   to_ids[size + 1], to_ids[size + 2] = id, place
   add('ZADD', sender.documents_of, place, place)
   if key then
