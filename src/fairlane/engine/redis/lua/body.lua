@@ -1,5 +1,5 @@
 -- Body: what was handed in and what came out of a document. ARGV: id.
-local place = call('HGET', IDS, ARGV[1])
+local place = call('HGET', IDS .. sub(ARGV[1], 1, ID_PIECE), ARGV[1])
 if not place then
   return false
 end

@@ -23,27 +23,30 @@ local function read_many(key, fields)
   return found
 end
 
--- What is at many places, false where nothing is: a command a piece, and most often all are in one.
+-- What is at many places, false where nothing is: a command a piece. Most often all are in one.
 local function read_places(hash, places)
-  local pieces, names, found = {}, {}, {}
-  for at = 1, #places do
+  local count, first = #places, sub(places[1] or '', 1, PIECE)
+  local same = 1
+  while same < count and sub(places[same + 1], 1, PIECE) == first do
+    same = same + 1
+  end
+  if same >= count then
+    return read_many(hash .. first, places)
+  end
+  local pieces, found = {}, {}
+  for at = 1, count do
     local name = sub(places[at], 1, PIECE)
     local piece = pieces[name]
     if not piece then
       piece = {places = {}, turns = {}}
-      pieces[name], names[#names + 1] = piece, name
+      pieces[name] = piece
     end
     local size = #piece.places + 1
     piece.places[size], piece.turns[size] = places[at], at
   end
-  for _, name in ipairs(names) do
-    local piece = pieces[name]
-    local values = read_many(hash .. name, piece.places)
-    if #names == 1 then
-      return values
-    end
-    for at = 1, #values do
-      found[piece.turns[at]] = values[at]
+  for name, piece in pairs(pieces) do
+    for at, value in ipairs(read_many(hash .. name, piece.places)) do
+      found[piece.turns[at]] = value
     end
   end
   return found
@@ -250,7 +253,7 @@ local function erase(one)
   for _, hash in ipairs({DOCUMENTS, PAYLOADS, RESULTS}) do
     drop('HDEL', hash .. sub(one[PLACE], 1, PIECE), one[PLACE])
   end
-  drop('HDEL', IDS, one[ID])
+  drop('HDEL', IDS .. sub(one[ID], 1, ID_PIECE), one[ID])
   drop('HDEL', prefix .. 'records:progress', one[ID])
   drop('ZREM', prefix .. 'record-keys:progress', one[ID])
   drop('ZREM', prefix .. 'documents-of:' .. one[OWNER], one[PLACE])

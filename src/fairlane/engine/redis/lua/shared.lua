@@ -89,7 +89,7 @@ local function fixed(one)
 end
 
 local function document_by_id(id)
-  local place = call('HGET', IDS, id)
+  local place = call('HGET', IDS .. sub(id, 1, ID_PIECE), id)
   return place and document(place)
 end
 

@@ -3,7 +3,7 @@
 -- The way that is used most, so it is written straight on: no functions of its own, no tables to gather what is written.
 -- ARGV: now, again, customer, kind, cost, id, payload. `again` is 1 when this very call was sent before and its answer was lost.
 local now, name, kind, cost, id = now_of(ARGV[1]), ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
-local found = ARGV[2] == '1' and call('HGET', IDS, id)
+local found = ARGV[2] == '1' and call('HGET', IDS .. sub(id, 1, ID_PIECE), id)
 if found then
   local part = {select(CHANGING + 1, opened_values(call('HGET', DOCUMENTS .. sub(found, 1, PIECE), found)))}
   return {
@@ -55,7 +55,7 @@ call('HSET', DOCUMENTS .. piece, place, pack(
   kind, now, version, terms, weight, customer[RESETS], priority, counter, false, false
 ))
 call('HSET', PAYLOADS .. piece, place, ARGV[7])
-call('HSET', IDS, id, place)
+call('HSET', IDS .. sub(id, 1, ID_PIECE), id, place)
 call('ZADD', prefix .. 'documents-of:' .. owner, place, place)
 call('ZADD', prefix .. 'ready:' .. lane, '0', place .. ready)
 call('HSET', CUSTOMERS, owner, packed_customer(customer))

@@ -74,7 +74,7 @@ local function unpack_document(row)
     kind, row[8], row[9], row[10], row[22], row[23], priority, row[7], key, given(row[21])
   ))
   add('HSET', PAYLOADS .. piece, place, row[24])
-  add('HSET', IDS, id, place)
+  add('HSET', IDS .. sub(id, 1, ID_PIECE), id, place)
   add('ZADD', prefix .. 'documents-of:' .. owner, place, place)
   if result then
     add('HSET', RESULTS .. piece, place, result)
