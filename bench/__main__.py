@@ -107,11 +107,14 @@ def _on_redis(is_quick: bool, progress: Progress) -> list[Figure]:
     for product in ("redis", "valkey"):
         task = progress.add_task(product, total=len(redis.ways(is_quick)) + 1)
         figures += redis.measure(product, is_quick, partial(progress.advance, task))
+        figures += _redis_scale(product, is_quick, progress)
+    return figures
+
+
+def _redis_scale(product: str, is_quick: bool, progress: Progress) -> list[Figure]:
     large = 4000 if is_quick else 1_000_000
-    task = progress.add_task(f"redis scale: {large:,} documents", total=large)
-    return figures + redis.grows(
-        "redis", 1000, large, 3 if is_quick else 40, lambda there: progress.update(task, completed=there)
-    )
+    task = progress.add_task(f"{product} scale: {large:,} documents", total=large)
+    return redis.grows(product, 1000, large, 3 if is_quick else 40, lambda there: progress.update(task, completed=there))
 
 
 @click.command()

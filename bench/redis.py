@@ -3,16 +3,19 @@
 The limit is a bare Lua script that makes the same writes: what the engine wrote was recorded from a server's append-only
 file, and is made again with nothing around it: no check, no read, no decision, no answer; as many round trips, the same
 commands. Rounds of ours and of the bare script take turns on one server, over TCP. Submissions one by one are measured on a
-server that syncs each write to disk too, as one that is to be durable does; all else on servers without files.
+server that syncs each write to disk too, as one that is to be durable does; all else on servers without files. What grows is
+measured on servers with jemalloc, as nearly all have it: where one was built without, this machine's is loaded into it.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ctypes.util import find_library
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +24,7 @@ from typing import Any
 from redis import Redis
 
 from fairlane import Queue
-from tests.servers.redis import Server, free_port
+from tests.servers.redis import Server, free_port, program_of
 
 from . import durable, scale
 from .durable import Way
@@ -90,8 +93,8 @@ def _figure(product: str, way: Way, ours: list[float], bare: list[float]) -> Fig
 
 
 @contextmanager
-def _server(product: str, *options: str) -> Iterator[Server]:
-    server = Server(product, *options, port=free_port())
+def _server(product: str, *options: str, preload: str | None = None) -> Iterator[Server]:
+    server = Server(product, *options, port=free_port(), preload=preload)
     try:
         yield server
     finally:
@@ -170,12 +173,14 @@ def _bare(server: Server) -> Iterator[Callable[[list[Trip]], None]]:
 
 
 def _assert_same(server: Server) -> None:
-    """Both databases hold as many keys, as many documents and as long a feed."""
+    """Both databases hold as many keys, as many documents and as long a feed; in how many keys ids stand is up to the time."""
     told = []
     for database in (0, 1):
         with Redis(unix_socket_path=str(server.socket), db=database, single_connection_client=True) as client:
-            prefix = "{fairlane:bench}:"
-            told.append((client.dbsize(), client.hlen(prefix + "documents"), client.llen(prefix + "feed")))
+            prefix = b"{fairlane:bench}:"
+            keys = [key for key in client.scan_iter() if not key.startswith(prefix + b"ids:")]
+            pieces = [key for key in keys if key.startswith(prefix + b"documents:")]
+            told.append((len(keys), sum(map(client.hlen, pieces)), client.llen(prefix + b"feed")))
     assert told[0] == told[1], f"the bare side did not write the same: {told}"
 
 
@@ -184,7 +189,9 @@ def _assert_same(server: Server) -> None:
 
 def grows(product: str, small: int, large: int, rounds: int, advance: Callable[[int], None]) -> list[Figure]:
     """CPU time an operation, ours and the server's together, with `large` waiting documents beside `small`."""
-    with _one_core(), _server(product) as few_server, _server(product) as many_server:
+    preload, memory = _jemalloc(product)
+    with _one_core(), _server(product, preload=preload) as few_server, _server(product, preload=preload) as many_server:
+        assert not preload or preload in Path(f"/proc/{many_server.pid}/maps").read_text(encoding="utf-8")
         few, many = _Sized(few_server, small), _Sized(many_server, large)
         for there in many.fill():
             advance(there)
@@ -195,7 +202,7 @@ def grows(product: str, small: int, large: int, rounds: int, advance: Callable[[
             many.round()
         few.close()
         many.close()
-    note = f"{large:,} waiting, limit: {small:,}"
+    note = f"{large:,} waiting, limit: {small:,}{memory}"
     return [
         Figure(
             f"{product} scale: {name}",
@@ -207,6 +214,15 @@ def grows(product: str, small: int, large: int, rounds: int, advance: Callable[[
         )
         for name in few.rounds[0]
     ]
+
+
+def _jemalloc(product: str) -> tuple[str | None, str]:
+    """What to load into a server that was built without jemalloc, and what to say of it."""
+    told = subprocess.run([program_of(product), "--version"], capture_output=True, text=True, check=True).stdout
+    if "malloc=jemalloc" in told:
+        return None, ""
+    found = find_library("jemalloc")
+    return found, "; jemalloc loaded into the server" if found else "; this server has no jemalloc, which users' have"
 
 
 @contextmanager

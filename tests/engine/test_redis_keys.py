@@ -16,6 +16,7 @@ from fairlane import Policy, Queue
 from fairlane.core.document import Done, Failed, Outcome, Released, Retry, Submission
 from fairlane.core.policy import Dispatch, Rules, Terms
 from fairlane.engine import Engine, open_engine
+from fairlane.engine.protocol import Packed
 from fairlane.engine.redis import engine as engine_module
 from fairlane.engine.redis import scripts, wire
 from tests.servers import redis
@@ -23,6 +24,7 @@ from tests.servers.redis import Server, fresh_queue
 
 MAP = (Path(scripts.__file__).parent / "lua" / "README.md").read_text(encoding="utf-8")
 PROCESSES, EACH = 8, 500
+PIECE = 100_000  # so many documents stand in one hash
 PRODUCER = """
 import sys
 from fairlane import Queue
@@ -150,6 +152,63 @@ def test_one_plain_document_leaves_what_a_batch_of_it_leaves(
     left_out = {"feed"}  # a settlement is known there by an id that is drawn
     assert {key for key, value in kept.dumps().items() if value != other.dumps()[key]} <= left_out
     assert kept.engine.changes(None, 1000) == other.engine.changes(None, 1000)
+
+
+def told_of(engine: Engine) -> list[object]:
+    """Every document of a queue, one by one and in pages, with its body, and the feed."""
+    found = engine.documents(None, None, None, 1000)
+    ids = [one.id for one in found]
+    return [
+        *found, *map(engine.document, ids), *map(engine.body, ids), *(engine.outlook(id, now_ms=9) for id in ids),
+        *(engine.documents(customer, None, None, 1000) for customer in ("ada-the-first", "bob")),
+        *engine.changes(None, 1000),
+    ]  # fmt: skip
+
+
+def begin_after(engine: Engine, number: int) -> None:
+    """The next document gets the next number."""
+    packed = engine.pack(None, 1)
+    assert packed.queue is not None
+    engine.unpack(packed._replace(queue=packed.queue._replace(last_number=number)))
+
+
+def all_packed(engine: Engine, limit: int) -> list[Packed]:
+    """All that a queue holds, some rows at a time."""
+    packed = [engine.pack(None, limit)]
+    while packed[-1].mark is not None:
+        packed.append(engine.pack(packed[-1].mark, limit))
+    return packed
+
+
+def test_documents_on_both_sides_of_a_seam_are_as_in_memory(kept: Kept) -> None:
+    """They stand in pieces; verbs that meet documents of two pieces at once must do as the memory engine does."""
+    judge, moved = open_engine("memory://"), Kept(kept.server)
+    told: list[list[object]] = []
+    for engine in (judge, kept.engine):
+        begin_after(engine, PIECE - 20)
+        use_everything(engine, "ada-the-first")  # all her ids are in one piece
+        use_everything(engine, "bob", 1)
+        alone = [engine.submit([Submission(f"one-{n}", "bob", "extract", f"{n}")], now_ms=2)[0] for n in range(3)]
+        claims = engine.claim("w", 30, 1000, now_ms=3)
+        lost = engine.extend(claims, 2000, now_ms=4), engine.settle([(one, Done("1")) for one in claims[:20]], now_ms=5)
+        told.append([alone, claims, lost, *told_of(engine)])
+        again = engine.submit([Submission(f"x-{n}", "bob", "scan", '"bob"', key=f"k{n}") for n in range(40)], now_ms=6)
+        told[-1] += [again, engine.reclaim(100, now_ms=10_000), engine.purge(0, 15, now_ms=10_001), *told_of(engine)]
+    assert told[0] == told[1]
+    assert {key for key in kept.key_names() if key.startswith(("documents:", "payloads:", "results:"))} == {
+        f"{name}:{piece:011d}" for name in ("documents", "payloads", "results") for piece in (0, 1)
+    }
+    for packed in all_packed(kept.engine, 7):
+        moved.engine.unpack(packed)
+    assert all_packed(moved.engine, 1000) == all_packed(judge, 1000)
+    for one in (kept, moved):
+        while one.engine.forget("ada-the-first", 7, now_ms=10_002):
+            pass
+        end_everything(one.engine)
+        assert not [key for key in one.key_names() if key.startswith(("documents:", "payloads:", "results:", "ids:"))]
+    judge.close()
+    moved.engine.close()
+    redis.drop(moved.server, moved.name)
 
 
 def test_every_key_that_scripts_name_is_on_the_map() -> None:

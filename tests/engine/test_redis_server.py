@@ -210,13 +210,20 @@ def test_a_queue_of_a_newer_form_is_left_alone(own: Server) -> None:
             open_engine(own.url(name))
 
 
-def test_a_queue_of_the_first_form_is_left_alone(own: Server) -> None:
+OLDER = {  # what makes the queue's own record
+    1: "local old = {1} for at = 2, 47 do old[at] = 0 end return cmsgpack.pack(old)",
+    2: "return struct.pack('>B' .. string.rep('i7', 38), 2, unpack(cjson.decode('[' .. string.rep('0,', 37) .. '0]')))",
+}
+
+
+@pytest.mark.parametrize("form", OLDER)
+def test_a_queue_of_an_older_form_is_left_alone(own: Server, form: int) -> None:
     name = fresh_queue()
     with own.client() as client:
         key = f"{{fairlane:{name}}}:queue"
-        client.eval("local old = {1} for at = 2, 47 do old[at] = 0 end redis.call('SET', KEYS[1], cmsgpack.pack(old))", 1, key)
+        client.eval(f"redis.call('SET', KEYS[1], (function() {OLDER[form]} end)())", 1, key)
         before = client.dump(key)
-        with pytest.raises(StoreUnfit, match=r"made by an older Fairlane \(form 1\)"):
+        with pytest.raises(StoreUnfit, match=rf"made by an older Fairlane \(form {form}\)"):
             open_engine(own.url(name))
         assert client.dump(key) == before
 

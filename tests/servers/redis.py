@@ -47,9 +47,10 @@ def free_port() -> int:
 class Server:
     """A server in a temporary folder, with a socket and, if asked for, a port; it may be killed and started again."""
 
-    def __init__(self, product: str, *options: str, port: int = 0) -> None:
+    def __init__(self, product: str, *options: str, port: int = 0, preload: str | None = None) -> None:
         self.product = product
         self.port = port
+        self._environment = {**os.environ, "LD_PRELOAD": preload} if preload else None
         self.folder = Path(tempfile.mkdtemp(prefix=f"fairlane-{product}-"))
         self.socket = self.folder / "s"
         self._command = [
@@ -62,8 +63,9 @@ class Server:
 
     def start(self, *options: str, is_awaited: bool = True) -> None:
         """Start it, and wait until it answers."""
+        nothing = subprocess.DEVNULL
         self._process = subprocess.Popen(
-            [*self._command, *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*self._command, *options], stdin=nothing, stdout=nothing, stderr=nothing, env=self._environment
         )
         deadline = time.monotonic() + UP_SECONDS
         while is_awaited and not self._answers():

@@ -36,7 +36,7 @@ from .link import PATIENCE_SECONDS, Link
 from .place import place_of
 from .server import FLAGS_SINCE, durability, inspect, refuse_unfit
 
-FORM = 2
+FORM = 3
 LOOKS_MAX = 2000  # documents that one script looks at to fill a page
 LINES_MAX = 2000  # lines of the feed that one script reads or sweeps
 LOOK_AGAIN_SECONDS = 5.0  # a signal may be lost; whoever waits looks again after so long

@@ -292,7 +292,7 @@ if age < 0 or age > PACE_MS then
   end
   queue[PACE + 3], queue[PACE + 4] = now, before
 end
-for at, payload in ipairs(read_many(PAYLOADS, places)) do
+for at, payload in ipairs(read_places(PAYLOADS, places)) do
   claims[CLAIM_SIZE * at - 5] = payload
 end
 flush()

@@ -9,7 +9,7 @@ end
 if ARGV[1] ~= 'create' then
   return 0
 end
-local queue = {2} -- its form
+local queue = {3} -- its form
 for place = 2, 39 do
   queue[place] = 0
 end
@@ -20,4 +20,4 @@ for place = 8, #ARGV do
 end
 redis.call('SET', KEYS[1], struct.pack('>B' .. string.rep('i7', 38), unpack(queue)) .. cmsgpack.pack(unpack(rules)))
 redis.call('HSET', string.sub(KEYS[1], 1, -6) .. 'rules', 1, ARGV[2])
-return 2
+return 3

@@ -2,7 +2,7 @@
 --
 -- Apart, because a script makes its functions anew each time it runs: a submission does without these.
 
-local DELAYED, LEASES, RESULTS, ENDINGS = prefix .. 'delayed', prefix .. 'leases', prefix .. 'results', prefix .. 'endings'
+local DELAYED, LEASES, RESULTS, ENDINGS = prefix .. 'delayed', prefix .. 'leases', prefix .. 'results:', prefix .. 'endings'
 
 -- -- reading many ---------------------------------------------------------------------------------------------------
 
@@ -23,9 +23,38 @@ local function read_many(key, fields)
   return found
 end
 
+-- What is at many places, false where nothing is: a command a piece. Most often all are in one.
+local function read_places(hash, places)
+  local count, first = #places, sub(places[1] or '', 1, PIECE)
+  local same = 1
+  while same < count and sub(places[same + 1], 1, PIECE) == first do
+    same = same + 1
+  end
+  if same >= count then
+    return read_many(hash .. first, places)
+  end
+  local pieces, found = {}, {}
+  for at = 1, count do
+    local name = sub(places[at], 1, PIECE)
+    local piece = pieces[name]
+    if not piece then
+      piece = {places = {}, turns = {}}
+      pieces[name] = piece
+    end
+    local size = #piece.places + 1
+    piece.places[size], piece.turns[size] = places[at], at
+  end
+  for name, piece in pairs(pieces) do
+    for at, value in ipairs(read_many(hash .. name, piece.places)) do
+      found[piece.turns[at]] = value
+    end
+  end
+  return found
+end
+
 -- Many documents, read together; whoever asks for one of them afterwards finds it here.
 local function load_documents(places)
-  local records = read_many(DOCUMENTS, places)
+  local records = read_places(DOCUMENTS, places)
   for at = 1, #places do
     local place, record = places[at], records[at]
     if not documents[place] then
@@ -222,9 +251,9 @@ end
 local function erase(one)
   local key = fixed(one)[KEY]
   for _, hash in ipairs({DOCUMENTS, PAYLOADS, RESULTS}) do
-    drop('HDEL', hash, one[PLACE])
+    drop('HDEL', hash .. sub(one[PLACE], 1, PIECE), one[PLACE])
   end
-  drop('HDEL', IDS, one[ID])
+  drop('HDEL', IDS .. sub(one[ID], 1, ID_PIECE), one[ID])
   drop('HDEL', prefix .. 'records:progress', one[ID])
   drop('ZREM', prefix .. 'record-keys:progress', one[ID])
   drop('ZREM', prefix .. 'documents-of:' .. one[OWNER], one[PLACE])

@@ -34,7 +34,8 @@ local function pack_documents()
     places[#places + 1] = format('%016d', number)
   end
   load_documents(places)
-  local answer, payloads, results = {last < queue[LAST_NUMBER] and last or 0}, read_many(PAYLOADS, places), read_many(RESULTS, places)
+  local answer = {last < queue[LAST_NUMBER] and last or 0}
+  local payloads, results = read_places(PAYLOADS, places), read_places(RESULTS, places)
   for at, place in ipairs(places) do
     local one = document(place)
     if one then

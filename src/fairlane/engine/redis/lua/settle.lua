@@ -49,7 +49,7 @@ local function settle(one, at)
   end
   if outcome == 'done' then
     if word ~= '' then
-      add('HSET', RESULTS, one[PLACE], sub(word, 2))
+      add('HSET', RESULTS .. sub(one[PLACE], 1, PIECE), one[PLACE], sub(word, 2))
     end
     finish(one, 'done', now)
   elseif outcome == 'failed' then

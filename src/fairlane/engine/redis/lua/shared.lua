@@ -73,7 +73,7 @@ end
 local function document(place)
   local one = documents[place]
   if one == nil then
-    local record = call('HGET', DOCUMENTS, place)
+    local record = call('HGET', DOCUMENTS .. sub(place, 1, PIECE), place)
     one = record and opened(place, record) or false
     documents[place] = one
   end
@@ -89,7 +89,7 @@ local function fixed(one)
 end
 
 local function document_by_id(id)
-  local place = call('HGET', IDS, id)
+  local place = call('HGET', IDS .. sub(id, 1, ID_PIECE), id)
   return place and document(place)
 end
 
@@ -268,7 +268,8 @@ local function flush()
     add('HSET', CUSTOMERS, owner, packed_customer(customers[owner]))
   end
   for place, one in pairs(touched_documents) do
-    add('HSET', DOCUMENTS, place, pack(unpack(one, STATE, ID)) .. sub(one[RECORD], one[FIXED_AT] + 1))
+    local record = pack(unpack(one, STATE, ID)) .. sub(one[RECORD], one[FIXED_AT] + 1)
+    add('HSET', DOCUMENTS .. sub(place, 1, PIECE), place, record)
   end
   for _, lane in pairs(touched_lanes) do
     place_lane(lane, gaining)

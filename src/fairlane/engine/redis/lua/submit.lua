@@ -13,7 +13,7 @@ local before_first = 4 + senders_count * SENDER_SIZE
 if rules[FROZEN] then
   local is_there = false
   for at = before_first + 2, is_again and #ARGV or 0, DOCUMENT_SIZE do
-    is_there = is_there or call('HEXISTS', IDS, ARGV[at]) == 1
+    is_there = is_there or call('HEXISTS', IDS .. sub(ARGV[at], 1, ID_PIECE), ARGV[at]) == 1
   end
   if not is_there then
     return redis.error_reply('FAIRLANE_FROZEN ' .. rules[FROZEN])
@@ -68,7 +68,7 @@ local count = (#ARGV - before_first) / DOCUMENT_SIZE
 if is_again or has_keys then
   for turn = 1, count do
     local at = before_first + (turn - 1) * DOCUMENT_SIZE + 1
-    local there = is_again and call('HGET', IDS, ARGV[at + 1])
+    local there = is_again and call('HGET', IDS .. sub(ARGV[at + 1], 1, ID_PIECE), ARGV[at + 1])
     if there then
       known[turn] = there
     elseif has_keys and ARGV[at + 3] ~= '' then
@@ -116,9 +116,16 @@ local function decided(sender)
   return level(sender.policy, customer[COUNTER]), customer[COUNTER]
 end
 
--- All documents of a batch go out in one command a hash.
-local to_documents, to_payloads, to_ids = {'HSET', DOCUMENTS}, {'HSET', PAYLOADS}, {'HSET', IDS}
-adds = {to_documents, to_payloads, to_ids}
+-- All documents of a batch go out in one command a hash, and in other ones where another piece begins.
+local piece, id_piece, to_documents, to_payloads, to_ids
+
+local function begin_piece(of_places, of_ids)
+  piece, id_piece = of_places, of_ids
+  to_documents, to_payloads, to_ids = {'HSET', DOCUMENTS .. piece}, {'HSET', PAYLOADS .. piece}, {'HSET', IDS .. id_piece}
+  local size = #adds
+  adds[size + 1], adds[size + 2], adds[size + 3] = to_documents, to_payloads, to_ids
+end
+
 local KEYLESS = pack(false, false)
 
 -- Seven values a document: its number, what was decided, and the id where it is not the one that was sent.
@@ -142,7 +149,12 @@ local function take(sender, turn, at)
   local priority, counter = decided(sender)
   local number = queue[LAST_NUMBER] + 1
   queue[LAST_NUMBER] = number
-  local place, size = format('%016d', number), #to_ids
+  local place = format('%016d', number)
+  local of_places, of_ids = sub(place, 1, PIECE), sub(id, 1, ID_PIECE)
+  if of_places ~= piece or of_ids ~= id_piece then
+    begin_piece(of_places, of_ids)
+  end
+  local size = #to_ids
   to_documents[size + 1] = place
   to_documents[size + 2] = sender.changing .. pack(id) .. sender.common .. pack(priority, counter) .. key_part
   to_payloads[size + 1], to_payloads[size + 2] = place, ARGV[at + 2]

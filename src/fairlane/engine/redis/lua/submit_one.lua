@@ -3,9 +3,9 @@
 -- The way that is used most, so it is written straight on: no functions of its own, no tables to gather what is written.
 -- ARGV: now, again, customer, kind, cost, id, payload. `again` is 1 when this very call was sent before and its answer was lost.
 local now, name, kind, cost, id = now_of(ARGV[1]), ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
-local found = ARGV[2] == '1' and call('HGET', IDS, id)
+local found = ARGV[2] == '1' and call('HGET', IDS .. sub(id, 1, ID_PIECE), id)
 if found then
-  local part = {select(CHANGING + 1, opened_values(call('HGET', DOCUMENTS, found)))}
+  local part = {select(CHANGING + 1, opened_values(call('HGET', DOCUMENTS .. sub(found, 1, PIECE), found)))}
   return {
     tonumber(found), part[PRIORITY], part[MADE_COUNTER], part[CHECKED], part[MADE_VERSION], part[MADE_TERMS], false,
   }
@@ -33,6 +33,7 @@ local priority = level(policy, counter)
 -- The document. Its number is the highest, so it stands last in its lane: unless it is alone there, the head stays.
 local number, ready, digit = queue[LAST_NUMBER] + 1, as_text(now), sub('123456789', priority, priority)
 local place, lane = format('%016d', number), owner .. ':' .. digit .. kind
+local piece = sub(place, 1, PIECE)
 local stored = call('HGET', LANES, lane)
 local head, _, start, finish = false, false, false, 0
 if stored then
@@ -49,12 +50,12 @@ queue[READY_IN + priority] = queue[READY_IN + priority] + 1
 
 -- What is written: the queue's own record first, which a full server refuses.
 call('SET', KEYS[1], packed_queue())
-call('HSET', DOCUMENTS, place, pack(
+call('HSET', DOCUMENTS .. piece, place, pack(
   'ready', owner, 0, 0, ATTEMPTS_DEFAULT, ready, cost, false, false, false, false, id,
   kind, now, version, terms, weight, customer[RESETS], priority, counter, false, false
 ))
-call('HSET', PAYLOADS, place, ARGV[7])
-call('HSET', IDS, id, place)
+call('HSET', PAYLOADS .. piece, place, ARGV[7])
+call('HSET', IDS .. sub(id, 1, ID_PIECE), id, place)
 call('ZADD', prefix .. 'documents-of:' .. owner, place, place)
 call('ZADD', prefix .. 'ready:' .. lane, '0', place .. ready)
 call('HSET', CUSTOMERS, owner, packed_customer(customer))

@@ -61,6 +61,7 @@ end
 -- A row: as in `snapshot`, then digest, weight, resets, payload, result.
 local function unpack_document(row)
   local place = format('%016d', row[2])
+  local piece = sub(place, 1, PIECE)
   if document(place) then
     return
   end
@@ -69,14 +70,14 @@ local function unpack_document(row)
   local changing = pack(
     state, owner, row[16], row[14], row[15], ready, row[11], given(row[18]), ended, given(row[17]), given(row[20]), id
   )
-  add('HSET', DOCUMENTS, place, changing .. pack(
+  add('HSET', DOCUMENTS .. piece, place, changing .. pack(
     kind, row[8], row[9], row[10], row[22], row[23], priority, row[7], key, given(row[21])
   ))
-  add('HSET', PAYLOADS, place, row[24])
-  add('HSET', IDS, id, place)
+  add('HSET', PAYLOADS .. piece, place, row[24])
+  add('HSET', IDS .. sub(id, 1, ID_PIECE), id, place)
   add('ZADD', prefix .. 'documents-of:' .. owner, place, place)
   if result then
-    add('HSET', RESULTS, place, result)
+    add('HSET', RESULTS .. piece, place, result)
   end
   if key then
     add('HSET', prefix .. 'keys', owner .. ':' .. key, place)
