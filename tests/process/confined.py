@@ -140,6 +140,14 @@ def outcome(
     return forked(caller, call)
 
 
+def scratch_of(place: Path, caller: Caller) -> Path:
+    """A scratch folder that is this caller's."""
+    scratch = place / "scratch"
+    scratch.mkdir()
+    os.chown(scratch, caller.user, caller.user)
+    return scratch
+
+
 def run_of(caller: Caller) -> Callable[..., object]:
     """How this caller has work run."""
     return run_by_template if caller.has_template else sandbox.run

@@ -11,7 +11,6 @@ import os
 import platform
 import signal
 import socket
-import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,7 +23,7 @@ from fairlane.process import sandbox
 from fairlane.process.extract import Unreadable
 from fairlane.process.sandbox import calls, kernel
 
-from .confined import CALLERS, QUICK, Caller, forked, open_folder, outcome
+from .confined import CALLERS, QUICK, Caller, forked, open_folder, outcome, scratch_of
 
 _libc = ctypes.CDLL(None, use_errno=True)
 INT_80 = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"  # mov eax, 20; int 0x80; ret: a call of another architecture
@@ -48,10 +47,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def scratch(place: Path, caller: Caller) -> Path:
-    scratch = place / "scratch"
-    scratch.mkdir()
-    os.chown(scratch, caller.user, caller.user)
-    return scratch
+    return scratch_of(place, caller)
 
 
 def tried(call: Callable[..., object], *values: object) -> str | None:
@@ -402,34 +398,6 @@ def test_what_is_printed_goes_nowhere(caller: Caller, scratch: Path, capfd: pyte
 
     assert outcome(caller, work, scratch) == ["value", "printed"]
     assert capfd.readouterr() == ("", "")
-
-
-def test_nothing_is_open_but_streams_that_lead_nowhere_and_the_way_to_answer(caller: Caller, scratch: Path) -> None:
-    def work() -> list[str]:
-        found = []
-        for handle in range(1024):
-            with contextlib.suppress(OSError):
-                mode = os.fstat(handle).st_mode
-                found.append("pipe" if stat.S_ISFIFO(mode) else "device" if stat.S_ISCHR(mode) else "else")
-        return found
-
-    assert outcome(caller, work, scratch) == ["value", ["device", "device", "device", "pipe"]]
-
-
-def test_signals_do_what_they_do_in_any_program(caller: Caller, scratch: Path) -> None:
-    def work() -> list[int]:
-        ended = []
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
-            child = os.fork()  # not ourselves: the first of a process namespace hears no signal that it does not wait for
-            if child == 0:
-                with contextlib.suppress(KeyboardInterrupt):
-                    signal.raise_signal(number)
-                os._exit(0)
-            ended.append(os.waitpid(child, 0)[1])
-        return ended
-
-    told = outcome(caller, work, scratch)
-    assert told == ["value", [15, 2, 1, 10, 12, 14]]
 
 
 def test_a_file_has_an_end(caller: Caller, scratch: Path) -> None:

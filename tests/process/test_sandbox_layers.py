@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
 import platform
 import secrets
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -21,7 +23,21 @@ from fairlane.process import sandbox
 from fairlane.process.sandbox import calls, kernel
 from fairlane.process.sandbox.layers import LAYERS, PROMISES, Plan
 
-from .confined import CALLERS, QUICK, Caller, become, forked, gone, kill, living, name_process, open_folder, run_of
+from .confined import (
+    CALLERS,
+    QUICK,
+    Caller,
+    become,
+    forked,
+    gone,
+    kill,
+    living,
+    name_process,
+    open_folder,
+    outcome,
+    run_of,
+    scratch_of,
+)
 
 
 @pytest.fixture
@@ -37,6 +53,36 @@ def test_every_layer_is_told_with_its_reason() -> None:
     without = {one.name: one for one in sandbox.layers(sandbox.NAMESPACES)}
     assert {name for name, one in without.items() if not one.is_in_force} == sandbox.NAMESPACES
     assert without["mount namespace"].told == "switched off"
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_nothing_is_open_but_streams_that_lead_nowhere_and_the_way_to_answer(place: Path, name: str) -> None:
+    def work() -> list[str]:
+        found = []
+        for handle in range(1024):
+            with contextlib.suppress(OSError):
+                mode = os.fstat(handle).st_mode
+                found.append("pipe" if stat.S_ISFIFO(mode) else "device" if stat.S_ISCHR(mode) else "else")
+        return found
+
+    assert outcome(CALLERS[name], work, scratch_of(place, CALLERS[name])) == ["value", ["device", "device", "device", "pipe"]]
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_signals_do_what_they_do_in_any_program(place: Path, name: str) -> None:
+    def work() -> list[int]:
+        ended = []
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+            child = os.fork()  # not ourselves: the first of a process namespace hears no signal that it does not wait for
+            if child == 0:
+                with contextlib.suppress(KeyboardInterrupt):
+                    signal.raise_signal(number)
+                os._exit(0)
+            ended.append(os.waitpid(child, 0)[1])
+        return ended
+
+    told = outcome(CALLERS[name], work, scratch_of(place, CALLERS[name]))
+    assert told == ["value", [15, 2, 1, 10, 12, 14]]
 
 
 @pytest.mark.parametrize("name", CALLERS)
