@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -41,11 +42,13 @@ class _Commands(click.Group):
         except FairlaneError as error:
             click.echo(f"fairlane: {error}", err=True)
             ctx.exit(EXIT_MISTAKE if isinstance(error, Mistake) else EXIT_STORE)
-        except BrokenPipeError:
-            raise  # click ends quietly
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)  # a closed pipe ends it quietly
         except OSError as error:
             click.echo(f"fairlane: the answer cannot be written: {error}", err=True)
-            ctx.exit(EXIT_OTHERWISE)
+            sys.exit(EXIT_OTHERWISE)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
