@@ -12,7 +12,7 @@ import pytest
 from fairlane import Queue, __version__
 from fairlane.cli import main
 
-from .running import run
+from .running import ran, run
 
 MOMENTS = [word for moment in ("0", "1", "2", "3", "1503", "3003.001") for word in ("--now", moment)]
 
@@ -109,6 +109,13 @@ def test_an_answer_that_cannot_be_written_is_exit_code_1(tmp_path: Path, asked: 
     assert told.returncode == 1
     assert "the answer cannot be written" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_a_letter_that_the_terminal_does_not_have_is_replaced(url: str) -> None:
+    with Queue(url) as queue:
+        queue.check("zoë")
+    code, said, complained = ran("status", "--url", url, environment={"PYTHONIOENCODING": "ascii"})
+    assert (code, "zo? " in said, complained) == (0, True, "")
 
 
 def test_long_times_are_told_in_days(url: str) -> None:

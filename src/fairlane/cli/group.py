@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -44,6 +45,8 @@ class _Commands(click.Group):
             ctx.exit(EXIT_MISTAKE if isinstance(error, Mistake) else EXIT_STORE)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a letter that the terminal has no code for is no reason to fail
         try:
             return super().main(*args, **kwargs)  # a closed pipe ends it quietly
         except OSError as error:
