@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from hypothesis import settings
 
 settings.register_profile("fairlane", deadline=None)  # the machine may be busy: no test is judged by its time
 settings.load_profile("fairlane")
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell starts what is in the background so, and programs inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def need_program(name: str, package: str) -> str:

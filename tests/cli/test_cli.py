@@ -12,7 +12,7 @@ import pytest
 from fairlane import Queue, __version__
 from fairlane.cli import main
 
-from .running import run
+from .running import ran, run
 
 MOMENTS = [word for moment in ("0", "1", "2", "3", "1503", "3003.001") for word in ("--now", moment)]
 
@@ -99,13 +99,23 @@ def test_a_check_with_one_wrong_time_makes_none(url: str) -> None:
     assert json.loads(run("status", "--json", "--url", url).stdout) == []
 
 
-def test_an_answer_that_cannot_be_written_is_exit_code_1(url: str) -> None:
+@pytest.mark.parametrize("asked", ["check acme", "status", "--help", "--version", "check --help"])
+def test_an_answer_that_cannot_be_written_is_exit_code_1(tmp_path: Path, asked: str) -> None:
+    with Queue(f"sqlite:///{tmp_path}/fairlane.db") as queue:
+        queue.check("acme")
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "fairlane.cli", "check", "acme", "--url", url]
-        told = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        command = [sys.executable, "-m", "fairlane.cli", *asked.split()]
+        told = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
     assert told.returncode == 1
     assert "the answer cannot be written" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_a_letter_that_the_terminal_does_not_have_is_replaced(url: str) -> None:
+    with Queue(url) as queue:
+        queue.check("zoë")
+    code, said, complained = ran("status", "--url", url, environment={"PYTHONIOENCODING": "ascii"})
+    assert (code, "zo? " in said, complained) == (0, True, "")
 
 
 def test_long_times_are_told_in_days(url: str) -> None:
@@ -182,6 +192,11 @@ def test_version_and_help() -> None:
         assert told.exit_code == 0
         assert "Usage:" in told.stdout
         assert f"fairlane {command} " in told.stdout.partition("Example:")[2].replace("\n", " "), "an example to copy"
+
+
+def test_no_sentence_of_the_help_is_cut() -> None:
+    assert "..." not in run("--help").stdout.replace("[ARGS]...", "")
+    assert "..." not in run("keys", "--help").stdout.replace("[ARGS]...", "")
 
 
 def test_rich_is_loaded_only_when_a_table_is_drawn(url: str) -> None:

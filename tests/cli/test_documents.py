@@ -55,7 +55,7 @@ def test_a_cost_in_pages_is_estimated_from_each_file(tmp_path: Path, url: str) -
     with Queue(url) as queue:
         assert [queue.document(row["id"]).cost for row in rows] == [3000, 1000]
     wrong = run("submit", "--customer", "acme", *files(tmp_path, "a"), "--cost", "sheets", "--url", url)
-    assert (wrong.exit_code, "'sheets' is not a valid float" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "'sheets' is neither a number nor 'pages'" in wrong.stderr) == (2, True)
 
 
 def test_submit_tells_people_a_line_a_document(tmp_path: Path, url: str) -> None:

@@ -178,6 +178,32 @@ def test_a_queue_of_its_own_is_removed_however_it_ends(tmp_path: Path, number: i
     assert not (tmp_path / "not-used.db").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_queue_of_its_own_is_removed_if_it_ends_before_the_first_document(tmp_path: Path, number: int) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    arguments = ("process", str(few(tmp_path / "inbox", 500)), "--pace", "1s")
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "environment": {"TMPDIR": str(temporary)}}
+    with start(*arguments, **options) as program:
+        while not list(temporary.glob("fairlane-*/queue.db")):
+            assert program.poll() is None
+        program.send_signal(number)
+        _, complained = program.communicate(timeout=60)
+    assert (program.returncode, "Traceback" in complained) == (1, False)
+    assert list(temporary.iterdir()) == []
+
+
+def test_it_goes_on_under_nohup_when_the_terminal_is_closed(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does: programs inherit it
+    try:
+        with running(few(tmp_path / "inbox")) as program:
+            program.send_signal(signal.SIGHUP)
+            said, _ = program.communicate(timeout=60)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (program.returncode, "5 documents of 1 customer in" in said) == (0, True)
+
+
 def test_on_a_shared_queue_only_its_own_documents_are_taken_and_told(tmp_path: Path, url: str) -> None:
     with Queue(url) as queue:
         before = queue.submit_many("acme", range(30))

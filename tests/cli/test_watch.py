@@ -40,6 +40,28 @@ def test_a_watched_status_changes_and_ends_quietly(busy: str) -> None:
         assert "Traceback" not in terminal.shown
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_in_a_narrow_terminal_no_figure_is_cut_and_every_part_has_the_names(url: str, columns: int) -> None:
+    with Queue(url) as queue:
+        queue.submit_many("northwind", range(1000))
+    with Terminal(columns, 40, "status", "--url", url) as terminal:
+        assert terminal.ended() == 0
+    lines = [line for line in terminal.shown.splitlines() if "northwind" in line]
+    parts = [line.split() for line in lines]
+    assert max(map(len, terminal.shown.splitlines())) <= columns
+    assert {part[0] for part in parts} == {"northwind"}
+    assert [figure for part in parts for figure in part[1:]][:6] == ["-999", "9", "1000", "0", "0", "0"]
+    assert (len(parts) > 1) == (columns < 80)
+
+
+def test_many_policies_side_by_side_keep_the_names_of_their_rows() -> None:
+    policies = ("fifo", "texts-strict", "texts", "window", "gradual", "round-robin", "fair-queueing")
+    with Terminal(80, 40, "simulate", "newcomers", *(word for one in policies for word in ("--policy", one))) as terminal:
+        assert terminal.ended() == 0
+    assert terminal.shown.count("light wait, p50") == 2
+    assert all(one in terminal.shown for one in policies)
+
+
 def test_one_customer_can_be_watched(busy: str) -> None:
     with Terminal(80, 24, "status", "busy", "--watch", "--url", busy) as terminal:
         terminal.wait_for(lambda shown: "Ctrl-C ends." in shown)

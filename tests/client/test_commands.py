@@ -78,6 +78,7 @@ def test_customers_and_rules(server: Server, customer: str) -> None:
     assert told(server, "policy", "--open-turn-every", "16")[0]["open_turn_every"] == 16
     result = run("explain", "nobody", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.operator)
     assert (result.exit_code, "neither a document nor a customer" in result.stderr) == (2, True)
+    assert "of customers a server tells only operators" in result.stderr
 
 
 def test_a_customer_sees_itself(server: Server, customer: str) -> None:

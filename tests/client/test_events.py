@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from pathlib import Path
+from warnings import catch_warnings, simplefilter
 
 import pytest
 
@@ -87,6 +89,16 @@ def test_events_that_were_purged_are_told(tmp_path: Path) -> None:
             next(client.events(after=1))
     finally:
         server.close()
+
+
+def test_a_stream_whose_loop_was_left_is_closed(client: Client) -> None:
+    client.submit({"order": 17})
+    with catch_warnings(record=True) as warned:
+        simplefilter("always")
+        for _ in client.events(after=0):
+            break
+        gc.collect()
+    assert [str(one.message) for one in warned if one.category is ResourceWarning] == []
 
 
 def test_numbers_that_cannot_be_are_refused(client: Client) -> None:

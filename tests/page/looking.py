@@ -67,6 +67,8 @@ CUT = """() => {
     if (box.width && (box.right > innerWidth + 1 || box.left < -1)) found.push(`outside: ${one.textContent.slice(0, 60)}`);
     if (getComputedStyle(one).overflowX !== "visible" && one.scrollWidth > one.clientWidth + 1)
       found.push(`cut: ${one.textContent.slice(0, 60)}`);
+    if (one.matches(".bar *") && one.clientWidth && one.scrollWidth > one.clientWidth + 1)
+      found.push(`over its neighbour: ${one.textContent.slice(0, 60)}`);
   }
   return found;
 }"""

@@ -106,7 +106,7 @@ def test_axe_finds_nothing_serious(browser: Browser, server: Server, customer: s
     drain(server)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, 1120, 1280])
 def test_nothing_is_too_wide_or_cut_in_any_language(browser: Browser, server: Server, customer: str, width: int) -> None:
     receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
     place, window = customer.replace(" ", "%20"), {"width": width, "height": 844}

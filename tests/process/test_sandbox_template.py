@@ -348,3 +348,25 @@ def test_a_template_whose_caller_has_gone_ends_without_a_word(is_told: bool) -> 
             select.select([ours], [], [])
     assert template.communicate(timeout=60)[1] == ""
     assert template.returncode == 0
+
+
+@pytest.mark.parametrize("is_fork", [False, True])
+def test_nothing_is_left_open_when_python_ends(tmp_path: Path, is_fork: bool) -> None:
+    (tmp_path / "a.txt").write_text("one two")
+    (tmp_path / "scratch").mkdir()
+    script = f"""
+import os
+from pathlib import Path
+from fairlane.process.isolated import extract_isolated, prepare
+
+prepare()
+def read():
+    return extract_isolated(Path("a.txt"), "a.txt", Path("scratch")).text
+read()
+if {is_fork} and os.fork():
+    assert os.wait()[1] == 0
+    assert "one two" in read()
+"""
+    command = [sys.executable, "-W", "default", "-W", "ignore::DeprecationWarning", "-c", script]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert told.stderr == ""

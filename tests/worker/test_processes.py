@@ -275,3 +275,15 @@ def test_a_worker_without_a_helper_gives_back_what_it_has_and_says_so(
     assert worker.process.wait(SECONDS_MAX) == 1
     assert (queue.document(ids[0]).state, queue.document(ids[0]).attempts) == ("ready", 0)
     until(lambda: not any(map(is_alive, family)), "the end of the whole family")
+
+
+def test_nothing_is_left_open_when_it_ends(queue: Queue, url: str, tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text(
+        f"from fairlane import Worker\nworker = Worker({url!r})\n"
+        "@worker.handler('extract')\ndef extract(document):\n    return 1\nworker.run(until_empty=True)\n"
+    )
+    queue.submit("acme")
+    command = [sys.executable, "-W", "default", str(script)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS_MAX)
+    assert (told.stderr, queue.look("acme").done) == ("", 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from shlex import quote
 
@@ -13,7 +12,7 @@ from fairlane.demo.make import make
 from fairlane.process.folder import scan
 
 from .group import main
-from .shared import counted, json_option, tell
+from .shared import counted, json_option, tell, temporary_folder
 
 
 @main.command(epilog="Example:  fairlane demo inbox && fairlane process inbox    (or: fairlane demo --serve)")
@@ -55,7 +54,7 @@ def _serve(folder: str | None, sizes: tuple[int, int, int, int, int], port: int 
         raise BadValue("--port", port, "a whole number from 0 to 65535")
     from .sample import show
 
-    with tempfile.TemporaryDirectory(prefix="fairlane-demo-") as temporary:
+    with temporary_folder("fairlane-demo-") as temporary:
         inbox = str(Path(temporary) / "inbox")
         make(inbox, *sizes)
         show(Path(temporary), scan(inbox).documents, port)

@@ -13,7 +13,7 @@ from fairlane.blob.ordinary import shown_path
 from fairlane.process.courses import Course, Courses, Row
 from fairlane.queue import Look
 
-from .shared import counted, drawn, table
+from .shared import counted, drawn, parts, table
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -75,7 +75,9 @@ class Picture:
         return (-states["waiting"] - states["running"], customer)
 
     def _customers(self, chosen: Sequence[str]) -> Table:
-        made = drawn(LIVE_COLUMNS, map(self._customer, chosen), one_line=True)
+        rows = list(map(self._customer, chosen))
+        fitting = parts(LIVE_COLUMNS, rows, self._console.width)[0]
+        made = drawn([LIVE_COLUMNS[at] for at in fitting], [[row[at] for at in fitting] for row in rows], one_line=True)
         made.show_edge = False
         return made
 

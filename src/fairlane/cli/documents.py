@@ -115,6 +115,7 @@ def _explained(queue: Queue | Remote, name: str) -> Explanation:
         raise Unknown(
             f"{name!r} is neither a document nor a customer of this queue; `fairlane status` lists the customers, "
             "`fairlane submit` prints the ids of documents"
+            + ("" if isinstance(queue, Queue) else "; of customers a server tells only operators")
         ) from None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -41,11 +43,15 @@ class _Commands(click.Group):
         except FairlaneError as error:
             click.echo(f"fairlane: {error}", err=True)
             ctx.exit(EXIT_MISTAKE if isinstance(error, Mistake) else EXIT_STORE)
-        except BrokenPipeError:
-            raise  # click ends quietly
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a letter that the terminal has no code for is no reason to fail
+        try:
+            return super().main(*args, **kwargs)  # a closed pipe ends it quietly
         except OSError as error:
             click.echo(f"fairlane: the answer cannot be written: {error}", err=True)
-            ctx.exit(EXIT_OTHERWISE)
+            sys.exit(EXIT_OTHERWISE)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

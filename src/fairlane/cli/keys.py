@@ -46,7 +46,10 @@ def create(customer: str | None, operator: bool, name: str, expires: float | Non
 @url_option
 @json_option
 def list_keys(url: str | None, as_json: bool) -> None:
-    """Show every key that was made, without the keys themselves; with --json an object a line."""
+    """Show every key that was made, without the key itself.
+
+    With --json an object a line.
+    """
     with open_store(url, create=False) as queue:
         rows = [_shown(key) for key in ring.listed(queue.engine)]
     if as_json:
@@ -64,7 +67,10 @@ def list_keys(url: str | None, as_json: bool) -> None:
 @url_option
 @json_option
 def revoke(id: str, url: str | None, as_json: bool) -> None:
-    """End the key with this ID, at once and for good; streams that it opened end too."""
+    """End the key with this ID, at once and for good.
+
+    Streams that it opened end too.
+    """
     with open_store(url, create=False) as queue:
         key = ring.revoke(queue.engine, id)
     tell(as_json, _shown(key), f"The key {key.id} is revoked; servers refuse it within a second.")

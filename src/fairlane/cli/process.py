@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from fairlane.worker import Worker
 from .display import last_table
 from .follow import Follower
 from .group import EXIT_OTHERWISE, main
-from .shared import blobs_option, counted, json_option
+from .shared import blobs_option, counted, json_option, temporary_folder
 from .values import DURATION
 from .work import quiet_log
 
@@ -74,7 +73,7 @@ def _queue(url: str | None) -> Iterator[str]:
     if url is not None:
         yield url
         return
-    with tempfile.TemporaryDirectory(prefix="fairlane-") as folder:
+    with temporary_folder("fairlane-") as folder:
         yield f"sqlite:///{folder}/queue.db"
 
 
@@ -95,7 +94,9 @@ def _work_off(worker: Worker, follower: Follower) -> None:
     quiet_log()
     follower.on_error = worker.stop
     worker.on("started", lambda _: follower.start())  # not before: a worker forks, and threads do not survive that
-    before = signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # the terminal is closed: end, and leave nothing behind
+    before = signal.getsignal(signal.SIGHUP)
+    if before != signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # the terminal is closed: end, and leave nothing behind
     try:
         worker.run(until_empty=True)
     finally:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import click
 
@@ -57,7 +57,6 @@ class Served(NamedTuple):
 
 def show(folder: Path, inbox: dict[str, list[str]], port: int | None) -> None:
     """Run the service in this folder and feed it with documents of each customer, until Ctrl-C."""
-    before = {number: signal.signal(number, _interrupted) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with served(folder, _free_port() if port is None else port) as server:
             with Queue(_url(folder), create=False) as queue:
@@ -68,14 +67,7 @@ def show(folder: Path, inbox: dict[str, list[str]], port: int | None) -> None:
                 _watched(lambda: _looks(server, operator))
     except KeyboardInterrupt:
         pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     click.echo("Stopped; everything was removed.")
-
-
-def _interrupted(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 # -- the server --------------------------------------------------------------------------------------------------------

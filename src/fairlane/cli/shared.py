@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 OFFERED_MAX = 50  # customers that a shell lists
 ASKED_MAX = 500  # customers that a server is asked for to find them
 PIPE_WIDTH = 160  # a pipe has no edge to wrap at
+FIRST_LEAST = 8  # so much of a row's name is shown, however narrow the terminal is
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 URL_HELP = "The queue; else FAIRLANE_URL, else url in fairlane.toml, else sqlite:///fairlane.db."
 SERVER, KEY_FILE = "fairlane.server", "fairlane.key_file"  # where a context keeps what was said
@@ -153,7 +158,46 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object] | None]) -> No
     console = Console(file=sys.stdout)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
-    console.print(drawn(columns, rows))
+    known = list(rows)
+    for part in parts(columns, known, console.width):
+        console.print(drawn([columns[at] for at in part], [row and [row[at] for at in part] for row in known]))
+
+
+def parts(columns: Sequence[str], rows: Sequence[Sequence[object] | None], width: int) -> list[list[int]]:
+    """Which columns stand side by side, so that no figure is cut: the first in every part, and as many more as fit."""
+    from rich.cells import cell_len
+
+    def widest(at: int) -> int:
+        cells = (str(row[at]) for row in rows if row)
+        return max(cell_len(line) for cell in (columns[at], *cells) for line in cell.split("\n"))
+
+    first = min(widest(0), FIRST_LEAST) + 2  # with the edges of the table
+    made, left = [[0]], width - first
+    for at in range(1, len(columns)):
+        needed = widest(at) + 2  # with the gap before it
+        if needed > left and len(made[-1]) > 1:
+            made.append([0])
+            left = width - first
+        made[-1].append(at)
+        left -= needed
+    return made
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[str]:
+    """A folder that is gone afterwards, also if SIGTERM or a closed terminal ends the command: they are as Ctrl-C."""
+    heard = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]  # nohup has it ignored
+    before = {number: signal.signal(number, interrupt) for number in heard}
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+            yield folder
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def drawn(columns: Sequence[str], rows: Iterable[Sequence[object] | None], one_line: bool = False) -> Table:

@@ -183,7 +183,7 @@ def verify(url: str | None, as_json: bool) -> None:
         told = verdict._asdict() | {"differences": [one._asdict() for one in verdict.differences]}
         click.echo(json.dumps(told, default=str))
     else:
-        click.echo(f"{verdict.checks:,} checks made again, {verdict.customers:,} customers compared.")
+        click.echo(f"{counted(verdict.checks, 'check')} made again, {counted(verdict.customers, 'customer')} compared.")
         if verdict.skipped:
             click.echo(f"{verdict.skipped:,} checks skipped: what came before them was purged or erased.")
         for one in verdict.differences[:DIFFERENCES_SHOWN]:

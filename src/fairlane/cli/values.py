@@ -40,7 +40,10 @@ class _Cost(ParamType):
     name = "number|pages"
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Cost:
-        return PAGES if value == PAGES else float(click.FLOAT.convert(value, parameter, context))
+        try:
+            return PAGES if value == PAGES else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor {PAGES!r}", parameter, context)
 
 
 class OrNone(ParamType):

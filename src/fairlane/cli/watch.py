@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fairlane.queue import Look
 
-from .shared import PIPE_WIDTH, drawn
+from .shared import PIPE_WIDTH, drawn, parts
 
 EVERY_SECONDS = 1.0
 AROUND = 7  # lines of the screen that are not customers: the frame, the heads of columns, what is below, the cursor
@@ -27,7 +27,11 @@ def watch(looks: Callable[[], list[Look]], show: Callable[[Look], Sequence[objec
         known = looks()
         room = max(1, console.height - AROUND) if console.is_terminal else len(known)
         chosen = known if len(known) <= room else sorted(known, key=_busiest)[:room]
-        table = drawn(columns, map(show, chosen), one_line=console.is_terminal)
+        rows = [show(look) for look in chosen]
+        fitting = parts(columns, rows, console.width)[0]
+        table = drawn(
+            [columns[at] for at in fitting], [[row[at] for at in fitting] for row in rows], one_line=console.is_terminal
+        )
         return Group(table, Text(_below(len(known), len(chosen)), "dim"))
 
     if console.is_terminal:

@@ -29,17 +29,20 @@ class Events(Iterator[Event]):
     """Events as they happen; ends when it is closed, from any thread."""
 
     def __init__(self, asking: Asking, after: int | None) -> None:
+        self._asked: Asked | None = None
+        self._over = threading.Event()
         if after is not None and not (type(after) is int and after >= 0):
             raise BadValue("after", after, "the number of an event, 0 for all that are kept, or None for those from now on")
         self._asking = asking
         self.last = after  # the newest event that was seen; None: from now on
-        self._asked: Asked | None = None
-        self._over = threading.Event()
 
     def __enter__(self) -> Events:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:  # of a `for` loop that was left, say
         self.close()
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ Laws:
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import re
@@ -51,6 +52,7 @@ def prepare() -> None:
     if _template is None:
         try:
             _template = sandbox.Template.started(reading.__name__)
+            atexit.register(release)
         except sandbox.Gone:
             warm()  # attempts will be forks of this process
 

@@ -62,10 +62,10 @@ class Template:
     def run(self) -> None:
         """Fork, end and reap until the worker is gone."""
         os.setsid()
-        self._wakes, wakes = socket.socketpair()
-        for end in (self._wakes, wakes):
+        self._wakes, self._signalled = socket.socketpair()
+        for end in (self._wakes, self._signalled):
             end.setblocking(False)
-        signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._signalled.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, *linux.FOR_THE_WORKER):
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGUSR2, lambda *_: self._end_all())

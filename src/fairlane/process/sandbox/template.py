@@ -138,6 +138,7 @@ class Template:
 
     def close(self) -> None:
         """Let go of the template; it ends when no fork of this process can ask it any more."""
+        self._leave_the_parents()
         for line in (line for lines in self._idle.values() for line in lines):
             line.end()
         self._idle.clear()
@@ -145,11 +146,7 @@ class Template:
 
     def _asked(self, layers: frozenset[str], handles: list[int]) -> _Line:
         """A guard that has been given the handles; one that was ended meanwhile is passed over."""
-        if self._owner != os.getpid():  # we are a fork: those are our parent's, and end with it
-            for line in (line for lines in self._idle.values() for line in lines):
-                line.socket.close()
-                os.close(line.process)
-            self._idle, self._owner = {}, os.getpid()
+        self._leave_the_parents()
         idle = self._idle.setdefault(layers, [])
         while idle:
             line = idle.pop()
@@ -161,6 +158,14 @@ class Template:
         line = self._new_line(layers)
         socket.send_fds(line.socket, [b"+"], handles)
         return line
+
+    def _leave_the_parents(self) -> None:
+        """In a fork: guards that were idle are the parent's, and end with it."""
+        if self._owner != os.getpid():
+            for line in (line for lines in self._idle.values() for line in lines):
+                line.socket.close()
+                os.close(line.process)
+            self._idle, self._owner = {}, os.getpid()
 
     def _new_line(self, layers: frozenset[str]) -> _Line:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
