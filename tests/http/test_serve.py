@@ -132,6 +132,7 @@ def _refuses(port: int) -> bool:
         (("--host", "no.such.host.invalid", "--behind-proxy"), "cannot listen on no.such.host.invalid"),
         (("--port", "70000"), "--port is 70000"),
         (("--limit", "speed=9"), "is not a limit"),
+        (("--kind", ""), "--kind is ''; it must be text"),
         (("--limit", "connections=0"), "limit connections is 0"),
         (("--url", "memory://"), "a queue in memory cannot be served"),
     ],

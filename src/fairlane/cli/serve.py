@@ -6,6 +6,7 @@ import json
 
 import click
 
+from fairlane.core.document import text
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.http import keys as ring
 from fairlane.http.limits import told_limits
@@ -57,7 +58,8 @@ def serve(
     if at.startswith("memory:"):
         raise Mistake("a queue in memory cannot be served, as the worker is a process of its own; give --url sqlite:///file.db")
     work = None if no_work else worker_of(at, settings.blobs, slots)
-    options = Options(told_limits(limits), kinds, retention, allow_private_webhooks, work)
+    allowed = tuple(text("--kind", kind, 100) for kind in kinds)
+    options = Options(told_limits(limits), allowed, retention, allow_private_webhooks, work)
     listening = bound(place)
     with Queue(at, blobs=settings.blobs) as queue:
         run(queue, options, place, listening, lambda: _tell(queue, place, listening.getsockname()[1], as_json))
