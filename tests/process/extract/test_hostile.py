@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,17 @@ def test_names_in_archives_are_only_shown(read: Read) -> None:
     assert result.members[0].name == "../../etc/passwd"
     assert all(len(one.name) <= 255 and one.name.isprintable() for one in result.members)
     assert codes(result) == {"members_skipped"}  # the link
+
+
+def test_a_file_in_an_archive_that_is_too_large_is_left_out_alone(read: Read, refused: Refused) -> None:
+    limits = replace(NO_OCR, size_max=1000)
+    result = read(zipped({"large.txt": "x" * 1001, "just.txt": "x" * 1000}), "a.zip", limits=limits)
+    assert [(one.name, one.size) for one in result.members] == [("just.txt", 1000)]
+    assert [(one.code, one.detail) for one in result.warnings] == [
+        ("members_skipped", "large.txt: too_large: more than 1,000 bytes")
+    ]
+    assert [one.name for one in result.members[0].path.parent.iterdir() if one.name.startswith("member")] == ["member-00001"]
+    assert refused(zipped({"large.txt": "x" * 1001}), "a.zip", limits=limits).code == "too_large"
 
 
 def test_archives_in_archives_end_at_their_depth(read: Read, refused: Refused) -> None:

@@ -34,6 +34,8 @@ def read(draft: Draft) -> None:
     for member in draft.members:
         draft.write(f"- {member.name} ({member.size:,} bytes)\n")
     if not draft.members and draft.scratch is not None:
+        if any(entry.file_size > draft.limits.size_max for entry in files):
+            raise Unreadable("too_large", f"no file in the archive has at most {draft.limits.size_max:,} bytes and can be read")
         raise Unreadable("corrupt", "no file in the archive can be read")
 
 

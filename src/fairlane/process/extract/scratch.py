@@ -41,10 +41,12 @@ def keep(draft: Draft, name: str, blocks: Iterable[bytes]) -> bool:
         with path.open("xb") as file:
             for block in blocks:
                 size += len(block)
+                if size > draft.limits.size_max:  # it could not be a document either; the others can
+                    raise Unreadable("too_large", f"more than {draft.limits.size_max:,} bytes")
                 file.write(block)
     except Unreadable as error:
         path.unlink(missing_ok=True)
-        if error.code not in ("corrupt", "encrypted"):
+        if error.code not in ("corrupt", "encrypted") and size <= draft.limits.size_max:
             raise
         draft.warn("members_skipped", f"{shown_name(name)}: {error}")
         return False

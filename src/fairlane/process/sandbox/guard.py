@@ -86,9 +86,7 @@ def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple
         with room(attempt.layers, attempt.scratch, attempt.readable) as own:
             pid = kernel.fork()
             if pid == 0:
-                for handle in (life, sign, *others):
-                    os.close(handle)
-                _confined(attempt, own, living, control, answer)
+                _confined(attempt, own, living, control, answer, (life, sign, *others))
             os.close(answer)
             _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX)
             _, status, used = os.wait4(pid, 0)
@@ -103,9 +101,11 @@ def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple
         os.close(handle)
 
 
-def _confined(attempt: Attempt, own: Room, living: int, control: int, answer: int) -> None:
+def _confined(attempt: Attempt, own: Room, living: int, control: int, answer: int, others: tuple[int, ...]) -> None:
     """In the confined fork; never returns."""
     try:
+        for handle in others:
+            os.close(handle)
         try:
             confine(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, own, living)
         except Refused as refused:
