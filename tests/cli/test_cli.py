@@ -67,7 +67,7 @@ def test_policy_shows_and_sets_with_a_version(url: str) -> None:
     told = json.loads(run("policy", *options, "--reset-interval", "60", "--json", "--url", url).stdout)
     assert (told["version"], told["reset"], told["thresholds"], told["dispatch"]) == (2, "gradual", [-1, -2.5], "strict")
     shown = run("policy", "--url", url).stdout
-    assert "reset interval" in shown
+    assert "reset interval   60 s" in shown
     assert "< -2.5" in shown
 
 

@@ -98,6 +98,11 @@ def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.db", "text.db"]
 
 
+def test_a_folder_is_refused_as_one(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnfit, match="is a folder, not the file of a queue; name a file in it"):
+        open_engine(f"sqlite:///{tmp_path}")
+
+
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     open_engine(url(tmp_path)).close()
     with apsw.Connection(str(tmp_path / "queue.db")) as connection:

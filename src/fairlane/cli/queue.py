@@ -118,7 +118,7 @@ def policy(
             dispatch=dispatch,
             open_turn_every=open_turn_every,
         )
-    told = {
+    told: dict[str, object] = {
         "version": rules.version,
         "reset": rules.policy.reset,
         "reset_interval": rules.policy.reset_interval,
@@ -129,6 +129,7 @@ def policy(
     if as_json:
         click.echo(json.dumps(told))
         return
+    told["reset_interval"] = f"{rules.policy.reset_interval:.3f}".rstrip("0").rstrip(".") + " s"
     for name, value in told.items():
         click.echo(f"{name.replace('_', ' '):16} {', '.join(map(str, value)) if isinstance(value, list) else value}")
     click.echo()

@@ -54,6 +54,8 @@ def told_plainly(path: Path) -> Iterator[None]:
     except apsw.CorruptError as error:
         raise StoreUnfit(f"{path} is damaged ({error}); stop using it and restore a backup") from error
     except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as error:
+        if path.is_dir():
+            raise StoreUnfit(f"{path} is a folder, not the file of a queue; name a file in it") from error
         raise StoreError(
             f"{path} cannot be opened for writing ({error}); check that its folder exists and may be written"
         ) from error
