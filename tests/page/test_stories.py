@@ -75,6 +75,20 @@ def test_a_flood_and_its_relief(operator: Looker, server: Server, customer: str)
     expect(page.locator(".legend")).to_contain_text("Nobody is waiting")
 
 
+def test_what_is_held_back_is_told_as_that(operator: Looker, server: Server, customer: str) -> None:
+    page, story = operator.page, operator.page.locator(".story")
+    held = server.queue.submit(customer, kind=KIND, delay=3600)
+    expect(story).to_have_text("1 document is held back until later.")
+    expect(page.locator(".legend")).not_to_contain_text("Nobody is waiting")
+    server.queue.submit(customer, kind=KIND)
+    expect(story).to_have_text(re.compile(r"1 document is waiting\.\s*1 document is held back until later\.\s*0 are in work\."))
+    (taken,) = server.claim(1)
+    expect(story).to_have_text(re.compile(r"1 document is held back until later\.\s*1 is in work\."))
+    server.queue.engine.settle([(taken, Done("null"))])
+    server.queue.cancel(held.id)
+    expect(story).to_contain_text("All quiet: nothing is waiting")
+
+
 def test_somebody_finds_a_document_and_reads_why_it_waits(operator: Looker, server: Server, customer: str) -> None:
     page = operator.page
     server.queue.submit_many(customer, [1] * 25, kind=KIND)

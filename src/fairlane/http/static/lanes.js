@@ -28,11 +28,13 @@ export function byCustomer(frame) {
 
 /** What happens, as one or two sentences. */
 function story(frame) {
-  const { ready, running } = frame.totals,
+  const { ready, running, delayed } = frame.totals,
     biggest = byCustomer(frame)[0];
   if (frame.counted != null) return [rich("lanes.counting", { count: frame.counted })];
-  if (!ready && !running && !frame.totals.delayed) return [rich("lanes.quiet")];
-  if (!ready) return [rich("lanes.no_wait", { count: running })];
+  const held = delayed ? [rich("lanes.held", { count: delayed })] : [];
+  const working = rich("lanes.calm_running", { count: running });
+  if (!ready && delayed) return running ? [...held, working] : held;
+  if (!ready) return [running ? rich("lanes.no_wait", { count: running }) : rich("lanes.quiet")];
   if (biggest && biggest.ready >= FLOOD_LEAST && biggest.ready >= FLOOD_SHARE * ready) {
     const lane = biggest.lanes.indexOf(Math.max(...biggest.lanes)) + 1;
     const told = [rich("lanes.flood", { customer: named(biggest.customer), count: biggest.ready, lane })];
@@ -44,7 +46,7 @@ function story(frame) {
       );
     return told;
   }
-  return [rich("lanes.calm", { count: ready }), rich("lanes.calm_running", { count: running })];
+  return [rich("lanes.calm", { count: ready }), ...held, working];
 }
 
 export function lanesView(place) {
@@ -181,7 +183,7 @@ function figuresOf(frame) {
 
 function legendOf(frame) {
   const all = byCustomer(frame);
-  if (!all.length) return make("p", { class: "soft" }, say("lanes.nobody"));
+  if (!all.length) return make("p", { class: "soft" }, frame.totals.delayed ? "" : say("lanes.nobody"));
   const most = all[0].ready;
   const shown = all.slice(0, 10).map((one) => {
     const bar = make("span", { class: "bar" });
