@@ -27,8 +27,13 @@ demo: $(READY) ## one big and five small customers share a queue, live in this t
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && trap 'exit 1' HUP INT TERM && \
 	  $(BIN)/fairlane demo "$$folder" && $(BIN)/fairlane process "$$folder" --slots 2 --pace 100ms
 
+# These need no server and no worker: they run beside the others, on the second core.
+ASIDE = tests/core tests/house tests/process/extract tests/sim
+
 test: check wheel ## every test, on a clean machine too
-	$(BIN)/python -m pytest
+	@mkdir -p build; $(BIN)/python -m pytest -q $(ASIDE) > build/aside.log 2>&1 & aside=$$!; \
+	  $(BIN)/python -m pytest $(ASIDE:%=--ignore=%); main=$$?; \
+	  echo "$(ASIDE):"; wait $$aside; beside=$$?; cat build/aside.log; exit $$((main || beside))
 
 check: $(READY) ## style, types and import contracts
 	$(BIN)/ruff format --check .
