@@ -68,22 +68,22 @@ def _sized(make: Callable[[int], bytes], path: Path) -> int:
 
 def _bare(files: list[Sent]) -> float:
     """Seconds of the bare loop, in as many processes as there are cores."""
-    with tempfile.TemporaryDirectory(dir=files[0].path.parent) as results:
-        began = time.perf_counter()
-        pids = []
-        for core in range(CORES):
-            pid = os.fork()
-            if pid == 0:
-                code = 1
-                try:
-                    for number in range(core, len(files), CORES):
-                        _read_and_written(files[number].path, Path(results, str(number)))
-                    code = 0
-                finally:
-                    os._exit(code)
-            pids.append(pid)
-        assert all(os.waitpid(pid, 0)[1] == 0 for pid in pids)
-        return time.perf_counter() - began
+    results = tempfile.mkdtemp(dir=files[0].path.parent)
+    began = time.perf_counter()
+    pids = []
+    for core in range(CORES):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                for number in range(core, len(files), CORES):
+                    _read_and_written(files[number].path, Path(results, str(number)))
+                code = 0
+            finally:
+                os._exit(code)
+        pids.append(pid)
+    assert all(os.waitpid(pid, 0)[1] == 0 for pid in pids)
+    return time.perf_counter() - began
 
 
 def _read_and_written(path: Path, base: Path) -> None:
@@ -136,8 +136,7 @@ def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[F
         bare.append(_bare(files))
         marks.append(_cpu())
         advance()
-        with tempfile.TemporaryDirectory(dir=folder) as own:
-            seconds, sent = _queued(files, Path(own))
+        seconds, sent = _queued(files, Path(tempfile.mkdtemp(dir=folder)))
         marks.append(_cpu())
         costs.append((marks[2] - marks[1]) / (marks[1] - marks[0]))
         queued.append(seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import re
@@ -126,6 +127,15 @@ def forked(caller: Caller, call: Callable[[], object]) -> Any:
     return value
 
 
+def tried(call: Callable[..., object], *values: object) -> str | None:
+    """The name of the error that a call ends with; none if it worked."""
+    try:
+        call(*values)
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, str(error))
+    return None
+
+
 def outcome(
     caller: Caller, work: Callable[[], object], scratch: Path, bounds: sandbox.Bounds = QUICK, readable: tuple[Path, ...] = ()
 ) -> Any:
@@ -133,7 +143,7 @@ def outcome(
 
     def call() -> object:
         try:
-            return ["value", run_of(caller)(work, scratch, bounds, readable, without=caller.without)]
+            return ["value", run_of(caller)(work, scratch, bounds, readable, without=caller.without).value]
         except Unreadable as error:
             return [error.code, error.detail]
 
@@ -148,14 +158,14 @@ def scratch_of(place: Path, caller: Caller) -> Path:
     return scratch
 
 
-def run_of(caller: Caller) -> Callable[..., object]:
+def run_of(caller: Caller) -> Callable[..., sandbox.Heard]:
     """How this caller has work run."""
     return run_by_template if caller.has_template else sandbox.run
 
 
 def run_by_template(
     work: Callable[[], object], scratch: Path, bounds: sandbox.Bounds, readable: Iterable[Path] = (), *, without: frozenset[str]
-) -> object:
+) -> sandbox.Heard:
     """As `sandbox.run`, by a template that is no fresh Python but a fork: so it knows any work, and any user can have one."""
     with template_of(work) as (template, pid):
         try:

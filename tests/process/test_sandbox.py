@@ -12,7 +12,6 @@ import platform
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from fairlane.process import sandbox
 from fairlane.process.extract import Unreadable
 from fairlane.process.sandbox import calls, kernel
 
-from .confined import CALLERS, QUICK, Caller, forked, open_folder, outcome, scratch_of
+from .confined import CALLERS, QUICK, Caller, forked, outcome, tried
 
 _libc = ctypes.CDLL(None, use_errno=True)
 INT_80 = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"  # mov eax, 20; int 0x80; ret: a call of another architecture
@@ -32,31 +31,6 @@ INT_80 = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"  # mov eax, 20; int 0x80; ret: a ca
 WITH_LANDLOCK = pytest.mark.parametrize(
     "caller", [name for name, one in CALLERS.items() if "landlock" not in one.without], indirect=True
 )
-
-
-@pytest.fixture(params=CALLERS, ids=lambda name: str(name))
-def caller(request: pytest.FixtureRequest) -> Caller:
-    return CALLERS[request.param]
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    with open_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def scratch(place: Path, caller: Caller) -> Path:
-    return scratch_of(place, caller)
-
-
-def tried(call: Callable[..., object], *values: object) -> str | None:
-    """The name of the error that a call ends with; none if it worked."""
-    try:
-        call(*values)
-    except OSError as error:
-        return errno.errorcode.get(error.errno or 0, str(error))
-    return None
 
 
 def pause() -> None:
@@ -434,44 +408,6 @@ def test_files_are_counted_after_the_last_one_too(caller: Caller, scratch: Path)
             (scratch / str(number)).touch()
 
     assert outcome(caller, work, scratch, replace(QUICK, files_max=10))[0] == "too_large"
-
-
-# -- the answer
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"\xff\xfe garbage",
-        b"[" * 100_000,
-        b'{"value": NaN}',
-        b'{"value": 1, "code": "empty"}',
-        b'{"code": "hacked", "detail": ""}',
-        b'{"code": ["empty"], "detail": ""}',
-        b'{"code": "empty", "detail": 3}',
-        b'{"value": ' + b"9" * 5000 + b"}",
-        b'["value", 1]',
-        b'{"status": 0, "layer": "limits", "why": "lies"}\n',
-    ],
-)
-def test_garbage_in_the_answer_is_a_crash(caller: Caller, scratch: Path, said: bytes) -> None:
-    def work() -> None:
-        for handle in range(3, 64):
-            tried(os.write, handle, said)
-        os._exit(0)
-
-    assert outcome(caller, work, scratch) == ["crashed", "the answer is garbage"]
-
-
-def test_an_answer_has_an_end(caller: Caller, scratch: Path) -> None:
-    def work() -> None:
-        while True:
-            for handle in range(3, 64):
-                tried(os.write, handle, b"x" * 65536)
-
-    code, detail = outcome(caller, work, scratch)
-    assert (code, "answered with more" in detail) == ("too_large", True)
-    assert outcome(caller, lambda: "x" * 5_000_000, scratch)[0] == "too_large"
 
 
 # -- calls

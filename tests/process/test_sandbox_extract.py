@@ -21,6 +21,7 @@ from fairlane.core.errors import BadValue, Mistake
 from fairlane.process import isolated, reading, sandbox
 from fairlane.process.extract import Extraction, Limits, Unreadable, extract, warm
 from fairlane.process.isolated import _checked, extract_isolated
+from fairlane.process.sandbox import Heard
 
 from .confined import CALLERS, forked, open_folder, template_of
 
@@ -162,22 +163,16 @@ SPOILED: dict[str, Spoil] = {
     "a member that is not there": lambda facts, scratch: (scratch / "member-00001").unlink(),
     "a member that is a link": lambda facts, scratch: linked(scratch / "member-00001"),
     "a member with two names": lambda facts, scratch: os.link(scratch / "member-00001", scratch / "more"),
-    "a text that is a pipe": lambda facts, scratch: os.mkfifo(replaced(scratch / "text")),
-    "a text that is a link": lambda facts, scratch: linked(scratch / "text"),
-    "a text that is no text": lambda facts, scratch: (scratch / "text").write_bytes(b"\xff\xfe"),
-    "a text with control characters": lambda facts, scratch: (scratch / "text").write_bytes(b"\x1b[2J"),
-    "a text without end": lambda facts, scratch: os.truncate(scratch / "text", 10**9),
-    "no text": lambda facts, scratch: (scratch / "text").unlink(),
-    "a picture that is none": lambda facts, scratch: (scratch / "thumbnail").write_bytes(b"<svg/>"),
-    "a huge picture": lambda facts, scratch: (scratch / "thumbnail").write_bytes(
-        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + b"\0\1\0\0" * 2
-    ),
 }
-
-
-def replaced(path: Path) -> Path:
-    path.unlink()
-    return path
+PARTS = {
+    "a text that is no text": (b"\xff\xfe", b""),
+    "a text with control characters": (b"\x1b[2J", b""),
+    "a text without end": (b"a" * (NO_OCR.text_max + 1), b""),
+    "no text": (b"", b""),
+    "a picture that is none": (None, b"<svg/>"),
+    "a huge picture": (None, b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + b"\0\1\0\0" * 2),
+    "a picture without end": (None, b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + b"\0\0\0\1" * 2 + b"x" * 10_000_000),
+}
 
 
 def linked(path: Path) -> None:
@@ -186,25 +181,29 @@ def linked(path: Path) -> None:
     path.symlink_to(moved)
 
 
-def answered(place: Path) -> tuple[dict[str, Any], int, Path]:
+def answered(place: Path) -> tuple[Heard, int, Path]:
     path, scratch = made(place, corpus()["pl.zip"])
     result = extract(path, "a.zip", scratch, NO_OCR)
-    (scratch / "text").write_text(result.text)
     facts: dict[str, Any] = json.loads(json.dumps(result.facts()))
-    return facts, path.stat().st_size, scratch
+    return Heard(facts, (result.text.encode(), b"")), path.stat().st_size, scratch
 
 
 def test_an_honest_answer_is_taken(place: Path) -> None:
-    facts, size, scratch = answered(place)
-    assert _checked(facts, size, scratch, NO_OCR).facts() == facts
+    heard, size, scratch = answered(place)
+    assert _checked(heard, size, scratch, NO_OCR).facts() == heard.value
 
 
-@pytest.mark.parametrize("how", SPOILED)
+@pytest.mark.parametrize("how", [*SPOILED, *PARTS])
 def test_an_answer_that_breaks_a_law_is_a_crash(place: Path, how: str) -> None:
-    facts, size, scratch = answered(place)
-    SPOILED[how](facts, scratch)
+    heard, size, scratch = answered(place)
+    assert isinstance(heard.value, dict)
+    if how in SPOILED:
+        SPOILED[how](heard.value, scratch)
+    else:
+        text, picture = PARTS[how]
+        heard = Heard(heard.value, (heard.parts[0] if text is None else text, picture))
     with pytest.raises(Unreadable, match="breaks a law of results") as caught:
-        _checked(facts, size, scratch, NO_OCR)
+        _checked(heard, size, scratch, NO_OCR)
     assert caught.value.code == "crashed"
 
 

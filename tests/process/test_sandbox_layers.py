@@ -7,13 +7,14 @@ import ctypes
 import errno
 import os
 import platform
+import re
 import secrets
 import signal
 import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,17 +34,10 @@ from .confined import (
     kill,
     living,
     name_process,
-    open_folder,
     outcome,
     run_of,
     scratch_of,
 )
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    with open_folder() as folder:
-        yield folder
 
 
 def test_every_layer_is_told_with_its_reason() -> None:
@@ -62,10 +56,10 @@ def test_nothing_is_open_but_streams_that_lead_nowhere_and_the_way_to_answer(pla
         for handle in range(1024):
             with contextlib.suppress(OSError):
                 mode = os.fstat(handle).st_mode
-                found.append("pipe" if stat.S_ISFIFO(mode) else "device" if stat.S_ISCHR(mode) else "else")
+                found.append("file" if stat.S_ISREG(mode) else "device" if stat.S_ISCHR(mode) else "else")
         return found
 
-    assert outcome(CALLERS[name], work, scratch_of(place, CALLERS[name])) == ["value", ["device", "device", "device", "pipe"]]
+    assert outcome(CALLERS[name], work, scratch_of(place, CALLERS[name])) == ["value", ["device", "device", "device", "file"]]
 
 
 @pytest.mark.parametrize("name", CALLERS)
@@ -86,6 +80,25 @@ def test_signals_do_what_they_do_in_any_program(place: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALLERS)
+def test_an_attempt_computes_long_at_a_time_and_is_as_nice_as_its_caller(place: Path, name: str) -> None:
+    def work() -> list[int]:
+        told = ctypes.create_string_buffer(56)
+        assert ctypes.CDLL(None).syscall({"x86_64": 315, "aarch64": 275}[os.uname().machine], 0, told, 56, 0) == 0
+        return [struct.unpack_from("=Q", told, 24)[0] // 1_000_000, os.getpriority(os.PRIO_PROCESS, 0)]
+
+    def call() -> object:
+        os.nice(5)
+        return run_of(caller)(work, scratch, QUICK, without=caller.without).value
+
+    caller = CALLERS[name]
+    scratch = scratch_of(place, caller)
+    milliseconds, nice = forked(caller, call)
+    assert nice == os.getpriority(os.PRIO_PROCESS, 0) + 5
+    release = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+    assert milliseconds == 100 or release < (6, 12)
+
+
+@pytest.mark.parametrize("name", CALLERS)
 def test_what_is_told_is_in_force(place: Path, name: str) -> None:
     """The same questions, asked from inside and in another way."""
     caller = CALLERS[name]
@@ -102,7 +115,7 @@ def test_what_is_told_is_in_force(place: Path, name: str) -> None:
         return [
             told,
             links(),
-            run_of(caller)(lambda: [links(), os.getpid(), os.geteuid()], scratch, QUICK, without=caller.without),
+            run_of(caller)(lambda: [links(), os.getpid(), os.geteuid()], scratch, QUICK, without=caller.without).value,
         ]
 
     told, ours, (theirs, pid, user) = forked(caller, look)
@@ -154,7 +167,7 @@ def test_a_layer_that_the_kernel_refuses_is_named_with_its_reason_and_the_others
     def call() -> object:
         forbid(UNSHARE)
         told = [[one.name, one.is_in_force, one.told] for one in sandbox.layers(afresh)]
-        return [told, sandbox.run(lambda: "carried", place, QUICK, without=afresh)]
+        return [told, sandbox.run(lambda: "carried", place, QUICK, without=afresh).value]
 
     told, value = forked(Caller(os.geteuid(), frozenset()), call)
     assert value == "carried"

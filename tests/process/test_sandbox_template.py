@@ -30,7 +30,6 @@ from .confined import (
     gone,
     guard_of,
     name_process,
-    open_folder,
     parent_of,
     template_of,
 )
@@ -41,12 +40,6 @@ PLAIN = Caller(os.geteuid(), frozenset())
 
 
 BEGIN = "import sys; from fairlane.process.sandbox.template import main; main(int(sys.argv[1]), sys.argv[2])"
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    with open_folder() as folder:
-        yield folder
 
 
 @pytest.fixture
@@ -152,7 +145,7 @@ def test_attempts_of_one_guard_share_no_processes_folders_or_user(place: Path, n
                 scratch = place / f"scratch-{number}"
                 scratch.mkdir(mode=0o777)
                 before = str(place / f"scratch-{number - 1}")
-                seen.append(sandbox.run_in(template, (before,), scratch, QUICK, without=caller.without))
+                seen.append(sandbox.run_in(template, (before,), scratch, QUICK, without=caller.without).value)
             (guard,) = guards(template)
             has_own = "process namespace" in sandbox.require(caller.without).layers
             assert str(place) not in Path(f"/proc/{guard}/mounts").read_text(), "nothing is left that could be written"
@@ -184,14 +177,14 @@ def test_an_attempt_that_was_ended_leaves_its_guard_ready(place: Path, name: str
         return how
 
     def call() -> object:
-        told = []
+        told: list[object] = []
         with template_of(work) as (template, _):
             for number, how in enumerate(("a", "hang", "b", "crash", "c")):
                 scratch = place / f"scratch-{number}"
                 scratch.mkdir()
                 try:
                     bounds = sandbox.Bounds(seconds_max=0.3 if how == "hang" else 10)
-                    told.append(sandbox.run_in(template, (how,), scratch, bounds, without=caller.without))
+                    told.append(sandbox.run_in(template, (how,), scratch, bounds, without=caller.without).value)
                 except Unreadable as error:
                     told.append(error.code)
             return [told, len(guards(template))]

@@ -56,7 +56,7 @@ class FolderBlobs:
     def open(self, key: str) -> BinaryIO:
         with self._plainly():
             try:
-                file = os.fdopen(os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+                file = open(self._path(key), "rb", opener=_plainly_opened)  # noqa: SIM115 - handed to the caller
             except (FileNotFoundError, NotADirectoryError):
                 raise Unknown(f"there is nothing at {self._path(key)}; it was removed, or never put there") from None
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -213,6 +213,10 @@ def _write_synced(file: int, pieces: Iterable[bytes]) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def _plainly_opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _sync(folder: str) -> None:

@@ -30,7 +30,8 @@ class Blobs(Protocol):
         `beside` is a key in the same folder whose `put` has returned, if the caller knows of one."""
 
     def open(self, key: str) -> BinaryIO:
-        """What is under a key, as a file that can be read and sought; Unknown if there is nothing."""
+        """What is under a key, as a file that can be read and sought; Unknown if there is nothing. Its `name` is a path where
+        it lies on this machine."""
 
     def remove(self, keys: Sequence[str]) -> None:
         """Nothing is under these keys any more; where nothing was, that is fine."""

@@ -32,7 +32,10 @@ def attempt_folder() -> Iterator[Path]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            os.rmdir(folder)
+        except OSError:  # something is in it
+            shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
 
 

@@ -1,6 +1,6 @@
 """What does a stranger's file say, read where it can do no harm? `extract`, in a confined process.
 
-The text, the picture and the members come through files in the scratch folder, everything else as JSON.
+Facts come as JSON, the text and the picture as the parts that go with it, members as files in the scratch folder.
 
 Laws:
 - What comes out is what `extract` gives: an `Extraction`, or an `Unreadable` with the same codes.
@@ -29,7 +29,7 @@ from .extract import LANGUAGES, WARNING_CODES, Extraction, Limits, Member, Notic
 from .extract.draft import FACT_MAX, is_clean, moment
 from .extract.result import Unit
 from .extract.scratch import NAME_MAX
-from .reading import TEXT, THUMBNAIL, read
+from .reading import read
 
 CHARACTER_BYTES_MAX = 4
 THUMBNAIL_BYTES_MAX = 10_000_000
@@ -86,11 +86,11 @@ def extract_isolated(
             if _template is None:
                 raise sandbox.Gone("there was none")
             arguments = [str(real_path), name, str(real_scratch), vars(limits), depth]
-            facts = sandbox.run_in(_template, arguments, scratch, bounds, (real_path,), without=without)
+            heard = sandbox.run_in(_template, arguments, scratch, bounds, (real_path,), without=without)
         except sandbox.Gone:
             work = partial(read, real_path, name, real_scratch, limits, depth)
-            facts = sandbox.run(work, scratch, bounds, (real_path,), without=without)
-        result = _checked(facts, size, scratch, limits)
+            heard = sandbox.run(work, scratch, bounds, (real_path,), without=without)
+        result = _checked(heard, size, scratch, limits)
     except BaseException:
         _clear(scratch, ())
         raise
@@ -100,14 +100,15 @@ def extract_isolated(
 
 def bounds_of(limits: Limits, memory_max: int = MEMORY_MAX) -> sandbox.Bounds:
     """What stands behind the limits of a file: a little more, so that the extractor's own words come first."""
-    text_bytes = limits.text_max * CHARACTER_BYTES_MAX
+    parts_max = limits.text_max * CHARACTER_BYTES_MAX + THUMBNAIL_BYTES_MAX
     return sandbox.Bounds(
         seconds_max=limits.seconds_max + 2,
         cpu_seconds_max=math.ceil(limits.seconds_max) + 1,
         memory_max=memory_max,
-        file_max=max(limits.unpacked_max, text_bytes) + 1,
-        scratch_max=limits.unpacked_max + text_bytes + THUMBNAIL_BYTES_MAX + 4096 * limits.members_max,
+        file_max=max(limits.unpacked_max, parts_max + sandbox.Bounds.answer_max) + 4096,
+        scratch_max=limits.unpacked_max + 4096 * limits.members_max,
         files_max=limits.members_max + 10,
+        parts_max=parts_max,
     )
 
 
@@ -126,13 +127,13 @@ class _Garbage(Exception):
     """What came back breaks a law of results."""
 
 
-def _checked(facts: object, size: int, scratch: Path, limits: Limits) -> Extraction:
+def _checked(heard: sandbox.Heard, size: int, scratch: Path, limits: Limits) -> Extraction:
     """What came back, as a result; everything is looked at."""
-    folder = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    facts, (content, picture) = heard.value, heard.parts
     try:
         if not isinstance(facts, dict) or facts.keys() != FACTS:
             raise _Garbage("facts")
-        content, text = _text(folder, limits)
+        text = _text(content, limits)
         result = Extraction(
             media_type=_matching(facts, "media_type", _MEDIA_TYPE),
             size=_one_of(facts, "size", (size,)),
@@ -147,70 +148,44 @@ def _checked(facts: object, size: int, scratch: Path, limits: Limits) -> Extract
             language=_one_of(facts, "language", (None, *LANGUAGES)),
             width=_pixels(facts, "width", limits),
             height=_pixels(facts, "height", limits),
-            thumbnail=_thumbnail(folder, limits),
+            thumbnail=_thumbnail(picture, limits) if picture else None,
             warnings=_warnings(facts),
-            members=_members(facts, folder, scratch, limits),
+            members=_members(facts, scratch, limits),
         )
         vars(result)["text_bytes"] = content  # as it came, so that nobody encodes it again
         return result
     except (_Garbage, OSError) as error:
         raise Unreadable("crashed", f"the answer breaks a law of results: {error}") from error
-    finally:
-        os.close(folder)
 
 
-# -- files
+# -- parts and files
 
 
-def _opened(folder: int, name: str) -> int:
-    """A plain file in the scratch folder: no link, no device, no second name."""
-    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        os.close(handle)
-        raise _Garbage(f"{name} is not a plain file")
-    return handle
-
-
-def _content(folder: int, name: str, size_max: int) -> bytes:
-    with open(_opened(folder, name), "rb") as file:
-        size = os.fstat(file.fileno()).st_size  # it does not grow any more: whoever could write to it is dead
-        if size > size_max:
-            raise _Garbage(f"{name} has more than {size_max:,} bytes")
-        return file.read(size)
-
-
-def _text(folder: int, limits: Limits) -> tuple[bytes, str]:
-    """The text as it came, and decoded."""
-    content = _content(folder, TEXT, limits.text_max * CHARACTER_BYTES_MAX)
+def _text(content: bytes, limits: Limits) -> str:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise _Garbage("text") from error
     if len(text) > limits.text_max or not is_clean(content):
         raise _Garbage("text")
-    return content, text
+    return text
 
 
-def _thumbnail(folder: int, limits: Limits) -> bytes | None:
-    try:
-        content = _content(folder, THUMBNAIL, THUMBNAIL_BYTES_MAX)
-    except FileNotFoundError:
-        return None
-    if not content.startswith(_PNG) or len(content) < len(_PNG) + 8:
+def _thumbnail(content: bytes, limits: Limits) -> bytes:
+    if not content.startswith(_PNG) or not len(_PNG) + 8 <= len(content) <= THUMBNAIL_BYTES_MAX:
         raise _Garbage("thumbnail")
     if not all(0 < side <= limits.thumbnail_side for side in struct.unpack_from(">II", content, len(_PNG))):
         raise _Garbage("thumbnail")
     return content
 
 
-def _members(facts: dict[str, Any], folder: int, scratch: Path, limits: Limits) -> tuple[Member, ...]:
+def _members(facts: dict[str, Any], scratch: Path, limits: Limits) -> tuple[Member, ...]:
     members = []
     for number, one in enumerate(_list(facts, "members", {"name", "size", "path"}, limits.members_max), start=1):
         name = _matching(one, "path", _MEMBER)
         if name != f"member-{number:05d}":
             raise _Garbage("members")
-        handle = _opened(folder, name)
+        handle = _opened(scratch / name)
         try:
             size = _one_of(one, "size", (os.fstat(handle).st_size,))
             if os.geteuid() == 0:
@@ -219,6 +194,16 @@ def _members(facts: dict[str, Any], folder: int, scratch: Path, limits: Limits) 
             os.close(handle)
         members.append(Member(_shown(one, "name", NAME_MAX) or "", size, scratch / name))
     return tuple(members)
+
+
+def _opened(path: Path) -> int:
+    """A plain file in the scratch folder: no link, no device, no second name."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(handle)
+        raise _Garbage(f"{path.name} is not a plain file")
+    return handle
 
 
 # -- facts

@@ -1,4 +1,4 @@
-"""What is done in the confined process? A file is read, and what it says is left in the scratch folder.
+"""What is done in the confined process? A file is read, and what it says is told.
 
 A template is made of this module: it knows the extractors, and nothing of queues.
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from .extract import Limits, extract, warm
+from .sandbox import Answer
 
-TEXT, THUMBNAIL = "text", "thumbnail"
 _PDF = b"""%PDF-1.4
 1 0 obj <</Type /Catalog /Pages 2 0 R>> endobj
 2 0 obj <</Type /Pages /Kids [3 0 R] /Count 1>> endobj
@@ -58,15 +58,12 @@ def prepare() -> None:
             read(path, name, Path(folder), Limits(), 0)
 
 
-def work(path: str, name: str, scratch: str, limits: dict[str, Any], depth: int) -> object:
-    """Read a file; text and picture go into the scratch folder, facts are returned."""
+def work(path: str, name: str, scratch: str, limits: dict[str, Any], depth: int) -> Answer:
+    """Read a file: the facts, and with them the text and the picture; members are left in the scratch folder."""
     return read(Path(path), name, Path(scratch), Limits(**limits | {"ocr_languages": tuple(limits["ocr_languages"])}), depth)
 
 
-def read(path: Path, name: str, scratch: Path, limits: Limits, depth: int) -> object:
+def read(path: Path, name: str, scratch: Path, limits: Limits, depth: int) -> Answer:
     """The same, of a fork that has its arguments as they are."""
     result = extract(path, name, scratch, limits, depth)
-    (scratch / TEXT).write_bytes(result.text.encode())
-    if result.thumbnail is not None:
-        (scratch / THUMBNAIL).write_bytes(result.thumbnail)
-    return result.facts()
+    return Answer(result.facts(), (result.text, result.thumbnail or b""))

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairlane.blob.envelope import File
 from fairlane.blob.ordinary import open_ordinary
 from fairlane.core.errors import BlobDamaged, Mistake
 from fairlane.process.attempts import attempt_folder
@@ -64,8 +64,8 @@ class _Extracting:
     def __call__(self, document: Document) -> dict[str, Any]:
         began = time.monotonic()
         try:
-            with attempt_folder() as folder:
-                return self._extracted(document, folder)
+            with _source(document) as source, attempt_folder() as scratch:
+                return self._extracted(document, source, scratch)
         except Unreadable as error:
             if error.can_retry:
                 raise Retry(reason=str(error)) from None
@@ -75,10 +75,7 @@ class _Extracting:
         finally:
             time.sleep(max(0.0, self._plan.pace - (time.monotonic() - began)))
 
-    def _extracted(self, document: Document, folder: Path) -> dict[str, Any]:
-        source = _source(document, folder)
-        scratch = folder / "scratch"
-        scratch.mkdir(mode=0o700)
+    def _extracted(self, document: Document, source: _Source, scratch: Path) -> dict[str, Any]:
         read = extract_isolated(source.path, source.name, scratch, self._plan.limits, source.depth)
         if document.file is not None and read.sha256 != document.file.sha256:
             raise Unreadable("crashed", "the answer is about other bytes than were handed in")
@@ -129,9 +126,15 @@ class _Source(NamedTuple):
     depth: int
 
 
-def _source(document: Document, folder: Path) -> _Source:
+@contextmanager
+def _source(document: Document) -> Iterator[_Source]:
+    """What is read, as a file that the sandbox may be shown."""
     if document.file is not None:
-        return _fetched(document, document.file, folder)
+        with _fetched(document) as path:
+            name = document.file.name or "document"
+            payload = document.payload if isinstance(document.payload, dict) else {}
+            yield _Source(path, name, str(payload.get("place", f"{document.customer}/{name}")), document.file.depth)
+        return
     if document.kind != FOLDER_KIND:
         raise Fail('unsupported: the document has no file; submit it with path= or content=, as in submit("acme", path=…)')
     payload = document.payload
@@ -142,16 +145,20 @@ def _source(document: Document, folder: Path) -> _Source:
     except Mistake as mistake:
         raise Fail(str(mistake)) from None
     name = os.path.basename(payload["path"])
-    return _Source(Path(payload["path"]), name, str(payload.get("place", name)), 0)
+    yield _Source(Path(payload["path"]), name, str(payload.get("place", name)), 0)
 
 
-def _fetched(document: Document, file: File, folder: Path) -> _Source:
-    """The document's own bytes, as a file that the sandbox may be shown."""
-    path, name = folder / "input", file.name or "document"
-    with document.open() as stored, path.open("xb") as copy:
-        shutil.copyfileobj(stored, copy, 1024 * 1024)
-    payload = document.payload if isinstance(document.payload, dict) else {}
-    return _Source(path, name, str(payload.get("place", f"{document.customer}/{name}")), file.depth)
+@contextmanager
+def _fetched(document: Document) -> Iterator[Path]:
+    """The document's own bytes: where they lie on this machine, else a copy."""
+    with document.open() as stored:
+        if isinstance(stored.name, str):
+            yield Path(stored.name)
+            return
+        with attempt_folder() as folder:
+            with (folder / "input").open("xb") as copy:
+                shutil.copyfileobj(stored, copy, 1024 * 1024)
+            yield folder / "input"
 
 
 def _summary(read: Extraction, facts: dict[str, Any]) -> dict[str, Any]:

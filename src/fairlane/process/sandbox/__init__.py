@@ -25,14 +25,14 @@ from fairlane.core.errors import BadValue, Mistake
 from fairlane.process.extract.failure import Unreadable
 
 from . import kernel
-from .attempt import Ending, answering, judged, perform, too_much_in
+from .attempt import Answer, Ending, Heard, answering, judged, perform, too_much_in
 from .bounds import Bounds
 from .confine import FLAGS, prepare
 from .guard import Attempt
 from .layers import LAYERS, NAMESPACES, Layer, Plan
 from .template import Gone, Template
 
-__all__ = ["NAMESPACES", "Bounds", "Gone", "Layer", "Template", "layers", "require", "run", "run_in"]
+__all__ = ["NAMESPACES", "Answer", "Bounds", "Gone", "Heard", "Layer", "Template", "layers", "require", "run", "run_in"]
 _NONE: frozenset[str] = frozenset()
 
 
@@ -43,8 +43,8 @@ def run(
     readable: Iterable[Path] = (),
     *,
     without: frozenset[str] = _NONE,
-) -> object:
-    """Call `work` in a confined fork; it may write in `scratch` only, read `readable` too, and return JSON."""
+) -> Heard:
+    """Call `work` in a confined fork; it may write in `scratch` only, read `readable` too, and return JSON or an `Answer`."""
     layers, within, paths = require(without).layers, bounds or Bounds(), tuple(path.resolve() for path in readable)
     return _concluded(scratch, within, lambda real: perform(Attempt(layers, answering(work), real, paths, within)))
 
@@ -57,13 +57,13 @@ def run_in(
     readable: Iterable[Path] = (),
     *,
     without: frozenset[str] = _NONE,
-) -> object:
+) -> Heard:
     """The same, of the work that a template was made of, with arguments that are JSON; `Gone` if the template has ended."""
     layers, within, paths = require(without).layers, bounds or Bounds(), tuple(path.resolve() for path in readable)
     return _concluded(scratch, within, lambda real: template.perform(layers, arguments, real, paths, within))
 
 
-def _concluded(scratch: Path, bounds: Bounds, performed: Callable[[Path], Ending]) -> object:
+def _concluded(scratch: Path, bounds: Bounds, performed: Callable[[Path], Ending]) -> Heard:
     """What an attempt in this folder came to."""
     scratch = scratch.resolve()
     before = os.stat(scratch)
@@ -79,10 +79,10 @@ def _concluded(scratch: Path, bounds: Bounds, performed: Callable[[Path], Ending
             f"an attempt was not begun, because a layer of its sandbox could not be put in force: "
             f"{ending.told['layer']} ({ending.told['why']}); fairlane doctor names those that can"
         )
-    value = judged(ending, bounds)
+    heard = judged(ending, bounds)
     if (excess := too_much_in(scratch, bounds)) is not None:
         raise excess
-    return value
+    return heard
 
 
 def require(without: frozenset[str] = _NONE) -> Plan:
@@ -125,7 +125,7 @@ def _plan(user: int, without: frozenset[str]) -> Plan:
             missing[ending.told["layer"]] = ending.told["why"]
             continue
         try:
-            seen = judged(ending, attempt.bounds)
+            seen = judged(ending, attempt.bounds).value
         except Unreadable as error:
             return Plan(_NONE, dict.fromkeys(LAYERS, f"the trial ended badly: {error}"))
         seen = seen if isinstance(seen, list) else []

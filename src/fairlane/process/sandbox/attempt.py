@@ -1,7 +1,8 @@
 """How is one attempt run in a confined process, and what is believed of what comes back?
 
 Laws:
-- The guard is believed. Of the confined process only this: at most so many bytes, JSON, of a known form.
+- The guard is believed. Of the confined process only this: at most so many bytes, JSON of a known form, and parts that go
+  with it. They stand in a file in memory that cannot grow, and are read when nobody lives who could write to it.
 - Out comes a value or an `Unreadable`; a layer that is missing is a `Mistake`, told before the file is touched.
 - When this returns, nothing that the attempt started lives.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import select
@@ -19,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from struct import Struct
 from typing import Any, NamedTuple
 
 from fairlane.process.extract.failure import CAN_RETRY, DETAIL_MAX, Unreadable
@@ -31,7 +34,22 @@ ENDING_SECONDS_MAX = 10.0
 CONTROL_MAX = 65_536
 BLOCK = 65_536
 MEMORY_SHARE = 0.8  # of what it may have: whoever dies with more in use ran out of it
-_TOO_LARGE = b'{"code": "too_large", "detail": "needs more memory than a document may take"}'
+PARTS_MAX = 2
+_LENGTHS = Struct(f"<{PARTS_MAX}QQ")  # of the parts, and of the JSON
+
+
+class Answer(NamedTuple):
+    """What a confined process has to say: a value that is JSON, and what goes with it; text is sent as UTF-8."""
+
+    value: object
+    parts: tuple[str | bytes, ...] = ()
+
+
+class Heard(NamedTuple):
+    """What the caller has of an answer, none of which it may believe."""
+
+    value: object
+    parts: tuple[bytes, ...]
 
 
 class Ending(NamedTuple):
@@ -39,33 +57,82 @@ class Ending(NamedTuple):
 
     told: dict[str, Any]
     answer: bytes
+    parts: tuple[bytes, ...]
     ended_for: Unreadable | None
 
 
+# -- the answer: a file in memory, as large as an answer may be. The lengths of its pieces, the parts, and last the JSON.
+
+
 def answering(work: Callable[[], object]) -> Callable[[int], None]:
-    """In the confined process: run, and answer with the value or the failure."""
+    """In the confined process: run, and answer with what comes of it, or with the failure."""
 
     def call(answer: int) -> None:
+        lengths = [0] * PARTS_MAX
         try:
-            said = json.dumps({"value": work()}, ensure_ascii=False, allow_nan=False).encode()
-        except Unreadable as error:
-            said = _failure(error.code, error.detail)
-        except MemoryError:
-            said = _TOO_LARGE
-        except OSError as error:
-            said = _failure("too_large" if error.errno in (errno.EFBIG, errno.ENOSPC, errno.EDQUOT) else "crashed", str(error))
+            returned = work()
+            value, parts = returned if isinstance(returned, Answer) else Answer(returned)
+            said = json.dumps({"value": value}, ensure_ascii=False, allow_nan=False).encode()
+            for number, part in enumerate(parts):
+                lengths[number] = _write(answer, _LENGTHS.size + sum(lengths), part)
+            _write(answer, _LENGTHS.size + sum(lengths), said)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
-            said = _failure("crashed", f"{type(error).__name__}: {error}")
-        place = 0
-        while place < len(said):
-            place += os.write(answer, said[place : place + BLOCK])
+            lengths, said = [0] * PARTS_MAX, _failure(error)
+            _write(answer, _LENGTHS.size, said)
+        os.pwrite(answer, _LENGTHS.pack(*lengths, len(said)), 0)
         os._exit(0)
 
     return call
 
 
-def _failure(code: str, detail: str) -> bytes:
+def _write(answer: int, place: int, part: str | bytes) -> int:
+    """Write a part at this place; returns how many bytes that were. Piece by piece: a large text takes no memory twice."""
+    began = place
+    for start in range(0, len(part), BLOCK):
+        piece = part[start : start + BLOCK]
+        rest = memoryview(piece.encode() if isinstance(piece, str) else piece)
+        while rest:
+            try:
+                count = os.pwrite(answer, rest, place)
+            except PermissionError as error:  # it is sealed: it does not grow
+                raise Unreadable("too_large", f"answers with more than {place:,} bytes") from error
+            rest, place = rest[count:], place + count
+    return place - began
+
+
+def _failure(error: Exception) -> bytes:
+    code, detail = "crashed", f"{type(error).__name__}: {error}"
+    if isinstance(error, Unreadable):
+        code, detail = error.code, error.detail
+    elif isinstance(error, MemoryError):
+        code, detail = "too_large", "needs more memory than a document may take"
+    elif isinstance(error, OSError):
+        code, detail = "too_large" if error.errno in (errno.EFBIG, errno.ENOSPC, errno.EDQUOT) else "crashed", str(error)
     return json.dumps({"code": code, "detail": detail[:DETAIL_MAX]}).encode()
+
+
+def _answer_of(bounds: Bounds) -> int:
+    """Where the confined process may write its answer: so much, and no more."""
+    answer = os.memfd_create("fairlane", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(answer, _LENGTHS.size + bounds.parts_max + bounds.answer_max)
+    fcntl.fcntl(answer, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return answer
+
+
+def _said(answer: int, bounds: Bounds) -> tuple[bytes, tuple[bytes, ...]]:
+    """What stands there once nobody can write to it any more: the JSON, and the parts."""
+    *lengths, length = _LENGTHS.unpack(os.pread(answer, _LENGTHS.size, 0))
+    if sum(lengths) > bounds.parts_max or length > bounds.answer_max:
+        return b"[", ()
+    place, found = _LENGTHS.size, []
+    for one in (*lengths, length):
+        found.append(os.pread(answer, one, place))
+        place += one
+    *parts, said = found
+    return said, tuple(parts)
+
+
+# -- the caller's side
 
 
 def perform(attempt: Attempt) -> Ending:
@@ -73,7 +140,7 @@ def perform(attempt: Attempt) -> Ending:
     for printed in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             printed.flush()  # or the forks would print it once more
-    with pipes() as (ours, theirs):
+    with handles(attempt.bounds) as (ours, theirs):
         try:
             pid = os.fork()
         except OSError as error:
@@ -97,16 +164,18 @@ def no_room(error: OSError) -> Unreadable:
 
 
 @contextlib.contextmanager
-def pipes() -> Iterator[tuple[list[int], list[int]]]:
+def handles(bounds: Bounds) -> Iterator[tuple[list[int], list[int]]]:
     """Our ends of `life`, `control` and `answer`, and theirs; all that is still in the lists is closed at the end."""
     ours: list[int] = []
     theirs: list[int] = []
     try:
         try:
-            for is_ours_read in (False, True, True):
+            for is_ours_read in (False, True):
                 reading, writing = os.pipe()
                 ours.append(reading if is_ours_read else writing)
                 theirs.append(writing if is_ours_read else reading)
+            ours.append(_answer_of(bounds))
+            theirs.append(os.dup(ours[-1]))
         except OSError as error:
             raise no_room(error) from error
         yield ours, theirs
@@ -115,9 +184,9 @@ def pipes() -> Iterator[tuple[list[int], list[int]]]:
         _close(theirs)
 
 
-def _close(handles: list[int]) -> None:
-    while handles:
-        os.close(handles.pop())
+def _close(opened: list[int]) -> None:
+    while opened:
+        os.close(opened.pop())
 
 
 def listen(scratch: Path, bounds: Bounds, ours: list[int], theirs: list[int]) -> Ending:
@@ -152,7 +221,7 @@ class _Listener:
     def __init__(self, scratch: Path, bounds: Bounds, life: int, control: int, answer: int) -> None:
         self._scratch, self._bounds = scratch, bounds
         self._life, self._control, self._answer = life, control, answer
-        self._told, self._said = bytearray(), bytearray()
+        self._told = bytearray()
         self._ended_for: Unreadable | None = None
 
     def listen(self) -> Ending:
@@ -160,14 +229,10 @@ class _Listener:
         bounds = self._bounds
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
-        poll.register(self._answer, select.POLLIN)
         began = looked = time.monotonic()
         ends_at = began + bounds.seconds_max
         while True:
-            ready = [handle for handle, _ in poll.poll(WATCH_SECONDS * 1000)]
-            if self._answer in ready and not self._take_answer():
-                poll.unregister(self._answer)
-            if self._control in ready and not self._take_report():
+            if poll.poll(WATCH_SECONDS * 1000) and not self._take_report():
                 break
             now = time.monotonic()
             if now > ends_at + (ENDING_SECONDS_MAX if self._ended_for else 0):
@@ -179,22 +244,9 @@ class _Listener:
                 looked = now
                 if (excess := too_much_in(self._scratch, bounds)) is not None:
                     self._end(excess)
-        with contextlib.suppress(BlockingIOError):
-            os.set_blocking(self._answer, False)
-            while self._take_answer():
-                pass
         lines = [json.loads(line) for line in bytes(self._told).splitlines()]
-        return Ending({key: value for line in lines for key, value in line.items()}, bytes(self._said), self._ended_for)
-
-    def _take_answer(self) -> bool:
-        block = os.read(self._answer, BLOCK)
-        answer_max = self._bounds.answer_max
-        if len(self._said) <= answer_max:
-            self._said += block
-        if len(self._said) > answer_max:
-            self._end(Unreadable("too_large", f"answered with more than {answer_max:,} bytes"))
-            return False
-        return bool(block)
+        told = {key: value for line in lines for key, value in line.items()}
+        return Ending(told, *_said(self._answer, bounds), self._ended_for)
 
     def _take_report(self) -> bool:
         block = os.read(self._control, BLOCK)
@@ -235,8 +287,8 @@ def too_much_in(scratch: Path, bounds: Bounds) -> Unreadable | None:
     return None
 
 
-def judged(ending: Ending, bounds: Bounds) -> object:
-    """The value, or the reason why there is none."""
+def judged(ending: Ending, bounds: Bounds) -> Heard:
+    """What was answered, or the reason why nothing was."""
     if ending.ended_for is not None:
         raise ending.ended_for
     status = ending.told.get("status")
@@ -252,7 +304,7 @@ def judged(ending: Ending, bounds: Bounds) -> object:
         raise Unreadable("crashed", "the process answered nothing" if not ending.answer else "the answer is garbage") from error
     if isinstance(said, dict):
         if said.keys() == {"value"}:
-            return said["value"]
+            return Heard(said["value"], ending.parts)
         if said.keys() == {"code", "detail"} and isinstance(said["detail"], str) and said["code"] in [*CAN_RETRY]:
             raise Unreadable(said["code"], said["detail"])
     raise Unreadable("crashed", "the answer is garbage")

@@ -15,6 +15,7 @@ class Bounds:
     file_max: int = 500_000_000  # bytes of one file in scratch
     scratch_max: int = 600_000_000  # bytes of all files in scratch
     files_max: int = 1_010  # files in scratch
-    answer_max: int = 4_000_000  # bytes of JSON
+    answer_max: int = 4_000_000  # bytes of JSON that it answers with
+    parts_max: int = 0  # and bytes that go with it
     handles_max: int = 64  # open files of each process
     processes_max: int = 16  # at once, threads count

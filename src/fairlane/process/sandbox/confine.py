@@ -124,6 +124,8 @@ def behave() -> None:
     faulthandler.disable()
     gc.disable()  # it would touch, and so copy, every page; an attempt is short
     signal.set_wakeup_fd(-1)
+    with contextlib.suppress(OSError):  # slower without it, but no less confined
+        kernel.run_long_at_a_time()
     os.umask(0o077)
     for name in os.environ.keys() - KEPT_VARIABLES:  # addresses and passwords may be in it
         del os.environ[name]

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import kernel
-from .attempt import ENDING_SECONDS_MAX, Ending, answering, listen, pipes
+from .attempt import ENDING_SECONDS_MAX, Ending, answering, handles, listen
 from .bounds import Bounds
 from .confine import KEPT_VARIABLES, Refused, leave_namespaces, prepare
 from .guard import Attempt, see_to, stand_apart
@@ -118,13 +118,13 @@ class Template:
     ) -> Ending:
         """Have `work` called with these arguments, which are JSON, in a confined process; `Gone` if nobody can."""
         asked = json.dumps([arguments, str(scratch), [str(path) for path in readable], asdict(bounds)]).encode()
-        with pipes() as (ours, theirs), open(os.memfd_create("fairlane"), "w+b") as request:
+        with handles(bounds) as (ours, theirs), open(os.memfd_create("fairlane"), "w+b") as request:
             request.write(asked)
             request.flush()
             try:
                 line = self._asked(layers, [*theirs, request.fileno()])
             except Refused as refused:
-                return Ending({"layer": refused.layer, "why": refused.why}, b"", None)
+                return Ending({"layer": refused.layer, "why": refused.why}, b"", (), None)
             try:
                 ending = listen(scratch, bounds, ours, theirs)
             except BaseException:
