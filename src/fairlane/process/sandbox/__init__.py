@@ -25,7 +25,8 @@ from fairlane.core.errors import BadValue, Mistake
 from fairlane.process.extract.failure import Unreadable
 
 from . import kernel
-from .attempt import Answer, Ending, Heard, answering, judged, perform, too_much_in
+from .answer import Answer, Heard, answering
+from .attempt import Ending, judged, perform, too_much_in
 from .bounds import Bounds
 from .confine import FLAGS, prepare
 from .guard import Attempt

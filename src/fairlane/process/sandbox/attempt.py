@@ -1,8 +1,7 @@
 """How is one attempt run in a confined process, and what is believed of what comes back?
 
 Laws:
-- The guard is believed. Of the confined process only this: at most so many bytes, JSON of a known form, and parts that go
-  with it. They stand in a file in memory that cannot grow, and are read when nobody lives who could write to it.
+- The guard is believed. Of the confined process only this: at most so many bytes, JSON of a known form, and what goes with it.
 - Out comes a value or an `Unreadable`; a layer that is missing is a `Mistake`, told before the file is touched.
 - When this returns, nothing that the attempt started lives.
 """
@@ -10,8 +9,6 @@ Laws:
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import select
@@ -19,13 +16,13 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from struct import Struct
 from typing import Any, NamedTuple
 
-from fairlane.process.extract.failure import CAN_RETRY, DETAIL_MAX, Unreadable
+from fairlane.process.extract.failure import CAN_RETRY, Unreadable
 
+from .answer import Heard, new_answer, said
 from .bounds import Bounds
 from .guard import Attempt, guard
 
@@ -34,22 +31,6 @@ ENDING_SECONDS_MAX = 10.0
 CONTROL_MAX = 65_536
 BLOCK = 65_536
 MEMORY_SHARE = 0.8  # of what it may have: whoever dies with more in use ran out of it
-PARTS_MAX = 2
-_LENGTHS = Struct(f"<{PARTS_MAX}QQ")  # of the parts, and of the JSON
-
-
-class Answer(NamedTuple):
-    """What a confined process has to say: a value that is JSON, and what goes with it; text is sent as UTF-8."""
-
-    value: object
-    parts: tuple[str | bytes, ...] = ()
-
-
-class Heard(NamedTuple):
-    """What the caller has of an answer, none of which it may believe."""
-
-    value: object
-    parts: tuple[bytes, ...]
 
 
 class Ending(NamedTuple):
@@ -59,80 +40,6 @@ class Ending(NamedTuple):
     answer: bytes
     parts: tuple[bytes, ...]
     ended_for: Unreadable | None
-
-
-# -- the answer: a file in memory, as large as an answer may be. The lengths of its pieces, the parts, and last the JSON.
-
-
-def answering(work: Callable[[], object]) -> Callable[[int], None]:
-    """In the confined process: run, and answer with what comes of it, or with the failure."""
-
-    def call(answer: int) -> None:
-        lengths = [0] * PARTS_MAX
-        try:
-            returned = work()
-            value, parts = returned if isinstance(returned, Answer) else Answer(returned)
-            said = json.dumps({"value": value}, ensure_ascii=False, allow_nan=False).encode()
-            for number, part in enumerate(parts):
-                lengths[number] = _write(answer, _LENGTHS.size + sum(lengths), part)
-            _write(answer, _LENGTHS.size + sum(lengths), said)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
-            lengths, said = [0] * PARTS_MAX, _failure(error)
-            _write(answer, _LENGTHS.size, said)
-        os.pwrite(answer, _LENGTHS.pack(*lengths, len(said)), 0)
-        os._exit(0)
-
-    return call
-
-
-def _write(answer: int, place: int, part: str | bytes) -> int:
-    """Write a part at this place; returns how many bytes that were. Piece by piece: a large text takes no memory twice."""
-    began = place
-    for start in range(0, len(part), BLOCK):
-        piece = part[start : start + BLOCK]
-        rest = memoryview(piece.encode() if isinstance(piece, str) else piece)
-        while rest:
-            try:
-                count = os.pwrite(answer, rest, place)
-            except PermissionError as error:  # it is sealed: it does not grow
-                raise Unreadable("too_large", f"answers with more than {place:,} bytes") from error
-            rest, place = rest[count:], place + count
-    return place - began
-
-
-def _failure(error: Exception) -> bytes:
-    code, detail = "crashed", f"{type(error).__name__}: {error}"
-    if isinstance(error, Unreadable):
-        code, detail = error.code, error.detail
-    elif isinstance(error, MemoryError):
-        code, detail = "too_large", "needs more memory than a document may take"
-    elif isinstance(error, OSError):
-        code, detail = "too_large" if error.errno in (errno.EFBIG, errno.ENOSPC, errno.EDQUOT) else "crashed", str(error)
-    return json.dumps({"code": code, "detail": detail[:DETAIL_MAX]}).encode()
-
-
-def _answer_of(bounds: Bounds) -> int:
-    """Where the confined process may write its answer: so much, and no more."""
-    answer = os.memfd_create("fairlane", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(answer, _LENGTHS.size + bounds.parts_max + bounds.answer_max)
-    fcntl.fcntl(answer, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-    return answer
-
-
-def _said(answer: int, bounds: Bounds) -> tuple[bytes, tuple[bytes, ...]]:
-    """What stands there once nobody can write to it any more: the JSON, and the parts."""
-    *lengths, length = _LENGTHS.unpack(os.pread(answer, _LENGTHS.size, 0))
-    if sum(lengths) > bounds.parts_max or length > bounds.answer_max:
-        return b"[", ()
-    place, found = _LENGTHS.size, []
-    for one in (*lengths, length):
-        found.append(os.pread(answer, one, place))
-        place += one
-    *parts, said = found
-    return said, tuple(parts)
-
-
-# -- the caller's side
 
 
 def perform(attempt: Attempt) -> Ending:
@@ -174,7 +81,7 @@ def handles(bounds: Bounds) -> Iterator[tuple[list[int], list[int]]]:
                 reading, writing = os.pipe()
                 ours.append(reading if is_ours_read else writing)
                 theirs.append(writing if is_ours_read else reading)
-            ours.append(_answer_of(bounds))
+            ours.append(new_answer(bounds))
             theirs.append(os.dup(ours[-1]))
         except OSError as error:
             raise no_room(error) from error
@@ -246,7 +153,7 @@ class _Listener:
                     self._end(excess)
         lines = [json.loads(line) for line in bytes(self._told).splitlines()]
         told = {key: value for line in lines for key, value in line.items()}
-        return Ending(told, *_said(self._answer, bounds), self._ended_for)
+        return Ending(told, *said(self._answer, bounds), self._ended_for)
 
     def _take_report(self) -> bool:
         block = os.read(self._control, BLOCK)
@@ -299,14 +206,14 @@ def judged(ending: Ending, bounds: Bounds) -> Heard:
     if os.WEXITSTATUS(status) != 0:
         raise Unreadable("crashed", f"the process ended with code {os.WEXITSTATUS(status)}")
     try:
-        said = json.loads(ending.answer, parse_constant=_refuse_constant)
+        answer = json.loads(ending.answer, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise Unreadable("crashed", "the process answered nothing" if not ending.answer else "the answer is garbage") from error
-    if isinstance(said, dict):
-        if said.keys() == {"value"}:
-            return Heard(said["value"], ending.parts)
-        if said.keys() == {"code", "detail"} and isinstance(said["detail"], str) and said["code"] in [*CAN_RETRY]:
-            raise Unreadable(said["code"], said["detail"])
+    if isinstance(answer, dict):
+        if answer.keys() == {"value"}:
+            return Heard(answer["value"], ending.parts)
+        if answer.keys() == {"code", "detail"} and isinstance(answer["detail"], str) and answer["code"] in [*CAN_RETRY]:
+            raise Unreadable(answer["code"], answer["detail"])
     raise Unreadable("crashed", "the answer is garbage")
 
 

@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import kernel
-from .attempt import ENDING_SECONDS_MAX, Ending, answering, handles, listen
+from .answer import answering
+from .attempt import ENDING_SECONDS_MAX, Ending, handles, listen
 from .bounds import Bounds
 from .confine import KEPT_VARIABLES, Refused, leave_namespaces, prepare
 from .guard import Attempt, see_to, stand_apart
