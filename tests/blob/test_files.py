@@ -7,6 +7,7 @@ import io
 import threading
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +60,15 @@ def test_what_is_put_comes_back_with_its_size_and_hash(files: Files, size: int) 
     assert read(files, id, file) == content
     id, file = put(files, io.BytesIO(content))
     assert read(files, id, file) == content
+
+
+def test_a_file_that_lies_on_this_machine_tells_its_path_and_no_other_does(files: Files, where: str) -> None:
+    id, file = put(files, b"here")
+    with files.open_input("acme", id, file) as opened:
+        if where.startswith("s3:"):
+            assert not isinstance(opened.name, str)
+        else:
+            assert Path(opened.name).read_bytes() == b"here"
 
 
 def test_memory_does_not_grow_with_the_file(files: Files) -> None:

@@ -19,7 +19,7 @@ from fairlane.process.extract import Limits, extract, failure_code
 from fairlane.process.folder import FOLDER_KIND
 from fairlane.queue.filing import files_of
 from fairlane.worker import Document
-from fairlane.worker.builtin import Plan, _Extracting, built_in
+from fairlane.worker.builtin import Plan, _Extracting, _source, built_in
 
 from .conftest import AT_ONCE, Bench, breath, until
 
@@ -200,6 +200,20 @@ def left_by(end: Callable[[], object], folder: Path) -> Path:
     os.waitpid(pid, 0)
     (left,) = folder.iterdir()
     return left
+
+
+def test_stored_bytes_are_read_where_they_lie_and_nothing_is_left(
+    queue: Queue, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    id = queue.submit("acme", content=b"here", name="a.txt").id
+    document = handed(queue, id)
+    (path,) = tmp_path.rglob("input")
+    with _source(document) as source:
+        assert (source.path, source.name) == (path, "a.txt")
+    assert _Extracting(Plan(url))(document)["characters"] == 4
+    assert [*(tmp_path / "temporary").iterdir()] == []
 
 
 def test_what_a_dead_attempt_left_is_removed_and_what_a_living_one_has_is_not(
