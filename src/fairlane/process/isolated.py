@@ -79,17 +79,17 @@ def extract_isolated(
     limits = limits or Limits()
     if next(scratch.iterdir(), None) is not None:
         raise BadValue("scratch", str(scratch), "an empty folder")
-    real_path, real_scratch, size = path.resolve(), scratch.resolve(), path.stat().st_size
+    path, place, size = path.absolute(), scratch.absolute(), path.stat().st_size
     try:
         bounds = bounds_of(limits, memory_max)
         try:
             if _template is None:
                 raise sandbox.Gone("there was none")
-            arguments = [str(real_path), name, str(real_scratch), vars(limits), depth]
-            heard = sandbox.run_in(_template, arguments, scratch, bounds, (real_path,), without=without)
+            arguments = [str(path), name, str(place), vars(limits), depth]
+            heard = sandbox.run_in(_template, arguments, scratch, bounds, (path,), without=without)
         except sandbox.Gone:
-            work = partial(read, real_path, name, real_scratch, limits, depth)
-            heard = sandbox.run(work, scratch, bounds, (real_path,), without=without)
+            work = partial(read, path, name, place, limits, depth)
+            heard = sandbox.run(work, scratch, bounds, (path,), without=without)
         result = _checked(heard, size, scratch, limits)
     except BaseException:
         _clear(scratch, ())

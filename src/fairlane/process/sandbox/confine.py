@@ -5,7 +5,7 @@ Laws:
 - Namespaces come first, in the guard, which stays in them; then, for each attempt, what can be made ready for it there: the
   one folder that may be written, its owner, Landlock's rules. A fork copies every page that it touches, the guard does not.
 - In the confined fork: signals, limits, user, death with the guard, capabilities, Landlock and, last, the filter of calls,
-  under which the earlier steps could not be done.
+  under which the earlier steps could not be done. It computes nothing that the guard could have computed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ FIRST_USER = 2_000_000_000  # far from everybody's; each attempt is a user of it
 USERS_A_GUARD = 64  # attempts of one guard are that many users in turn
 NOBODY = 65534
 _turns = cycle(range(USERS_A_GUARD))
-_DEFAULT = (
-    signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM
-)  # fmt: skip
+HELD_BACK = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # from the guard, for ever
 
 
 class Refused(Exception):
@@ -71,10 +69,12 @@ def _layer(name: str) -> Iterator[None]:
 class Room(NamedTuple):
     """What the guard has made ready for one attempt."""
 
+    resident: int  # bytes of memory that it begins with
+    limits: list[tuple[int, int]]
     user: int | None  # whom root becomes
+    capabilities: int
     rules: int | None  # handle to Landlock's
-    memory: int  # addresses that are in use, in bytes; the attempt begins with these
-    resident: int  # and how many bytes of memory
+    calls: bytes | None  # the filter
 
 
 def leave_namespaces(layers: frozenset[str]) -> None:
@@ -94,8 +94,9 @@ def leave_namespaces(layers: frozenset[str]) -> None:
 
 
 @contextlib.contextmanager
-def room(layers: frozenset[str], scratch: Path, readable: Iterable[Path]) -> Iterator[Room]:
+def room(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds: Bounds) -> Iterator[Room]:
     """In the guard: what an attempt needs, as long as it lasts."""
+    os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
     with contextlib.ExitStack() as undone:
         if "mount namespace" in layers:
             with _layer("mount namespace"):
@@ -108,7 +109,19 @@ def room(layers: frozenset[str], scratch: Path, readable: Iterable[Path]) -> Ite
             undone.callback(os.close, rules)
         with _layer("user"):
             user = _owner(scratch) if os.geteuid() == 0 else None
-        yield Room(user, rules, *_memory())
+        # With Landlock in force, reading is what it grants, so folders that are closed to other users may stay closed.
+        may_read = user is not None and {"landlock", "seccomp"} <= layers
+        addresses, resident = _memory()
+        yield Room(
+            resident,
+            _limits(bounds, addresses, user is None and "user namespace" not in layers),
+            user,
+            kernel.CAPABILITY_READ if may_read else 0,
+            rules,
+            calls.program(os.uname().machine, user is not None or _are_signals_harmless(layers))
+            if "seccomp" in layers
+            else None,
+        )
 
 
 def _memory() -> list[int]:
@@ -131,30 +144,30 @@ def behave() -> None:
         del os.environ[name]
 
 
-def confine(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds: Bounds, own: Room, guard: int) -> None:
+def confine(scratch: Path, readable: Iterable[Path], own: Room, guard: int) -> None:
     """In the fork: everything else; `guard` is a pipe whose other end only the guard has."""
-    kernel.default_signals(_DEFAULT)
+    kernel.hear_all_signals()
     os.setsid()
     os.chdir(scratch)
-    os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
-    with _layer("limits"):
-        _limit(bounds, own.memory, own.user is None and "user namespace" not in layers)
-    if own.user is not None:
-        with _layer("user"):
+    layer = "limits"
+    try:
+        _limit(own.limits)
+        layer = "user"
+        if own.user is not None:
             kernel.become(own.user)
-    _die_with(guard)
-    with _layer("privileges"):
-        # With Landlock in force, reading is what it grants, so folders that are closed to other users may stay closed.
-        may_read = own.user is not None and {"landlock", "seccomp"} <= layers
-        kernel.keep_capabilities(kernel.CAPABILITY_READ if may_read else 0)
+        _die_with(guard)
+        layer = "privileges"
+        kernel.keep_capabilities(own.capabilities)
         kernel.forbid_new_privileges()
-    if own.rules is not None:
-        with _layer("landlock"):
+        layer = "landlock"
+        if own.rules is not None:
             landlock.restrict(own.rules)
-    _refuse_unreachable(scratch, readable)
-    if "seccomp" in layers:
-        with _layer("seccomp"):
-            kernel.filter_calls(calls.program(os.uname().machine, own.user is not None or _are_signals_harmless(layers)))
+        _refuse_unreachable(scratch, readable)
+        layer = "seccomp"
+        if own.calls is not None:
+            kernel.filter_calls(own.calls)
+    except (OSError, ValueError) as error:
+        raise Refused(layer, str(error)) from error
 
 
 def _are_signals_harmless(layers: frozenset[str]) -> bool:
@@ -176,12 +189,12 @@ def _owner(scratch: Path) -> int:
     raise AssertionError
 
 
-def _limit(bounds: Bounds, memory: int, is_user_shared: bool) -> None:
+def _limits(bounds: Bounds, memory: int, is_user_shared: bool) -> list[tuple[int, int]]:
+    """What is limited to how much, of an attempt that begins with so many bytes of addresses in use."""
     processes = bounds.processes_max
     if is_user_shared:
         processes += _tasks_of(os.getuid())  # the kernel counts all that this user has
-    seconds = math.ceil(bounds.cpu_seconds_max)
-    for which, value in (
+    return [
         (resource.RLIMIT_AS, memory + bounds.memory_max),
         (resource.RLIMIT_FSIZE, bounds.file_max),
         (resource.RLIMIT_NOFILE, bounds.handles_max),
@@ -189,8 +202,12 @@ def _limit(bounds: Bounds, memory: int, is_user_shared: bool) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
-        (resource.RLIMIT_CPU, seconds),
-    ):
+        (resource.RLIMIT_CPU, math.ceil(bounds.cpu_seconds_max)),
+    ]
+
+
+def _limit(limits: list[tuple[int, int]]) -> None:
+    for which, value in limits:
         try:
             resource.setrlimit(which, (value, value))
         except ValueError:  # it has less already

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from . import kernel
 from .bounds import Bounds
-from .confine import Refused, Room, behave, confine, leave_namespaces, room
+from .confine import HELD_BACK, Refused, Room, behave, confine, leave_namespaces, room
 
 ENDING_SECONDS_MAX = 5.0
 
@@ -69,10 +69,9 @@ def stand_apart(handles: Iterable[int]) -> None:
     os.setsid()  # kill -9 of the caller's whole group must leave somebody who ends the rest
     kernel.adopt_orphans()
     behave()
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_IGN)  # whoever ends the caller ends us by that
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, HELD_BACK)  # whoever ends the caller ends us by that
+    for number in (*HELD_BACK, signal.SIGCHLD, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)  # so the confined fork has them so
     keep_only(handles)
 
 
@@ -83,7 +82,7 @@ def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple
     """
     living, sign = os.pipe()
     try:
-        with room(attempt.layers, attempt.scratch, attempt.readable) as own:
+        with room(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds) as own:
             pid = kernel.fork()
             if pid == 0:
                 _confined(attempt, own, living, control, answer, (life, sign, *others))
@@ -107,7 +106,7 @@ def _confined(attempt: Attempt, own: Room, living: int, control: int, answer: in
         for handle in others:
             os.close(handle)
         try:
-            confine(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, own, living)
+            confine(attempt.scratch, attempt.readable, own, living)
         except Refused as refused:
             tell(control, layer=refused.layer, why=refused.why)
             os._exit(1)

@@ -12,7 +12,6 @@ import os
 import platform
 import struct
 import sys
-from collections.abc import Iterable
 
 MACHINES = ("x86_64", "aarch64")
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -26,8 +25,8 @@ _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _MOUNT_SETATTR = 442
-_CAPSET = {"x86_64": 126, "aarch64": 91}
-_CAPABILITY_VERSION = 0x20080522
+_CAPABILITIES = struct.pack("=II", 0x20080522, 0)  # this version of them, of this process
+_SIG_SETMASK, _NO_SIGNALS = 2, bytes(128)
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _SLICE_NANOSECONDS = 100_000_000  # the most that Linux gives
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -72,11 +71,10 @@ def fork() -> int:
     return _checked(_libc_with_lock.fork())
 
 
-def default_signals(numbers: Iterable[int]) -> None:
-    """Have them do what they do in any program."""
+def hear_all_signals() -> None:
+    """Those that were held back are no longer."""
     assert _libc is not None
-    for number in numbers:
-        _libc.signal(number, None)
+    _libc.sigprocmask(_SIG_SETMASK, _NO_SIGNALS, None)
 
 
 def unshare(flag: int) -> None:
@@ -131,11 +129,9 @@ def become(user: int) -> None:
 
 def keep_capabilities(wanted: int) -> None:
     """Give every capability away but these; if they are not there to keep, all of them."""
-    header, number = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), _CAPSET[os.uname().machine]
-    try:
-        call(number, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)(wanted, wanted, 0, 0, 0, 0)))
-    except PermissionError:
-        call(number, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+    assert _libc is not None
+    if _libc.capset(_CAPABILITIES, struct.pack("=6I", wanted, wanted, 0, 0, 0, 0)) < 0:
+        _checked(_libc.capset(_CAPABILITIES, bytes(24)))
 
 
 def run_long_at_a_time() -> None:

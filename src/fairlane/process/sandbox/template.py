@@ -23,7 +23,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -118,7 +117,7 @@ class Template:
         self, layers: frozenset[str], arguments: Sequence[object], scratch: Path, readable: Iterable[Path], bounds: Bounds
     ) -> Ending:
         """Have `work` called with these arguments, which are JSON, in a confined process; `Gone` if nobody can."""
-        asked = json.dumps([arguments, str(scratch), [str(path) for path in readable], asdict(bounds)]).encode()
+        asked = json.dumps([arguments, str(scratch), [str(path) for path in readable], vars(bounds)]).encode()
         with handles(bounds) as (ours, theirs), open(os.memfd_create("fairlane"), "w+b") as request:
             request.write(asked)
             request.flush()
