@@ -8,28 +8,28 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from .core.errors import (
-    BadValue,
-    BlobDamaged,
-    FairlaneError,
-    KeyConflict,
-    Mistake,
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreUnfit,
-    Unknown,
-    WrongState,
-)
-from .core.policy import Policy, Rules, Terms
-from .core.retry import Backoff
-from .queue import AsyncQueue, Input, Queue
-from .worker import Fail, Retry, Worker
 
 if TYPE_CHECKING:
     from .client import AsyncClient, Client
+    from .core.errors import (
+        BadValue,
+        BlobDamaged,
+        FairlaneError,
+        KeyConflict,
+        Mistake,
+        StoreBusy,
+        StoreError,
+        StoreFull,
+        StoreUnfit,
+        Unknown,
+        WrongState,
+    )
+    from .core.policy import Policy, Rules, Terms
+    from .core.retry import Backoff
+    from .queue import AsyncQueue, Input, Queue
+    from .worker import Fail, Retry, Worker
 
 __version__ = "0.1.0"
 
@@ -59,11 +59,20 @@ __all__ = [
     "WrongState",
 ]
 
+_HOMES = {
+    "core.policy": ("Policy", "Rules", "Terms"),
+    "core.retry": ("Backoff",),
+    "queue": ("AsyncQueue", "Input", "Queue"),
+    "worker": ("Fail", "Retry", "Worker"),
+    "client": ("AsyncClient", "Client"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
 
 def __getattr__(name: str) -> Any:
-    """The client, loaded when it is asked for: whoever has the queue itself needs no HTTP."""
-    if name in ("AsyncClient", "Client"):
-        from . import client
-
-        return getattr(client, name)
-    raise AttributeError(f"module 'fairlane' has no attribute {name!r}")
+    """What is asked for, loaded when it is: a client needs no queue, a queue no HTTP, and the sandbox none of them."""
+    if name not in __all__:
+        raise AttributeError(f"module 'fairlane' has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOME_OF.get(name, 'core.errors')}", __name__), name)
+    globals()[name] = value
+    return value
