@@ -7,8 +7,9 @@ each attempt confined, text, facts and picture kept and synced. Rounds take turn
 
 What is compared is work under way, not a start: a round is long enough that its beginning and its end weigh little, and the
 time of the queue is from the first claim to the last ending, by the store's clock. The start of the worker and submitting come
-before it; what submitting takes is told. CPU seconds are told too: of everything, the worker's start as well. Nothing is removed
-between rounds: on ext4 the making of files is slower for minutes after others were deleted, of which the queue makes more.
+before it; what submitting takes is told. CPU seconds are told too: of everything, the worker's start as well.
+
+Nothing is removed between rounds: on ext4 files are made more slowly for minutes after others were deleted.
 """
 
 from __future__ import annotations
