@@ -66,7 +66,7 @@ def perform(attempt: Attempt) -> Ending:
 
 
 def no_room(error: OSError) -> Unreadable:
-    """What a caller is told when the machine refuses another process or pipe."""
+    """What a caller is told when the machine refuses another process, pipe or file in memory."""
     return Unreadable("crashed", f"this machine has no room for another process: {error}")
 
 
@@ -123,7 +123,7 @@ def _clear(pid: int) -> None:
 
 
 class _Listener:
-    """Our ends of the pipes, and what came through them."""
+    """Our ends of what an attempt is heard and ended by, and what was told so far."""
 
     def __init__(self, scratch: Path, bounds: Bounds, life: int, control: int, answer: int) -> None:
         self._scratch, self._bounds = scratch, bounds
