@@ -91,7 +91,7 @@ def _bare(files: list[Sent]) -> float:
 def _read_and_written(path: Path, base: Path) -> None:
     """What a person's loop does for each file."""
     result = extract(path, path.name)
-    base.with_suffix(".md").write_text(result.text, encoding="utf-8")
+    base.with_suffix(".md").write_bytes(result.text_bytes)
     base.with_suffix(".json").write_text(json.dumps(result.facts(), ensure_ascii=False), encoding="utf-8")
     if result.thumbnail is not None:
         base.with_suffix(".png").write_bytes(result.thumbnail)

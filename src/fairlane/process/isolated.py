@@ -12,6 +12,7 @@ Laws:
 from __future__ import annotations
 
 import atexit
+import codecs
 import math
 import os
 import re
@@ -26,15 +27,14 @@ from fairlane.core.errors import BadValue
 
 from . import reading, sandbox
 from .extract import LANGUAGES, WARNING_CODES, Extraction, Limits, Member, Notice, Page, Unreadable, warm
-from .extract.draft import FACT_MAX, is_clean, moment
+from .extract.draft import BLOCK, CHARACTER_BYTES_MAX, FACT_MAX, is_clean, moment
 from .extract.result import Unit
 from .extract.scratch import NAME_MAX
 from .reading import read
 
-CHARACTER_BYTES_MAX = 4
 THUMBNAIL_BYTES_MAX = 10_000_000
 MEMORY_MAX = sandbox.Bounds.memory_max
-FACTS = frozenset(Extraction.__dataclass_fields__) - {"text", "thumbnail"}
+FACTS = frozenset(Extraction.__dataclass_fields__) - {"text_bytes", "thumbnail"}
 _MEMBER = re.compile(r"member-\d{5,6}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,100}")
@@ -133,14 +133,14 @@ def _checked(heard: sandbox.Heard, size: int, scratch: Path, limits: Limits) -> 
     try:
         if not isinstance(facts, dict) or facts.keys() != FACTS:
             raise _Garbage("facts")
-        text = _text(content, limits)
-        result = Extraction(
+        length = _length(content, limits)
+        return Extraction(
             media_type=_matching(facts, "media_type", _MEDIA_TYPE),
             size=_one_of(facts, "size", (size,)),
             sha256=_matching(facts, "sha256", _SHA256),
-            text=text,
+            text_bytes=content,
             unit=_one_of(facts, "unit", get_args(Unit)),
-            pages=_pages(facts, len(text), limits),
+            pages=_pages(facts, length, limits),
             title=_shown(facts, "title"),
             author=_shown(facts, "author"),
             created=_moment(facts, "created"),
@@ -152,8 +152,6 @@ def _checked(heard: sandbox.Heard, size: int, scratch: Path, limits: Limits) -> 
             warnings=_warnings(facts),
             members=_members(facts, scratch, limits),
         )
-        vars(result)["text_bytes"] = content  # as it came, so that nobody encodes it again
-        return result
     except (_Garbage, OSError) as error:
         raise Unreadable("crashed", f"the answer breaks a law of results: {error}") from error
 
@@ -161,14 +159,18 @@ def _checked(heard: sandbox.Heard, size: int, scratch: Path, limits: Limits) -> 
 # -- parts and files
 
 
-def _text(content: bytes, limits: Limits) -> str:
+def _length(content: bytes, limits: Limits) -> int:
+    """How many characters these bytes are, if they are text. Block by block: none is kept."""
+    length, place, whole = 0, 0, memoryview(content)
     try:
-        text = content.decode()
+        while place < len(content):
+            block, used = codecs.utf_8_decode(whole[place : place + BLOCK], "strict", place + BLOCK >= len(content))
+            length, place = length + len(block), place + used
     except UnicodeDecodeError as error:
         raise _Garbage("text") from error
-    if len(text) > limits.text_max or not is_clean(content):
+    if length > limits.text_max or not is_clean(content):
         raise _Garbage("text")
-    return text
+    return length
 
 
 def _thumbnail(content: bytes, limits: Limits) -> bytes:

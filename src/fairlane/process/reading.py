@@ -66,4 +66,4 @@ def work(path: str, name: str, scratch: str, limits: dict[str, Any], depth: int)
 def read(path: Path, name: str, scratch: Path, limits: Limits, depth: int) -> Answer:
     """The same, of a fork that has its arguments as they are."""
     result = extract(path, name, scratch, limits, depth)
-    return Answer(result.facts(), (result.text, result.thumbnail or b""))
+    return Answer(result.facts(), (result.text_bytes, result.thumbnail or b""))

@@ -164,5 +164,5 @@ def _fetched(document: Document) -> Iterator[Path]:
 def _summary(read: Extraction, facts: dict[str, Any]) -> dict[str, Any]:
     """What stands in the result itself; the pages and the names of members are in the facts."""
     members = [one["document"] for one in facts["members"]]
-    told = facts | {"pages": len(read.pages), "characters": len(read.text), "members": members}
+    told = facts | {"pages": len(read.pages), "characters": read.pages[-1].end, "members": members}
     return {name: value for name, value in told.items() if value not in (None, [])}

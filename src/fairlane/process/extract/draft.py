@@ -24,6 +24,7 @@ _CONTROL_BYTES = [bytes([one]) for one in (*range(0x09), *range(0x0B, 0x20), 0x7
 _CONTROL_PAIR = re.compile(b"\xc2[\x80-\x9f]")  # U+0080 to U+009F
 _NO_CHARACTER = re.compile(b"\xef\xbf[\xbe\xbf]")  # U+FFFE and U+FFFF
 FACT_MAX = 500
+CHARACTER_BYTES_MAX = 4
 BLOCK = 65_536
 
 
@@ -62,8 +63,10 @@ class Draft:
         self.dimensions: tuple[int, int] | None = None
         self.picture: Callable[[], bytes | None] | None = None  # draws the thumbnail, if the format can
         self.members: list[Member] = []
-        self._text = io.StringIO()
-        self._length = 0
+        self._text = io.BytesIO()  # UTF-8: half as much memory, and what is wanted of it in the end
+        self._pieces: list[str] = []  # what is not in there yet
+        self._pieces_length = self._length = 0
+        self._is_blank = True
         self._pages: list[tuple[str, int]] = []
         self._warnings: dict[WarningCode, Notice] = {}
 
@@ -82,8 +85,19 @@ class Draft:
         """Add text to the current page."""
         text = clean(text)
         self.meter.text(len(text))
-        self._text.write(text)
+        self._pieces.append(text)
+        self._pieces_length += len(text)
         self._length += len(text)
+        if self._pieces_length >= BLOCK:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Pieces are many small objects, each a multiple of its text: few of them are kept."""
+        block = "".join(self._pieces)
+        self._is_blank = self._is_blank and (not block or block.isspace())
+        self._text.write(block.encode())
+        self._pieces.clear()
+        self._pieces_length = 0
 
     def new_page(self, label: str = "") -> None:
         """Begin a page, even after an empty one."""
@@ -119,17 +133,17 @@ class Draft:
 
     def finish(self, size: int, sha256: str, language: str | None, thumbnail: bytes | None) -> Extraction:
         """The result: nothing can be added any more."""
-        text = self._text.getvalue()
-        if not text.strip() and not self.members:
+        self._pack()
+        if self._is_blank and not self.members:
             self.warn("no_text")
         starts = self._pages or [("", 0)]
-        ends = [start for _, start in starts[1:]] + [len(text)]
+        ends = [start for _, start in starts[1:]] + [self._length]
         width, height = self.dimensions or (None, None)
         return Extraction(
             media_type=self.media_type,
             size=size,
             sha256=sha256,
-            text=text,
+            text_bytes=self._text.getvalue(),
             unit=self.unit,
             pages=tuple(Page(label, start, end) for (label, start), end in zip(starts, ends, strict=True)),
             title=self.title,
@@ -146,7 +160,9 @@ class Draft:
 
     def sample(self, length: int) -> str:
         """The beginning of the text."""
-        return self._text.getvalue()[:length]  # not by reading: that would make every character four bytes
+        self._pack()
+        with self._text.getbuffer() as text:
+            return bytes(text[: length * CHARACTER_BYTES_MAX]).decode(errors="ignore")[:length]
 
 
 def moment(text: str) -> str | None:

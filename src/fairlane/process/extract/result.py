@@ -63,7 +63,7 @@ class Extraction:
     media_type: str
     size: int
     sha256: str
-    text: str
+    text_bytes: bytes  # UTF-8
     unit: Unit
     pages: tuple[Page, ...]
     title: str | None = None
@@ -78,9 +78,9 @@ class Extraction:
     members: tuple[Member, ...] = ()
 
     @cached_property
-    def text_bytes(self) -> bytes:
-        """The text in UTF-8; what came out of a sandbox has it already."""
-        return self.text.encode()
+    def text(self) -> str:
+        """The text, as Markdown."""
+        return self.text_bytes.decode()
 
     def text_of(self, number: int) -> str:
         """The text of one page, counted from 0."""

@@ -22,17 +22,16 @@ from fairlane.process.extract.failure import DETAIL_MAX, Unreadable
 from .bounds import Bounds
 
 PARTS_MAX = 2
-BLOCK = 65_536
 _LENGTHS = Struct(f"<{PARTS_MAX}QQ")  # of the parts, and of the JSON
 _GARBAGE = b"["
 _NO_MEMORY = b'{"code": "too_large", "detail": "needs more memory than a document may take"}'  # there is none to make it of
 
 
 class Answer(NamedTuple):
-    """What a confined process has to say: a value that is JSON, and what goes with it; text is sent as UTF-8."""
+    """What a confined process has to say: a value that is JSON, and what goes with it."""
 
     value: object
-    parts: tuple[str | bytes, ...] = ()
+    parts: tuple[bytes, ...] = ()
 
 
 class Heard(NamedTuple):
@@ -63,19 +62,16 @@ def answering(work: Callable[[], object]) -> Callable[[int], None]:
     return call
 
 
-def _write(answer: int, place: int, part: str | bytes) -> int:
-    """Write a part at this place; returns how many bytes that were. Piece by piece: a large text takes no memory twice."""
-    began = place
-    for start in range(0, len(part), BLOCK):
-        piece = part[start : start + BLOCK]
-        rest = memoryview(piece.encode() if isinstance(piece, str) else piece)
-        while rest:
-            try:
-                count = os.pwrite(answer, rest, place)
-            except PermissionError as error:  # it is sealed: it does not grow
-                raise Unreadable("too_large", f"answers with more than {place:,} bytes") from error
-            rest, place = rest[count:], place + count
-    return place - began
+def _write(answer: int, place: int, part: bytes) -> int:
+    """Write a part at this place; returns how many bytes that were."""
+    rest = memoryview(part)
+    while rest:
+        try:
+            count = os.pwrite(answer, rest, place)
+        except PermissionError as error:  # it is sealed: it does not grow
+            raise Unreadable("too_large", f"answers with more than {place:,} bytes") from error
+        rest, place = rest[count:], place + count
+    return len(part)
 
 
 def _failure(error: Exception) -> bytes:
