@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 CALLS: list[Callable[..., object]] = []
 
@@ -11,6 +12,6 @@ def prepare() -> None:
     """Nothing to load."""
 
 
-def work(*arguments: object) -> object:
+def work(*arguments: object) -> Callable[[], object]:
     """The test's own."""
-    return CALLS[0](*arguments)
+    return partial(CALLS[0], *arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -142,6 +143,7 @@ SPOILED: dict[str, Spoil] = {
     "a missing fact": lambda facts, scratch: facts.pop("title"),
     "a size that is not the file's": lambda facts, scratch: facts.update(size=1),
     "a hash that is none": lambda facts, scratch: facts.update(sha256="x" * 64),
+    "the hash of other bytes": lambda facts, scratch: facts.update(sha256=hashlib.sha256(b"other").hexdigest()),
     "a media type with a line": lambda facts, scratch: facts.update(media_type="text/plain\n"),
     "an unknown unit": lambda facts, scratch: facts.update(unit="book"),
     "an unhashable unit": lambda facts, scratch: facts.update(unit=[]),
@@ -181,21 +183,21 @@ def linked(path: Path) -> None:
     path.symlink_to(moved)
 
 
-def answered(place: Path) -> tuple[Heard, int, Path]:
+def answered(place: Path) -> tuple[Heard, int, str, Path]:
     path, scratch = made(place, corpus()["pl.zip"])
     result = extract(path, "a.zip", scratch, NO_OCR)
     facts: dict[str, Any] = json.loads(json.dumps(result.facts()))
-    return Heard(facts, (result.text.encode(), b"")), path.stat().st_size, scratch
+    return Heard(facts, (result.text_bytes, b"")), path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest(), scratch
 
 
 def test_an_honest_answer_is_taken(place: Path) -> None:
-    heard, size, scratch = answered(place)
-    assert _checked(heard, size, scratch, NO_OCR).facts() == heard.value
+    heard, size, sha256, scratch = answered(place)
+    assert _checked(heard, size, sha256, scratch, NO_OCR).facts() == heard.value
 
 
 @pytest.mark.parametrize("how", [*SPOILED, *PARTS])
 def test_an_answer_that_breaks_a_law_is_a_crash(place: Path, how: str) -> None:
-    heard, size, scratch = answered(place)
+    heard, size, sha256, scratch = answered(place)
     assert isinstance(heard.value, dict)
     if how in SPOILED:
         SPOILED[how](heard.value, scratch)
@@ -203,7 +205,7 @@ def test_an_answer_that_breaks_a_law_is_a_crash(place: Path, how: str) -> None:
         text, picture = PARTS[how]
         heard = Heard(heard.value, (heard.parts[0] if text is None else text, picture))
     with pytest.raises(Unreadable, match="breaks a law of results") as caught:
-        _checked(heard, size, scratch, NO_OCR)
+        _checked(heard, size, sha256, scratch, NO_OCR)
     assert caught.value.code == "crashed"
 
 

@@ -27,7 +27,7 @@ from fairlane.core.errors import BadValue
 
 from . import reading, sandbox
 from .extract import LANGUAGES, WARNING_CODES, Extraction, Limits, Member, Notice, Page, Unreadable, warm
-from .extract.draft import BLOCK, CHARACTER_BYTES_MAX, FACT_MAX, is_clean, moment
+from .extract.draft import BLOCK, CHARACTER_BYTES_MAX, FACT_MAX, is_clean, moment, sha256_of, size_of
 from .extract.result import Unit
 from .extract.scratch import NAME_MAX
 from .reading import read
@@ -36,7 +36,6 @@ THUMBNAIL_BYTES_MAX = 10_000_000
 MEMORY_MAX = sandbox.Bounds.memory_max
 FACTS = frozenset(Extraction.__dataclass_fields__) - {"text_bytes", "thumbnail"}
 _MEMBER = re.compile(r"member-\d{5,6}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,100}")
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
@@ -73,24 +72,27 @@ def extract_isolated(
     depth: int = 0,
     memory_max: int = MEMORY_MAX,
     *,
+    sha256: str | None = None,
     without: frozenset[str] = frozenset(),
 ) -> Extraction:
     """Read a file as `extract` does, in a confined process; `scratch` is an empty folder of this attempt's own."""
     limits = limits or Limits()
     if next(scratch.iterdir(), None) is not None:
         raise BadValue("scratch", str(scratch), "an empty folder")
-    path, place, size = path.absolute(), scratch.absolute(), path.stat().st_size
+    path, place = path.absolute(), scratch.absolute()
+    size = size_of(path, limits)
+    sha256 = sha256 or sha256_of(path)  # here, where it costs less: a fork copies every page that it touches
     try:
         bounds = bounds_of(limits, memory_max)
         try:
             if _template is None:
                 raise sandbox.Gone("there was none")
-            arguments = [str(path), name, str(place), vars(limits), depth]
+            arguments = [str(path), name, str(place), vars(limits), depth, sha256]
             heard = sandbox.run_in(_template, arguments, scratch, bounds, (path,), without=without)
         except sandbox.Gone:
-            work = partial(read, path, name, place, limits, depth)
+            work = partial(read, path, name, place, limits, depth, sha256)
             heard = sandbox.run(work, scratch, bounds, (path,), without=without)
-        result = _checked(heard, size, scratch, limits)
+        result = _checked(heard, size, sha256, scratch, limits)
     except BaseException:
         _clear(scratch, ())
         raise
@@ -127,7 +129,7 @@ class _Garbage(Exception):
     """What came back breaks a law of results."""
 
 
-def _checked(heard: sandbox.Heard, size: int, scratch: Path, limits: Limits) -> Extraction:
+def _checked(heard: sandbox.Heard, size: int, sha256: str, scratch: Path, limits: Limits) -> Extraction:
     """What came back, as a result; everything is looked at."""
     facts, (content, picture) = heard.value, heard.parts
     try:
@@ -137,7 +139,7 @@ def _checked(heard: sandbox.Heard, size: int, scratch: Path, limits: Limits) -> 
         return Extraction(
             media_type=_matching(facts, "media_type", _MEDIA_TYPE),
             size=_one_of(facts, "size", (size,)),
-            sha256=_matching(facts, "sha256", _SHA256),
+            sha256=_one_of(facts, "sha256", (sha256,)),
             text_bytes=content,
             unit=_one_of(facts, "unit", get_args(Unit)),
             pages=_pages(facts, length, limits),

@@ -11,6 +11,8 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +60,13 @@ def prepare() -> None:
             read(path, name, Path(folder), Limits(), 0)
 
 
-def work(path: str, name: str, scratch: str, limits: dict[str, Any], depth: int) -> Answer:
+def work(path: str, name: str, scratch: str, limits: dict[str, Any], depth: int, sha256: str) -> Callable[[], Answer]:
+    """What the confined process does, of arguments that were JSON."""
+    within = Limits(**limits | {"ocr_languages": tuple(limits["ocr_languages"])})
+    return partial(read, Path(path), name, Path(scratch), within, depth, sha256)
+
+
+def read(path: Path, name: str, scratch: Path, limits: Limits, depth: int, sha256: str | None = None) -> Answer:
     """Read a file: the facts, and with them the text and the picture; members are left in the scratch folder."""
-    return read(Path(path), name, Path(scratch), Limits(**limits | {"ocr_languages": tuple(limits["ocr_languages"])}), depth)
-
-
-def read(path: Path, name: str, scratch: Path, limits: Limits, depth: int) -> Answer:
-    """The same, of a fork that has its arguments as they are."""
-    result = extract(path, name, scratch, limits, depth)
+    result = extract(path, name, scratch, limits, depth, sha256)
     return Answer(result.facts(), (result.text_bytes, result.thumbnail or b""))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from .draft import Draft, fingerprint
+from .draft import Draft, sha256_of, size_of
 from .failure import CAN_RETRY, Code, Unreadable
 from .language import guess
 from .limits import Limits
@@ -43,10 +43,12 @@ LANGUAGE_SAMPLE = 20_000
 PICTURE_SAMPLE = 4_000
 
 
-def extract(path: Path, name: str, scratch: Path | None = None, limits: Limits | None = None, depth: int = 0) -> Extraction:
-    """Read a file; `name` is what its sender calls it, `depth` how many archives it came out of."""
+def extract(
+    path: Path, name: str, scratch: Path | None = None, limits: Limits | None = None, depth: int = 0, sha256: str | None = None
+) -> Extraction:
+    """Read a file; `name` is what its sender calls it, `depth` how many archives it came out of, `sha256` its hash if known."""
     try:
-        return _extract(Draft(path, name, scratch, limits or Limits(), depth))
+        return _extract(Draft(path, name, scratch, limits or Limits(), depth), sha256)
     except Unreadable:
         raise
     except MemoryError as error:
@@ -55,8 +57,9 @@ def extract(path: Path, name: str, scratch: Path | None = None, limits: Limits |
         raise Unreadable("crashed", f"{type(error).__name__}: {error}") from error
 
 
-def _extract(draft: Draft) -> Extraction:
-    size, sha256 = fingerprint(draft.path, draft.limits)
+def _extract(draft: Draft, sha256: str | None) -> Extraction:
+    size = size_of(draft.path, draft.limits)
+    sha256 = sha256 or sha256_of(draft.path)
     from .sniff import MODULES, media_type
 
     draft.media_type = media_type(draft)

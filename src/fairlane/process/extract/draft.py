@@ -173,15 +173,20 @@ def moment(text: str) -> str | None:
         return None
 
 
-def fingerprint(path: Path, limits: Limits) -> tuple[int, str]:
-    """Size and SHA-256 of a file, read in blocks; an empty or far too large one ends here."""
+def size_of(path: Path, limits: Limits) -> int:
+    """How many bytes a file has; an empty or far too large one ends here."""
     size = path.stat().st_size
     if size == 0:
         raise Unreadable("empty", "the file has no bytes")
     if size > limits.size_max:
         raise Unreadable("too_large", f"the file has {size:,} bytes; {limits.size_max:,} are allowed")
+    return size
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, read in blocks."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             digest.update(block)
-    return size, digest.hexdigest()
+    return digest.hexdigest()

@@ -2,7 +2,8 @@
 
 The template is a fresh Python that has loaded one module and nothing of the caller's: no address, no password, no other
 document. For each caller it forks a guard, which serves that caller's attempts one after the other: one fork an attempt. The
-module has `prepare()`, called once in the template, and `work(*arguments)`, called in every confined process.
+module has `prepare()`, called once in the template, and `work(*arguments)`, called in the guard: it returns what the confined
+process is to call.
 
 Laws:
 - What guards have in common with each other is what the template has loaded; what attempts of one guard have in common is the
@@ -23,10 +24,9 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import kernel
 from .answer import answering
@@ -37,13 +37,17 @@ from .guard import Attempt, see_to, stand_apart
 
 START_SECONDS_MAX = 60.0
 MESSAGE_BYTES_MAX = 65_536
-# Memory that was freed is used again, and comes in large pages where the kernel gives them: thousands of page faults less.
-MEMORY = {"hugetlb": 1, "top_pad": 32 << 20, "mmap_threshold": 1 << 30, "trim_threshold": 1 << 30}
+# Memory that was freed is used again, small pieces without a look for neighbours to join them with, and comes in large pages
+# where the kernel gives them: thousands of page faults less, and PDFium asks for small pieces all the time.
+MEMORY = {"hugetlb": 1, "top_pad": 32 << 20, "mmap_threshold": 1 << 30, "trim_threshold": 1 << 30, "tcache_count": 20_000}
 _HANDLE = 3
 _START = (
     "import json, sys; sys.path[:], module = json.loads(sys.argv[1]);"
     f" from fairlane.process.sandbox.template import main; main({_HANDLE}, module)"
 )
+
+
+Work = Callable[..., Callable[[], object]]
 
 
 class Gone(Exception):
@@ -116,13 +120,12 @@ class Template:
     def perform(
         self, layers: frozenset[str], arguments: Sequence[object], scratch: Path, readable: Iterable[Path], bounds: Bounds
     ) -> Ending:
-        """Have `work` called with these arguments, which are JSON, in a confined process; `Gone` if nobody can."""
-        asked = json.dumps([arguments, str(scratch), [str(path) for path in readable], vars(bounds)]).encode()
-        with handles(bounds) as (ours, theirs), open(os.memfd_create("fairlane"), "w+b") as request:
-            request.write(asked)
-            request.flush()
+        """Have the work of these arguments, which are JSON, done in a confined process; `Gone` if nobody can."""
+        asked = [arguments, str(scratch), [str(path) for path in readable], vars(bounds)]
+        message = json.dumps(asked, ensure_ascii=False).encode(errors="surrogatepass")  # so the longest paths fit
+        with handles(bounds) as (ours, theirs):
             try:
-                line = self._asked(layers, [*theirs, request.fileno()])
+                line = self._asked(layers, message, theirs)
             except Refused as refused:
                 return Ending({"layer": refused.layer, "why": refused.why}, b"", (), None)
             try:
@@ -144,19 +147,19 @@ class Template:
         self._idle.clear()
         self._asking.close()
 
-    def _asked(self, layers: frozenset[str], handles: list[int]) -> _Line:
-        """A guard that has been given the handles; one that was ended meanwhile is passed over."""
+    def _asked(self, layers: frozenset[str], message: bytes, handles: list[int]) -> _Line:
+        """A guard that was asked, and has been given the handles; one that was ended meanwhile is passed over."""
         self._leave_the_parents()
         idle = self._idle.setdefault(layers, [])
         while idle:
             line = idle.pop()
             try:
-                socket.send_fds(line.socket, [b"+"], handles)
+                socket.send_fds(line.socket, [message], handles)
                 return line
             except OSError:
                 line.end()
         line = self._new_line(layers)
-        socket.send_fds(line.socket, [b"+"], handles)
+        socket.send_fds(line.socket, [message], handles)
         return line
 
     def _leave_the_parents(self) -> None:
@@ -235,7 +238,7 @@ def _heard(asking: socket.socket) -> tuple[bytes, list[int]]:
     return message, handles
 
 
-def _guard(asking: socket.socket, layers: frozenset[str], work: Callable[..., object]) -> None:
+def _guard(asking: socket.socket, layers: frozenset[str], work: Work) -> None:
     """In a fork of the template; never returns."""
     code = 1
     try:
@@ -247,7 +250,7 @@ def _guard(asking: socket.socket, layers: frozenset[str], work: Callable[..., ob
         os._exit(code)
 
 
-def _serve(asking: socket.socket, layers: frozenset[str], work: Callable[..., object]) -> None:
+def _serve(asking: socket.socket, layers: frozenset[str], work: Work) -> None:
     """Attempt after attempt, as long as the caller lives."""
     has_own = "process namespace" in layers
     try:
@@ -260,20 +263,17 @@ def _serve(asking: socket.socket, layers: frozenset[str], work: Callable[..., ob
     own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     asking.send(json.dumps({"pid": int(os.readlink("/proc/self"))}).encode())
     while True:
-        message, handles, _, _ = socket.recv_fds(asking, MESSAGE_BYTES_MAX, 4)
+        message, handles, _, _ = socket.recv_fds(asking, MESSAGE_BYTES_MAX, 3)
         if not message:
             return
-        life, control, answer, request = handles
+        life, control, answer = handles
         if has_own:
             kernel.unshare(kernel.CLONE_NEWPID)
-        see_to(_attempt(request, layers, work), life, control, answer, (asking.fileno(), own))
+        see_to(_attempt(message, layers, work), life, control, answer, (asking.fileno(), own))
         if has_own:
             kernel.enter(own, kernel.CLONE_NEWPID)
 
 
-def _attempt(request: int, layers: frozenset[str], work: Callable[..., object]) -> Attempt:
-    with open(request, "rb") as file:
-        file.seek(0)
-        asked: list[Any] = json.load(file)
-    arguments, scratch, readable, bounds = asked
-    return Attempt(layers, answering(partial(work, *arguments)), Path(scratch), tuple(map(Path, readable)), Bounds(**bounds))
+def _attempt(asked: bytes, layers: frozenset[str], work: Work) -> Attempt:
+    arguments, scratch, readable, bounds = json.loads(asked)
+    return Attempt(layers, answering(work(*arguments)), Path(scratch), tuple(map(Path, readable)), Bounds(**bounds))
