@@ -132,14 +132,14 @@ class _Listener:
         self._ended_for: Unreadable | None = None
 
     def listen(self) -> Ending:
-        """Until the guard has reported and gone."""
+        """Until the guard has reported, or is gone."""
         bounds = self._bounds
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         began = looked = time.monotonic()
         ends_at = began + bounds.seconds_max
         while True:
-            if poll.poll(WATCH_SECONDS * 1000) and not self._take_report():
+            if poll.poll(WATCH_SECONDS * 1000) and self._is_report_whole():
                 break
             now = time.monotonic()
             if now > ends_at + (ENDING_SECONDS_MAX if self._ended_for else 0):
@@ -155,10 +155,11 @@ class _Listener:
         told = {key: value for line in lines for key, value in line.items()}
         return Ending(told, *said(self._answer, bounds), self._ended_for)
 
-    def _take_report(self) -> bool:
+    def _is_report_whole(self) -> bool:
+        """Hear what is told: how the attempt ended comes last, and only if it began."""
         block = os.read(self._control, BLOCK)
         self._told += block
-        return bool(block) and len(self._told) <= CONTROL_MAX
+        return not block or b'"status"' in block or len(self._told) > CONTROL_MAX
 
     def _end(self, why: Unreadable) -> None:
         """Close our end of `life`: the guard ends everything."""
