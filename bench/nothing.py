@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fairlane.process.reading import prepare
 
 __all__ = ["prepare", "work"]
 
 
-def work() -> None:
+def work() -> Callable[[], object]:
     """Nothing."""
+    return lambda: None

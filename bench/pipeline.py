@@ -1,9 +1,13 @@
 """What do the queue and the sandbox cost on top of reading a document?
 
-The same files, of about 100 ms each, on both cores: in a bare loop in two processes, which calls `extract` and writes text,
-facts and picture into three files, as a person's own loop would (no copy under another name first, no sync, no hash); and
-through a queue on SQLite, by the built-in worker as it is by default (four slots, so that the cores do not wait for the disk),
-each attempt confined, text, facts and picture kept and synced. Rounds take turns.
+The same files on both cores: in a bare loop in two processes, which calls `extract` and writes text, facts and picture into
+three files, as a person's own loop would (no copy under another name first, no sync, no hash); and through a queue on SQLite,
+by the built-in worker as it is by default (four slots, so that the cores do not wait for the disk), each attempt confined,
+text, facts and picture kept and synced. Rounds take turns.
+
+The files are of six formats in turns, each with headings, paragraphs, lists and tables (the sheet with words and numbers) over
+and over until reading it takes about 100 ms. Some need more memory or write more text than others, and so cost the sandbox or
+the queue more: no one of them speaks for all.
 
 What is compared is work under way, not a start: a round is long enough that its beginning and its end weigh little, and the
 time of the queue is from the first claim to the last ending, by the store's clock. The start of the worker and submitting come
@@ -28,7 +32,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chaos.corpus.all import pdf_lines
-from chaos.corpus.office import make_docx, paragraph
+from chaos.corpus.office import make_docx, make_odt, make_xlsx, odt_content, word_body
+from chaos.corpus.others import make_html, make_rtf
 from chaos.corpus.pdf import make_pdf
 from fairlane import Input, Queue
 from fairlane.process.extract import extract, warm
@@ -40,6 +45,15 @@ from .figures import Figure, Goal
 CORES = 2
 WANTED_SECONDS = 0.1
 SHARE_LEAST = 1 / 1.15  # of the bare speed
+_ROW = "<row>" + "".join(f'<c t="s"><v>{n % 4}</v></c><c><v>{n * 7}</v></c>' for n in range(5)) + "</row>"
+FILES: dict[str, Callable[[int], bytes]] = {  # of so many pages, samples or rows
+    "a.pdf": lambda pages: make_pdf([pdf_lines(SAMPLE) * 5] * pages),
+    "a.docx": lambda times: make_docx(SAMPLE, word_body(SAMPLE) * times),
+    "a.xlsx": lambda rows: make_xlsx(SAMPLE, _ROW * rows),
+    "a.odt": lambda times: make_odt(SAMPLE, odt_content(SAMPLE) * times),
+    "a.html": lambda times: make_html(SAMPLE, times=times),
+    "a.rtf": lambda times: make_rtf(SAMPLE, 1250, times),
+}
 
 
 class Sent(NamedTuple):
@@ -47,14 +61,6 @@ class Sent(NamedTuple):
 
     path: Path
     pages: int
-
-
-def _pdf(pages: int) -> bytes:
-    return make_pdf([pdf_lines(SAMPLE) * 5] * pages)
-
-
-def _docx(paragraphs: int) -> bytes:
-    return make_docx(SAMPLE, "".join(paragraph(SAMPLE.paragraph) for _ in range(paragraphs)))
 
 
 def _sized(make: Callable[[int], bytes], path: Path) -> int:
@@ -69,8 +75,9 @@ def _sized(make: Callable[[int], bytes], path: Path) -> int:
 
 
 def _bare(files: list[Sent]) -> float:
-    """Seconds of the bare loop, in as many processes as there are cores."""
+    """Seconds of the bare loop, in as many processes as there are cores; each has as many files of each format."""
     results = tempfile.mkdtemp(dir=files[0].path.parent)
+    each = len(files) // CORES
     began = time.perf_counter()
     pids = []
     for core in range(CORES):
@@ -78,7 +85,7 @@ def _bare(files: list[Sent]) -> float:
         if pid == 0:
             code = 1
             try:
-                for number in range(core, len(files), CORES):
+                for number in range(core * each, core * each + each):
                     _read_and_written(files[number].path, Path(results, str(number)))
                 code = 0
             finally:
@@ -127,11 +134,9 @@ def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[F
     """Documents and pages a second, beside the bare loop."""
     warm()
     adopt_orphans()
-    count, rounds = (8, 1) if is_quick else (240, 3)
-    originals = []
-    for name, make in (("a.pdf", _pdf), ("a.docx", _docx)):
-        originals.append(Sent(folder / name, _sized(make, folder / name)))
-    files = [originals[number % 2] for number in range(count)]
+    count, rounds = (len(FILES), 1) if is_quick else (80 * len(FILES), 3)
+    originals = [Sent(folder / name, _sized(make, folder / name)) for name, make in FILES.items()]
+    files = [one for _ in range(count // len(FILES)) for one in originals]
     bare, queued, submitting, costs = [], [], [], []
     for _ in range(rounds):
         marks = [_cpu()]

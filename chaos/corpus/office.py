@@ -79,12 +79,16 @@ def word_table(table: tuple[tuple[str, ...], ...]) -> str:
     return f"<w:tbl>{rows}</w:tbl>"
 
 
+def word_body(sample: Sample) -> str:
+    """Its heading, paragraph, list and table."""
+    item = '<w:numPr><w:ilvl w:val="0"/><w:numId w:val="1"/></w:numPr>'
+    body = paragraph(sample.title, '<w:pStyle w:val="Nagwek1"/>') + paragraph(sample.paragraph)
+    return body + "".join(paragraph(one, item) for one in sample.items) + word_table(sample.table)
+
+
 def make_docx(sample: Sample, body: str | None = None, more: Mapping[str, str | bytes] | None = None) -> bytes:
     """A DOCX whose heading style has a name in the writer's language, as Word makes them."""
-    item = '<w:numPr><w:ilvl w:val="0"/><w:numId w:val="1"/></w:numPr>'
-    if body is None:
-        body = paragraph(sample.title, '<w:pStyle w:val="Nagwek1"/>') + paragraph(sample.paragraph)
-        body += "".join(paragraph(one, item) for one in sample.items) + word_table(sample.table)
+    body = word_body(sample) if body is None else body
     return office(
         "word/document.xml",
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml",
@@ -188,19 +192,23 @@ def make_xlsx(sample: Sample, rows: str | None = None, strings: list[str] | None
 # -- ODT
 
 
+def odt_content(sample: Sample) -> str:
+    """Its heading, paragraph, list and table."""
+    items = "".join(f"<text:list-item><text:p>{escape(one)}</text:p></text:list-item>" for one in sample.items)
+    rows = "".join(
+        "<table:table-row>"
+        + "".join(f"<table:table-cell><text:p>{escape(cell)}</text:p></table:table-cell>" for cell in cells)
+        + "</table:table-row>"
+        for cells in sample.table
+    )
+    return (
+        f'<text:h text:outline-level="1">{escape(sample.title)}</text:h><text:p>{escape(sample.paragraph)}</text:p>'
+        f"<text:list>{items}</text:list><table:table>{rows}</table:table>"
+    )
+
+
 def make_odt(sample: Sample, content: str | None = None, manifest: str = "") -> bytes:
-    if content is None:
-        items = "".join(f"<text:list-item><text:p>{escape(one)}</text:p></text:list-item>" for one in sample.items)
-        rows = "".join(
-            "<table:table-row>"
-            + "".join(f"<table:table-cell><text:p>{escape(cell)}</text:p></table:table-cell>" for cell in cells)
-            + "</table:table-row>"
-            for cells in sample.table
-        )
-        content = (
-            f'<text:h text:outline-level="1">{escape(sample.title)}</text:h><text:p>{escape(sample.paragraph)}</text:p>'
-            f"<text:list>{items}</text:list><table:table>{rows}</table:table>"
-        )
+    content = odt_content(sample) if content is None else content
     return zipped(
         {
             "mimetype": "application/vnd.oasis.opendocument.text",

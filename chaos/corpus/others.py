@@ -36,7 +36,9 @@ def _pairs(letter: str) -> list[bytes]:
     return [content[place : place + 2] for place in range(0, len(content), 2)]
 
 
-def make_rtf(sample: Sample, codepage: int = 1252) -> bytes:
+def make_rtf(sample: Sample, codepage: int = 1252, times: int = 1) -> bytes:
+    """What the sample has, so many times over."""
+
     def told(text: str) -> str:
         return rtf_text(text, f"cp{codepage}")
 
@@ -44,24 +46,28 @@ def make_rtf(sample: Sample, codepage: int = 1252) -> bytes:
         "\\trowd\\cellx3000\\cellx6000\n" + "".join(f"\\intbl {told(cell)}\\cell\n" for cell in cells) + "\\row\n"
         for cells in sample.table
     )
+    body = (
+        f"\\pard\\outlinelevel0\\b {told(sample.title)}\\b0\\par\n\\pard {told(sample.paragraph)}\\par\n"
+        f"{told(sample.items[0])}\\par {told(sample.items[1])}\\par\n{rows}\\pard\\par"
+    )
     return (
         f"{{\\rtf1\\ansi\\ansicpg{codepage}\\deff0{{\\fonttbl{{\\f0\\fswiss Arial;}}}}{{\\colortbl;\\red0\\green0\\blue0;}}\n"
         f"{{\\info{{\\title {told(sample.title)}}}{{\\author {told(sample.author)}}}"
         "{\\creatim\\yr2026\\mo3\\dy1\\hr9\\min30}}\n{\\*\\generator Nobody;}{\\pict\\pngblip 89504e47}"
-        f"\\pard\\outlinelevel0\\b {told(sample.title)}\\b0\\par\n\\pard {told(sample.paragraph)}\\par\n"
-        f"{told(sample.items[0])}\\par {told(sample.items[1])}\\par\n{rows}\\pard\\par}}"
+        f"{body * times}}}"
     ).encode("ascii")
 
 
-def make_html(sample: Sample, encoding: str = "utf-8") -> bytes:
+def make_html(sample: Sample, encoding: str = "utf-8", times: int = 1) -> bytes:
+    """What the sample has, so many times over."""
     items = "".join(f"<li>{escape(one)}" for one in sample.items)
     rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>" for cells in sample.table)
+    body = f"<h1>{escape(sample.title)}</h1>\n<p>{escape(sample.paragraph)}</p>\n<ul>{items}</ul><table>{rows}</table>"
     page = (
         f'<!DOCTYPE html>\n<html lang="{sample.language}"><head><meta charset="{encoding}">'
         f"<title>{escape(sample.title)}</title>\n"
         f'<meta name="author" content="{escape(sample.author)}"><style>p {{ color: red }}</style></head>\n<body>'
-        f"<script>document.write('<p>script</p>')</script><h1>{escape(sample.title)}</h1>\n<p>{escape(sample.paragraph)}</p>"
-        f"\n<ul>{items}</ul><table>{rows}</table></body></html>"
+        f"<script>document.write('<p>script</p>')</script>{body * times}</body></html>"
     )
     return page.encode(encoding, "xmlcharrefreplace")
 

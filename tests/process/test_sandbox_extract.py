@@ -85,7 +85,8 @@ def test_every_caller_reads_the_same_with_words_on_pictures(place: Path, name: s
     def call() -> list[object]:
         scratch = place / "scratch"
         scratch.mkdir()
-        with template_of(reading.work) if CALLERS[name].has_template else nullcontext((None, 0)) as (isolated._template, _):
+        by_template = template_of(lambda *arguments: reading.work(*arguments)())
+        with by_template if CALLERS[name].has_template else nullcontext((None, 0)) as (isolated._template, _):
             result = extract_isolated(path, file, scratch, without=CALLERS[name].without)
         return [result.text, result.facts()]
 
