@@ -12,6 +12,7 @@ Laws:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -68,6 +69,7 @@ def _extract(draft: Draft, sha256: str | None) -> Extraction:
     return draft.finish(size, sha256, guess(sample), _thumbnail(draft, sample))
 
 
+@cache
 def _reader(name: str) -> Callable[[Draft], None]:
     module, _, function = name.partition(".")
     found: Callable[[Draft], None] = getattr(import_module(f"{__name__}.{module}"), function)

@@ -24,6 +24,7 @@ from .bounds import Bounds
 PARTS_MAX = 2
 _LENGTHS = Struct(f"<{PARTS_MAX}QQ")  # of the parts, and of the JSON
 _GARBAGE = b"["
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _NO_MEMORY = b'{"code": "too_large", "detail": "needs more memory than a document may take"}'  # there is none to make it of
 
 
@@ -49,7 +50,7 @@ def answering(work: Callable[[], object]) -> Callable[[int], None]:
         try:
             returned = work()
             value, parts = returned if isinstance(returned, Answer) else Answer(returned)
-            said = json.dumps({"value": value}, ensure_ascii=False, allow_nan=False).encode()
+            said = _json({"value": value}).encode()
             for number, part in enumerate(parts):
                 lengths[number] = _write(answer, _LENGTHS.size + sum(lengths), part)
             _write(answer, _LENGTHS.size + sum(lengths), said)

@@ -74,6 +74,7 @@ class Room(NamedTuple):
     user: int | None  # whom root becomes
     capabilities: int
     rules: int | None  # handle to Landlock's
+    reached: list[tuple[str, int]]  # the scratch folder, and what may be read, with how it must be reached
     calls: bytes | None  # the filter
 
 
@@ -118,6 +119,7 @@ def room(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds
             user,
             kernel.CAPABILITY_READ if may_read else 0,
             rules,
+            [(str(scratch), os.R_OK | os.W_OK), *((str(path), os.R_OK) for path in readable)],
             calls.program(os.uname().machine, user is not None or _are_signals_harmless(layers))
             if "seccomp" in layers
             else None,
@@ -144,11 +146,11 @@ def behave() -> None:
         del os.environ[name]
 
 
-def confine(scratch: Path, readable: Iterable[Path], own: Room, guard: int) -> None:
+def confine(own: Room, guard: int) -> None:
     """In the fork: everything else; `guard` is a pipe whose other end only the guard has."""
     kernel.hear_all_signals()
     os.setsid()
-    os.chdir(scratch)
+    os.chdir(own.reached[0][0])
     layer = "limits"
     try:
         _limit(own.limits)
@@ -162,7 +164,7 @@ def confine(scratch: Path, readable: Iterable[Path], own: Room, guard: int) -> N
         layer = "landlock"
         if own.rules is not None:
             landlock.restrict(own.rules)
-        _refuse_unreachable(scratch, readable)
+        _refuse_unreachable(own.reached)
         layer = "seccomp"
         if own.calls is not None:
             kernel.filter_calls(own.calls)
@@ -234,11 +236,9 @@ def _die_with(guard: int) -> None:
     os.close(guard)
 
 
-def _refuse_unreachable(scratch: Path, readable: Iterable[Path]) -> None:
-    for path in (scratch, *readable):
-        if not os.access(path, os.R_OK, effective_ids=True) or (
-            path == scratch and not os.access(path, os.W_OK, effective_ids=True)
-        ):
+def _refuse_unreachable(reached: list[tuple[str, int]]) -> None:
+    for path, how in reached:
+        if not os.access(path, how, effective_ids=True):
             raise Refused(
                 "user", f"the confined user cannot reach {path}; let others enter its folder, or run as another user than root"
             )

@@ -106,7 +106,7 @@ def _confined(attempt: Attempt, own: Room, living: int, control: int, answer: in
         for handle in others:
             os.close(handle)
         try:
-            confine(attempt.scratch, attempt.readable, own, living)
+            confine(own, living)
         except Refused as refused:
             tell(control, layer=refused.layer, why=refused.why)
             os._exit(1)

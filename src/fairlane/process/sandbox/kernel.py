@@ -31,6 +31,9 @@ _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _SLICE_NANOSECONDS = 100_000_000  # the most that Linux gives
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _libc_with_lock = ctypes.PyDLL(None) if sys.platform == "linux" else None  # calls that Python's lock is held in
+_ONLY_IN_FORKS = ("sigprocmask", "capset")
+for _name in _ONLY_IN_FORKS:
+    getattr(_libc, _name, None)  # looked up once and for all: each fork would look through the names of all libraries
 
 
 class _Program(ctypes.Structure):
