@@ -1,9 +1,10 @@
 """What do the queue and the sandbox cost on top of reading a document?
 
 The same files on both cores: in a bare loop in two processes, which calls `extract` and writes text, facts and picture into
-three files, as a person's own loop would (no copy under another name first, no sync, no hash); and through a queue on SQLite,
-by the built-in worker as it is by default (four slots, so that the cores do not wait for the disk), each attempt confined,
-text, facts and picture kept and synced. Rounds take turns.
+three files, as a person's own loop would (`bench/loop.py`); and through a queue on SQLite, by the built-in worker as it is by
+default (four slots, so that the cores do not wait for the disk), each attempt confined, text, facts and picture kept and
+synced. Rounds take turns. The bare loops are fresh processes: in a fork of this one, which has loaded a lot besides, Python's
+collector of cycles takes 3 % longer.
 
 The files are of six formats in turns, each with headings, paragraphs, lists and tables (the sheet with words and numbers) over
 and over until reading it takes about 100 ms. Some need more memory or write more text than others, and so cost the sandbox or
@@ -11,14 +12,13 @@ the queue more: no one of them speaks for all.
 
 What is compared is work under way, not a start: a round is long enough that its beginning and its end weigh little, and the
 time of the queue is from the first claim to the last ending, by the store's clock. The start of the worker and submitting come
-before it; what submitting takes is told. CPU seconds are told too: of everything, the worker's start as well.
+before it; what submitting takes is told. CPU seconds are told too: of everything, the starts as well.
 
 Nothing is removed between rounds: on ext4 files are made more slowly for minutes after others were deleted.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import statistics
@@ -75,33 +75,24 @@ def _sized(make: Callable[[int], bytes], path: Path) -> int:
 
 
 def _bare(files: list[Sent]) -> float:
-    """Seconds of the bare loop, in as many processes as there are cores; each has as many files of each format."""
-    results = tempfile.mkdtemp(dir=files[0].path.parent)
+    """Seconds of the bare loop, in as many fresh processes as there are cores; each has as many files of each format."""
     each = len(files) // CORES
-    began = time.perf_counter()
-    pids = []
+    loops = []
     for core in range(CORES):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                for number in range(core * each, core * each + each):
-                    _read_and_written(files[number].path, Path(results, str(number)))
-                code = 0
-            finally:
-                os._exit(code)
-        pids.append(pid)
-    assert all(os.waitpid(pid, 0)[1] == 0 for pid in pids)
+        results = tempfile.mkdtemp(dir=files[0].path.parent)
+        paths = [str(one.path) for one in files[core * each : core * each + each]]
+        command = [sys.executable, "-m", "bench.loop", results, *paths]
+        loops.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+    for loop in loops:
+        assert loop.stdout is not None
+        assert loop.stdout.readline() == "ready\n"
+    began = time.perf_counter()
+    for loop in loops:
+        assert loop.stdin is not None
+        loop.stdin.write("go\n")
+        loop.stdin.flush()
+    assert [loop.wait() for loop in loops] == [0] * CORES
     return time.perf_counter() - began
-
-
-def _read_and_written(path: Path, base: Path) -> None:
-    """What a person's loop does for each file."""
-    result = extract(path, path.name)
-    base.with_suffix(".md").write_bytes(result.text_bytes)
-    base.with_suffix(".json").write_text(json.dumps(result.facts(), ensure_ascii=False), encoding="utf-8")
-    if result.thumbnail is not None:
-        base.with_suffix(".png").write_bytes(result.thumbnail)
 
 
 def _queued(files: list[Sent], folder: Path) -> tuple[float, float]:
