@@ -183,8 +183,8 @@ def test_where_nothing_else_keeps_signals_from_others_the_filter_does() -> None:
     victim = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 
     def call() -> list[str | None]:
-        kernel.forbid_new_privileges()
-        kernel.filter_calls(calls.program(platform.machine(), False))
+        kernel.do(kernel.forbidding_new_privileges())
+        kernel.do(kernel.filtering_calls(calls.program(platform.machine(), False)))
         return [tried(os.kill, pid, signal.SIGKILL) for pid in (victim.pid, os.getppid())]
 
     try:

@@ -154,8 +154,8 @@ def test_every_promise_has_a_way_without_namespaces() -> None:
 def forbid(number: int) -> None:
     """Have the kernel refuse a call from now on, as containers do."""
     lines = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | errno.EPERM), (0x06, 0, 0, 0x7FFF0000)]
-    kernel.forbid_new_privileges()
-    kernel.filter_calls(b"".join(struct.pack("=HBBI", *line) for line in lines))
+    kernel.do(kernel.forbidding_new_privileges())
+    kernel.do(kernel.filtering_calls(b"".join(struct.pack("=HBBI", *line) for line in lines)))
 
 
 UNSHARE = calls.FORBIDDEN["unshare"][0 if platform.machine() == "x86_64" else 1] or 0
@@ -238,7 +238,7 @@ def test_nothing_survives_kill_9_of_the_caller_or_of_its_parent(place: Path, nam
                 signal.pause()
             if generations == 2:
                 become(CALLERS[name].user)
-                kernel.die_with_parent(signal.SIGKILL)
+                kernel.do(kernel.dying_with_parent(signal.SIGKILL))
             attempting(CALLERS[name], place, mark)
         finally:
             os._exit(1)

@@ -22,7 +22,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import util
 from itertools import cycle
 from pathlib import Path
@@ -70,12 +70,7 @@ class Room(NamedTuple):
     """What the guard has made ready for one attempt."""
 
     resident: int  # bytes of memory that it begins with
-    limits: list[tuple[int, int]]
-    user: int | None  # whom root becomes
-    capabilities: int
-    rules: int | None  # handle to Landlock's
-    reached: list[tuple[str, int]]  # the scratch folder, and what may be read, with how it must be reached
-    calls: bytes | None  # the filter
+    steps: list[tuple[str, kernel.Step]]  # what the fork does to itself, one after the other, and for which layer
 
 
 def leave_namespaces(layers: frozenset[str]) -> None:
@@ -95,8 +90,8 @@ def leave_namespaces(layers: frozenset[str]) -> None:
 
 
 @contextlib.contextmanager
-def room(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds: Bounds) -> Iterator[Room]:
-    """In the guard: what an attempt needs, as long as it lasts."""
+def room(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds: Bounds, living: int) -> Iterator[Room]:
+    """In the guard: what an attempt needs, as long as it lasts; `living` is a pipe whose other end only the guard has."""
     os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
     with contextlib.ExitStack() as undone:
         if "mount namespace" in layers:
@@ -110,20 +105,41 @@ def room(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds
             undone.callback(os.close, rules)
         with _layer("user"):
             user = _owner(scratch) if os.geteuid() == 0 else None
-        # With Landlock in force, reading is what it grants, so folders that are closed to other users may stay closed.
-        may_read = user is not None and {"landlock", "seccomp"} <= layers
         addresses, resident = _memory()
-        yield Room(
-            resident,
-            _limits(bounds, addresses, user is None and "user namespace" not in layers),
-            user,
-            kernel.CAPABILITY_READ if may_read else 0,
-            rules,
-            [(str(scratch), os.R_OK | os.W_OK), *((str(path), os.R_OK) for path in readable)],
-            calls.program(os.uname().machine, user is not None or _are_signals_harmless(layers))
-            if "seccomp" in layers
-            else None,
-        )
+        limits = _limits(bounds, addresses, user is None and "user namespace" not in layers)
+        yield Room(resident, [*_first(scratch, limits, user, living), *_last(layers, user, rules, scratch, readable)])
+
+
+def _first(scratch: Path, limits: list[tuple[int, int]], user: int | None, living: int) -> Iterator[tuple[str, kernel.Step]]:
+    """Steps: a session, limits, user, and death with the guard, which the change of user would make it forget."""
+    yield "limits", kernel.hearing_all_signals()
+    yield "limits", os.setsid
+    yield "limits", partial(os.chdir, str(scratch))
+    for which, value in limits:
+        yield "limits", partial(resource.setrlimit, which, (value, value))
+    for step in kernel.becoming(user) if user is not None else ():
+        yield "user", step
+    yield "user", kernel.dying_with_parent(signal.SIGKILL)
+    yield "user", partial(_end_if_alone, living)
+
+
+def _last(
+    layers: frozenset[str], user: int | None, rules: int | None, scratch: Path, readable: Iterable[Path]
+) -> Iterator[tuple[str, kernel.Step]]:
+    """Steps: capabilities, Landlock, a look whether all can be reached, and the filter of calls."""
+    # With Landlock in force, reading is what it grants, so folders that are closed to other users may stay closed.
+    may_read = user is not None and {"landlock", "seccomp"} <= layers
+    yield "privileges", kernel.keeping_capabilities(kernel.CAPABILITY_READ if may_read else 0)
+    yield "privileges", kernel.forbidding_new_privileges()
+    if rules is not None:
+        yield "landlock", landlock.restricting(rules)
+        yield "landlock", partial(os.close, rules)
+    yield "user", partial(_refuse_unreachable, str(scratch), os.R_OK | os.W_OK)
+    for path in readable:
+        yield "user", partial(_refuse_unreachable, str(path), os.R_OK)
+    if "seccomp" in layers:
+        are_signals_allowed = user is not None or _are_signals_harmless(layers)
+        yield "seccomp", kernel.filtering_calls(calls.program(os.uname().machine, are_signals_allowed))
 
 
 def _memory() -> list[int]:
@@ -146,28 +162,12 @@ def behave() -> None:
         del os.environ[name]
 
 
-def confine(own: Room, guard: int) -> None:
-    """In the fork: everything else; `guard` is a pipe whose other end only the guard has."""
-    kernel.hear_all_signals()
-    os.setsid()
-    os.chdir(own.reached[0][0])
-    layer = "limits"
+def confine(own: Room) -> None:
+    """In the fork: everything else."""
+    layer = ""
     try:
-        _limit(own.limits)
-        layer = "user"
-        if own.user is not None:
-            kernel.become(own.user)
-        _die_with(guard)
-        layer = "privileges"
-        kernel.keep_capabilities(own.capabilities)
-        kernel.forbid_new_privileges()
-        layer = "landlock"
-        if own.rules is not None:
-            landlock.restrict(own.rules)
-        _refuse_unreachable(own.reached)
-        layer = "seccomp"
-        if own.calls is not None:
-            kernel.filter_calls(own.calls)
+        for layer, step in own.steps:  # noqa: B007 - told when a step fails
+            kernel.do(step)
     except (OSError, ValueError) as error:
         raise Refused(layer, str(error)) from error
 
@@ -196,7 +196,7 @@ def _limits(bounds: Bounds, memory: int, is_user_shared: bool) -> list[tuple[int
     processes = bounds.processes_max
     if is_user_shared:
         processes += _tasks_of(os.getuid())  # the kernel counts all that this user has
-    return [
+    wanted = [
         (resource.RLIMIT_AS, memory + bounds.memory_max),
         (resource.RLIMIT_FSIZE, bounds.file_max),
         (resource.RLIMIT_NOFILE, bounds.handles_max),
@@ -206,15 +206,11 @@ def _limits(bounds: Bounds, memory: int, is_user_shared: bool) -> list[tuple[int
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_CPU, math.ceil(bounds.cpu_seconds_max)),
     ]
+    return [(which, _at_most(value, resource.getrlimit(which)[1])) for which, value in wanted]
 
 
-def _limit(limits: list[tuple[int, int]]) -> None:
-    for which, value in limits:
-        try:
-            resource.setrlimit(which, (value, value))
-        except ValueError:  # it has less already
-            _, hard = resource.getrlimit(which)
-            resource.setrlimit(which, (hard, hard))
+def _at_most(value: int, hard: int) -> int:
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)  # it may have less already
 
 
 def _tasks_of(user: int) -> int:
@@ -226,22 +222,20 @@ def _tasks_of(user: int) -> int:
     return count
 
 
-def _die_with(guard: int) -> None:
-    """Changing the user forgets the death signal, so this comes after it."""
-    kernel.die_with_parent(signal.SIGKILL)
+def _end_if_alone(living: int) -> None:
+    """The guard may have died just before its death would have been ours."""
     poll = select.poll()
-    poll.register(guard, select.POLLIN)
+    poll.register(living, select.POLLIN)
     if poll.poll(0):
-        os._exit(1)  # it died just before
-    os.close(guard)
+        os._exit(1)
+    os.close(living)
 
 
-def _refuse_unreachable(reached: list[tuple[str, int]]) -> None:
-    for path, how in reached:
-        if not os.access(path, how, effective_ids=True):
-            raise Refused(
-                "user", f"the confined user cannot reach {path}; let others enter its folder, or run as another user than root"
-            )
+def _refuse_unreachable(path: str, how: int) -> None:
+    if not os.access(path, how, effective_ids=True):
+        raise Refused(
+            "user", f"the confined user cannot reach {path}; let others enter its folder, or run as another user than root"
+        )
 
 
 def _granted(scratch: Path, readable: Iterable[Path]) -> list[tuple[str, int]]:

@@ -82,10 +82,10 @@ def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple
     """
     living, sign = os.pipe()
     try:
-        with room(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds) as own:
+        with room(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, living) as own:
             pid = kernel.fork()
             if pid == 0:
-                _confined(attempt, own, living, control, answer, (life, sign, *others))
+                _confined(attempt, own, control, answer, (life, sign, *others))
             os.close(answer)
             _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX)
             _, status, used = os.wait4(pid, 0)
@@ -100,13 +100,13 @@ def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple
         os.close(handle)
 
 
-def _confined(attempt: Attempt, own: Room, living: int, control: int, answer: int, others: tuple[int, ...]) -> None:
+def _confined(attempt: Attempt, own: Room, control: int, answer: int, others: tuple[int, ...]) -> None:
     """In the confined fork; never returns."""
     try:
         for handle in others:
             os.close(handle)
         try:
-            confine(own, living)
+            confine(own)
         except Refused as refused:
             tell(control, layer=refused.layer, why=refused.why)
             os._exit(1)

@@ -3,6 +3,7 @@
 Laws:
 - Every call either did what was asked or raises an OSError; nothing is ignored here.
 - Numbers of calls are those of x86_64 and aarch64; elsewhere there is no sandbox.
+- What a fork does to itself is a `Step`, made before the fork with all that it needs: there, every line of Python copies pages.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import platform
 import struct
 import sys
+from collections.abc import Callable
+from functools import partial
 
 MACHINES = ("x86_64", "aarch64")
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -31,9 +34,7 @@ _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 _SLICE_NANOSECONDS = 100_000_000  # the most that Linux gives
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _libc_with_lock = ctypes.PyDLL(None) if sys.platform == "linux" else None  # calls that Python's lock is held in
-_ONLY_IN_FORKS = ("sigprocmask", "capset")
-for _name in _ONLY_IN_FORKS:
-    getattr(_libc, _name, None)  # looked up once and for all: each fork would look through the names of all libraries
+Step = Callable[[], int | None]
 
 
 class _Program(ctypes.Structure):
@@ -53,18 +54,29 @@ def _checked(result: int) -> int:
     return result
 
 
-def call(number: int, *values: object) -> int:
+def do(step: Step) -> None:
+    """Do what was made ready."""
+    result = step()
+    if result is not None:
+        _checked(result)
+
+
+def calling(number: int, *values: object) -> Callable[[], int]:
     """A call by its number; whole numbers are passed as long ones."""
     assert _libc is not None
-    return _checked(
-        _libc.syscall(ctypes.c_long(number), *(ctypes.c_long(one) if isinstance(one, int) else one for one in values))
-    )
+    longs = (ctypes.c_long(one) if isinstance(one, int) else one for one in values)
+    return partial(_libc.syscall, ctypes.c_long(number), *longs)
 
 
-def _prctl(option: int, *values: object) -> int:
+def call(number: int, *values: object) -> int:
+    """The same, at once."""
+    return _checked(calling(number, *values)())
+
+
+def _setting(option: int, *values: object) -> Callable[[], int]:
     assert _libc is not None
     filled = [*values, *[0] * (4 - len(values))]
-    return _checked(_libc.prctl(option, *(ctypes.c_ulong(one) if isinstance(one, int) else one for one in filled)))
+    return partial(_libc.prctl, option, *(ctypes.c_ulong(one) if isinstance(one, int) else one for one in filled))
 
 
 def fork() -> int:
@@ -74,10 +86,10 @@ def fork() -> int:
     return _checked(_libc_with_lock.fork())
 
 
-def hear_all_signals() -> None:
+def hearing_all_signals() -> Step:
     """Those that were held back are no longer."""
     assert _libc is not None
-    _libc.sigprocmask(_SIG_SETMASK, _NO_SIGNALS, None)
+    return partial(_libc.sigprocmask, _SIG_SETMASK, _NO_SIGNALS, None)
 
 
 def unshare(flag: int) -> None:
@@ -92,49 +104,56 @@ def enter(namespace: int, kind: int) -> None:
     _checked(_libc.setns(namespace, kind))
 
 
-def die_with_parent(signal_number: int) -> None:
+def dying_with_parent(signal_number: int) -> Step:
     """Get this signal when the parent dies; the caller checks afterwards that it is still there."""
-    _prctl(_SET_PDEATHSIG, signal_number)
+    return _setting(_SET_PDEATHSIG, signal_number)
 
 
 def adopt_orphans() -> None:
     """Descendants whose parent ends become children of this process."""
-    _prctl(_SET_CHILD_SUBREAPER, 1)
+    do(_setting(_SET_CHILD_SUBREAPER, 1))
 
 
-def forbid_new_privileges() -> None:
+def forbidding_new_privileges() -> Step:
     """No program that is started gets more rights than this process has."""
-    _prctl(_SET_NO_NEW_PRIVS, 1)
+    return _setting(_SET_NO_NEW_PRIVS, 1)
 
 
 def has_no_new_privileges() -> bool:
     """Whether that is in force."""
-    return _prctl(_GET_NO_NEW_PRIVS) == 1
+    return _checked(_setting(_GET_NO_NEW_PRIVS)()) == 1
 
 
-def filter_calls(instructions: bytes) -> None:
+def filtering_calls(instructions: bytes) -> Step:
     """Put a filter over every later call, of this process and of all that it starts."""
-    _prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(_Program(len(instructions) // 8, instructions)))
+    return _setting(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(_Program(len(instructions) // 8, instructions)))
 
 
 def has_filter() -> bool:
     """Whether a filter is in force."""
-    return _prctl(_GET_SECCOMP) == _SECCOMP_FILTER
+    return _checked(_setting(_GET_SECCOMP)()) == _SECCOMP_FILTER
 
 
-def become(user: int) -> None:
+def becoming(user: int) -> list[Step]:
     """Be another user, without groups; capabilities stay until they are given away."""
-    os.setgroups([])
-    os.setresgid(user, user, user)
-    _prctl(_SET_KEEPCAPS, 1)
-    os.setresuid(user, user, user)
+    return [
+        partial(os.setgroups, []),
+        partial(os.setresgid, user, user, user),
+        _setting(_SET_KEEPCAPS, 1),
+        partial(os.setresuid, user, user, user),
+    ]
 
 
-def keep_capabilities(wanted: int) -> None:
+def keeping_capabilities(wanted: int) -> Step:
     """Give every capability away but these; if they are not there to keep, all of them."""
     assert _libc is not None
-    if _libc.capset(_CAPABILITIES, struct.pack("=6I", wanted, wanted, 0, 0, 0, 0)) < 0:
-        _checked(_libc.capset(_CAPABILITIES, bytes(24)))
+    these = partial(_libc.capset, _CAPABILITIES, struct.pack("=6I", wanted, wanted, 0, 0, 0, 0))
+    return partial(_one_or_other, these, partial(_libc.capset, _CAPABILITIES, bytes(24)))
+
+
+def _one_or_other(one: Callable[[], int], other: Callable[[], int]) -> int:
+    result = one()
+    return result if result >= 0 else other()
 
 
 def run_long_at_a_time() -> None:

@@ -65,7 +65,6 @@ def _grant(rules: int, path: str, rights: int) -> None:
         os.close(beneath)
 
 
-def restrict(rules: int) -> None:
+def restricting(rules: int) -> kernel.Step:
     """Put the rules over this process and all that it starts."""
-    kernel.call(_RESTRICT, rules, 0)
-    os.close(rules)
+    return kernel.calling(_RESTRICT, rules, 0)
