@@ -214,7 +214,8 @@ def _write(file: int, pieces: Iterable[bytes]) -> None:
         rest = memoryview(piece)
         while rest:
             rest = rest[os.write(file, rest) :]
-    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    with suppress(AttributeError, OSError):  # not every system can, and it is only sooner
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _plainly_opened(path: str, flags: int) -> int:
