@@ -61,6 +61,25 @@ def test_every_good_file_gives_the_very_same(place: Path) -> None:
         assert with_contents(extract_isolated(path, name, scratch, NO_OCR, without=sandbox.NAMESPACES)) == plain, name
 
 
+@pytest.mark.parametrize("shift", range(5))
+def test_a_long_text_is_whole_wherever_its_blocks_end(place: Path, shift: int) -> None:
+    """Characters of one to four bytes, of which every block's end cuts another."""
+    text = "a" * shift + "🦊żół \xa0" * 40_000
+    path, scratch = made(place, text.encode())
+    for result in (extract(path, "a.txt", scratch), extract_isolated(path, "a.txt", scratch)):
+        assert (result.text, result.text_bytes) == (text, text.encode())
+        assert [(page.start, page.end) for page in result.pages] == [(0, len(text))]
+        assert [one.code for one in result.warnings] == []
+
+
+def test_a_text_of_spaces_only_is_none(place: Path) -> None:
+    path, scratch = made(place, ("\xa0 \n" * 50_000).encode())
+    result = extract(path, "a.txt", scratch)
+    assert [one.code for one in result.warnings] == ["no_text"]
+    path.write_bytes(path.read_bytes() + b"x")
+    assert "no_text" not in [one.code for one in extract(path, "a.txt", scratch).warnings]
+
+
 def file_of(name: str) -> bytes:
     return make_image(draw(["Invoice number 4217"], (700, 120), 48), "PNG") if name == "scan.png" else corpus()[name]
 
@@ -169,6 +188,9 @@ SPOILED: dict[str, Spoil] = {
 }
 PARTS = {
     "a text that is no text": (b"\xff\xfe", b""),
+    "a text that ends within a character": (b"a" * 65_535 + b"\xc5", b""),
+    "a text that ends within a character of its second block": (b"a" * 65_536 + b"\xc5", b""),
+    "a text that breaks off where a block ends": (b"a" * 65_535 + b"\xc5" + b"a" * 10, b""),
     "a text with control characters": (b"\x1b[2J", b""),
     "a text without end": (b"a" * (NO_OCR.text_max + 1), b""),
     "no text": (b"", b""),

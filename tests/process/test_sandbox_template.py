@@ -73,6 +73,16 @@ def read(place: Path, content: bytes, name: str) -> Any:
     return extract_isolated(folder / "file", name, scratch, NO_OCR)
 
 
+def test_the_longest_paths_fit_into_what_a_guard_is_asked(place: Path, prepared: sandbox.Template) -> None:
+    deep = bytes(place)
+    while len(deep) < 3_800:
+        deep = os.path.join(deep, b"\xff" * 200)  # no text: such a name is the longest as JSON
+    os.makedirs(deep)
+    folder = Path(os.fsdecode(deep))
+    assert read(folder, b"deep", "\udcff" * 255).text == "deep"
+    assert len(guards(prepared)) == 1
+
+
 def test_every_sample_is_read(place: Path) -> None:
     for name, content in reading.samples().items():
         (place / name).write_bytes(content)
