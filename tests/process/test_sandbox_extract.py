@@ -21,6 +21,7 @@ from chaos.files import run as run_chaos
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.process import isolated, reading, sandbox
 from fairlane.process.extract import Extraction, Limits, Unreadable, extract, warm
+from fairlane.process.extract.draft import Draft
 from fairlane.process.isolated import _checked, extract_isolated
 from fairlane.process.sandbox import Heard
 
@@ -70,6 +71,13 @@ def test_a_long_text_is_whole_wherever_its_blocks_end(place: Path, shift: int) -
         assert (result.text, result.text_bytes) == (text, text.encode())
         assert [(page.start, page.end) for page in result.pages] == [(0, len(text))]
         assert [one.code for one in result.warnings] == []
+
+
+@pytest.mark.parametrize("letter", ["a", "ż", "€", "🦊"])
+def test_a_sample_has_as_many_characters_as_were_asked_for(place: Path, letter: str) -> None:
+    draft = Draft(place / "file", "a.txt", None, NO_OCR)
+    draft.write(letter * 100)
+    assert [len(draft.sample(length)) for length in (0, 7, 99, 100, 101)] == [0, 7, 99, 100, 100]
 
 
 def test_a_text_of_spaces_only_is_none(place: Path) -> None:

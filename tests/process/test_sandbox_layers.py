@@ -8,6 +8,7 @@ import errno
 import os
 import platform
 import re
+import resource
 import secrets
 import signal
 import stat
@@ -47,6 +48,40 @@ def test_every_layer_is_told_with_its_reason() -> None:
     without = {one.name: one for one in sandbox.layers(sandbox.NAMESPACES)}
     assert {name for name, one in without.items() if not one.is_in_force} == sandbox.NAMESPACES
     assert without["mount namespace"].told == "switched off"
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_who_may_have_little_gives_no_more(place: Path, name: str) -> None:
+    """A limit of the caller's that is below the sandbox's own holds, and is no reason to refuse."""
+    caller = CALLERS[name]
+    scratch = scratch_of(place, caller)
+
+    def call() -> object:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+        heard = run_of(caller)(lambda: resource.getrlimit(resource.RLIMIT_NOFILE), scratch, QUICK, without=caller.without)
+        return heard.value
+
+    assert forked(caller, call) == [40, 40]
+
+
+def capabilities() -> int:
+    told = re.search(r"CapPrm:\s*(\w+)", Path("/proc/self/status").read_text())
+    assert told is not None
+    return int(told[1], 16)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give away a right of it")
+def test_root_without_the_right_to_read_everything_is_confined_too(place: Path) -> None:
+    caller = Caller(0, frozenset())
+    scratch = scratch_of(place, caller)
+
+    def call() -> object:
+        kernel.do(kernel.keeping_capabilities(capabilities() & 0xFFFFFFFF & ~kernel.CAPABILITY_READ))
+        assert capabilities() != 0
+        assert not capabilities() & kernel.CAPABILITY_READ
+        return sandbox.run(lambda: os.geteuid() != 0, scratch, QUICK).value
+
+    assert forked(caller, call) is True
 
 
 @pytest.mark.parametrize("name", CALLERS)
