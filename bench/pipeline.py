@@ -3,8 +3,7 @@
 The same files on both cores: in a bare loop in two processes, which calls `extract` and writes text, facts and picture into
 three files, as a person's own loop would (`bench/loop.py`); and through a queue on SQLite, by the built-in worker as it is by
 default (four slots, so that the cores do not wait for the disk), each attempt confined, text, facts and picture kept and
-synced. Rounds take turns. The bare loops are fresh processes: in a fork of this one, which has loaded a lot besides, Python's
-collector of cycles takes 3 % longer.
+synced. Rounds take turns. The bare loops are fresh processes, so that nothing which this one has loaded weighs on them.
 
 The files are of six formats in turns, each with headings, paragraphs, lists and tables (the sheet with words and numbers) over
 and over until reading it takes about 100 ms. Some need more memory or write more text than others, and so cost the sandbox or
