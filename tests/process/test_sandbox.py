@@ -12,6 +12,7 @@ import platform
 import signal
 import socket
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import pytest
 from fairlane.core.errors import BadValue
 from fairlane.process import sandbox
 from fairlane.process.extract import Unreadable
-from fairlane.process.sandbox import calls, kernel
+from fairlane.process.sandbox import calls, guard, kernel
 
 from .confined import CALLERS, QUICK, Caller, forked, outcome, tried
 
@@ -115,6 +116,39 @@ def test_a_parser_that_dies_of_memory_is_too_large(caller: Caller, scratch: Path
 
     code, detail = outcome(caller, work, scratch)
     assert (code, "SIGSEGV" in detail) == ("too_large", True)
+
+
+def all_memory_taken() -> None:
+    """By nobody's fault but ours, and without touching it."""
+    _libc.malloc.restype = ctypes.c_void_p
+    for size in (1_000_000, 10_000):
+        while _libc.malloc(ctypes.c_size_t(size)):
+            pass
+
+
+def test_whoever_goes_on_without_memory_is_too_large(caller: Caller, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python may do, which then loops where it handles exceptions."""
+
+    def work() -> None:
+        all_memory_taken()
+        while True:
+            pass
+
+    monkeypatch.setattr(guard, "WATCH_SECONDS", 0.05)
+    code, detail = outcome(caller, work, scratch)
+    assert (code, "needs more memory than 300,000,000 bytes" in detail) == ("too_large", True)
+
+
+def test_whoever_has_memory_left_may_go_on(caller: Caller, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> int:
+        kept = [bytearray(QUICK.memory_max - 20_000_000)]
+        ends_at = time.process_time() + 0.5
+        while time.process_time() < ends_at:
+            pass
+        return len(kept)
+
+    monkeypatch.setattr(guard, "WATCH_SECONDS", 0.05)
+    assert outcome(caller, work, scratch) == ["value", 1]
 
 
 # -- processes

@@ -221,7 +221,7 @@ def judged(ending: Ending, bounds: Bounds) -> Heard:
 def _killed(by: signal.Signals, told: dict[str, Any], bounds: Bounds) -> Unreadable:
     if by == signal.SIGXCPU or (by == signal.SIGKILL and told["cpu_seconds"] > bounds.cpu_seconds_max - 0.5):
         return Unreadable("timed_out", f"took more than {bounds.cpu_seconds_max} s of processor time")
-    if told["resident"] >= bounds.memory_max * MEMORY_SHARE:
+    if told["was_full"] or told["resident"] >= bounds.memory_max * MEMORY_SHARE:
         return Unreadable("too_large", f"needs more memory than {bounds.memory_max:,} bytes ({by.name})")
     return Unreadable("crashed", f"the process was ended by {by.name}")
 

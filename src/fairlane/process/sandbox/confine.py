@@ -70,6 +70,7 @@ class Room(NamedTuple):
     """What the guard has made ready for one attempt."""
 
     resident: int  # bytes of memory that it begins with
+    addresses_max: int  # bytes of addresses that it may have in use
     steps: list[tuple[str, kernel.Step]]  # what the fork does to itself, one after the other, and for which layer
 
 
@@ -105,9 +106,10 @@ def room(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds
             undone.callback(os.close, rules)
         with _layer("user"):
             user = _owner(scratch) if os.geteuid() == 0 else None
-        addresses, resident = _memory()
+        addresses, resident = memory_of("self")
         limits = _limits(bounds, addresses, user is None and "user namespace" not in layers)
-        yield Room(resident, [*_first(scratch, limits, user, living), *_last(layers, user, rules, scratch, readable)])
+        steps = [*_first(scratch, limits, user, living), *_last(layers, user, rules, scratch, readable)]
+        yield Room(resident, dict(limits)[resource.RLIMIT_AS], steps)
 
 
 def _first(scratch: Path, limits: list[tuple[int, int]], user: int | None, living: int) -> Iterator[tuple[str, kernel.Step]]:
@@ -142,9 +144,9 @@ def _last(
         yield "seccomp", kernel.filtering_calls(calls.program(os.uname().machine, are_signals_allowed))
 
 
-def _memory() -> list[int]:
-    """How many bytes of addresses and of memory this process has in use."""
-    statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+def memory_of(process: str) -> list[int]:
+    """How many bytes of addresses and of memory a process has in use."""
+    statm = os.open(f"/proc/{process}/statm", os.O_RDONLY | os.O_CLOEXEC)
     pages = os.read(statm, 100).split()[:2]
     os.close(statm)
     return [int(count) * resource.getpagesize() for count in pages]

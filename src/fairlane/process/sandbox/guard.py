@@ -20,9 +20,12 @@ from typing import NamedTuple
 
 from . import kernel
 from .bounds import Bounds
-from .confine import HELD_BACK, Refused, Room, behave, confine, leave_namespaces, room
+from .confine import HELD_BACK, Refused, Room, behave, confine, leave_namespaces, memory_of, room
 
 ENDING_SECONDS_MAX = 5.0
+WATCH_SECONDS = 1.0
+FULL_TIMES = 2  # looks, one after the other, at an attempt without memory, and it is ended
+ARENA = 1 << 20  # bytes that Python asks for at a time when it has none left
 
 
 def keep_only(handles: Iterable[int]) -> None:
@@ -87,12 +90,12 @@ def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple
             if pid == 0:
                 _confined(attempt, own, control, answer, (life, sign, *others))
             os.close(answer)
-            _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX)
+            was_full = _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX, own.addresses_max - ARENA)
             _, status, used = os.wait4(pid, 0)
             if "process namespace" not in attempt.layers:  # else the kernel has ended them with their first
                 _end_strays()
         resident = max(0, used.ru_maxrss * 1024 - own.resident)  # what it took itself, above what it was forked with
-        tell(control, status=status, cpu_seconds=used.ru_utime + used.ru_stime, resident=resident)
+        tell(control, status=status, cpu_seconds=used.ru_utime + used.ru_stime, resident=resident, was_full=was_full)
     except Refused as refused:
         os.close(answer)
         tell(control, layer=refused.layer, why=refused.why)
@@ -116,15 +119,33 @@ def _confined(attempt: Attempt, own: Room, control: int, answer: int, others: tu
         os._exit(1)
 
 
-def _wait(pid: int, life: int, seconds_max: float) -> None:
-    """Until it has ended, or the caller is gone, or has forgotten it."""
+def _wait(pid: int, life: int, seconds_max: float, full: int) -> bool:
+    """Until it has ended, or the caller is gone, or has forgotten it, or its memory is full and stays so: was it that?
+
+    Python without memory may loop for ever: to handle an exception, it may need a number, and to say that there is no memory
+    for that is an exception.
+    """
     handle = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     poll.register(life, select.POLLIN)
-    if handle not in [one for one, _ in poll.poll(seconds_max * 1000)]:
+    ends_at = time.monotonic() + seconds_max
+    found: list[tuple[int, int]] = []
+    times_full = 0
+    while times_full < FULL_TIMES and time.monotonic() < ends_at and not (found := poll.poll(WATCH_SECONDS * 1000)):
+        times_full = times_full + 1 if _addresses_of(handle) > full else 0
+    if handle not in [one for one, _ in found]:
         os.kill(pid, signal.SIGKILL)
     os.close(handle)
+    return times_full == FULL_TIMES
+
+
+def _addresses_of(handle: int) -> int:
+    """How many bytes of addresses a process has in use, by its handle; 0 if it has ended, or may not be looked at."""
+    with contextlib.suppress(OSError):
+        told = Path(f"/proc/self/fdinfo/{handle}").read_text()  # its number as /proc counts: here it may have another
+        return memory_of(told.partition("Pid:")[2].split()[0])[0]
+    return 0
 
 
 def _end_strays() -> None:
