@@ -166,17 +166,14 @@ class Keeper:
 
     def _learn(self, word: str, values: list[Any]) -> None:
         self._heard = time.monotonic()
-        match word:
-            case "hold":
-                first, claims = values
-                for serial, claim in enumerate(claims, first):
-                    self._held[serial] = Claim(*claim)
-                self._last_serial = first + len(claims) - 1
-            case "drop":
-                for serial in values[0]:
-                    self._held.pop(serial, None)
-            case "beat":
-                self._hung = float("inf") if values[0] is None else values[0] + SLACK_SECONDS
+        if word == "beat":
+            deadline, held, dropped = values
+            for serial, claim in held:
+                self._held[serial] = Claim(*claim)
+                self._last_serial = serial
+            for serial in dropped:
+                self._held.pop(serial, None)
+            self._hung = float("inf") if deadline is None else deadline + SLACK_SECONDS
 
 
 def start_process(url: str, lease_ms: int, template: int | None) -> tuple[subprocess.Popen[bytes], socket.socket]:

@@ -1,4 +1,9 @@
-"""How does the worker tell its keeper what it holds, and hear what became of it?"""
+"""How does the worker tell its keeper what it holds, and hear what became of it?
+
+Laws:
+- What is held and what is dropped is told with the next beat, so that what is soon done is never told: no lease ends so soon.
+- The payload stays here: a lease needs none.
+"""
 
 from __future__ import annotations
 
@@ -32,22 +37,24 @@ class Keeping:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, end: socket.socket, listener: Listener) -> None:
         self._listener = listener
+        self._untold: dict[int, Held] = {}  # by serial: held since the last beat
+        self._dropped: list[int] = []  # of those that were told before
         gone = "the keeper process ended; it was killed from outside, or memory ran out"
         self._stream = Stream(loop, end, self._heard, lambda _: listener.helper_ended(gone))
 
     def hold(self, taken: Sequence[Held]) -> None:
-        """These are held; their serials follow each other. Payloads stay here: a lease needs none."""
-        if taken:
-            self._stream.send(["hold", taken[0].serial, [one.claim._replace(payload="") for one in taken]])
+        """These are held."""
+        self._untold.update((one.serial, one) for one in taken)
 
     def drop(self, gone: Sequence[Held]) -> None:
         """These are not held any more."""
-        if gone:
-            self._stream.send(["drop", [one.serial for one in gone]])
+        self._dropped += [one.serial for one in gone if self._untold.pop(one.serial, None) is None]
 
     def beat(self, deadline: float | None) -> None:
         """The loop is well; if it is silent beyond the deadline, a handler hangs on it."""
-        self._stream.send(["beat", deadline])
+        held = [[serial, one.claim._replace(payload="")] for serial, one in self._untold.items()]
+        self._stream.send(["beat", deadline, held, self._dropped])
+        self._untold, self._dropped = {}, []
 
     def _heard(self, message: list[Any]) -> None:
         word, *values = message

@@ -78,6 +78,7 @@ class Shift:
     def __init__(self, means: Means) -> None:
         self._means = means
         self._hooks = means.hooks
+        self._soonest = means.handlers.loop_seconds()
         self._holdings = Holdings(means.lease_ms)
         self._pace = Pace(means.slots)
         self._next: deque[Held] = deque()  # claimed, and not begun
@@ -170,6 +171,8 @@ class Shift:
         self._open += len(taken)
         if taken:
             self._hooks.tell("claimed", number=len(taken))
+            if self._soonest is not None:
+                self._beat()  # before a handler on the loop can keep it from telling
         if self._is_stopping:
             self._release(taken)
         else:
@@ -327,15 +330,18 @@ class Shift:
     async def _watch(self) -> None:
         """See to it that nothing runs longer than it may, nor beyond its lease."""
         tick = min(TICK_SECONDS_MAX, self._holdings.margin / 4)
-        soonest = self._means.handlers.loop_seconds()
         while True:
             now = self._loop.time()
-            self._keeping.beat(self._coroutines.deadline(soonest))
+            self._beat()
             for held in self._holdings.overdue(now):
                 self._lose(held, "its lease could not be renewed in time")
             self._children.end_hung(now, lambda held: self._means.handlers[held.claim.kind].seconds)
             self._coroutines.end_hung(now)
             await asyncio.sleep(tick)
+
+    def _beat(self) -> None:
+        """Tell the keeper that the loop is well, and what is held."""
+        self._keeping.beat(self._coroutines.deadline(self._soonest))
 
     def keeper_ready(self) -> None:
         """The keeper is up."""
