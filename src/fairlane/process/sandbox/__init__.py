@@ -46,7 +46,7 @@ def run(
     without: frozenset[str] = _NONE,
 ) -> Heard:
     """Call `work` in a confined fork; it may write in `scratch` only, read `readable` too, and return JSON or an `Answer`."""
-    layers, within, paths = require(without).layers, bounds or Bounds(), tuple(path.resolve() for path in readable)
+    layers, within, paths = require(without).layers, bounds or Bounds(), [*map(os.path.realpath, readable)]
     return _concluded(scratch, within, lambda real: perform(Attempt(layers, answering(work), real, paths, within)))
 
 
@@ -60,28 +60,28 @@ def run_in(
     without: frozenset[str] = _NONE,
 ) -> Heard:
     """The same, of the work that a template was made of, with arguments that are JSON; `Gone` if the template has ended."""
-    layers, within, paths = require(without).layers, bounds or Bounds(), tuple(path.resolve() for path in readable)
+    layers, within, paths = require(without).layers, bounds or Bounds(), [*map(os.path.realpath, readable)]
     return _concluded(scratch, within, lambda real: template.perform(layers, arguments, real, paths, within))
 
 
-def _concluded(scratch: Path, bounds: Bounds, performed: Callable[[Path], Ending]) -> Heard:
+def _concluded(scratch: Path, bounds: Bounds, performed: Callable[[str], Ending]) -> Heard:
     """What an attempt in this folder came to."""
-    scratch = scratch.resolve()
-    before = os.stat(scratch)
+    real = os.path.realpath(scratch)
+    before = os.stat(real)
     if not stat.S_ISDIR(before.st_mode):
-        raise BadValue("scratch", str(scratch), "a folder")
+        raise BadValue("scratch", real, "a folder")
     try:
-        ending = performed(scratch)
+        ending = performed(real)
     finally:
         if os.geteuid() == 0:
-            os.chown(scratch, before.st_uid, before.st_gid)
+            os.chown(real, before.st_uid, before.st_gid)
     if "layer" in ending.told:
         raise Mistake(
             f"an attempt was not begun, because a layer of its sandbox could not be put in force: "
             f"{ending.told['layer']} ({ending.told['why']}); fairlane doctor names those that can"
         )
     heard = judged(ending, bounds)
-    if (excess := too_much_in(scratch, bounds)) is not None:
+    if (excess := too_much_in(real, bounds)) is not None:
         raise excess
     return heard
 
@@ -118,7 +118,7 @@ def _plan(user: int, without: frozenset[str]) -> Plan:
     while True:
         wanted = frozenset(LAYERS.keys() - missing.keys())
         with tempfile.TemporaryDirectory(prefix="fairlane-try-") as scratch:
-            attempt = Attempt(wanted, answering(lambda: _seen(own)), Path(scratch).resolve(), (), Bounds(seconds_max=10))
+            attempt = Attempt(wanted, answering(lambda: _seen(own)), os.path.realpath(scratch), (), Bounds(seconds_max=10))
             ending = perform(attempt)
         if "layer" in ending.told:
             if ending.told["layer"] in missing:

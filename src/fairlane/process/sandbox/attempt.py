@@ -17,7 +17,6 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairlane.process.extract.failure import CAN_RETRY, Unreadable
@@ -96,7 +95,7 @@ def _close(opened: list[int]) -> None:
         os.close(opened.pop())
 
 
-def listen(scratch: Path, bounds: Bounds, ours: list[int], theirs: list[int]) -> Ending:
+def listen(scratch: str, bounds: Bounds, ours: list[int], theirs: list[int]) -> Ending:
     """Once the guard has its ends: let go of those, and of ours when it has reported and gone."""
     _close(theirs)
     listener = _Listener(scratch, bounds, *ours)
@@ -125,7 +124,7 @@ def _clear(pid: int) -> None:
 class _Listener:
     """Our ends of what an attempt is heard and ended by, and what was told so far."""
 
-    def __init__(self, scratch: Path, bounds: Bounds, life: int, control: int, answer: int) -> None:
+    def __init__(self, scratch: str, bounds: Bounds, life: int, control: int, answer: int) -> None:
         self._scratch, self._bounds = scratch, bounds
         self._life, self._control, self._answer = life, control, answer
         self._told = bytearray()
@@ -175,10 +174,10 @@ class _Listener:
                 os.close(handle)
 
 
-def too_much_in(scratch: Path, bounds: Bounds) -> Unreadable | None:
+def too_much_in(scratch: str, bounds: Bounds) -> Unreadable | None:
     """Whether the scratch folder holds more than it may; looks no further than that."""
     count = size = 0
-    folders = [str(scratch)]
+    folders = [scratch]
     while folders:
         with contextlib.suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
             for entry in entries:

@@ -21,12 +21,11 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import cache, lru_cache, partial
 from importlib import util
 from itertools import cycle
 from pathlib import Path
-from typing import NamedTuple
 
 from . import calls, kernel, landlock
 from .bounds import Bounds
@@ -58,90 +57,99 @@ class Refused(Exception):
         super().__init__(f"{layer}: {why}")
 
 
-@contextlib.contextmanager
-def _layer(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise Refused(name, str(error)) from error
+Limited = list[tuple[int, int]]  # which limit, and how much
+Steps = list[tuple[str, kernel.Step]]  # what a fork does to itself, one after the other, and for which layer
 
 
-class Room(NamedTuple):
-    """What the guard has made ready for one attempt."""
+class Room:
+    """In the guard: what is ready for one attempt, as long as it lasts."""
 
-    resident: int  # bytes of memory that it begins with
-    addresses_max: int  # bytes of addresses that it may have in use
-    steps: list[tuple[str, kernel.Step]]  # what the fork does to itself, one after the other, and for which layer
+    def __init__(self, layers: frozenset[str], scratch: str, readable: Sequence[str], bounds: Bounds, living: int) -> None:
+        """`living` is a pipe whose other end only the guard has."""
+        self._scratch, self._is_mounted, self._rules = scratch, False, -1
+        os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = scratch
+        layer = "mount namespace"
+        try:
+            if layer in layers:
+                kernel.write_only_in(scratch)
+                self._is_mounted = True
+            layer = "landlock"
+            if layer in layers:
+                self._rules = landlock.rules(_granted(scratch, readable))
+            layer = "user"
+            user = _owner(scratch) if os.geteuid() == 0 else None
+            addresses, self.resident = memory_of("self")  # bytes that it begins with
+            is_user_shared = user is None and "user namespace" not in layers
+            limits = _limits(bounds, addresses, _tasks_of(os.getuid()) if is_user_shared else 0)
+            self.addresses_max = limits[0][1]  # bytes
+            self.steps = [
+                *_first(scratch, limits, user, living),
+                *_last(layers, user, self._rules, scratch, readable),
+            ]
+        except BaseException as error:
+            self.leave()
+            if isinstance(error, OSError | ValueError):
+                raise Refused(layer, str(error)) from error
+            raise
+
+    def leave(self) -> None:
+        """Once nothing lives that needs it."""
+        if self._rules >= 0:
+            os.close(self._rules)
+        if self._is_mounted:
+            kernel.write_nowhere(self._scratch)
 
 
 def leave_namespaces(layers: frozenset[str]) -> None:
     """In the guard: new namespaces for it and whatever it forks; that of processes holds from the next fork on."""
-    user, group = os.geteuid(), os.getegid()
     for name, flag in FLAGS.items():
-        if name not in layers:
-            continue
-        with _layer(name):
-            if name == "mount namespace":
-                kernel.leave_mounts()
-                continue
-            kernel.unshare(flag)
-            if name == "user namespace":
-                for path, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-                    Path("/proc/self", path).write_text(line)
+        try:
+            if name in layers:
+                _leave(name, flag)
+        except (OSError, ValueError) as error:
+            raise Refused(name, str(error)) from error
 
 
-@contextlib.contextmanager
-def room(layers: frozenset[str], scratch: Path, readable: Iterable[Path], bounds: Bounds, living: int) -> Iterator[Room]:
-    """In the guard: what an attempt needs, as long as it lasts; `living` is a pipe whose other end only the guard has."""
-    os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
-    with contextlib.ExitStack() as undone:
-        if "mount namespace" in layers:
-            with _layer("mount namespace"):
-                kernel.write_only_in(str(scratch))
-            undone.callback(kernel.write_nowhere, str(scratch))
-        rules = None
-        if "landlock" in layers:
-            with _layer("landlock"):
-                rules = landlock.rules(_granted(scratch, readable))
-            undone.callback(os.close, rules)
-        with _layer("user"):
-            user = _owner(scratch) if os.geteuid() == 0 else None
-        addresses, resident = memory_of("self")
-        limits = _limits(bounds, addresses, user is None and "user namespace" not in layers)
-        steps = [*_first(scratch, limits, user, living), *_last(layers, user, rules, scratch, readable)]
-        yield Room(resident, dict(limits)[resource.RLIMIT_AS], steps)
+def _leave(name: str, flag: int) -> None:
+    user, group = os.geteuid(), os.getegid()
+    if name == "mount namespace":
+        kernel.leave_mounts()
+        return
+    kernel.unshare(flag)
+    if name == "user namespace":
+        for path, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            Path("/proc/self", path).write_text(line)
 
 
-def _first(scratch: Path, limits: list[tuple[int, int]], user: int | None, living: int) -> Iterator[tuple[str, kernel.Step]]:
-    """Steps: a session, limits, user, and death with the guard, which the change of user would make it forget."""
-    yield "limits", kernel.hearing_all_signals()
-    yield "limits", os.setsid
-    yield "limits", partial(os.chdir, str(scratch))
-    for which, value in limits:
-        yield "limits", partial(resource.setrlimit, which, (value, value))
-    for step in kernel.becoming(user) if user is not None else ():
-        yield "user", step
-    yield "user", kernel.dying_with_parent(signal.SIGKILL)
-    yield "user", partial(_end_if_alone, living)
+def _first(scratch: str, limits: Limited, user: int | None, living: int) -> Steps:
+    """A session, limits, user, and death with the guard, which the change of user would make it forget."""
+    return [
+        ("limits", kernel.hearing_all_signals()),
+        ("limits", os.setsid),
+        ("limits", partial(os.chdir, scratch)),
+        *(("limits", _limiting(which, value)) for which, value in limits),
+        *(("user", step) for step in (kernel.becoming(user) if user is not None else ())),
+        ("user", kernel.dying_with_parent(signal.SIGKILL)),
+        ("user", partial(_end_if_alone, living)),
+    ]
 
 
-def _last(
-    layers: frozenset[str], user: int | None, rules: int | None, scratch: Path, readable: Iterable[Path]
-) -> Iterator[tuple[str, kernel.Step]]:
-    """Steps: capabilities, Landlock, a look whether all can be reached, and the filter of calls."""
+def _last(layers: frozenset[str], user: int | None, rules: int, scratch: str, readable: Sequence[str]) -> Steps:
+    """Capabilities, Landlock, a look whether all can be reached, and the filter of calls."""
     # With Landlock in force, reading is what it grants, so folders that are closed to other users may stay closed.
     may_read = user is not None and {"landlock", "seccomp"} <= layers
-    yield "privileges", kernel.keeping_capabilities(kernel.CAPABILITY_READ if may_read else 0)
-    yield "privileges", kernel.forbidding_new_privileges()
-    if rules is not None:
-        yield "landlock", landlock.restricting(rules)
-        yield "landlock", partial(os.close, rules)
-    yield "user", partial(_refuse_unreachable, str(scratch), os.R_OK | os.W_OK)
-    for path in readable:
-        yield "user", partial(_refuse_unreachable, str(path), os.R_OK)
+    steps: Steps = [
+        ("privileges", kernel.keeping_capabilities(kernel.CAPABILITY_READ if may_read else 0)),
+        ("privileges", kernel.forbidding_new_privileges()),
+    ]
+    if "landlock" in layers:
+        steps += [("landlock", landlock.restricting(rules)), ("landlock", partial(os.close, rules))]
+    steps += [("user", partial(_refuse_unreachable, scratch, os.R_OK | os.W_OK))]
+    steps += [("user", partial(_refuse_unreachable, path, os.R_OK)) for path in readable]
     if "seccomp" in layers:
         are_signals_allowed = user is not None or _are_signals_harmless(layers)
-        yield "seccomp", kernel.filtering_calls(calls.program(os.uname().machine, are_signals_allowed))
+        steps += [("seccomp", kernel.filtering_calls(calls.program(os.uname().machine, are_signals_allowed)))]
+    return steps
 
 
 def memory_of(process: str) -> list[int]:
@@ -180,7 +188,7 @@ def _are_signals_harmless(layers: frozenset[str]) -> bool:
     return scoped or "process namespace" in layers
 
 
-def _owner(scratch: Path) -> int:
+def _owner(scratch: str) -> int:
     """Whom the next attempt of this guard becomes: the folder is theirs from now on."""
     own = FIRST_USER + USERS_A_GUARD * int(os.readlink("/proc/self")) + next(_turns)
     for one in (own, NOBODY):  # a container may know few users
@@ -193,22 +201,26 @@ def _owner(scratch: Path) -> int:
     raise AssertionError
 
 
-def _limits(bounds: Bounds, memory: int, is_user_shared: bool) -> list[tuple[int, int]]:
-    """What is limited to how much, of an attempt that begins with so many bytes of addresses in use."""
-    processes = bounds.processes_max
-    if is_user_shared:
-        processes += _tasks_of(os.getuid())  # the kernel counts all that this user has
+@lru_cache(16)
+def _limits(bounds: Bounds, memory: int, others: int) -> Limited:
+    """What is limited to how much, of an attempt that begins with so many bytes of addresses in use, and of whose user so many
+    tasks live already, which the kernel counts too."""
     wanted = [
         (resource.RLIMIT_AS, memory + bounds.memory_max),
         (resource.RLIMIT_FSIZE, bounds.file_max),
         (resource.RLIMIT_NOFILE, bounds.handles_max),
-        (resource.RLIMIT_NPROC, processes),
+        (resource.RLIMIT_NPROC, bounds.processes_max + others),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_CPU, math.ceil(bounds.cpu_seconds_max)),
     ]
     return [(which, _at_most(value, resource.getrlimit(which)[1])) for which, value in wanted]
+
+
+@lru_cache(64)
+def _limiting(which: int, value: int) -> kernel.Step:
+    return partial(resource.setrlimit, which, (value, value))
 
 
 def _at_most(value: int, hard: int) -> int:
@@ -240,11 +252,11 @@ def _refuse_unreachable(path: str, how: int) -> None:
         )
 
 
-def _granted(scratch: Path, readable: Iterable[Path]) -> list[tuple[str, int]]:
+def _granted(scratch: str, readable: Sequence[str]) -> list[tuple[str, int]]:
     return [
         *_granted_always(),
-        *((str(path), landlock.READ_FILE | landlock.READ_DIR) for path in readable),
-        (str(scratch), landlock.SCRATCH),
+        *((path, landlock.READ_FILE | landlock.READ_DIR) for path in readable),
+        (scratch, landlock.SCRATCH),
     ]
 
 

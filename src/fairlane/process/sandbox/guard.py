@@ -14,17 +14,18 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from . import kernel
 from .bounds import Bounds
-from .confine import HELD_BACK, Refused, Room, behave, confine, leave_namespaces, memory_of, room
+from .confine import HELD_BACK, Refused, Room, behave, confine, leave_namespaces, memory_of
 
 ENDING_SECONDS_MAX = 5.0
 WATCH_SECONDS = 1.0
 FULL_TIMES = 2  # looks, one after the other, at an attempt without memory, and it is ended
+ENDED = b'{"status": %d, "cpu_seconds": %f, "resident": %d, "was_full": %d}\n'  # the last line that is told
 ARENA = 1 << 20  # bytes that Python asks for at a time when it has none left
 
 
@@ -51,8 +52,8 @@ class Attempt(NamedTuple):
 
     layers: frozenset[str]
     work: Callable[[int], None]  # is given the handle that it answers through
-    scratch: Path
-    readable: tuple[Path, ...]
+    scratch: str
+    readable: Sequence[str]
     bounds: Bounds
 
 
@@ -85,7 +86,8 @@ def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple
     """
     living, sign = os.pipe()
     try:
-        with room(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, living) as own:
+        own = Room(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, living)
+        try:
             pid = kernel.fork()
             if pid == 0:
                 _confined(attempt, own, control, answer, (life, sign, *others))
@@ -94,8 +96,10 @@ def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple
             _, status, used = os.wait4(pid, 0)
             if "process namespace" not in attempt.layers:  # else the kernel has ended them with their first
                 _end_strays()
+        finally:
+            own.leave()
         resident = max(0, used.ru_maxrss * 1024 - own.resident)  # what it took itself, above what it was forked with
-        tell(control, status=status, cpu_seconds=used.ru_utime + used.ru_stime, resident=resident, was_full=was_full)
+        os.write(control, ENDED % (status, used.ru_utime + used.ru_stime, resident, was_full))
     except Refused as refused:
         os.close(answer)
         tell(control, layer=refused.layer, why=refused.why)

@@ -14,7 +14,7 @@ import platform
 import struct
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 MACHINES = ("x86_64", "aarch64")
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -86,6 +86,7 @@ def fork() -> int:
     return _checked(_libc_with_lock.fork())
 
 
+@cache
 def hearing_all_signals() -> Step:
     """Those that were held back are no longer."""
     assert _libc is not None
@@ -104,6 +105,7 @@ def enter(namespace: int, kind: int) -> None:
     _checked(_libc.setns(namespace, kind))
 
 
+@cache
 def dying_with_parent(signal_number: int) -> Step:
     """Get this signal when the parent dies; the caller checks afterwards that it is still there."""
     return _setting(_SET_PDEATHSIG, signal_number)
@@ -114,6 +116,7 @@ def adopt_orphans() -> None:
     do(_setting(_SET_CHILD_SUBREAPER, 1))
 
 
+@cache
 def forbidding_new_privileges() -> Step:
     """No program that is started gets more rights than this process has."""
     return _setting(_SET_NO_NEW_PRIVS, 1)
@@ -124,6 +127,7 @@ def has_no_new_privileges() -> bool:
     return _checked(_setting(_GET_NO_NEW_PRIVS)()) == 1
 
 
+@cache
 def filtering_calls(instructions: bytes) -> Step:
     """Put a filter over every later call, of this process and of all that it starts."""
     return _setting(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(_Program(len(instructions) // 8, instructions)))
@@ -144,6 +148,7 @@ def becoming(user: int) -> list[Step]:
     ]
 
 
+@cache
 def keeping_capabilities(wanted: int) -> Step:
     """Give every capability away but these; if they are not there to keep, all of them."""
     assert _libc is not None

@@ -23,9 +23,9 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from importlib import import_module
-from pathlib import Path
 from typing import NamedTuple
 
 from . import kernel
@@ -118,10 +118,10 @@ class Template:
         return cls(ours)
 
     def perform(
-        self, layers: frozenset[str], arguments: Sequence[object], scratch: Path, readable: Iterable[Path], bounds: Bounds
+        self, layers: frozenset[str], arguments: Sequence[object], scratch: str, readable: Sequence[str], bounds: Bounds
     ) -> Ending:
         """Have the work of these arguments, which are JSON, done in a confined process; `Gone` if nobody can."""
-        asked = [arguments, str(scratch), [str(path) for path in readable], vars(bounds)]
+        asked = [arguments, scratch, readable, [*vars(bounds).values()]]
         message = json.dumps(asked, ensure_ascii=False).encode(errors="surrogatepass")  # so the longest paths fit
         with handles(bounds) as (ours, theirs):
             try:
@@ -276,4 +276,7 @@ def _serve(asking: socket.socket, layers: frozenset[str], work: Work) -> None:
 
 def _attempt(asked: bytes, layers: frozenset[str], work: Work) -> Attempt:
     arguments, scratch, readable, bounds = json.loads(asked)
-    return Attempt(layers, answering(work(*arguments)), Path(scratch), tuple(map(Path, readable)), Bounds(**bounds))
+    return Attempt(layers, answering(work(*arguments)), scratch, readable, _bounds(*bounds))
+
+
+_bounds = lru_cache(16)(Bounds)  # they are the same for most attempts
