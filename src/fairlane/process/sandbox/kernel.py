@@ -171,13 +171,6 @@ def run_long_at_a_time() -> None:
         call(_SCHED_SETATTR[os.uname().machine], 0, wanted, 0)
 
 
-def give_back_memory() -> None:
-    """Free memory goes back to the kernel, so that forks need not copy it; C libraries that cannot do that keep it."""
-    trim = getattr(_libc, "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
 def leave_mounts() -> None:
     """Mount namespace of our own: what others mount from now on is seen here, what we change is not seen by them."""
     assert _libc is not None

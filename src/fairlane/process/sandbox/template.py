@@ -28,7 +28,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple
 
-from . import kernel
+from . import kernel, memory
 from .answer import answering
 from .attempt import ENDING_SECONDS_MAX, Ending, handles, listen
 from .bounds import Bounds
@@ -37,9 +37,6 @@ from .guard import Attempt, see_to, stand_apart
 
 START_SECONDS_MAX = 60.0
 MESSAGE_BYTES_MAX = 65_536
-# Memory that was freed is used again, small pieces without a look for neighbours to join them with, and comes in large pages
-# where the kernel gives them: thousands of page faults less, and PDFium asks for small pieces all the time.
-MEMORY = {"hugetlb": 1, "top_pad": 32 << 20, "mmap_threshold": 1 << 30, "trim_threshold": 1 << 30, "tcache_count": 20_000}
 _HANDLE = 3
 _START = (
     "import json, sys; sys.path[:], module = json.loads(sys.argv[1]);"
@@ -97,7 +94,7 @@ class Template:
         """A fresh Python that loads this module; `Gone` if this user cannot start one."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        variables["GLIBC_TUNABLES"] = ":".join(f"glibc.malloc.{name}={value}" for name, value in MEMORY.items())
+        variables["GLIBC_TUNABLES"] = memory.settings()
         with theirs:
             try:
                 os.posix_spawn(
@@ -202,7 +199,7 @@ def main(handle: int, module: str) -> None:
     gc.collect()
     gc.freeze()
     gc.disable()  # it would touch, and so copy, every page in every fork
-    kernel.give_back_memory()
+    memory.leave_in_order()
     with contextlib.suppress(ConnectionError):  # the caller has gone meanwhile, and so ends the loop below
         asking.send(b"ready")
     _stand_behind()
