@@ -85,7 +85,7 @@ def _documents(names: tuple[str, ...], is_quick: bool, folder: Path, progress: P
             0.1 if is_quick else 1, 2 if is_quick else 15, folder / "extract", partial(progress.advance, task)
         )
     if "pipeline" in names:
-        task = progress.add_task("pipeline", total=2 if is_quick else 6)
+        task = progress.add_task("pipeline", total=2 if is_quick else 2 * pipeline.ROUNDS)
         (folder / "pipeline").mkdir()
         figures += pipeline.measure(is_quick, folder / "pipeline", partial(progress.advance, task))
     return figures

@@ -3,11 +3,15 @@
 The same files on both cores: in a bare loop in two processes, which calls `extract` and writes text, facts and picture into
 three files, as a person's own loop would (`bench/loop.py`); and through a queue on SQLite, by the built-in worker as it is by
 default (four slots, so that the cores do not wait for the disk), each attempt confined, text, facts and picture kept and
-synced. Rounds take turns. The bare loops are fresh processes, so that nothing which this one has loaded weighs on them.
+synced. The bare loops are fresh processes, so that nothing which this one has loaded weighs on them.
 
 The files are of six formats in turns, each with headings, paragraphs, lists and tables (the sheet with words and numbers) over
 and over until reading it takes about 100 ms. Some need more memory or write more text than others, and so cost the sandbox or
 the queue more: no one of them speaks for all.
+
+A round is the one and right after it the other, and what is told is the middle one of the rounds, by how they compare. So a
+machine that is slower for a minute slows both, a moment that slows one of them is one round of many, and every round has a
+worker of its own, whose template is a little faster or slower than the next.
 
 What is compared is work under way, not a start: a round is long enough that its beginning and its end weigh little, and the
 time of the queue is from the first claim to the last ending, by the store's clock. The start of the worker and submitting come
@@ -18,6 +22,7 @@ Nothing is removed between rounds: on ext4 files are made more slowly for minute
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import statistics
@@ -43,6 +48,8 @@ from .figures import Figure, Goal
 
 CORES = 2
 WANTED_SECONDS = 0.1
+SIZING_TURNS = 6
+ROUNDS = 9
 SHARE_LEAST = 1 / 1.15  # of the bare speed
 _ROW = "<row>" + "".join(f'<c t="s"><v>{n % 4}</v></c><c><v>{n * 7}</v></c>' for n in range(5)) + "</row>"
 FILES: dict[str, Callable[[int], bytes]] = {  # of so many pages, samples or rows
@@ -62,18 +69,38 @@ class Sent(NamedTuple):
     pages: int
 
 
-def _sized(make: Callable[[int], bytes], path: Path) -> int:
-    """Writes a file that takes about as long as wanted; returns how many pages it has."""
-    size = 40
-    for _ in range(4):
-        path.write_bytes(make(size))
-        took = []
-        for _ in range(3):
-            began = time.process_time()
-            pages = len(extract(path, path.name).pages)
-            took.append(time.process_time() - began)
-        size = max(1, round(size * WANTED_SECONDS / min(took)))
-    return pages
+class Round(NamedTuple):
+    """Seconds of the same files in the bare loop and through the queue, those of submitting, and how CPU seconds compare."""
+
+    bare: float
+    queued: float
+    submitting: float
+    cpu: float
+
+    @property
+    def times(self) -> float:
+        """How many times as long as the bare loop."""
+        return self.queued / self.bare
+
+
+def _sized(folder: Path) -> list[Sent]:
+    """A file of each format that takes about as long as wanted.
+
+    Formats take turns, and of all that was measured the quickest counts: else a slow second would make one of them too short.
+    """
+    sizes = dict.fromkeys(FILES, 40)
+    quickest = dict.fromkeys(FILES, math.inf)  # seconds a page, sample or row
+    pages: dict[str, int] = {}
+    for _ in range(SIZING_TURNS):
+        for name, make in FILES.items():
+            path = folder / name
+            path.write_bytes(make(sizes[name]))
+            for _ in range(3):
+                began = time.process_time()
+                pages[name] = len(extract(path, name).pages)
+                quickest[name] = min(quickest[name], (time.process_time() - began) / sizes[name])
+            sizes[name] = max(1, round(WANTED_SECONDS / quickest[name]))
+    return [Sent(folder / name, pages[name]) for name in FILES]
 
 
 def _bare(files: list[Sent]) -> float:
@@ -123,38 +150,38 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def _round(files: list[Sent], folder: Path, advance: Callable[[], None]) -> Round:
+    at_first = _cpu()
+    bare = _bare(files)
+    between = _cpu()
+    advance()
+    queued, submitting = _queued(files, Path(tempfile.mkdtemp(dir=folder)))
+    at_last = _cpu()
+    advance()
+    return Round(bare, queued, submitting, (at_last - between) / (between - at_first))
+
+
 def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[Figure]:
     """Documents and pages a second, beside the bare loop."""
     warm()
     adopt_orphans()
-    count, rounds = (len(FILES), 1) if is_quick else (80 * len(FILES), 3)
-    originals = [Sent(folder / name, _sized(make, folder / name)) for name, make in FILES.items()]
-    files = [one for _ in range(count // len(FILES)) for one in originals]
-    bare, queued, submitting, costs = [], [], [], []
-    for _ in range(rounds):
-        marks = [_cpu()]
-        bare.append(_bare(files))
-        marks.append(_cpu())
-        advance()
-        seconds, sent = _queued(files, Path(tempfile.mkdtemp(dir=folder)))
-        marks.append(_cpu())
-        costs.append((marks[2] - marks[1]) / (marks[1] - marks[0]))
-        queued.append(seconds)
-        submitting.append(sent)
-        advance()
-    limit, ours = statistics.median(bare), statistics.median(queued)
-    each = 1000 * CORES * limit / count
-    note = f"{each:.0f} ms a document; submitting took {1000 * statistics.median(submitting) / count:.1f} ms each"
-    pages = sum(one.pages for one in files)
-    rounds_told = "rounds " + ", ".join(f"{one / other:.2f}" for one, other in zip(queued, bare, strict=True))
+    times, rounds = (1, 1) if is_quick else (26, ROUNDS)
+    files = _sized(folder) * times
+    done = [_round(files, folder, advance) for _ in range(rounds)]
+    middle = sorted(done, key=lambda one: one.times)[len(done) // 2]
+    count, pages = len(files), sum(one.pages for one in files)
+    each, submitting = CORES * middle.bare / count, statistics.median(one.submitting for one in done) / count
+    note = f"{1000 * each:.0f} ms a document; submitting took {1000 * submitting:.1f} ms each"
+    told = ", ".join(f"{one.times:.2f}" for one in done)
+    cpu = statistics.median(one.cpu for one in done)
     return [
-        Figure("queue and sandbox", count / ours, "documents/s", count / limit, Goal(SHARE_LEAST), note),
+        Figure("queue and sandbox", count / middle.queued, "documents/s", count / middle.bare, Goal(SHARE_LEAST), note),
         Figure(
             "queue and sandbox: pages",
-            pages / ours,
+            pages / middle.queued,
             "pages/s",
-            pages / limit,
+            pages / middle.bare,
             None,
-            f"times the bare loop, {rounds_told}; CPU {statistics.median(costs):.2f}",
+            f"times the bare loop, rounds {told}; CPU {cpu:.2f}",
         ),
     ]
