@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from chaos.corpus.all import corpus
 from chaos.corpus.hostile import HOSTILE
@@ -46,15 +47,42 @@ print(json.dumps(seen))
 """
 
 
+IMPORTED = """
+import json, sys
+from pathlib import Path
+from fairlane.process.extract import Limits, extract, warm
+
+warm()
+before = {*sys.modules}
+folder, files = Path(sys.argv[1]), json.loads(sys.argv[2])
+for number, name in files:
+    scratch = folder / "scratch" / str(number)
+    scratch.mkdir(parents=True)
+    extract(folder / str(number), name, scratch, Limits(ocr_pages_max=0))
+print(json.dumps([sorted({*sys.modules} - before), sorted(name for name in before if name.startswith("PIL."))]))
+"""
+
+
 def test_nothing_else_is_opened_started_or_connected_to(tmp_path: Path) -> None:
     contents = [(name, content) for name, content in corpus().items() if name.startswith(("pl.", "picture", "scan", "pages"))]
     contents += [(HOSTILE[key].name, HOSTILE[key].make()) for key in QUICK]
+    assert _told_by(WATCHED, contents, tmp_path) == []
+
+
+def test_what_is_read_in_a_fork_was_imported_before_it(tmp_path: Path) -> None:
+    imported, of_pillow = _told_by(IMPORTED, [*corpus().items()], tmp_path)
+    assert imported == []
+    assert "PIL.PsdImagePlugin" not in of_pillow, "a format that is not read has no business in there"
+
+
+def _told_by(script: str, contents: list[tuple[str, bytes]], folder: Path) -> Any:
+    """What a script prints that is given these files, numbered, and their names."""
     for number, (_, content) in enumerate(contents):
-        (tmp_path / str(number)).write_bytes(content)
+        (folder / str(number)).write_bytes(content)
     names = json.dumps([(number, name) for number, (name, _) in enumerate(contents)])
-    ran = subprocess.run([sys.executable, "-c", WATCHED, str(tmp_path), names], capture_output=True, text=True, check=False)
+    ran = subprocess.run([sys.executable, "-c", script, str(folder), names], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout) == []
+    return json.loads(ran.stdout)
 
 
 def test_parsers_are_imported_when_a_file_needs_them() -> None:

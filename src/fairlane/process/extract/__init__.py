@@ -95,7 +95,7 @@ def warm() -> None:
 
     import charset_normalizer  # noqa: F401
     import pypdfium2  # type: ignore[import-untyped]  # noqa: F401
-    from PIL import Image, ImageDraw, ImageFont, ImageOps  # noqa: F401
+    from PIL import Image, ImageDraw, ImageFont, ImageOps, MpoImagePlugin, TiffImagePlugin, WebPImagePlugin  # noqa: F401
 
     from .ocr import installed
     from .pictures import font
@@ -103,7 +103,7 @@ def warm() -> None:
 
     for reader in MODULES.values():
         _reader(reader)
-    Image.init()
+    Image.preinit()  # the other formats that are read; `init` would load forty more
     for encoding in ("cp437", "cp1250", "cp1252", "iso8859-2", "utf-16", "utf-32", "raw-unicode-escape"):
         codecs.lookup(encoding)
     installed()
