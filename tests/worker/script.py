@@ -11,17 +11,20 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from fairlane import Backoff, Worker
 from fairlane.worker import Document
+from fairlane.worker.store import Exchange, Settlement, Store
 
 options = json.loads(sys.argv[2])
-is_hog = options.pop("is_hog", False)
+is_hog, is_late = options.pop("is_hog", False), options.pop("is_late", False)
 worker = Worker(sys.argv[1], backoff=Backoff(0, ceiling_seconds=0), **options)
 
 
@@ -107,7 +110,26 @@ async def hog(document: Document) -> None:
     threading.Event().wait()
 
 
+def answer_late_and_freeze() -> Worker:
+    """A worker with one `def` handler, whose store takes its time to answer, and which is frozen when it has claimed."""
+    prompt = Store.exchange
+
+    def exchange(store: Store, settlements: Sequence[Settlement], limit: int) -> Exchange:
+        visit = prompt(store, settlements, limit)
+        threading.Event().wait(0.5)
+        return visit
+
+    Store.exchange = exchange  # type: ignore[assignment,method-assign]
+    Store.reclaim = lambda _: None  # type: ignore[assignment,method-assign] # frozen in the middle of it, it would keep all others out
+    late = Worker(sys.argv[1], **options)
+    late.handler("wait", seconds=60)(wait)
+    late.on("claimed", lambda event: os.kill(os.getpid(), signal.SIGSTOP))
+    return late
+
+
 if __name__ == "__main__":
+    if is_late:
+        worker = answer_late_and_freeze()
     if is_hog:
         worker.handler("hog", attempts=1, seconds=0.5)(hog)
     worker.on("stopping", lambda event: print("stopping", flush=True))  # noqa: T201

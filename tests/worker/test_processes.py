@@ -196,6 +196,21 @@ def test_a_frozen_worker_loses_its_documents_and_changes_nothing_afterwards(star
     assert all((queue.document(id).state, queue.document(id).worker) == ("running", "another") for id in ids)
 
 
+def test_a_claim_that_was_long_on_its_way_is_renewed_even_if_the_worker_freezes_at_once(
+    start: Start, queue: Queue, tmp_path: Path
+) -> None:
+    """Else the keeper, which counts from the worker's last sign of life, would end its handler after its lease."""
+    (id,) = submit(queue, tmp_path, "wait")
+    worker = start(lease=2, is_late=True)
+    until(lambda: linux.is_frozen(worker.pid), "its freezing")
+    claimed = next(one.at_ms for one in queue.changes() if one.what == "claimed")
+    until(
+        lambda: queue.engine.reclaim(1) or (queue.document(id).lease_ms or 0) > claimed + 2000,
+        "a renewal, or the end of the lease",
+    )
+    assert queue.document(id).state == "running"
+
+
 def test_the_handlers_of_a_frozen_worker_are_ended_before_their_lease(start: Start, queue: Queue, tmp_path: Path) -> None:
     (id,) = submit(queue, tmp_path, "wait")
     worker = start(lease=2)

@@ -4,7 +4,8 @@ No handler can stop it, neither by holding the interpreter nor by blocking the w
 worker.
 
 Laws:
-- Every claim that is held is renewed after a third of its lease, and again until it is dropped or lost.
+- Every claim that it was told of is renewed after a third of its lease, and again until it is dropped or lost. It is told
+  within a quarter of a second; at once if the loop could be blocked before, or if the claim was long on its way.
 - What the worker may rely on counts from the moment before the store was asked, not from its answer.
 - Nothing is renewed for a worker that was silent for half a lease; its children are ended, so that no handler outlives its
   lease. The exception: an `async def` handler may block the loop for as long as it may run, unless the worker is frozen.

@@ -170,9 +170,10 @@ class Shift:
         self._keeping.hold(taken)
         self._open += len(taken)
         if taken:
+            is_old = self._loop.time() - visit.asked > self._holdings.margin / 2  # much of the lease went by on the way
+            if self._soonest is not None or is_old:
+                self._beat()  # before something can keep the loop from telling: a hook, a handler, a signal
             self._hooks.tell("claimed", number=len(taken))
-            if self._soonest is not None:
-                self._beat()  # before a handler on the loop can keep it from telling
         if self._is_stopping:
             self._release(taken)
         else:
