@@ -78,6 +78,7 @@ class Room:
                 self._rules = landlock.rules(_granted(scratch, readable))
             layer = "user"
             user = _owner(scratch) if os.geteuid() == 0 else None
+            layer = "limits"
             addresses, self.resident = memory_of("self")  # bytes that it begins with
             is_user_shared = user is None and "user namespace" not in layers
             limits = _limits(bounds, addresses, _tasks_of(os.getuid()) if is_user_shared else 0)

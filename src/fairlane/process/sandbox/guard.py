@@ -146,7 +146,7 @@ def _wait(pid: int, life: int, seconds_max: float, full: int) -> bool:
 
 def _addresses_of(handle: int) -> int:
     """How many bytes of addresses a process has in use, by its handle; 0 if it has ended, or may not be looked at."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, IndexError):  # the last: what stands in for Linux may tell no number
         told = Path(f"/proc/self/fdinfo/{handle}").read_text()  # its number as /proc counts: here it may have another
         return memory_of(told.partition("Pid:")[2].split()[0])[0]
     return 0

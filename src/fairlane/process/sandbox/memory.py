@@ -21,7 +21,7 @@ SETTINGS = {"hugetlb": 1, "top_pad": 32 << 20, "mmap_threshold": 1 << 30, "trim_
 ARENA, POOL, STEP, SMALL_MAX = 1 << 20, 1 << 14, 16, 512  # bytes: how Python cuts memory for objects up to the last of these
 TOP = 20 << 20  # bytes that no hole in the heap has
 NEAR = 1 << 32  # bytes that a heap is smaller than
-TRIES_MAX = 100_000
+FILLED_MAX = 4 << 20  # bytes of one size, whatever allocator there is; it takes less than one of them
 _kept: list[object] = []
 
 
@@ -42,13 +42,13 @@ def leave_in_order() -> None:
 def _fill_arenas() -> None:
     """Where Python keeps small objects: all pools that are free, and then, of each size, what is free in pools that are not."""
     mapped = memory_of("self")[0]
-    for count in range(TRIES_MAX):
+    for count in range(FILLED_MAX // SMALL_MAX):
         _kept.append(_object(SMALL_MAX))
         if count % 8 == 7 and memory_of("self")[0] - mapped >= ARENA:  # there is a new arena, and this is in its first pool
             break
     first = id(_kept[-1]) & -POOL
     for size in range(STEP, SMALL_MAX + 1, STEP):
-        for _ in range(TRIES_MAX):
+        for _ in range(FILLED_MAX // size):
             _kept.append(_object(size))
             if first <= id(_kept[-1]) < first + ARENA:
                 break
@@ -71,7 +71,7 @@ def _fill_heap(library: ctypes.CDLL) -> None:
     beyond = library.malloc(ctypes.c_size_t(TOP)) or 0
     library.free(ctypes.c_void_p(beyond))
     for size in (*(1 << power for power in range(20, 12, -1)), *range(4080, 1040, -256), *range(1032, 23, -16)):
-        for _ in range(TRIES_MAX):
+        for _ in range(FILLED_MAX // size):
             place = library.malloc(ctypes.c_size_t(size)) or 0
             if not beyond - NEAR < place < beyond:
                 library.free(ctypes.c_void_p(place))
