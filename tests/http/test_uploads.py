@@ -180,13 +180,16 @@ def test_a_batch_that_stalls_is_let_go_and_leaves_nothing(hasty: Server) -> None
 
 def test_slow_uploads_do_not_hold_up_anybody_else(small: Server) -> None:
     key = small.key("slow")
-    head = small.head(key, "POST", "/v1/documents", "Content-Type: application/pdf", "Content-Length: 20")
+    more = ("Content-Type: application/pdf", "Content-Length: 20", "Expect: 100-continue")
+    head = small.head(key, "POST", "/v1/documents", *more)
     with ExitStack() as opened, small.client(small.key("fourth")) as fourth, small.client(small.key("quick")) as client:
         lines = [opened.enter_context(socket.create_connection(("127.0.0.1", small.port), timeout=30)) for _ in range(3)]
         for line in lines:
-            line.sendall(head + b"\r\n" + bytes(10))
-        over = until(lambda: (answer := upload(fourth, b"x")).status_code == 503 and answer)
-        assert problem_of(over) == "overloaded"
+            line.sendall(head + b"\r\n")
+            assert status_of(line.recv(65536)) == 100  # it was let in: nobody can take its place any more
+            line.sendall(bytes(10))
+        over = upload(fourth, b"x")
+        assert (over.status_code, problem_of(over)) == (503, "overloaded")
         assert client.post("/v1/documents", json={}).status_code == 202
         for line in lines:
             line.sendall(bytes(10))
