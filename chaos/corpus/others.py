@@ -8,9 +8,9 @@ import json
 from email.message import EmailMessage
 from html import escape
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
-from fairlane.process.extract.pictures import FONTS
+from fairlane.process.extract.pictures import font
 
 from .samples import Sample
 
@@ -112,18 +112,10 @@ def make_xml(sample: Sample, encoding: str = "utf-8") -> bytes:
 def draw(lines: list[str], size: tuple[int, int] = (1000, 400), letter: int = 32) -> Image.Image:
     """Black words on white paper."""
     paper = Image.new("RGB", size, "white")
-    path = next((path for path in FONTS if _is_there(path)), None)
-    font = ImageFont.truetype(path, letter) if path else ImageFont.load_default(letter)
-    ImageDraw.Draw(paper).multiline_text((20, 20), "\n".join(lines), fill="black", font=font, spacing=12)
+    ImageDraw.Draw(paper).multiline_text(
+        (20, 20), "\n".join(lines), fill="black", font=font().font_variant(size=letter), spacing=12
+    )
     return paper
-
-
-def _is_there(path: str) -> bool:
-    try:
-        ImageFont.truetype(path, 8)
-    except OSError:
-        return False
-    return True
 
 
 def make_image(image: Image.Image, kind: str, **options: object) -> bytes:

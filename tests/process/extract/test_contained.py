@@ -1,4 +1,4 @@
-"""Reading a file touches nothing but the file, the scratch folder and a font; parsers are imported only when needed."""
+"""Reading a file touches nothing but the file and the scratch folder; parsers are imported only when needed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def watch(event, details):
         path = os.path.abspath(details[0])
         if is_written and not path.startswith(str(folder / "scratch")):
             seen.append(["written", path])
-        elif not is_written and not path.startswith((str(folder), sys.prefix, sys.base_prefix, "/usr/share/fonts")):
+        elif not is_written and not path.startswith((str(folder), sys.prefix, sys.base_prefix)):
             if not path.endswith((".py", ".json", ".pyc")):
                 seen.append(["read", path])
 

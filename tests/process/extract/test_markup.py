@@ -13,7 +13,7 @@ from fairlane.process.extract.draft import clean, is_clean
 from fairlane.process.extract.flow import fenced
 from fairlane.process.extract.language import guess
 
-from .conftest import NO_OCR, Read, Refused, codes
+from .conftest import Read, Refused, codes
 
 SAMPLE = BY_LANGUAGE["pl"]
 
@@ -238,9 +238,3 @@ def test_no_language_rather_than_a_wrong_one(text: str) -> None:
 @pytest.mark.parametrize("sample", BY_LANGUAGE.values(), ids=lambda sample: sample.language)
 def test_the_language_of_one_sentence(sample: Sample) -> None:
     assert guess(sample.paragraph.split(". ")[0]) == sample.language
-
-
-def test_no_thumbnail_and_no_warning_without_a_font(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlane.process.extract.pictures.font", lambda: None)
-    result = read(b"words", "a.txt", NO_OCR)
-    assert (result.thumbnail, result.warnings) == (None, ())

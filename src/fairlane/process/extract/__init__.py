@@ -4,8 +4,8 @@
 
 Laws:
 - Out comes an `Extraction` or an `Unreadable`, nothing else.
-- Nothing is read but the file (and, for pictures of texts, a font of the system); nothing is written but members, into the
-  scratch folder; no connection is made. The only program that is started is tesseract.
+- Nothing is read but the file; nothing is written but members, into the scratch folder; no connection is made. The only
+  program that is started is tesseract.
 - Parsers are imported when a file needs them; `warm` imports them all, for a template that children are forked from.
 """
 
@@ -97,7 +97,6 @@ def warm() -> None:
     import pypdfium2  # type: ignore[import-untyped]  # noqa: F401
     from PIL import Image, ImageDraw, ImageFont, ImageOps, MpoImagePlugin, TiffImagePlugin, WebPImagePlugin  # noqa: F401
 
-    from .ocr import installed
     from .pictures import font
     from .sniff import MODULES
 
@@ -106,5 +105,4 @@ def warm() -> None:
     Image.preinit()  # the other formats that are read; `init` would load forty more
     for encoding in ("cp437", "cp1250", "cp1252", "iso8859-2", "utf-16", "utf-32", "raw-unicode-escape"):
         codecs.lookup(encoding)
-    installed()
     font()

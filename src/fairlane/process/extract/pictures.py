@@ -2,32 +2,21 @@
 
 Laws:
 - A thumbnail is a PNG whose longer side is at most `thumbnail_side`; it carries nothing of the file but its look.
-- A text is drawn only with a font of the system that has the letters of our languages; without one there is no picture.
+- A text is drawn with the font that the package carries, so it looks the same on every machine.
 """
 
 from __future__ import annotations
 
 import io
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFont import FreeTypeFont
 
-FONTS = (
-    "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
-    "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",
-    "/usr/share/fonts/TTF/DejaVuSans.ttf",
-    "/usr/share/fonts/dejavu/DejaVuSans.ttf",
-    "/usr/share/fonts/truetype/liberation/LiberationSans-Regular.ttf",
-    "/usr/share/fonts/liberation-sans/LiberationSans-Regular.ttf",
-    "/usr/share/fonts/truetype/noto/NotoSans-Regular.ttf",
-    "/usr/share/fonts/noto/NotoSans-Regular.ttf",
-    "/usr/share/fonts/truetype/freefont/FreeSans.ttf",
-)
-LETTERS = "łżãõçñ¿äöüß"
+FONT = "fonts/DejaVuSans-subset.ttf"
 LINES, LINE_MAX, FONT_SIZE = 22, 60, 8
 
 
@@ -53,31 +42,21 @@ def as_png(image: Image) -> bytes:
 
 
 @cache
-def font(paths: tuple[str, ...] = FONTS) -> FreeTypeFont | None:
-    """A font of this system that has the letters of our languages."""
+def font() -> FreeTypeFont:
+    """The font that the package carries, held in memory: a confined process opens no file for it."""
     from PIL import ImageFont
 
-    for path in paths:
-        try:
-            if Path(path).is_file():
-                found = ImageFont.truetype(path, FONT_SIZE)
-                missing = bytes(found.getmask("\u0378"))
-                if all(bytes(found.getmask(letter)) != missing for letter in LETTERS):
-                    return found
-        except OSError:
-            continue
-    return None
+    return ImageFont.truetype(io.BytesIO(files(__package__).joinpath(FONT).read_bytes()), FONT_SIZE)
 
 
 def draw_text(text: str, side: int) -> bytes | None:
     """The first lines, as on a sheet of paper."""
-    found = font()
-    if found is None or not text.strip():
+    if not text.strip():
         return None
     from PIL import Image, ImageDraw
 
     paper = Image.new("L", (side * 181 // 256, side), 255)
     pen = ImageDraw.Draw(paper)
     lines = [line[:LINE_MAX].replace("\t", "  ") for line in text.lstrip("\n").split("\n")[:LINES]]
-    pen.multiline_text((10, 10), "\n".join(lines), fill=0, font=found, spacing=3)
+    pen.multiline_text((10, 10), "\n".join(lines), fill=0, font=font(), spacing=3)
     return as_png(paper)
