@@ -12,15 +12,17 @@ import pytest
 
 from chaos.corpus.all import of_sample
 from chaos.corpus.hostile import HOSTILE, pdf_of_pages, zip_of_zips
+from chaos.corpus.others import draw, make_image
 from chaos.corpus.samples import BY_LANGUAGE
 from fairlane import Input, Mistake, Queue, Worker
-from fairlane.process import attempts, sandbox
+from fairlane.process import attempts, isolated, sandbox
 from fairlane.process.extract import Limits, extract, failure_code
 from fairlane.process.folder import FOLDER_KIND
 from fairlane.queue.filing import files_of
 from fairlane.worker import Document
 from fairlane.worker.builtin import Plan, _Extracting, _source, built_in
 
+from ..process.confined import open_folder
 from .conftest import AT_ONCE, Bench, breath, until
 
 POLISH = of_sample(BY_LANGUAGE["pl"])
@@ -56,6 +58,29 @@ def test_every_format_comes_out_as_its_text_its_facts_and_a_picture(
         assert queue.thumbnail(id) == wanted.thumbnail, name
         result = queue.result(id)
         assert (result["media_type"], result["pages"]) == (wanted.media_type, len(wanted.pages))
+
+
+def test_a_worker_that_runs_reads_scans_as_soon_as_tesseract_is_installed(
+    bench: Bench, queue: Queue, url: str, program: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tesseract = program("tesseract")
+    scan = make_image(draw(["Invoice number 4217"], (700, 120), 48), "PNG")
+    isolated.release()  # an earlier test's template knows another PATH
+    with open_folder() as folder:
+        monkeypatch.setenv("PATH", str(folder))
+        stop = bench.start(built_in(Plan(url), 1))
+        try:
+            first = queue.submit("acme", content=scan, name="scan.png").id
+            until(lambda: queue.document(first).state == "done")
+            (folder / "tesseract").symlink_to(tesseract)
+            second = queue.submit("acme", content=scan, name="scan.png").id
+            until(lambda: queue.document(second).state == "done")
+        finally:
+            stop()
+            isolated.release()
+    warnings = [[one["code"] for one in queue.facts(id)["warnings"]] for id in (first, second)]
+    assert (queue.text(first), "ocr_missing" in warnings[0]) == ("", True)
+    assert ("Invoice number 4217" in queue.text(second), "ocr_missing" in warnings[1]) == (True, False)
 
 
 @pytest.mark.parametrize("name", ["encrypted pdf", "truncated docx", "empty", "noise", "many sheets", "huge image", "zip bomb"])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +14,24 @@ from PIL import Image
 from chaos.corpus.all import corpus
 from chaos.corpus.others import draw, make_image
 from chaos.corpus.pdf import make_pdf, make_scan
-from chaos.corpus.samples import BY_LANGUAGE
-from fairlane.process.extract import Limits, ocr
+from chaos.corpus.samples import BY_LANGUAGE, Sample
+from fairlane.process.extract import Limits
 from fairlane.process.extract.pdf import moment
 from fairlane.process.extract.pictures import font
 
+from ...system import LANGUAGES
 from .conftest import Read, Refused, codes
 
 
 @pytest.fixture
-def tesseract(program: Callable[[str, str], str]) -> Iterator[None]:
-    program("tesseract", "tesseract-ocr")
-    ocr.installed.cache_clear()
-    if "pol" not in (ocr.installed() or ()):
-        if os.geteuid() == 0 and shutil.which("apt-get"):
-            packages = [f"tesseract-ocr-{language}" for language in ("pol", "por", "spa", "deu")]
-            subprocess.run(["apt-get", "install", "-qq", "-y", *packages], check=False, capture_output=True)
-        ocr.installed.cache_clear()
-    yield
-    ocr.installed.cache_clear()
+def tesseract(program: Callable[[str], str]) -> None:
+    for name in ("tesseract", *LANGUAGES):
+        program(name)
 
 
 @pytest.fixture
-def no_tesseract(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_tesseract(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    ocr.installed.cache_clear()
-    yield
-    ocr.installed.cache_clear()
 
 
 def test_an_image_stands_as_it_is_looked_at(read: Read) -> None:
@@ -162,13 +151,16 @@ def test_after_the_first_page_only_its_language_is_read(read: Read, monkeypatch:
 
 
 @pytest.mark.usefixtures("tesseract")
-def test_limits_and_failures_of_reading_pictures_are_told(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_and_failures_of_reading_pictures_are_told(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = draw(["Hello"], (200, 80))
     pages = make_image(page, "TIFF", save_all=True, append_images=[page])
     assert "ocr_pages_skipped" in codes(read(pages, "a.tiff", Limits(ocr_pages_max=1, ocr_languages=("eng",))))
     assert "ocr_language_missing" in codes(read(pages, "a.tiff", Limits(ocr_languages=("xxx",))))
     assert "ocr_failed" in codes(read(pages, "a.tiff", Limits(ocr_page_seconds=0.001, ocr_languages=("eng",))))
-    monkeypatch.setattr(ocr, "PROGRAM", "/nowhere/tesseract")
+    broken = tmp_path / "tesseract"
+    broken.write_text('#!/bin/sh\n[ "$1" = --list-langs ] && echo "List:" && echo eng || exit 1\n')
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert "ocr_failed" in codes(read(pages, "a.tiff", Limits(ocr_languages=("eng",))))
 
 
@@ -185,6 +177,8 @@ def test_dates_of_pdfs(told: str, iso: str) -> None:
     assert moment(told) == iso
 
 
-def test_a_font_without_our_letters_is_not_used(tmp_path: Path) -> None:
-    (tmp_path / "bad.ttf").write_bytes(b"no font")
-    assert font((str(tmp_path / "missing.ttf"), str(tmp_path / "bad.ttf"))) is None
+@pytest.mark.parametrize("sample", BY_LANGUAGE.values(), ids=lambda sample: sample.language)
+def test_the_font_that_the_package_carries_has_the_letters_of_five_languages(sample: Sample) -> None:
+    no_letter = bytes(font().getmask("\u0378"))
+    letters = {letter for text in (sample.title, sample.paragraph) for letter in text + text.upper() if not letter.isspace()}
+    assert [letter for letter in sorted(letters) if bytes(font().getmask(letter)) == no_letter] == []

@@ -3,6 +3,8 @@
 Laws:
 - Without the program there is no text and a warning that says so; extraction never fails because of OCR.
 - One thread, one page at a time, within the time of the page and of the whole file.
+- Each file that needs the program looks for it anew, so that one that was installed or removed meanwhile is noticed by workers
+  that run. It takes some milliseconds of the second that a page takes.
 - The first page is read in all languages that are installed; once its language is clear, the others are read in that one,
   which takes a quarter of the time.
 """
@@ -13,7 +15,7 @@ import io
 import os
 import shutil
 import subprocess
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .draft import Draft, clean
@@ -27,17 +29,16 @@ PROGRAM = "tesseract"
 SIDE_LEAST = 20  # pixels; smaller ones hold no word
 
 
-@cache
-def installed(program: str = PROGRAM) -> tuple[str, ...] | None:
-    """The languages that the program has; none if it is not there."""
-    found = shutil.which(program)
+def installed() -> tuple[str, ...] | None:
+    """The languages that the program has; None if the program is not there."""
+    found = shutil.which(PROGRAM)
     if found is None:
         return None
     try:
-        told = subprocess.run([found, "--list-langs"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+        listed = subprocess.run([found, "--list-langs"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
-    return tuple(told.stdout.split()[1:])
+    return tuple(listed.stdout.split()[1:])
 
 
 class Ocr:
@@ -47,16 +48,21 @@ class Ocr:
         self._draft = draft
         self._pages = 0
         self._is_narrow = False
-        there = installed()
-        self._languages = [one for one in draft.limits.ocr_languages if there is not None and one in there]
-        self._is_there = there is not None
+
+    @cached_property
+    def _installed(self) -> tuple[str, ...] | None:
+        return installed()
+
+    @cached_property
+    def _languages(self) -> list[str]:
+        return [language for language in self._draft.limits.ocr_languages if language in (self._installed or ())]
 
     @property
     def is_wanted(self) -> bool:
-        """Whether another page can be read; if not, the reason is told."""
+        """Whether another page can be read; if not, a warning gives the reason."""
         if not self._draft.limits.ocr_pages_max:
             return False
-        if not self._is_there:
+        if self._installed is None:
             self._draft.warn("ocr_missing", f"the program {PROGRAM} is not installed")
         elif not self._languages:
             self._draft.warn("ocr_language_missing", ", ".join(self._draft.limits.ocr_languages))

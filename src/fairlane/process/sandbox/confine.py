@@ -254,8 +254,10 @@ def _refuse_unreachable(path: str, how: int) -> None:
 
 
 def _granted(scratch: str, readable: Sequence[str]) -> list[tuple[str, int]]:
+    program = shutil.which("tesseract")  # looked for at each attempt: it may be installed while workers run
     return [
         *_granted_always(),
+        *([(program, landlock.READ)] if program is not None else []),
         *((path, landlock.READ_FILE | landlock.READ_DIR) for path in readable),
         (scratch, landlock.SCRATCH),
     ]
@@ -263,15 +265,12 @@ def _granted(scratch: str, readable: Sequence[str]) -> list[tuple[str, int]]:
 
 @cache
 def _granted_always() -> tuple[tuple[str, int], ...]:
-    """Python, its libraries and ours, the system's, tesseract and its languages."""
+    """Python, its libraries and ours, the system's, and tesseract's languages."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     places = {*SYSTEM, os.path.dirname(os.__file__), *(f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64"))}
     for parser in PARSERS:
         found = util.find_spec(parser)
         places.update(found.submodule_search_locations or () if found is not None else ())
-    program = shutil.which("tesseract")
-    if program is not None:
-        places.update((program, os.path.realpath(program)))
     if "TESSDATA_PREFIX" in os.environ:
         places.add(os.environ["TESSDATA_PREFIX"])
     real = {os.path.realpath(place) for place in places}
