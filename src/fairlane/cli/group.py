@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from io import TextIOWrapper
 from typing import Any
@@ -48,10 +50,23 @@ class _Commands(click.Group):
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # a letter that the terminal has no code for is no reason to fail
         try:
-            return super().main(*args, **kwargs)  # a closed pipe ends it quietly
+            try:
+                return super().main(*args, **kwargs)  # a closed pipe ends it quietly
+            finally:
+                sys.stdout.flush()
         except OSError as error:
             click.echo(f"fairlane: the answer cannot be written: {error}", err=True)
+            _discard_output()
             sys.exit(EXIT_OTHERWISE)
+
+
+def _discard_output() -> None:
+    """Send what is still buffered nowhere: Python flushes stdout once more as it exits, and ends with 120 if that fails."""
+    with contextlib.suppress(OSError):  # stdout has no file descriptor: nothing is flushed to a file either
+        descriptor = sys.stdout.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
