@@ -2,38 +2,43 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUN := $(VENV)/.run
 READY := $(VENV)/.ready
+INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench bench-traces pictures chaos chaos-servers lock wheel clean
+.PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(READY) ## make the environment in .venv
+setup: $(READY) ## make the environment in .venv, with everything that tests and checks need
 
-$(READY): requirements/dev.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Fairlane needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@touch $(READY)
+$(RUN): requirements/serve.txt requirements/build.txt requirements/install.py pyproject.toml
+	$(INSTALL) serve build
+	@touch $(RUN)
 
-run: $(READY) ## the service with one big and five small customers, live; it says which address to open and with which key
+$(READY): requirements/dev.txt requirements/install.py pyproject.toml
+	$(INSTALL) dev
+	@touch $(RUN) $(READY)
+
+run: $(RUN) ## the service with one big and five small customers, live; it says which address to open and with which key
 	@$(BIN)/fairlane demo --serve
 
-demo: $(READY) ## one big and five small customers share a queue, live in this terminal, until all is worked off
+demo: $(RUN) ## one big and five small customers share a queue, live in this terminal, until all is worked off
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && trap 'exit 1' HUP INT TERM && \
 	  $(BIN)/fairlane demo "$$folder" && $(BIN)/fairlane process "$$folder" --slots 2 --pace 100ms
 
 # These need no server and no worker: they run beside the others, on the second core.
 ASIDE = tests/core tests/house tests/process/extract tests/sim
 
-test: check wheel ## every test, on a clean machine too
+test: system check wheel ## every test, on a clean machine too
 	@mkdir -p build; $(BIN)/python -m pytest -q $(ASIDE) > build/aside.log 2>&1 & aside=$$!; \
 	  $(BIN)/python -m pytest $(ASIDE:%=--ignore=%); main=$$?; \
 	  echo "$(ASIDE):"; wait $$aside; beside=$$?; cat build/aside.log; exit $$((main || beside))
+
+system: ## install the programs that tests need (PostgreSQL, Redis, tesseract, Chromium, …) where that is allowed: root and apt-get
+	@$(PYTHON) -m tests.system
 
 check: $(READY) ## style, types and import contracts
 	$(BIN)/ruff format --check .
@@ -41,18 +46,18 @@ check: $(READY) ## style, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY) ## how fast, beside the bare engine in the same run; writes build/bench.json
+bench: $(READY) system ## how fast, beside the bare engine in the same run; writes build/bench.json
 	$(BIN)/python -m bench
 
 bench-traces: $(READY) ## replay recorded workloads and compare with their table: make bench-traces TRACES=folder
 	@test -n "$(TRACES)" || { echo "Say where the traces are: make bench-traces TRACES=folder"; exit 1; }
 	$(BIN)/python -m bench.traces $(TRACES)
 
-pictures: $(READY) ## draw the pictures of docs/ again
+pictures: $(READY) system ## draw the pictures of docs/ again
 	$(BIN)/python -m bench.pictures
 	$(BIN)/python -m bench.shots --docs
 
-chaos-servers: $(READY) ## a server that fails 20 times under load while 100 workers are killed; workers frozen past their lease
+chaos-servers: $(READY) system ## a server that fails 20 times under load while 100 workers are killed; workers frozen past their lease
 	$(BIN)/python -m chaos.servers --engine postgres
 	$(BIN)/python -m chaos.frozen --engine postgres
 	$(BIN)/python -m chaos.servers --engine redis
@@ -60,7 +65,7 @@ chaos-servers: $(READY) ## a server that fails 20 times under load while 100 wor
 	$(BIN)/python -m chaos.servers --engine valkey
 	$(BIN)/python -m chaos.frozen --engine valkey
 
-chaos: $(READY) ## kill -9 at random moments, 200 times, also of whole workers, then a disk that fails at every write and 20,000 damaged files, read plainly, in the sandbox and by a worker; takes some minutes
+chaos: $(READY) system ## kill -9 at random moments, 200 times, also of whole workers, then a disk that fails at every write and 20,000 damaged files, read plainly, in the sandbox and by a worker; takes some minutes
 	$(BIN)/python -m chaos.kills
 	$(BIN)/python -m chaos.workers
 	$(BIN)/python -m chaos.disk

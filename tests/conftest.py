@@ -1,16 +1,17 @@
-"""What every test may use: a program of the system, installed if that is allowed."""
+"""What every test may use: the programs of the system."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 from hypothesis import settings
+
+from .system import why_missing
 
 settings.register_profile("fairlane", deadline=None)  # the machine may be busy: no test is judged by its time
 settings.load_profile("fairlane")
@@ -18,17 +19,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell starts what is 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def need_program(name: str, package: str) -> str:
-    """The path of a program; installed where the run may do so, else a skip with its reason, which CI does not accept."""
-    found = shutil.which(name)
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "update", "-qq"], check=False, capture_output=True)
-        subprocess.run(["apt-get", "install", "-qq", "-y", package], check=False, capture_output=True)
-        found = shutil.which(name)
-    if found is None:
-        missing(f"the program {name} is not here; install the package {package}")
-    assert found is not None
-    return found
+def need_program(name: str) -> str:
+    """The path of a program of the system; without it the test is skipped with the reason, which CI does not accept."""
+    reason = why_missing(name)
+    if reason is not None:
+        missing(reason)
+    return shutil.which(name) or ""
 
 
 def missing(reason: str) -> None:
@@ -39,7 +35,7 @@ def missing(reason: str) -> None:
 
 
 @pytest.fixture
-def program() -> Callable[[str, str], str]:
+def program() -> Callable[[str], str]:
     return need_program
 
 

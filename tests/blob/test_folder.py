@@ -21,7 +21,7 @@ from fairlane.queue import new_ids
 from tests.conftest import as_nobody, missing
 
 ROOT = Path(__file__).parents[2]
-Program = Callable[[str, str], str]
+Program = Callable[[str], str]
 PLACE = "0123456789abcdef"
 
 
@@ -74,7 +74,7 @@ def steps_of(script: str, tmp_path: Path, program: Program) -> list[str]:
     """What the second writing of a script did to the disk, and when it told."""
     log = tmp_path / "trace"
     command = [sys.executable, "-c", script, str(tmp_path / "blobs")]
-    traced = [program("strace", "strace"), "-f", "-y", "-e", "trace=fsync,rename,write", "-o", str(log), *command]
+    traced = [program("strace"), "-f", "-y", "-e", "trace=fsync,rename,write", "-o", str(log), *command]
     subprocess.run(traced, check=True, cwd=ROOT, capture_output=True)
     steps = [
         "synced " + found[1]
@@ -129,7 +129,7 @@ def test_results_whose_input_is_gone_sync_every_folder(tmp_path: Path, program: 
 def test_a_sync_that_fails_is_a_clear_error(tmp_path: Path, program: Program, when: int) -> None:
     command = [sys.executable, "-c", PUT, str(tmp_path / "blobs")]
     inject = f"inject=fsync:error=EIO:when={when}"
-    traced = [program("strace", "strace"), "-f", "-o", "/dev/null", "-e", "trace=fsync", "-e", inject, *command]
+    traced = [program("strace"), "-f", "-o", "/dev/null", "-e", "trace=fsync", "-e", inject, *command]
     ran = subprocess.run(traced, check=False, cwd=ROOT, capture_output=True, text=True)
     assert "written" not in ran.stdout
     assert f"StoreError: the disk under {tmp_path}/blobs failed: Input/output error" in ran.stderr
@@ -159,7 +159,7 @@ print(json.dumps([error, held, counter, size]))
 
 
 def test_a_full_disk_is_a_clear_error_that_leaves_nothing(tmp_path: Path, program: Program) -> None:
-    unshare = [program("unshare", "util-linux"), "--mount", "--map-root-user"]
+    unshare = [program("unshare"), "--mount", "--map-root-user"]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:
         missing("this system does not allow a private mount, so a full disk cannot be made")
     (tmp_path / "disk").mkdir()

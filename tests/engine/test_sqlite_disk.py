@@ -15,7 +15,7 @@ from fairlane.engine import open_engine
 from tests.conftest import missing
 
 ROOT = Path(__file__).parents[2]
-Program = Callable[[str, str], str]
+Program = Callable[[str], str]
 
 SUBMIT = """
 import sys, threading
@@ -44,18 +44,18 @@ def syncs_of(strace: str, folder: Path, callers: int, each: int) -> int:
 
 
 def test_every_acknowledgement_of_a_lone_caller_has_a_sync_of_its_own(tmp_path: Path, program: Program) -> None:
-    assert syncs_of(program("strace", "strace"), tmp_path, callers=1, each=50) >= 50
+    assert syncs_of(program("strace"), tmp_path, callers=1, each=50) >= 50
 
 
 def test_callers_that_arrive_together_share_a_sync(tmp_path: Path, program: Program) -> None:
-    assert syncs_of(program("strace", "strace"), tmp_path, callers=16, each=25) <= 16 * 25 / 2
+    assert syncs_of(program("strace"), tmp_path, callers=16, each=25) <= 16 * 25 / 2
 
 
 @pytest.mark.parametrize("when", [3, 7, 12])
 def test_a_sync_that_fails_is_a_clear_error_and_nothing_acknowledged_is_lost(
     tmp_path: Path, program: Program, when: int
 ) -> None:
-    strace = program("strace", "strace")
+    strace = program("strace")
     folder = tmp_path
     open_engine(f"sqlite:///{folder}/queue.db").close()
     command = [sys.executable, "-c", SUBMIT, f"sqlite:///{folder}/queue.db", "1", "30"]
@@ -101,7 +101,7 @@ print(json.dumps([acknowledged, error, counter, waiting, there, again]))
 
 
 def test_a_full_disk_is_a_clear_error_and_the_queue_works_again_when_there_is_room(tmp_path: Path, program: Program) -> None:
-    command = [program("unshare", "util-linux"), "--mount", "--map-root-user", sys.executable, "-c", FILL, str(tmp_path)]
+    command = [program("unshare"), "--mount", "--map-root-user", sys.executable, "-c", FILL, str(tmp_path)]
     if subprocess.run([*command[:3], "true"], check=False, capture_output=True).returncode:
         missing("this system does not allow a private mount, so a full disk cannot be made")
     ran = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)

@@ -31,7 +31,7 @@ def made(folder: Path, name: str, *options: str) -> Pair:
     """A certificate of its own for localhost, with its key."""
     pair = Pair(str(folder / f"{name}.pem"), str(folder / f"{name}-key.pem"))
     command = [
-        need_program("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+        need_program("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
         "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
         "-keyout", pair.key, "-out", pair.certificate,
     ]  # fmt: skip

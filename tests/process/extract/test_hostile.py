@@ -164,11 +164,12 @@ def test_time_is_limited(refused: Refused) -> None:
 
 
 def test_memory_that_runs_out_is_too_large(tmp_path: Path) -> None:
-    """In a child that may have 200 MB, an image of 40 million pixels."""
+    """In a child that may take 100 MB more than it has, an image of 45 million pixels: 135 MB."""
     script = (
         "import resource, sys\nfrom pathlib import Path\nfrom PIL import Image\n"
         "from fairlane.process.extract import Unreadable, extract, warm\nwarm()\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))\n"
+        "held = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (held + (100 << 20),) * 2)\n"
         "try:\n    extract(Path(sys.argv[1]), 'a.png')\nexcept Unreadable as error:\n    print(error.code)\n"
     )
     from PIL import Image

@@ -1,0 +1,122 @@
+"""Programs of the system that tests need, and the one step that installs them: python -m tests.system.
+
+Laws:
+- Nothing is installed while tests run: `make test` takes this step before the first one. It asks nobody, and is quick when
+  everything is there.
+- It installs only as root and with apt-get. Elsewhere it lists what is missing, and the tests that need it are skipped with
+  that reason, which CI counts as a failure.
+- Standard library only: benchmarks and drills use it too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+POSTGRES = "usr/lib/postgresql/*/bin"  # Debian keeps its programs in a folder a version, off the PATH
+LANGUAGES = ("deu", "pol", "por", "spa")  # beside English, which comes with tesseract
+
+
+def postgres_programs() -> Path | None:
+    """The folder of the newest PostgreSQL of the system."""
+    folders = sorted(Path("/").glob(POSTGRES), key=lambda path: int(path.parent.name), reverse=True)
+    found = [path for path in folders if (path / "initdb").exists()]
+    plain = shutil.which("initdb")
+    return found[0] if found else Path(plain).resolve().parent if plain else None
+
+
+def has_language(language: str) -> bool:
+    """Whether tesseract reads this language."""
+    program = shutil.which("tesseract")
+    if program is None:
+        return False
+    listed = subprocess.run([program, "--list-langs"], capture_output=True, text=True, check=False)
+    return language in listed.stdout.split()
+
+
+class Need(NamedTuple):
+    """A package of the system, and what is tested with it."""
+
+    package: str
+    purpose: str
+    is_here: Callable[[], bool]
+
+
+def _program(name: str, purpose: str, package: str | None = None) -> Need:
+    return Need(package or name, purpose, lambda: shutil.which(name) is not None)
+
+
+NEEDS = {
+    "chromium": _program("chromium", "the page in a real browser"),
+    "openssl": _program("openssl", "certificates for HTTPS"),
+    "postgres": Need("postgresql", "the PostgreSQL engine", lambda: postgres_programs() is not None),
+    "redis-server": _program("redis-server", "the Redis engine"),
+    "strace": _program("strace", "disks that fail, kills at every write"),
+    "tesseract": _program("tesseract", "words on pictures", "tesseract-ocr"),
+    **{one: Need(f"tesseract-ocr-{one}", f"words on pictures, {one}", partial(has_language, one)) for one in LANGUAGES},
+    "unshare": _program("unshare", "full disks", "util-linux"),
+}
+
+
+def why_missing(name: str) -> str | None:
+    """What to do about a need that is not here; None if it is."""
+    need = NEEDS[name]
+    if need.is_here():
+        return None
+    return f"{name} is not installed, so {need.purpose} cannot be tested; as root: apt-get install {need.package}"
+
+
+def install() -> None:
+    """Install what is missing where that is allowed, and say so."""
+    missing = [need for need in NEEDS.values() if not need.is_here()]
+    if not missing:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        for need in missing:
+            _say(f"not here, its tests are skipped: {need.package} ({need.purpose})")
+        _say(f"as root: apt-get install {' '.join(need.package for need in missing)}")
+        return
+    for need in missing:
+        _say(f"to be installed: {need.package} ({need.purpose})")
+    _apt("update", "-qq")
+    _apt("install", "-y", "--no-install-recommends", *(need.package for need in missing))
+    for need in missing:
+        if not need.is_here():
+            _say(f"could not be installed, its tests fail in CI and are skipped elsewhere: {need.package}")
+
+
+def _apt(*arguments: str) -> None:
+    """Run apt-get; of all that it prints, show what it is doing and, if it fails, its errors."""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    command = ["apt-get", "-o", "Dpkg::Use-Pty=0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as apt:
+        assert apt.stdout is not None
+        for line in apt.stdout:
+            word = line.partition(" ")[0]
+            if word.startswith(("E:", "W:")):
+                _say(line.strip())
+            elif word in ("Need", "Unpacking", "Setting"):
+                _show(line.strip())
+    _show("")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _show(text: str) -> None:
+    """One changing line on a terminal; a log gets none of it."""
+    if sys.stdout.isatty():
+        sys.stdout.write(f"\r\033[K{text[: shutil.get_terminal_size().columns - 1]}")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    install()
