@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 READY := $(VENV)/.ready
+EXTRAS := serve postgres redis s3 otel
 INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 
 .DEFAULT_GOAL := help
@@ -29,22 +30,18 @@ demo: $(RUN) ## one big and five small customers share a queue, live in this ter
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && trap 'exit 1' HUP INT TERM && \
 	  $(BIN)/fairlane demo "$$folder" && $(BIN)/fairlane process "$$folder" --slots 2 --pace 100ms
 
-# These need no server and no worker: they run beside the others, on the second core.
-ASIDE = tests/core tests/house tests/process/extract tests/sim
-
-test: system check wheel ## every test, on a clean machine too
-	@mkdir -p build; $(BIN)/python -m pytest -q $(ASIDE) > build/aside.log 2>&1 & aside=$$!; \
-	  $(BIN)/python -m pytest $(ASIDE:%=--ignore=%); main=$$?; \
-	  echo "$(ASIDE):"; wait $$aside; beside=$$?; cat build/aside.log; exit $$((main || beside))
+test: system $(READY) ## every test, on a clean machine too
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync check wheel
+	@$(BIN)/python -m tests
 
 system: ## install the programs that tests need (PostgreSQL, Redis, tesseract, Chromium, …) where that is allowed: root and apt-get
 	@$(PYTHON) -m tests.system
 
 check: $(READY) ## style, types and import contracts
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
 
 bench: $(READY) system ## how fast, beside the bare engine in the same run; writes build/bench.json
 	$(BIN)/python -m bench
@@ -75,20 +72,32 @@ chaos: $(READY) system ## kill -9 at random moments, 200 times, also of whole wo
 	$(BIN)/python -m chaos.files --sandbox
 	$(BIN)/python -m chaos.documents
 
-wheel: $(READY) ## build the wheel and try it in an empty environment
-	@rm -rf build/wheel build/try && mkdir -p build
-	$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
-	$(PYTHON) -m venv build/try
-	build/try/bin/python -m pip install --quiet --require-hashes -r requirements/run.txt
-	build/try/bin/python -m pip install --quiet --no-deps build/wheel/*.whl
-	build/try/bin/fairlane --version
+# An environment that has the wheel and the packages of these requirements files, and nothing else.
+INSTALLED := build/installed
+define installed
+	@$(PYTHON) -m venv --without-pip $(INSTALLED)/$(1)
+	@$(BIN)/python -m pip --python $(INSTALLED)/$(1)/bin/python install --quiet --no-compile --require-hashes $(2:%=-r requirements/%.txt)
+	@$(BIN)/python -m pip --python $(INSTALLED)/$(1)/bin/python install --quiet --no-compile --no-deps build/wheel/*.whl
+endef
 
-lock: $(READY) ## pin the newest versions of what we need, with hashes
+wheel: $(READY) ## build the wheel and install it in empty environments: alone, with all extras, with the lowest versions allowed
+	@rm -rf build/wheel $(INSTALLED) && mkdir -p build
+	@echo "building the wheel, and installing it in three empty environments"
+	@$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
+	$(call installed,alone,run)
+	$(call installed,extras,$(EXTRAS))
+	$(call installed,lowest,lowest)
+
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-emit-index-url \
+  --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
+lock: $(READY) ## pin the newest versions of what we need, and the lowest that we allow, with hashes
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command "make lock" pyproject.toml --output-file requirements/run.txt
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --upgrade --python-version 3.11 --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command "make lock" pyproject.toml --group dev --output-file requirements/dev.txt
+	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements/dev.txt
+	for group in run build $(EXTRAS); do case $$group in \
+	  run) $(COMPILE) --constraint requirements/dev.txt --output-file requirements/run.txt;; \
+	  build) $(COMPILE:pyproject.toml=) --constraint requirements/dev.txt --group build --output-file requirements/build.txt;; \
+	  *) $(COMPILE) --constraint requirements/dev.txt --extra $$group --output-file requirements/$$group.txt;; esac; done
+	$(COMPILE) --resolution lowest-direct --all-extras --output-file requirements/lowest.txt
 
 clean: ## remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -31,7 +31,7 @@ NAMES = (
 
 
 def _ways(is_quick: bool) -> dict[str, durable.Way]:
-    share = 4 if is_quick else 1
+    share = 10 if is_quick else 1
     return {
         "submit": durable.one_caller(400 // share),
         "callers": durable.many_callers(1600 // share),
@@ -42,7 +42,7 @@ def _ways(is_quick: bool) -> dict[str, durable.Way]:
 
 def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Progress) -> list[Figure]:
     figures: list[Figure] = []
-    rounds = 7 if is_quick else 31
+    rounds = 3 if is_quick else 31
     if "policy" in names:
         task = progress.add_task("policy", total=1)
         figures.append(policy.measure(5, 40_000 if is_quick else 200_000))
@@ -95,10 +95,10 @@ def _postgres(is_quick: bool, progress: Progress) -> list[Figure]:
     """On a server of our own: beside bare psycopg, and with much waiting beside little."""
     task = progress.add_task("postgres beside bare psycopg", total=160 if is_quick else 1600)
     figures = postgres.measure(is_quick, partial(progress.advance, task))
-    large = 20_000 if is_quick else 1_000_000
+    large = 3000 if is_quick else 1_000_000
     task = progress.add_task(f"postgres scale: {large:,} documents", total=large)
     return figures + postgres.measure_scale(
-        1000, large, 10 if is_quick else 60, lambda there: progress.update(task, completed=there)
+        1000, large, 4 if is_quick else 60, lambda there: progress.update(task, completed=there)
     )
 
 
@@ -112,7 +112,7 @@ def _on_redis(is_quick: bool, progress: Progress) -> list[Figure]:
 
 
 def _redis_scale(product: str, is_quick: bool, progress: Progress) -> list[Figure]:
-    large = 4000 if is_quick else 1_000_000
+    large = 2000 if is_quick else 1_000_000
     task = progress.add_task(f"{product} scale: {large:,} documents", total=large)
     return redis.grows(product, 1000, large, 3 if is_quick else 40, lambda there: progress.update(task, completed=there))
 

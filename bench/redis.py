@@ -55,7 +55,7 @@ def ways(is_quick: bool) -> list[Way]:
 
 def measure(product: str, is_quick: bool, advance: Callable[[], None]) -> list[Figure]:
     """The figures of one product."""
-    rounds = 5 if is_quick else 21
+    rounds = 4 if is_quick else 21
     figures = []
     one_by_one, *others = ways(is_quick)
     for way, options in [(one_by_one, DURABLE), (one_by_one, ()), *((other, ()) for other in others)]:

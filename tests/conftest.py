@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -17,6 +18,12 @@ settings.register_profile("fairlane", deadline=None)  # the machine may be busy:
 settings.load_profile("fairlane")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell starts what is in the background so, and programs inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Many tests fork this process: keep the garbage collector away from what was collected, or every fork copies it."""
+    gc.collect()
+    gc.freeze()
 
 
 def need_program(name: str) -> str:

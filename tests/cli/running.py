@@ -37,6 +37,9 @@ def told(*arguments: str) -> list[Any]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+OURS = ("FAIRLANE_URL", "FAIRLANE_BLOBS", "COLUMNS", "LINES")  # a test says itself where the queue is, and how wide a terminal
+
+
 class Program(subprocess.Popen[str]):
     """A program that a test never waits for in vain."""
 
@@ -49,7 +52,7 @@ class Program(subprocess.Popen[str]):
 
 def start(*arguments: str, **options: Any) -> Program:
     """A command as a program of its own."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("FAIRLANE_URL", "FAIRLANE_BLOBS")}
+    environment = {name: value for name, value in os.environ.items() if name not in OURS}
     environment |= options.pop("environment", {})
     return Program([*COMMAND, *arguments], text=True, env=environment, **options)
 

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from fairlane.process import sandbox
 from fairlane.process.extract import Unreadable
 from fairlane.process.sandbox.template import main
@@ -50,6 +52,11 @@ CALLERS = {
     for name, without in WITHOUT.items()
     for has_template in ([False, True] if name != "without landlock" else [False])
 }
+
+
+WITH_ALL_LAYERS = pytest.mark.parametrize(  # for what rests on no layer: limits, clocks, how answers are read
+    "caller", [name for name, one in CALLERS.items() if not one.without], indirect=True
+)
 
 
 @contextlib.contextmanager
@@ -171,10 +178,12 @@ def run_by_template(
         try:
             return sandbox.run_in(template, (), scratch, bounds, readable, without=without)
         finally:
+            templates = children_of(pid)
             ours = {
                 os.getpid(),
                 pid,
-                *children_of(pid),
+                *templates,
+                *(child for one in templates for child in children_of(one)),  # guards, and who forked one and now ends
                 *(guard_of(line) for lines in template._idle.values() for line in lines),
             }
             name = Path("/proc/self/comm").read_text().strip()

@@ -23,7 +23,7 @@ from fairlane.process import sandbox
 from fairlane.process.extract import Unreadable
 from fairlane.process.sandbox import calls, guard, kernel
 
-from .confined import CALLERS, QUICK, Caller, forked, outcome, tried
+from .confined import CALLERS, QUICK, WITH_ALL_LAYERS, Caller, forked, outcome, tried
 
 _libc = ctypes.CDLL(None, use_errno=True)
 INT_80 = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"  # mov eax, 20; int 0x80; ret: a call of another architecture
@@ -63,6 +63,7 @@ def test_a_segfault_is_a_crash_that_names_its_signal(caller: Caller, scratch: Pa
     assert (code, "SIGSEGV" in detail) == ("crashed", True)
 
 
+@WITH_ALL_LAYERS
 def test_a_crash_in_a_fork_of_a_large_process_is_not_taken_for_one_that_needed_memory(caller: Caller, scratch: Path) -> None:
     held = bytearray(b"x" * QUICK.memory_max)
     code, _ = outcome(caller, lambda: ctypes.string_at(0), scratch)
@@ -80,6 +81,7 @@ def test_an_exit_without_an_answer_is_a_crash(caller: Caller, scratch: Path, cod
     assert outcome(caller, lambda: os._exit(code), scratch) == ["crashed", told]
 
 
+@WITH_ALL_LAYERS
 def test_a_loop_ends_with_its_processor_time(caller: Caller, scratch: Path) -> None:
     def work() -> None:
         while True:
@@ -98,6 +100,7 @@ def test_waiting_for_ever_ends_by_the_clock_even_if_signals_are_ignored(caller: 
     assert outcome(caller, work, scratch, replace(QUICK, seconds_max=0.3)) == ["timed_out", "took longer than 0.3 s"]
 
 
+@WITH_ALL_LAYERS
 def test_memory_ends(caller: Caller, scratch: Path) -> None:
     def work() -> None:
         kept = []
@@ -107,6 +110,7 @@ def test_memory_ends(caller: Caller, scratch: Path) -> None:
     assert outcome(caller, work, scratch)[0] == "too_large"
 
 
+@WITH_ALL_LAYERS
 def test_a_parser_that_dies_of_memory_is_too_large(caller: Caller, scratch: Path) -> None:
     def work() -> None:
         _libc.malloc.restype = ctypes.c_void_p
@@ -126,6 +130,7 @@ def all_memory_taken() -> None:
             pass
 
 
+@WITH_ALL_LAYERS
 def test_whoever_goes_on_without_memory_is_too_large(caller: Caller, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Python may do, which then loops where it handles exceptions."""
 
@@ -139,6 +144,7 @@ def test_whoever_goes_on_without_memory_is_too_large(caller: Caller, scratch: Pa
     assert (code, "needs more memory than 300,000,000 bytes" in detail) == ("too_large", True)
 
 
+@WITH_ALL_LAYERS
 def test_whoever_has_memory_left_may_go_on(caller: Caller, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def work() -> int:
         kept = [bytearray(QUICK.memory_max - 20_000_000)]

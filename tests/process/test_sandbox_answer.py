@@ -12,9 +12,10 @@ import pytest
 
 from fairlane.process import sandbox
 
-from .confined import QUICK, Caller, forked, outcome, run_of, tried
+from .confined import QUICK, WITH_ALL_LAYERS, Caller, forked, outcome, run_of, tried
 
 
+@WITH_ALL_LAYERS
 @pytest.mark.parametrize(
     "said",
     [
@@ -39,6 +40,7 @@ def test_garbage_in_the_answer_is_a_crash(caller: Caller, scratch: Path, said: b
     assert outcome(caller, work, scratch) == ["crashed", "the answer is garbage"]
 
 
+@WITH_ALL_LAYERS
 @pytest.mark.parametrize("lengths", [(0, 0, 2**63), (0, 0, 5_000_000), (1, 0, 2), (0, 2**64 - 1, 2), (2**63, 2**63, 2)])
 def test_lengths_that_lie_are_a_crash(caller: Caller, scratch: Path, lengths: tuple[int, ...]) -> None:
     def work() -> None:
@@ -49,6 +51,7 @@ def test_lengths_that_lie_are_a_crash(caller: Caller, scratch: Path, lengths: tu
     assert outcome(caller, work, scratch) == ["crashed", "the answer is garbage"]
 
 
+@WITH_ALL_LAYERS
 def test_an_answer_has_an_end(caller: Caller, scratch: Path) -> None:
     def work() -> list[object]:
         answer = next(handle for handle in range(3, 64) if tried(os.fstat, handle) is None)

@@ -182,6 +182,7 @@ def empty_queue(server: Server, schema: str = "tests") -> str:
     url = f"{server.url}?schema={schema}"
     if url not in _made:
         open_engine(url).close()
+    if url not in _made or _made[url].closed:  # a test may have ended all connections
         _made[url] = psycopg.connect(server.url, autocommit=True)
     _made[url].execute(EMPTY.format(schema, rules_json(Rules())))
     return url

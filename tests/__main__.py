@@ -1,0 +1,75 @@
+"""Run every test: python -m tests [options of pytest].
+
+Each folder is a pytest process of its own, a few at a time, the long ones first. Tests of workers and of the sandbox fork the
+process they run in, and forks of one that has collected all five thousand tests are slow; one process for each folder keeps
+it small. The last line counts all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+AT_ONCE = (os.cpu_count() or 1) + 1  # tests also wait: for clocks, disks and each other
+LONG_FIRST = ("process", "engine", "page", "http", "worker", "house", "process/extract", "chaos", "installed", "cli")
+APART = ("process/extract",)  # folders inside others that run by themselves
+NO_TESTS = 5  # how pytest exits when it found none
+
+
+def folders() -> list[str]:
+    """Every folder with tests, the long ones first."""
+    found = {path.name for path in TESTS.iterdir() if path.is_dir() and list(path.rglob("test_*.py"))} | {*APART}
+    return [*(name for name in LONG_FIRST if name in found), *sorted(found - {*LONG_FIRST})]
+
+
+def run(folder: str, options: list[str]) -> tuple[str, int, str]:
+    """Run the tests of a folder; returns the folder, the exit code and what pytest printed."""
+    inner = [f"--ignore={TESTS / name}" for name in APART if name.startswith(f"{folder}/")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / folder), *inner, *options]
+    done = subprocess.run(
+        command,
+        cwd=TESTS.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return folder, done.returncode, done.stdout
+
+
+def report(folder: str, code: int, text: str) -> Counter[str]:
+    """Print a line about a folder, and everything if a test failed there; returns how many passed, failed and were skipped."""
+    closing = text.strip().rpartition("\n")[2]
+    counts = Counter({word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|error|skipped)", closing)})
+    if code not in (0, NO_TESTS) and not counts["failed"] + counts["error"]:
+        counts["error"] += 1  # it ended before it could count
+    if counts["failed"] or counts["error"]:
+        print(f"{' ' + folder + ' ':=^100}\n{text}", flush=True)
+    elif counts["skipped"]:
+        print("\n".join(line for line in text.splitlines() if line.startswith("SKIPPED")))
+    print(f"tests/{folder}: {closing.strip('= ')}", flush=True)
+    return counts
+
+
+def main(options: list[str]) -> int:
+    """Run all folders; returns the exit code."""
+    began, total = time.monotonic(), Counter[str]()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for done in as_completed([pool.submit(run, folder, options) for folder in folders()]):
+            total += report(*done.result())
+    failed = total["failed"] + total["error"]
+    minutes, seconds = divmod(round(time.monotonic() - began), 60)
+    print(f"in {minutes} min {seconds} s\n{total['passed']} passed, {failed} failed, {total['skipped']} skipped", flush=True)
+    return 1 if failed or not total["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
