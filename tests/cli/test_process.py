@@ -165,7 +165,7 @@ def test_what_was_interrupted_can_be_worked_off_later(tmp_path: Path, url: str) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_queue_of_its_own_is_removed_however_it_ends(tmp_path: Path, number: int) -> None:
     (tmp_path / "temporary").mkdir()
-    arguments = ("process", str(few(tmp_path / "inbox")), "--slots", "1", "--pace", "300ms")
+    arguments = ("process", str(few(tmp_path / "inbox", 500)), "--slots", "1", "--pace", "300ms")
     environment = {"TMPDIR": str(tmp_path / "temporary"), "FAIRLANE_URL": f"sqlite:///{tmp_path}/not-used.db"}
     with start(*arguments, stdout=subprocess.PIPE, environment=environment) as program:
         assert program.stdout is not None

@@ -15,6 +15,7 @@ from chaos.corpus.hostile import HOSTILE, pdf_of_pages, zip_of_zips
 from chaos.corpus.others import draw, make_image
 from chaos.corpus.samples import BY_LANGUAGE
 from fairlane import Input, Mistake, Queue, Worker
+from fairlane.core.document import ENDED
 from fairlane.process import attempts, isolated, sandbox
 from fairlane.process.extract import Limits, extract, failure_code
 from fairlane.process.folder import FOLDER_KIND
@@ -71,13 +72,14 @@ def test_a_worker_that_runs_reads_scans_as_soon_as_tesseract_is_installed(
         stop = bench.start(built_in(Plan(url), 1))
         try:
             first = queue.submit("acme", content=scan, name="scan.png").id
-            until(lambda: queue.document(first).state == "done")
+            until(lambda: queue.document(first).state in ENDED)
             (folder / "tesseract").symlink_to(tesseract)
             second = queue.submit("acme", content=scan, name="scan.png").id
-            until(lambda: queue.document(second).state == "done")
+            until(lambda: queue.document(second).state in ENDED)
         finally:
             stop()
             isolated.release()
+    assert [queue.document(id).reason for id in (first, second)] == [None, None]
     warnings = [[one["code"] for one in queue.facts(id)["warnings"]] for id in (first, second)]
     assert (queue.text(first), "ocr_missing" in warnings[0]) == ("", True)
     assert ("Invoice number 4217" in queue.text(second), "ocr_missing" in warnings[1]) == (True, False)
