@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from tests.servers import redis
 
 from .conftest import ENGINES, url_of
 
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # what is synced there takes no time: thousands of commits
 CUSTOMERS = ("ada", "bob", "żółw", "d")
 KINDS = ("extract", "scan")
 COSTS = st.sampled_from((1000, 1000, 1000, 1, 2500, 10_000_000))
@@ -54,7 +56,7 @@ class Agreement(RuleBasedStateMachine):
 
     @initialize()
     def open_all(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="agreement"))
+        self.folder = Path(tempfile.mkdtemp(prefix="agreement", dir=MEMORY))
         self.urls = [url_of(name, self.folder) for name in ENGINES]
         self.engines: list[Engine] = [open_engine(url) for url in self.urls]
         self.now_ms, self.place = 1_000_000, 0
