@@ -31,6 +31,7 @@ demo: $(RUN) ## one big and five small customers share a queue, live in this ter
 	  $(BIN)/fairlane demo "$$folder" && $(BIN)/fairlane process "$$folder" --slots 2 --pace 100ms
 
 test: system $(READY) ## every test, on a clean machine too
+	@echo "style, types and contracts; beside it the wheel, in three environments: about a minute"
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync check wheel
 	@$(BIN)/python -m tests
 
@@ -82,22 +83,22 @@ endef
 
 wheel: $(READY) ## build the wheel and install it in empty environments: alone, with all extras, with the lowest versions allowed
 	@rm -rf build/wheel $(INSTALLED) && mkdir -p build
-	@echo "building the wheel, and installing it in three empty environments"
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
 	$(call installed,alone,run)
 	$(call installed,extras,$(EXTRAS))
 	$(call installed,lowest,lowest)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-emit-index-url \
-  --no-emit-find-links --custom-compile-command "make lock" pyproject.toml
+  --no-emit-find-links --custom-compile-command "make lock"
+AS_IN_DEV := --constraint requirements/dev.txt --output-file
+
 lock: $(READY) ## pin the newest versions of what we need, and the lowest that we allow, with hashes
 	$(BIN)/python -m pip install --quiet uv
-	$(COMPILE) --upgrade --all-extras --group dev --output-file requirements/dev.txt
-	for group in run build $(EXTRAS); do case $$group in \
-	  run) $(COMPILE) --constraint requirements/dev.txt --output-file requirements/run.txt;; \
-	  build) $(COMPILE:pyproject.toml=) --constraint requirements/dev.txt --group build --output-file requirements/build.txt;; \
-	  *) $(COMPILE) --constraint requirements/dev.txt --extra $$group --output-file requirements/$$group.txt;; esac; done
-	$(COMPILE) --resolution lowest-direct --all-extras --output-file requirements/lowest.txt
+	$(COMPILE) pyproject.toml --upgrade --all-extras --group dev --output-file requirements/dev.txt
+	$(COMPILE) pyproject.toml $(AS_IN_DEV) requirements/run.txt
+	$(COMPILE) --group build $(AS_IN_DEV) requirements/build.txt
+	for extra in $(EXTRAS); do $(COMPILE) pyproject.toml --extra $$extra $(AS_IN_DEV) requirements/$$extra.txt || exit 1; done
+	$(COMPILE) pyproject.toml --upgrade --resolution lowest-direct --all-extras --output-file requirements/lowest.txt
 
 clean: ## remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -53,9 +53,12 @@ def report(folder: str, code: int, text: str) -> Counter[str]:
         counts["error"] += 1  # it ended before it could count
     if counts["failed"] or counts["error"]:
         print(f"{' ' + folder + ' ':=^100}\n{text}", flush=True)
-    elif counts["skipped"]:
-        print("\n".join(line for line in text.splitlines() if line.startswith("SKIPPED")))
     print(f"tests/{folder}: {closing.strip('= ')}", flush=True)
+    reasons = Counter[str]()
+    for count, reason in re.findall(r"^SKIPPED \[(\d+)\] \S+ (.*)", text, re.MULTILINE):
+        reasons[reason] += int(count)
+    for reason, count in reasons.items():
+        print(f"  {count} skipped: {reason}", flush=True)
     return counts
 
 
