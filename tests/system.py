@@ -31,6 +31,11 @@ def postgres_programs() -> Path | None:
     return found[0] if found else Path(plain).resolve().parent if plain else None
 
 
+def has_postgres() -> bool:
+    """Whether the system has a PostgreSQL."""
+    return postgres_programs() is not None
+
+
 def has_language(language: str) -> bool:
     """Whether tesseract reads this language."""
     program = shutil.which("tesseract")
@@ -55,7 +60,11 @@ def _program(name: str, purpose: str, package: str | None = None) -> Need:
 NEEDS = {
     "chromium": _program("chromium", "the page in a real browser"),
     "openssl": _program("openssl", "certificates for HTTPS"),
-    "postgres": Need("postgresql", "the PostgreSQL engine", lambda: postgres_programs() is not None),
+    "postgres": Need(
+        "postgresql",
+        "the PostgreSQL engine; else on the server that a Python package carries",
+        lambda: postgres_programs() is not None,
+    ),
     "redis-server": _program("redis-server", "the Redis engine"),
     "strace": _program("strace", "disks that fail, kills at every write"),
     "tesseract": _program("tesseract", "words on pictures", "tesseract-ocr"),
@@ -79,8 +88,8 @@ def install() -> None:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         for need in missing:
-            _say(f"not here, its tests are skipped: {need.package} ({need.purpose})")
-        _say(f"as root: apt-get install {' '.join(need.package for need in missing)}")
+            _say(f"not here: {need.package} ({need.purpose})")
+        _say(f"tests that need one of these are skipped; as root: apt-get install {' '.join(need.package for need in missing)}")
         return
     for need in missing:
         _say(f"to be installed: {need.package} ({need.purpose})")
