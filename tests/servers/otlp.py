@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 
 class Span(NamedTuple):
-    """What a receiver was told."""
+    """A span, as it arrived."""
 
     name: str
     trace: str
@@ -31,12 +31,12 @@ class Receiver:
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.bytes = b""
-        told = self
+        receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                told.take(body)
+                receiver.take(body)
                 self.send_response(200)
                 self.end_headers()
 
@@ -53,15 +53,16 @@ class Receiver:
 
     def take(self, body: bytes) -> None:
         self.bytes += body
-        for whole in ExportTraceServiceRequest.FromString(body).resource_spans:
-            service = next(one.value.string_value for one in whole.resource.attributes if one.key == "service.name")
-            for one in (span for scope in whole.scope_spans for span in scope.spans):
-                attributes = {told.key: told.value.string_value or told.value.int_value for told in one.attributes}
-                links = [(link.trace_id.hex(), link.span_id.hex()) for link in one.links]
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            service = next(pair.value.string_value for pair in resource.resource.attributes if pair.key == "service.name")
+            for span in (span for scope in resource.scope_spans for span in scope.spans):
+                attributes = {pair.key: pair.value.string_value or pair.value.int_value for pair in span.attributes}
+                links = [(link.trace_id.hex(), link.span_id.hex()) for link in span.links]
+                is_error = span.status.code == Status.STATUS_CODE_ERROR
                 self.spans.append(
                     Span(
-                        one.name, one.trace_id.hex(), one.span_id.hex(), one.parent_span_id.hex(), one.start_time_unix_nano,
-                        one.end_time_unix_nano, one.status.code == Status.STATUS_CODE_ERROR, links, attributes, service,
+                        span.name, span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex(),
+                        span.start_time_unix_nano, span.end_time_unix_nano, is_error, links, attributes, service,
                     )
                 )  # fmt: skip
 
