@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -105,7 +106,8 @@ def test_an_answer_that_cannot_be_written_is_exit_code_1(tmp_path: Path, asked: 
         queue.check("acme")
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "fairlane.cli", *asked.split()]
-        told = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+        buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # as people have it
+        told = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=buffered)
     assert told.returncode == 1
     assert "the answer cannot be written" in told.stderr
     assert "Traceback" not in told.stderr
