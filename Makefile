@@ -7,6 +7,8 @@ READY := $(VENV)/.ready
 EXTRAS := serve postgres redis s3 otel
 INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 
+unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers lock wheel clean
 
