@@ -37,7 +37,11 @@ class Listener(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         assert isinstance(self.server, Listener)
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        length = int(self.headers["Content-Length"])
+        body = self.rfile.read(length)
+        if len(body) < length:  # the sender died meanwhile
+            self.close_connection = True
+            return
         self.server.told.append(({**dict(self.headers), "path": self.path}, body))
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         self.send_response(status)
