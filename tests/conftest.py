@@ -16,8 +16,10 @@ from .system import why_missing
 
 settings.register_profile("fairlane", deadline=None)  # the machine may be busy: no test is judged by its time
 settings.load_profile("fairlane")
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell starts what is in the background so, and programs inherit it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell ignores SIGINT for what it starts in the background, nohup SIGHUP, and programs that tests start inherit that.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 def pytest_collection_finish() -> None:
