@@ -23,7 +23,7 @@ import apsw
 
 from fairlane import Queue
 from fairlane.core.document import Done, Submission
-from fairlane.engine.sqlite import file
+from fairlane.engine.sqlite.connection import connect, migrate
 from fairlane.queue import DEFAULT_KIND, json_text, new_ids
 
 from .bare import Commit, recorded, replay
@@ -241,8 +241,8 @@ def _queue(path: Path) -> Iterator[Queue]:
 
 @contextmanager
 def _bare(path: Path) -> Iterator[apsw.Connection]:
-    connection = file.connect(path)
-    file.migrate(connection, path)
+    connection = connect(path)
+    migrate(connection, path)
     yield connection
     connection.close()
 
@@ -251,6 +251,6 @@ def _assert_same(connection: apsw.Connection, queue: Queue) -> None:
     """Both files hold the same feed, line by line."""
     statement = "SELECT number, what, customer, document, token FROM changes ORDER BY number"
     bare = connection.execute(statement).fetchall()
-    with closing(file.connect(Path(queue.url.removeprefix("sqlite:///")))) as looking:
+    with closing(connect(Path(queue.url.removeprefix("sqlite:///")))) as looking:
         ours = looking.execute(statement).fetchall()
     assert bare == ours, "the bare side did not write the same"

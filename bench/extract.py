@@ -32,8 +32,8 @@ from chaos.corpus.office import make_docx, make_odt, make_pptx, make_xlsx, parag
 from chaos.corpus.others import draw, make_image, rtf_text
 from chaos.corpus.pdf import make_pdf
 from chaos.corpus.samples import SAMPLES
-from fairlane.process import sandbox
-from fairlane.process.extract import Limits, extract, warm
+from fairlane import sandbox
+from fairlane.extract import Limits, extract, warm
 
 from .figures import Figure, Goal
 

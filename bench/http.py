@@ -26,7 +26,7 @@ import uvicorn
 from fastapi import Body, FastAPI
 
 from fairlane import Queue
-from fairlane.http import keys
+from fairlane.api import auth
 
 from .figures import Figure, Goal
 
@@ -161,7 +161,7 @@ def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[F
     folder.mkdir(parents=True, exist_ok=True)
     url = f"sqlite:///{folder}/http.db"
     with Queue(url) as queue:
-        shown = [keys.create(queue.engine, customer=f"customer-{number:03}")[0] for number in range(CUSTOMERS)]
+        shown = [auth.create(queue.engine, customer=f"customer-{number:03}")[0] for number in range(CUSTOMERS)]
     limits = [part for one in OPEN_LIMITS for part in ("--limit", one)]
     root = Path(__file__).parents[1]
     number, rounds = (300, ROUNDS_QUICK) if is_quick else (6000, ROUNDS)

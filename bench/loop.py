@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from fairlane.process.extract import extract, warm
+from fairlane.extract import extract, warm
 
 
 def read_and_written(path: Path, base: Path) -> None:

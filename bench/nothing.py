@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fairlane.process.reading import prepare
+from fairlane.extract.sandbox_entry import prepare
 
 __all__ = ["prepare", "work"]
 

@@ -28,8 +28,8 @@ import click
 import httpx
 
 from fairlane import Queue
+from fairlane.api import auth
 from fairlane.core.document import Done, Submission
-from fairlane.http import keys
 from fairlane.queue import new_ids
 
 from .browsing import browsed
@@ -147,7 +147,7 @@ def measure(folder: Path, customers: int, documents: int, a_second: int, seconds
     url = f"sqlite:///{folder}/queue.db"
     _filled(url, customers, documents)
     with Queue(url) as queue:
-        key, _ = keys.create(queue.engine, customer=None)
+        key, _ = auth.create(queue.engine, customer=None)
         with _serving(folder, url) as (pid, address), httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
             client.post("/page/session", json={"key": key}).raise_for_status()
             cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from fairlane.sim.chart import standalone
-from fairlane.sim.contender import NAMED
+from fairlane.sim.charts import standalone
+from fairlane.sim.contenders import NAMED
 from fairlane.sim.generators import generated
 from fairlane.sim.measures import answers
 from fairlane.sim.replay import replay

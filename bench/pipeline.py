@@ -40,8 +40,8 @@ from chaos.corpus.office import make_docx, make_odt, make_xlsx, odt_content, wor
 from chaos.corpus.others import make_html, make_rtf
 from chaos.corpus.pdf import make_pdf
 from fairlane import Input, Queue
-from fairlane.process.extract import extract, warm
-from fairlane.process.sandbox.kernel import adopt_orphans
+from fairlane.extract import extract, warm
+from fairlane.procs.syscalls import adopt_orphans
 
 from .extract import SAMPLE
 from .figures import Figure, Goal

@@ -22,8 +22,8 @@ from rich.table import Table
 
 from fairlane import Queue
 from fairlane.core.document import Claim, Done, Submission
-from fairlane.expect import Expectation
-from fairlane.sim.contender import NAMED
+from fairlane.core.eta import Expectation
+from fairlane.sim.contenders import NAMED
 from fairlane.sim.generators import GENERATORS, generated
 from fairlane.sim.replay import replay
 from fairlane.sim.workload import HEAVY_MIN, LIGHT_MAX, Workload, read_csv

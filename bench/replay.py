@@ -12,7 +12,7 @@ import tracemalloc
 from collections.abc import Callable
 from random import Random
 
-from fairlane.sim.contender import NAMED
+from fairlane.sim.contenders import NAMED
 from fairlane.sim.replay import replay
 from fairlane.sim.workload import Arrival, Workload
 

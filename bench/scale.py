@@ -20,7 +20,7 @@ from typing import Any
 
 from fairlane import Queue
 from fairlane.core.document import Done, Submission
-from fairlane.engine.sqlite.file import CACHE_KIBIBYTES
+from fairlane.engine.sqlite.connection import CACHE_KIBIBYTES
 from fairlane.queue import new_ids
 
 from .figures import Figure, Goal

@@ -27,9 +27,9 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from fairlane import Queue
+from fairlane.api import auth
 from fairlane.core.document import Done, Failed, Outcome
 from fairlane.demo.make import make
-from fairlane.http import keys
 
 ROOT = Path(__file__).parents[1]
 BIG, MINE, STEADY = "northwind", "clinic", "Escola São João"
@@ -125,8 +125,8 @@ def serving(folder: Path) -> Iterator[Place]:
     with Queue(url) as queue:
         _hour(queue, random.Random(1))
         done = _files(queue, folder / "inbox")
-        operator, _ = keys.create(queue.engine, customer=None)
-        customer, _ = keys.create(queue.engine, customer=MINE)
+        operator, _ = auth.create(queue.engine, customer=None)
+        customer, _ = auth.create(queue.engine, customer=MINE)
         command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--slots", "1",
                    "--limit", "requests_a_second=100000", "--limit", "requests_burst=100000"]  # fmt: skip
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder)

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import Policy, Rules
-from fairlane.sim.contender import NAMED, Contender
+from fairlane.sim.contenders import NAMED, Contender
 from fairlane.sim.measures import Answers, answers
 from fairlane.sim.replay import replay
 from fairlane.sim.workload import read_csv

@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlane import Input, Queue
-from fairlane.process.attempts import PREFIX
-from fairlane.process.extract import failure_code
+from fairlane.extract import failure_code
+from fairlane.sandbox.scratch import PREFIX
 
 from .files import files
 
@@ -82,8 +82,8 @@ def _events(url: str, temporary: Path, advance: Callable[[int], None]) -> Iterat
 
 WORKER = """
 import json, logging, sys
-from fairlane.process.extract import Limits
-from fairlane.worker.builtin import Plan, built_in
+from fairlane.extract import Limits
+from fairlane.extract.handler import Plan, built_in
 
 logging.disable()
 worker = built_in(Plan(sys.argv[1], limits=Limits(ocr_pages_max=0, seconds_max=20)), 2)

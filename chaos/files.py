@@ -28,9 +28,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from chaos.corpus.all import corpus
-from fairlane.process.extract import CAN_RETRY, Extraction, Limits, Unreadable, extract, warm
-from fairlane.process.isolated import extract_isolated, prepare, release
-from fairlane.process.sandbox.kernel import adopt_orphans
+from fairlane.extract import CAN_RETRY, Extraction, Limits, Unreadable, extract, warm
+from fairlane.extract.sandboxed import extract_isolated, prepare, release
+from fairlane.procs.syscalls import adopt_orphans
 
 LIMITS = Limits(ocr_pages_max=0, seconds_max=10, unpacked_max=50_000_000)
 SECONDS_MAX = 15

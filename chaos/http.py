@@ -37,7 +37,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from fairlane import Queue
-from fairlane.http import keys
+from fairlane.api import auth
 
 CHECKS = [
     not_a_server_error, status_code_conformance, content_type_conformance, response_headers_conformance,
@@ -55,8 +55,8 @@ def serving(folder: Path) -> Iterator[tuple[str, str, str]]:
     """A server of our own: its address, and the keys of an operator and a customer."""
     url = f"sqlite:///{folder}/queue.db"
     with Queue(url) as queue:
-        operator, _ = keys.create(queue.engine, customer=None)
-        customer, _ = keys.create(queue.engine, customer="acme")
+        operator, _ = auth.create(queue.engine, customer=None)
+        customer, _ = auth.create(queue.engine, customer="acme")
     limits = [part for one in OPEN_LIMITS for part in ("--limit", one)]
     command = [sys.executable, "-m", "fairlane.cli", "serve", "--port", "0", "--no-work", "--json", "--url", url, *limits]
     with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:

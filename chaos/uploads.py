@@ -36,7 +36,8 @@ from fairlane import Backoff, Client, Queue, Worker
 from fairlane.client import Event
 from fairlane.core.document import ENDED
 from fairlane.core.errors import FairlaneError
-from fairlane.worker import Document, linux
+from fairlane.procs import linux
+from fairlane.worker import Document
 from fairlane.worker import Event as WorkerEvent
 
 from .checker import wrong_at_rest

@@ -26,7 +26,8 @@ from pathlib import Path
 import click
 
 from fairlane import Backoff, Queue, Retry, Worker
-from fairlane.worker import Document, Event, linux
+from fairlane.procs import linux
+from fairlane.worker import Document, Event
 
 from .checker import lives_of, wrong_at_rest
 from .history import Log, lines, read_clients, snapshot

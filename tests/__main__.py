@@ -18,8 +18,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 AT_ONCE = (os.cpu_count() or 1) + 1  # tests also wait: for clocks, disks and each other
-LONG_FIRST = ("process", "engine", "page", "http", "worker", "house", "process/extract", "chaos", "installed", "cli")
-APART = ("process/extract",)  # folders inside others that run by themselves
+LONG_FIRST = ("sandbox", "engine", "console/browser", "api", "worker", "house", "extract", "chaos", "installed", "cli")
+APART = ("console/browser",)  # folders inside others that run by themselves
 NO_TESTS = 5  # how pytest exits when it found none
 
 

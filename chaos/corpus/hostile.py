@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from fairlane.process.extract import Code
+from fairlane.extract import Code
 
 from .all import of_sample
 from .office import HEAD, WORD, make_docx, make_odt, make_xlsx, rels, zipped

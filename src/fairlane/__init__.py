@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .client import AsyncClient, Client
-    from .core.errors import (
+    from fairlane.core.errors import (
         BadValue,
         BlobDamaged,
         FairlaneError,
@@ -26,8 +25,10 @@ if TYPE_CHECKING:
         Unknown,
         WrongState,
     )
-    from .core.policy import Policy, Rules, Terms
-    from .core.retry import Backoff
+    from fairlane.core.policy import Policy, Rules, Terms
+    from fairlane.core.retry import Backoff
+
+    from .client import AsyncClient, Client
     from .queue import AsyncQueue, Input, Queue
     from .worker import Fail, Retry, Worker
 

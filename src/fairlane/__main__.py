@@ -8,7 +8,7 @@ def main() -> None:
     is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started us wants it ignored
     if is_heard:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from fairlane.cli import main as command
+    from .cli import main as command
 
     if is_heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)

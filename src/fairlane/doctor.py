@@ -6,9 +6,10 @@ import statistics
 import time
 from collections.abc import Callable
 
-from .core.errors import Mistake
-from .engine.protocol import Finding
-from .process import sandbox
+from fairlane.core.errors import Mistake
+from fairlane.engine.protocol import Finding
+
+from . import sandbox
 from .queue import Queue
 
 TRIES = 7

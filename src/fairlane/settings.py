@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from .core.errors import BadValue, Mistake
+from fairlane.core.errors import BadValue, Mistake
 
 FILE = "fairlane.toml"
 DEFAULT_URL = "sqlite:///fairlane.db"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.process.extract import extract
-from fairlane.process.folder import scan
+from fairlane.extract import extract
+from fairlane.folders.scan import scan
 
 from .running import run, told
 

@@ -87,7 +87,7 @@ def test_the_picture_fits_the_screen(tmp_path: Path, columns: int, lines: int) -
     from rich.console import Console
 
     from fairlane.cli.display import Picture
-    from fairlane.process.courses import Courses
+    from fairlane.folders.tracker import Courses
 
     courses = Courses()
     with Queue("memory://") as queue:

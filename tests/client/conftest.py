@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlane import Client
-
-from ..http.running import Server
+from tests.api.running import Server
 
 _numbers = count(1)
 

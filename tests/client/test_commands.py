@@ -11,9 +11,8 @@ import pytest
 from fairlane.cli import main
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.settings import Settings, load_settings
-
-from ..cli.running import run
-from ..http.running import Server
+from tests.api.running import Server
+from tests.cli.running import run
 
 NEED_STORE = (
     "advise",

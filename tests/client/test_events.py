@@ -14,12 +14,12 @@ from warnings import catch_warnings, simplefilter
 import pytest
 
 from fairlane import AsyncClient, Client
+from fairlane.api import auth
 from fairlane.client import AsyncEvents, Event
 from fairlane.core.errors import BadValue, Mistake, Unknown
-from fairlane.http import keys
+from tests.api.running import Server, until
+from tests.api.test_events import purged_server
 
-from ..http.running import Server, until
-from ..http.test_events import purged_server
 from .between import Between
 
 
@@ -77,7 +77,7 @@ def test_a_key_that_is_revoked_ends_the_stream_with_the_reason(server: Server, c
     with Client(server.address, key) as client, client.events(after=0) as events:
         client.submit()
         next(events)
-        keys.revoke(server.queue.engine, key.split("_")[1])
+        auth.revoke(server.queue.engine, key.split("_")[1])
         with pytest.raises(Mistake, match="a key that is in use"):
             next(events)
 

@@ -9,8 +9,8 @@ import pytest
 
 from fairlane import Client
 from fairlane.core.errors import Mistake, StoreBusy, StoreError
+from tests.api.running import Server
 
-from ..http.running import Server
 from .between import Between, answer, problem
 
 

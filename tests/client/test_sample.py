@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from fairlane import Client
-from fairlane.cli import sample
-
-from ..cli.running import Terminal, run, start
-from ..http.running import until
-from ..worker.conftest import family_of, is_alive
+from fairlane.cli import demo_server
+from tests.api.running import until
+from tests.cli.running import Terminal, run, start
+from tests.worker.conftest import family_of, is_alive
 
 ADDRESS = re.compile(r"Open (http://127\.0\.0\.1:\d+) in a browser")
 KEY = re.compile(r"(operator|ada-law), sees [a-z ]+ (fl_\S+)")
@@ -46,7 +45,7 @@ def test_it_says_where_and_with_which_key_feeds_itself_and_leaves_nothing(tempor
         with Client(address, keys["operator"]) as operator, Client(address, keys["ada-law"]) as light:
             until(lambda: operator.look("northwind").done > 0, "a document of the big customer to be done")
             assert light.me().customer == "ada-law"
-            assert operator.rules().policy.reset_interval == sample.INTERVAL_SECONDS
+            assert operator.rules().policy.reset_interval == demo_server.INTERVAL_SECONDS
         family = family_of(program.pid)
         assert len(family) > 2
         program.send_signal(signal.SIGINT)
@@ -69,10 +68,10 @@ def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) ->
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as other:
         free = other.getsockname()[1]
         other.close()
-        monkeypatch.setattr(sample, "PORTS", [taken.getsockname()[1], free])
-        assert sample._free_port() == free
-        monkeypatch.setattr(sample, "PORTS", [taken.getsockname()[1]])
-        assert sample._free_port() == 0
+        monkeypatch.setattr(demo_server, "PORTS", [taken.getsockname()[1], free])
+        assert demo_server._free_port() == free
+        monkeypatch.setattr(demo_server, "PORTS", [taken.getsockname()[1]])
+        assert demo_server._free_port() == 0
 
 
 def test_a_port_that_was_asked_for_and_is_taken_is_told(temporary: Path) -> None:

@@ -14,8 +14,8 @@ from fairlane import Client
 from fairlane.core.errors import BadValue, KeyConflict, Mistake, Unknown, WrongState
 from fairlane.demo.formats import FORMATS
 from fairlane.demo.texts import letter
+from tests.api.running import OPEN_LIMITS, Server
 
-from ..http.running import OPEN_LIMITS, Server
 from .between import Between
 
 

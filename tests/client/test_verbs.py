@@ -8,11 +8,10 @@ import threading
 import pytest
 
 from fairlane import AsyncClient, AsyncQueue, Client, Queue
-from fairlane.client.refusals import KINDS, error_of, refusal
+from fairlane.api.problems import TITLES, Problem
+from fairlane.client.errors import KINDS, error_of, refusal
 from fairlane.core.errors import BadValue, KeyConflict, Mistake, StoreError, Unknown, WrongState
-from fairlane.http.problems import TITLES, Problem
-
-from ..http.running import Server
+from tests.api.running import Server
 
 
 def finish_all(server: Server, result: object = None) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from fairlane.core.document import Done, Released, Submission
 from fairlane.core.errors import StoreError
-from fairlane.engine.postgres import PostgresEngine, listen, sessions
+from fairlane.engine.postgres import PostgresEngine, listen, pool
 from tests.servers import postgres
 from tests.servers.between import Cutter, Pooler
 from tests.servers.postgres import opened
@@ -153,7 +153,7 @@ def test_a_look_whose_answer_was_lost_is_simply_made_again(cut: tuple[Cutter, Po
 def test_a_server_that_is_away_for_good_is_told_after_a_while(cut: tuple[Cutter, PostgresEngine]) -> None:
     cutter, engine = cut
     engine.submit([one("a")])
-    assert isinstance(engine._sessions, sessions.Sessions)
+    assert isinstance(engine._sessions, pool.Sessions)
     assert engine._sessions._pool is not None
     engine._sessions._pool.timeout = 0.3
     cutter.__exit__(None, None, None)

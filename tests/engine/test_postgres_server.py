@@ -17,8 +17,9 @@ import pytest
 from fairlane.core.document import Submission
 from fairlane.core.errors import BadValue, StoreBusy, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
-from fairlane.engine.postgres import migrate, place, sessions
+from fairlane.engine.postgres import migrate, pool
 from fairlane.engine.postgres.queries import SCHEMA_VERSIONS, Queries
+from fairlane.engine.postgres.url import place_of
 from tests.servers import postgres
 from tests.servers.postgres import opened
 
@@ -62,7 +63,7 @@ def test_a_url_that_psycopg_does_not_take_is_refused_without_its_password() -> N
 
 
 def test_a_place_is_named_without_its_password() -> None:
-    found = place.place_of("postgres://ada:secret@db.example:6432/queue?schema=two&sslmode=require")
+    found = place_of("postgres://ada:secret@db.example:6432/queue?schema=two&sslmode=require")
     assert found.name == "db.example:6432/queue, schema two"
     assert (found.schema, "schema=" in found.address, "sslmode=require" in found.address) == ("two", False, True)
 
@@ -129,7 +130,7 @@ def test_a_role_that_may_not_make_the_schema_is_told_what_to_grant(other_url: st
 
 
 def test_an_old_server_another_encoding_and_a_standby_are_refused() -> None:
-    where = place.place_of("postgresql://db/queue")
+    where = place_of("postgresql://db/queue")
     with pytest.raises(StoreUnfit, match=r"runs PostgreSQL 13\.4; Fairlane needs 14 or newer"):
         migrate.refuse_unfit(where, 130004, "13.4", "UTF8", False)
     with pytest.raises(StoreUnfit, match="encoded in LATIN1; make one with: createdb --encoding UTF8"):
@@ -225,7 +226,7 @@ def test_a_schema_that_is_gone_says_so(other_url: str) -> None:
 def test_a_forked_child_uses_connections_of_its_own(url: str) -> None:
     engine = opened(url)
     engine.submit([one("before")])
-    assert isinstance(engine._sessions, sessions.Sessions)
+    assert isinstance(engine._sessions, pool.Sessions)
     parents = engine._sessions._pool
     child = os.fork()
     if child == 0:  # pragma: no cover - in the child

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fairlane.core.policy import COUNTER_FLOOR, INTERVAL_MAX_MS, TIME_MAX_MS, Policy, Standing, corrected, step_of
 from fairlane.engine import open_engine
 from fairlane.engine.redis import scripts
-from fairlane.engine.redis.wire import depths_of
+from fairlane.engine.redis.codec import depths_of
 from tests.servers import redis
 
 RESETS = ("idle", "window", "gradual")

@@ -17,8 +17,8 @@ from fairlane.core.document import Done, Failed, Outcome, Released, Retry, Submi
 from fairlane.core.policy import Dispatch, Rules, Terms
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.protocol import Packed
+from fairlane.engine.redis import codec, scripts
 from fairlane.engine.redis import engine as engine_module
-from fairlane.engine.redis import scripts, wire
 from tests.servers import redis
 from tests.servers.redis import Server, fresh_queue
 
@@ -133,8 +133,8 @@ def test_one_plain_document_leaves_what_a_batch_of_it_leaves(
     """It has a script of its own, for speed; so both are driven alike, and every key must hold the same bytes."""
     other = Kept(kept.server)
     terms = {"ada": Terms(), "bob": Terms(weight=2.5, cap=1), "eve": Terms(paused=True), "joe": Terms(reset="gradual")}
-    for one, is_plain in [(kept, wire.is_plain), (other, lambda submissions: False)]:
-        monkeypatch.setattr(wire, "is_plain", is_plain)
+    for one, is_plain in [(kept, codec.is_plain), (other, lambda submissions: False)]:
+        monkeypatch.setattr(codec, "is_plain", is_plain)
         engine = one.engine
         engine.configure(Rules(dispatch=dispatch), now_ms=0)
         for customer in ("bob", "eve", "joe"):

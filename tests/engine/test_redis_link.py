@@ -16,8 +16,8 @@ from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry
 from fairlane.core.errors import StoreFrozen, StoreFull
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine import Engine, open_engine
+from fairlane.engine.redis import codec, connection, scripts
 from fairlane.engine.redis import engine as engine_module
-from fairlane.engine.redis import link, scripts, wire
 from tests.servers import redis
 from tests.servers.proxy import Proxy
 from tests.servers.redis import Server, fresh_queue
@@ -125,7 +125,7 @@ def test_a_call_waits_for_a_server_that_comes_back(own: Server) -> None:
 def test_patience_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     away = Server(server.product)
     with Queue(away.url()) as queue:
-        monkeypatch.setattr(link, "PATIENCE_SECONDS", 0.1)
+        monkeypatch.setattr(connection, "PATIENCE_SECONDS", 0.1)
         queue.engine._link.patience_seconds = 0.1  # type: ignore[attr-defined]
         away.kill()
         with pytest.raises(StoreError, match="cannot be reached"):
@@ -135,9 +135,9 @@ def test_patience_ends(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_server_that_is_loading_is_waited_for(own: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     refusals: list[str] = []
-    tried = link.Link._tried
+    tried = connection.Link._tried
 
-    def noted(self: link.Link, verb: str, arguments: Any) -> Any:
+    def noted(self: connection.Link, verb: str, arguments: Any) -> Any:
         try:
             return tried(self, verb, arguments)
         except Exception as error:
@@ -150,7 +150,7 @@ def test_a_server_that_is_loading_is_waited_for(own: Server, monkeypatch: pytest
         for n in range(700):
             queue.submit("ada", n)
         own.kill()
-        monkeypatch.setattr(link.Link, "_tried", noted)
+        monkeypatch.setattr(connection.Link, "_tried", noted)
         own.start("--key-load-delay", "100", "--loading-process-events-interval-bytes", "1024", is_awaited=False)
         assert queue.look("ada").waiting == 700
     assert "BusyLoadingError" in refusals
@@ -224,11 +224,11 @@ def test_a_settlement_is_known_again_after_others_went_on_and_by_nobody_else(los
     engine.submit(documents(1), now_ms=0)
     (claim,) = engine.claim("w", 1, 1000, now_ms=0)
     run = engine._link.run  # type: ignore[attr-defined]
-    mine = wire.settle_arguments([(claim, Retry(0, "same words"))], 1)
+    mine = codec.settle_arguments([(claim, Retry(0, "same words"))], 1)
     assert run("settle", mine, "plain") == []
     (other,) = engine.claim("x", 1, 1000, now_ms=2)
     assert run("settle", [mine[0], 1, *mine[2:]], "plain") == []
-    stale = wire.settle_arguments([(claim, Retry(0, "same words"))], 3)  # another call, not the same one again
+    stale = codec.settle_arguments([(claim, Retry(0, "same words"))], 3)  # another call, not the same one again
     assert run("settle", [stale[0], 1, *stale[2:]], "plain") == [1]
     assert engine.settle([(other, Done())], now_ms=4) == []
     assert [one.what for one in engine.changes(None, 10)] == ["submitted", "claimed", "retried", "claimed", "done"]
@@ -432,12 +432,12 @@ def test_many_threads_share_an_engine_and_leave_no_connection_behind(server: Ser
         for thread in threads:
             thread.join()
         assert queue.look("ada").counter == -1999
-        assert len(queue.engine._link._idle) <= link.IDLE_MAX  # type: ignore[attr-defined]
+        assert len(queue.engine._link._idle) <= connection.IDLE_MAX  # type: ignore[attr-defined]
 
 
 def test_a_submission_that_was_heard_before_the_queue_was_frozen_is_answered(engine: Engine) -> None:
     run = engine._link.run  # type: ignore[attr-defined]
-    sent = wire.submit_arguments(documents(3), 0)
+    sent = codec.submit_arguments(documents(3), 0)
     first = run("submit", sent, "plain")
     assert engine.configure(Rules(frozen="is being moved")) is not None
     told = [value for place in range(3) for value in (*first[7 * place : 7 * place + 6], f"d{place}")]
@@ -446,8 +446,8 @@ def test_a_submission_that_was_heard_before_the_queue_was_frozen_is_answered(eng
     with pytest.raises(StoreFrozen, match="this queue is being moved"):
         engine.submit(documents(1, start=7))
     for verb, fresh in [
-        ("submit", wire.submit_arguments(documents(1, start=8), 0)),
-        ("submit_one", wire.submit_one_arguments(documents(1, start=8)[0], 0)),
+        ("submit", codec.submit_arguments(documents(1, start=8), 0)),
+        ("submit_one", codec.submit_one_arguments(documents(1, start=8)[0], 0)),
     ]:
         with pytest.raises(StoreFrozen, match="this queue is being moved"):
             run(verb, [fresh[0], 1, *fresh[2:]], "plain")
@@ -459,9 +459,9 @@ def test_a_purge_that_was_sent_before_the_queue_was_frozen_is_not_said_to_have_c
 ) -> None:
     engine, proxy = lossy
     engine.submit(documents(1), now_ms=0)
-    tried, calls = link.Link._tried, []
+    tried, calls = connection.Link._tried, []
 
-    def frozen_meanwhile(self: link.Link, verb: str, arguments: Any) -> Any:
+    def frozen_meanwhile(self: connection.Link, verb: str, arguments: Any) -> Any:
         calls.append(verb)
         if calls == ["purge", "purge"]:
             engine.configure(Rules(frozen="is being moved"))
@@ -469,6 +469,6 @@ def test_a_purge_that_was_sent_before_the_queue_was_frozen_is_not_said_to_have_c
 
     engine.rules()
     proxy.swallow()
-    monkeypatch.setattr(link.Link, "_tried", frozen_meanwhile)
+    monkeypatch.setattr(connection.Link, "_tried", frozen_meanwhile)
     with pytest.raises(StoreError, match="whether it took effect is not known"):
         engine.purge(0, 10, now_ms=1)

@@ -13,12 +13,12 @@ from fairlane import BadValue, Queue, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
 from fairlane.engine.redis import server as fitness
 from fairlane.engine.redis.engine import FORM
-from fairlane.engine.redis.place import place_of
 from fairlane.engine.redis.server import Server as Told
-from fairlane.move import move
-from tests.program.test_move import contents_of, fill
+from fairlane.engine.redis.url import place_of
+from fairlane.transfer import move
 from tests.servers import redis
 from tests.servers.redis import Server, fresh_queue
+from tests.transfer.test_transfer import contents_of, fill
 
 from .conftest import url_of
 

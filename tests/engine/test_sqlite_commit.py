@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fairlane.core.errors import StoreError
-from fairlane.engine.sqlite.commit import INTERRUPTED, GroupCommit, Ticket
+from fairlane.engine.sqlite.group_commit import INTERRUPTED, GroupCommit, Ticket
 
 
 class Stage:

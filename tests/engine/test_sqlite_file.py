@@ -16,8 +16,9 @@ import pytest
 from fairlane.core.document import Done, Submission
 from fairlane.core.errors import BadValue, StoreBusy, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
-from fairlane.engine.sqlite import SqliteEngine, file, submit
-from fairlane.engine.sqlite.commit import Ticket
+from fairlane.engine.sqlite import SqliteEngine, submit
+from fairlane.engine.sqlite import connection as connection_module
+from fairlane.engine.sqlite.group_commit import Ticket
 from fairlane.engine.sqlite.queries import SCHEMA_VERSIONS, sql
 from fairlane.engine.sqlite.transaction import Transaction
 
@@ -50,19 +51,19 @@ def url(folder: Path) -> str:
     ],
 )
 def test_the_disk_under_a_path_is_the_deepest_mount_that_holds_it(path: str, expected: str) -> None:
-    assert file.disk_type(Path(path), MOUNTS) == expected
+    assert connection_module.disk_type(Path(path), MOUNTS) == expected
 
 
 def test_a_file_on_a_network_disk_is_refused_and_told_why(tmp_path: Path) -> None:
     mounts = MOUNTS + f"40 22 0:30 / {tmp_path} rw - nfs4 server:/export rw\n"
     with pytest.raises(StoreUnfit, match=r"network disk \(nfs4\).*use a local disk"):
-        file.refuse_unfit(tmp_path / "queue.db", create=True, mounts=mounts)
+        connection_module.refuse_unfit(tmp_path / "queue.db", create=True, mounts=mounts)
 
 
 def test_an_sqlite_that_can_corrupt_a_shared_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnfit, match=r"SQLite 3\.51\.2.*pip install --upgrade apsw"):
-        file.refuse_unfit(tmp_path / "queue.db", create=True, library="3.51.2")
-    file.refuse_unfit(tmp_path / "queue.db", create=True, library="3.51.3")
+        connection_module.refuse_unfit(tmp_path / "queue.db", create=True, library="3.51.2")
+    connection_module.refuse_unfit(tmp_path / "queue.db", create=True, library="3.51.3")
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -124,7 +125,7 @@ def test_a_queue_made_by_another_while_an_empty_file_is_looked_at_is_not_somebod
         return True
 
     connection.exec_trace = make_meanwhile
-    file.migrate(connection, path)
+    connection_module.migrate(connection, path)
     assert made
     assert connection.pragma("user_version") == len(SCHEMA_VERSIONS)
 
@@ -185,7 +186,7 @@ def test_a_closed_queue_says_so(tmp_path: Path) -> None:
 def test_a_file_held_too_long_by_others_is_a_clear_error_and_works_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(connection_module, "BUSY_SECONDS", 0.05)
     engine = open_engine(url(tmp_path))
     other = apsw.Connection(str(tmp_path / "queue.db"))
     other.execute("BEGIN IMMEDIATE")
@@ -389,7 +390,7 @@ def test_no_statement_on_a_hot_path_scans_or_sorts(tmp_path: Path, name: str) ->
 
 
 def test_every_statement_says_what_it_does_and_is_used() -> None:
-    folder = Path(file.__file__).parent
+    folder = Path(connection_module.__file__).parent
     code = "".join(path.read_text() for path in folder.glob("*.py"))
     for name, sentence in sql.sentences.items():
         assert sentence.endswith("."), name

@@ -16,7 +16,7 @@ from fairlane.core.policy import Terms
 from fairlane.engine import open_engine
 from fairlane.engine.memory import MemoryEngine
 from fairlane.engine.sqlite import SqliteEngine
-from fairlane.engine.sqlite.commit import GroupCommit, Ticket
+from fairlane.engine.sqlite.group_commit import GroupCommit, Ticket
 
 NUMBERS = st.integers(0, 2)
 CUSTOMERS = st.sampled_from(("ada", "bob"))

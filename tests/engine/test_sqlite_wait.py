@@ -15,7 +15,7 @@ import pytest
 from fairlane import Queue
 from fairlane.core.document import Done, Submission
 from fairlane.engine.sqlite import SqliteEngine
-from fairlane.engine.sqlite.notice import Notice
+from fairlane.engine.sqlite.wal_watch import Notice
 
 LONG = 60.0
 SUBMIT = "import sys; from fairlane import Queue; Queue(sys.argv[1]).submit('acme')"

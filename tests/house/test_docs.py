@@ -17,10 +17,10 @@ import pytest
 import fairlane
 from bench.pictures import FOLDER, pictures
 from fairlane import AsyncClient, Client, Policy, Queue, Rules, Terms, client, worker
-from fairlane.blob.files import Files
+from fairlane.blobs.files import Files
 from fairlane.cli import main
 from fairlane.core import document, errors
-from fairlane.process.extract import CAN_RETRY, WARNING_CODES, Limits
+from fairlane.extract import CAN_RETRY, WARNING_CODES, Limits
 from fairlane.settings import Settings
 from fairlane.worker.hooks import EVENTS
 

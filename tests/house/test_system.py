@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..system import NEEDS, why_missing
+from tests.system import NEEDS, why_missing
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {need.package: name for name, need in NEEDS.items() if not need.package.startswith("tesseract-ocr-")}

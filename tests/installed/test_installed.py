@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from ..conftest import missing
-from ..servers import postgres, redis
-from ..servers.otlp import Receiver
-from ..servers.s3 import BUCKET, s3_server
+from tests.conftest import missing
+from tests.servers import postgres, redis
+from tests.servers.otlp import Receiver
+from tests.servers.s3 import BUCKET, s3_server
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / "build/installed"

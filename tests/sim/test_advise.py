@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.sim.advise import BUDGET_MAX, PARTS_MAX, Advice, Effect, Objective, _between, _parts, _Trial, advise
-from fairlane.sim.contender import NAMED, Contender
+from fairlane.sim.contenders import NAMED, Contender
 from fairlane.sim.workload import Arrival, Workload
 
 from .shared import alike, brief, by_hand, workloads

@@ -8,7 +8,7 @@ import pytest
 
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import Policy, Rules, Terms
-from fairlane.sim.contender import NAMED, Contender, contender
+from fairlane.sim.contenders import NAMED, Contender, contender
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from fairlane.cli.simulate import GENERATOR_NAMES, POLICY_NAMES
 from fairlane.core.errors import BadValue
-from fairlane.sim.contender import MEANINGS, NAMED
+from fairlane.sim.contenders import MEANINGS, NAMED
 from fairlane.sim.generators import GENERATORS, SEED_MAX, generated
 from fairlane.sim.measures import Answers, answers
 from fairlane.sim.replay import replay

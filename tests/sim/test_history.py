@@ -11,7 +11,7 @@ from fairlane import Queue
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import Policy, Rules, Terms
-from fairlane.sim.contender import Contender
+from fairlane.sim.contenders import Contender
 from fairlane.sim.history import current, feed, history
 from fairlane.sim.replay import replay
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.policy import Policy, Rules
-from fairlane.sim.contender import NAMED, Contender
+from fairlane.sim.contenders import NAMED, Contender
 from fairlane.sim.measures import RIVALS, Spread, answers, nearest_rank, spread
 from fairlane.sim.replay import Replay, replay
 from fairlane.sim.workload import Workload

@@ -12,7 +12,7 @@ from fairlane import Queue
 from fairlane.core.document import Claim, Done, Submission
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine, open_engine
-from fairlane.sim.contender import NAMED, Contender
+from fairlane.sim.contenders import NAMED, Contender
 from fairlane.sim.replay import replay
 from fairlane.sim.workload import Workload
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import Policy, Rules, Terms
-from fairlane.sim.contender import NAMED, Contender
+from fairlane.sim.contenders import NAMED, Contender
 from fairlane.sim.replay import TOLD_EVERY, Replay, replay
 from fairlane.sim.workload import Arrival, Workload
 

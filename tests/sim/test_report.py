@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.policy import Policy, Rules
-from fairlane.sim.chart import (
+from fairlane.sim.charts import (
     PRIORITIES,
     Line,
     bars,
@@ -25,7 +25,7 @@ from fairlane.sim.chart import (
     names_axis,
     time_axis,
 )
-from fairlane.sim.contender import MEANINGS, NAMED, Contender
+from fairlane.sim.contenders import MEANINGS, NAMED, Contender
 from fairlane.sim.measures import answers
 from fairlane.sim.replay import replay
 from fairlane.sim.report import Story, before_and_after, by_size, chosen_customers, counters, over_time, page

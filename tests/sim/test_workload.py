@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.sim.contender import NAMED
+from fairlane.sim.contenders import NAMED
 from fairlane.sim.replay import replay
 from fairlane.sim.workload import Arrival, Workload, read_csv
 

@@ -18,11 +18,11 @@ from fairlane import FairlaneError, Queue, StoreBusy, Worker
 from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.sqlite import SqliteEngine
-from fairlane.worker import Document, Event, Summary, held
-from fairlane.worker.frames import FRAME_BYTES_MAX, BadFrame, Unframed, framed
-from fairlane.worker.held import Holdings
-from fairlane.worker.pace import AHEAD_MAX, AHEAD_SECONDS, Pace
-from fairlane.worker.reports import Reports
+from fairlane.procs.ipc import FRAME_BYTES_MAX, BadFrame, Unframed, framed
+from fairlane.worker import Document, Event, Summary, claims
+from fairlane.worker.claims import Holdings
+from fairlane.worker.prefetch import AHEAD_MAX, AHEAD_SECONDS, Pace
+from fairlane.worker.progress import Reports
 from fairlane.worker.store import Store
 
 from .conftest import Bench, breath, until
@@ -127,7 +127,7 @@ def test_a_better_priority_passes_what_was_read_ahead(
     bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
 ) -> None:
     gate, begun = tmp_path / "gate", tmp_path / "begun"
-    monkeypatch.setattr(held, "YIELD_SECONDS", 1000.0)
+    monkeypatch.setattr(claims, "YIELD_SECONDS", 1000.0)
 
     def note(document: Document) -> bool:
         with begun.open("a") as file:
@@ -191,11 +191,11 @@ def test_a_claim_counts_as_lost_before_its_lease_ends() -> None:
 
 
 def test_a_better_priority_passes_neither_its_like_nor_an_open_turn_nor_what_has_waited() -> None:
-    def taken(priority: int, asked: float, is_open_turn: bool = False) -> held.Held:
+    def taken(priority: int, asked: float, is_open_turn: bool = False) -> claims.Held:
         return Holdings(6000).take([CLAIM._replace(priority=priority, is_open_turn=is_open_turn)], asked)[0]
 
-    now, ago = 100.0, 100.0 - 2 * held.YIELD_SECONDS
-    cases: list[tuple[list[held.Held], int]] = [
+    now, ago = 100.0, 100.0 - 2 * claims.YIELD_SECONDS
+    cases: list[tuple[list[claims.Held], int]] = [
         ([], 0),
         ([taken(9, now), taken(9, now)], 0),
         ([taken(2, now), taken(9, now)], 1),
@@ -204,7 +204,7 @@ def test_a_better_priority_passes_neither_its_like_nor_an_open_turn_nor_what_has
         ([taken(9, ago), taken(9, now)], 1),
     ]
     for waiting, place in cases:
-        assert held.place_among(waiting, taken(2, now)) == place
+        assert claims.place_among(waiting, taken(2, now)) == place
 
 
 def test_nothing_is_claimed_before_the_keeper_is_up(

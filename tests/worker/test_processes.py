@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fairlane import Queue
-from fairlane.worker import linux
+from fairlane.procs import linux
 
 from .conftest import SECONDS_MAX, family_of, is_alive, until
 

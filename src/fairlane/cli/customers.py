@@ -10,8 +10,7 @@ import click
 from fairlane.core.policy import Reset
 from fairlane.queue import KEEP, Keep, Queue
 
-from .group import EXIT_OTHERWISE, main
-from .shared import (
+from .common import (
     blobs_option,
     counted,
     customer_argument,
@@ -22,7 +21,8 @@ from .shared import (
     tell,
     url_option,
 )
-from .values import DURATION, THRESHOLDS, OrNone
+from .group import EXIT_OTHERWISE, main
+from .parameters import DURATION, THRESHOLDS, OrNone
 
 
 @main.command(epilog="Example:  fairlane pause acme")

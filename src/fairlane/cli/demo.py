@@ -9,10 +9,10 @@ import click
 
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.demo.make import make
-from fairlane.process.folder import scan
+from fairlane.folders.scan import scan
 
+from .common import counted, json_option, tell, temporary_folder
 from .group import main
-from .shared import counted, json_option, tell, temporary_folder
 
 
 @main.command(epilog="Example:  fairlane demo inbox && fairlane process inbox    (or: fairlane demo --serve)")
@@ -52,7 +52,7 @@ def _serve(folder: str | None, sizes: tuple[int, int, int, int, int], port: int 
         raise Mistake("--serve takes no FOLDER and no --json: it runs in a temporary folder, to be watched")
     if port is not None and not 0 <= port <= 65535:
         raise BadValue("--port", port, "a whole number from 0 to 65535")
-    from .sample import show
+    from .demo_server import show
 
     with temporary_folder("fairlane-demo-") as temporary:
         inbox = str(Path(temporary) / "inbox")

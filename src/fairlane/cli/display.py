@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlane.blob.ordinary import shown_path
-from fairlane.process.courses import Course, Courses, Row
+from fairlane.blobs.safe_open import shown_path
+from fairlane.folders.tracker import Course, Courses, Row
 from fairlane.queue import Look
 
-from .shared import counted, drawn, parts, table
+from .common import counted, drawn, parts, table
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

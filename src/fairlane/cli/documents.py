@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlane.blob.ordinary import shown_path
+from fairlane.blobs.safe_open import shown_path
 from fairlane.core.document import Receipt
 from fairlane.core.errors import Mistake, Unknown, WrongState
-from fairlane.explain import Explanation
-from fairlane.process.folder import readable
+from fairlane.folders.scan import readable
 from fairlane.queue import DEFAULT_KIND, Cost, Input, Queue
+from fairlane.queue.explain import Explanation
 
-from .group import main
-from .shared import (
+from .common import (
     blobs_option,
     counted,
     json_option,
@@ -28,7 +27,8 @@ from .shared import (
     tell,
     url_option,
 )
-from .values import COST, DURATION
+from .group import main
+from .parameters import COST, DURATION
 
 if TYPE_CHECKING:
     from fairlane.client import Receipt as RemoteReceipt

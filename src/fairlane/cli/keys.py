@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
+from fairlane.api import auth as ring
 from fairlane.core.errors import Mistake
-from fairlane.http import keys as ring
 
+from .common import json_option, open_store, some_customers, table, tell, url_option
 from .group import main
-from .shared import json_option, open_store, some_customers, table, tell, url_option
-from .values import DURATION
+from .parameters import DURATION
 
 
 @main.group(epilog="Example:  fairlane keys create --customer acme --expires 90d")

@@ -14,18 +14,18 @@ from shlex import quote
 import click
 
 from fairlane.core.document import BATCH_MAX
-from fairlane.process.courses import Courses, last_change
-from fairlane.process.folder import FOLDER_KIND, Folder, payload_of, scan
-from fairlane.process.outputs import Outputs
+from fairlane.folders.outputs import Outputs
+from fairlane.folders.scan import FOLDER_KIND, Folder, payload_of, scan
+from fairlane.folders.tracker import Courses, last_change
 from fairlane.queue import Queue
 from fairlane.settings import load_settings
 from fairlane.worker import Worker
 
+from .common import blobs_option, counted, json_option, temporary_folder
 from .display import last_table
-from .follow import Follower
+from .feed_follower import Follower
 from .group import EXIT_OTHERWISE, main
-from .shared import blobs_option, counted, json_option, temporary_folder
-from .values import DURATION
+from .parameters import DURATION
 from .work import quiet_log
 
 
@@ -45,7 +45,7 @@ def process(folder: str, out: str | None, slots: int, pace: float, url: str | No
     who waits and who is served, and ends with a table: documents, priorities used, and the wait that half and that 95 % of
     them did not exceed. Exit code 1 if a document failed or was not worked off.
     """
-    from fairlane.worker.builtin import Plan, built_in
+    from fairlane.extract.handler import Plan, built_in
 
     found = scan(folder)
     for sentence in found.passed_over:

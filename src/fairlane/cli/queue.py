@@ -11,9 +11,9 @@ import click
 from fairlane.core.policy import TIME_MAX_MS, milliseconds
 from fairlane.queue import Look
 
+from .common import customer_argument, json_option, open_queue, place_options, seconds, some_customers, table
 from .group import main
-from .shared import customer_argument, json_option, open_queue, place_options, seconds, some_customers, table
-from .values import DURATION, THRESHOLDS
+from .parameters import DURATION, THRESHOLDS
 from .watch import every_second, watch
 
 STATUS_COLUMNS = ("customer", "counter", "next\npriority", "waiting", "running", "done", "failed", "oldest\nwait", "resets\nin")

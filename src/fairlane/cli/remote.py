@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from fairlane.blob.ordinary import open_ordinary, shown_path
+from fairlane.blobs.safe_open import open_ordinary, shown_path
 from fairlane.client import Check, Client, Receipt
 from fairlane.core.errors import Mistake
 from fairlane.queue import DEFAULT_KIND, Cost, Input

@@ -6,15 +6,15 @@ import json
 
 import click
 
+from fairlane.api import auth as ring
+from fairlane.api.limits import told_limits
 from fairlane.core.document import text
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.http import keys as ring
-from fairlane.http.limits import told_limits
 from fairlane.queue import Queue
 
+from .common import blobs_option, json_option, store_settings, url_option
 from .group import main
-from .shared import blobs_option, json_option, store_settings, url_option
-from .values import DURATION
+from .parameters import DURATION
 
 MISSING = "the service needs packages that are not installed: pip install 'fairlane[serve]'"
 
@@ -45,9 +45,9 @@ def serve(
     standard error, a JSON object a line. With --json the address and the key are told as an object.
     """
     try:
-        from fairlane.http.server import Place, bound, worker_of
-        from fairlane.http.server import serve as run
-        from fairlane.http.service import Options
+        from fairlane.api.server import Place, bound, worker_of
+        from fairlane.api.server import serve as run
+        from fairlane.api.service import Options
     except ImportError as error:
         raise Mistake(f"{MISSING} ({error})") from None
     if not 0 <= port <= 65535:

@@ -13,13 +13,13 @@ import click
 
 from fairlane.core.errors import BadValue, Mistake
 
+from .common import counted, json_option, open_store, seconds, table, url_option
 from .group import EXIT_FOUND, main
-from .shared import counted, json_option, open_store, seconds, table, url_option
-from .values import THRESHOLDS
+from .parameters import THRESHOLDS
 
 if TYPE_CHECKING:
     from fairlane.sim.advise import Advice, Effect
-    from fairlane.sim.contender import Contender
+    from fairlane.sim.contenders import Contender
     from fairlane.sim.measures import Answers
     from fairlane.sim.verify import Verdict
     from fairlane.sim.workload import Workload
@@ -206,7 +206,7 @@ def _workload(
     told: str | None, url: str | None, seed: int, workers: int, load: float | None, policies: Sequence[str]
 ) -> tuple[Workload, list[Contender]]:
     """What is replayed, and under which policies."""
-    from fairlane.sim.contender import contender
+    from fairlane.sim.contenders import contender
     from fairlane.sim.generators import GENERATORS, generated
     from fairlane.sim.history import current, history
     from fairlane.sim.workload import read_csv

@@ -8,10 +8,10 @@ import sys
 import click
 
 from fairlane.core.errors import Mistake
-from fairlane.move import Progress as MoveProgress
+from fairlane.transfer import Progress as MoveProgress
 
+from .common import counted, json_option, open_store, store_settings, url_option
 from .group import EXIT_FOUND, main
-from .shared import counted, json_option, open_store, store_settings, url_option
 
 
 @main.command()
@@ -81,8 +81,8 @@ def move(
       fairlane move sqlite:///fairlane.db sqlite:////srv/fairlane.db
       fairlane move sqlite:///fairlane.db postgresql://db.example/fairlane --to-blobs s3://bucket/fairlane
     """
-    from fairlane.move import move as move_queue
-    from fairlane.move import stop
+    from fairlane.transfer import move as move_queue
+    from fairlane.transfer import stop
 
     if is_stopped:
         if to_url is not None:
@@ -105,7 +105,7 @@ def move(
 
 
 def _shown(url: str) -> str:
-    from fairlane.move import shown_url
+    from fairlane.transfer import shown_url
 
     return shown_url(url)
 

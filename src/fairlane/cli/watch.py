@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fairlane.queue import Look
 
-from .shared import PIPE_WIDTH, drawn, parts
+from .common import PIPE_WIDTH, drawn, parts
 
 EVERY_SECONDS = 1.0
 AROUND = 7  # lines of the screen that are not customers: the frame, the heads of columns, what is below, the cursor

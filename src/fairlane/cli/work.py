@@ -10,9 +10,9 @@ import click
 from fairlane.core.errors import Mistake
 from fairlane.worker import Event, Worker
 
+from .common import blobs_option, json_option, store_settings, url_option
 from .group import main
-from .loading import load_worker
-from .shared import blobs_option, json_option, store_settings, url_option
+from .load_worker import load_worker
 
 TOLD = ("finished", "unfinished", "lost", "store_failed", "untraced", "stopping")
 
@@ -40,7 +40,7 @@ def work(worker: str | None, slots: int | None, until_empty: bool, blobs: str | 
     event.
     """
     if worker is None:
-        from fairlane.worker.builtin import Plan, built_in
+        from fairlane.extract.handler import Plan, built_in
 
         settings = store_settings(url, blobs)
         chosen = built_in(Plan(settings.url, settings.blobs))

@@ -1,9 +1,9 @@
 """What does a program use to talk to a server? `Client`, and `AsyncClient` with the same verbs awaited."""
 
-from .awaited import AsyncClient, AsyncEvents
+from .async_client import AsyncClient, AsyncEvents
 from .client import Client
 from .events import Events
-from .values import Batch, BatchReceipt, Check, Document, Event, Me, Receipt
+from .models import Batch, BatchReceipt, Check, Document, Event, Me, Receipt
 
 __all__ = [
     "AsyncClient",

@@ -19,17 +19,17 @@ from weakref import WeakSet
 from fairlane.core.document import State, text
 from fairlane.core.errors import BadValue, Unknown, WrongState
 from fairlane.core.policy import Dispatch, Reset, Rules, Terms, milliseconds
-from fairlane.explain import Explanation
 from fairlane.queue import DEFAULT_KIND, KEEP, Cost, Input, Keep, Look
-from fairlane.queue.sending import shown_name
-from fairlane.queue.values import document_id, payload_text
+from fairlane.queue.explain import Explanation
+from fairlane.queue.files import shown_name
+from fairlane.queue.validation import document_id, payload_text
 
-from . import values
-from .asking import Asking
+from . import models
 from .events import Events
-from .line import Advance, Line, json_body
+from .models import Batch, BatchReceipt, Check, Document, Me, Receipt, member, members, odd
+from .retries import Asking
+from .transport import Advance, Line, json_body
 from .uploads import body_of
-from .values import Batch, BatchReceipt, Check, Document, Me, Receipt, member, members, odd
 
 DOCUMENTS, BATCHES, CUSTOMERS = "/v1/documents", "/v1/batches", "/v1/customers"
 PAGE = 500
@@ -88,14 +88,14 @@ class Client:
         if path is None and content is None and name is None:
             whole = f'{{"payload":{payload_text(payload)},{_json(told)[1:]}'
             answer = self._asking.answer("POST", DOCUMENTS, json_body(whole.encode()), headers)
-            return values.receipt(json.loads(answer.body))
+            return models.receipt(json.loads(answer.body))
         named = shown_name(Input(path, None, name))
         query = {**told, **({} if named is None else {"name": named})}
         if payload is not None:
             query["payload"] = payload_text(payload)
         with body_of(path, content, progress) as body:
             answer = self._asking.answer("POST", f"{DOCUMENTS}?{urlencode(query)}", body, headers)
-        return values.receipt(json.loads(answer.body))
+        return models.receipt(json.loads(answer.body))
 
     def submit_many(
         self,
@@ -116,24 +116,24 @@ class Client:
         members = ",".join(f'{{"payload":{payload_text(one)},"cost":{_json(cost)}}}' for one in payloads)
         whole = f'{{"documents":[{members}],{_json(told)[1:]}'
         headers = {"Idempotency-Key": _made_key(key)}
-        return values.batch_receipt(json.loads(self._asking.answer("POST", BATCHES, json_body(whole.encode()), headers).body))
+        return models.batch_receipt(json.loads(self._asking.answer("POST", BATCHES, json_body(whole.encode()), headers).body))
 
     def check(self, customer: str | None = None, *, cost: float = 1) -> Check:
         """One check without a document, for use beside another queue; never repeated by itself, as it moves the counter."""
         told = {"cost": cost, **({} if customer is None else {"customer": customer})}
-        return values.read(Check, self._asking.send("POST", "/v1/checks", told, repeats=False))
+        return models.read(Check, self._asking.send("POST", "/v1/checks", told, repeats=False))
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def me(self) -> Me:
         """Whose key this is, and where that customer stands."""
-        return values.me(self._asking.get("/v1/me"))
+        return models.me(self._asking.get("/v1/me"))
 
     def look(self, customer: str | None = None) -> Look:
         """Where a customer stands, the key's own if none is named; moves nothing."""
         if customer is not None:
             try:
-                return values.look(self._asking.get(_customer(customer)))
+                return models.look(self._asking.get(_customer(customer)))
             except Unknown:  # for a customer's key there is nothing there, but it may look at itself
                 pass
         me = self.me()
@@ -151,11 +151,11 @@ class Client:
         if me.standing is not None:
             yield me.standing
             return
-        yield from map(values.look, self._pages(f"{CUSTOMERS}?limit={PAGE}", "customers"))
+        yield from map(models.look, self._pages(f"{CUSTOMERS}?limit={PAGE}", "customers"))
 
     def document(self, id: str) -> Document:
         """One document as it is now."""
-        return values.document(self._asking.get(_document(id)))
+        return models.document(self._asking.get(_document(id)))
 
     def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
         """Documents, newest first; of one customer, or in one state, or both."""
@@ -163,7 +163,7 @@ class Client:
             raise BadValue("state", state, "one of " + ", ".join(get_args(State)))
         told = {"customer": customer, "state": state, "limit": PAGE}
         query = urlencode({name: value for name, value in told.items() if value is not None})
-        yield from map(values.document, self._pages(f"{DOCUMENTS}?{query}", "documents"))
+        yield from map(models.document, self._pages(f"{DOCUMENTS}?{query}", "documents"))
 
     def _pages(self, path: str, name: str) -> Iterator[Any]:
         following: str | None = path
@@ -179,7 +179,7 @@ class Client:
         deadline = None if timeout is None else time.monotonic() + milliseconds("timeout", timeout, 0, 2**53) / 1000
         while True:
             left = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, max(0.0, deadline - time.monotonic()))
-            document = values.document(self._asking.get(f"{_document(id)}?wait={left:.3f}", left))
+            document = models.document(self._asking.get(f"{_document(id)}?wait={left:.3f}", left))
             if document.is_ended or (deadline is not None and time.monotonic() >= deadline):
                 return document
 
@@ -200,7 +200,7 @@ class Client:
 
     def batch(self, id: str) -> Batch:
         """How far a batch is."""
-        return values.batch(self._asking.get(f"{BATCHES}/{quote(text('batch id', id), safe='')}"))
+        return models.batch(self._asking.get(f"{BATCHES}/{quote(text('batch id', id), safe='')}"))
 
     def explain(self, id: str) -> Explanation:
         """Why a document has its priority, about how much is ahead of it, and about when it will be served."""
@@ -257,15 +257,15 @@ class Client:
         changes = {name: value for name, value in wanted.items() if value is not KEEP}
         if not changes:
             return self.terms(customer)
-        return values.terms(member(self._asking.send("PATCH", _customer(customer), changes, repeats=True), "terms"))
+        return models.terms(member(self._asking.send("PATCH", _customer(customer), changes, repeats=True), "terms"))
 
     def terms(self, customer: str) -> Terms:
         """What a customer has of its own."""
-        return values.terms(member(self._asking.get(_customer(customer)), "terms"))
+        return models.terms(member(self._asking.get(_customer(customer)), "terms"))
 
     def rules(self) -> Rules:
         """The policy, the dispatch and the open-turn share that hold for everybody, with their version."""
-        return values.rules(self._asking.get("/v1/policy"))
+        return models.rules(self._asking.get("/v1/policy"))
 
     def configure(
         self,
@@ -282,7 +282,7 @@ class Client:
             "open_turn_every": open_turn_every,
         }  # fmt: skip
         changes = {name: value for name, value in wanted.items() if value is not None}
-        return values.rules(self._asking.send("PUT", "/v1/policy", changes, repeats=True)) if changes else self.rules()
+        return models.rules(self._asking.send("PUT", "/v1/policy", changes, repeats=True)) if changes else self.rules()
 
     def reset(self, customer: str) -> None:
         """Set a customer back as if it had never been seen; its documents keep their priorities."""

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 
 from fairlane.core.errors import BadValue, StoreError
 
-from .asking import Asking, refuse
-from .line import Asked
-from .values import Event, odd, read
+from .models import Event, odd, read
+from .retries import Asking, refuse
+from .transport import Asked
 
 SILENT_SECONDS = 45.0  # a server says something every 15
 LINE_BYTES_MAX = 1024 * 1024

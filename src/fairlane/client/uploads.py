@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
-from fairlane.blob.files import given_file
+from fairlane.blobs.files import given_file
 from fairlane.core.errors import Mistake
 
-from .line import Advance, Body
+from .transport import Advance, Body
 
 MEDIA_TYPE = "application/octet-stream"  # what it is, the worker finds out
 IN_MEMORY_BYTES = 1024 * 1024  # of a stream that can be read only once; more goes to a file that is gone afterwards

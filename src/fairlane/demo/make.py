@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from random import Random
 
-from fairlane.blob.ordinary import shown_path
+from fairlane.blobs.safe_open import shown_path
 from fairlane.core.errors import BadValue, Mistake
 
 from .formats import FORMATS

@@ -1,10 +1,10 @@
 """What does a program use to submit documents and look after them? `Queue`, and `AsyncQueue` with the same verbs awaited."""
 
-from .awaited import AsyncQueue
-from .filing import GRACE_SECONDS, Swept
+from .async_queue import AsyncQueue
+from .blob_lifecycle import GRACE_SECONDS, Swept
+from .files import Input
 from .queue import AT_ONCE, KEEP, Keep, Look, Progress, Queue
-from .sending import Input
-from .values import DEFAULT_KIND, PAGES, PARTIAL_BYTES_MAX, Cost, json_text, new_ids
+from .validation import DEFAULT_KIND, PAGES, PARTIAL_BYTES_MAX, Cost, json_text, new_ids
 
 __all__ = [
     "AT_ONCE",

@@ -13,18 +13,29 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, BinaryIO, Final, NamedTuple, get_args
 
-from fairlane.blob.envelope import File, result_of, results_told, unwrapped
+from fairlane.blobs.envelope import File, result_of, results_told, unwrapped
 from fairlane.core.document import BATCH_MAX, Change, Check, Customer, Document, Receipt, State, text
 from fairlane.core.errors import BadValue, Unknown, WrongState
 from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, milliseconds
 from fairlane.engine import Engine, joined, open_engine
 from fairlane.engine.protocol import PROGRESS
-from fairlane.explain import Explanation, customer_explained, explained
 from fairlane.settings import DEFAULT_URL
 
-from .filing import GRACE_SECONDS, Filing, Swept, remove_of, sweep
-from .sending import Input, checked_inputs, send_files
-from .values import DEFAULT_KIND, PAGES, Common, Cost, cost_of, document_id, moment, new_ids, payload_text, unknown
+from .blob_lifecycle import GRACE_SECONDS, Filing, Swept, remove_of, sweep
+from .explain import Explanation, customer_explained, explained
+from .files import Input, checked_inputs, send_files
+from .validation import (
+    DEFAULT_KIND,
+    PAGES,
+    Common,
+    Cost,
+    cost_of,
+    document_id,
+    moment,
+    new_ids,
+    payload_text,
+    unknown,
+)
 
 AT_ONCE = 1000  # documents that one step of a long job touches
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_args
 from fairlane.core.errors import BadValue
 from fairlane.core.policy import Policy, Reset, Rules
 
-from .contender import Contender
+from .contenders import Contender
 from .measures import CLASSES, SECOND_US, Spread, members, spread
 from .replay import replay
 from .workload import Workload

@@ -11,7 +11,7 @@ from fairlane.core.errors import Mistake
 from fairlane.core.policy import STEP, Terms
 from fairlane.queue import AT_ONCE, Queue
 
-from .contender import Contender
+from .contenders import Contender
 from .workload import Arrival, Workload
 
 ATTEMPT_ENDS = ("done", "failed", "retried", "released", "expired", "cancelled")

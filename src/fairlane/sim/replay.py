@@ -17,7 +17,7 @@ from fairlane.core.dispatch import Lanes, is_blocked
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import Policy, Standing, Terms, step_of
 
-from .contender import Contender
+from .contenders import Contender
 from .workload import Workload
 
 TOLD_EVERY = 2000  # documents between two calls of `progress`

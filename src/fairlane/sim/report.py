@@ -9,8 +9,19 @@ from typing import NamedTuple
 
 from fairlane.core.policy import LEVELS_MAX, STEP
 
-from .chart import Line, bars, below_axis, count_axis, duration, layers, lines, log_time_axis, names_axis, time_axis
-from .contender import MEANINGS
+from .charts import (
+    Line,
+    bars,
+    below_axis,
+    count_axis,
+    duration,
+    layers,
+    lines,
+    log_time_axis,
+    names_axis,
+    time_axis,
+)
+from .contenders import MEANINGS
 from .measures import CLASSES, SECOND_US, Answers, nearest_rank
 from .replay import Replay
 from .workload import Workload

@@ -2,7 +2,7 @@
 
 from .document import Document, Fail, Retry
 from .hooks import Event
-from .shift import Summary
+from .run_loop import Summary
 from .worker import Worker
 
 __all__ = ["Document", "Event", "Fail", "Retry", "Summary", "Worker"]

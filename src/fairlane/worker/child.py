@@ -23,14 +23,14 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
-from fairlane.blob.files import Files
+from fairlane.blobs.files import Files
 from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.core.document import Retry as RetryOutcome
 from fairlane.core.retry import Backoff
+from fairlane.procs import linux
+from fairlane.procs.ipc import framed
 
-from . import linux
 from .document import Document, Fail, Report, Retry, raised, returned
-from .frames import framed
 
 INBOX_BYTES_MAX = 64 * 1024  # a larger document travels in a file in memory, of which only the handle is sent
 

@@ -14,13 +14,13 @@ import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from fairlane.blob.files import Files
+from fairlane.blobs.files import Files
 from fairlane.core.document import Outcome
 from fairlane.core.retry import Backoff
 
+from .claims import Held
 from .document import Document, Report, raised, returned
 from .handlers import Handler
-from .held import Held
 
 STUBBORN_SECONDS = 3.0  # that a cancelled handler may take to clean up
 

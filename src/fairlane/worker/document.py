@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
-from fairlane.blob.envelope import results_told, unwrapped
-from fairlane.blob.files import Files
+from fairlane.blobs.envelope import results_told, unwrapped
+from fairlane.blobs.files import Files
 from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.core.document import Retry as RetryOutcome
 from fairlane.core.errors import BadValue, Mistake

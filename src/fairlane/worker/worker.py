@@ -21,27 +21,27 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from fairlane.blob.files import Files
+from fairlane.blobs.files import Files
 from fairlane.core.document import ATTEMPTS_DEFAULT, text
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import milliseconds
 from fairlane.core.retry import Backoff
 from fairlane.engine import Engine, open_engine
 from fairlane.queue import Queue
-from fairlane.queue.filing import Filing, files_of
+from fairlane.queue.blob_lifecycle import Filing, files_of
 from fairlane.settings import DEFAULT_URL
 from fairlane.tracing import open_spans
 
-from . import child, keeper, template
-from .children import Children
+from . import child, fork_server, heartbeat
+from .blob_gc import Sweeping
+from .child_pool import Children
 from .coroutines import Coroutines
 from .handlers import SECONDS_DEFAULT, Handlers, checked
+from .heartbeat_client import Keeping
 from .hooks import Hook, Hooks
-from .keeping import Keeping
-from .reports import Reports
-from .shift import Means, Shift, Summary
+from .progress import Reports
+from .run_loop import Means, Shift, Summary
 from .store import Store
-from .sweeping import Sweeping
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Hook)
@@ -142,7 +142,7 @@ class Worker:
                 open_engine(url).close()  # a bad URL is told here, by the one who gave it
             files = self._files()
             if functions := self._handlers.functions():
-                template_pid, control = template.start(child.Means(functions, self._backoff, self._memory, files))
+                template_pid, control = fork_server.start(child.Means(functions, self._backoff, self._memory, files))
                 kept.callback(_end_helper, template_pid)
                 kept.callback(control.close)
             engine, line = self._store_and_keeper(url, template_pid, kept)
@@ -165,7 +165,7 @@ class Worker:
         """Tell spans if somebody wants them; after the forks, as it has threads."""
         spans = open_spans(os.environ, lambda reason: self._hooks.tell("untraced", reason=reason))
         if spans is not None:
-            from .traced import Traced
+            from .tracing import Traced
 
             traced = Traced(spans, engine)
             kept.callback(traced.close)
@@ -186,10 +186,10 @@ class Worker:
 
     def _store_and_keeper(self, url: str, template_pid: int | None, kept: ExitStack) -> tuple[Engine, socket.socket]:
         if isinstance(self._queue, Queue) and url == "memory://":
-            thread, line = keeper.start_thread(self._queue.engine, self._lease_ms)
+            thread, line = heartbeat.start_thread(self._queue.engine, self._lease_ms)
             kept.callback(thread.join)
             return self._queue.engine, line
-        process, line = keeper.start_process(url, self._lease_ms, template_pid)
+        process, line = heartbeat.start_process(url, self._lease_ms, template_pid)
         kept.callback(process.wait)
         kept.callback(process.kill)  # it holds nothing by then, and a transaction that is cut off leaves no trace
         engine = open_engine(url)

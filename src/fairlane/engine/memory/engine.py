@@ -40,7 +40,7 @@ from fairlane.core.policy import Rules, Terms, corrected, operator_reset, step_o
 from fairlane.engine.protocol import DUE_MAX, EXPIRED, SPENT, Body, Finding, Packed, Purged
 from fairlane.engine.values import check_note, refuse_frozen, rules_json, terms_json, unknown_source
 
-from . import looks, move, upkeep
+from . import admin, read, transfer
 from .state import Account, Entry, Kept, now
 
 
@@ -321,7 +321,7 @@ class MemoryEngine:
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
         with self._unfrozen():
-            return upkeep.purge(self._kept, now(now_ms) - age_ms, limit)
+            return admin.purge(self._kept, now(now_ms) - age_ms, limit)
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         deadline = time.monotonic() + timeout_seconds
@@ -398,31 +398,31 @@ class MemoryEngine:
 
     def customer(self, customer: str, *, now_ms: int | None = None) -> Customer:
         with self._lock:
-            return looks.customer(self._kept, customer, now(now_ms))
+            return read.customer(self._kept, customer, now(now_ms))
 
     def customers(self, after: str, limit: int, *, now_ms: int | None = None) -> list[Customer]:
         with self._lock:
-            return looks.customers(self._kept, after, limit, now(now_ms))
+            return read.customers(self._kept, after, limit, now(now_ms))
 
     def document(self, id: str) -> Document | None:
         with self._lock:
-            return looks.document(self._kept, id)
+            return read.document(self._kept, id)
 
     def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
         with self._lock:
-            return looks.documents(self._kept, customer, state, before, limit)
+            return read.documents(self._kept, customer, state, before, limit)
 
     def body(self, id: str) -> Body | None:
         with self._lock:
-            return looks.body(self._kept, id)
+            return read.body(self._kept, id)
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         with self._lock:
-            return looks.outlook(self._kept, id, now(now_ms))
+            return read.outlook(self._kept, id, now(now_ms))
 
     def changes(self, after: int | None, limit: int) -> list[Change]:
         with self._lock:
-            return looks.changes(self._kept, after, limit)
+            return read.changes(self._kept, after, limit)
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -451,8 +451,8 @@ class MemoryEngine:
 
     def pack(self, mark: str | None, limit: int) -> Packed:
         with self._lock:
-            return move.pack(self._kept, mark, limit)
+            return transfer.pack(self._kept, mark, limit)
 
     def unpack(self, packed: Packed) -> None:
         with self._lock:
-            move.unpack(self._kept, packed)
+            transfer.unpack(self._kept, packed)

@@ -36,13 +36,13 @@ from fairlane.core.policy import TIME_MAX_MS, Rules, Terms
 from fairlane.engine.protocol import DUE_MAX, Body, Finding, Packed, Purged
 from fairlane.engine.values import purged_feed, rules_json, terms_json, unknown_source
 
-from . import examine, move
+from . import diagnostics, transfer
 from .listen import Listener
 from .migrate import depths_of, migrate, terms_columns
-from .place import place_of
+from .pool import Joined, Row, Sessions
 from .queries import queries
 from .read import customer_of, document_of, outlook_of, rules_of
-from .sessions import Joined, Row, Sessions
+from .url import place_of
 
 T = TypeVar("T")
 WORDS: dict[type[Outcome], str] = {Done: "done", Retry: "retried", Failed: "failed", Released: "released"}
@@ -75,7 +75,7 @@ class PostgresEngine:
             self._listener.close()
 
     def examine(self) -> list[Finding]:
-        return examine.examine(self._sessions, self._sql, self.place, self.durability)
+        return diagnostics.examine(self._sessions, self._sql, self.place, self.durability)
 
     def within(self, connection: psycopg.Connection[Any]) -> PostgresEngine:
         """The same queue inside a caller's open transaction on the same database."""
@@ -271,10 +271,10 @@ class PostgresEngine:
     # -- moving to another store -------------------------------------------------------------------------------------
 
     def pack(self, mark: str | None, limit: int) -> Packed:
-        return move.pack(self._sessions, self._sql, self.rules(), mark, limit)
+        return transfer.pack(self._sessions, self._sql, self.rules(), mark, limit)
 
     def unpack(self, packed: Packed) -> None:
-        move.unpack(self._sessions, self._sql, packed)
+        transfer.unpack(self._sessions, self._sql, packed)
 
 
 def _once(values: list[T]) -> list[T]:

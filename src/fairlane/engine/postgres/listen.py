@@ -15,8 +15,8 @@ from psycopg import sql
 
 from fairlane.core.errors import StoreError
 
-from .place import Place
-from .sessions import Connection, connect
+from .pool import Connection, connect
+from .url import Place
 
 POLL_SECONDS = 0.2
 DEAF_SECONDS = 5.0  # how long to go without hints after listening failed

@@ -8,10 +8,10 @@ from fairlane.core.errors import StoreUnfit, Unknown
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine.values import rules_json
 
-from .place import Place
-from .plainly import told_plainly
+from .errors import told_plainly
+from .pool import Connection, connect
 from .queries import SCHEMA_VERSIONS, Queries, in_schema, queries
-from .sessions import Connection, connect
+from .url import Place
 
 SERVER_OLDEST = 14
 

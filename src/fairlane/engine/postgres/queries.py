@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib import resources
 
 _NAME = re.compile(r"^-- (\w+): (.+)$", re.MULTILINE)
-_FUNCTIONS = ("submit", "lanes", "claim", "settle", "upkeep", "move", "steady")
+_FUNCTIONS = ("submit", "lanes", "claim", "settle", "admin", "transfer")
 
 
 def _read(name: str) -> str:
@@ -41,4 +41,6 @@ class Queries:
 
 queries = lru_cache(maxsize=64)(Queries)
 
-SCHEMA_VERSIONS = ("\n".join([_read("schema_1.sql"), *(_read(f"functions_{part}.sql") for part in _FUNCTIONS)]),)
+_PARTS = ("schema_1.sql", *(f"functions_{part}.sql" for part in _FUNCTIONS), "planner_settings.sql")
+
+SCHEMA_VERSIONS = ("\n".join(_read(part) for part in _PARTS),)

@@ -9,7 +9,7 @@ from fairlane.core.document import WAITING, Check, Customer, Document, Outlook
 from fairlane.core.policy import Standing
 from fairlane.engine.values import looked_at, rules_from_json, terms_from_json
 
-from .sessions import Row
+from .pool import Row
 
 rules_of = lru_cache(maxsize=8)(rules_from_json)
 _terms_of = lru_cache(maxsize=1024)(terms_from_json)

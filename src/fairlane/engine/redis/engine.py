@@ -30,11 +30,11 @@ from fairlane.core.policy import Rules, Terms
 from fairlane.engine.protocol import DUE_MAX, Body, Finding, Packed, Purged
 from fairlane.engine.values import purged_feed, rules_json, terms_json, unknown_source
 
-from . import move, wire
-from .examine import examine
-from .link import PATIENCE_SECONDS, Link
-from .place import place_of
+from . import codec, transfer
+from .connection import PATIENCE_SECONDS, Link
+from .diagnostics import examine
 from .server import FLAGS_SINCE, durability, inspect, refuse_unfit
+from .url import place_of
 
 FORM = 3
 LOOKS_MAX = 2000  # documents that one script looks at to fill a page
@@ -65,7 +65,7 @@ class RedisEngine:
     def migrate(self) -> None:
         everybody = Rules()
         wanted = "create" if self._create else "look"
-        arguments = [wanted, rules_json(everybody), *wire.rules_arguments(everybody)]
+        arguments = [wanted, rules_json(everybody), *codec.rules_arguments(everybody)]
         form = self._link.run("migrate", arguments, "plain")
         if form == 0:
             raise Unknown(
@@ -91,18 +91,18 @@ class RedisEngine:
     # -- documents ---------------------------------------------------------------------------------------------------
 
     def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> Check:
-        return Check(customer, *self._link.run("check", [wire.moment(now_ms), customer, cost], "never"))
+        return Check(customer, *self._link.run("check", [codec.moment(now_ms), customer, cost], "never"))
 
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
-        if wire.is_plain(submissions):
-            answer = self._link.run("submit_one", wire.submit_one_arguments(submissions[0], now_ms), "told")
-            return wire.receipts(submissions, answer)
-        answer = self._link.run("submit", wire.submit_arguments(submissions, now_ms), "told")
+        if codec.is_plain(submissions):
+            answer = self._link.run("submit_one", codec.submit_one_arguments(submissions[0], now_ms), "told")
+            return codec.receipts(submissions, answer)
+        answer = self._link.run("submit", codec.submit_arguments(submissions, now_ms), "told")
         if answer and answer[0] == "unknown":
-            raise unknown_source(wire.first_from(submissions, answer[1], answer[2]))
+            raise unknown_source(codec.first_from(submissions, answer[1], answer[2]))
         if answer and answer[0] == "conflict":
             raise KeyConflict(*answer[1:])
-        return wire.receipts(submissions, answer)
+        return codec.receipts(submissions, answer)
 
     def claim(
         self,
@@ -114,30 +114,30 @@ class RedisEngine:
         now_ms: int | None = None,
     ) -> list[Claim]:
         wanted = [-1] if kinds is None else [len(kinds), *(value for pair in kinds.items() for value in pair)]
-        answer = self._link.run("claim", [wire.moment(now_ms), worker, limit, lease_ms, DUE_MAX, *wanted], "never")
-        return wire.claims(answer)
+        answer = self._link.run("claim", [codec.moment(now_ms), worker, limit, lease_ms, DUE_MAX, *wanted], "never")
+        return codec.claims(answer)
 
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
-        arguments = [wire.moment(now_ms), lease_ms]
+        arguments = [codec.moment(now_ms), lease_ms]
         for one in claims:
-            arguments += (wire.place(one.number), one.id, one.token)
+            arguments += (codec.place(one.number), one.id, one.token)
         return [claims[place - 1] for place in self._link.run("extend", arguments, "plain")]
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
-        lost = self._link.run("settle", wire.settle_arguments(settlements, now_ms), "told")
+        lost = self._link.run("settle", codec.settle_arguments(settlements, now_ms), "told")
         return [settlements[place - 1][0] for place in lost]
 
     def reclaim(self, limit: int, *, now_ms: int | None = None) -> int:
-        return int(self._link.run("reclaim", [wire.moment(now_ms), limit], "plain"))
+        return int(self._link.run("reclaim", [codec.moment(now_ms), limit], "plain"))
 
     def cancel(self, ids: Sequence[str], *, now_ms: int | None = None) -> list[str]:
-        return [ids[place - 1] for place in self._link.run("cancel", [wire.moment(now_ms), *ids], "never")]
+        return [ids[place - 1] for place in self._link.run("cancel", [codec.moment(now_ms), *ids], "never")]
 
     def retry(self, id: str, *, now_ms: int | None = None) -> bool:
-        return bool(self._link.run("retry", [wire.moment(now_ms), id], "never"))
+        return bool(self._link.run("retry", [codec.moment(now_ms), id], "never"))
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
-        return Purged(*self._link.run("purge", [wire.moment(now_ms), age_ms, limit], "plain"))
+        return Purged(*self._link.run("purge", [codec.moment(now_ms), age_ms, limit], "plain"))
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         deadline = time.monotonic() + timeout_seconds
@@ -155,22 +155,22 @@ class RedisEngine:
     # -- customers and rules -----------------------------------------------------------------------------------------
 
     def rules(self) -> Rules:
-        return wire.rules_of(*self._link.run("rules", [], "plain"))
+        return codec.rules_of(*self._link.run("rules", [], "plain"))
 
     def configure(self, rules: Rules, *, now_ms: int | None = None) -> Rules | None:
         made = replace(rules, version=rules.version + 1)
-        arguments = [wire.moment(now_ms), rules.version, rules_json(made), *wire.rules_arguments(made)]
+        arguments = [codec.moment(now_ms), rules.version, rules_json(made), *codec.rules_arguments(made)]
         return made if self._link.run("configure", arguments, "never") else None
 
     def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
-        arguments = [wire.moment(now_ms), customer, version, terms_json(terms), *wire.terms_arguments(terms)]
+        arguments = [codec.moment(now_ms), customer, version, terms_json(terms), *codec.terms_arguments(terms)]
         return self._link.run("tune", arguments, "never") or None
 
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
-        self._link.run("reset", [wire.moment(now_ms), customer], "never")
+        self._link.run("reset", [codec.moment(now_ms), customer], "never")
 
     def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
-        erased, is_gone = self._link.run("forget", [wire.moment(now_ms), customer, limit], "plain")
+        erased, is_gone = self._link.run("forget", [codec.moment(now_ms), customer, limit], "plain")
         if is_gone:
             self._sweep()
         return int(erased)
@@ -183,16 +183,16 @@ class RedisEngine:
     # -- looking: moves nothing --------------------------------------------------------------------------------------
 
     def customer(self, customer: str, *, now_ms: int | None = None) -> Customer:
-        now_ms, version, rules, *rows = self._link.run("customers", [wire.moment(now_ms), 1, customer], "plain")
-        return wire.customer(rows[0] if rows else wire.never_seen(customer), wire.rules_of(rules, version), now_ms)
+        now_ms, version, rules, *rows = self._link.run("customers", [codec.moment(now_ms), 1, customer], "plain")
+        return codec.customer(rows[0] if rows else codec.never_seen(customer), codec.rules_of(rules, version), now_ms)
 
     def customers(self, after: str, limit: int, *, now_ms: int | None = None) -> list[Customer]:
-        now_ms, version, rules, *rows = self._link.run("customers", [wire.moment(now_ms), 0, after, limit], "plain")
-        return [wire.customer(row, wire.rules_of(rules, version), now_ms) for row in rows]
+        now_ms, version, rules, *rows = self._link.run("customers", [codec.moment(now_ms), 0, after, limit], "plain")
+        return [codec.customer(row, codec.rules_of(rules, version), now_ms) for row in rows]
 
     def document(self, id: str) -> Document | None:
         _, *rows = self._link.run("documents", ["id", id, "", "", 1, 1], "plain")
-        return wire.document(rows[0]) if rows else None
+        return codec.document(rows[0]) if rows else None
 
     def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
         found: list[Document] = []
@@ -202,7 +202,7 @@ class RedisEngine:
             looks = max(limit - len(found), LOOKS_MAX)
             arguments = [by, subject, state or "", below, limit - len(found), min(looks, 5 * LOOKS_MAX)]
             below, *rows = self._link.run("documents", arguments, "plain")
-            found += map(wire.document, rows)
+            found += map(codec.document, rows)
             if below == 0:
                 break
         return found
@@ -212,7 +212,7 @@ class RedisEngine:
         return None if answer is None else Body(*answer)
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
-        answer = self._link.run("outlook", [wire.moment(now_ms), id], "plain")
+        answer = self._link.run("outlook", [codec.moment(now_ms), id], "plain")
         if answer is None:
             return None
         now, before, others, other_lanes, own_before, is_blocked, dispatches, *pace, oldest = answer
@@ -249,7 +249,7 @@ class RedisEngine:
     # -- moving to another store -------------------------------------------------------------------------------------
 
     def pack(self, mark: str | None, limit: int) -> Packed:
-        return move.pack(self._link, mark, limit)
+        return transfer.pack(self._link, mark, limit)
 
     def unpack(self, packed: Packed) -> None:
-        move.unpack(self._link, packed)
+        transfer.unpack(self._link, packed)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fairlane.core.errors import StoreError, StoreUnfit
 
-from .link import Link
+from .connection import Link
 
 REDIS_OLDEST, VALKEY_OLDEST = (6, 2), (7, 2)
 FLAGS_SINCE = (7, 0)

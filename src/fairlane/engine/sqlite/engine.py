@@ -33,12 +33,13 @@ from fairlane.core.policy import Rules, Terms
 from fairlane.engine.protocol import Body, Finding, Packed, Purged
 from fairlane.engine.values import refuse_frozen
 
-from . import claim, examine, file, move, read, settle, submit, upkeep
-from .commit import GroupCommit, Ticket
-from .notice import Notice
+from . import admin, claim, diagnostics, read, settle, submit, transfer
+from .connection import connect, migrate, refuse_unfit, told_plainly
+from .group_commit import GroupCommit, Ticket
 from .queries import Execute
 from .rows import current_rules
 from .transaction import Transaction
+from .wal_watch import Notice
 
 T = TypeVar("T")
 POLL_SECONDS = 0.002  # how often `wait` asks whether another process wrote, where no notice of that is given
@@ -64,7 +65,7 @@ class SqliteEngine:
         self.path = path.absolute()  # connections are opened when needed, and the working folder may be another by then
         self._is_closed = False
         self._forking = threading.Lock()
-        file.refuse_unfit(self.path, create)
+        refuse_unfit(self.path, create)
         self._open()
 
     def _open(self) -> None:
@@ -78,8 +79,8 @@ class SqliteEngine:
         self._process = os.getpid()
 
     def migrate(self) -> None:
-        connection = file.connect(self.path)
-        file.migrate(connection, self.path)
+        connection = connect(self.path)
+        migrate(connection, self.path)
         connection.close()
 
     def close(self) -> None:
@@ -92,7 +93,7 @@ class SqliteEngine:
             self._writer = self._reader = None
 
     def examine(self) -> list[Finding]:
-        return self._read(lambda execute: examine.examine(execute, self.path))
+        return self._read(lambda execute: diagnostics.examine(execute, self.path))
 
     def _leave_handles_to_parent(self) -> None:
         """After a fork the child starts with handles of its own; closing the parent's would break its locks."""
@@ -127,7 +128,7 @@ class SqliteEngine:
     def _commit(self, group: list[Ticket[Any]]) -> None:
         """One transaction for all; if one of them made it fail, one for each, so that nobody fails for another's reason."""
         try:
-            with self._writing, file.told_plainly(self.path):
+            with self._writing, told_plainly(self.path):
                 outcomes = self._transact([ticket.operation for ticket in group])
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the callers it belongs to
             if len(group) == 1 or is_everybodys(error):
@@ -147,7 +148,7 @@ class SqliteEngine:
     def _transact(self, operations: list[Callable[[Transaction], object]]) -> list[object]:
         self._refuse_closed()
         if self._writer is None:
-            self._writer = file.connect(self.path)
+            self._writer = connect(self.path)
         connection = self._writer
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -178,10 +179,10 @@ class SqliteEngine:
     def _read(self, look: Callable[[Execute], T]) -> T:
         """Run a look in one read transaction."""
         self._leave_handles_to_parent()
-        with self._reading, file.told_plainly(self.path):
+        with self._reading, told_plainly(self.path):
             self._refuse_closed()
             if self._reader is None:
-                self._reader = file.connect(self.path)
+                self._reader = connect(self.path)
             self._reader.execute("BEGIN")
             try:
                 return look(self._reader.execute)
@@ -223,7 +224,7 @@ class SqliteEngine:
         return self._change(lambda tx: settle.retry(tx, id, tx.now(now_ms)))
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
-        return self._change(lambda tx: upkeep.purge(tx, tx.now(now_ms) - age_ms, limit))
+        return self._change(lambda tx: admin.purge(tx, tx.now(now_ms) - age_ms, limit))
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         deadline = time.monotonic() + timeout_seconds
@@ -265,16 +266,16 @@ class SqliteEngine:
         return self._read(current_rules)
 
     def configure(self, rules: Rules, *, now_ms: int | None = None) -> Rules | None:
-        return self._write(lambda tx: upkeep.configure(tx, rules, tx.now(now_ms)))
+        return self._write(lambda tx: admin.configure(tx, rules, tx.now(now_ms)))
 
     def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
-        return self._change(lambda tx: upkeep.tune(tx, customer, terms, version, tx.now(now_ms)))
+        return self._change(lambda tx: admin.tune(tx, customer, terms, version, tx.now(now_ms)))
 
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
-        self._change(lambda tx: upkeep.reset(tx, customer, tx.now(now_ms)))
+        self._change(lambda tx: admin.reset(tx, customer, tx.now(now_ms)))
 
     def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
-        return self._change(lambda tx: upkeep.forget(tx, customer, limit, tx.now(now_ms)))
+        return self._change(lambda tx: admin.forget(tx, customer, limit, tx.now(now_ms)))
 
     # -- looking: moves nothing --------------------------------------------------------------------------------------
 
@@ -308,12 +309,12 @@ class SqliteEngine:
         return self._read(lambda execute: read.record(execute, group, key))
 
     def put_record(self, group: str, key: str, value: str | None, version: int | None = None) -> int | None:
-        return self._write(lambda tx: upkeep.put_record(tx, group, key, value, version))
+        return self._write(lambda tx: admin.put_record(tx, group, key, value, version))
 
     # -- moving to another store -------------------------------------------------------------------------------------
 
     def pack(self, mark: str | None, limit: int) -> Packed:
-        return self._read(lambda execute: move.pack(execute, mark, limit))
+        return self._read(lambda execute: transfer.pack(execute, mark, limit))
 
     def unpack(self, packed: Packed) -> None:
-        self._write(lambda tx: move.unpack(tx, packed))
+        self._write(lambda tx: transfer.unpack(tx, packed))

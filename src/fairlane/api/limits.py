@@ -1,0 +1,67 @@
+"""How much of everything may be asked of the service? One frozen object; every limit has a default that is written down.
+
+Laws:
+- Nothing a client sends is without a limit, and what is over one is refused before it is read, or while it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+from fairlane.blobs.files import SIZE_MAX
+from fairlane.core.document import BATCH_MAX
+from fairlane.core.errors import BadValue, Mistake
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes, seconds and counts; docs/service.md says what each one is for."""
+
+    upload_bytes: int = SIZE_MAX
+    json_bytes: int = 1024 * 1024
+    batch_bytes: int = 8 * 1024 * 1024
+    batch_documents: int = 1000
+    queued_documents: int = 100_000
+    page_documents: int = 500
+    requests_a_second: int = 200
+    requests_burst: int = 400
+    requests_at_once: int = 512
+    submissions_at_once: int = 4096
+    uploads_at_once: int = 32
+    connections: int = 1024
+    header_bytes: int = 32 * 1024
+    headers: int = 100
+    header_seconds: int = 10
+    body_idle_seconds: int = 20
+    body_bytes_a_second: int = 4096
+    idle_seconds: int = 30
+    wait_seconds: int = 60
+    viewers: int = 1000
+    viewers_a_key: int = 20
+    viewer_events: int = 10_000
+    stop_seconds: int = 20
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if type(value) is not int or not 1 <= value <= 2**40:
+                raise BadValue(f"limit {one.name}", value, "a whole number from 1 on")
+        if self.batch_documents > BATCH_MAX:
+            raise BadValue("limit batch_documents", self.batch_documents, f"at most {BATCH_MAX:,}")
+        if self.upload_bytes > SIZE_MAX:
+            raise BadValue("limit upload_bytes", self.upload_bytes, f"at most {SIZE_MAX:,}, the most that the queue takes")
+
+
+def told_limits(told: Iterable[str]) -> Limits:
+    """The limits with some changed, each told as NAME=NUMBER."""
+    known = [one.name for one in fields(Limits)]
+    wanted: dict[str, int] = {}
+    for one in told:
+        name, equals, value = one.partition("=")
+        if name not in known or not equals:
+            raise Mistake(f"{one!r} is not a limit; write NAME=NUMBER, where NAME is one of {', '.join(known)}")
+        if not (value.isascii() and value.isdigit()):
+            raise BadValue(f"limit {name}", value, "a whole number from 1 on")
+        wanted[name] = int(value)
+    return replace(Limits(), **wanted)

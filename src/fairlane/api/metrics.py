@@ -1,0 +1,282 @@
+"""What do people alarm on? Figures for Prometheus, kept by following the feed.
+
+Laws:
+- Labels are bounded: priorities, known words, routes of ours, and a few of the biggest senders.
+- What is light and what is starved means the same as in the simulator.
+- The figures are this server's view of the whole queue, whoever submitted and worked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from fairlane.core.document import ENDED, Change, Check, Document
+from fairlane.queue import Queue
+
+from .auth import wall_ms
+from .feed import WORDS
+
+PAGE = 1000
+TRACKED_MAX = 200_000  # waiting and running documents that are followed one by one
+SENDERS = 10
+SENDERS_KNOWN_MAX = 20_000
+REASONS_MAX = 20
+LIGHT_MOST = 3  # documents of a customer within LIGHT_MS, as the simulator says
+LIGHT_MS = 1_500_000
+LIGHT_WAITS = 2000  # newest ones that the p99 is taken of
+WAIT_BUCKETS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 14400, 86400)
+ANSWER_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
+WAITS_AGAIN = ("retried", "released", "expired", "revived", "due")
+
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began is of no use, and doubles what is scraped
+
+
+class _Followed(NamedTuple):
+    """A document that has not ended."""
+
+    number: int
+    customer: str
+    priority: int
+    ready_ms: int
+    is_light: bool
+
+
+class Metrics:
+    """Follows documents through the feed, and is scraped."""
+
+    def __init__(self, queue: Queue, call: Callable[..., Awaitable[Any]]) -> None:
+        self._queue = queue
+        self._call = call
+        self._waiting: OrderedDict[str, _Followed] = OrderedDict()  # about in the order they became ready
+        self._running: dict[str, _Followed] = {}
+        self._delayed: dict[str, _Followed] = {}
+        self._taken: dict[str, tuple[int, Check, int]] = {}  # submitted here, and not told by the feed yet
+        self._overdue: set[str] = set()  # counted as starved already
+        self._senders: Tally[str] = Tally()  # how many of each customer wait
+        self._recent: OrderedDict[str, deque[int]] = OrderedDict()  # when a customer sent its newest documents
+        self._light_waits: deque[float] = deque(maxlen=LIGHT_WAITS)
+        self._reasons: set[str] = set()
+        self._last_number = 0
+        self._untracked = 0
+        self._now_ms = 0
+        self._answer_children: dict[tuple[str, str, int], Histogram] = {}
+        self._interval_ms = LIGHT_MS  # the reset interval
+        self.registry = CollectorRegistry()
+        self._make_counters()
+        self.registry.register(self)
+
+    def _make_counters(self) -> None:
+        into = self.registry
+        self._events = Counter("fairlane_documents", "What happened to documents, by what.", ("event",), registry=into)
+        self._failures = Counter("fairlane_failures", "Documents that failed, by reason.", ("reason",), registry=into)
+        self._starved = Counter(
+            "fairlane_starved", "Documents ready for longer than a reset interval when a later one was taken.", registry=into
+        )
+        self._waits = Histogram(
+            "fairlane_wait_seconds", "From ready to started.", ("priority",), buckets=WAIT_BUCKETS, registry=into
+        )
+        self._answers = Histogram(
+            "fairlane_http_seconds", "Requests, by route.", ("method", "route", "status"), buckets=ANSWER_BUCKETS, registry=into
+        )
+        self._deliveries = Counter("fairlane_webhooks", "Calls of webhooks, by outcome.", ("outcome",), registry=into)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        labels = (method if method in METHODS else "other", route, status // 100)
+        child = self._answer_children.get(labels)
+        if child is None:
+            child = self._answer_children[labels] = self._answers.labels(*labels[:2], f"{labels[2]}xx")
+        child.observe(seconds)
+
+    def delivered(self, outcome: str) -> None:
+        """A webhook was called."""
+        self._deliveries.labels(outcome).inc()
+
+    def running(self, most: int) -> list[tuple[str, str]]:
+        """Some documents that run now, with their customers."""
+        return [(id, one.customer) for id, one in islice(self._running.items(), most)]
+
+    def scraped(self) -> bytes:
+        """Everything, as Prometheus reads it."""
+        return generate_latest(self.registry)
+
+    # -- following -----------------------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Learn what waits and runs already."""
+        for document in await self._call(self._unended):
+            self._follow(document)
+        self._interval_ms = (await self._call(self._queue.rules)).policy.interval_ms
+
+    def _unended(self) -> list[Document]:
+        found: list[Document] = []
+        newest = self._queue.engine.documents(None, None, None, 1)
+        self._last_number = newest[0].number if newest else 0
+        for state in ("running", "ready", "delayed"):
+            before: int | None = None
+            while page := self._queue.engine.documents(None, state, before, PAGE):
+                found += page
+                before = page[-1].number
+                if len(found) >= TRACKED_MAX:
+                    break
+        return sorted(found, key=lambda one: one.number)
+
+    def taken(self, id: str, number: int, check: Check, ready_ms: int) -> None:
+        """A document was taken; the feed will tell of it."""
+        if len(self._taken) >= TRACKED_MAX:
+            self._taken.clear()
+        self._taken[id] = (number, check, ready_ms)
+
+    def _is_followed(self, id: str) -> bool:
+        return id in self._waiting or id in self._running or id in self._delayed
+
+    def _begin_to_follow(self, id: str) -> None:
+        told = self._taken.pop(id, None)
+        if told is None or self._is_followed(id):
+            return
+        number, check, ready_ms = told
+        self._last_number = max(self._last_number, number)
+        is_light = self._is_light(check.customer, check.checked_ms)
+        if len(self._waiting) + len(self._running) >= TRACKED_MAX:
+            self._untracked += 1
+            return
+        one = _Followed(number, check.customer, check.priority, ready_ms, is_light)
+        if ready_ms > check.checked_ms:
+            self._delayed[id] = one
+        else:
+            self._wait(id, one)
+
+    def _follow(self, document: Document) -> None:
+        one = _Followed(document.number, document.customer, document.priority, document.ready_ms, False)
+        if document.state == "running":
+            self._running[document.id] = one
+        elif document.state == "delayed":
+            self._delayed[document.id] = one
+        else:
+            self._wait(document.id, one)
+
+    async def told(self, changes: list[Change]) -> None:
+        """What the feed tells."""
+        submitted = [change.document for change in changes if change.what == "submitted" and change.document is not None]
+        if not all(id in self._taken or self._is_followed(id) for id in submitted):  # others submit too
+            for document in await self._call(self._newly_submitted):
+                self.taken(document.id, document.number, document.check, document.ready_ms)
+        for id in submitted:
+            self._begin_to_follow(id)
+        for change in changes:
+            self._now_ms = max(self._now_ms, change.at_ms)
+            if change.what == "configured":
+                self._interval_ms = (await self._call(self._queue.rules)).policy.interval_ms
+            if change.document is not None:
+                self._events.labels(WORDS.get(change.what, change.what)).inc()
+                self._happened(change, change.document)
+
+    def _newly_submitted(self) -> list[Document]:
+        """Those above the last number that was seen."""
+        found: list[Document] = []
+        before: int | None = None
+        while page := self._queue.engine.documents(None, None, before, PAGE):
+            new = [one for one in page if one.number > self._last_number]
+            found += new
+            before = page[-1].number
+            if len(new) < len(page) or len(found) >= TRACKED_MAX:
+                break
+        return found
+
+    def _is_light(self, customer: str, at_ms: int) -> bool:
+        recent = self._recent.setdefault(customer, deque(maxlen=LIGHT_MOST))
+        is_light = len(recent) < LIGHT_MOST or at_ms - recent[0] > LIGHT_MS
+        recent.append(at_ms)
+        self._recent.move_to_end(customer)
+        while len(self._recent) > SENDERS_KNOWN_MAX:
+            self._recent.popitem(last=False)
+        return is_light
+
+    def _happened(self, change: Change, id: str) -> None:
+        if change.what == "claimed":
+            self._started(change, id)
+        elif change.what in ENDED:
+            self._stop_waiting(id)
+            self._running.pop(id, None)
+            self._delayed.pop(id, None)
+            if change.what == "failed":
+                self._failures.labels(self._reason(change.note)).inc()
+        elif change.what in WAITS_AGAIN and (one := self._running.pop(id, None)) is not None:
+            self._wait(id, one._replace(ready_ms=change.at_ms))
+
+    def _started(self, change: Change, id: str) -> None:
+        one = self._stop_waiting(id) or self._delayed.pop(id, None)
+        if one is None:
+            return
+        self._running[id] = one
+        seconds = max(0, change.at_ms - one.ready_ms) / 1000
+        self._waits.labels(str(one.priority)).observe(seconds)
+        if one.is_light:
+            self._light_waits.append(seconds)
+        for other_id, other in islice(self._waiting.items(), 100):
+            if change.at_ms - other.ready_ms <= self._interval_ms:
+                break
+            if other.number < one.number and other_id not in self._overdue:
+                self._overdue.add(other_id)
+                self._starved.inc()
+
+    def _wait(self, id: str, one: _Followed) -> None:
+        self._waiting[id] = one
+        self._senders[one.customer] += 1
+
+    def _stop_waiting(self, id: str) -> _Followed | None:
+        one = self._waiting.pop(id, None)
+        self._overdue.discard(id)
+        if one is not None:
+            self._senders[one.customer] -= 1
+            if self._senders[one.customer] <= 0:
+                del self._senders[one.customer]
+        return one
+
+    def _reason(self, note: str | None) -> str:
+        """The beginning of a reason, as long as there are few of them."""
+        beginning = (note or "unknown").partition(":")[0][:60]
+        if beginning in self._reasons or len(self._reasons) < REASONS_MAX:
+            self._reasons.add(beginning)
+            return beginning
+        return "other"
+
+    # -- being scraped -------------------------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Metric]:
+        """What is true at this moment."""
+        ready = GaugeMetricFamily("fairlane_ready_documents", "Documents that could be taken now.", labels=("priority",))
+        oldest = GaugeMetricFamily("fairlane_oldest_wait_seconds", "The longest wait of those ready.", labels=("priority",))
+        counts: Tally[int] = Tally()
+        since: dict[int, int] = {}
+        for one in list(self._waiting.values()):
+            counts[one.priority] += 1
+            since[one.priority] = min(since.get(one.priority, one.ready_ms), one.ready_ms)
+        now_ms = max(self._now_ms, wall_ms())
+        for priority in range(1, 10):
+            ready.add_metric((str(priority),), counts[priority])
+            waited_ms = now_ms - since.get(priority, now_ms)
+            oldest.add_metric((str(priority),), max(0, waited_ms) / 1000)
+        yield ready
+        yield oldest
+        yield GaugeMetricFamily("fairlane_running_documents", "Documents that run now.", value=len(self._running))
+        yield GaugeMetricFamily(
+            "fairlane_untracked_documents", "Documents above what one server follows.", value=self._untracked
+        )
+        light = sorted(self._light_waits)
+        p99 = light[-(-99 * len(light) // 100) - 1] if light else 0.0
+        yield GaugeMetricFamily("fairlane_light_wait_p99_seconds", "Of 100 light documents 99 waited no longer.", value=p99)
+        senders = GaugeMetricFamily("fairlane_sender_waiting_documents", "Of the biggest senders.", labels=("customer",))
+        for customer, count in self._senders.most_common(SENDERS):
+            senders.add_metric((customer,), count)
+        yield senders

@@ -1,0 +1,72 @@
+"""Routes of sessions: sign in, who am I, sign out.
+
+Laws:
+- The cookie is for the browser alone: scripts cannot read it, other sites cannot send it.
+- Only a body in JSON signs in, which another site's form cannot send: nobody is signed in as somebody else unknowingly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field, StrictStr
+from starlette.requests import Request
+from starlette.responses import Response
+
+from fairlane.api.auth import Caller
+from fairlane.api.dependencies import ByAnybody, answered
+from fairlane.api.middleware import is_json
+from fairlane.api.problems import Problem
+from fairlane.api.schemas import Asked
+from fairlane.api.service import Service
+from fairlane.console.sessions import COOKIE, SESSION_SECONDS, csrf_of, key_id_of
+
+routes = APIRouter(tags=["page"], include_in_schema=False)
+
+
+class KeyBody(Asked):
+    """A key to be exchanged."""
+
+    key: StrictStr = Field(max_length=200)
+
+
+@routes.post("/page/session")
+async def sign_in(request: Request, body: KeyBody) -> Response:
+    """Exchange a key for a cookie."""
+    service: Service = request.app.state.service
+    if not is_json(request.headers.get("content-type", "").encode()):
+        raise Problem("wrong-media-type", "Content-Type must be application/json")
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Problem("not-from-page", "only the page of this server signs in")
+    key = body.key.strip()
+    caller = None if key_id_of(key) else await service.caller(key)  # a cookie is not a key
+    if caller is None:
+        raise Problem("no-key", "this is not a key that is in use")
+    if not service.buckets.take(caller.key_id):
+        raise Problem("too-many-requests", "too many requests with this key", retry_after=1)
+    cookie = await service.call(service.sessions.begin, caller.key_id)
+    told = answered(_session(caller, csrf_of(cookie)))
+    is_secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
+    told.set_cookie(COOKIE, cookie, SESSION_SECONDS, path="/", secure=is_secure, httponly=True, samesite="strict")
+    return told
+
+
+@routes.get("/page/session")
+async def get_session(request: Request, asked: ByAnybody) -> Response:
+    """Who is signed in."""
+    shown: str = request.scope["shown"]
+    return answered(_session(asked.caller, csrf_of(shown) if key_id_of(shown) else None))
+
+
+@routes.delete("/page/session", status_code=204)
+async def sign_out(request: Request, asked: ByAnybody) -> Response:
+    """End the session."""
+    await asked.service.call(asked.service.sessions.end, request.scope["shown"])
+    told = Response(status_code=204)
+    told.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return told
+
+
+def _session(caller: Caller, csrf: str | None) -> dict[str, Any]:
+    return {"role": "operator" if caller.is_operator else "customer", "customer": caller.customer, "csrf": csrf}

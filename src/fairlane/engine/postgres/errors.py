@@ -1,0 +1,114 @@
+"""PostgreSQL's errors as ours: what was wrong, where, what to do; and which of them may simply be tried again."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from fairlane.core.errors import FairlaneError, StoreBusy, StoreError, StoreFrozen, StoreFull, StoreUnfit, Unknown
+
+from .url import Place
+
+BUSY_SECONDS = 30  # as the functions set lock_timeout
+FROZEN = "FLFRZ"  # as the functions raise it, with the reason as its text
+AGAIN = (errors.DeadlockDetected, errors.SerializationFailure)  # the server undid it: nothing was changed
+UNKNOWN = (
+    "the connection to {name} was lost in the middle of a call ({reason}), so whether it took effect is not known; look, or "
+    "submit again with the same key"
+)
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether the connection went away under the call: then a commit may or may not have happened."""
+    if isinstance(error, errors.AdminShutdown | errors.CrashShutdown | errors.IdleInTransactionSessionTimeout):
+        return True
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and error.sqlstate is None
+
+
+# what the server or the pool says: what the caller is told
+PLAINLY: tuple[tuple[tuple[type[psycopg.Error], ...], type[FairlaneError], str], ...] = (
+    ((PoolClosed,), StoreError, "the queue at {name} was closed; open it again"),
+    (
+        (PoolTimeout,),
+        StoreError,
+        "{name} cannot be reached, or all connections are in use ({reason}); nothing was changed: try again",
+    ),
+    (
+        (errors.LockNotAvailable,),
+        StoreBusy,
+        f"others held the queue at {{name}} for more than {BUSY_SECONDS} s; try again, and look in pg_stat_activity for a "
+        "session that is idle in transaction",
+    ),
+    (AGAIN, StoreBusy, "{name} undid the call again and again because of others ({reason}); nothing was changed: try again"),
+    (
+        (errors.DiskFull,),
+        StoreFull,
+        "no room left to write at {name} ({reason}); nothing was changed: make room on the server, then try again",
+    ),
+    (
+        (errors.TooManyConnections,),
+        StoreBusy,
+        "{name} has no connection free ({reason}); raise max_connections, or put a pooler before it",
+    ),
+    (
+        (errors.InsufficientPrivilege,),
+        StoreUnfit,
+        "{name} does not allow it ({reason}); let the owner of the database run GRANT CREATE ON DATABASE … TO this role, or "
+        'make the schema for it: CREATE SCHEMA "{schema}" AUTHORIZATION …',
+    ),
+    (
+        (errors.ReadOnlySqlTransaction,),
+        StoreUnfit,
+        "{name} can only be read ({reason}); give the URL of the primary server",
+    ),
+    (
+        (errors.FeatureNotSupported,),
+        StoreUnfit,
+        "{name} cannot take a document in this way ({reason}): a queue needs READ COMMITTED; begin the transaction with it, or "
+        "set default_transaction_isolation of the role",
+    ),
+    (
+        (errors.UniqueViolation,),
+        StoreError,
+        "{name}: {reason}; a document's id is used once: submit with a new one",
+    ),
+    (
+        (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName),
+        Unknown,
+        "there is no queue at {name} ({reason}); open it with Queue(url), which makes it, or give another URL",
+    ),
+)
+
+
+def told_plainly(error: psycopg.Error, place: Place) -> FairlaneError:
+    """What a caller is told of an error."""
+    if error.sqlstate == FROZEN:
+        return StoreFrozen(_first_line(error))
+    told = {"name": place.name, "reason": _first_line(error), "schema": place.schema}
+    for kinds, ours, text in PLAINLY:
+        if isinstance(error, kinds):
+            return ours(text.format(**told))
+    return StoreError((UNKNOWN if is_lost(error) else "{name}: {reason}").format(**told))
+
+
+def not_connected(error: psycopg.Error, place: Place) -> FairlaneError:
+    """Why a first connection could not be made, and what to do."""
+    reason = _first_line(error)
+    advice = "check that the server runs and that its host and port are right"
+    if "password" in reason or "authentication" in reason or "role" in reason:
+        advice = "check the user and the password in the URL, and the server's pg_hba.conf"
+    elif "database" in reason and "does not exist" in reason:
+        advice = "create the database (createdb), or give another one in the URL"
+    elif "starting up" in reason or "shutting down" in reason or "recovery" in reason:
+        advice = "wait a moment and try again"
+    elif "too many" in reason or "remaining connection slots" in reason:
+        advice = "raise max_connections, or put a pooler before the server"
+    elif "SSL" in reason or "certificate" in reason:
+        advice = "check sslmode in the URL and the server's certificate"
+    return StoreError(f"{place.name} cannot be reached: {reason}; {advice}")
+
+
+def _first_line(error: BaseException) -> str:
+    text = error.diag.message_primary if isinstance(error, psycopg.Error) and error.diag.message_primary else str(error)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

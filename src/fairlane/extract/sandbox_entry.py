@@ -1,0 +1,73 @@
+"""What is done in the confined process? A file is read, and what it says is told.
+
+A template is made of this module: it knows the extractors, and nothing of queues.
+
+Laws:
+- Before a stranger's file is read, small ones of our own were: what parsers set up at first use is there already.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fairlane.sandbox import Answer
+
+from . import Limits, extract, warm
+
+_PDF = b"""%PDF-1.4
+1 0 obj <</Type /Catalog /Pages 2 0 R>> endobj
+2 0 obj <</Type /Pages /Kids [3 0 R] /Count 1>> endobj
+3 0 obj <</Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] /Contents 4 0 R /Resources <</Font <</F 5 0 R>>>>>> endobj
+4 0 obj <</Length 44>> stream
+BT /F 9 Tf 9 9 Td (This is the sample) Tj ET
+endstream endobj
+5 0 obj <</Type /Font /Subtype /Type1 /BaseFont /Helvetica>> endobj
+trailer <</Root 1 0 R>>
+"""
+_OFFICE = "http://schemas.openxmlformats.org"
+_DOCX = {
+    "[Content_Types].xml": f'<Types xmlns="{_OFFICE}/package/2006/content-types"><Override PartName="/word/document.xml" '
+    'ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>',
+    "_rels/.rels": f'<Relationships xmlns="{_OFFICE}/package/2006/relationships"><Relationship Id="a" '
+    f'Target="word/document.xml" Type="{_OFFICE}/officeDocument/2006/relationships/officeDocument"/></Relationships>',
+    "word/document.xml": f'<w:document xmlns:w="{_OFFICE}/wordprocessingml/2006/main"><w:body><w:p><w:r>'
+    "<w:t>This is the sample</w:t></w:r></w:p></w:body></w:document>",
+}
+
+
+def samples() -> dict[str, bytes]:
+    """One small file for each way in which most formats are read."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as package:
+        for name, part in _DOCX.items():
+            package.writestr(name, part)
+    html = b"<html><body><p>This is the sample</p></body></html>"
+    return {"a.pdf": _PDF, "a.docx": packed.getvalue(), "a.html": html, "a.txt": b"This is the sample\n"}
+
+
+def prepare() -> None:
+    """Load every parser, and have each sample read once."""
+    warm()
+    with tempfile.TemporaryDirectory(prefix="fairlane-sample-") as folder:
+        for name, content in samples().items():
+            path = Path(folder, name)
+            path.write_bytes(content)
+            read(path, name, Path(folder), Limits(), 0)
+
+
+def work(path: str, name: str, scratch: str, limits: dict[str, Any], depth: int, sha256: str) -> Callable[[], Answer]:
+    """What the confined process does, of arguments that were JSON."""
+    within = Limits(**limits | {"ocr_languages": tuple(limits["ocr_languages"])})
+    return partial(read, Path(path), name, Path(scratch), within, depth, sha256)
+
+
+def read(path: Path, name: str, scratch: Path, limits: Limits, depth: int, sha256: str | None = None) -> Answer:
+    """Read a file: the facts, and with them the text and the picture; members are left in the scratch folder."""
+    result = extract(path, name, scratch, limits, depth, sha256)
+    return Answer(result.facts(), (result.text_bytes, result.thumbnail or b""))

@@ -1,0 +1,196 @@
+"""Why does this document wait, and where does this customer stand? Sentences for people, and their facts for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Any
+
+from fairlane.core.document import Customer, Document, Outlook
+from fairlane.core.eta import expected
+from fairlane.core.policy import Policy, Rules
+
+UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+WIDE = 20  # "within an hour", and not "in 2 minutes to an hour", if the end is so many times as far as the beginning
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`sentence` is for people; `facts` holds every figure in it."""
+
+    sentence: str
+    facts: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def explained(document: Document, rules: Rules, outlook: Outlook | None) -> Explanation:
+    """A document's priority and place, as far as they can be known now."""
+    check = document.check
+    facts: dict[str, Any] = {
+        "id": document.id,
+        "customer": document.customer,
+        "kind": document.kind,
+        "state": document.state,
+        "priority": check.priority,
+        "counter": check.counter,
+        "checked_at": check.checked_at,
+        "policy_version": check.policy_version,
+        "attempts": document.attempts,
+        "reason": document.reason,
+        "ahead": None,
+        "expected_in": None,
+        "expected_in_low": None,
+        "expected_in_high": None,
+        "paused_or_capped": None,
+    }
+    sentences = [
+        f"Priority {check.priority}, because {document.customer}'s counter stood at {check.counter:,} when it was submitted."
+    ]
+    if outlook is None:
+        sentences.append(_state(document))
+    else:
+        facts.update(_outlook_facts(document, rules, outlook))
+        sentences.append(_place(document, rules, facts))
+    return Explanation(" ".join(sentences), facts)
+
+
+def customer_explained(customer: Customer, rules: Rules) -> Explanation:
+    """Where a customer stands, when that changes, and what it has of its own."""
+    terms, policy = customer.terms, customer.terms.policy(rules.policy)
+    facts: dict[str, Any] = {
+        "customer": customer.id,
+        "counter": customer.counter,
+        "next_priority": customer.next_priority,
+        "resets_in": customer.resets_in_ms / 1000,
+        "waiting": customer.waiting,
+        "running": customer.running,
+        "done": customer.done,
+        "failed": customer.failed,
+        "cancelled": customer.cancelled,
+        "oldest_wait": None if customer.oldest_wait_ms is None else customer.oldest_wait_ms / 1000,
+        "paused": terms.paused,
+        "cap": terms.cap,
+        "weight": terms.weight,
+        "reset": policy.reset,
+        "reset_interval": policy.reset_interval,
+        "thresholds": list(policy.thresholds),
+    }
+    sentences = [
+        f"{customer.id}'s counter stands at {customer.counter:,}; its next document gets priority {customer.next_priority}.",
+        _reset(customer, policy),
+        _holdings(customer),
+        *_own_terms(customer),
+    ]
+    return Explanation(" ".join(sentences), facts)
+
+
+def in_words(low: float, high: float) -> str:
+    """From when to when, in words; a beginning that is near to now beside the end is left out."""
+    if high < 1:
+        return "in less than a second"
+    size, unit = _unit(high)
+    last = _units(ceil(high / size), unit)
+    if low < max(1, high / WIDE):
+        return f"within {last}"
+    first = f"{floor(low / size):,}" if low >= size else _duration(low)
+    return f"in about {last}" if last.startswith(f"{first} ") else f"in {first} to {last}"
+
+
+def _reset(customer: Customer, policy: Policy) -> str:
+    if customer.standing.updated_ms is None:
+        return "It stands as never seen."
+    if customer.resets_in_ms == 0:
+        return "Its reset interval is over, so its next document starts afresh at 0."
+    after = _duration(customer.resets_in_ms / 1000)
+    if policy.reset == "window":
+        return f"It starts afresh at 0 in about {after}, whatever it sends."
+    if policy.reset == "gradual":
+        return f"The counter recovers bit by bit, and is back at 0 after about {after} without a document."
+    return f"It starts afresh at 0 after about {after} more without a document."
+
+
+def _holdings(customer: Customer) -> str:
+    waiting = "Nothing of it is waiting" if customer.waiting == 0 else f"{_count(customer.waiting)} waiting"
+    if customer.oldest_wait_ms is not None:
+        waiting += f", the longest for {_duration(customer.oldest_wait_ms / 1000)}"
+    counts = {"running": customer.running, "done": customer.done, "failed": customer.failed, "cancelled": customer.cancelled}
+    return "; ".join([waiting, ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)]).rstrip("; ") + "."
+
+
+def _own_terms(customer: Customer) -> list[str]:
+    terms, told = customer.terms, []
+    if terms.paused:
+        told.append("It is paused: nothing of it is served until it is resumed.")
+    if terms.cap is not None:
+        reached = ", which is reached now" if customer.running >= terms.cap else ""
+        told.append(f"At most {_count(terms.cap).rsplit(' ', 1)[0]} may run at once{reached}.")
+    if terms.weight != 1:
+        told.append(f"Its weight is {terms.weight:g}: for the same priority it may send {terms.weight:g} times as much.")
+    own = {"reset": terms.reset, "reset interval": terms.reset_interval, "thresholds": terms.thresholds}
+    names = [name for name, value in own.items() if value is not None]
+    if names:
+        told.append(f"It has its own {' and '.join(names)}.")
+    return told
+
+
+def _outlook_facts(document: Document, rules: Rules, outlook: Outlook) -> dict[str, Any]:
+    not_before = max(0, document.ready_ms - outlook.now_ms) / 1000
+    expectation = None if rules.frozen else expected(outlook)
+    if expectation is not None and document.state == "delayed":
+        expectation = expectation.from_then(not_before)
+    return {
+        "ahead": outlook.ahead,
+        "expected_in": None if expectation is None else round(expectation.likely, 3),
+        "expected_in_low": None if expectation is None else round(expectation.low, 3),
+        "expected_in_high": None if expectation is None else round(expectation.high, 3),
+        "not_before_in": not_before if document.state == "delayed" else None,
+        "paused_or_capped": outlook.blocked,
+    }
+
+
+def _place(document: Document, rules: Rules, facts: dict[str, Any]) -> str:
+    ahead, unknown = _ahead(facts["ahead"]), "so when it starts cannot be said"
+    if facts["paused_or_capped"]:
+        return f"{ahead}; {document.customer} is paused or at its cap, {unknown}."
+    if facts["not_before_in"] is not None:
+        ahead = f"It is held back for another {_duration(facts['not_before_in'])}. {ahead}"
+    if rules.frozen:
+        return f"{ahead}; the queue {rules.frozen}, {unknown}."
+    if facts["expected_in"] is None:
+        return f"{ahead}; no worker took a document in the last two minutes, {unknown}."
+    return f"{ahead}; it will probably start {in_words(facts['expected_in_low'], facts['expected_in_high'])}."
+
+
+def _state(document: Document) -> str:
+    if document.state == "running":
+        return f"It is running on {document.worker}, attempt {document.attempts} of {document.attempts_max}."
+    reason = f": {document.reason}" if document.reason else ""
+    return f"It is {document.state}{reason}."
+
+
+def _ahead(documents: int) -> str:
+    if documents == 0:
+        return "Nothing is ahead of it"
+    return f"About {_count(documents)} ahead of it"
+
+
+def _count(documents: int) -> str:
+    return "1 document is" if documents == 1 else f"{documents:,} documents are"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "a second"
+    size, unit = _unit(seconds)
+    return _units(round(seconds / size), unit)
+
+
+def _unit(seconds: float) -> tuple[int, str]:
+    """The largest unit of which there are two, with its seconds."""
+    return next((one for one in UNITS if seconds >= 2 * one[0]), UNITS[-1])
+
+
+def _units(count: int, unit: str) -> str:
+    return f"{count:,} {unit}" + ("s" if count != 1 else "")

@@ -1,0 +1,155 @@
+"""How tests run the service: as a process of its own on a free port, with a queue on disk unless told otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from fairlane import Queue
+from fairlane.api import auth
+from fairlane.core.document import Claim, Done
+
+SECONDS_MAX = 40.0
+OPEN_LIMITS = ("requests_a_second=100000", "requests_burst=100000")
+
+
+def until(holds: Callable[[], Any], what: str = "it") -> Any:
+    """Wait for a condition; returns what it gave."""
+    deadline = time.monotonic() + SECONDS_MAX
+    pause = threading.Event()
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"{what} did not happen within {SECONDS_MAX:g} s"
+        pause.wait(0.01)
+    return found
+
+
+class Server:
+    """A server, its queue, and keys for it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        work: bool = False,
+        limits: tuple[str, ...] = OPEN_LIMITS,
+        variables: dict[str, str] | None = None,
+        url: str | None = None,
+    ) -> None:
+        self.folder = folder
+        self.url = url or f"sqlite:///{folder}/queue.db"
+        self.queue = Queue(self.url)
+        self.operator, _ = auth.create(self.queue.engine, customer=None)
+        told = [part for one in limits for part in ("--limit", one)]
+        command = ["serve", "--url", self.url, "--port", "0", "--json", *told, *options, *([] if work else ["--no-work"])]
+        self.log = folder / "log"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("FAIRLANE_", "OTEL_"))}
+        self._command = [sys.executable, "-m", "fairlane.cli", *command]
+        self._environment = environment | (variables or {})
+        self.start()
+
+    def start(self) -> None:
+        """Begin, or begin again."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environment, cwd=self.folder
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.log.read_text()
+        self.told = json.loads(line)
+        self.address = self.told["address"]
+        self.port = int(self.address.rpartition(":")[2])
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it; returns how it ended."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(timeout=60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+    def close(self) -> None:
+        try:
+            self.stop()
+        finally:
+            self.queue.close()
+
+    def key(self, customer: str | None, **told: Any) -> str:
+        """A new key."""
+        return auth.create(self.queue.engine, customer=customer, **told)[0]
+
+    def client(self, key: str | None) -> httpx.Client:
+        """A client that shows this key; give it back with `close`, or use it in a `with`."""
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return httpx.Client(base_url=self.address, headers=headers, timeout=60, trust_env=False)
+
+    def logged(self) -> list[dict[str, Any]]:
+        """What it has written down so far."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    # -- what a worker would do ----------------------------------------------------------------------------------------
+
+    def claim(self, limit: int = 1) -> list[Claim]:
+        return self.queue.engine.claim("tester", limit, 600_000)  # no lease ends while a busy machine takes its time
+
+    def finish(self, limit: int = 1, result: Any = None) -> list[Claim]:
+        """Take documents and end them as done."""
+        claims = self.claim(limit)
+        assert not self.queue.engine.settle([(one, Done(json.dumps(result))) for one in claims])
+        return claims
+
+    # -- bare sockets --------------------------------------------------------------------------------------------------
+
+    def raw(self, told: bytes, then: bytes | None = None) -> bytes:
+        """Send bytes as they are; everything that comes back until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS_MAX) as line:
+            try:
+                line.sendall(told)
+                if then is not None:
+                    line.sendall(then)
+            except OSError:  # it has seen enough
+                pass
+            return b"".join(received(line))
+
+    def head(self, key: str | None, method: str = "POST", path: str = "/v1/documents", *more: str) -> bytes:
+        """The beginning of a request, up to where more headers may follow."""
+        shown = [f"Authorization: Bearer {key}"] if key else []
+        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *shown, *more]
+        return "".join(f"{line}\r\n" for line in lines).encode()
+
+
+def received(line: socket.socket) -> Iterator[bytes]:
+    """What comes, until the other side closes."""
+    try:
+        while piece := line.recv(65536):
+            yield piece
+    except ConnectionResetError:
+        return
+
+
+def status_of(answer: bytes) -> int:
+    """The status of a raw answer; 0: there was none."""
+    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else 0
+
+
+def problem_of(answer: httpx.Response | bytes) -> str:
+    """The word of a problem."""
+    if isinstance(answer, bytes):
+        told = json.loads(answer.partition(b"\r\n\r\n")[2])
+    else:
+        assert answer.headers["content-type"] == "application/problem+json", answer.text
+        told = answer.json()
+    assert set(told) == {"type", "title", "status", "detail"}
+    return str(told["type"])

@@ -1,0 +1,202 @@
+"""Who may do what: every route with every sort of key, made from the table of routes; a route without an entry fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from fairlane.api import auth
+from fairlane.api.app import ROUTES
+from fairlane.core.document import Failed
+
+from .running import Server, until
+
+OWNER, STRANGER = "owner of all", "stranger"
+CALLERS = ("no key", "wrong", "revoked", "expired", "half", "stranger", "owner", "operator")
+LOCKED_OUT = ("no key", "wrong", "revoked", "expired", "half")
+
+
+class Entry(NamedTuple):
+    """How a route is called, and what a stranger, the owner and an operator are answered."""
+
+    stranger: int
+    owner: int
+    operator: int
+    body: Any = None
+    is_open: bool = False
+    is_stream: bool = False
+
+
+OF_OWNER = {"customer": OWNER}
+TABLE: dict[tuple[str, str], Entry] = {
+    ("POST", "/v1/documents"): Entry(404, 202, 202, {"payload": 1, **OF_OWNER}),
+    ("GET", "/v1/documents"): Entry(200, 200, 200),
+    ("GET", "/v1/documents/{id}"): Entry(404, 200, 200),
+    ("GET", "/v1/documents/{id}/result"): Entry(404, 409, 409),
+    ("GET", "/v1/documents/{id}/text"): Entry(404, 409, 409),
+    ("GET", "/v1/documents/{id}/thumbnail"): Entry(404, 409, 409),
+    ("GET", "/v1/documents/{id}/explain"): Entry(404, 200, 200),
+    ("DELETE", "/v1/documents/{id}"): Entry(404, 200, 200),
+    ("POST", "/v1/documents/{id}/retry"): Entry(404, 409, 409),
+    ("POST", "/v1/batches"): Entry(404, 202, 202, {"documents": [{"payload": 1}], **OF_OWNER}),
+    ("GET", "/v1/batches/{id}"): Entry(404, 200, 200),
+    ("GET", "/v1/me"): Entry(200, 200, 200),
+    ("POST", "/v1/checks"): Entry(404, 200, 200, OF_OWNER),
+    ("GET", "/v1/customers"): Entry(404, 404, 200),
+    ("GET", "/v1/customers/{customer}"): Entry(404, 404, 200),
+    ("GET", "/v1/customers/{customer}/explain"): Entry(404, 404, 200),
+    ("PATCH", "/v1/customers/{customer}"): Entry(404, 404, 200, {"weight": 1}),
+    ("POST", "/v1/customers/{customer}/reset"): Entry(404, 404, 200),
+    ("PUT", "/v1/customers/{customer}/webhook"): Entry(404, 404, 200, {"url": "https://customer.example/x"}),
+    ("DELETE", "/v1/customers/{customer}/webhook"): Entry(404, 404, 204),
+    ("GET", "/v1/policy"): Entry(404, 404, 200),
+    ("PUT", "/v1/policy"): Entry(404, 404, 200, {}),
+    ("GET", "/v1/events"): Entry(200, 200, 200, is_stream=True),
+    ("GET", "/"): Entry(200, 200, 200, is_open=True),
+    ("GET", "/healthz"): Entry(200, 200, 200, is_open=True),
+    ("GET", "/readyz"): Entry(200, 200, 200, is_open=True),
+    ("GET", "/metrics"): Entry(404, 404, 200),
+    ("GET", "/static/{name:path}"): Entry(404, 404, 404, is_open=True),
+    ("POST", "/page/session"): Entry(200, 200, 200, {"key": "of an operator"}, is_open=True),
+    ("GET", "/page/session"): Entry(200, 200, 200),
+    ("DELETE", "/page/session"): Entry(204, 204, 204),
+    ("GET", "/page/frames"): Entry(404, 404, 200, is_stream=True),
+    ("GET", "/page/history"): Entry(404, 404, 200),
+    ("GET", "/page/customers"): Entry(404, 404, 200),
+    ("GET", "/page/customers/{customer}"): Entry(404, 404, 200),
+    ("GET", "/page/rules"): Entry(200, 200, 200),
+    ("POST", "/page/what-if"): Entry(404, 404, 409, {}),
+    ("GET", "/page/documents"): Entry(200, 200, 200),
+    ("GET", "/page/documents/{id}"): Entry(404, 200, 200),
+}
+KNOWN = sorted(
+    (method, str(getattr(route, "path", ""))) for routes in ROUTES for route in routes.routes for method in route.methods  # type: ignore[attr-defined]
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shown(server: Server) -> Iterator[dict[str, httpx.Client]]:
+    """A client for every sort of caller."""
+    engine = server.queue.engine
+    revoked, key = auth.create(engine, customer=OWNER)
+    auth.revoke(engine, key.id)
+    told: dict[str, str | None] = {
+        "no key": None,
+        "wrong": server.key(OWNER)[:-3] + "abc",
+        "revoked": revoked,
+        "expired": server.key(OWNER, expires_seconds=1, now_ms=1000),
+        "half": server.key(OWNER)[:30],
+        "stranger": server.key(STRANGER),
+        "owner": server.key(OWNER),
+        "operator": server.operator,
+    }
+    clients = {name: server.client(key) for name, key in told.items()}
+    yield clients
+    for client in clients.values():
+        client.close()
+
+
+def called(server: Server, client: httpx.Client, method: str, path: str, entry: Entry, id: str | None = None) -> httpx.Response:
+    """Call a route on something fresh of the owner, unless another id is given."""
+    if "{id}" in path and id is None:
+        if "batches" in path:
+            with server.client(server.operator) as operator:
+                id = operator.post("/v1/batches", json={"documents": [{"payload": 1}], **OF_OWNER}).json()["id"]
+        else:
+            id = server.queue.submit(OWNER, 1).id
+    address = path.replace("{id}", str(id)).replace("{customer}", OWNER)
+    if entry.is_stream:
+        with client.stream(method, address) as answer:
+            if answer.status_code != 200:
+                answer.read()
+            return answer
+    body = {"key": server.operator} if path == "/page/session" else entry.body
+    answer = client.request(method, address, json=body)
+    client.cookies.clear()  # each caller shows its own key, and nothing else
+    return answer
+
+
+def test_every_route_has_an_entry_and_every_entry_a_route() -> None:
+    assert sorted(TABLE) == KNOWN
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize(("method", "path"), KNOWN, ids=lambda told: str(told))
+def test_the_matrix(server: Server, shown: dict[str, httpx.Client], method: str, path: str, caller: str) -> None:
+    entry = TABLE[method, path]
+    answer = called(server, shown[caller], method, path, entry)
+    if caller in LOCKED_OUT and not entry.is_open:
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert answer.json()["type"] == "no-key"
+    else:
+        wanted = {"stranger": entry.stranger, "owner": entry.owner, "operator": entry.operator}.get(caller, entry.stranger)
+        assert answer.status_code == wanted, answer.text
+
+
+def compared(answer: httpx.Response) -> tuple[int, dict[str, str], bytes]:
+    """Everything of an answer but the time of day."""
+    return answer.status_code, {name: value for name, value in answer.headers.items() if name != "date"}, answer.content
+
+
+@pytest.mark.parametrize(("method", "path"), [one for one in KNOWN if TABLE[one].stranger == 404], ids=lambda told: str(told))
+def test_what_is_somebody_elses_cannot_be_told_from_what_is_not_there(
+    server: Server, shown: dict[str, httpx.Client], method: str, path: str
+) -> None:
+    entry = TABLE[method, path]
+    foreign = called(server, shown["stranger"], method, path, entry)
+    unknown = called(server, shown["stranger"], method, path, entry, "01a1e26c-a079-7924-b052-ca4fc538e719")
+    nowhere = shown["stranger"].request(method, "/v1/no/such/place", json=entry.body)
+    assert compared(foreign) == compared(unknown) == compared(nowhere)
+
+
+@pytest.mark.parametrize(("method", "path"), [one for one in KNOWN if TABLE[one].owner == 404], ids=lambda told: str(told))
+def test_for_customers_there_is_nothing_where_operators_are_whatever_they_send(
+    server: Server, shown: dict[str, httpx.Client], method: str, path: str
+) -> None:
+    address = path.replace("{customer}", OWNER)
+    wrong = shown["owner"].request(method, address, content=b"{", headers={"Content-Type": "application/json"})
+    nowhere = shown["owner"].request(method, "/v1/no/such/place", content=b"{", headers={"Content-Type": "application/json"})
+    assert compared(wrong) == compared(nowhere)
+
+
+def test_without_a_key_nobody_learns_what_there_is(server: Server, shown: dict[str, httpx.Client]) -> None:
+    id = server.queue.submit(OWNER, 1).id
+    answers = [shown["no key"].get(path) for path in (f"/v1/documents/{id}", "/v1/documents/x", "/nowhere", "/v1/customers")]
+    assert len({repr(compared(answer)) for answer in answers}) == 1
+
+
+def test_lists_counts_and_sentences_name_nobody_else(server: Server, shown: dict[str, httpx.Client]) -> None:
+    server.queue.submit("a very secret name", {"x": "a very secret payload"})
+    mine = server.queue.submit(STRANGER, 1).id
+    claims = server.claim(1000)
+    server.queue.engine.settle([(one, Failed("no")) for one in claims if one.id == mine])
+    for path in ("/v1/documents", "/v1/me", f"/v1/documents/{mine}", f"/v1/documents/{mine}/explain", "/readyz", "/"):
+        answer = shown["stranger"].get(path)
+        assert answer.status_code == 200
+        assert "very secret" not in answer.text
+        assert OWNER not in answer.text
+        assert "tester" not in answer.text
+
+
+def test_a_key_revoked_elsewhere_ends_within_a_moment(server: Server) -> None:
+    told, key = auth.create(server.queue.engine, customer="leaver")
+    with server.client(told) as client:
+        assert client.get("/v1/me").status_code == 200
+        auth.revoke(server.queue.engine, key.id)
+        until(lambda: client.get("/v1/me").status_code == 401)
+
+
+def test_neither_the_store_nor_the_log_holds_a_key(server: Server, shown: dict[str, httpx.Client]) -> None:
+    secret = server.operator.rpartition("_")[2]
+    shown["operator"].post("/v1/documents", json={"customer": OWNER, "payload": {"x": "secret of a payload"}})
+    server.stop()
+    written = b"".join(path.read_bytes() for path in Path(server.folder).iterdir() if path.is_file())
+    server.start()
+    assert secret.encode() not in written
+    assert b"secret of a payload" not in server.log.read_bytes()
+    assert any(line.get("customer") == OWNER and "document" in line for line in server.logged())

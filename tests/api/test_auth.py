@@ -1,0 +1,93 @@
+"""Keys: made, listed, revoked from the command line; hashed, expiring, compared."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fairlane import Queue
+from fairlane.api import auth
+from fairlane.core.errors import Mistake, Unknown
+from tests.cli.running import run, told
+
+
+@pytest.fixture
+def url(tmp_path: object) -> str:
+    return f"sqlite:///{tmp_path}/queue.db"
+
+
+def test_a_key_is_shown_once_and_kept_as_a_hash(url: str) -> None:
+    (made,) = told("keys", "create", "--customer", "acme", "--name", "laptop", "--expires", "90d", "--url", url)
+    assert made["key"].startswith("fl_")
+    assert len(made["key"].rpartition("_")[2]) >= 43 or made["key"].count("_") > 2  # 256 bits
+    (listed,) = told("keys", "list", "--url", url)
+    assert "key" not in listed
+    assert (listed["role"], listed["customer"], listed["name"], listed["state"]) == ("customer", "acme", "laptop", "in use")
+    with Queue(url) as queue:
+        (record,) = queue.engine.records(auth.GROUP, "", 10)
+    assert made["key"] not in record.value
+    assert made["key"].split("_", 2)[2] not in record.value
+
+
+def test_revoking_is_for_good_and_may_be_repeated(url: str) -> None:
+    (made,) = told("keys", "create", "--operator", "--url", url)
+    (revoked,) = told("keys", "revoke", made["id"], "--url", url)
+    assert revoked["state"] == "revoked"
+    assert told("keys", "revoke", made["id"], "--url", url) == [revoked]
+    with Queue(url) as queue:
+        assert not auth.has_operator(queue.engine)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("create",), "say whose key it is"),
+        (("create", "--operator", "--customer", "a"), "say whose key it is"),
+        (("create", "--customer", ""), "customer is ''"),
+        (("create", "--operator", "--expires", "0s"), "expires is 0.0"),
+        (("revoke", "nobody"), "there is no key nobody"),
+        (("revoke", "fl_0123456789abcdef_" + 43 * "x"), "that is a whole key"),
+    ],
+)
+def test_what_cannot_be_is_told(url: str, arguments: tuple[str, ...], message: str) -> None:
+    run("keys", "create", "--operator", "--url", url)
+    result = run("keys", *arguments, "--url", url)
+    assert (result.exit_code, message in result.output) == (2, True), result.output
+
+
+def test_people_are_told_in_sentences(url: str) -> None:
+    assert "This is a key of customer acme" in run("keys", "create", "--customer", "acme", "--url", url).output
+    assert "acme" in run("keys", "list", "--url", url).output
+
+
+def test_the_keyring_knows_only_whole_keys_that_are_in_use() -> None:
+    with Queue("memory://") as queue:
+        ring = auth.Keyring(queue.engine)
+        right, key = auth.create(queue.engine, customer="acme")
+        late, late_key = auth.create(queue.engine, customer="acme", expires_seconds=1, now_ms=1000)
+        ring.learn(key.id)
+        ring.learn(late_key.id)
+        assert ring.caller(right) == auth.Caller(key.id, "acme")
+        for wrong in (late, right[:-1], right + "x", right.upper(), "", "fl__", "fl_" + key.id, right.replace("fl_", "xx_")):
+            assert ring.caller(wrong) is None, wrong
+
+
+def test_what_is_believed_is_asked_again_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Queue("memory://") as queue:
+        ring = auth.Keyring(queue.engine)
+        _, key = auth.create(queue.engine, customer="acme")
+        assert not ring.believed(key.id)
+        ring.learn(key.id)
+        assert ring.believed(key.id)
+        monkeypatch.setattr(auth, "BELIEVED_SECONDS", 0)
+        assert not ring.believed(key.id)
+
+
+def test_an_unknown_key_is_unknown() -> None:
+    with Queue("memory://") as queue:
+        with pytest.raises(Unknown):
+            auth.revoke(queue.engine, "nobody")
+        with pytest.raises(Mistake):
+            auth.revoke(queue.engine, "fl_a_b")
+        assert json.loads("[]") == list(auth.listed(queue.engine))

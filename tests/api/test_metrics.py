@@ -1,0 +1,170 @@
+"""Figures: they are what the queue did, and their labels are few."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from fairlane import Queue
+from fairlane.api.metrics import REASONS_MAX, SENDERS, Metrics
+from fairlane.core.document import Done, Failed
+
+from .running import Server, until
+
+
+def figures(text: str) -> dict[str, float]:
+    return {name: float(value) for name, value in re.findall(r"^(fairlane_\S+?(?:\{.*?\})?) (\S+)$", text, re.MULTILINE)}
+
+
+async def direct(function: object, *args: object) -> object:
+    """Call it at once: in this process nobody else waits."""
+    return function(*args)  # type: ignore[operator]
+
+
+class Followed:
+    """Metrics that follow a queue in memory, in virtual time."""
+
+    def __init__(self) -> None:
+        self.queue = Queue("memory://")
+        self.metrics = Metrics(self.queue, direct)
+        self._last = -1
+
+    def follow(self) -> dict[str, float]:
+        """What the figures are after everything that happened."""
+
+        async def told() -> None:
+            if self._last < 0:
+                await self.metrics.begin()
+                self._last = 0
+            changes = self.queue.changes(self._last, 10_000)
+            await self.metrics.told(changes)
+            self._last = changes[-1].number if changes else self._last
+
+        asyncio.run(told())
+        return figures(self.metrics.scraped().decode())
+
+    def finish(self, number: int, now: float) -> None:
+        claims = self.queue.engine.claim("tester", number, 60_000, now_ms=int(now * 1000))
+        assert not self.queue.engine.settle([(one, Done()) for one in claims], now_ms=int(now * 1000))
+
+
+def test_ready_oldest_and_waits_by_priority() -> None:
+    followed = Followed()
+    followed.follow()
+    for number in range(5):
+        followed.queue.submit("acme", number, now=1000)
+    told = followed.follow()
+    assert told['fairlane_ready_documents{priority="1"}'] == 3
+    assert told['fairlane_ready_documents{priority="2"}'] == 2
+    assert told['fairlane_sender_waiting_documents{customer="acme"}'] == 5
+    followed.finish(4, 1030)
+    told = followed.follow()
+    assert told['fairlane_ready_documents{priority="1"}'] == 0
+    assert told['fairlane_ready_documents{priority="2"}'] == 1
+    assert told['fairlane_wait_seconds_count{priority="1"}'] == 3
+    assert told['fairlane_wait_seconds_sum{priority="1"}'] == 90
+    assert told['fairlane_documents_total{event="done"}'] == 4
+    assert told["fairlane_light_wait_p99_seconds"] == 30
+
+
+def test_only_light_documents_count_as_light() -> None:
+    followed = Followed()
+    followed.follow()
+    for number in range(3):
+        followed.queue.submit("light", number, now=1000 + number)
+    for number in range(50):
+        followed.queue.submit("heavy", number, now=1000)
+    followed.follow()
+    followed.finish(6, 1010)
+    assert followed.follow()["fairlane_light_wait_p99_seconds"] <= 10
+    followed.finish(100, 9000)
+    assert followed.follow()["fairlane_light_wait_p99_seconds"] <= 10
+
+
+def test_what_is_passed_over_for_too_long_is_starved() -> None:
+    followed = Followed()
+    followed.follow()
+    followed.queue.tune("slow", paused=True)
+    followed.queue.submit("slow", 1, now=1000)
+    followed.follow()
+    for at in (2000, 2600, 2700):  # the first within a reset interval, the others after it
+        followed.queue.submit("quick", 1, now=at)
+        followed.finish(1, at)
+        followed.follow()
+    assert followed.follow()["fairlane_starved_total"] == 1  # once, however often it is passed over
+
+
+def test_failures_and_senders_have_few_labels() -> None:
+    followed = Followed()
+    followed.follow()
+    for number in range(60):
+        followed.queue.submit(f"customer {number:02}", 1, now=1000)
+        followed.queue.submit(f"customer {number:02}", 1, now=1000)
+    claims = followed.queue.engine.claim("tester", 60, 60_000, now_ms=1_000_000)
+    outcomes = [(one, Failed(f"reason {number}: details")) for number, one in enumerate(claims)]
+    followed.queue.engine.settle(outcomes, now_ms=1_001_000)
+    told = followed.follow()
+    assert sum(name.startswith("fairlane_failures_total") for name in told) == REASONS_MAX + 1
+    assert told['fairlane_failures_total{reason="other"}'] == 60 - REASONS_MAX
+    assert sum(name.startswith("fairlane_sender_waiting") for name in told) == SENDERS
+
+
+def test_what_comes_back_waits_again_and_a_delay_is_no_wait() -> None:
+    followed = Followed()
+    followed.follow()
+    followed.queue.submit("acme", 1, delay=100, now=1000)
+    assert followed.follow()['fairlane_ready_documents{priority="1"}'] == 0
+    (claim,) = followed.queue.engine.claim("tester", 1, 1000, now_ms=1_110_000)
+    told = followed.follow()
+    assert (told["fairlane_running_documents"], told['fairlane_wait_seconds_sum{priority="1"}']) == (1, 10)
+    assert followed.queue.engine.reclaim(10, now_ms=1_200_000) == 1
+    told = followed.follow()
+    assert (told["fairlane_running_documents"], told['fairlane_ready_documents{priority="1"}']) == (0, 1)
+    followed.queue.cancel(claim.id)
+    assert followed.follow()['fairlane_ready_documents{priority="1"}'] == 0
+
+
+def test_a_server_that_starts_knows_what_waits_already() -> None:
+    followed = Followed()
+    followed.queue.submit_many("acme", [1] * 5, now=1000)
+    followed.queue.engine.claim("tester", 1, 60_000, now_ms=1_000_000)
+    told = followed.follow()
+    assert told['fairlane_sender_waiting_documents{customer="acme"}'] == 4
+    assert told["fairlane_running_documents"] == 1
+
+
+@pytest.mark.parametrize("customer", ['"', "\\", "a\u2028b", "{x}"])
+def test_a_name_cannot_break_the_page(customer: str, tmp_path: Path) -> None:
+    followed = Followed()
+    followed.follow()
+    followed.queue.submit(customer, 1)
+    followed.follow()
+    lines = followed.metrics.scraped().decode().split("\n")
+    assert sum("fairlane_sender_waiting_documents{" in line for line in lines) == 1
+
+
+def test_a_server_tells_its_figures(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    try:
+        with server.client(server.key("acme")) as client, server.client(server.operator) as operator:
+            for _ in range(4):
+                client.post("/v1/documents", json={})
+            server.queue.submit("library", 1)  # somebody who submits past the server
+            client.get("/v1/documents/nothing/here/at/all")
+            client.get("/v1/documents/nothing")
+            told = until(
+                lambda: (
+                    (seen := figures(operator.get("/metrics").text)).get('fairlane_documents_total{event="submitted"}') == 5
+                    and seen
+                )
+            )
+        assert told['fairlane_ready_documents{priority="1"}'] == 4
+        assert told['fairlane_sender_waiting_documents{customer="library"}'] == 1
+        assert told['fairlane_http_seconds_count{method="POST",route="/v1/documents",status="2xx"}'] == 4
+        assert any('route="other",status="4xx"' in name for name in told)
+        assert any('route="/v1/documents/{id}"' in name for name in told)
+    finally:
+        server.close()

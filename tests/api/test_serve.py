@@ -1,0 +1,213 @@
+"""The command: everything on one machine, started and ended as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairlane import Queue
+from tests.cli.running import COMMAND, ran, start
+from tests.worker.conftest import family_of, is_alive
+
+from .running import Server, until
+
+
+def test_the_first_operator_key_is_told_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/queue.db"
+    told = []
+    for lines in (2, 1):
+        with start(
+            "serve", "--port", "0", "--no-work", "--url", url, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as program:
+            assert program.stdout is not None
+            told += [program.stdout.readline() for _ in range(lines)]
+            program.send_signal(signal.SIGTERM)
+            assert program.stdout.read() == ""
+        assert program.returncode == 0
+    assert told[0].startswith("Fairlane runs at http://127.0.0.1:")
+    assert "The first operator key, shown only now: fl_" in told[1]
+    assert "fl_" not in told[2]
+
+
+def test_a_document_goes_in_and_its_result_comes_out(tmp_path: Path) -> None:
+    server = Server(tmp_path, work=True)
+    try:
+        with server.client(server.key("acme")) as client:
+            content = b"one two\nthree\n"
+            headers = {"Content-Type": "text/plain"}
+            told = client.post("/v1/documents", content=content, headers=headers, params={"name": "a.txt"}).json()
+            assert client.get(told["links"]["self"], params={"wait": 60}).json()["state"] == "done"
+            assert "three" in client.get(told["links"]["text"]).text
+            assert client.get(told["links"]["result"]).status_code == 200
+    finally:
+        server.close()
+
+
+def test_a_customer_cannot_have_a_file_of_the_worker_read(tmp_path: Path) -> None:
+    server = Server(tmp_path, work=True)
+    try:
+        secret = tmp_path / "secret.txt"
+        secret.write_text("a secret of the machine")
+        with server.client(server.key("acme")) as client:
+            told = client.post("/v1/documents", json={"payload": {"path": str(secret)}}).json()
+            ended = client.get(told["links"]["self"], params={"wait": 60}).json()
+            assert ended["state"] == "failed"
+            assert client.get(told["links"]["text"]).status_code == 409
+    finally:
+        server.close()
+
+
+def workers(server: Server) -> list[int]:
+    return [line["pid"] for line in server.logged() if line["event"] == "worker started"]
+
+
+def test_a_worker_that_dies_is_begun_again_and_ends_with_the_server(tmp_path: Path) -> None:
+    server = Server(tmp_path, work=True)
+    try:
+        first = until(lambda: workers(server))[0]
+        until(lambda: len(family_of(first)) > 2)
+        os.kill(first, signal.SIGKILL)
+        second = until(lambda: len(workers(server)) > 1 and workers(server)[1])
+        until(lambda: len(family_of(second)) > 2)
+        assert server.url not in Path(f"/proc/{second}/cmdline").read_text()  # it may hold a password, and all can read this
+        family = family_of(second)
+        assert server.stop() == 0
+        until(lambda: not any(map(is_alive, family)), "the worker's end")
+    finally:
+        server.close()
+
+
+def test_a_worker_ends_with_a_server_that_was_killed(tmp_path: Path) -> None:
+    server = Server(tmp_path, work=True)
+    try:
+        (first,) = until(lambda: workers(server))
+        until(lambda: len(family_of(first)) > 2)
+        family = family_of(first)
+        server.stop(signal.SIGKILL)
+        until(lambda: not any(map(is_alive, family)), "the worker's end")
+    finally:
+        server.queue.close()
+
+
+def test_what_is_being_answered_is_answered_before_the_end(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    try:
+        key = server.key("acme")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as line:
+            line.sendall(
+                server.head(key, "POST", "/v1/documents", "Content-Type: application/json", "Content-Length: 2") + b"\r\n{"
+            )
+            with server.client(key) as client:
+                client.get("/v1/me")
+            server.process.send_signal(signal.SIGTERM)
+            until(lambda: _refuses(server.port), "no more connections")
+            line.sendall(b"}")
+            assert line.recv(100).startswith(b"HTTP/1.1 202")
+        assert server.stop() == 0
+        assert server.queue.look("acme").waiting == 1
+    finally:
+        server.queue.close()
+
+
+def _refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=30).close()
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--host", "0.0.0.0"), "keys would cross the network in the clear"),
+        (("--host", "::"), "--behind-proxy if something in front of it has TLS"),
+        (("--host", "no.such.host.invalid", "--behind-proxy"), "cannot listen on no.such.host.invalid"),
+        (("--port", "70000"), "--port is 70000"),
+        (("--limit", "speed=9"), "is not a limit"),
+        (("--kind", ""), "--kind is ''; it must be text"),
+        (("--limit", "connections=0"), "limit connections is 0"),
+        (("--url", "memory://"), "a queue in memory cannot be served"),
+    ],
+)
+def test_what_cannot_be_is_told(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    code, said, complained = ran("serve", *options, cwd=tmp_path)
+    assert (code, said, message in complained) == (2, "", True), complained
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, _, complained = ran("serve", "--port", str(taken.getsockname()[1]), cwd=tmp_path)
+    assert (code, "cannot listen on 127.0.0.1 port" in complained) == (2, True), complained
+
+
+def test_old_documents_are_purged_while_it_runs(tmp_path: Path) -> None:
+    server = Server(tmp_path, "--retention", "100ms")
+    try:
+        with server.client(server.key("acme")) as client:
+            told = client.post("/v1/batches", json={"documents": [{"payload": 1}]}).json()
+            server.finish()
+            until(lambda: server.queue.engine.document(told["documents"][0]["id"]) is None)
+            until(lambda: client.get(told["links"]["self"]).status_code == 404)  # the batch goes with its last document
+        assert any(line["event"] == "purged" for line in server.logged())
+    finally:
+        server.close()
+
+
+def test_ready_says_why_not(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    try:
+        with server.client(None) as client:
+            assert client.get("/readyz").json() == {"status": "ready", "reasons": []}
+            rules = server.queue.rules()
+            from dataclasses import replace
+
+            server.queue.engine.configure(replace(rules, frozen="is being moved to elsewhere"))
+            answer = client.get("/readyz")
+            assert answer.status_code == 503
+            assert answer.json() == {"status": "not ready", "reasons": ["the queue is frozen, as it is being moved"]}
+            with server.client(server.key("acme")) as customer:
+                refused = customer.post("/v1/documents", json={})
+            assert (refused.status_code, refused.json()["type"]) == (503, "store-busy")
+            assert "elsewhere" not in refused.text
+    finally:
+        server.close()
+
+
+def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
+    hidden = "import sys; sys.modules['uvicorn'] = None; from fairlane.cli import main; main(['serve'])"
+    ran = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ran.returncode == 2
+    assert "pip install 'fairlane[serve]'" in ran.stderr
+
+
+def test_other_commands_do_not_load_the_framework(tmp_path: Path) -> None:
+    told = "import sys; import fairlane.cli; print([one for one in ('fastapi', 'uvicorn', 'pydantic') if one in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+def test_several_servers_share_a_queue(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    one = Server(tmp_path / "one")
+    command = [*COMMAND, "serve", "--port", "0", "--no-work", "--json", "--url", one.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as other:
+        try:
+            assert other.stdout is not None
+            address = json.loads(other.stdout.readline())["address"]
+            with one.client(one.key("acme")) as client, Queue(one.url) as queue:
+                id = client.post("/v1/documents", json={}).json()["id"]
+                assert client.get(f"{address}/v1/documents/{id}").json()["state"] == "ready"
+                assert queue.document(id).customer == "acme"
+        finally:
+            other.terminate()
+            one.close()

@@ -1,0 +1,55 @@
+"""One Chromium and one server for all stories."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from tests.api.running import Server
+from tests.conftest import need_program
+
+from .looking import Looker, looking
+
+_numbers = count(1)
+expect.set_options(timeout=40_000)  # the machine may be busy: no test is judged by its time
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    program = need_program("chromium")
+    with sync_playwright() as playwright:
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        made = playwright.chromium.launch(executable_path=program, args=options)
+        yield made
+        made.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as line:
+        return int(line.getsockname()[1])
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With a worker, and always on the same port, so that it can come back."""
+    running = Server(Path(tmp_path_factory.mktemp("page")), "--port", str(free_port()), work=True)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def customer() -> str:
+    """A customer that nobody has seen before."""
+    return f"customer {next(_numbers)}"
+
+
+@pytest.fixture
+def operator(browser: Browser, server: Server) -> Iterator[Looker]:
+    with looking(browser, server, server.operator) as looker:
+        yield looker

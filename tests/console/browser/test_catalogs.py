@@ -1,0 +1,133 @@
+"""Every word comes from a catalog: no key is missing, none is unused, and every language has its own plural forms."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from typing import get_args
+
+import pytest
+
+from fairlane.api.problems import TITLES
+from fairlane.core.document import Happening, State
+from fairlane.extract.failure import CAN_RETRY
+from fairlane.extract.messages import failure_text
+
+from .looking import LANGUAGES, STATIC, catalog
+
+SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.js"))}
+CODE = "\n".join(SCRIPTS.values())
+PLURALS = {"en": {"one", "other"}, "de": {"one", "other"}, "pl": {"one", "few", "many", "other"},
+           "pt": {"one", "many", "other"}, "es": {"one", "many", "other"}}  # fmt: skip
+STORED = {"fairlane.language", "fairlane.theme"}  # names in the browser's storage
+SAME_WORDS = {"pl": {"document.type", "shell.operator"}, "de": {"document.type"}}  # which are what that language says too
+SUFFIX = "_hint"  # of a column, where there is one
+RESETS = ("idle", "window", "gradual")
+WORDS = {  # what may stand after a prefix; {} is where the word goes
+    "state.{}": get_args(State),
+    "life.{}": (*get_args(Happening), "checked", "attempt"),
+    "failure.{}": (*CAN_RETRY, "other"),
+    "reason.{}": (*CAN_RETRY, "other"),
+    "reset.{}": RESETS,
+    "how.step_reset_{}": RESETS,
+    "shell.{}": ("system", "light", "dark"),
+}
+SHOWN_WITHOUT_WORDS = {  # problems that only a program can cause
+    "bad-request", "wrong-method", "too-slow", "key-conflict", "events-purged", "too-many-headers", "broken", "not-from-page",
+}  # fmt: skip
+
+
+def written_keys() -> set[str]:
+    return set(re.findall(r"[\"'`]([a-z_]+\.[a-z_0-9]+)[\"'`]", CODE)) - STORED
+
+
+def prefixes() -> set[str]:
+    return {found for found in re.findall(r"`([a-z_]+\.[a-z_]*)\$\{", CODE) if found != "prefix."}
+
+
+def forms(told: object) -> list[str]:
+    return list(told.values()) if isinstance(told, dict) else [str(told)]
+
+
+def test_every_key_of_the_scripts_is_in_the_catalog() -> None:
+    assert written_keys() - set(catalog("en")) == set()
+    for pattern, words in WORDS.items():
+        for word in words:
+            assert pattern.format(word) in catalog("en"), pattern.format(word)
+
+
+def test_every_key_of_the_catalog_is_used() -> None:
+    known = set(catalog("en"))
+    columns = {key + SUFFIX for key in known if key.startswith("column.")}
+    made = {pattern.format(word) for pattern, words in WORDS.items() for word in words}
+    unused = known - written_keys() - made - columns - {key for key in known if key.startswith("problem.")}
+    assert unused == set()
+    assert prefixes() == {pattern.removesuffix("{}") for pattern in WORDS} | {"problem."}
+
+
+def test_every_problem_that_people_meet_has_words() -> None:
+    told = {key.removeprefix("problem.") for key in catalog("en") if key.startswith("problem.")}
+    assert told - {"other", "offline"} == set(TITLES) - SHOWN_WITHOUT_WORDS
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_says_everything(language: str) -> None:
+    ours, english = catalog(language), catalog("en")
+    assert list(ours) == list(english) == sorted(english)
+    for key, told in ours.items():
+        assert isinstance(told, dict) == isinstance(english[key], dict), key
+        if isinstance(told, dict):
+            assert set(told) == PLURALS[language], key
+        for form in forms(told):
+            assert form == form.strip(), key
+            assert form, key
+            names = set(re.findall(r"\{(\w+)\}", form))
+            wanted = set(re.findall(r"\{(\w+)\}", " ".join(forms(english[key]))))
+            assert names <= wanted, key
+            assert wanted - names <= {"count"}, key
+
+
+@pytest.mark.parametrize("language", LANGUAGES[1:])
+def test_nothing_is_left_in_english(language: str) -> None:
+    ours, english = catalog(language), catalog("en")
+    equal = {key for key, told in ours.items() if set(forms(told)) & set(forms(english[key]))}
+    assert equal == SAME_WORDS.get(language, set())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_failures_are_told_in_the_same_words_everywhere(language: str) -> None:
+    for code in CAN_RETRY:
+        assert catalog(language)[f"failure.{code}"] == failure_text(code, language)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_make_no_markup_out_of_text(name: str) -> None:
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "javascript:"):
+        assert word not in SCRIPTS[name]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_can_be_read_in_one_sitting(name: str) -> None:
+    lines = SCRIPTS[name].splitlines()
+    assert lines[0].startswith("// ")  # the question it answers
+    assert len(lines) <= 400
+    assert max(len(line) for line in lines) <= 128
+
+
+def test_the_page_has_no_inline_script_or_style_and_asks_nobody_else() -> None:
+    index = (STATIC / "index.html").read_text(encoding="utf-8")
+    assert re.findall(r"<script(?![^>]*\bsrc=)", index) == []
+    assert re.findall(r"<style|\sstyle=|\son[a-z]+=", index) == []
+    for text in (index, CODE, (STATIC / "style.css").read_text(encoding="utf-8")):
+        assert [one for one in re.findall(r"https?://[^\s\"'`)]+", text) if one != "http://www.w3.org/2000/svg"] == []
+
+
+def test_every_script_is_asked_for_at_once() -> None:
+    index = (STATIC / "index.html").read_text(encoding="utf-8")
+    assert set(re.findall(r"/static/(\w+\.js)", index)) == set(SCRIPTS)
+
+
+def test_the_page_is_small() -> None:
+    sizes = {path: len(gzip.compress(path.read_bytes(), 9)) for path in STATIC.rglob("*") if path.is_file()}
+    catalogs = [size for path, size in sizes.items() if path.parent.name == "locales"]
+    assert sum(sizes.values()) - sum(catalogs) + max(catalogs) <= 60_000  # what one reader loads; the promise is 150,000

@@ -1,0 +1,151 @@
+"""Everybody can read it: five languages, light and dark, wide and narrow, with a screen reader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.api.running import Server
+
+from .looking import CUSTOMER_VIEWS, KIND, LANGUAGES, OPERATOR_VIEWS, Looker, catalog, looking
+from .test_stories import drain
+
+AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+COUNTING = """() => {
+  const real = requestAnimationFrame;
+  window.frames_asked = 0;
+  window.requestAnimationFrame = (work) => (window.frames_asked++, real(work));
+}"""
+NAMES = {"fairlane"}
+LANGUAGE_NAMES = ("English", "Polski", "Português", "Español", "Deutsch")
+
+
+def words(texts: Iterable[str]) -> set[str]:
+    """Words of three letters or more, in small letters."""
+    return {word.casefold() for text in texts for word in re.findall(r"[^\W\d_]{3,}", re.sub(r"\{\w+\}", " ", text))}
+
+
+def vocabulary(language: str) -> set[str]:
+    """Every word of a catalog."""
+    return words(form for told in catalog(language).values() for form in (told.values() if isinstance(told, dict) else [told]))
+
+
+def visit(looker: Looker, views: tuple[str, ...]) -> dict[str, list[str]]:
+    """What is to be read in each view."""
+    told = {}
+    for view in views:
+        looker.open(view)
+        told[view] = looker.texts()
+    return told
+
+
+def test_the_browser_says_which_language_and_the_switch_is_remembered(browser: Browser, server: Server) -> None:
+    for locale, word in (("pl-PL", "Twój klucz"), ("pt-BR", "Sua chave"), ("es-AR", "Su clave"), ("de-AT", "Ihr Schlüssel"),
+                         ("fr-FR", "Your key")):  # fmt: skip
+        with looking(browser, server, None, locale=locale) as looker:
+            looker.page.goto(looker.address)
+            looker.page.get_by_label(word).wait_for()
+    with looking(browser, server, server.operator) as looker:
+        looker.page.get_by_label("Language").select_option("pl")
+        looker.says("Pasy")
+        looker.page.reload()
+        looker.says("Pasy")
+        assert looker.page.evaluate("document.documentElement.lang") == "pl"
+
+
+def test_every_visible_word_changes_with_the_language(browser: Browser, server: Server, customer: str) -> None:
+    """Whatever is read, or read out, is a word of that language's catalog."""
+    receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
+    views = (*OPERATOR_VIEWS, f"customers/{customer.replace(' ', '%20')}", f"documents/{receipts[-1].id}")
+    with looking(browser, server, server.operator) as one, looking(browser, server, server.key(customer)) as other:
+        for language in LANGUAGES:
+            for looker in (one, other):
+                looker.page.locator(".switches select").select_option(language)
+                looker.page.wait_for_function("told => document.documentElement.lang === told", arg=language)
+            known = vocabulary(language) | words(one.units(language)) | words(LANGUAGE_NAMES) | NAMES
+            told = visit(one, views) | {f"customer: {view}": read for view, read in visit(other, CUSTOMER_VIEWS).items()}
+            for view, read in told.items():
+                assert len(words(read)) > 15, view
+                assert words(read) - known == set(), (language, view)
+    drain(server)
+
+
+def serious(page: Page) -> list[Any]:
+    """What axe finds that keeps people out."""
+    page.evaluate(AXE)
+    found = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        (one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]])
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Browser, server: Server, customer: str, scheme: str) -> None:
+    receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
+    server.queue.tune(customer, paused=True)
+    place = customer.replace(" ", "%20")
+    with looking(browser, server, None, color_scheme=scheme) as looker:
+        looker.page.goto(looker.address)
+        looker.page.get_by_label("Your key").wait_for()
+        assert serious(looker.page) == []
+        looker.sign_in(server.operator)
+        for view in (*OPERATOR_VIEWS, f"customers/{place}", f"documents/{receipts[-1].id}"):
+            looker.open(view)
+            assert serious(looker.page) == [], view
+    with looking(browser, server, server.key(customer), color_scheme=scheme) as looker:
+        for view in (*CUSTOMER_VIEWS, f"mine/{receipts[0].id}"):
+            looker.open(view)
+            assert serious(looker.page) == [], view
+    server.queue.tune(customer, paused=False)
+    drain(server)
+
+
+@pytest.mark.parametrize("width", [390, 1120, 1280])
+def test_nothing_is_too_wide_or_cut_in_any_language(browser: Browser, server: Server, customer: str, width: int) -> None:
+    receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
+    place, window = customer.replace(" ", "%20"), {"width": width, "height": 844}
+    whose: tuple[tuple[str, tuple[str, ...]], ...] = (
+        (server.operator, (*OPERATOR_VIEWS, f"customers/{place}", f"documents/{receipts[-1].id}")),
+        (server.key(customer), (*CUSTOMER_VIEWS, f"mine/{receipts[0].id}")),
+    )
+    for key, views in whose:
+        with looking(browser, server, key, viewport=window) as looker:
+            for language in LANGUAGES:
+                looker.page.locator(".switches select").select_option(language)
+                looker.page.wait_for_function("told => document.documentElement.lang === told", arg=language)
+                for view in views:
+                    looker.open(view)
+                    assert looker.overflow() == 0, (language, view)
+                    assert looker.cut() == [], (language, view)
+    drain(server)
+
+
+def test_colours_can_be_chosen_and_stay(operator: Looker) -> None:
+    page = operator.page
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.get_by_role("button", name="Colours").click()  # light
+    page.get_by_role("button", name="Colours").click()  # dark
+    assert page.evaluate(ground) != light
+    page.reload()
+    expect(page.locator(".lanes")).to_be_visible()
+    assert page.evaluate(ground) != light
+
+
+def test_less_motion_is_respected(browser: Browser, server: Server, customer: str) -> None:
+    """With reduced motion the picture is drawn once a frame, and nothing flies."""
+    for motion, moves in (("reduce", False), ("no-preference", True)):
+        with looking(browser, server, server.operator, reduced_motion=motion) as looker:
+            looker.page.locator(".figure").first.wait_for()  # the first frame tells of no moves
+            looker.page.evaluate(COUNTING)
+            server.queue.submit_many(f"{customer} {motion}", [1] * 5, kind=KIND)
+            expect(looker.page.locator(".legend")).to_contain_text(f"{customer} {motion}")
+            assert bool(looker.page.evaluate("window.frames_asked")) == moves
+    drain(server)

@@ -1,0 +1,309 @@
+"""What people do at the page, from beginning to end."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+from playwright.sync_api import Browser, expect
+
+from fairlane.api import auth
+from fairlane.core.document import Done
+from tests.api.running import Server, until
+from tests.client.between import Between
+
+from .looking import KIND, MINUS, Looker, looking
+
+FIRST_FRAME = """async () => {
+  const reader = (await fetch("/page/frames")).body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ""; ; text += (await reader.read()).value) {
+    const found = /^data: (.*)$/m.exec(text.slice(0, text.lastIndexOf("\\n\\n") + 1));
+    if (found) return reader.cancel(), JSON.parse(found[1]);
+  }
+}"""
+# how much is drawn in each lane, and where the workers are: pixels that are neither empty nor road
+DRAWN = """() => {
+  const canvas = document.querySelector("canvas"), wide = canvas.width, tall = canvas.height;
+  const pen = new OffscreenCanvas(wide, tall).getContext("2d", { willReadFrequently: true });
+  pen.drawImage(canvas, 0, 0);
+  const coloured = (x, y, width, height) => {
+    const bits = pen.getImageData(x, y, width, height).data;
+    let count = 0;
+    for (let at = 0; at < bits.length; at += 4)
+      if (bits[at + 3] > 200 && Math.max(...bits.slice(at, at + 3)) - Math.min(...bits.slice(at, at + 3)) > 40) count++;
+    return count;
+  };
+  const room = 62 * devicePixelRatio, row = tall / 9;
+  return {
+    lanes: [...Array(9).keys()].map((place) => coloured(0, Math.round(row * place), Math.round(wide - room), Math.floor(row))),
+    workers: coloured(Math.round(wide - room), 0, Math.floor(room), tall),
+  };
+}"""
+TEXT = "Zażółć gęślą jaźń. Ação. ¿Qué? Größe.\n"
+
+
+def drain(server: Server) -> None:
+    """Whatever waits is done, so that the next story begins with a quiet queue."""
+    while server.finish(500):
+        pass
+
+
+def test_a_flood_and_its_relief(operator: Looker, server: Server, customer: str) -> None:
+    page, big = operator.page, f"{customer}, the big one"
+    small = [f"{customer}, small {number}" for number in range(6)]
+    lanes, story = page.locator(".lanes li"), page.locator(".story")
+    server.queue.submit_many(big, [1] * 400, kind=KIND)
+    for one in small:
+        server.queue.submit(one, kind=KIND)
+    expect(story).to_contain_text(f"{big} has sent a lot: 400 of its documents wait, most of them in lane 9")
+    expect(lanes.nth(0).locator("b")).to_have_text("9")  # six small ones, and the first three of the big one
+    expect(lanes.nth(8).locator("b")).to_have_text("379")
+    expect(page.locator(".legend li").first).to_contain_text(big)
+    expect(page.locator(".scale")).to_contain_text(re.compile(r"One block is up to \d+ documents"))
+
+    taken = server.claim(9)  # the small ones pass
+    assert set(small) <= {one.customer for one in taken}
+    expect(page.locator(".workers")).to_have_text("9 in work")
+    expect(lanes.nth(0).locator("b")).to_have_text("0")
+    expect(story).to_contain_text("The others go past it")
+
+    server.queue.engine.settle([(one, Done("null")) for one in taken])
+    drain(server)
+    expect(story).to_contain_text("All quiet: nothing is waiting")
+    expect(page.locator(".legend")).to_contain_text("Nobody is waiting")
+
+
+def test_what_is_held_back_is_told_as_that(operator: Looker, server: Server, customer: str) -> None:
+    page, story = operator.page, operator.page.locator(".story")
+    held = server.queue.submit(customer, kind=KIND, delay=3600)
+    expect(story).to_have_text("1 document is held back until later.")
+    expect(page.locator(".legend")).not_to_contain_text("Nobody is waiting")
+    server.queue.submit(customer, kind=KIND)
+    expect(story).to_have_text(re.compile(r"1 document is waiting\.\s*1 document is held back until later\.\s*0 are in work\."))
+    (taken,) = server.claim(1)
+    expect(story).to_have_text(re.compile(r"1 document is held back until later\.\s*1 is in work\."))
+    server.queue.engine.settle([(taken, Done("null"))])
+    server.queue.cancel(held.id)
+    expect(story).to_contain_text("All quiet: nothing is waiting")
+
+
+def test_somebody_finds_a_document_and_reads_why_it_waits(operator: Looker, server: Server, customer: str) -> None:
+    page = operator.page
+    server.queue.submit_many(customer, [1] * 25, kind=KIND)
+    receipt = server.queue.submit(customer, content=TEXT.encode(), name="Rechnung November.txt", kind=KIND)
+    operator.open("documents")
+    page.get_by_label("Search by number or name").fill("rechnung nov")
+    row = page.locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("waiting")
+    page.get_by_label("Search by number or name").fill(receipt.id[:30])
+    expect(row).to_have_count(1)
+    row.locator("a").first.click()
+    expect(page.locator("h1")).to_have_text("Rechnung November.txt")
+    answer = page.locator(".answer")
+    expect(answer).to_contain_text(f"because the counter of {customer} stood at {MINUS}25 when it was sent: below {MINUS}20")
+    expect(answer).to_contain_text("About 25 documents go before it.")
+    expect(page.locator(".life li")).to_have_count(1)
+
+    claims = server.claim(26)
+    expect(page.locator(".badge")).to_have_text("in work")
+    server.queue.engine.settle([(one, Done("null")) for one in claims])
+    expect(page.locator(".badge")).to_have_text("done")
+    expect(page.locator(".life li")).to_have_count(3)
+    operator.open(f"documents?customer={customer}".replace(" ", "%20"))
+    expect(page.locator("tbody tr")).to_have_count(26)
+
+
+def test_a_customer_is_paused_and_resumed(operator: Looker, server: Server, customer: str) -> None:
+    page = operator.page
+    receipt = server.queue.submit(customer, kind=KIND)
+    operator.open(f"customers/{customer}".replace(" ", "%20"))
+    page.get_by_role("button", name="Pause", exact=True).click()
+    expect(page.locator("dialog")).to_contain_text(f"Nothing of {customer} will be served until you resume; 1 document waits")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_have_count(0)
+    assert not server.queue.terms(customer).paused
+
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.locator("dialog").get_by_role("button", name="Pause").click()
+    expect(page.locator(".head .badge")).to_have_text("paused")
+    assert server.queue.terms(customer).paused
+    operator.open(f"documents/{receipt.id}")
+    operator.says("It waits because this customer is paused.")
+
+    operator.open(f"customers/{customer}".replace(" ", "%20"))
+    page.get_by_label("Weight").fill("2.5")
+    page.locator("form.control").filter(has_text="Weight").get_by_role("button").click()
+    page.locator("dialog button.main").click()
+    until(lambda: server.queue.terms(customer).weight == 2.5, "the weight")
+    page.get_by_role("button", name="Resume").click()
+    page.locator("dialog button.main").click()
+    expect(page.locator(".head .badge")).to_have_count(0)
+    assert not server.queue.terms(customer).paused
+    drain(server)
+
+
+def test_a_customer_hands_in_a_file_and_takes_the_result(
+    browser: Browser, server: Server, customer: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "Rechnung Größe.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    with looking(browser, server, server.key(customer)) as looker:
+        page = looker.page
+        looker.says("No documents yet")
+        page.locator("#files").set_input_files(file)
+        listed = page.locator(".files li")
+        expect(listed).to_contain_text("Rechnung Größe.txt")
+        expect(listed.locator(".badge")).to_have_text("done")
+        dropped = page.evaluate_handle(
+            "text => { const held = new DataTransfer(); held.items.add(new File([text], 'dropped.txt')); return held }", TEXT
+        )
+        page.locator(".drop").dispatch_event("drop", {"dataTransfer": dropped})
+        expect(listed).to_have_count(2)
+        expect(listed.first.locator(".badge")).to_have_text("done")
+
+        page.get_by_role("link", name="Rechnung Größe.txt").click()
+        looker.says("Zażółć gęślą jaźń")
+        expect(page.locator(".thumbnail")).to_be_visible()
+        with page.expect_download() as told:
+            page.get_by_role("link", name="Download the text").click()
+        assert told.value.suggested_filename.startswith("Rechnung Gr")
+        assert "¿Qué? Größe." in told.value.path().read_text(encoding="utf-8")
+        looker.open("how")
+        expect(page.locator("tr.here")).to_contain_text("You are here")
+        expect(page.locator(".you")).to_contain_text(f"Your counter stands at {MINUS}1")
+
+
+def test_the_connection_is_lost_and_comes_back(operator: Looker, server: Server, customer: str) -> None:
+    page = operator.page
+    expect(page.locator(".figure")).not_to_have_count(0)
+    expect(page.locator("#lost")).to_be_empty()
+    server.stop(signal.SIGKILL)
+    expect(page.locator("#lost")).to_contain_text("Not live.")
+    server.start()
+    expect(page.locator("#lost")).to_be_empty()
+    server.queue.submit_many(customer, [1] * 7, kind=KIND)
+    expect(page.locator(".legend")).to_contain_text(customer)
+    drain(server)
+
+
+def test_a_silent_line_is_told_and_comes_back(browser: Browser, server: Server, customer: str) -> None:
+    """Nothing is cut and nothing fails: the stream's connection stays open, only nothing comes any more."""
+    with Between(server.port) as line, looking(browser, server, server.operator, address=line.address) as looker:
+        page = looker.page
+        expect(page.locator(".figure")).not_to_have_count(0)
+        expect(page.locator("#lost")).to_be_empty()
+        line.hush(True)
+        server.queue.submit_many(customer, [1] * 40, kind=KIND)
+        expect(page.locator("#lost")).to_contain_text("Not live.", timeout=60_000)
+        expect(page.locator(".legend")).not_to_contain_text(customer)
+        line.hush(False)
+        expect(page.locator("#lost")).to_be_empty(timeout=60_000)
+        expect(page.locator(".legend")).to_contain_text(customer)
+    drain(server)
+
+
+def test_the_lanes_show_while_a_large_queue_is_counted(operator: Looker, server: Server, customer: str) -> None:
+    server.queue.submit_many(customer, [1] * 40, kind=KIND)
+    operator.says(customer, ".legend")
+    page = operator.page
+    frame = page.evaluate(FIRST_FRAME)
+    counting = json.dumps(frame | {"counted": 120_000})
+    page.route("**/page/frames", lambda route: route.fulfill(content_type="text/event-stream", body=f"data: {counting}\n\n"))
+    page.reload()
+    expect(page.locator(".story")).to_have_text("Counting the queue … 120,000 documents so far.")
+    expect(page.locator(".lanes li").nth(8).locator("b")).to_have_text("19")
+    expect(page.locator(".figure").filter(has_text="Done today").locator("dd")).to_have_text("\N{EN DASH}")
+    page.unroute("**/page/frames")
+    expect(page.locator(".story")).to_contain_text("40 of its documents wait")
+    drain(server)
+
+
+def test_no_lane_with_documents_looks_empty_however_large_another_is(browser: Browser, server: Server, customer: str) -> None:
+    """On a phone, where a block is hundreds of documents, and when the lanes are drawn anew from a frame that was there."""
+    server.queue.submit_many(customer, [1] * 2000, kind=KIND)
+    claims = server.claim(4)
+    window = {"width": 390, "height": 844}
+    with looking(browser, server, server.operator, viewport=window, reduced_motion="reduce") as looker:  # nothing flies
+        expect(looker.page.locator(".workers")).to_have_text("4 in work")
+        for language, told in (("pl", "Jeden klocek to najwyżej 200 dokumentów"), ("en", "One block is up to 200 documents")):
+            looker.page.locator(".switches select").select_option(language)
+            expect(looker.page.locator(".scale")).to_contain_text(told)
+            drawn = looker.page.evaluate(DRAWN)
+            assert [bool(lane) for lane in drawn["lanes"]] == [False, *[True] * 8]  # the first three, and one of the next, run
+            assert drawn["workers"] > 0
+    server.queue.engine.settle([(one, Done("null")) for one in claims])
+    drain(server)
+
+
+def test_a_long_list_of_customers_stays_live(operator: Looker, server: Server, customer: str) -> None:
+    for number in range(230):
+        server.queue.submit(f"{customer} {number:03}", kind=KIND)
+    operator.open("customers")
+    page = operator.page
+    with page.expect_response(lambda response: "search=" in response.url):  # a little after the last letter
+        page.get_by_label("Search by name").fill(customer)
+    operator.says("230 customers")
+    rows = page.locator("tbody tr")
+    for shown in (50, 100, 150, 200):
+        expect(rows).to_have_count(shown)
+        page.get_by_role("button", name="Show more").click()
+    expect(rows).to_have_count(230)
+    server.queue.submit_many(f"{customer} 229", [1] * 4, kind=KIND)
+    expect(rows.first).to_contain_text(f"{customer} 229")
+    expect(rows).to_have_count(230)
+    drain(server)
+
+
+def test_a_key_that_is_taken_away_ends_the_session(browser: Browser, server: Server, customer: str) -> None:
+    key = server.key(customer)
+    with looking(browser, server, key) as looker:
+        looker.page.reload()
+        looker.says("My documents")
+        auth.revoke(server.queue.engine, key.split("_")[1])
+        looker.says("Your session has ended")
+    with looking(browser, server, None) as looker:
+        looker.page.goto(looker.address)
+        looker.page.get_by_label("Your key").fill(key)
+        looker.page.locator("button.main").click()
+        looker.says("This key is not in use")
+
+
+def test_the_keyboard_is_enough(operator: Looker, server: Server, customer: str) -> None:
+    page = operator.page
+    server.queue.submit(f"{customer} b", kind=KIND)
+    server.queue.submit(f"{customer} a", kind=KIND)
+    page.reload()
+    page.locator("nav a").first.wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.locator("nav a").nth(1).focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Search by name").fill(customer)
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    page.get_by_role("button", name="Customer").focus()
+    page.keyboard.press("Enter")
+    expect(rows.first).to_contain_text(f"{customer} a")
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Customer")
+    page.keyboard.press("Enter")
+    expect(rows.first).to_contain_text(f"{customer} b")
+    rows.first.locator("a").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text(f"{customer} b")
+    drain(server)
+
+
+def test_other_rules_are_tried_on_the_last_hours(operator: Looker, server: Server, customer: str) -> None:
+    server.queue.submit_many(customer, [1] * 30, kind=KIND)
+    drain(server)
+    operator.open("what-if")
+    page = operator.page
+    expect(page.get_by_label("Reset interval in minutes")).to_have_value("25")
+    page.get_by_label("Reset interval in minutes").fill("5")
+    page.get_by_label("Workers").fill("8")
+    page.get_by_role("button", name="Try it").click()
+    expect(page.locator(".compared tbody tr")).to_have_count(5, timeout=60_000)
+    operator.says("Replayed with")

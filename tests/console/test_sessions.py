@@ -1,0 +1,162 @@
+"""Signing in: a key becomes a cookie that opens what the key opens, changes nothing without our word, and ends with the key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from fairlane.api import auth
+from fairlane.console.sessions import SESSIONS_A_KEY, Sessions, csrf_of
+from tests.api.running import Server, problem_of, until
+
+from .browsing import WORD, signed_in, watching
+
+
+@pytest.fixture
+def browser(server: Server, customer: str) -> Iterator[httpx.Client]:
+    with signed_in(server, server.key(customer)) as made:
+        yield made
+
+
+def test_a_key_becomes_a_cookie_that_scripts_cannot_read(server: Server, customer: str) -> None:
+    with server.client(None) as client:
+        assert client.get("/page/session").status_code == 401
+        answer = client.post("/page/session", json={"key": server.key(customer)})
+        told = answer.json()
+        assert (told["role"], told["customer"]) == ("customer", customer)
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert "Path=/" in cookie
+        assert "Secure" not in cookie  # the tests speak plain HTTP
+        assert client.get("/page/session").json() == told
+        assert client.get("/v1/me").json()["customer"] == customer
+
+
+def test_behind_tls_the_cookie_is_for_tls_alone(server: Server) -> None:
+    with server.client(None) as client:
+        answer = client.post("/page/session", json={"key": server.operator}, headers={"X-Forwarded-Proto": "https"})
+        assert "Secure" in answer.headers["set-cookie"]
+        assert answer.json() | {"csrf": ""} == {"role": "operator", "customer": None, "csrf": ""}
+
+
+@pytest.mark.parametrize("key", ["", "fl_", "x", "fl_0123456789abcdef_" + "A" * 43, "0123456789abcdef." + "A" * 43])
+def test_what_is_not_a_key_signs_nobody_in(server: Server, key: str) -> None:
+    with server.client(None) as client:
+        answer = client.post("/page/session", json={"key": key})
+        assert (answer.status_code, problem_of(answer)) == (401, "no-key")
+        assert "set-cookie" not in answer.headers
+
+
+def test_a_cookie_does_not_sign_in_again(server: Server, browser: httpx.Client) -> None:
+    answer = browser.post("/page/session", json={"key": browser.cookies["fairlane"]})
+    assert problem_of(answer) == "no-key"
+
+
+def test_another_site_cannot_sign_anybody_in(server: Server, customer: str) -> None:
+    key = server.key(customer)
+    with server.client(None) as client:
+        as_form = client.post("/page/session", content=json.dumps({"key": key}), headers={"Content-Type": "text/plain"})
+        assert as_form.status_code in (415, 422)
+        elsewhere = client.post("/page/session", json={"key": key}, headers={"Sec-Fetch-Site": "cross-site"})
+        assert (elsewhere.status_code, problem_of(elsewhere)) == (403, "not-from-page")
+        assert not client.cookies
+
+
+@pytest.mark.parametrize("word", [None, "", "0" * 64, "ü" * 64])
+def test_nothing_is_changed_without_the_word_of_the_page(server: Server, browser: httpx.Client, word: str | None) -> None:
+    del browser.headers[WORD]
+    headers = {} if word is None else {WORD.encode(): word.encode()}
+    id = browser.get("/v1/me").json()["customer"]
+    for method, path in (("POST", "/v1/documents"), ("DELETE", "/page/session"), ("POST", "/v1/checks")):
+        answer = browser.request(method, path, json={"payload": 1}, headers=headers)
+        assert (answer.status_code, problem_of(answer)) == (403, "not-from-page")
+    assert server.queue.look(id).waiting == 0
+    assert browser.get("/v1/documents").status_code == 200  # looking takes the cookie alone
+
+
+def test_with_the_word_the_cookie_does_what_the_key_does(server: Server, browser: httpx.Client, customer: str) -> None:
+    id = browser.post("/v1/documents", json={"payload": 1}).json()["id"]
+    assert browser.delete(f"/v1/documents/{id}").json()["state"] == "cancelled"
+    other = server.queue.submit("somebody else", 1).id
+    assert browser.get(f"/v1/documents/{other}").status_code == 404
+    assert browser.get("/v1/customers").status_code == 404
+
+
+def test_the_word_of_one_session_does_not_serve_another(server: Server, customer: str) -> None:
+    key = server.key(customer)
+    with signed_in(server, key) as one, signed_in(server, key) as other:
+        one.headers[WORD] = other.headers[WORD]
+        assert one.post("/v1/checks", json={}).status_code == 403
+
+
+def test_signing_out_ends_the_cookie_for_everybody_who_has_it(server: Server, browser: httpx.Client) -> None:
+    stolen = browser.cookies["fairlane"]
+    assert browser.delete("/page/session").status_code == 204
+    assert "fairlane" not in browser.cookies
+    with server.client(None) as thief:
+        thief.cookies.set("fairlane", stolen)
+        assert thief.get("/v1/me").status_code == 401
+
+
+def test_a_session_ends_with_its_key(server: Server, customer: str) -> None:
+    told, key = auth.create(server.queue.engine, customer=customer)
+    with signed_in(server, told) as browser:
+        assert browser.get("/v1/me").status_code == 200
+        auth.revoke(server.queue.engine, key.id)
+        until(lambda: browser.get("/v1/me").status_code == 401)
+
+
+def test_events_are_watched_with_a_cookie_and_end_with_its_session(server: Server, customer: str) -> None:
+    with signed_in(server, server.key(customer)) as browser, watching(browser, "/v1/events?after=0") as stream:
+        id = server.queue.submit(customer, 1).id
+        until(lambda: any(one["document"] == id for one in stream.told))
+        browser.delete("/page/session")
+        until(lambda: stream.is_ended)
+
+
+def test_a_key_has_few_sessions_and_the_oldest_goes(server: Server, customer: str) -> None:
+    key = server.key(customer)
+    with signed_in(server, key) as oldest:
+        for _ in range(SESSIONS_A_KEY):
+            with signed_in(server, key):
+                pass
+        until(lambda: oldest.get("/v1/me").status_code == 401)
+
+
+def test_a_session_ends_by_itself(server: Server, customer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, key = auth.create(server.queue.engine, customer=customer)
+    sessions = Sessions(server.queue.engine)
+    monkeypatch.setattr("fairlane.console.sessions.SESSION_SECONDS", -1)
+    cookie = sessions.begin(key.id)
+    with server.client(None) as client:
+        client.cookies.set("fairlane", cookie)
+        assert client.get("/v1/me").status_code == 401
+        monkeypatch.undo()
+        client.cookies.clear()
+        client.cookies.set("fairlane", sessions.begin(key.id))
+        until(lambda: client.get("/v1/me").status_code == 200)
+
+
+def test_the_store_holds_no_cookie(server: Server, browser: httpx.Client) -> None:
+    cookie = browser.cookies["fairlane"]
+    secret = cookie.partition(".")[2]
+    written = b"".join(path.read_bytes() for path in Path(server.folder).iterdir() if path.is_file())
+    assert secret.encode() not in written
+    assert csrf_of(cookie).encode() not in written
+
+
+def test_everything_is_answered_with_a_strict_policy(server: Server, browser: httpx.Client) -> None:
+    for path in ("/", "/v1/me", "/v1/nowhere", "/static/nothing.js", "/page/session", "/healthz"):
+        headers = browser.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers.get_list("cache-control") == ["no-store"]

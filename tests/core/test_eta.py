@@ -1,0 +1,145 @@
+"""What is expected of a waiting document, and how it is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane.core.dispatch import PACE_MS
+from fairlane.core.document import Check, Document, Outlook, State
+from fairlane.core.eta import FACTORS, Expectation, expected, factors
+from fairlane.core.policy import Rules
+from fairlane.queue.explain import explained, in_words
+
+NOW = 1_000_000_000
+
+
+def outlook(
+    ahead: int = 99, dispatches: int = 100, span_ms: int = 100_000, busy_ms: int | None = 500_000, blocked: bool = False
+) -> Outlook:
+    """Of a queue that takes one document a second and has waited for longer than that was measured, unless told otherwise."""
+    return Outlook(NOW, ahead, blocked, dispatches, span_ms, None if busy_ms is None else NOW - busy_ms)
+
+
+def known(told: Outlook) -> Expectation:
+    expectation = expected(told)
+    assert expectation is not None
+    return expectation
+
+
+@given(
+    st.integers(0, 10**7),
+    st.integers(1, 10**6),
+    st.integers(1, 300_000),
+    st.none() | st.integers(-1000, 10**9),
+    st.integers(1, 9),
+)
+def test_the_laws(ahead: int, dispatches: int, span_ms: int, busy_ms: int | None, more: int) -> None:
+    one = known(outlook(ahead, dispatches, span_ms, busy_ms))
+    assert 0 <= one.low <= one.likely <= one.high
+    other = known(outlook(ahead + more, dispatches, span_ms, busy_ms))
+    assert all(after >= before for before, after in zip(one, other, strict=True))
+
+
+def test_nothing_is_expected_without_a_pace_or_of_a_customer_that_is_blocked() -> None:
+    assert expected(outlook(dispatches=0, span_ms=0)) is None
+    assert expected(outlook(blocked=True)) is None
+
+
+def test_a_hundred_documents_at_one_a_second() -> None:
+    low, likely, high = known(outlook())
+    assert 80 < low < 100 < likely < 150 < high < 260
+
+
+def test_twice_the_pace_is_half_the_time() -> None:
+    slow, fast = known(outlook()), known(outlook(span_ms=200_000))
+    assert fast == pytest.approx([2 * one for one in slow])
+
+
+def test_a_pace_of_few_documents_is_vague() -> None:
+    many, few = known(outlook()), known(outlook(dispatches=1, span_ms=PACE_MS))
+    few = Expectation(*(one * 1_000 / PACE_MS for one in few))  # at the same pace
+    assert few.low < many.low / 1.5 < many.high * 1.5 < few.high
+
+
+def test_a_queue_that_was_idle_may_be_faster_than_its_pace() -> None:
+    steady, burst = known(outlook()), known(outlook(busy_ms=10_000))
+    assert burst.low == pytest.approx(steady.low / 10)
+    assert steady.low / 10 < burst.likely < steady.likely
+    assert burst.high == steady.high
+
+
+def test_workers_that_have_just_begun_may_be_slower_than_they_seem() -> None:
+    begun = known(outlook(dispatches=8, span_ms=1_000))
+    assert begun.high > 20 * known(outlook(dispatches=8 * 100, span_ms=100_000)).high
+    assert begun.likely == pytest.approx(known(outlook(dispatches=8 * 100, span_ms=100_000)).likely)
+
+
+def test_the_factors_are_those_of_the_table_and_between() -> None:
+    assert all(factors(documents) == pytest.approx(tuple(row)) for documents, *row in FACTORS)
+    assert factors(10**7) == FACTORS[-1][1:]
+    assert all(before <= between <= after for before, between, after in zip(factors(2), factors(3), factors(4), strict=True))
+
+
+def document(held_ms: int = 0) -> Document:
+    check = Check("acme", 2, -3000, NOW, 1, 0)
+    state: State = "delayed" if held_ms else "ready"
+    return Document("d", 1, "acme", "document", state, check, 1000, None, NOW + held_ms, 0, 3, 0, None, None, None, None)
+
+
+def test_a_document_that_is_held_back_does_not_start_before() -> None:
+    facts = explained(document(held_ms=600_000), Rules(), outlook()).facts
+    free = known(outlook())
+    assert facts["not_before_in"] == 600
+    assert (facts["expected_in_low"], facts["expected_in"]) == (600, 600)
+    assert facts["expected_in_high"] == round(600 + free.high, 3)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"),
+    [
+        (0.1, 0.9, "in less than a second"),
+        (0.9, 1, "within 1 second"),
+        (0.2, 4.1, "within 5 seconds"),
+        (5.9, 90.1, "in 5 to 91 seconds"),
+        (3, 100, "within 100 seconds"),
+        (45, 150, "in 45 seconds to 3 minutes"),
+        (119, 300, "in 1 to 5 minutes"),
+        (180, 180, "in about 3 minutes"),
+        (600, 7200, "in 10 minutes to 2 hours"),
+        (86_400, 400_000, "in 1 to 5 days"),
+        (1e9, 2e9, "in 11,574 to 23,149 days"),
+    ],
+)
+def test_a_range_in_words(low: float, high: float, told: str) -> None:
+    assert in_words(low, high) == told
+
+
+def test_the_sentence_tells_the_range() -> None:
+    told = explained(document(), Rules(), outlook())
+    low, likely, high = (told.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high"))
+    spoken = in_words(low, high)
+    assert told.sentence.endswith(f" About 99 documents are ahead of it; it will probably start {spoken}.")
+    assert known(outlook()) == pytest.approx([low, likely, high], abs=0.001)
+    alone = explained(document(), Rules(), outlook(0))
+    assert " Nothing is ahead of it; it will probably start " in alone.sentence
+
+
+@pytest.mark.parametrize(
+    ("rules", "seen", "told"),
+    [
+        (Rules(), outlook(blocked=True), "ahead of it; acme is paused or at its cap, so when it starts cannot be said."),
+        (
+            Rules(),
+            outlook(dispatches=0),
+            "ahead of it; no worker took a document in the last two minutes, so when it starts cannot be said.",
+        ),
+        (Rules(frozen="is being moved"), outlook(), "ahead of it; the queue is being moved, so when it starts cannot be said."),
+    ],
+)
+def test_what_cannot_be_known_is_not_told_as_a_number(rules: Rules, seen: Outlook, told: str) -> None:
+    explanation = explained(document(), rules, seen)
+    assert explanation.sentence.endswith(told)
+    assert {explanation.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high")} == {None}
+    assert explanation.facts["ahead"] == 99

@@ -1,0 +1,82 @@
+"""Results in a folder: side by side, whole, and never outside of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane.core.errors import Mistake
+from fairlane.folders.outputs import NAME_BYTES_MAX, Outputs, member_places, plain_parts
+from tests.conftest import as_nobody
+
+PLACES = st.lists(
+    st.sampled_from(["a", "..", ".", "", "~", "a~ca978112", "\\", "\0", "\n", "ż" * 150, "\ud800", " "]), max_size=6
+).map("/".join) | st.text(max_size=80)
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_text_facts_and_picture_are_side_by_side(tmp_path: Path) -> None:
+    outputs = Outputs(str(tmp_path / "new" / "out"))
+    outputs.prepare()
+    outputs.write("acme/2025/ł.pdf", "Zażółć\n".encode(), {"title": "ł"}, b"PNG")
+    assert files_in(outputs.folder) == ["acme/2025/ł.pdf.json", "acme/2025/ł.pdf.md", "acme/2025/ł.pdf.png"]
+    assert (outputs.folder / "acme/2025/ł.pdf.md").read_text(encoding="utf-8") == "Zażółć\n"
+    assert json.loads((outputs.folder / "acme/2025/ł.pdf.json").read_bytes()) == {"title": "ł"}
+    assert (outputs.folder / "acme/2025/ł.pdf.png").read_bytes() == b"PNG"
+
+
+def test_a_second_run_replaces_what_the_first_wrote(tmp_path: Path) -> None:
+    outputs = Outputs(str(tmp_path))
+    outputs.write("acme/a", b"long text of the first run", {}, b"PNG")
+    outputs.write("acme/a", b"short", {}, None)
+    assert files_in(tmp_path) == ["acme/a.json", "acme/a.md"]
+    assert (tmp_path / "acme/a.md").read_text() == "short"
+
+
+@given(PLACES)
+def test_no_place_leads_out_of_the_folder(place: str) -> None:
+    for part in plain_parts(place):
+        assert part not in ("", ".", "..")
+        assert "/" not in part
+        assert "\0" not in part
+        assert len(os.fsencode(part)) <= NAME_BYTES_MAX + 10
+
+
+@given(PLACES, PLACES)
+def test_places_that_differ_stay_different(one: str, other: str) -> None:
+    def meant(place: str) -> list[str]:
+        return [part for part in place.split("/") if part not in ("", ".")]
+
+    assert (plain_parts(one) == plain_parts(other)) == (meant(one) == meant(other))
+
+
+def test_members_of_an_archive_get_places_of_their_own() -> None:
+    names = ["a.txt", "a.txt", "b/a.txt", "../../etc/passwd", "a.txt"]
+    places = member_places("acme/x.zip", names)
+    assert places[:3] == ["acme/x.zip/a.txt", "acme/x.zip/a.txt (2)", "acme/x.zip/b/a.txt"]
+    assert places[4] == "acme/x.zip/a.txt (3)"
+    assert ".." not in places[3].split("/")
+    assert len(set(places)) == 5
+
+
+def test_what_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Mistake, match="is a file, not a folder"):
+        Outputs(str(tmp_path / "file")).prepare()
+    with pytest.raises(Mistake, match="cannot be written: Not a directory"):
+        Outputs(str(tmp_path / "file" / "below")).prepare()
+
+
+def test_a_folder_that_may_not_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("closed").mkdir(mode=0o555)
+    with as_nobody(), pytest.raises(Mistake, match="cannot be written: Permission denied"):
+        Outputs("closed").write("a", b"", {}, None)

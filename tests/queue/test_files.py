@@ -1,0 +1,462 @@
+"""Files of documents: in with the submission, out by id, gone with the document."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlane import AsyncQueue, BadValue, Input, KeyConflict, Mistake, Queue, StoreError, Unknown, WrongState
+from fairlane.blobs.envelope import unwrapped
+from fairlane.blobs.page_count import PagesSeen
+from fairlane.core.document import Done, Failed, Receipt
+from fairlane.core.errors import StoreBusy, StoreFrozen
+from fairlane.core.policy import Rules
+from tests.engine.conftest import ENGINES, url_of
+from tests.servers import redis
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queue]:
+    with Queue(url_of(request.param, tmp_path), blobs=str(tmp_path / "blobs")) as queue:
+        yield queue
+
+
+def bytes_of(queue: Queue, id: str) -> bytes:
+    with queue.file(id) as file:
+        return file.read()
+
+
+def held(queue: Queue) -> list[str]:
+    """The documents whose files are in the store, by what lies there."""
+    return sorted(one.document for one in queue.filing.files().listed())
+
+
+def age(folder: Path, seconds: float = 3 * 86400) -> None:
+    """Everything that is there now was put there long ago."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            os.utime(path, (path.stat().st_mtime - seconds,) * 2)
+
+
+def done_with_results(queue: Queue, **results: Any) -> str:
+    (claim,) = queue.engine.claim("w", 1, 60_000)
+    told = queue.put_results(claim.customer, claim.id, claim.token, **results)
+    assert queue.engine.settle([(claim, Done(json.dumps({**told, "pages": 2})))]) == []
+    return claim.id
+
+
+# -- in and out ------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_comes_back_with_its_name_beside_the_payload(queue: Queue, tmp_path: Path) -> None:
+    (tmp_path / "invoice.pdf").write_bytes(b"%PDF-1.7 one")
+    first = queue.submit("acme", {"order": 17}, path=tmp_path / "invoice.pdf")
+    (tmp_path / "invoice.pdf").unlink()
+    second = queue.submit("acme", content=b"two", name="two.txt")
+    third = queue.submit("acme", content=io.BytesIO(b"three"))
+    assert [bytes_of(queue, one.id) for one in (first, second, third)] == [b"%PDF-1.7 one", b"two", b"three"]
+    assert [queue.input(one.id).name for one in (first, second, third)] == ["invoice.pdf", "two.txt", None]
+    assert [queue.payload(one.id) for one in (first, second, third)] == [{"order": 17}, None, None]
+    assert [one.counter for one in (first, second, third)] == [0, -1, -2]
+    (claim,) = queue.engine.claim("w", 1, 60_000)
+    file, payload = unwrapped(json.loads(claim.payload))
+    assert (file, payload) == (queue.input(first.id), {"order": 17})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_keeps_files_and_a_repeated_key_keeps_one(engine: str, tmp_path: Path) -> None:
+    url = url_of(engine, tmp_path)
+    with Queue(url, blobs=str(tmp_path / "blobs")) as queue:
+        receipts = [queue.submit("acme", content=b"one", key="k") for _ in range(2)]
+        assert receipts[0] == receipts[1]
+        assert held(queue) == [receipts[0].id]
+        with pytest.raises(KeyConflict):
+            queue.submit("acme", content=b"other", key="k")
+        assert held(queue) == [receipts[0].id]
+        id = done_with_results(queue, text="text")
+        assert (queue.text(id), bytes_of(queue, id)) == ("text", b"one")
+        assert queue.sweep(grace=0).removed == 0
+        assert queue.forget("acme") == 1
+        assert held(queue) == []
+    redis.drop_url(url)
+
+
+def test_many_files_are_one_commit_all_or_none(queue: Queue, tmp_path: Path) -> None:
+    (parent,) = (queue.submit("acme", content=b"PK").id,)
+    members = [Input(content=b"%d" % n, name=f"{n}.txt", key=f"{parent}/{n}", depth=1, parent=parent) for n in range(5)]
+    receipts = queue.submit_files("acme", members)
+    assert [one.counter for one in receipts] == [-1, -2, -3, -4, -5]
+    assert queue.submit_files("acme", members) == receipts
+    assert [(one.depth, one.parent, one.name) for one in map(queue.input, [one.id for one in receipts])] == [
+        (1, parent, f"{n}.txt") for n in range(5)
+    ]
+    before = held(queue)
+    assert len(before) == 6
+    for bad in (Input(path=tmp_path / "nope"), Input(content=b"other", key=f"{parent}/0")):
+        with pytest.raises(Mistake):
+            queue.submit_files("acme", [Input(content=b"new"), bad])
+    assert held(queue) == before
+    assert queue.look("acme").waiting == 6
+    assert queue.submit_files("acme", []) == []
+
+
+def test_the_same_key_twice_in_one_call_is_one_document(queue: Queue) -> None:
+    first, second = queue.submit_files("acme", [Input(content=b"one", key="k"), Input(content=b"one", key="k")])
+    assert first == second
+    assert held(queue) == [first.id]
+
+
+def test_what_cannot_be_is_refused_before_a_byte_is_written(queue: Queue, tmp_path: Path) -> None:
+    content = io.BytesIO(b"one")
+    wrong: list[dict[str, Any]] = [
+        {"content": content, "path": "README.md"},
+        {"name": "a.pdf"},
+        {"content": content, "payload": float("nan")},
+        {"content": content, "payload": "x" * 260_000},
+        {"content": content, "key": ""},
+        {"content": content, "kind": ""},
+        {"content": content, "cost": "page"},
+        {"content": content, "cost": 0},
+        {"content": content, "name": ""},
+        {"content": content, "name": 7},
+        {"content": "text"},
+        {"cost": "pages"},
+        {"payload": {"fairlane.file": {}}},
+    ]
+    for options in wrong:
+        with pytest.raises(BadValue):
+            queue.submit("acme", **options)
+    files: list[Any] = [
+        Input(content=b""),
+        "a.pdf",
+        [b"one"],
+        [Input(content=b"", depth=-1)],
+        [Input(content=b"", parent="")],
+        7,
+    ]
+    for one in files:
+        with pytest.raises(BadValue):
+            queue.submit_files("acme", one)
+    assert content.tell() == 0
+    assert not (tmp_path / "blobs").exists() or held(queue) == []
+    assert queue.look("acme").waiting == 0
+
+
+def test_a_queue_that_is_no_file_must_be_told_where() -> None:
+    with Queue("memory://") as queue:
+        with pytest.raises(Mistake, match=r"this queue has no place for files: say where, .* FAIRLANE_BLOBS"):
+            queue.submit("acme", content=b"one")
+        assert queue.submit("acme", {"n": 1}).counter == 0
+        assert queue.purge(0) == 0
+        assert queue.forget("acme") == 1
+        assert queue.sweep() == (0, 0, 0, None)
+
+
+def test_a_queue_in_a_file_has_its_files_beside_it_wherever_it_is_opened_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Queue("sqlite:///queue.db") as queue:
+        queue.submit("acme", {"n": 1})
+        assert not (tmp_path / "queue.db.blobs").exists()  # nothing is made until it is needed
+        monkeypatch.chdir("/")
+        id = queue.submit("acme", content=b"one").id
+    with Queue(f"sqlite:///{tmp_path}/queue.db") as queue:
+        assert bytes_of(queue, id) == b"one"
+    assert (tmp_path / "queue.db.blobs").is_dir()
+
+
+def test_files_of_a_queue_that_is_not_told_where_are_not_forgotten_about(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/queue.db"
+    with Queue(url, blobs=str(tmp_path / "blobs")) as queue:
+        id = queue.submit("acme", content=b"one").id
+        queue.filing.where = queue.filing._files = None  # as on a server, where nothing is beside the queue
+        with pytest.raises(Mistake, match="no place for files"):
+            queue.forget("acme")
+        assert queue.document(id).state == "ready"
+
+
+def test_awaited_verbs_do_the_same(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with AsyncQueue(f"sqlite:///{tmp_path}/queue.db", blobs=str(tmp_path / "elsewhere")) as queue:
+            receipt = await queue.submit("acme", content=b"one", name="a")
+            await queue.submit_files("acme", [Input(content=b"two")])
+            with await queue.file(receipt.id) as file:
+                assert file.read() == b"one"
+            assert (await queue.input(receipt.id)).name == "a"
+            done_with_results(queue.queue, text="t", facts={"a": 1}, thumbnail=b"p")
+            told = (await queue.text(receipt.id), await queue.facts(receipt.id), await queue.thumbnail(receipt.id))
+            assert told == ("t", {"a": 1}, b"p")
+            assert (await queue.sweep(grace=0)).removed == 0
+
+    asyncio.run(run())
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+# -- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_read_when_the_document_is_done(queue: Queue) -> None:
+    with pytest.raises(Unknown, match="there is no document nope"):
+        queue.text("nope")
+    id = queue.submit("acme", content=b"one").id
+    with pytest.raises(WrongState, match=f"document {id} has no result: it is ready"):
+        queue.text(id)
+    assert done_with_results(queue, text="żółw\n", facts={"pages": [1]}) == id
+    assert (queue.text(id), queue.facts(id), queue.result(id)["pages"]) == ("żółw\n", {"pages": [1]}, 2)
+    with pytest.raises(Unknown, match=f"no thumbnail came out of document {id}"):
+        queue.thumbnail(id)
+    plain = queue.submit("acme", {"n": 1}).id
+    for verb in (queue.file, queue.input):
+        with pytest.raises(Unknown, match="was submitted without a file"):
+            verb(plain)
+
+
+def test_results_of_other_attempts_are_swept(queue: Queue, tmp_path: Path) -> None:
+    id = queue.submit("acme", content=b"one").id
+    (late,) = queue.engine.claim("w", 1, 1, now_ms=1)
+    queue.put_results("acme", id, late.token, text="late")
+    assert queue.engine.reclaim(10, now_ms=10**12) == 1
+    assert queue.sweep(grace=0).removed == 0  # it is still the newest token
+    done_with_results(queue, text="last")
+    queue.put_results("acme", id, late.token, thumbnail=b"late")
+    swept = queue.sweep(grace=0)
+    assert (swept.looked, swept.removed, swept.bytes) == (4, 2, 8)
+    assert (queue.text(id), bytes_of(queue, id)) == ("last", b"one")
+    failed = queue.submit("acme", content=b"two").id
+    (claim,) = queue.engine.claim("w", 1, 60_000)
+    queue.put_results("acme", failed, claim.token, text="half")
+    queue.engine.settle([(claim, Failed("torn"))])
+    assert queue.sweep(grace=0).removed == 1
+    assert bytes_of(queue, failed) == b"two"  # a person may retry it
+
+
+# -- gone ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_purged_is_swept_when_it_is_a_day_old(queue: Queue, tmp_path: Path) -> None:
+    kept = queue.submit("acme", content=b"kept").id
+    queue.cancel(kept)
+    ids = [queue.submit("acme", content=b"old").id for _ in range(3)]
+    for id in ids:
+        queue.cancel(id)
+    queue.purge(1e6)
+    assert len(held(queue)) == 4
+    age(tmp_path / "blobs", 3600)
+    young = queue.submit("acme", content=b"young").id
+    assert queue.purge(0) == 4
+    assert len(held(queue)) == 5  # younger than the grace period: somebody may be about to submit them
+    age(tmp_path / "blobs")
+    queue.cancel(queue.submit("acme", {"n": 1}).id)
+    assert queue.purge(0) == 1
+    assert held(queue) == [young]
+
+
+def test_forget_takes_the_files_along_and_leaves_others_alone(queue: Queue, tmp_path: Path) -> None:
+    other = queue.submit("other", content=b"other").id
+    for _ in range(3):
+        queue.submit("acme", content=b"secret")
+    assert done_with_results(queue, text="kept") == other
+    done_with_results(queue, text="secret")
+    assert queue.forget("acme") == 3
+    assert set(held(queue)) == {other}
+    assert queue.text(other) == "kept"
+    assert not [path for path in (tmp_path / "blobs").rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
+
+
+def test_a_submission_under_way_survives_a_forget(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.submit("acme", content=b"old")
+    submit = queue.engine.submit
+
+    def forgotten_meanwhile(*told: Any, **options: Any) -> list[Receipt]:
+        queue.forget("acme")  # the bytes are there, their document is not yet
+        return submit(*told, **options)
+
+    monkeypatch.setattr(queue.engine, "submit", forgotten_meanwhile)
+    id = queue.submit("acme", content=b"new").id
+    assert held(queue) == [id]
+    assert bytes_of(queue, id) == b"new"
+
+
+def test_forget_and_submit_race_and_no_document_is_without_its_bytes(queue: Queue) -> None:
+    is_over = threading.Event()
+
+    def forget() -> None:
+        while not is_over.is_set():
+            queue.forget("acme")
+
+    forgetter = threading.Thread(target=forget)
+    forgetter.start()
+    try:
+        for n in range(60):
+            queue.submit("acme", content=b"%d" % n)
+    finally:
+        is_over.set()
+        forgetter.join()
+    queue.submit("acme", content=b"last")
+    left = [one.id for one in queue.documents("acme")]
+    assert all(bytes_of(queue, id) for id in left)
+    queue.sweep(grace=0)
+    assert held(queue) == sorted(left)
+
+
+def test_the_same_key_at_once_is_one_document_with_one_file(queue: Queue) -> None:
+    receipts: list[Receipt] = []
+    together = threading.Barrier(32)
+
+    def send() -> None:
+        together.wait()
+        receipts.append(queue.submit("acme", content=b"one" * 1000, key="k"))
+
+    threads = [threading.Thread(target=send) for _ in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(receipts), len({one.id for one in receipts})) == (32, 1)
+    assert held(queue) == [receipts[0].id]
+    assert bytes_of(queue, receipts[0].id) == b"one" * 1000
+
+
+def test_a_submission_that_surely_failed_leaves_nothing_and_a_doubtful_one_everything(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error, left in ((StoreBusy("busy"), 0), (StoreFrozen("is moved"), 0), (StoreError("the disk failed"), 1)):
+
+        def fails(*_: Any, error: Exception = error, **__: Any) -> Any:
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(queue.engine, "submit", fails)
+            with pytest.raises(type(error)):
+                queue.submit("acme", content=b"one")
+        assert len(held(queue)) == left
+    assert queue.sweep().removed == 0  # too young
+    assert queue.sweep(grace=0).removed == 1
+
+
+# -- the sweep -------------------------------------------------------------------------------------------------------
+
+
+def test_the_sweep_goes_in_slices_and_goes_on_where_it_was(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlane.queue.blob_lifecycle.REMOVED_AT_ONCE", 3)
+    needed = {queue.submit(f"c{n % 3}", content=b"1").id for n in range(10)}
+    files = queue.filing.files()
+    for n in range(10):
+        files.put_input(f"c{n % 3}", f"{n:08x}-0000-7000-8000-000000000000", b"orphan")
+    mark, removed, slices = None, 0, 0
+    while slices == 0 or mark is not None:
+        swept = queue.sweep(grace=0, seconds=0, after=mark)
+        mark, removed, slices = swept.mark, removed + swept.removed, slices + 1
+        assert swept.looked <= 1
+        assert slices < 100
+    assert (removed, slices) == (10, 21)
+    assert set(held(queue)) == needed
+    assert all(bytes_of(queue, id) == b"1" for id in needed)
+
+
+def test_sweepers_do_not_hinder_each_other(queue: Queue) -> None:
+    files, needed = queue.filing.files(), queue.submit("acme", content=b"1").id
+    for n in range(100):
+        files.put_input("acme", f"{n:08x}-0000-7000-8000-000000000000", b"orphan")
+    errors: list[Exception] = []
+
+    def sweep() -> None:
+        try:
+            queue.sweep(grace=0)
+        except StoreError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=sweep) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (errors, held(queue)) == ([], [needed])
+
+
+def test_a_frozen_queue_does_not_sweep_what_may_live_on_elsewhere(queue: Queue, tmp_path: Path) -> None:
+    queue.submit("acme", content=b"one")
+    rules = queue.rules()
+    queue.engine.configure(Rules(rules.policy, rules.dispatch, rules.open_turn_every, rules.version, "was moved"))
+    age(tmp_path / "blobs")
+    with pytest.raises(StoreFrozen, match="was moved"):
+        queue.sweep()
+    assert len(held(queue)) == 1
+
+
+@pytest.mark.parametrize(("option", "value"), [("grace", -1), ("grace", "1d"), ("seconds", -1), ("seconds", float("nan"))])
+def test_a_sweep_of_strange_length_is_refused(queue: Queue, option: str, value: Any) -> None:
+    with pytest.raises(BadValue, match=option):
+        queue.sweep(**{option: value})
+
+
+# -- names and pages -------------------------------------------------------------------------------------------------
+
+
+@given(customer=st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=50), name=st.text(min_size=1))
+def test_whatever_customers_and_files_are_called_they_are_kept_apart(
+    tmp_path_factory: pytest.TempPathFactory, customer: str, name: str
+) -> None:
+    folder = tmp_path_factory.mktemp("hostile")
+    with Queue("memory://", blobs=str(folder / "blobs")) as queue:
+        id = queue.submit(customer, content=name.encode(errors="replace"), name=name).id
+        twin = queue.submit(f"{customer}x", content=b"twin", name=name).id
+        assert bytes_of(queue, id) == name.encode(errors="replace")
+        assert bytes_of(queue, twin) == b"twin"
+        told = queue.input(id).name
+        assert told is not None
+        assert 1 <= len(told) <= 255
+        assert not any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in told)
+        if name.isprintable() and len(name) <= 255:
+            assert told == name
+        assert [path.name for path in folder.iterdir()] == ["blobs"]
+        assert {path.name for path in (folder / "blobs").rglob("*") if path.is_file()} == {"input"}
+
+
+def pdf(pages: int) -> bytes:
+    objects = b"".join(b"%d 0 obj <</Type /Page /Parent 1 0 R>> endobj\n" % n for n in range(pages))
+    return b"%PDF-1.4\n1 0 obj <</Type /Pages /Count 9>> endobj <</Type/PageLabel>>\n" + objects + b"%%EOF" + b" " * 2000
+
+
+@pytest.mark.parametrize(
+    ("content", "pages"),
+    [
+        (pdf(1), 1), (pdf(7), 7), (pdf(7).replace(b"/Type /Page", b"/Type\r\n/Page"), 7), (pdf(20_000), 10_000),
+        (pdf(0), 1), (pdf(0) + b"x" * 149_000, 4), (b"", 1), (b"x" * 50_000, 1), (b"x" * 50_001, 2),
+        (b"x" * 10_000 + pdf(3), 1), (b"x" * 500 + pdf(3), 3), (b"%PDF-1.4 /Type /Page", 1),
+        (b"%PDF-1.4 /Type/Page /Type/Page", 2), (b"/Type/Page /Type/Page", 1),
+    ],
+    ids=itertools.count(),
+)  # fmt: skip
+def test_pages_are_estimated_however_the_bytes_come_in_pieces(content: bytes, pages: int) -> None:
+    for size in (262_144, 1000, 17, 1):
+        if len(content) / size > 100_000:
+            continue
+        seen = PagesSeen()
+        for at in range(0, len(content), size):
+            seen.add(content[at : at + size])
+        assert seen.pages() == pages
+
+
+def test_a_cost_in_pages_moves_the_counter_as_far(queue: Queue) -> None:
+    first = queue.submit("acme", content=pdf(7), cost="pages")
+    second = queue.submit("acme", content=pdf(5), cost="pages")
+    plain = queue.submit("acme", content=pdf(5))
+    assert [one.counter for one in (first, second, plain)] == [-6, -11, -12]
+    assert [queue.document(one.id).cost for one in (first, second, plain)] == [7000, 5000, 1000]
+    assert [queue.input(one.id).by_pages for one in (first, second, plain)] == [True, True, False]
+    (claim,) = queue.engine.claim("w", 1, 60_000)
+    queue.engine.settle([(claim, Done(cost=3000))])  # the true number is known now
+    assert queue.look("acme").counter == -8

@@ -1,0 +1,270 @@
+"""The worker that comes with Fairlane: what is sent comes out as text, facts and a picture, whatever the file does."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from chaos.corpus.all import of_sample
+from chaos.corpus.hostile import HOSTILE, pdf_of_pages, zip_of_zips
+from chaos.corpus.others import draw, make_image
+from chaos.corpus.samples import BY_LANGUAGE
+from fairlane import Input, Mistake, Queue, Worker, sandbox
+from fairlane.core.document import ENDED
+from fairlane.extract import Limits, extract, failure_code, sandboxed
+from fairlane.extract.handler import Plan, _Extracting, _source, built_in
+from fairlane.folders.scan import FOLDER_KIND
+from fairlane.queue.blob_lifecycle import files_of
+from fairlane.sandbox import scratch
+from fairlane.worker import Document
+from tests.sandbox.confined import open_folder
+
+from .conftest import AT_ONCE, Bench, breath, until
+
+POLISH = of_sample(BY_LANGUAGE["pl"])
+
+
+def worked_off(bench: Bench, url: str) -> None:
+    worker = built_in(Plan(url), 2)
+    worker._backoff = AT_ONCE
+    worker.on("*", bench.events.append)
+    bench.run(worker)
+
+
+def zipped(*members: tuple[str, bytes]) -> bytes:
+    held = BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return held.getvalue()
+
+
+def test_every_format_comes_out_as_its_text_its_facts_and_a_picture(
+    bench: Bench, queue: Queue, url: str, tmp_path: Path
+) -> None:
+    names = [name for name in POLISH if not name.endswith(("eml", "zip"))]
+    ids = [one.id for one in queue.submit_files("acme", [Input(content=POLISH[name], name=name) for name in names])]
+    worked_off(bench, url)
+    for name, id in zip(names, ids, strict=True):
+        path = tmp_path / name
+        path.write_bytes(POLISH[name])
+        wanted = extract(path, name)
+        assert queue.text(id) == wanted.text, name
+        assert queue.facts(id) == wanted.facts(), name
+        assert queue.thumbnail(id) == wanted.thumbnail, name
+        result = queue.result(id)
+        assert (result["media_type"], result["pages"]) == (wanted.media_type, len(wanted.pages))
+
+
+def test_a_worker_that_runs_reads_scans_as_soon_as_tesseract_is_installed(
+    bench: Bench, queue: Queue, url: str, program: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tesseract = program("tesseract")
+    scan = make_image(draw(["Invoice number 4217"], (700, 120), 48), "PNG")
+    sandboxed.release()  # an earlier test's template knows another PATH
+    with open_folder() as folder:
+        monkeypatch.setenv("PATH", str(folder))
+        stop = bench.start(built_in(Plan(url), 1))
+        try:
+            first = queue.submit("acme", content=scan, name="scan.png").id
+            until(lambda: queue.document(first).state in ENDED)
+            (folder / "tesseract").symlink_to(tesseract)
+            second = queue.submit("acme", content=scan, name="scan.png").id
+            until(lambda: queue.document(second).state in ENDED)
+        finally:
+            stop()
+            sandboxed.release()
+    assert [queue.document(id).reason for id in (first, second)] == [None, None]
+    warnings = [[one["code"] for one in queue.facts(id)["warnings"]] for id in (first, second)]
+    assert (queue.text(first), "ocr_missing" in warnings[0]) == ("", True)
+    assert ("Invoice number 4217" in queue.text(second), "ocr_missing" in warnings[1]) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["encrypted pdf", "truncated docx", "empty", "noise", "many sheets", "huge image", "zip bomb"])
+def test_a_bad_file_fails_at_once_with_a_reason_that_has_a_code(bench: Bench, queue: Queue, url: str, name: str) -> None:
+    hostile = HOSTILE[name]
+    id = queue.submit("acme", content=hostile.make(), name=hostile.name).id
+    good = queue.submit("acme", content=b"good", name="good.txt").id
+    worked_off(bench, url)
+    document = queue.document(id)
+    assert (document.state, document.attempts) == ("failed", 1)
+    assert failure_code(document.reason) == hostile.code
+    assert queue.text(good) == "good"
+
+
+def test_what_another_attempt_may_help_is_tried_again(bench: Bench, queue: Queue, url: str) -> None:
+    id = queue.submit("acme", content=b"word " * 1000, name="slow.txt").id
+    worker = built_in(Plan(url, limits=Limits(seconds_max=0.0)), 1)
+    worker._backoff = AT_ONCE
+    bench.run(worker)
+    document = queue.document(id)
+    assert (document.state, document.attempts) == ("failed", 3)
+    assert failure_code(document.reason) == "timed_out"
+
+
+def test_members_of_an_archive_are_documents_with_a_check_each(bench: Bench, queue: Queue, url: str) -> None:
+    archive = zipped(*((f"letters/{number}.txt", f"letter {number}".encode()) for number in range(5)), ("broken.pdf", b"%PDF-"))
+    id = queue.submit("acme", content=archive, name="letters.zip").id
+    worked_off(bench, url)
+    ids = queue.result(id)["members"]
+    assert [one["document"] for one in queue.facts(id)["members"]] == ids
+    assert [queue.input(one).parent for one in ids] == [id] * 6
+    assert [queue.document(one).check.counter for one in ids] == [-1, -2, -3, -4, -5, -6]
+    assert sorted(queue.text(one) for one in ids[:5]) == [f"letter {number}" for number in range(5)]
+    assert queue.document(ids[5]).state == "failed"
+    assert (queue.look("acme").done, queue.look("acme").failed) == (6, 1)
+
+
+def test_archives_in_archives_come_to_an_end(bench: Bench, queue: Queue, url: str) -> None:
+    queue.submit("acme", content=zip_of_zips(6), name="nested.zip")
+    worked_off(bench, url)
+    ended = list(queue.documents("acme"))
+    assert max(queue.input(one.id).depth for one in ended) == Limits().depth_max
+    (failed,) = [one for one in ended if one.state == "failed"]
+    assert str(failed.reason).startswith("too_large: archives inside each other")
+
+
+def handed(queue: Queue, id: str) -> Document:
+    """A document in a handler's hands, for a handler that is called here."""
+    (claim,) = queue.engine.claim("here", 1, 60_000, {"extract": 3})
+    assert claim.id == id
+    return Document(claim, lambda told: None, lambda: files_of(queue.url, None))
+
+
+def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> None:
+    id = queue.submit("acme", content=zipped(("a.txt", b"a"), ("b.txt", b"b")), name="two.zip").id
+    document, handler = handed(queue, id), _Extracting(Plan(url))
+    first, second = handler(document)["members"], handler(document)["members"]
+    assert first == second
+    assert queue.look("acme").waiting == 2
+    assert queue.sweep(grace=0).removed == 0, "the bytes that were written twice are gone"
+
+
+def test_the_cost_by_pages_is_corrected_when_their_number_is_known(bench: Bench, queue: Queue, url: str) -> None:
+    packed = zipped(("pages.pdf", pdf_of_pages(7)))
+    id = queue.submit("acme", content=packed, name="pages.zip", cost="pages").id
+    before = queue.document(id).cost
+    worked_off(bench, url)
+    (member,) = queue.result(id)["members"]
+    assert (before, queue.document(id).cost, queue.document(member).cost) == (1000, 1000, 7000)
+
+
+def test_bytes_that_were_damaged_in_the_store_are_never_read(bench: Bench, queue: Queue, url: str, tmp_path: Path) -> None:
+    id = queue.submit("acme", content=b"what was sent", name="a.txt").id
+    (path,) = tmp_path.rglob("input")
+    path.write_bytes(b"what was sunk")
+    worked_off(bench, url)
+    assert (queue.document(id).state, queue.document(id).attempts) == ("failed", 1)
+    assert "SHA-256" in str(queue.document(id).reason)
+
+
+def test_a_path_in_a_payload_is_not_read_but_for_the_kind_of_folders(
+    bench: Bench, queue: Queue, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    payload = {"path": str(tmp_path / "secret.txt")}
+    sent, own = queue.submit("acme", payload).id, queue.submit("acme", payload, kind=FOLDER_KIND).id
+    worked_off(bench, url)
+    assert str(queue.document(sent).reason).startswith("unsupported: the document has no file")
+    assert queue.text(own) == "secret"
+
+
+def test_nothing_begins_where_files_cannot_be_confined(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise Mistake("no network cannot be promised")
+
+    monkeypatch.setattr(sandbox, "require", refused)
+    with pytest.raises(Mistake, match="cannot be promised"):
+        built_in(Plan(url))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_handlers_of_ones_own_read_the_file_and_keep_results(bench: Bench, queue: Queue, is_async: bool) -> None:
+    def handler(document: Document) -> dict[str, object]:
+        with document.open() as file:
+            content = file.read()
+        assert document.file is not None
+        kept = document.put_results(text=content.decode().upper(), facts={"name": document.file.name})
+        return {"payload": document.payload, **kept}
+
+    async def async_handler(document: Document) -> dict[str, object]:
+        await breath()
+        return handler(document)
+
+    id = queue.submit("acme", {"mine": 1}, content=b"small", name="a.txt").id
+    other = queue.submit("acme", {"no": "file"}).id
+    worker: Worker = bench.worker()
+    worker.handler("extract")(async_handler if is_async else handler)
+    bench.run(worker)
+    assert (queue.result(id)["payload"], queue.text(id), queue.facts(id)) == ({"mine": 1}, "SMALL", {"name": "a.txt"})
+    assert "was submitted without a file" in str(queue.document(other).reason)
+
+
+def test_a_queue_in_memory_has_files_where_it_is_told(tmp_path: Path) -> None:
+    with Queue("memory://", blobs=str(tmp_path / "files")) as queue:
+        id = queue.submit("acme", content=b"small", name="a.txt").id
+        worker = Worker(queue, slots=1)
+        worker.handler("extract")(lambda document: document.put_results(text=document.open().read()))
+        worker.run(until_empty=True)
+        assert queue.text(id) == "small"
+
+
+# -- the folder of an attempt ----------------------------------------------------------------------------------------
+
+
+def left_by(end: Callable[[], object], folder: Path) -> Path:
+    """What is left of an attempt whose process ended in its middle."""
+    pid = os.fork()
+    if pid == 0:
+        with scratch.attempt_folder() as own:
+            (own / "input").write_bytes(b"x")
+            end()
+    os.waitpid(pid, 0)
+    (left,) = folder.iterdir()
+    return left
+
+
+def test_stored_bytes_are_read_where_they_lie_and_nothing_is_left(
+    queue: Queue, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    id = queue.submit("acme", content=b"here", name="a.txt").id
+    document = handed(queue, id)
+    (path,) = tmp_path.rglob("input")
+    with _source(document) as source:
+        assert (source.path, source.name) == (path, "a.txt")
+    assert _Extracting(Plan(url))(document)["characters"] == 4
+    assert [*(tmp_path / "temporary").iterdir()] == []
+
+
+def test_what_a_dead_attempt_left_is_removed_and_what_a_living_one_has_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch, "YOUNG_SECONDS", -1.0)
+    monkeypatch.setattr(scratch, "LOOK_SECONDS", 0.0)
+    left = left_by(lambda: os.kill(os.getpid(), 9), tmp_path)
+    assert (left / "input").exists()
+    with scratch.attempt_folder() as living:
+        assert not left.exists()
+        with scratch.attempt_folder() as other:
+            assert living.exists()
+            assert other != living
+    until(lambda: not list(tmp_path.iterdir()))
+
+
+def test_a_file_of_nobody_is_not_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch, "YOUNG_SECONDS", -1.0)
+    monkeypatch.setattr(scratch, "LOOK_SECONDS", 0.0)
+    (tmp_path / f"{scratch.PREFIX}link").symlink_to(tmp_path)
+    (tmp_path / f"{scratch.PREFIX}file").write_text("")
+    with scratch.attempt_folder():
+        pass
+    assert len(list(tmp_path.iterdir())) == 2
