@@ -41,7 +41,7 @@ from chaos.corpus.others import make_html, make_rtf
 from chaos.corpus.pdf import make_pdf
 from fairlane import Input, Queue
 from fairlane.extract import extract, warm
-from fairlane.procs.syscalls import adopt_orphans
+from fairlane.procs.syscalls import become_subreaper
 
 from .extract import SAMPLE
 from .figures import Figure, Goal
@@ -164,7 +164,7 @@ def _round(files: list[Sent], folder: Path, advance: Callable[[], None]) -> Roun
 def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[Figure]:
     """Documents and pages a second, beside the bare loop."""
     warm()
-    adopt_orphans()
+    become_subreaper()
     times, rounds = (1, 1) if is_quick else (26, ROUNDS)
     files = _sized(folder) * times
     done = [_round(files, folder, advance) for _ in range(rounds)]

@@ -30,7 +30,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from chaos.corpus.all import corpus
 from fairlane.extract import CAN_RETRY, Extraction, Limits, Unreadable, extract, warm
 from fairlane.extract.sandboxed import extract_isolated, prepare, release
-from fairlane.procs.syscalls import adopt_orphans
+from fairlane.procs.syscalls import become_subreaper
 
 LIMITS = Limits(ocr_pages_max=0, seconds_max=10, unpacked_max=50_000_000)
 SECONDS_MAX = 15
@@ -162,7 +162,7 @@ def _traces(folder: Path, content: bytes) -> list[str]:
 
 def _child(batch: list[tuple[str, bytes]], folder: Path, log: Path, read: Callable[..., Extraction]) -> None:
     """Reads a batch, writes a line for each; never returns."""
-    adopt_orphans()
+    become_subreaper()
     folder.chmod(0o777)  # so that only the sandbox keeps others from writing here
     with log.open("w") as lines:
         for number, (name, content) in enumerate(batch):

@@ -36,7 +36,7 @@ from fairlane import Backoff, Client, Queue, Worker
 from fairlane.client import Event
 from fairlane.core.document import ENDED
 from fairlane.core.errors import FairlaneError
-from fairlane.procs import linux
+from fairlane.procs import reaper
 from fairlane.worker import Document
 from fairlane.worker import Event as WorkerEvent
 
@@ -285,7 +285,7 @@ class Supervisor:
 
     def _kill(self, worker: Child) -> None:
         self.report.faults[f"kill -9 of a worker {'holding documents' if self._holds(worker) else 'holding nothing'}"] += 1
-        family = linux.children_of(worker.pid)
+        family = reaper.children_of(worker.pid)
         worker.kill()
         for pid in family:
             _await(lambda pid=pid: not Path(f"/proc/{pid}").exists(), "the children of a killed worker to end")  # type: ignore[misc]

@@ -26,7 +26,7 @@ from pathlib import Path
 import click
 
 from fairlane import Backoff, Queue, Retry, Worker
-from fairlane.procs import linux
+from fairlane.procs import reaper
 from fairlane.worker import Document, Event
 
 from .checker import lives_of, wrong_at_rest
@@ -227,7 +227,7 @@ def _without_holding(faults: Counter[str]) -> list[str]:
 
 def family_of(pid: int) -> set[int]:
     """A process and its descendants."""
-    return {pid}.union(*(family_of(one) for one in linux.children_of(pid)))
+    return {pid}.union(*(family_of(one) for one in reaper.children_of(pid)))
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:

@@ -224,8 +224,8 @@ def test_where_nothing_else_keeps_signals_from_others_the_filter_does() -> None:
     victim = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 
     def call() -> list[str | None]:
-        syscalls.do(syscalls.forbidding_new_privileges())
-        syscalls.do(syscalls.filtering_calls(seccomp.program(platform.machine(), False)))
+        syscalls.set_no_new_privileges()
+        syscalls.load_seccomp_filter(seccomp.program(platform.machine(), False))
         return [tried(os.kill, pid, signal.SIGKILL) for pid in (victim.pid, os.getppid())]
 
     try:

@@ -263,6 +263,22 @@ def test_programs_that_a_handler_starts_have_their_signals_as_usual(bench: Bench
     assert queue.result(id) == [-signal.SIGTERM, signal.SIGTERM]
 
 
+def test_signals_that_a_handler_has_blocked_stay_blocked_when_it_forks(bench: Bench, queue: Queue) -> None:
+    def handler(document: Document) -> list[bool]:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        pid = os.fork()
+        is_blocked = signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        if pid == 0:
+            os._exit(0 if is_blocked else 1)
+        return [is_blocked, os.waitpid(pid, 0)[1] == 0]
+
+    id = queue.submit("acme").id
+    worker = bench.worker()
+    worker.handler("extract")(handler)
+    bench.run(worker)
+    assert queue.result(id) == [True, True]
+
+
 def test_children_do_not_throw_the_same_dice(bench: Bench, queue: Queue) -> None:
     import random
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fairlane import Queue
-from fairlane.procs import linux
+from fairlane.procs import reaper, syscalls
 
 from .conftest import SECONDS_MAX, family_of, is_alive, until
 
@@ -32,11 +32,11 @@ class Running:
 
     def helpers(self) -> list[int]:
         """Its template and its keeper."""
-        return until(lambda: (found := linux.children_of(self.pid)) and len(found) == 2 and found)  # type: ignore[no-any-return]
+        return until(lambda: (found := reaper.children_of(self.pid)) and len(found) == 2 and found)  # type: ignore[no-any-return]
 
     def template(self) -> int:
         """The one that has children of its own."""
-        return until(lambda: next((one for one in self.helpers() if linux.children_of(one)), 0))  # type: ignore[no-any-return]
+        return until(lambda: next((one for one in self.helpers() if reaper.children_of(one)), 0))  # type: ignore[no-any-return]
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -202,7 +202,7 @@ def test_a_claim_that_was_long_on_its_way_is_renewed_even_if_the_worker_freezes_
     """Else the keeper, which counts from the worker's last sign of life, would end its handler after its lease."""
     (id,) = submit(queue, tmp_path, "wait")
     worker = start(lease=2, is_late=True)
-    until(lambda: linux.is_frozen(worker.pid), "its freezing")
+    until(lambda: syscalls.is_stopped(worker.pid), "its freezing")
     claimed = next(one.at_ms for one in queue.changes() if one.what == "claimed")
     until(
         lambda: queue.engine.reclaim(1) or (queue.document(id).lease_ms or 0) > claimed + 2000,
@@ -215,7 +215,7 @@ def test_the_handlers_of_a_frozen_worker_are_ended_before_their_lease(start: Sta
     (id,) = submit(queue, tmp_path, "wait")
     worker = start(lease=2)
     began(tmp_path, id)
-    (child,) = linux.children_of(worker.template())
+    (child,) = reaper.children_of(worker.template())
     renewed(queue, id)
     worker.signal(signal.SIGSTOP)
     until(lambda: not is_alive(child), "the end of the handler")
@@ -230,7 +230,7 @@ def test_a_keeper_that_cannot_renew_makes_the_worker_stop_its_handlers_in_time(
     worker = start(lease=3)
     began(tmp_path, *ids)
     template = worker.template()
-    (child,) = linux.children_of(template)
+    (child,) = reaper.children_of(template)
     (keeper,) = set(worker.helpers()) - {template}
     renewed(queue, *ids)
     os.kill(keeper, signal.SIGSTOP)
@@ -245,7 +245,7 @@ def test_a_cancelled_document_is_stopped_at_the_next_renewal(start: Start, queue
     ids = submit(queue, tmp_path, "wait") + submit(queue, tmp_path, "polite")
     worker = start(lease=1)
     began(tmp_path, *ids)
-    (child,) = linux.children_of(worker.template())
+    (child,) = reaper.children_of(worker.template())
     for id in ids:
         queue.cancel(id)
     until(lambda: not is_alive(child), "the end of the handler")

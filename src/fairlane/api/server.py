@@ -26,7 +26,7 @@ from typing import NamedTuple
 import uvicorn
 
 from fairlane.core.errors import Mistake
-from fairlane.procs.linux import die_with_parent
+from fairlane.procs.syscalls import die_with_parent
 from fairlane.queue import Queue
 from fairlane.tracing import open_spans
 

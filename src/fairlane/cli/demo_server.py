@@ -28,7 +28,7 @@ from fairlane.api import auth as ring
 from fairlane.client import Client
 from fairlane.core.errors import FairlaneError, StoreError
 from fairlane.demo.make import BIG
-from fairlane.procs.linux import die_with_parent
+from fairlane.procs.syscalls import die_with_parent
 from fairlane.queue import Look, Queue
 
 from .common import seconds

@@ -22,7 +22,7 @@ from fairlane.blobs.safe_open import open_ordinary
 from fairlane.core.errors import BlobDamaged, Mistake
 from fairlane.folders.outputs import Outputs, member_places
 from fairlane.folders.scan import FOLDER_KIND
-from fairlane.procs import linux
+from fairlane.procs import syscalls
 from fairlane.queue import DEFAULT_KIND, PAGES, Input, Queue
 from fairlane.sandbox.scratch import attempt_folder
 from fairlane.worker.document import Document, Fail, Retry
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 def built_in(plan: Plan, slots: int = 4, kinds: Sequence[str] = (DEFAULT_KIND, FOLDER_KIND)) -> Worker:
     """A worker with the built-in handler; refused where strangers' files could not be confined."""
     prepare()
-    linux.keep_freed_memory()
+    syscalls.keep_freed_memory()
     worker = Worker(plan.url, slots=slots, blobs=plan.blobs)
     for kind in kinds:
         worker.handler(kind, seconds=plan.limits.seconds_max + plan.pace + SECONDS_SPARE)(_Extracting(plan))

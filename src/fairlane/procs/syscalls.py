@@ -1,198 +1,200 @@
-"""What is asked of the kernel that Python has no word for?
+"""System calls and process settings that Python's standard library does not offer.
 
 Laws:
-- Every call either did what was asked or raises an OSError; nothing is ignored here.
-- Numbers of calls are those of x86_64 and aarch64; elsewhere there is no sandbox.
-- What a fork does to itself is a `Step`, made before the fork with all that it needs: there, every line of Python copies pages.
+- Every call does what it says or raises an OSError; no failure is ignored here.
+- The system call numbers are those of x86_64 and aarch64; other machines have no sandbox.
+- A process that is set to die with its parent checks afterwards that the parent still lives: it may have died just before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
+import resource
+import signal
 import struct
 import sys
-from collections.abc import Callable
-from functools import cache, partial
+from collections.abc import Iterator
+from pathlib import Path
 
 MACHINES = ("x86_64", "aarch64")
+SHUTDOWN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # sent to a whole process group; only the worker acts on them
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
-CAPABILITY_READ = 1 << 2  # CAP_DAC_READ_SEARCH: read and enter, whatever the permissions say
-_SET_PDEATHSIG, _SET_KEEPCAPS, _GET_SECCOMP, _SET_SECCOMP = 1, 8, 21, 22
-_SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVS, _GET_NO_NEW_PRIVS = 36, 38, 39
-_SECCOMP_FILTER = 2
+CAP_DAC_READ_SEARCH = 1 << 2  # read files and enter folders whatever their permissions say
+FREED_BYTES_MAX = 32 * 1024 * 1024
+_PR_SET_PDEATHSIG, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP = 1, 8, 22
+_PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 36, 38, 39
+_SECCOMP_MODE_FILTER = 2
 _MS_BIND, _MS_REC, _MS_SLAVE = 4096, 16384, 1 << 19
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _MOUNT_SETATTR = 442
-_CAPABILITIES = struct.pack("=II", 0x20080522, 0)  # this version of them, of this process
-_SIG_SETMASK, _NO_SIGNALS = 2, bytes(128)
-_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
-_SLICE_NANOSECONDS = 100_000_000  # the most that Linux gives
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-_libc_with_lock = ctypes.PyDLL(None) if sys.platform == "linux" else None  # calls that Python's lock is held in
-Step = Callable[[], int | None]
+_CAPABILITY_HEADER = struct.pack("=II", 0x20080522, 0)  # version 3, this process
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _Program(ctypes.Structure):
+class _SeccompProgram(ctypes.Structure):
     _fields_ = (("count", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
 def machine() -> str | None:
-    """The processor's family, if the sandbox knows its calls."""
-    found = platform.machine()
-    return found if sys.platform == "linux" and found in MACHINES and sys.maxsize > 2**32 else None
+    """Name the processor, if the sandbox knows its system call numbers."""
+    name = platform.machine()
+    return name if sys.platform == "linux" and name in MACHINES and sys.maxsize > 2**32 else None
 
 
-def _checked(result: int) -> int:
+def _check(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return result
 
 
-def do(step: Step) -> None:
-    """Do what was made ready."""
-    result = step()
-    if result is not None:
-        _checked(result)
+def syscall(number: int, *values: object) -> int:
+    """Make a system call by its number; integers are passed as C longs."""
+    arguments = (ctypes.c_long(value) if isinstance(value, int) else value for value in values)
+    return _check(_libc.syscall(ctypes.c_long(number), *arguments))
 
 
-def calling(number: int, *values: object) -> Callable[[], int]:
-    """A call by its number; whole numbers are passed as long ones."""
-    assert _libc is not None
-    longs = (ctypes.c_long(one) if isinstance(one, int) else one for one in values)
-    return partial(_libc.syscall, ctypes.c_long(number), *longs)
+def _prctl(option: int, *values: object) -> int:
+    padded = [*values, *[0] * (4 - len(values))]
+    return _check(_libc.prctl(option, *(ctypes.c_ulong(value) if isinstance(value, int) else value for value in padded)))
 
 
-def call(number: int, *values: object) -> int:
-    """The same, at once."""
-    return _checked(calling(number, *values)())
+# -- life and death of processes
 
 
-def _setting(option: int, *values: object) -> Callable[[], int]:
-    assert _libc is not None
-    filled = [*values, *[0] * (4 - len(values))]
-    return partial(_libc.prctl, option, *(ctypes.c_ulong(one) if isinstance(one, int) else one for one in filled))
+def set_parent_death_signal(number: int) -> None:
+    """Receive this signal when the parent dies; check afterwards that it still lives. A change of user clears the setting."""
+    _prctl(_PR_SET_PDEATHSIG, number)
 
 
-def fork() -> int:
-    """`os.fork` of a process with one thread, without what others have registered for forks: that touches, and so copies, 200
-    pages to put right what only threads can have left wrong."""
-    assert _libc_with_lock is not None
-    return _checked(_libc_with_lock.fork())
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> bool:
+    """Receive this signal when the parent dies, by kill -9 too; False if it is already dead."""
+    set_parent_death_signal(number)
+    return os.getppid() == parent
 
 
-@cache
-def hearing_all_signals() -> Step:
-    """Those that were held back are no longer."""
-    assert _libc is not None
-    return partial(_libc.sigprocmask, _SIG_SETMASK, _NO_SIGNALS, None)
+def become_subreaper() -> None:
+    """Become the parent of descendants whose own parent ends, whatever session they fled to."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def unshare(flag: int) -> None:
-    """Leave a namespace for a new one."""
-    assert _libc is not None
-    _checked(_libc.unshare(flag))
+@contextlib.contextmanager
+def shutdown_signals_blocked() -> Iterator[None]:
+    """Block the shutdown signals; a process started meanwhile keeps them blocked until it unblocks them itself."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SHUTDOWN_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def enter(namespace: int, kind: int) -> None:
-    """Go into a namespace of this kind, by a handle to it."""
-    assert _libc is not None
-    _checked(_libc.setns(namespace, kind))
+def is_stopped(pid: int) -> bool:
+    """Whether a signal or a debugger has stopped a process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except OSError:
+        return False
 
 
-@cache
-def dying_with_parent(signal_number: int) -> Step:
-    """Get this signal when the parent dies; the caller checks afterwards that it is still there."""
-    return _setting(_SET_PDEATHSIG, signal_number)
+# -- memory
 
 
-def adopt_orphans() -> None:
-    """Descendants whose parent ends become children of this process."""
-    do(_setting(_SET_CHILD_SUBREAPER, 1))
+def limit_address_space(more_bytes: int) -> None:
+    """Allow so many bytes more than are mapped now, and no core files."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + more_bytes
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+    if hard_limit != resource.RLIM_INFINITY:
+        limit = min(limit, hard_limit)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-@cache
-def forbidding_new_privileges() -> Step:
-    """No program that is started gets more rights than this process has."""
-    return _setting(_SET_NO_NEW_PRIVS, 1)
+def keep_freed_memory() -> None:
+    """Have malloc reuse large freed blocks instead of returning them to the kernel; only glibc can do that."""
+    mallopt = getattr(_libc, "mallopt", None)
+    if mallopt is not None:
+        for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            mallopt(option, FREED_BYTES_MAX)
+
+
+def resident_bytes_max() -> int:
+    """Return the largest resident size this process has had so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+# -- privileges
+
+
+def set_no_new_privileges() -> None:
+    """Let no program that is started get more rights than this process has."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def has_no_new_privileges() -> bool:
-    """Whether that is in force."""
-    return _checked(_setting(_GET_NO_NEW_PRIVS)()) == 1
+    return _prctl(_PR_GET_NO_NEW_PRIVS) == 1
 
 
-@cache
-def filtering_calls(instructions: bytes) -> Step:
-    """Put a filter over every later call, of this process and of all that it starts."""
-    return _setting(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(_Program(len(instructions) // 8, instructions)))
+def load_seccomp_filter(instructions: bytes) -> None:
+    """Filter every later system call of this process and of all that it starts."""
+    program = _SeccompProgram(len(instructions) // 8, instructions)
+    _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program))
 
 
-def has_filter() -> bool:
-    """Whether a filter is in force."""
-    return _checked(_setting(_GET_SECCOMP)()) == _SECCOMP_FILTER
+def become_user(user: int) -> None:
+    """Change user and group, drop all other groups, keep capabilities."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    _prctl(_PR_SET_KEEPCAPS, 1)
+    os.setresuid(user, user, user)
 
 
-def becoming(user: int) -> list[Step]:
-    """Be another user, without groups; capabilities stay until they are given away."""
-    return [
-        partial(os.setgroups, []),
-        partial(os.setresgid, user, user, user),
-        _setting(_SET_KEEPCAPS, 1),
-        partial(os.setresuid, user, user, user),
-    ]
+def keep_capabilities(mask: int) -> None:
+    """Drop every capability but these; if the process does not have them, drop all."""
+    result = _libc.capset(_CAPABILITY_HEADER, struct.pack("=6I", mask, mask, 0, 0, 0, 0))
+    if result < 0:
+        _check(_libc.capset(_CAPABILITY_HEADER, bytes(24)))
 
 
-@cache
-def keeping_capabilities(wanted: int) -> Step:
-    """Give every capability away but these; if they are not there to keep, all of them."""
-    assert _libc is not None
-    these = partial(_libc.capset, _CAPABILITIES, struct.pack("=6I", wanted, wanted, 0, 0, 0, 0))
-    return partial(_one_or_other, these, partial(_libc.capset, _CAPABILITIES, bytes(24)))
+# -- namespaces and mounts
 
 
-def _one_or_other(one: Callable[[], int], other: Callable[[], int]) -> int:
-    result = one()
-    return result if result >= 0 else other()
+def unshare(flag: int) -> None:
+    """Move this process to a new namespace of this kind."""
+    _check(_libc.unshare(flag))
 
 
-def run_long_at_a_time() -> None:
-    """Of processes that compute and wait for nothing, let each run for long before another has its turn, so that its caches
-    stay warm: forks, too. Whoever asked for less at a time still goes before them. Linux before 6.12 does not listen."""
-    policy = os.sched_getscheduler(0)
-    if policy in (os.SCHED_OTHER, os.SCHED_BATCH):
-        nice = os.getpriority(os.PRIO_PROCESS, 0)
-        wanted = struct.pack("=IIQiIQQQII", 56, policy, 0, nice, 0, _SLICE_NANOSECONDS, 0, 0, 0, 0)
-        call(_SCHED_SETATTR[os.uname().machine], 0, wanted, 0)
+def setns(namespace: int, flag: int) -> None:
+    """Enter a namespace of this kind by its file descriptor."""
+    _check(_libc.setns(namespace, flag))
 
 
-def leave_mounts() -> None:
-    """Mount namespace of our own: what others mount from now on is seen here, what we change is not seen by them."""
-    assert _libc is not None
+def unshare_mounts() -> None:
+    """Move to a new mount namespace: later mounts of others appear here, mounts made here stay here."""
     unshare(CLONE_NEWNS)
-    _checked(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
+    _check(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
 
 
-def write_only_in(folder: str) -> None:
-    """In a mount namespace of our own: everything is read-only, but for this folder."""
-    assert _libc is not None
+def mount_writable_only(folder: str) -> None:
+    """Make everything in this mount namespace read-only except this folder."""
     path = os.fsencode(folder)
-    _checked(_libc.mount(path, path, None, ctypes.c_ulong(_MS_BIND), None))
-    _set_mount(b"/", _AT_RECURSIVE, _RDONLY | _NOSUID, 0)
-    _set_mount(path, 0, _NOSUID | _NODEV | _NOEXEC, _RDONLY)
+    _check(_libc.mount(path, path, None, ctypes.c_ulong(_MS_BIND), None))
+    _set_mount_attributes(b"/", _AT_RECURSIVE, _RDONLY | _NOSUID, 0)
+    _set_mount_attributes(path, 0, _NOSUID | _NODEV | _NOEXEC, _RDONLY)
 
 
-def write_nowhere(folder: str) -> None:
-    """Once nothing lives that needs it: that folder is read-only, too."""
-    assert _libc is not None
-    _checked(_libc.umount2(os.fsencode(folder), _MNT_DETACH | _UMOUNT_NOFOLLOW))
+def unmount_writable(folder: str) -> None:
+    """Make that folder read-only again, once no process needs it."""
+    _check(_libc.umount2(os.fsencode(folder), _MNT_DETACH | _UMOUNT_NOFOLLOW))
 
 
-def _set_mount(path: bytes, flags: int, added: int, removed: int) -> None:
+def _set_mount_attributes(path: bytes, flags: int, added: int, removed: int) -> None:
     attributes = (ctypes.c_uint64 * 4)(added, removed, 0, 0)
-    call(_MOUNT_SETATTR, _AT_FDCWD, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes))
+    syscall(_MOUNT_SETATTR, _AT_FDCWD, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes))

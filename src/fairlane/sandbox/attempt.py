@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fairlane.extract.failure import CAN_RETRY, Unreadable
+from fairlane.procs import reaper
 
 from .limits import Bounds
 from .response import Heard, new_answer, said
@@ -60,8 +61,8 @@ def perform(attempt: Attempt) -> Ending:
                 os._exit(code)
         try:
             return listen(attempt.scratch, attempt.bounds, ours, theirs)
-        finally:
-            _clear(pid)
+        finally:  # the guard ends when our end of `life` is closed
+            reaper.wait_or_kill(pid, ENDING_SECONDS_MAX)
 
 
 def no_room(error: OSError) -> Unreadable:
@@ -104,21 +105,6 @@ def listen(scratch: str, bounds: Bounds, ours: list[int], theirs: list[int]) -> 
         return listener.listen()
     finally:
         listener.close()
-
-
-def _clear(pid: int) -> None:
-    """The guard ends when our end of `life` is closed; if it cannot, it is ended, and the confined process with it."""
-    deadline = time.monotonic() + ENDING_SECONDS_MAX
-    with contextlib.suppress(ChildProcessError):
-        handle = os.pidfd_open(pid)
-        try:
-            poll = select.poll()
-            poll.register(handle, select.POLLIN)
-            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                os.kill(pid, signal.SIGKILL)
-        finally:
-            os.close(handle)
-        os.waitpid(pid, 0)
 
 
 class _Listener:

@@ -21,7 +21,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from importlib import util
 from itertools import cycle
@@ -60,7 +60,8 @@ class Refused(Exception):
 
 
 Limited = list[tuple[int, int]]  # which limit, and how much
-Steps = list[tuple[str, syscalls.Step]]  # what a fork does to itself, one after the other, and for which layer
+Step = Callable[[], object]  # made before the fork with all that it needs
+Steps = list[tuple[str, Step]]  # what a fork does to itself, one after the other, and for which layer
 
 
 class Room:
@@ -73,7 +74,7 @@ class Room:
         layer = "mount namespace"
         try:
             if layer in layers:
-                syscalls.write_only_in(scratch)
+                syscalls.mount_writable_only(scratch)
                 self._is_mounted = True
             layer = "landlock"
             if layer in layers:
@@ -100,7 +101,7 @@ class Room:
         if self._rules >= 0:
             os.close(self._rules)
         if self._is_mounted:
-            syscalls.write_nowhere(self._scratch)
+            syscalls.unmount_writable(self._scratch)
 
 
 def leave_namespaces(layers: frozenset[str]) -> None:
@@ -116,7 +117,7 @@ def leave_namespaces(layers: frozenset[str]) -> None:
 def _leave(name: str, flag: int) -> None:
     user, group = os.geteuid(), os.getegid()
     if name == "mount namespace":
-        syscalls.leave_mounts()
+        syscalls.unshare_mounts()
         return
     syscalls.unshare(flag)
     if name == "user namespace":
@@ -127,12 +128,12 @@ def _leave(name: str, flag: int) -> None:
 def _first(scratch: str, limits: Limited, user: int | None, living: int) -> Steps:
     """A session, limits, user, and death with the guard, which the change of user would make it forget."""
     return [
-        ("limits", syscalls.hearing_all_signals()),
+        ("limits", partial(signal.pthread_sigmask, signal.SIG_SETMASK, ())),
         ("limits", os.setsid),
         ("limits", partial(os.chdir, scratch)),
         *(("limits", _limiting(which, value)) for which, value in limits),
-        *(("user", step) for step in (syscalls.becoming(user) if user is not None else ())),
-        ("user", syscalls.dying_with_parent(signal.SIGKILL)),
+        *([("user", partial(syscalls.become_user, user))] if user is not None else ()),
+        ("user", partial(syscalls.set_parent_death_signal, signal.SIGKILL)),
         ("user", partial(_end_if_alone, living)),
     ]
 
@@ -142,16 +143,17 @@ def _last(layers: frozenset[str], user: int | None, rules: int, scratch: str, re
     # With Landlock in force, reading is what it grants, so folders that are closed to other users may stay closed.
     may_read = user is not None and {"landlock", "seccomp"} <= layers
     steps: Steps = [
-        ("privileges", syscalls.keeping_capabilities(syscalls.CAPABILITY_READ if may_read else 0)),
-        ("privileges", syscalls.forbidding_new_privileges()),
+        ("privileges", partial(syscalls.keep_capabilities, syscalls.CAP_DAC_READ_SEARCH if may_read else 0)),
+        ("privileges", syscalls.set_no_new_privileges),
     ]
     if "landlock" in layers:
-        steps += [("landlock", landlock.restricting(rules)), ("landlock", partial(os.close, rules))]
+        steps += [("landlock", partial(landlock.restrict, rules)), ("landlock", partial(os.close, rules))]
     steps += [("user", partial(_refuse_unreachable, scratch, os.R_OK | os.W_OK))]
     steps += [("user", partial(_refuse_unreachable, path, os.R_OK)) for path in readable]
     if "seccomp" in layers:
         are_signals_allowed = user is not None or _are_signals_harmless(layers)
-        steps += [("seccomp", syscalls.filtering_calls(seccomp.program(os.uname().machine, are_signals_allowed)))]
+        instructions = seccomp.program(os.uname().machine, are_signals_allowed)
+        steps += [("seccomp", partial(syscalls.load_seccomp_filter, instructions))]
     return steps
 
 
@@ -168,8 +170,6 @@ def behave() -> None:
     faulthandler.disable()
     gc.disable()  # it would touch, and so copy, every page; an attempt is short
     signal.set_wakeup_fd(-1)
-    with contextlib.suppress(OSError):  # slower without it, but no less confined
-        syscalls.run_long_at_a_time()
     os.umask(0o077)
     for name in os.environ.keys() - KEPT_VARIABLES:  # addresses and passwords may be in it
         del os.environ[name]
@@ -180,7 +180,7 @@ def confine(own: Room) -> None:
     layer = ""
     try:
         for layer, step in own.steps:  # noqa: B007 - told when a step fails
-            syscalls.do(step)
+            step()
     except (OSError, ValueError) as error:
         raise Refused(layer, str(error)) from error
 
@@ -222,7 +222,7 @@ def _limits(bounds: Bounds, memory: int, others: int) -> Limited:
 
 
 @lru_cache(64)
-def _limiting(which: int, value: int) -> syscalls.Step:
+def _limiting(which: int, value: int) -> Step:
     return partial(resource.setrlimit, which, (value, value))
 
 

@@ -194,7 +194,7 @@ class Template:
 def main(handle: int, module: str) -> None:
     """What a template does: load, and fork guards until nobody is left who could ask for one."""
     asking = socket.socket(fileno=handle)
-    syscalls.adopt_orphans()  # guards, whose parent has gone
+    syscalls.become_subreaper()  # guards, whose parent has gone
     loaded = import_module(module)
     loaded.prepare()
     prepare()
@@ -225,7 +225,7 @@ def _stand_behind() -> None:
             ended, status = os.wait()  # or a guard, whose parent was killed
         if os.WIFEXITED(status):
             os._exit(os.WEXITSTATUS(status))
-    syscalls.adopt_orphans()
+    syscalls.become_subreaper()
 
 
 def _heard(asking: socket.socket) -> tuple[bytes, list[int]]:
@@ -270,7 +270,7 @@ def _serve(asking: socket.socket, layers: frozenset[str], work: Work) -> None:
             syscalls.unshare(syscalls.CLONE_NEWPID)
         see_to(_attempt(message, layers, work), life, control, answer, (asking.fileno(), own))
         if has_own:
-            syscalls.enter(own, syscalls.CLONE_NEWPID)
+            syscalls.setns(own, syscalls.CLONE_NEWPID)
 
 
 def _attempt(asked: bytes, layers: frozenset[str], work: Work) -> Attempt:

@@ -38,7 +38,7 @@ class _Beneath(ctypes.Structure):
 
 def version() -> int:
     """Which Landlock this kernel has; raises OSError if it has none."""
-    return syscalls.call(_CREATE, None, 0, _VERSION)
+    return syscalls.syscall(_CREATE, None, 0, _VERSION)
 
 
 def rules(granted: Iterable[tuple[str, int]]) -> int:
@@ -47,7 +47,7 @@ def rules(granted: Iterable[tuple[str, int]]) -> int:
     governed = (1 << _RIGHTS_KNOWN.get(known, 16)) - 1
     whole = _Rules(governed, 0b11 if known >= NETWORK_SINCE else 0, 0b11 if known >= SCOPES_SINCE else 0)
     size = 24 if known >= SCOPES_SINCE else 16 if known >= NETWORK_SINCE else 8
-    handle = syscalls.call(_CREATE, ctypes.byref(whole), size, 0)
+    handle = syscalls.syscall(_CREATE, ctypes.byref(whole), size, 0)
     os.set_inheritable(handle, False)
     for path, rights in granted:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
@@ -60,11 +60,11 @@ def _grant(rules: int, path: str, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(beneath).st_mode):
             rights &= _FOR_FILES
-        syscalls.call(_ADD, rules, 1, ctypes.byref(_Beneath(rights, beneath)), 0)
+        syscalls.syscall(_ADD, rules, 1, ctypes.byref(_Beneath(rights, beneath)), 0)
     finally:
         os.close(beneath)
 
 
-def restricting(rules: int) -> syscalls.Step:
+def restrict(rules: int) -> None:
     """Put the rules over this process and all that it starts."""
-    return syscalls.calling(_RESTRICT, rules, 0)
+    syscalls.syscall(_RESTRICT, rules, 0)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlane.procs import syscalls
+from fairlane.procs import reaper, syscalls
 
 from .confine import HELD_BACK, Refused, Room, behave, confine, leave_namespaces, memory_of
 from .limits import Bounds
@@ -72,7 +72,7 @@ def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
 def stand_apart(handles: Iterable[int]) -> None:
     """Be a process that only its pipes end, and that nothing else leads to."""
     os.setsid()  # kill -9 of the caller's whole group must leave somebody who ends the rest
-    syscalls.adopt_orphans()
+    syscalls.become_subreaper()
     behave()
     signal.pthread_sigmask(signal.SIG_SETMASK, HELD_BACK)  # whoever ends the caller ends us by that
     for number in (*HELD_BACK, signal.SIGCHLD, signal.SIGALRM):
@@ -89,14 +89,14 @@ def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple
     try:
         own = Room(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, living)
         try:
-            pid = syscalls.fork()
+            pid = os.fork()
             if pid == 0:
                 _confined(attempt, own, control, answer, (life, sign, *others))
             os.close(answer)
             was_full = _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX, own.addresses_max - ARENA)
             _, status, used = os.wait4(pid, 0)
             if "process namespace" not in attempt.layers:  # else the kernel has ended them with their first
-                _end_strays()
+                reaper.end_strays(ENDING_SECONDS_MAX)
         finally:
             own.leave()
         resident = max(0, used.ru_maxrss * 1024 - own.resident)  # what it took itself, above what it was forked with
@@ -151,41 +151,3 @@ def _addresses_of(handle: int) -> int:
         told = Path(f"/proc/self/fdinfo/{handle}").read_text()  # its number as /proc counts: here it may have another
         return memory_of(told.partition("Pid:")[2].split()[0])[0]
     return 0
-
-
-def _end_strays() -> None:
-    """End what came to us when its parent ended, and what that has started."""
-    deadline = time.monotonic() + ENDING_SECONDS_MAX
-    while time.monotonic() < deadline:
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        stopped: set[int] = set()
-        while found := _descendants() - stopped:  # stopped before they are ended, so that none can fork meanwhile
-            _signal(found, signal.SIGSTOP)
-            stopped |= found
-        _signal(stopped, signal.SIGKILL)
-
-
-def _signal(processes: set[int], number: signal.Signals) -> None:
-    for pid in processes:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def _descendants() -> set[int]:
-    """Everything below us that lives, by asking all processes for their parent."""
-    parents: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                state, parent = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[:2]
-                if state != b"Z":
-                    parents[int(name)] = int(parent)
-    found, before = {os.getpid()}, 0
-    while len(found) > before:
-        before = len(found)
-        found |= {pid for pid, parent in parents.items() if parent in found}
-    return found - {os.getpid()}

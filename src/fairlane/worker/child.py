@@ -17,6 +17,7 @@ import random
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -27,7 +28,7 @@ from fairlane.blobs.files import Files
 from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.core.document import Retry as RetryOutcome
 from fairlane.core.retry import Backoff
-from fairlane.procs import linux
+from fairlane.procs import syscalls
 from fairlane.procs.ipc import framed
 
 from .document import Document, Fail, Report, Retry, raised, returned
@@ -101,22 +102,22 @@ def receive_document(inbox: socket.socket, flags: int = 0) -> tuple[int, Claim] 
 
 def work(inbox: socket.socket, answers: socket.socket, output: int, means: Means, template: int) -> None:
     """Run document after document; never returns before there are no more."""
-    if not linux.die_with_parent(template):
+    if not syscalls.die_with_parent(template):
         return
     os.setsid()
-    linux.adopt_orphans()
+    syscalls.become_subreaper()
     _take_signals()
     _redirect(output)
     random.seed()  # a fork has its parent's dice, and all children would throw the same
-    linux.limit_memory(means.memory_bytes)
-    resident_max = linux.resident_bytes_max() + means.memory_bytes // 2
+    syscalls.limit_address_space(means.memory_bytes)
+    resident_max = syscalls.resident_bytes_max() + means.memory_bytes // 2
     while (taken := receive_document(inbox)) is not None:
         serial, claim = taken
         began = time.monotonic()
         outcome = _outcome(serial, claim, answers, means)
         seconds = time.monotonic() - began
         state = KEEP
-        if linux.resident_bytes_max() > resident_max:
+        if syscalls.resident_bytes_max() > resident_max:
             state = REPLACE_MEMORY
         elif _has_living_children():
             state = REPLACE_PROCESSES
@@ -131,23 +132,27 @@ def _take_signals() -> None:
 
     They are caught and not ignored, so that programs a handler starts have them as usual; forks get them back, too.
     """
-    ours = linux.FOR_THE_WORKER
+    ours = syscalls.SHUTDOWN_SIGNALS
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
     for number in ours:
         signal.signal(number, lambda *_: None)
 
-    def as_usual() -> None:
+    masks: dict[int, set[int]] = {}  # by thread: a handler may have blocked them itself
+
+    def block() -> None:  # so that none is swallowed that was meant for the fork
+        masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
+
+    def restore() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.pop(threading.get_ident()))
+
+    def reset_and_restore() -> None:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ours)
+        restore()
 
-    os.register_at_fork(  # held back meanwhile, so that none is swallowed that was meant for the fork
-        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ours),
-        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, ours),
-        after_in_child=as_usual,
-    )
+    os.register_at_fork(before=block, after_in_parent=restore, after_in_child=reset_and_restore)
 
 
 def _redirect(output: int) -> None:

@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from fairlane.procs import linux
+from fairlane.procs import reaper, syscalls
 
 from .child import Means, work
 
@@ -67,14 +67,14 @@ class Template:
         for end in (self._wakes, self._signalled):
             end.setblocking(False)
         signal.set_wakeup_fd(self._signalled.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, *linux.FOR_THE_WORKER):
+        for number in (signal.SIGCHLD, *syscalls.SHUTDOWN_SIGNALS):
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGUSR2, lambda *_: self._end_all())
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, linux.FOR_THE_WORKER)
-        linux.adopt_orphans()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, syscalls.SHUTDOWN_SIGNALS)
+        syscalls.become_subreaper()
         gc.collect()
         gc.freeze()  # what the script has loaded stays shared with the children
-        if linux.die_with_parent(self._worker, signal.SIGTERM):
+        if syscalls.die_with_parent(self._worker, signal.SIGTERM):
             self._serve()
         self._leave()
 
@@ -110,7 +110,7 @@ class Template:
         elif word == "end":
             for pid, known in list(self._serials.items()):
                 if known == serial:
-                    linux.end_group(pid)
+                    reaper.kill_group(pid)
 
     def _fork(self, serial: int, handles: list[int]) -> None:
         for handle in handles:
@@ -131,10 +131,10 @@ class Template:
         """Clear away what has ended; with a child goes everything that it had started."""
         while (pid := self._next_ended()) is not None:
             if pid in self._serials:
-                linux.end_group(pid)  # while the dead leader still holds the number of its group
+                reaper.kill_group(pid)  # while the dead leader still holds the number of its group
             _, status = os.waitpid(pid, 0)
             if pid in self._serials:
-                self._end_strays()
+                reaper.end_strays(ENDING_SECONDS_MAX, keep=self._serials)
                 self._tell("ended", self._serials.pop(pid), os.waitstatus_to_exitcode(status))
 
     @staticmethod
@@ -146,23 +146,9 @@ class Template:
             return None
         return None if found is None else found.si_pid
 
-    def _end_strays(self) -> None:
-        """End what ended children left to us; again until none is there, as strays may fork."""
-        deadline = time.monotonic() + ENDING_SECONDS_MAX
-        while strays := [pid for pid in linux.children_of(os.getpid()) if pid not in self._serials]:
-            for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that they cannot fork meanwhile
-                for pid in strays:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, number)
-            for pid in strays:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, 0)
-            if time.monotonic() > deadline:
-                return
-
     def _end_all(self) -> None:
         for pid in list(self._serials):
-            linux.end_group(pid)
+            reaper.kill_group(pid)
 
     def _leave(self) -> None:
         """End everything that is left."""
@@ -171,7 +157,7 @@ class Template:
         while self._serials and time.monotonic() < deadline:
             self._reap()
             time.sleep(POLL_SECONDS)
-        self._end_strays()
+        reaper.end_strays(ENDING_SECONDS_MAX, keep=self._serials)
 
     def _tell(self, *message: object) -> None:
         with contextlib.suppress(OSError):  # the worker is gone: the loop will see it
@@ -187,7 +173,7 @@ def start(means: Means) -> tuple[int, socket.socket]:
         ours.close()
         Template(theirs, means, worker).run()
 
-    with linux.signals_held_back():
+    with syscalls.shutdown_signals_blocked():
         pid = forked(run)
     theirs.close()
     return pid, ours

@@ -30,7 +30,7 @@ from typing import Any, Protocol
 from fairlane.core.document import Claim
 from fairlane.core.errors import FairlaneError, StoreError
 from fairlane.engine import Engine, open_engine
-from fairlane.procs import linux
+from fairlane.procs import syscalls
 from fairlane.procs.ipc import READ_BYTES, Unframed, framed
 
 AT_ONCE = 1000  # claims that one call to the store renews
@@ -63,7 +63,7 @@ class Family:
         self._template = template
 
     def is_frozen(self) -> bool:
-        return linux.is_frozen(self._worker)
+        return syscalls.is_stopped(self._worker)
 
     def end_handlers(self) -> None:
         if self._template is not None:
@@ -184,7 +184,7 @@ def start_process(url: str, lease_ms: int, template: int | None) -> tuple[subpro
     ours, theirs = socket.socketpair()
     told = json.dumps([sys.path, theirs.fileno(), url, lease_ms, os.getpid(), template])
     command = [sys.executable, "-c", _START, told]
-    with linux.signals_held_back():  # and the keeper never lets them in: leases are needed until the worker has stopped
+    with syscalls.shutdown_signals_blocked():  # the keeper keeps them blocked: leases are needed until the worker has stopped
         process = subprocess.Popen(  # noqa: S603 - it is this very interpreter
             command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
         )
@@ -195,7 +195,7 @@ def start_process(url: str, lease_ms: int, template: int | None) -> tuple[subpro
 def main(handle: int, url: str, lease_ms: int, worker: int, template: int | None) -> None:
     """What a keeper process does."""
     end = socket.socket(fileno=handle)
-    if linux.die_with_parent(worker):
+    if syscalls.die_with_parent(worker):
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the worker was quicker
             engine = _opened(url, end)
             Keeper(engine, end, lease_ms, Family(worker, template)).run()

@@ -15,7 +15,6 @@ import platform
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -27,6 +26,7 @@ from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import milliseconds
 from fairlane.core.retry import Backoff
 from fairlane.engine import Engine, open_engine
+from fairlane.procs import reaper
 from fairlane.queue import Queue
 from fairlane.queue.blob_lifecycle import Filing, files_of
 from fairlane.settings import DEFAULT_URL
@@ -143,7 +143,7 @@ class Worker:
             files = self._files()
             if functions := self._handlers.functions():
                 template_pid, control = fork_server.start(child.Means(functions, self._backoff, self._memory, files))
-                kept.callback(_end_helper, template_pid)
+                kept.callback(reaper.wait_or_kill, template_pid, HELPER_SECONDS)
                 kept.callback(control.close)
             engine, line = self._store_and_keeper(url, template_pid, kept)
             kept.callback(line.close)
@@ -254,15 +254,3 @@ async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=1)
-
-
-def _end_helper(pid: int) -> None:
-    """Wait until a helper, whose line was closed, has ended; it gets kill -9 if it takes too long."""
-    deadline = time.monotonic() + HELPER_SECONDS
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(pid, os.WNOHANG) == (0, 0):
-            if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                return
-            time.sleep(0.002)

@@ -25,7 +25,7 @@ from fairlane.api.problems import Problem
 from fairlane.api.schemas import Asked as Body
 from fairlane.api.schemas import Number, Reset
 from fairlane.core.policy import Policy
-from fairlane.procs.linux import die_with_parent
+from fairlane.procs.syscalls import die_with_parent
 
 SECONDS_MAX = 120.0
 LOOK_SECONDS = 0.25
