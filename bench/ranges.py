@@ -22,7 +22,7 @@ from rich.table import Table
 
 from fairlane import Queue
 from fairlane.core.document import Claim, Done, Submission
-from fairlane.core.eta import Expectation
+from fairlane.core.eta import StartEstimate
 from fairlane.sim.contenders import NAMED
 from fairlane.sim.generators import GENERATORS, generated
 from fairlane.sim.replay import replay
@@ -66,7 +66,7 @@ class Asked(NamedTuple):
     load: Load
     sender: str  # light, middle or heavy
     ahead: int
-    told: Expectation | None
+    told: StartEstimate | None
     started_in: float
 
     @property
@@ -93,7 +93,7 @@ def ask(made: Workload, load: Load, count: int, policy: str = "texts") -> list[A
         def look(now_ms: int, number: int) -> None:
             facts = queue.explain(str(number), now=(BEGIN_MS + now_ms) / 1000).facts
             likely = facts["expected_in"]
-            told = None if likely is None else Expectation(facts["expected_in_low"], likely, facts["expected_in_high"])
+            told = None if likely is None else StartEstimate(facts["expected_in_low"], likely, facts["expected_in_high"])
             sender = _sender(workload, number)
             asked.append(Asked(workload.name, load, sender, facts["ahead"], told, (start_ms[number] - now_ms) / 1000))
 

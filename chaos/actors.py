@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from fairlane import Queue, StoreError, WrongState
-from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
 
 from .history import Log, lines
 
@@ -160,9 +160,9 @@ class Claimer(Actor):
 
     def outcome(self) -> Outcome:
         """Mostly done, with every other way in between; the mark is filled in by `settle`."""
-        chosen: Outcome = self.dice.choices((Done(), Retry(self.dice.choice((0, 30))), Failed(""), Released()), (12, 3, 1, 2))[
-            0
-        ]
+        chosen: Outcome = self.dice.choices(
+            (Done(), Retried(self.dice.choice((0, 30))), Failed(""), Released()), (12, 3, 1, 2)
+        )[0]
         return chosen
 
     def settle(self, claims: list[Claim], outcomes: list[Outcome]) -> None:
@@ -182,7 +182,7 @@ class Claimer(Actor):
         match outcome:
             case Done():
                 return mark, "done", outcome._replace(result=f'"{mark}"')
-            case Retry():
+            case Retried():
                 return mark, "retried", outcome._replace(reason=mark)
             case Failed():
                 return mark, "failed", outcome._replace(reason=mark)

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlane import Queue, StoreError, StoreFull
-from fairlane.core.document import Claim, Done, Failed, Outcome, Retry
+from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
 
 from .checker import wrong_at_rest, wrong_in_store
 from .history import Log, Store, lines, read_clients, snapshot
@@ -135,7 +135,7 @@ class Script:
         self.submit("customer-0", [f"batch-{place}" for place in range(5)])
         claims = self.claim()
         self.insist(lambda: self.queue.engine.extend(claims, 5))
-        outcomes: list[tuple[str, Outcome]] = [("done", Done()), ("retried", Retry()), ("failed", Failed(""))]
+        outcomes: list[tuple[str, Outcome]] = [("done", Done()), ("retried", Retried()), ("failed", Failed(""))]
         self.settle(claims[:3], outcomes)
         self.settle(claims[:3], outcomes)  # stale by now
         self.submit("customer-1", ["last"])
@@ -195,7 +195,7 @@ def _marked(outcome: Outcome, mark: str) -> Outcome:
     match outcome:
         case Done():
             return outcome._replace(result=f'"{mark}"')
-        case Retry() | Failed():
+        case Retried() | Failed():
             return outcome._replace(reason=mark)
     return outcome
 

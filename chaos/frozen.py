@@ -19,14 +19,14 @@ from pathlib import Path
 import click
 
 from fairlane import Queue
-from fairlane.core.document import Done, Failed, Outcome, Released, Retry
+from fairlane.core.document import Done, Failed, Outcome, Released, Retried
 
 from .servers import SERVERS
 
 HERE = Path(__file__).parent.parent
 LEASE_MS = 60
 OUTCOMES: dict[str, Outcome] = {
-    "done": Done('"frozen"', cost=7000), "failed": Failed("frozen"), "retried": Retry(0, "frozen"), "released": Released(),
+    "done": Done('"frozen"', cost=7000), "failed": Failed("frozen"), "retried": Retried(0, "frozen"), "released": Released(),
 }  # fmt: skip
 
 

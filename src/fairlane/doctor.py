@@ -20,7 +20,7 @@ GROUP, KEY = "fairlane", "doctor"
 
 def findings(queue: Queue) -> list[Finding]:
     """Everything that was looked at, fine or not."""
-    return [*queue.engine.examine(), *_latency(queue), _frozen(queue), _feed(queue), *_sandbox()]
+    return [*queue.engine.diagnose(), *_latency(queue), _frozen(queue), _feed(queue), *_sandbox()]
 
 
 def _latency(queue: Queue) -> list[Finding]:

@@ -189,7 +189,7 @@ def _carry(source: Engine, target: Engine, coming: str, from_url: str, told: Cal
         moved = Moved(*(before + more for before, more in zip(moved, carried, strict=True)))
         if packed.documents:
             told(Progress("carrying", 0, packed.documents[-1].snapshot.number, beginning.last_number))
-        mark = packed.mark
+        mark = packed.cursor
         if mark is None:
             return moved
         _remember(target, from_url, _Known(mark))

@@ -12,7 +12,7 @@ import pytest
 from chaos.checker import wrong_at_rest, wrong_in_store
 from chaos.history import Clients, Log, Settlement, Store, lines, read_clients, snapshot
 from fairlane import Queue
-from fairlane.core.document import Done, Failed, Retry
+from fairlane.core.document import Done, Failed, Retried
 
 
 @dataclass
@@ -36,7 +36,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> History:
             clients.acknowledged.append((customer, key, queue.submit(customer, place, key=key, now=place).id))
         waiting = snapshot(path)
         one, two, three, four = queue.engine.claim("worker", 4, 1000, now_ms=10_000)
-        queue.engine.settle([(one, Done('"mark-1"')), (two, Retry(0, "mark-2")), (three, Failed("mark-3"))], now_ms=10_001)
+        queue.engine.settle([(one, Done('"mark-1"')), (two, Retried(0, "mark-2")), (three, Failed("mark-3"))], now_ms=10_001)
         queue.cancel(four.id)
         (again,) = queue.engine.claim("worker", 1, 1000, now_ms=10_002)
         queue.engine.settle([(again, Done('"mark-4"'))], now_ms=10_003)

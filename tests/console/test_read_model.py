@@ -17,7 +17,7 @@ from fairlane.console.read_model.figures import Figures, history, percentile, se
 from fairlane.console.read_model.lanes import TOP, Followed, Lane
 from fairlane.console.read_model.loader import loaded, looked_up
 from fairlane.console.read_model.model import Live, written_so_far
-from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
 from fairlane.core.policy import Terms
 from fairlane.engine import Engine
 from fairlane.sim.measures import nearest_rank
@@ -115,7 +115,7 @@ class Story:
         taken = [self.claims.pop() for _ in range(min(len(self.claims), 4))]
         for claim in taken:
             outcome: Outcome = self.random.choice(
-                (Done(), Failed("encrypted: no"), Retry(0, "x"), Retry(70_000, "x"), Released())
+                (Done(), Failed("encrypted: no"), Retried(0, "x"), Retried(70_000, "x"), Released())
             )
             self.engine.settle([(claim, outcome)], now_ms=self.now_ms)
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from fairlane.core.document import Claim, Done, Failed, Outcome, Retry
+from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
 from tests.api.running import Server, problem_of, until
 
 from .browsing import signed_in, watching
@@ -140,7 +140,7 @@ def test_the_whole_life_of_a_document(server: Server, page: httpx.Client, custom
     receipts = server.queue.submit_many(customer, [1] * 5)
     id = receipts[4].id
     [claim] = claimed(server, id)
-    server.queue.engine.settle([(claim, Retry(0, "timed_out: once"))])
+    server.queue.engine.settle([(claim, Retried(0, "timed_out: once"))])
     [claim] = claimed(server, id)
     server.queue.engine.settle([(claim, Failed("encrypted: it asks for a password"))])
     told = page.get(f"/page/documents/{id}").json()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane.core.dispatch import Lane, Lanes, Turn, about_ahead, is_blocked, is_open_turn, paid_turn, start_tag
+from fairlane.core.dispatch import Lane, Lanes, Turn, estimate_ahead, is_blocked, is_open_turn, pay_turn, start_tag
 from fairlane.core.policy import STEP, step_of
 
 
@@ -271,8 +271,8 @@ def test_a_start_tag_is_the_higher_of_clock_and_finish(clock: int, finish: int, 
 
 @pytest.mark.parametrize(("clock", "start", "clock_after"), [(0, 0, 0), (2000, 5000, 5000), (5000, 2000, 5000)])
 def test_a_claim_moves_the_clock_to_its_start_and_finishes_a_step_later(clock: int, start: int, clock_after: int) -> None:
-    assert paid_turn("fair", clock, start, 77, 300) == (clock_after, start + 300, start + 300)
-    assert paid_turn("strict", clock, start, 77, 300) == (clock, 77, 0)
+    assert pay_turn("fair", clock, start, 77, 300) == (clock_after, start + 300, start + 300)
+    assert pay_turn("strict", clock, start, 77, 300) == (clock, 77, 0)
 
 
 def test_clock_and_finish_are_0_at_first_and_a_claim_moves_them() -> None:
@@ -457,4 +457,4 @@ def test_another_open_turn_share_alone_moves_no_tag() -> None:
 def test_about_all_of_lower_priorities_and_one_of_each_other_lane_for_each_own_turn_go_first(
     before: int, others: int, other_lanes: int, own_before: int, expected: int
 ) -> None:
-    assert about_ahead(before, others, other_lanes, own_before) == expected
+    assert estimate_ahead(before, others, other_lanes, own_before) == expected

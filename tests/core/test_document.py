@@ -8,7 +8,18 @@ from typing import Any, get_args
 import pytest
 
 from fairlane.core import errors
-from fairlane.core.document import ENDED, TRANSITIONS, WAITING, Check, Customer, Document, Happening, Receipt, State, text
+from fairlane.core.document import (
+    ENDED,
+    TRANSITIONS,
+    WAITING,
+    Check,
+    Customer,
+    Document,
+    EventType,
+    Receipt,
+    State,
+    validate_text,
+)
 from fairlane.core.policy import Standing, Terms
 
 STATES = get_args(State)
@@ -19,7 +30,7 @@ MOVES = {(what, one, other) for what, (before, after) in TRANSITIONS.items() for
 
 
 def test_every_happening_has_its_transitions_and_only_known_states_appear() -> None:
-    assert set(TRANSITIONS) == set(get_args(Happening))
+    assert set(TRANSITIONS) == set(get_args(EventType))
     named = set(chain.from_iterable(before + after for before, after in TRANSITIONS.values()))
     assert named == {None, *STATES}
 
@@ -64,7 +75,7 @@ def test_an_ended_document_stays_so_but_a_failed_one_can_be_revived() -> None:
         ("cancelled", set()),
     ],
 )
-def test_the_ways_out_of_each_state(before: State | None, ways: set[tuple[Happening, State]]) -> None:
+def test_the_ways_out_of_each_state(before: State | None, ways: set[tuple[EventType, State]]) -> None:
     assert {(what, after) for what, one, after in MOVES if one == before} == ways
 
 
@@ -84,23 +95,23 @@ def test_only_a_claim_makes_a_document_run() -> None:
 
 @pytest.mark.parametrize("value", ["a", " ", "Zażółć gęślą jaźń", "客户", "🚂", "a" * 200, "\u00a0", "'; drop table --"])
 def test_any_text_is_kept_exactly_as_given(value: str) -> None:
-    assert text("customer", value) == value
+    assert validate_text("customer", value) == value
 
 
 @pytest.mark.parametrize("value", ["", "a" * 201, "a\x00b", "a\n", "\x1f", "\x7f", "\x9f", "\ud800", "a\udfff", None, 5, b"a"])
 def test_empty_long_or_unprintable_text_is_refused_by_name_and_value(value: Any) -> None:
     with pytest.raises(errors.BadValue, match=r"^customer is ") as caught:
-        text("customer", value)
+        validate_text("customer", value)
     assert (caught.value.name, caught.value.value) == ("customer", value)
 
 
 @pytest.mark.parametrize(("length", "allowed"), [(99, True), (100, True), (101, False)])
 def test_a_text_may_have_another_length(length: int, allowed: bool) -> None:
     if allowed:
-        assert text("kind", "k" * length, 100) == "k" * length
+        assert validate_text("kind", "k" * length, 100) == "k" * length
     else:
         with pytest.raises(errors.BadValue, match="1 to 100 characters"):
-            text("kind", "k" * length, 100)
+            validate_text("kind", "k" * length, 100)
 
 
 def test_a_subclass_of_text_is_refused() -> None:
@@ -108,7 +119,7 @@ def test_a_subclass_of_text_is_refused() -> None:
         __slots__ = ()
 
     with pytest.raises(errors.BadValue):
-        text("customer", Shouting("a"))
+        validate_text("customer", Shouting("a"))
 
 
 # -- snapshots ---------------------------------------------------------------------------------------------------------

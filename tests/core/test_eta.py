@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fairlane.core.dispatch import PACE_MS
 from fairlane.core.document import Check, Document, Outlook, State
-from fairlane.core.eta import FACTORS, Expectation, expected, factors
+from fairlane.core.eta import FACTORS, StartEstimate, estimate_start, interpolate_factors
 from fairlane.core.policy import Rules
 from fairlane.queue.explain import explained, in_words
 
@@ -22,8 +22,8 @@ def outlook(
     return Outlook(NOW, ahead, blocked, dispatches, span_ms, None if busy_ms is None else NOW - busy_ms)
 
 
-def known(told: Outlook) -> Expectation:
-    expectation = expected(told)
+def known(told: Outlook) -> StartEstimate:
+    expectation = estimate_start(told)
     assert expectation is not None
     return expectation
 
@@ -43,8 +43,8 @@ def test_the_laws(ahead: int, dispatches: int, span_ms: int, busy_ms: int | None
 
 
 def test_nothing_is_expected_without_a_pace_or_of_a_customer_that_is_blocked() -> None:
-    assert expected(outlook(dispatches=0, span_ms=0)) is None
-    assert expected(outlook(blocked=True)) is None
+    assert estimate_start(outlook(dispatches=0, span_ms=0)) is None
+    assert estimate_start(outlook(blocked=True)) is None
 
 
 def test_a_hundred_documents_at_one_a_second() -> None:
@@ -59,7 +59,7 @@ def test_twice_the_pace_is_half_the_time() -> None:
 
 def test_a_pace_of_few_documents_is_vague() -> None:
     many, few = known(outlook()), known(outlook(dispatches=1, span_ms=PACE_MS))
-    few = Expectation(*(one * 1_000 / PACE_MS for one in few))  # at the same pace
+    few = StartEstimate(*(one * 1_000 / PACE_MS for one in few))  # at the same pace
     assert few.low < many.low / 1.5 < many.high * 1.5 < few.high
 
 
@@ -77,9 +77,12 @@ def test_workers_that_have_just_begun_may_be_slower_than_they_seem() -> None:
 
 
 def test_the_factors_are_those_of_the_table_and_between() -> None:
-    assert all(factors(documents) == pytest.approx(tuple(row)) for documents, *row in FACTORS)
-    assert factors(10**7) == FACTORS[-1][1:]
-    assert all(before <= between <= after for before, between, after in zip(factors(2), factors(3), factors(4), strict=True))
+    assert all(interpolate_factors(documents) == pytest.approx(tuple(row)) for documents, *row in FACTORS)
+    assert interpolate_factors(10**7) == FACTORS[-1][1:]
+    assert all(
+        before <= between <= after
+        for before, between, after in zip(interpolate_factors(2), interpolate_factors(3), interpolate_factors(4), strict=True)
+    )
 
 
 def document(held_ms: int = 0) -> Document:

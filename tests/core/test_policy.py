@@ -15,11 +15,11 @@ from fairlane.core.policy import (
     Policy,
     Reset,
     Standing,
-    corrected,
-    milliseconds,
+    correct_counter,
+    from_thousandths,
     operator_reset,
-    shown,
     step_of,
+    to_milliseconds,
 )
 
 RESETS: tuple[Reset, ...] = ("idle", "window", "gradual")
@@ -33,13 +33,13 @@ def history(policy: Policy, moments: Iterable[float], step: int = STEP, standing
     standing = standing or Standing()
     standings = []
     for moment in moments:
-        standing = policy.check(standing, milliseconds("now", moment, 0, 2**53 - 1), step)
+        standing = policy.check(standing, to_milliseconds("now", moment, 0, 2**53 - 1), step)
         standings.append(standing)
     return standings
 
 
 def counters(standings: Iterable[Standing]) -> list[int | float]:
-    return [shown(standing.counter) for standing in standings]
+    return [from_thousandths(standing.counter) for standing in standings]
 
 
 def priorities(policy: Policy, standings: Iterable[Standing]) -> list[int]:
@@ -60,7 +60,7 @@ def test_a_customer_never_seen_has_counter_0_and_stands_as_after_a_reset(reset: 
 
 def test_a_customer_never_seen_shows_counter_0() -> None:
     assert Standing() == Standing(counter=0, updated_ms=None, reset_ms=None, resets=0)
-    assert shown(operator_reset(SEEN).counter) == 0
+    assert from_thousandths(operator_reset(SEEN).counter) == 0
 
 
 def test_a_first_check_at_moment_0_has_been_seen() -> None:
@@ -171,13 +171,13 @@ def test_one_document_every_1200_s_recovers_in_between_under_gradual() -> None:
     [(0, 0), (0.0004, 0), (0.0005, 1), (0.0014, 1), (0.0015, 2), (-0.0005, 0), (-0.0006, -1), (3003.001, 3_003_001)],
 )
 def test_time_is_whole_milliseconds_by_floor_of_1000_times_plus_a_half(seconds: float, expected: int) -> None:
-    assert milliseconds("now", seconds, -10, 10**9) == expected
+    assert to_milliseconds("now", seconds, -10, 10**9) == expected
 
 
 @pytest.mark.parametrize(("counter", "expected"), [(0, 0), (-1000, -1), (-21_000, -21), (-1, -0.001), (-1249, -1.249)])
 def test_a_counter_is_shown_as_a_whole_number_when_it_is_one(counter: int, expected: float) -> None:
-    assert shown(counter) == expected
-    assert type(shown(counter)) is (float if counter % STEP else int)
+    assert from_thousandths(counter) == expected
+    assert type(from_thousandths(counter)) is (float if counter % STEP else int)
 
 
 @pytest.mark.parametrize("reset", RESETS)
@@ -186,7 +186,7 @@ def test_the_counter_stops_at_minus_a_thousand_million_steps(reset: Reset, above
     deep = SEEN._replace(counter=COUNTER_FLOOR + above)
     assert COUNTER_FLOOR == -(10**9) * 1000
     assert Policy(reset=reset).check(deep, SEEN_MS).counter == COUNTER_FLOOR
-    assert corrected(deep, deep.resets, STEP, 2 * STEP).counter == COUNTER_FLOOR
+    assert correct_counter(deep, deep.resets, STEP, 2 * STEP).counter == COUNTER_FLOOR
     assert Policy().level(COUNTER_FLOOR) == 9
 
 
@@ -291,11 +291,11 @@ def test_a_document_of_cost_5_takes_as_many_steps_as_five_of_cost_1() -> None:
     [(1_000, 4_000, -8_000), (4_000, 1_000, -2_000), (7_000, 1_000, 0), (6_001, 1_000, 0), (5_999, 1_000, -1), (1, 1, -5_000)],
 )
 def test_a_correction_moves_the_counter_by_the_difference_never_above_0(before: int, after: int, counter: int) -> None:
-    assert corrected(SEEN, SEEN.resets, before, after) == SEEN._replace(counter=counter)
+    assert correct_counter(SEEN, SEEN.resets, before, after) == SEEN._replace(counter=counter)
 
 
 def test_a_correction_leaves_last_update_and_last_reset_alone() -> None:
-    moved = corrected(SEEN, SEEN.resets, STEP, 3 * STEP)
+    moved = correct_counter(SEEN, SEEN.resets, STEP, 3 * STEP)
     assert (moved.updated_ms, moved.reset_ms, moved.resets) == (SEEN.updated_ms, SEEN.reset_ms, SEEN.resets)
 
 
@@ -303,16 +303,16 @@ def test_a_correction_is_dropped_if_a_reset_came_between() -> None:
     sent = Policy().check(Standing(), 0, 9 * STEP)
     later = Policy().check(sent, INTERVAL_MS + 1, 9 * STEP)
     assert later.counter == -8 * STEP
-    assert corrected(later, sent.resets, 9 * STEP, STEP) == later
-    assert corrected(later, later.resets, 9 * STEP, STEP).counter == 0
+    assert correct_counter(later, sent.resets, 9 * STEP, STEP) == later
+    assert correct_counter(later, later.resets, 9 * STEP, STEP).counter == 0
 
 
 def test_a_correction_is_dropped_after_an_operators_reset_whatever_was_checked_since() -> None:
     sent = Policy().check(Standing(), 0, 9 * STEP)
     cleared = operator_reset(sent)
-    assert corrected(cleared, sent.resets, 9 * STEP, 20 * STEP) == cleared
+    assert correct_counter(cleared, sent.resets, 9 * STEP, 20 * STEP) == cleared
     again = Policy().check(cleared, 1, 9 * STEP)
-    assert corrected(again, sent.resets, 9 * STEP, 20 * STEP) == again
+    assert correct_counter(again, sent.resets, 9 * STEP, 20 * STEP) == again
 
 
 @pytest.mark.parametrize("reset", RESETS)

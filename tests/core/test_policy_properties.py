@@ -14,10 +14,10 @@ from fairlane.core.policy import (
     Policy,
     Reset,
     Standing,
-    corrected,
-    milliseconds,
+    correct_counter,
     step_of,
-    thousandths,
+    to_milliseconds,
+    to_thousandths,
 )
 
 FEW = settings(max_examples=40, deadline=None)
@@ -143,9 +143,9 @@ def test_a_correction_and_its_opposite_never_leave_a_customer_better_off(
     data: st.DataObject, policy: Policy, sent: int, found: int
 ) -> None:
     standing = data.draw(histories(policy))[-1][-1]
-    moved = corrected(standing, standing.resets, sent, found)
+    moved = correct_counter(standing, standing.resets, sent, found)
     assert moved == standing._replace(counter=max(COUNTER_FLOOR, min(0, standing.counter + sent - found)))
-    back = corrected(moved, moved.resets, found, sent)
+    back = correct_counter(moved, moved.resets, found, sent)
     assert back.counter <= standing.counter or moved.counter == COUNTER_FLOOR
 
 
@@ -160,5 +160,5 @@ def test_a_step_is_never_more_than_cost_over_weight_nor_a_thousandth_less(cost: 
 @FEW
 @given(st.integers(0, 2**51), st.integers(-(10**12), 10**12))
 def test_whole_milliseconds_and_thousandths_come_back_as_they_were(moment_ms: int, counter: int) -> None:
-    assert milliseconds("now", moment_ms / 1000, 0, 2**53 - 1) == moment_ms
-    assert thousandths("counter", counter / STEP, -(10**9), 10**9) == counter
+    assert to_milliseconds("now", moment_ms / 1000, 0, 2**53 - 1) == moment_ms
+    assert to_thousandths("counter", counter / STEP, -(10**9), 10**9) == counter

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlane.core.errors import BadValue
-from fairlane.core.policy import Policy, Reset, Rules, Standing, Terms, milliseconds, thousandths
+from fairlane.core.policy import Policy, Reset, Rules, Standing, Terms, to_milliseconds, to_thousandths
 
 NOT_NUMBERS: list[Any] = [True, "12", None, float("nan"), float("inf"), float("-inf")]
 
@@ -52,9 +52,9 @@ def test_seconds_too_many_to_count_are_refused_by_name(value: Any) -> None:
 
 def test_a_refusal_says_what_is_allowed() -> None:
     with pytest.raises(BadValue, match=r"from 0\.5 to 250$"):
-        milliseconds("now", 300, 500, 250_000)
+        to_milliseconds("now", 300, 500, 250_000)
     with pytest.raises(BadValue, match=r"from 0\.001 to 10,000 in whole thousandths$"):
-        thousandths("cost", 0, 0.001, 10_000)
+        to_thousandths("cost", 0, 0.001, 10_000)
 
 
 def test_an_interval_of_1_ms_resets_after_2() -> None:
@@ -64,9 +64,9 @@ def test_an_interval_of_1_ms_resets_after_2() -> None:
 
 @pytest.mark.parametrize("value", [9, 10.5, 100.25])
 def test_a_moment_beyond_its_bounds_is_refused_by_name_and_value(value: float) -> None:
-    assert milliseconds("now", value, 9_000, 100_250) == value * 1000
-    refused(lambda: milliseconds("now", value, int(value * 1000) + 1, 10**9), "now", value)
-    refused(lambda: milliseconds("now", value, 0, int(value * 1000) - 1), "now", value)
+    assert to_milliseconds("now", value, 9_000, 100_250) == value * 1000
+    refused(lambda: to_milliseconds("now", value, int(value * 1000) + 1, 10**9), "now", value)
+    refused(lambda: to_milliseconds("now", value, 0, int(value * 1000) - 1), "now", value)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -155,12 +155,12 @@ def test_another_weight_is_refused_by_name_and_value(value: Any) -> None:
 
 @pytest.mark.parametrize(("cost", "expected"), [(1, 1000), (0.001, 1), (10_000, 10_000_000), (9_999.999, 9_999_999)])
 def test_a_cost_may_be_0_001_to_10_000_in_whole_thousandths(cost: float, expected: int) -> None:
-    assert thousandths("cost", cost, 0.001, 10_000) == expected
+    assert to_thousandths("cost", cost, 0.001, 10_000) == expected
 
 
 @pytest.mark.parametrize("value", [0, 0.0009, 10_000.001, 1.0001, 9_999.9995, *NOT_NUMBERS])
 def test_another_cost_is_refused_by_name_and_value(value: Any) -> None:
-    refused(lambda: thousandths("cost", value, 0.001, 10_000), "cost", value)
+    refused(lambda: to_thousandths("cost", value, 0.001, 10_000), "cost", value)
 
 
 # -- a customer's own terms --------------------------------------------------------------------------------------------

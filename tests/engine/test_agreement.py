@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry, Submission
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried, Submission
 from fairlane.core.errors import Mistake, StoreFrozen
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine, open_engine
@@ -30,7 +30,7 @@ COSTS = st.sampled_from((1000, 1000, 1000, 1, 2500, 10_000_000))
 customers = st.sampled_from(CUSTOMERS)
 outcomes = st.one_of(
     st.builds(Done, st.sampled_from((None, '{"pages":3}')), st.none() | COSTS),
-    st.builds(Retry, st.sampled_from((0, 0, 700, 60_000)), st.just("try later"), st.none() | COSTS),
+    st.builds(Retried, st.sampled_from((0, 0, 700, 60_000)), st.just("try later"), st.none() | COSTS),
     st.builds(Failed, st.just("corrupt"), st.none() | COSTS),
     st.builds(Released),
 )
@@ -211,9 +211,9 @@ class Agreement(RuleBasedStateMachine):
             for target in fresh:
                 target.unpack(packed)
                 target.unpack(packed)  # the same rows again change nothing
-            if packed.mark is None:
+            if packed.cursor is None:
                 break
-            packed = self.all(lambda engine: engine.pack(packed.mark, limit))  # noqa: B023
+            packed = self.all(lambda engine: engine.pack(packed.cursor, limit))  # noqa: B023
         for engine in self.engines:
             engine.close()
         self.engines = fresh

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from fairlane.core.document import Claim, Done, Failed, Released, Retry
+from fairlane.core.document import Claim, Done, Failed, Released, Retried
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine
 from fairlane.engine.protocol import DUE_MAX
@@ -110,7 +110,7 @@ def test_attempts_are_counted_at_the_claim_and_tokens_rise_by_one(engine: Engine
     for n in range(3):
         (claim,) = take(at=n, kinds={"extract": 9})
         seen.append((claim.attempts, claim.attempts_max, claim.token))
-        engine.settle([(claim, Retry())], now_ms=n)
+        engine.settle([(claim, Retried())], now_ms=n)
     assert seen == [(1, 9, 1), (2, 9, 2), (3, 9, 3)]
 
 
@@ -128,14 +128,14 @@ def test_a_release_gives_the_attempt_back_but_not_the_turn(engine: Engine, send:
 def test_a_document_that_comes_back_rejoins_its_lane_by_submission_number(engine: Engine, send: Send, take: Take) -> None:
     ids = send("ada", 3)
     claims = take(2)
-    engine.settle([(claims[0], Retry())], now_ms=5)
+    engine.settle([(claims[0], Retried())], now_ms=5)
     assert [one.id for one in take(5, at=6)] == [ids[0], ids[2]]
 
 
 def test_a_retry_waits_for_its_time_and_is_no_new_check(engine: Engine, send: Send, take: Take) -> None:
     send("ada", at=0)
     (claim,) = take(at=0)
-    engine.settle([(claim, Retry(after_ms=700, reason="busy"))], now_ms=100)
+    engine.settle([(claim, Retried(after_ms=700, reason="busy"))], now_ms=100)
     assert take(at=799) == []
     assert engine.customer("ada", now_ms=799).counter == 0
     (again,) = take(at=800)

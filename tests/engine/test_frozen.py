@@ -74,8 +74,8 @@ def test_who_shares_a_moment_with_a_refused_one_is_not_refused(engine: Engine, s
 
 def pages(engine: Engine, limit: int) -> list[Packed]:
     packed = [engine.pack(None, limit)]
-    while packed[-1].mark is not None:
-        packed.append(engine.pack(packed[-1].mark, limit))
+    while packed[-1].cursor is not None:
+        packed.append(engine.pack(packed[-1].cursor, limit))
     return packed
 
 
@@ -169,9 +169,9 @@ def test_a_reader_of_the_feed_goes_on_in_the_new_store(engine: Engine, send: Sen
 
 
 def test_an_examination_names_what_it_looked_at(engine: Engine) -> None:
-    found = engine.examine()
+    found = engine.diagnose()
     assert "durability" in [one.name for one in found]
-    assert all(one.told and (one.level == "fine") == (one.advice is None) for one in found)
+    assert all(one.message and (one.level == "fine") == (one.advice is None) for one in found)
 
 
 def test_why_a_queue_is_frozen_may_be_said_in_any_words(engine: Engine) -> None:

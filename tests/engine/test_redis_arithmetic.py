@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlane.core.policy import COUNTER_FLOOR, INTERVAL_MAX_MS, TIME_MAX_MS, Policy, Standing, corrected, step_of
+from fairlane.core.policy import COUNTER_FLOOR, INTERVAL_MAX_MS, TIME_MAX_MS, Policy, Standing, correct_counter, step_of
 from fairlane.engine import open_engine
 from fairlane.engine.redis import scripts
 from fairlane.engine.redis.codec import depths_of
@@ -92,7 +92,7 @@ def test_a_check_and_a_correction_are_those_of_the_policy(
     standing = Standing(counter, None if is_new else updated_ms, None if is_new else reset_ms, 7)
     step = step_of(costs[0], weight)
     after = policy.check(standing, now_ms, step)
-    expected = corrected(after, resets, step, step_of(costs[1], weight))
+    expected = correct_counter(after, resets, step, step_of(costs[1], weight))
     times = ("", "") if is_new else (updated_ms, reset_ms)
     told = trial(interval_ms, reset, counter, *times, now_ms, costs[0], weight, resets, costs[1], *depths_of(policy))
     assert told[0] == [*after, policy.level(after.counter)]

@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from fairlane import Policy, Queue
-from fairlane.core.document import Done, Failed, Outcome, Released, Retry, Submission
+from fairlane.core.document import Done, Failed, Outcome, Released, Retried, Submission
 from fairlane.core.policy import Dispatch, Rules, Terms
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.protocol import Packed
@@ -97,8 +97,8 @@ def use_everything(engine: Engine, customer: str, at: int = 0) -> None:
     outcomes: list[Outcome] = [
         Done(f'"{customer}"'),
         Failed(f"{customer} is corrupt"),
-        Retry(0, customer),
-        Retry(10**6, customer),
+        Retried(0, customer),
+        Retried(10**6, customer),
         Released(),
     ]
     engine.settle(list(zip(claims, outcomes, strict=False)), now_ms=at)
@@ -176,8 +176,8 @@ def begin_after(engine: Engine, number: int) -> None:
 def all_packed(engine: Engine, limit: int) -> list[Packed]:
     """All that a queue holds, some rows at a time."""
     packed = [engine.pack(None, limit)]
-    while packed[-1].mark is not None:
-        packed.append(engine.pack(packed[-1].mark, limit))
+    while packed[-1].cursor is not None:
+        packed.append(engine.pack(packed[-1].cursor, limit))
     return packed
 
 

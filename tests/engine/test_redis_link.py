@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlane import Queue, StoreError
-from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry, Submission
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried, Submission
 from fairlane.core.errors import StoreFrozen, StoreFull
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine import Engine, open_engine
@@ -194,8 +194,8 @@ OUTCOMES: list[Outcome] = [
     Done("1"),
     Done(),
     Failed("corrupt"),
-    Retry(0, "busy"),
-    Retry(500, "busy"),
+    Retried(0, "busy"),
+    Retried(500, "busy"),
     Released(),
     Done(cost=7000),
 ]
@@ -224,11 +224,11 @@ def test_a_settlement_is_known_again_after_others_went_on_and_by_nobody_else(los
     engine.submit(documents(1), now_ms=0)
     (claim,) = engine.claim("w", 1, 1000, now_ms=0)
     run = engine._link.run  # type: ignore[attr-defined]
-    mine = codec.settle_arguments([(claim, Retry(0, "same words"))], 1)
+    mine = codec.settle_arguments([(claim, Retried(0, "same words"))], 1)
     assert run("settle", mine, "plain") == []
     (other,) = engine.claim("x", 1, 1000, now_ms=2)
     assert run("settle", [mine[0], 1, *mine[2:]], "plain") == []
-    stale = codec.settle_arguments([(claim, Retry(0, "same words"))], 3)  # another call, not the same one again
+    stale = codec.settle_arguments([(claim, Retried(0, "same words"))], 3)  # another call, not the same one again
     assert run("settle", [stale[0], 1, *stale[2:]], "plain") == [1]
     assert engine.settle([(other, Done())], now_ms=4) == []
     assert [one.what for one in engine.changes(None, 10)] == ["submitted", "claimed", "retried", "claimed", "done"]

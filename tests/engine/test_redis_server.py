@@ -244,7 +244,7 @@ def test_without_the_packages_the_error_says_what_to_install() -> None:
 
 def test_an_examination_says_what_to_do_about_a_server(own: Server) -> None:
     def found() -> dict[str, str]:
-        return {one.name: one.level for one in queue.engine.examine()}
+        return {one.name: one.level for one in queue.engine.diagnose()}
 
     with Queue(own.url()) as queue:
         configure(own, appendfsync="always", no_appendfsync_on_rewrite="no", maxmemory_policy="noeviction")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane.core.document import ENDED, TRANSITIONS, Claim, Done, Failed, Outcome, Released, Retry, State
+from fairlane.core.document import ENDED, TRANSITIONS, Claim, Done, Failed, Outcome, Released, Retried, State
 from fairlane.core.errors import Unknown
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine
@@ -50,14 +50,14 @@ def test_a_retry_with_no_attempts_left_fails(engine: Engine, send: Send, take: T
     (id,) = send("ada")
     for _ in range(2):
         (claim,) = take(kinds={"extract": 2})
-        engine.settle([(claim, Retry(reason="busy"))])
+        engine.settle([(claim, Retried(reason="busy"))])
     document = engine.document(id)
     assert document is not None
     assert (document.state, document.reason) == ("failed", "attempt 2 of 2 failed: busy")
     assert take(kinds={"extract": 2}) == []
 
 
-OUTCOMES = [Done("1"), Retry(reason="r"), Retry(500), Failed("f"), Released(), Done(cost=5000), Failed("f", cost=5000)]
+OUTCOMES = [Done("1"), Retried(reason="r"), Retried(500), Failed("f"), Released(), Done(cost=5000), Failed("f", cost=5000)]
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
@@ -273,7 +273,7 @@ def bring_to(engine: Engine, send: Send, take: Take, state: State) -> tuple[str,
 def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Take, state: State, verb: str) -> None:
     id, claim = bring_to(engine, send, take, state)
     holding = claim or Claim(id, 1, 1, "ada", "extract", 1, "{}", 1, 3, 0, 1, False)
-    settled: dict[str, Outcome] = {"done": Done(), "failed": Failed("f"), "retry": Retry(50), "release": Released()}
+    settled: dict[str, Outcome] = {"done": Done(), "failed": Failed("f"), "retry": Retried(50), "release": Released()}
     if verb in settled:
         engine.settle([(holding, settled[verb])], now_ms=50)
     elif verb == "claim":
@@ -296,7 +296,7 @@ def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Ta
 def test_changes_are_fed_in_the_order_of_commits_and_resume(engine: Engine, send: Send, take: Take) -> None:
     (id,) = send("ada", at=1)
     (claim,) = take(at=2)
-    engine.settle([(claim, Retry(reason="busy"))], now_ms=3)
+    engine.settle([(claim, Retried(reason="busy"))], now_ms=3)
     engine.cancel([id], now_ms=4)
     feed = engine.changes(None, 100)
     assert [(one.number, one.at_ms, one.what, one.document) for one in feed] == [

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane import Queue
-from fairlane.core.document import Change, Done, Failed, Outcome, Released, Retry
+from fairlane.core.document import Change, Done, Failed, Outcome, Released, Retried
 from fairlane.folders.tracker import Courses, last_change, percentile
 
 
@@ -49,7 +49,7 @@ def test_documents_wait_run_and_end_as_the_feed_says(queue: Queue) -> None:
 def test_the_wait_ends_when_a_worker_first_takes_it(queue: Queue) -> None:
     courses = Courses()
     submitted(queue, courses, "acme", 1, now=100)
-    served(queue, Retry(reason="again"), now_ms=103_000)
+    served(queue, Retried(reason="again"), now_ms=103_000)
     served(queue, Released(), now_ms=110_000)
     courses.follow(queue.changes())
     assert (courses.by_customer["acme"]["waiting"], courses.lanes[1]["acme"], courses.left) == (1, 1, 1)

@@ -80,7 +80,7 @@ def test_every_setting_is_in_the_reference() -> None:
 
 def test_every_error_state_and_happening_is_in_the_reference() -> None:
     named = [name for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, Exception)]
-    for word in (*named, *get_args(document.State), *get_args(document.Happening)):
+    for word in (*named, *get_args(document.State), *get_args(document.EventType)):
         assert word == "due" or f"`{word}" in REFERENCE, word
 
 

@@ -21,8 +21,8 @@ import psycopg
 from fairlane.core.errors import FairlaneError
 from fairlane.core.policy import Rules
 from fairlane.engine import open_engine
+from fairlane.engine.codec import encode_rules
 from fairlane.engine.postgres import PostgresEngine
-from fairlane.engine.values import rules_json
 from tests.conftest import missing, need_program
 from tests.system import postgres_programs
 
@@ -184,7 +184,7 @@ def empty_queue(server: Server, schema: str = "tests") -> str:
         open_engine(url).close()
     if url not in _made or _made[url].closed:  # a test may have ended all connections
         _made[url] = psycopg.connect(server.url, autocommit=True)
-    _made[url].execute(EMPTY.format(schema, rules_json(Rules())))
+    _made[url].execute(EMPTY.format(schema, encode_rules(Rules())))
     return url
 
 

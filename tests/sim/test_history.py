@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlane import Queue
-from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retry
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.sim.contenders import Contender
@@ -73,7 +73,7 @@ def test_a_cost_that_was_corrected_is_the_one_that_is_replayed(queue: Queue, han
 
 def test_all_attempts_of_a_document_are_added_up(queue: Queue, hands: Hands) -> None:
     hands.submit("acme", 0)
-    hands.settle(hands.take(1), 3, Retry(0, "try later"))
+    hands.settle(hands.take(1), 3, Retried(0, "try later"))
     hands.settle(hands.take(10), 15, Released())
     hands.take(20, lease=8)
     assert queue.engine.reclaim(10, now_ms=(START + 30) * 1000) == 1

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane import Queue
-from fairlane.core.document import Claim, Done, Failed, Released, Retry
+from fairlane.core.document import Claim, Done, Failed, Released, Retried
 from fairlane.core.errors import StoreError
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine import Engine
@@ -27,7 +27,7 @@ cost = st.sampled_from((1, 1, 1, 0.001, 2.5, 40))
 corrections = st.sampled_from((None, None, 500, 1000, 3000, 90_000))
 outcomes = st.one_of(
     st.builds(Done, st.none(), corrections),
-    st.builds(Retry, st.just(0), st.just("later"), corrections),
+    st.builds(Retried, st.just(0), st.just("later"), corrections),
     st.builds(Failed, st.just("corrupt"), corrections),
     st.builds(Released),
 )

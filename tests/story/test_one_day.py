@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairlane import KeyConflict, Queue
-from fairlane.core.document import Claim, Done, Failed, Retry
+from fairlane.core.document import Claim, Done, Failed, Retried
 
 LEASE_MS = 60_000
 
@@ -124,7 +124,7 @@ def test_a_document_that_fails_is_tried_again_and_then_told() -> None:
     receipt = queue.submit("bakery", now=0)
     for attempt in range(3):
         (claim,) = queue.engine.claim("worker-1", 1, LEASE_MS, now_ms=attempt * 10_000)
-        queue.engine.settle([(claim, Retry(after_ms=5_000, reason="the scanner is busy"))], now_ms=attempt * 10_000)
+        queue.engine.settle([(claim, Retried(after_ms=5_000, reason="the scanner is busy"))], now_ms=attempt * 10_000)
     assert queue.document(receipt.id).reason == "attempt 3 of 3 failed: the scanner is busy"
 
     # Somebody mends the scanner and asks for another round. It is not a new document: no check.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fairlane import Queue
-from fairlane.core.document import Done, Retry
+from fairlane.core.document import Done, Retried
 from fairlane.core.errors import Mistake, StoreFrozen, Unknown
 from fairlane.engine import Engine
 from fairlane.engine.protocol import Packed
@@ -43,7 +43,7 @@ def fill(url: str, documents: int) -> None:
                 customer, {"n": number}, key=key, kind=dice.choice(("scan", "extract")), delay=dice.choice((0, 0, 900))
             )
         for claim in queue.engine.claim("worker", documents // 4, 60_000):
-            queue.engine.settle([(claim, dice.choice((Done('{"pages":1}'), Retry(5000, "later"))))])
+            queue.engine.settle([(claim, dice.choice((Done('{"pages":1}'), Retried(5000, "later"))))])
         queue.tune("bob", weight=2, cap=3)
         queue.pause("ada")
         queue.configure(reset="gradual")
@@ -56,7 +56,7 @@ def contents(engine: Engine) -> list[Packed]:
     mark: str | None = None
     while True:
         page = engine.pack(mark, 500)
-        mark = page.mark
+        mark = page.cursor
         if page.queue is not None:
             rules = page.queue.rules
             page = page._replace(

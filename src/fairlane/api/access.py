@@ -12,7 +12,7 @@ import json
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fairlane.core.document import ENDED, WAITING, Document, State, text
+from fairlane.core.document import ENDED, WAITING, Document, State, validate_text
 from fairlane.core.errors import Unknown, WrongState
 from fairlane.engine import Engine
 from fairlane.queue import Look, Progress, Queue
@@ -58,7 +58,7 @@ class Wall:
         if caller.customer is None:
             if told is None:
                 raise Problem("bad-value", "customer is missing; an operator's key says for whom: customer=NAME")
-            return text("customer", told)
+            return validate_text("customer", told)
         if told is not None and told != caller.customer:
             raise nothing_here()
         return caller.customer
@@ -81,7 +81,7 @@ class Wall:
         if caller.customer is not None:
             customer = self.customer(caller, customer)
         elif customer is not None:
-            text("customer", customer)
+            validate_text("customer", customer)
         number = None if before is None else self.document(caller, before).number
         return self._engine.documents(customer, state, number, limit)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from fairlane.core.document import text
+from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake, Unknown
 from fairlane.engine import Engine
 
@@ -70,9 +70,9 @@ def create(
 ) -> tuple[str, Key]:
     """Make a key for a customer, or for an operator (None); the text of it is not to be had again."""
     if customer is not None:
-        text("customer", customer)
+        validate_text("customer", customer)
     if name:
-        text("name", name)
+        validate_text("name", name)
     if expires_seconds is not None and not 0 < expires_seconds <= EXPIRES_MAX_SECONDS:
         raise BadValue("expires", expires_seconds, "more than 0 seconds and at most 100 years")
     made_ms = wall_ms() if now_ms is None else now_ms
@@ -95,7 +95,7 @@ def listed(engine: Engine) -> Iterator[Key]:
 
 def revoke(engine: Engine, id: str, *, now_ms: int | None = None) -> Key:
     """End a key; one that is revoked already stays so."""
-    text("key id", id)
+    validate_text("key id", id)
     if id.count("_") >= 2:
         raise Mistake("that is a whole key; name it by its id, the part between the first two underscores")
     while True:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from fairlane.core.document import Document
-from fairlane.core.policy import shown
+from fairlane.core.policy import from_thousandths
 
 from .auth import Caller
 from .problems import nothing_here, written
@@ -75,7 +75,7 @@ def told_document(caller: Caller, one: Document) -> dict[str, Any]:
         "state": one.state,
         "priority": one.priority,
         "counter": one.check.counter,
-        "cost": shown(one.cost),
+        "cost": from_thousandths(one.cost),
         "key": one.key,
         "submitted_at": one.submitted_ms / 1000,
         "ready_at": one.ready_ms / 1000,

@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from fairlane.core.document import Submission, text
+from fairlane.core.document import Submission, validate_text
 from fairlane.queue import DEFAULT_KIND, new_ids
 from fairlane.queue.validation import Common, cost_of, payload_text
 
@@ -38,7 +38,7 @@ def idempotency_key(told: bytes | None) -> str | None:
     if told is None:
         return None
     try:
-        return text("Idempotency-Key", told.decode(), KEY_MAX)
+        return validate_text("Idempotency-Key", told.decode(), KEY_MAX)
     except UnicodeDecodeError:
         raise bad_value("Idempotency-Key", told, "text in UTF-8") from None
 
@@ -56,7 +56,7 @@ def fields_of(told: Any, known: frozenset[str], what: str) -> dict[str, Any]:
 def common_of(service: Service, caller: Caller, told: dict[str, Any]) -> Common:
     """Whose documents, of which kind, from when on."""
     customer = service.wall.customer(caller, told.get("customer"))
-    kind = text("kind", told.get("kind", DEFAULT_KIND), 100)
+    kind = validate_text("kind", told.get("kind", DEFAULT_KIND), 100)
     service.refuse_kind(caller, kind)
     return Common.checked(customer, kind, 1, told.get("delay", 0), None)
 

@@ -22,7 +22,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from fairlane.blobs.files import Files, dropped
-from fairlane.core.document import Submission, text
+from fairlane.core.document import Submission, validate_text
 from fairlane.queue import DEFAULT_KIND, PAGES
 from fairlane.queue.files import NOT_DONE, Input, drop_repeated, write_each
 from fairlane.queue.validation import Common
@@ -193,7 +193,7 @@ class Uploads:
         service, caller = self._service, cast(Caller, scope["caller"])
         _refuse_unknown(fields, FIELDS)
         customer = service.wall.customer(caller, fields.get("customer"))
-        kind = text("kind", fields.get("kind", DEFAULT_KIND), 100)
+        kind = validate_text("kind", fields.get("kind", DEFAULT_KIND), 100)
         service.refuse_kind(caller, kind)
         payload = parsed(fields["payload"].encode(errors="replace")) if "payload" in fields else None
         cost = PAGES if fields.get("cost") == PAGES else _number("cost", fields.get("cost", "1"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fairlane.core.policy import TIME_MAX_MS, milliseconds
+from fairlane.core.policy import TIME_MAX_MS, to_milliseconds
 from fairlane.queue import Look
 
 from .common import customer_argument, json_option, open_queue, place_options, seconds, some_customers, table
@@ -38,7 +38,7 @@ def check(customer: str, cost: float, moments: tuple[float, ...], url: str | Non
     A check moves the counter. To look without moving it, use `fairlane status`. With --json an object a line, a line a check.
     """
     for now in moments:
-        milliseconds("--now", now, 0, TIME_MAX_MS)  # all of them before the first check is made
+        to_milliseconds("--now", now, 0, TIME_MAX_MS)  # all of them before the first check is made
     with open_queue(url) as queue:
         checks = [queue.check(customer, cost=cost, now=now) for now in moments or (None,)]
     rows = [

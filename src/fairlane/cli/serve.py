@@ -8,7 +8,7 @@ import click
 
 from fairlane.api import auth as ring
 from fairlane.api.limits import told_limits
-from fairlane.core.document import text
+from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.queue import Queue
 
@@ -58,7 +58,7 @@ def serve(
     if at.startswith("memory:"):
         raise Mistake("a queue in memory cannot be served, as the worker is a process of its own; give --url sqlite:///file.db")
     work = None if no_work else worker_of(at, settings.blobs, slots)
-    allowed = tuple(text("--kind", kind, 100) for kind in kinds)
+    allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
     options = Options(told_limits(limits), allowed, retention, allow_private_webhooks, work)
     listening = bound(place)
     with Queue(at, blobs=settings.blobs) as queue:

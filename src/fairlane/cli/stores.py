@@ -49,11 +49,12 @@ def doctor(url: str | None, as_json: bool) -> None:
     with open_store(url, create=False) as queue:
         found = findings(queue)
     if as_json:
-        click.echo(json.dumps([one._asdict() for one in found]))
+        fields = [{"name": f.name, "level": f.level, "told": f.message, "advice": f.advice} for f in found]
+        click.echo(json.dumps(fields))
     else:
         for one in found:
             click.secho(f"{one.level:8}", fg={"fine": "green", "warning": "yellow", "bad": "red"}[one.level], nl=False)
-            click.echo(f"{one.name:11} {one.told}")
+            click.echo(f"{one.name:11} {one.message}")
             if one.advice:
                 click.echo(f"{'':20}-> {one.advice}")
     if any(one.level == "bad" for one in found):

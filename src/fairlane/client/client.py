@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, Self, get_args
 from urllib.parse import quote, urlencode
 from weakref import WeakSet
 
-from fairlane.core.document import State, text
+from fairlane.core.document import State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
-from fairlane.core.policy import Dispatch, Reset, Rules, Terms, milliseconds
+from fairlane.core.policy import Dispatch, Reset, Rules, Terms, to_milliseconds
 from fairlane.queue import DEFAULT_KIND, KEEP, Cost, Input, Keep, Look
 from fairlane.queue.explain import Explanation
 from fairlane.queue.files import shown_name
@@ -42,7 +42,7 @@ class Client:
 
     def __init__(self, url: str, key: str, *, timeout: float = 30.0, patience: float = 60.0) -> None:
         for name, seconds in (("timeout", timeout), ("patience", patience)):
-            milliseconds(name, seconds, 1 if name == "timeout" else 0, SECONDS_MAX_MS)
+            to_milliseconds(name, seconds, 1 if name == "timeout" else 0, SECONDS_MAX_MS)
         self._asking = Asking(Line(url, key, timeout), timeout, patience)
         self._streams: WeakSet[Events] = WeakSet()
 
@@ -176,7 +176,7 @@ class Client:
 
     def wait(self, id: str, timeout: float | None = None) -> Document:
         """Wait until a document has ended, and return it; after `timeout` seconds as it is then."""
-        deadline = None if timeout is None else time.monotonic() + milliseconds("timeout", timeout, 0, 2**53) / 1000
+        deadline = None if timeout is None else time.monotonic() + to_milliseconds("timeout", timeout, 0, 2**53) / 1000
         while True:
             left = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, max(0.0, deadline - time.monotonic()))
             document = models.document(self._asking.get(f"{_document(id)}?wait={left:.3f}", left))
@@ -200,7 +200,7 @@ class Client:
 
     def batch(self, id: str) -> Batch:
         """How far a batch is."""
-        return models.batch(self._asking.get(f"{BATCHES}/{quote(text('batch id', id), safe='')}"))
+        return models.batch(self._asking.get(f"{BATCHES}/{quote(validate_text('batch id', id), safe='')}"))
 
     def explain(self, id: str) -> Explanation:
         """Why a document has its priority, about how much is ahead of it, and about when it will be served."""
@@ -290,7 +290,7 @@ class Client:
 
 
 def _made_key(key: str | None) -> str:
-    return secrets.token_hex(16) if key is None else text("key", key)
+    return secrets.token_hex(16) if key is None else validate_text("key", key)
 
 
 def _json(told: Any) -> str:
@@ -305,7 +305,7 @@ def _document(id: str) -> str:
 
 
 def _customer(customer: str) -> str:
-    return f"{CUSTOMERS}/{quote(text('customer', customer), safe='')}"
+    return f"{CUSTOMERS}/{quote(validate_text('customer', customer), safe='')}"
 
 
 def _explanation(told: Any) -> Explanation:

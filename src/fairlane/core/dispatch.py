@@ -35,14 +35,14 @@ def start_tag(dispatch: Dispatch, clock: int, finish: int) -> int:
     return 0 if dispatch == "strict" else max(clock, finish)
 
 
-def paid_turn(dispatch: Dispatch, clock: int, start: int, finish: int, step: int) -> tuple[int, int, int]:
+def pay_turn(dispatch: Dispatch, clock: int, start: int, finish: int, step: int) -> tuple[int, int, int]:
     """A lane's turn is taken: the priority's clock, the lane's finish tag, and the start tag of its next head."""
     if dispatch == "strict":
         return clock, finish, 0
     return max(clock, start), start + step, start + step
 
 
-def about_ahead(before: int, others: int, other_lanes: int, own_before: int) -> int:
+def estimate_ahead(before: int, others: int, other_lanes: int, own_before: int) -> int:
     """About how many documents go first: all of lower priority numbers, and one of each other lane for each own turn."""
     return before + min(others, other_lanes * (own_before + 1)) + own_before
 
@@ -137,7 +137,7 @@ class Lanes:
         self.dispatches = turn.dispatch_number
         lane = self._leave(turn.number)
         assert lane.start is not None
-        clock, lane.finish, start = paid_turn(self.dispatch, self.clocks[lane.priority], lane.start, lane.finish, step)
+        clock, lane.finish, start = pay_turn(self.dispatch, self.clocks[lane.priority], lane.start, lane.finish, step)
         self.clocks[lane.priority] = clock
         lane.find_head()
         self._compete(lane, None if lane.head is None else start)

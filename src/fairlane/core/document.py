@@ -13,15 +13,15 @@ import re
 from typing import Literal, NamedTuple
 
 from .errors import BadValue
-from .policy import STEP, Standing, Terms, shown
+from .policy import STEP, Standing, Terms, from_thousandths
 
 State = Literal["delayed", "ready", "running", "done", "failed", "cancelled"]
-Happening = Literal["submitted", "due", "claimed", "done", "failed", "retried", "released", "expired", "cancelled", "revived"]
+EventType = Literal["submitted", "due", "claimed", "done", "failed", "retried", "released", "expired", "cancelled", "revived"]
 
 WAITING: tuple[State, ...] = ("ready", "delayed")
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 
-TRANSITIONS: dict[Happening, tuple[tuple[State | None, ...], tuple[State, ...]]] = {
+TRANSITIONS: dict[EventType, tuple[tuple[State | None, ...], tuple[State, ...]]] = {
     # what happened: (from one of these, None being "not there yet"), (to one of these)
     "submitted": ((None,), ("ready", "delayed")),
     "due": (("delayed",), ("ready",)),
@@ -43,7 +43,7 @@ NO_CHECK = -1  # stands where a check's count of resets would, in a document tha
 _UNWANTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def text(name: str, value: str, length_max: int = 200) -> str:
+def validate_text(name: str, value: str, length_max: int = 200) -> str:
     """Any text of 1 to `length_max` characters without control characters or lone surrogates, exactly as given."""
     if type(value) is not str or not 1 <= len(value) <= length_max or _UNWANTED.search(value):
         wanted = f"text of 1 to {length_max} characters without control characters or lone surrogates"
@@ -77,7 +77,7 @@ class Check(NamedTuple):
 
     @property
     def counter(self) -> int | float:
-        return shown(self.counter_thousandths)
+        return from_thousandths(self.counter_thousandths)
 
     @property
     def checked_at(self) -> float:
@@ -128,7 +128,7 @@ class Done(NamedTuple):
     cost: int | None = None  # when it turned out to be another than at submission
 
 
-class Retry(NamedTuple):
+class Retried(NamedTuple):
     """The attempt failed and may be tried again after a while; it fails for good if the attempts are spent."""
 
     after_ms: int = 0
@@ -149,7 +149,7 @@ class Released(NamedTuple):
     cost: None = None
 
 
-Outcome = Done | Retry | Failed | Released
+Outcome = Done | Retried | Failed | Released
 
 
 class Document(NamedTuple):
@@ -199,7 +199,7 @@ class Customer(NamedTuple):
 
     @property
     def counter(self) -> int | float:
-        return shown(self.standing.counter)
+        return from_thousandths(self.standing.counter)
 
 
 class Outlook(NamedTuple):

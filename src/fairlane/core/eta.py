@@ -37,19 +37,19 @@ VAGUE = 0.6  # how much a pace of few documents widens the range: exp(VAGUE / sq
 BUSY_LEAST = 1 / 16  # what is likely takes the queue to have been busy for this share of the time, or longer
 
 
-class Expectation(NamedTuple):
+class StartEstimate(NamedTuple):
     """Seconds from now; the true start is in the range about eight times in ten, and as often before `likely` as after."""
 
     low: float
     likely: float
     high: float
 
-    def from_then(self, seconds: float) -> Expectation:
+    def delayed_by(self, seconds: float) -> StartEstimate:
         """The same for a document that is held back for so long."""
-        return Expectation(max(self.low, seconds), max(self.likely, seconds), self.high + seconds)
+        return StartEstimate(max(self.low, seconds), max(self.likely, seconds), self.high + seconds)
 
 
-def expected(outlook: Outlook) -> Expectation | None:
+def estimate_start(outlook: Outlook) -> StartEstimate | None:
     """When a document with this outlook will start; None if that cannot be known."""
     if outlook.blocked or not outlook.dispatches:
         return None
@@ -58,11 +58,11 @@ def expected(outlook: Outlook) -> Expectation | None:
     middle_ms = sqrt(max(busy_ms, span_ms * BUSY_LEAST) * span_ms)  # all taken since it is busy, or evenly
     silence_ms = 2 * PACE_MS * max(0, 1 - span_ms / PACE_MS) / sqrt(outlook.dispatches)
     vague = exp(VAGUE / sqrt(outlook.dispatches))
-    low, likely, high = (factor * documents / outlook.dispatches / 1000 for factor in factors(documents))
-    return Expectation(low * busy_ms / vague, likely * middle_ms, high * (span_ms + silence_ms) * vague)
+    low, likely, high = (factor * documents / outlook.dispatches / 1000 for factor in interpolate_factors(documents))
+    return StartEstimate(low * busy_ms / vague, likely * middle_ms, high * (span_ms + silence_ms) * vague)
 
 
-def factors(documents: int) -> tuple[float, float, float]:
+def interpolate_factors(documents: int) -> tuple[float, float, float]:
     """What FACTORS says, with straight lines between its rows over the logarithm of documents."""
     for (fewer, *before), (more, *after) in pairwise(FACTORS):
         if documents < more:

@@ -27,16 +27,16 @@ Reset = Literal["idle", "window", "gradual"]
 Dispatch = Literal["fair", "strict"]
 
 
-def milliseconds(name: str, seconds: float, least_ms: int, most_ms: int) -> int:
+def to_milliseconds(name: str, seconds: float, least_ms: int, most_ms: int) -> int:
     """Seconds as whole milliseconds, half a millisecond rounding up."""
     if not isinstance(seconds, bool) and isinstance(seconds, int | float) and abs(seconds) <= TIME_MAX_MS:
         whole = math.floor(seconds * 1000 + 0.5)
         if least_ms <= whole <= most_ms:
             return whole
-    raise BadValue(name, seconds, f"a number of seconds from {shown(least_ms):,} to {shown(most_ms):,}")
+    raise BadValue(name, seconds, f"a number of seconds from {from_thousandths(least_ms):,} to {from_thousandths(most_ms):,}")
 
 
-def thousandths(name: str, value: float, least: float, most: float) -> int:
+def to_thousandths(name: str, value: float, least: float, most: float) -> int:
     """A number as whole thousandths; finer ones are refused rather than rounded."""
     if not isinstance(value, bool) and isinstance(value, int | float) and least <= value <= most:
         whole = round(value * STEP)
@@ -45,7 +45,7 @@ def thousandths(name: str, value: float, least: float, most: float) -> int:
     raise BadValue(name, value, f"a number from {least:,} to {most:,} in whole thousandths")
 
 
-def shown(in_thousandths: int) -> int | float:
+def from_thousandths(in_thousandths: int) -> int | float:
     """Thousandths as people read them: a whole number when it is one."""
     whole, rest = divmod(in_thousandths, STEP)
     return in_thousandths / STEP if rest else whole
@@ -80,7 +80,7 @@ class Policy:
             raise BadValue("reset", self.reset, "one of " + ", ".join(get_args(Reset)))
         if not isinstance(self.thresholds, tuple | list):
             raise BadValue("thresholds", self.thresholds, "a tuple of numbers, as in (-2, -4, -6)")
-        interval_ms = milliseconds("reset_interval", self.reset_interval, 1, INTERVAL_MAX_MS)
+        interval_ms = to_milliseconds("reset_interval", self.reset_interval, 1, INTERVAL_MAX_MS)
         object.__setattr__(self, "interval_ms", interval_ms)
         object.__setattr__(self, "thresholds", tuple(self.thresholds))
         object.__setattr__(self, "_depths", self._checked_depths())
@@ -89,7 +89,7 @@ class Policy:
         """The thresholds as rising depths below zero, in thousandths."""
         if len(self.thresholds) > LEVELS_MAX - 1:
             raise BadValue("thresholds", self.thresholds, f"at most {LEVELS_MAX - 1} numbers, for 1 to 9 priorities")
-        depths = tuple(-thousandths("thresholds", value, COUNTER_FLOOR // STEP, 0) for value in self.thresholds)
+        depths = tuple(-to_thousandths("thresholds", value, COUNTER_FLOOR // STEP, 0) for value in self.thresholds)
         if any(one >= next_one for one, next_one in pairwise(depths)):
             raise BadValue("thresholds", self.thresholds, "strictly falling, as in -2, -4, -6")
         return depths
@@ -114,7 +114,7 @@ class Policy:
 
     def priority(self, counter: float) -> int:
         """The priority of a counter in steps."""
-        return self.level(thousandths("counter", counter, COUNTER_FLOOR // STEP, 0))
+        return self.level(to_thousandths("counter", counter, COUNTER_FLOOR // STEP, 0))
 
     def next_priority(self, standing: Standing, now_ms: int, weight: int = STEP) -> int:
         """The priority that a check at this moment would give; moves nothing."""
@@ -128,7 +128,7 @@ class Policy:
         return max(0, since_ms + self.interval_ms - now_ms)
 
 
-def corrected(standing: Standing, resets: int, step_before: int, step_after: int) -> Standing:
+def correct_counter(standing: Standing, resets: int, step_before: int, step_after: int) -> Standing:
     """The cost of a document turned out to be another one; dropped if a reset came between."""
     if standing.updated_ms is None or standing.resets != resets:
         return standing
@@ -154,7 +154,7 @@ class Terms:
     weight_thousandths: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weight_thousandths", thousandths("weight", self.weight, 0.01, 100))
+        object.__setattr__(self, "weight_thousandths", to_thousandths("weight", self.weight, 0.01, 100))
         if self.cap is not None and (type(self.cap) is not int or not 1 <= self.cap <= 1_000_000):
             raise BadValue("cap", self.cap, "a whole number from 1 to 1,000,000, or None for no cap")
         if type(self.paused) is not bool:

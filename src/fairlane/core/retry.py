@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import BadValue
-from .policy import milliseconds
+from .policy import to_milliseconds
 
 DELAY_MAX_MS = 365 * 24 * 3600 * 1000
 
@@ -20,8 +20,8 @@ class Backoff:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        milliseconds("first_seconds", self.first_seconds, 0, DELAY_MAX_MS)
-        milliseconds("ceiling_seconds", self.ceiling_seconds, 0, DELAY_MAX_MS)
+        to_milliseconds("first_seconds", self.first_seconds, 0, DELAY_MAX_MS)
+        to_milliseconds("ceiling_seconds", self.ceiling_seconds, 0, DELAY_MAX_MS)
         if self.first_seconds > self.ceiling_seconds:
             raise BadValue("first_seconds", self.first_seconds, f"at most ceiling_seconds, {self.ceiling_seconds!r}")
         if not isinstance(self.factor, int | float) or not 1 <= self.factor <= 100:

@@ -1,13 +1,15 @@
-"""What does a store promise? The verbs of an engine, a sentence each; the memory engine is the specification.
+"""The engine contract: the verbs that every store implements, a sentence each; the memory engine is their specification.
 
 Laws for every engine:
 - Every verb is atomic: it happens wholly or not at all, as if all verbs ran one after the other.
 - Every change of state is one conditional write on (id, state, token).
 - Only the store's clock decides. `now_ms` replaces it in tests and replays, and nowhere else.
 - A submission is acknowledged after a durable commit, or `durability` says that the engine is not durable.
-- Values are checked by those who make them (Queue, Worker); engines add, compare and remember.
+- Queue and Worker validate values before they reach an engine; an engine adds, compares and remembers.
 - While the rules are frozen, verbs that begin or change something raise StoreFrozen. What runs may still end: `extend`,
-  `settle` and `reclaim` go on, as do `configure`, which thaws, records, and looking.
+  `settle` and `reclaim` go on, as do `configure`, which thaws, `put_record`, and every verb of `Reader` and `Transfer`.
+- An engine implements all four groups. That is more than 25 members in one class, and on purpose: callers hold one object,
+  no verb can be said by another one, and the work of each verb is a function in the engine's module of that name.
 """
 
 from __future__ import annotations
@@ -32,14 +34,14 @@ from fairlane.core.policy import Rules, Standing, Terms
 
 DUE_MAX = 1000  # delayed documents that one claim makes ready, at most
 
-PROGRESS = "progress"  # the group of records that belong to documents, by their id, and go with them
+PROGRESS = "progress"  # the group of records that belong to documents, by document id, and are deleted with them
 
 EXPIRED = "the worker stopped or died: its lease ran out on attempt {attempts} of {attempts_max}"
 SPENT = "attempt {attempts} of {attempts_max} failed: {reason}"
 
 
-class Body(NamedTuple):
-    """What was handed in and what came out, as JSON text."""
+class DocumentBody(NamedTuple):
+    """A document's payload and result, as JSON text."""
 
     payload: str
     result: str | None
@@ -53,19 +55,19 @@ class Purged(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at, and what to do about it."""
+    """One result of a diagnosis, and what to do about it."""
 
     name: str
     level: Literal["fine", "warning", "bad"]
-    told: str
+    message: str
     advice: str | None = None  # what to do, unless it is fine
 
 
 class PackedQueue(NamedTuple):
-    """Where a queue's own counters stand."""
+    """The queue's rules, clocks and counters."""
 
     rules: Rules
-    clocks: tuple[int, ...]  # V of priorities 1 to 9
+    clocks: tuple[int, ...]  # of priorities 1 to 9
     dispatches: int
     last_number: int
     last_change: int
@@ -73,7 +75,7 @@ class PackedQueue(NamedTuple):
 
 
 class PackedCustomer(NamedTuple):
-    """A customer, and how many of its documents have ended, those that were purged included."""
+    """A customer, and how many of its documents have ended, purged ones included."""
 
     id: str
     standing: Standing
@@ -85,10 +87,10 @@ class PackedCustomer(NamedTuple):
 
 
 class PackedDocument(NamedTuple):
-    """A document with everything that only the store knows of it."""
+    """A document with everything the store keeps of it."""
 
     snapshot: Document
-    digest: str | None  # of its key
+    digest: str | None  # of its idempotency key
     weight: int  # at its check
     resets: int  # at its check
     payload: str
@@ -106,9 +108,9 @@ class PackedLane(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Some of what a queue holds, to be unpacked in another store in the order in which it was packed."""
+    """One page of a queue, to be unpacked in another store in the order in which the pages were packed."""
 
-    mark: str | None  # where to go on; None: that was all
+    cursor: str | None  # where the next page begins; None: this was the last
     queue: PackedQueue | None = None
     customers: tuple[PackedCustomer, ...] = ()
     documents: tuple[PackedDocument, ...] = ()
@@ -116,31 +118,16 @@ class Packed(NamedTuple):
     records: tuple[Record, ...] = ()
 
 
-class Engine(Protocol):
-    """The verbs. No engine has more or fewer."""
-
-    @property
-    def durability(self) -> str:
-        """What an acknowledgement is worth, in one sentence."""
-
-    def migrate(self) -> None:
-        """Bring the store to this version's form; idempotent, and safe for many at once."""
-
-    def close(self) -> None:
-        """Let go of the store; a closed engine is not used again."""
-
-    def examine(self) -> list[Finding]:
-        """What the store is like: its version, what its acknowledgements are worth, its clock, missing indexes, room."""
-
-    # -- documents ---------------------------------------------------------------------------------------------------
+class Store(Protocol):
+    """Documents from submission to settlement."""
 
     def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> Check:
-        """One check of a customer without a document."""
+        """Check a customer without submitting a document."""
 
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
-        """All or none: for each, in order, check, priority and insert in one step; a known key returns its first
-        receipt and moves nothing, or raises KeyConflict if its digest is another one. A document made from another
-        one of its customer inherits what that one's check decided, and moves nothing either."""
+        """Submit all or none: for each, in order, check, priority and insert in one step. A known key returns its first
+        receipt and moves nothing, or raises KeyConflict if the digest differs. A document made from another document of its
+        customer inherits the check of that one, and moves nothing either."""
 
     def claim(
         self,
@@ -151,93 +138,114 @@ class Engine(Protocol):
         *,
         now_ms: int | None = None,
     ) -> list[Claim]:
-        """Up to `limit` documents in dispatch order, each with a lease, a fresh token and one more attempt counted;
-        `kinds` says which kinds are wanted and how many attempts each has (None: all, with the default).
-        Delayed documents that are due become ready first, at most DUE_MAX of them."""
+        """Claim up to `limit` documents in dispatch order, each with a lease, a new token and one more attempt counted.
+        `kinds` maps the kinds to claim to their maximum attempts (None: all kinds, the default attempts). Delayed documents
+        that are due become ready first, at most DUE_MAX of them."""
 
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
-        """Longer leases, never shorter ones; returns the claims that were lost."""
+        """Extend leases, never shorten them; return the claims that were lost."""
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
-        """Each claim ends with its outcome; returns the claims that were lost, for which nothing was changed."""
+        """End each claim with its outcome; return the claims that were lost, for which nothing was changed."""
 
     def reclaim(self, limit: int, *, now_ms: int | None = None) -> int:
-        """Up to `limit` documents whose lease ran out go back to their lane, or fail if their attempts are spent;
-        returns how many."""
+        """Return up to `limit` documents with an expired lease to their lane, or fail them if their attempts are spent;
+        return how many."""
 
     def cancel(self, ids: Sequence[str], *, now_ms: int | None = None) -> list[str]:
-        """Documents that have not ended end as cancelled, running ones too; returns the ids that did."""
+        """Cancel documents that have not ended, running ones too; return the ids of those."""
 
     def retry(self, id: str, *, now_ms: int | None = None) -> bool:
-        """A failed document becomes ready with fresh attempts, without a check; False if it is not failed."""
-
-    def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
-        """Forget changes that are at least that old, and then documents that ended as long ago; at most `limit` of each."""
+        """Make a failed document ready with fresh attempts, without a check; return False if it is not failed."""
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         """Return True as soon as a document may be ready, or False after the timeout."""
 
-    # -- customers and rules -----------------------------------------------------------------------------------------
+
+class Reader(Protocol):
+    """Reading: no verb here changes anything."""
 
     def rules(self) -> Rules:
-        """What holds for everybody."""
+        """Return the rules that hold for every customer."""
+
+    def customer(self, customer: str, *, now_ms: int | None = None) -> Customer:
+        """Return one customer; one never seen is returned as it would be before its first check."""
+
+    def customers(self, after: str, limit: int, *, now_ms: int | None = None) -> list[Customer]:
+        """Return customers ordered by id, those with an id above `after`."""
+
+    def document(self, id: str) -> Document | None:
+        """Return one document."""
+
+    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
+        """Return documents, newest first, those with a number below `before`."""
+
+    def body(self, id: str) -> DocumentBody | None:
+        """Return a document's payload and result."""
+
+    def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
+        """Return how many documents are ahead of a waiting one and how fast they are taken; None if it does not wait."""
+
+    def changes(self, after: int | None, limit: int) -> list[Change]:
+        """Return the feed after that number (None: from the oldest kept), in the order of commits, skipping none; raise
+        Unknown if changes after that number were purged."""
+
+    def record(self, group: str, key: str) -> Record | None:
+        """Return one record."""
+
+    def records(self, group: str, after: str, limit: int) -> list[Record]:
+        """Return the records of a group ordered by key, those with a key above `after`."""
+
+
+class Admin(Protocol):
+    """What operators and the program that opened the store do with it."""
+
+    @property
+    def durability(self) -> str:
+        """Say in one sentence what an acknowledgement is worth."""
+
+    def migrate(self) -> None:
+        """Bring the store to this version's schema; idempotent, and safe for many processes at once."""
+
+    def close(self) -> None:
+        """Close the store's connections; a closed engine is not used again."""
+
+    def diagnose(self) -> list[Finding]:
+        """Report version, durability, clock, indexes and free space of the store."""
 
     def configure(self, rules: Rules, *, now_ms: int | None = None) -> Rules | None:
-        """Replace the rules from the next check or claim, under the next version; None, and no change, if
+        """Replace the rules from the next check or claim, under the next version; return None and change nothing if
         `rules.version` is not the current one."""
 
     def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
-        """Replace a customer's terms from the next check or claim; returns their new version, or None and no change
-        if `version` is not the current one (0: no terms yet)."""
+        """Replace a customer's terms from the next check or claim and return their new version; return None and change
+        nothing if `version` is not the current one (0: no terms yet)."""
 
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
-        """The customer stands as never seen; its documents are not touched."""
-
-    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
-        """Erase up to `limit` documents of a customer in whatever state; when none is left, everything else that names
-        the customer. Returns how many documents went; call again until it is 0."""
-
-    # -- looking: moves nothing --------------------------------------------------------------------------------------
-
-    def customer(self, customer: str, *, now_ms: int | None = None) -> Customer:
-        """One customer; one never seen looks like itself before its first check."""
-
-    def customers(self, after: str, limit: int, *, now_ms: int | None = None) -> list[Customer]:
-        """Customers by id, those after `after`."""
-
-    def document(self, id: str) -> Document | None:
-        """One document."""
-
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
-        """Documents, newest first, those with a number below `before`."""
-
-    def body(self, id: str) -> Body | None:
-        """What was handed in and what came out."""
-
-    def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
-        """What stands before a waiting document; None if it does not wait."""
-
-    def changes(self, after: int | None, limit: int) -> list[Change]:
-        """What changed after that number (None: from the oldest kept), in the order of commits, skipping none; raises
-        Unknown if changes after that number were purged."""
-
-    # -- records -----------------------------------------------------------------------------------------------------
-
-    def records(self, group: str, after: str, limit: int) -> list[Record]:
-        """The values of a group by key, those after `after`."""
-
-    def record(self, group: str, key: str) -> Record | None:
-        """One value."""
+        """Set a customer's counter back as if it had never been seen; its documents are not touched."""
 
     def put_record(self, group: str, key: str, value: str | None, version: int | None = None) -> int | None:
-        """Set a value (None: remove it); with `version` only if that is the current one (0: not there). Returns the new
-        version (0: removed), or None and no change if `version` is not the current one."""
+        """Set a record (None: delete it), with `version` only if that is the current one (0: no such record). Return the new
+        version (0: deleted), or None and change nothing if `version` is not the current one."""
 
-    # -- moving to another store -------------------------------------------------------------------------------------
+    def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
+        """Delete changes that are at least that old, then documents that ended as long ago; at most `limit` of each."""
 
-    def pack(self, mark: str | None, limit: int) -> Packed:
-        """Of a frozen queue in which nothing runs: up to `limit` rows from that mark on (None: from the beginning), in the
-        order queue, customers, documents, lanes, records. The feed stays behind."""
+    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
+        """Erase up to `limit` documents of a customer in any state; when none is left, everything else that names the
+        customer. Return how many documents were erased; call again until it is 0."""
+
+
+class Transfer(Protocol):
+    """Moving a queue to another store, page by page."""
+
+    def pack(self, cursor: str | None, limit: int) -> Packed:
+        """Pack up to `limit` rows of a frozen queue in which nothing runs, from that cursor on (None: from the beginning), in
+        the order queue, customers, documents, lanes, records. The feed is not moved."""
 
     def unpack(self, packed: Packed) -> None:
-        """Into a frozen queue: what was packed elsewhere; the same rows again change nothing."""
+        """Write a page that was packed elsewhere into a frozen queue; the same rows again change nothing."""
+
+
+class Engine(Store, Reader, Admin, Transfer, Protocol):
+    """A store that holds a queue: all verbs, none optional."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn
 
 from fairlane.blobs.safe_open import open_ordinary, shown_path
-from fairlane.core.document import text
+from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake
 
 FOLDER_KIND = "folder"  # of the documents that are paths; nobody but `fairlane process` submits these
@@ -134,7 +134,7 @@ def _cannot_be_listed(error: OSError) -> NoReturn:
 
 def _customer(name: str) -> str:
     try:
-        return text("customer", name)
+        return validate_text("customer", name)
     except BadValue as error:
         raise Mistake(f"the sub-folder {shown_path(name)} cannot be a customer: {error}; give it another name") from None
 

@@ -7,7 +7,7 @@ from math import ceil, floor
 from typing import Any
 
 from fairlane.core.document import Customer, Document, Outlook
-from fairlane.core.eta import expected
+from fairlane.core.eta import estimate_start
 from fairlane.core.policy import Policy, Rules
 
 UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -137,9 +137,9 @@ def _own_terms(customer: Customer) -> list[str]:
 
 def _outlook_facts(document: Document, rules: Rules, outlook: Outlook) -> dict[str, Any]:
     not_before = max(0, document.ready_ms - outlook.now_ms) / 1000
-    expectation = None if rules.frozen else expected(outlook)
+    expectation = None if rules.frozen else estimate_start(outlook)
     if expectation is not None and document.state == "delayed":
-        expectation = expectation.from_then(not_before)
+        expectation = expectation.delayed_by(not_before)
     return {
         "ahead": outlook.ahead,
         "expected_in": None if expectation is None else round(expectation.likely, 3),

@@ -14,10 +14,10 @@ from enum import Enum
 from typing import Any, BinaryIO, Final, NamedTuple, get_args
 
 from fairlane.blobs.envelope import File, result_of, results_told, unwrapped
-from fairlane.core.document import BATCH_MAX, Change, Check, Customer, Document, Receipt, State, text
+from fairlane.core.document import BATCH_MAX, Change, Check, Customer, Document, Receipt, State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
-from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, milliseconds
-from fairlane.engine import Engine, joined, open_engine
+from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, to_milliseconds
+from fairlane.engine import Engine, join_transaction, open_engine
 from fairlane.engine.protocol import PROGRESS
 from fairlane.settings import DEFAULT_URL
 
@@ -97,7 +97,7 @@ class Queue:
         A document exists exactly if what you wrote beside it does.
         """
         inside = copy(self)
-        inside.engine = joined(self.engine, transaction)
+        inside.engine = join_transaction(self.engine, transaction)
         return inside
 
     # -- submitting --------------------------------------------------------------------------------------------------
@@ -176,13 +176,13 @@ class Queue:
 
     def check(self, customer: str, *, cost: float = 1, now: float | None = None) -> Check:
         """One check of a customer without a document, for use beside another queue."""
-        return self.engine.check(text("customer", customer), cost_of(cost), now_ms=moment(now))
+        return self.engine.check(validate_text("customer", customer), cost_of(cost), now_ms=moment(now))
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def look(self, customer: str, *, now: float | None = None) -> Look:
         """Where a customer stands; moves nothing."""
-        return _look(self.engine.customer(text("customer", customer), now_ms=moment(now)))
+        return _look(self.engine.customer(validate_text("customer", customer), now_ms=moment(now)))
 
     def customers(self, *, now: float | None = None) -> Iterator[Look]:
         """Where every customer stands, by id."""
@@ -202,7 +202,7 @@ class Queue:
     def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
         """Documents, newest first; of one customer, or in one state, or both."""
         if customer is not None:
-            text("customer", customer)
+            validate_text("customer", customer)
         if state is not None and state not in get_args(State):
             raise BadValue("state", state, "one of " + ", ".join(get_args(State)))
         before: int | None = None
@@ -290,7 +290,7 @@ class Queue:
 
     def explain_customer(self, customer: str, *, now: float | None = None) -> Explanation:
         """Where a customer stands, when that changes and what it has of its own; refused for one never seen."""
-        known = self.engine.customer(text("customer", customer), now_ms=moment(now))
+        known = self.engine.customer(validate_text("customer", customer), now_ms=moment(now))
         if known.standing == Standing() and known.terms_version == 0:
             raise Unknown(f"there is no customer {customer!r}; it never sent a document here, or it was forgotten")
         return customer_explained(known, self.engine.rules())
@@ -342,7 +342,7 @@ class Queue:
             "reset": reset,
         }  # fmt: skip
         changes = {name: value for name, value in wanted.items() if value is not KEEP}
-        text("customer", customer)
+        validate_text("customer", customer)
         while True:  # again if somebody else tuned the customer meanwhile
             known = self.engine.customer(customer)
             terms = replace(known.terms, **changes)
@@ -351,7 +351,7 @@ class Queue:
 
     def terms(self, customer: str) -> Terms:
         """What a customer has of its own."""
-        return self.engine.customer(text("customer", customer)).terms
+        return self.engine.customer(validate_text("customer", customer)).terms
 
     def rules(self) -> Rules:
         """The policy, the dispatch and the open-turn share that hold for everybody, with their version."""
@@ -385,11 +385,11 @@ class Queue:
 
     def reset(self, customer: str) -> None:
         """Set a customer back as if it had never been seen; its documents keep their priorities."""
-        self.engine.reset(text("customer", customer))
+        self.engine.reset(validate_text("customer", customer))
 
     def purge(self, older_than: float, *, now: float | None = None) -> int:
         """Forget documents that ended longer ago than that many seconds, and the feed up to then; returns how many."""
-        age_ms, now_ms = milliseconds("older_than", older_than, 0, TIME_MAX_MS), moment(now)
+        age_ms, now_ms = to_milliseconds("older_than", older_than, 0, TIME_MAX_MS), moment(now)
         total = 0
         while any(gone := self.engine.purge(age_ms, AT_ONCE, now_ms=now_ms)):
             total += gone.documents
@@ -400,7 +400,7 @@ class Queue:
 
     def forget(self, customer: str) -> int:
         """Erase a customer: its documents in whatever state and their files, its counter, its terms, its lines of the feed."""
-        text("customer", customer)
+        validate_text("customer", customer)
         files = self.filing.files_held()
         ids = set() if files is None else {one.id for one in self.documents(customer)}
         total = 0
@@ -412,9 +412,9 @@ class Queue:
 
     def sweep(self, *, grace: float = GRACE_SECONDS, seconds: float | None = None, after: str | None = None) -> Swept:
         """Remove files older than the grace period that no document owns; after so many seconds it stops, and tells where."""
-        milliseconds("grace", grace, 0, TIME_MAX_MS)
+        to_milliseconds("grace", grace, 0, TIME_MAX_MS)
         if seconds is not None:
-            milliseconds("seconds", seconds, 0, TIME_MAX_MS)
+            to_milliseconds("seconds", seconds, 0, TIME_MAX_MS)
         files = self.filing.files_held()
         return Swept(0, 0, 0, None) if files is None else sweep(self.engine, files, grace, seconds, after)
 

@@ -14,9 +14,9 @@ import time
 from typing import Any, Literal, NamedTuple
 
 from fairlane.blobs.envelope import refuse_ours
-from fairlane.core.document import JSON_BYTES_MAX, Submission, text
+from fairlane.core.document import JSON_BYTES_MAX, Submission, validate_text
 from fairlane.core.errors import BadValue, Unknown
-from fairlane.core.policy import TIME_MAX_MS, milliseconds, thousandths
+from fairlane.core.policy import TIME_MAX_MS, to_milliseconds, to_thousandths
 from fairlane.core.retry import DELAY_MAX_MS
 
 DEFAULT_KIND = "extract"
@@ -95,14 +95,14 @@ class Common(NamedTuple):
 
     @classmethod
     def checked(cls, customer: str, kind: str, cost: Cost, delay: float, made_from: str | None) -> Common:
-        delay_ms = milliseconds("delay", delay, 0, DELAY_MAX_MS)
+        delay_ms = to_milliseconds("delay", delay, 0, DELAY_MAX_MS)
         source = None if made_from is None else document_id(made_from)
-        return cls(text("customer", customer), text("kind", kind, 100), cost_of(cost), delay_ms, source)
+        return cls(validate_text("customer", customer), validate_text("kind", kind, 100), cost_of(cost), delay_ms, source)
 
     def submission(self, id: str, told: str, key: str | None, cost: int | None = None) -> Submission:
         digest = None
         if key is not None:
-            text("key", key)
+            validate_text("key", key)
             canonical = json.dumps(json.loads(told), sort_keys=True, separators=(",", ":"))
             digest = hashlib.sha256(f"{self.kind}\n{canonical}".encode()).hexdigest()
         return Submission(id, self.customer, self.kind, told, cost or self.cost, key, digest, self.delay_ms, self.made_from)
@@ -113,15 +113,15 @@ def cost_of(cost: Cost) -> int:
         raise BadValue(
             "cost", cost, "a number where no file is handed in; the pages of a file are counted, with path= or content="
         )
-    return thousandths("cost", cost, 0.001, 10_000)
+    return to_thousandths("cost", cost, 0.001, 10_000)
 
 
 def moment(now: float | None) -> int | None:
-    return None if now is None else milliseconds("now", now, 0, TIME_MAX_MS)
+    return None if now is None else to_milliseconds("now", now, 0, TIME_MAX_MS)
 
 
 def document_id(id: str) -> str:
-    return text("document id", id)
+    return validate_text("document id", id)
 
 
 def unknown(id: str) -> Unknown:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from fairlane.core.document import Change, Check, Customer, Document
 from fairlane.core.errors import StoreError, Unknown
-from fairlane.core.policy import Policy, Rules, Standing, Terms, corrected, operator_reset, shown, step_of
-from fairlane.engine.values import rules_from_json, terms_from_json
+from fairlane.core.policy import Policy, Rules, Standing, Terms, correct_counter, from_thousandths, operator_reset, step_of
+from fairlane.engine.codec import decode_rules, decode_terms
 from fairlane.queue import AT_ONCE, Queue
 
 TRIES = 100  # looks at a customer that keeps moving
@@ -160,7 +160,7 @@ class _Verification:
         what, customer, note = change.what, change.customer, change.note or ""
         if what == "configured":
             version = self.rules.version + 1 if self.rules else 0
-            self.rules = rules_from_json(note, version)
+            self.rules = decode_rules(note, version)
         elif what == "forgotten" and change.number > self.began:  # who it was is not told: follow everybody anew
             self.index = self.index._replace(whole=False)
             self.lives.clear()
@@ -169,7 +169,7 @@ class _Verification:
             return
         life = self._life(customer)
         if what == "tuned":
-            life.terms, life.terms_version = terms_from_json(note), life.terms_version + 1
+            life.terms, life.terms_version = decode_terms(note), life.terms_version + 1
         elif what == "reset":
             life.standing = operator_reset(life.standing or Standing())
         elif what == "checked":
@@ -214,7 +214,7 @@ class _Verification:
         assert life.standing is not None
         counter = life.standing.counter
         figures = [
-            ("counter", stored.counter, shown(counter)),
+            ("counter", stored.counter, from_thousandths(counter)),
             ("priority", stored.priority, policy.level(counter)),
         ]
         if self.index.whole and self.rules is not None:
@@ -244,7 +244,7 @@ class _Verification:
             return
         resets, weight = self.checked[document]
         before, after = (step_of(int(cost), weight) for cost in note.split())
-        life.standing = corrected(life.standing, resets, before, after)
+        life.standing = correct_counter(life.standing, resets, before, after)
 
     # -- at the end --------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class _Verification:
         if life.standing is None:
             return
         self.compared += 1
-        self._found(known.id, "counter", None, known.counter, shown(life.standing.counter))
+        self._found(known.id, "counter", None, known.counter, from_thousandths(life.standing.counter))
         self._found(known.id, "last update", None, known.standing.updated_ms, life.standing.updated_ms)
         if self.index.whole:
             self._found(known.id, "last reset", None, known.standing.reset_ms, life.standing.reset_ms)

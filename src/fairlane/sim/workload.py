@@ -21,9 +21,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from fairlane.core.document import text
+from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.core.policy import STEP, TIME_MAX_MS, Policy, milliseconds, thousandths
+from fairlane.core.policy import STEP, TIME_MAX_MS, Policy, to_milliseconds, to_thousandths
 
 COLUMNS = ("submitted_at", "customer", "service_s")
 SERVICE_MAX_SECONDS = 10**9
@@ -169,8 +169,8 @@ def _rows(path: Path, file: IO[str]) -> Iterator[Arrival]:
             if len(row) != len(header):
                 raise BadValue("row", ",".join(row), f"{len(header)} fields, as in the header")
             name = told["customer"]
-            customer = known.get(name) or known.setdefault(name, text("customer", name))
-            cost = thousandths("cost", _number("cost", told["cost"]), 0.001, 10_000) if "cost" in told else STEP
+            customer = known.get(name) or known.setdefault(name, validate_text("customer", name))
+            cost = to_thousandths("cost", _number("cost", told["cost"]), 0.001, 10_000) if "cost" in told else STEP
             yield Arrival(_moment(told["submitted_at"]), customer, _service(told["service_s"]), cost)
         except BadValue as error:
             raise Mistake(f"{path}, line {reader.line_num}: {error}") from error
@@ -187,7 +187,7 @@ def _moment(told: str) -> int:
             wanted = "a number of seconds, or a time as in 2026-03-01T09:30:00Z"
             raise BadValue("submitted_at", told, wanted) from None
         seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return milliseconds("submitted_at", seconds, 0, TIME_MAX_MS)
+    return to_milliseconds("submitted_at", seconds, 0, TIME_MAX_MS)
 
 
 def _service(told: str) -> int:

@@ -25,8 +25,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from fairlane.blobs.files import Files
-from fairlane.core.document import Claim, Done, Failed, Outcome
-from fairlane.core.document import Retry as RetryOutcome
+from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
 from fairlane.core.retry import Backoff
 from fairlane.procs import syscalls
 from fairlane.procs.ipc import framed
@@ -38,8 +37,8 @@ INBOX_BYTES_MAX = 64 * 1024  # a larger document travels in a file in memory, of
 _HANDLE = Struct("i")
 _ENCLOSED_BYTES = socket.CMSG_LEN(_HANDLE.size)
 _received = memoryview(bytearray(INBOX_BYTES_MAX))
-OUTCOMES: dict[str, Callable[..., Outcome]] = {"done": Done, "retry": RetryOutcome, "failed": Failed}
-_WORDS = {Done: "done", RetryOutcome: "retry", Failed: "failed"}
+OUTCOMES: dict[str, Callable[..., Outcome]] = {"done": Done, "retry": Retried, "failed": Failed}
+_WORDS = {Done: "done", Retried: "retry", Failed: "failed"}
 
 PRINTED_END = b"\x1e\x04\x1e\n"
 _replaced: list[object] = []  # streams of the script: collected, they would close the handles that are ours now

@@ -15,10 +15,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 from fairlane.blobs.envelope import results_told, unwrapped
 from fairlane.blobs.files import Files
-from fairlane.core.document import Claim, Done, Failed, Outcome
-from fairlane.core.document import Retry as RetryOutcome
+from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.core.policy import milliseconds, thousandths
+from fairlane.core.policy import to_milliseconds, to_thousandths
 from fairlane.core.retry import DELAY_MAX_MS, Backoff
 from fairlane.queue import PARTIAL_BYTES_MAX, json_text
 
@@ -31,7 +30,7 @@ class Retry(Exception):
     """Raised by a handler: try again, after so many seconds or by the worker's back-off."""
 
     def __init__(self, after: float | None = None, reason: str = "") -> None:
-        self.after_ms = None if after is None else milliseconds("after", after, 0, DELAY_MAX_MS)
+        self.after_ms = None if after is None else to_milliseconds("after", after, 0, DELAY_MAX_MS)
         self.reason = str(reason)
         super().__init__(self.reason or "the handler asked for another attempt")
 
@@ -140,7 +139,7 @@ def raised(document: Document, error: BaseException, backoff: Backoff, dice: flo
     after_ms = error.after_ms if isinstance(error, Retry) else None
     if after_ms is None:
         after_ms = backoff.delay_ms(document.attempt, dice)
-    return RetryOutcome(after_ms, cleaned(told_of(error)), cost)
+    return Retried(after_ms, cleaned(told_of(error)), cost)
 
 
 def told_of(error: BaseException) -> str:
@@ -156,4 +155,4 @@ def told_of(error: BaseException) -> str:
 
 def cost_of(document: Document) -> int | None:
     """The corrected cost in thousandths, if the handler set one."""
-    return None if document.cost is None else thousandths("document.cost", document.cost, 0.001, 10_000)
+    return None if document.cost is None else to_thousandths("document.cost", document.cost, 0.001, 10_000)

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fairlane.core.document import ATTEMPTS_DEFAULT, text
+from fairlane.core.document import ATTEMPTS_DEFAULT, validate_text
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.core.policy import milliseconds
+from fairlane.core.policy import to_milliseconds
 
 ATTEMPTS_MAX = 1000
 SECONDS_DEFAULT = 300.0
@@ -31,10 +31,10 @@ class Handler(NamedTuple):
 
 def checked(kind: str, function: Callable[..., Any], attempts: int, seconds: float) -> Handler:
     """A handler whose values are right."""
-    text("kind", kind, 100)
+    validate_text("kind", kind, 100)
     if type(attempts) is not int or not 1 <= attempts <= ATTEMPTS_MAX:
         raise BadValue("attempts", attempts, f"a whole number from 1 to {ATTEMPTS_MAX:,}")
-    milliseconds("seconds", seconds, 1, SECONDS_MAX_MS)
+    to_milliseconds("seconds", seconds, 1, SECONDS_MAX_MS)
     if not callable(function):
         raise BadValue("handler", function, "a function that takes a document")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -20,8 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeVar
 
-from fairlane.core.document import Done, Failed, Outcome, Released
-from fairlane.core.document import Retry as RetryOutcome
+from fairlane.core.document import Done, Failed, Outcome, Released, Retried
 from fairlane.core.errors import FairlaneError
 from fairlane.core.retry import Backoff
 
@@ -295,7 +294,7 @@ class Shift:
         """A handler was stopped, or its process died: one attempt of one document."""
         after_ms = self._means.backoff.delay_ms(held.claim.attempts, random.random())
         held.seconds = self._loop.time() - (held.began or self._loop.time())
-        self._finish(held, Released() if self._is_releasing else RetryOutcome(after_ms, reason))
+        self._finish(held, Released() if self._is_releasing else Retried(after_ms, reason))
 
     def _finish(self, held: Held, outcome: Outcome) -> None:
         if not held.is_lost and held.outcome is None:
@@ -442,7 +441,7 @@ def _word(held: Held) -> tuple[str, str | None]:
             return "done", None
         case Failed(reason=reason):
             return "failed", reason
-        case RetryOutcome(reason=reason):
+        case Retried(reason=reason):
             return ("failed" if held.claim.attempts >= held.claim.attempts_max else "retried"), reason
         case _:
             return "released", None

@@ -21,9 +21,9 @@ from functools import partial
 from typing import Any, TypeVar, overload
 
 from fairlane.blobs.files import Files
-from fairlane.core.document import ATTEMPTS_DEFAULT, text
+from fairlane.core.document import ATTEMPTS_DEFAULT, validate_text
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.core.policy import milliseconds
+from fairlane.core.policy import to_milliseconds
 from fairlane.core.retry import Backoff
 from fairlane.engine import Engine, open_engine
 from fairlane.procs import reaper
@@ -79,11 +79,11 @@ class Worker:
         self._queue = queue
         self._blobs = blobs
         self._slots = _checked_slots(slots)
-        self._lease_ms = milliseconds("lease", lease, LEASE_MS_LEAST, LEASE_MS_MOST)
-        self._grace = milliseconds("grace", grace, 0, LEASE_MS_MOST) / 1000
+        self._lease_ms = to_milliseconds("lease", lease, LEASE_MS_LEAST, LEASE_MS_MOST)
+        self._grace = to_milliseconds("grace", grace, 0, LEASE_MS_MOST) / 1000
         self._memory = memory
         self._backoff = backoff or Backoff()
-        self.name = text("name", f"{platform.node()[:100] or 'worker'}-{os.getpid()}" if name is None else name)
+        self.name = validate_text("name", f"{platform.node()[:100] or 'worker'}-{os.getpid()}" if name is None else name)
         self._handlers = Handlers()
         self._hooks = Hooks(self.name)
         self._running = threading.Lock()

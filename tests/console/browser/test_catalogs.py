@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from fairlane.api.problems import TITLES
-from fairlane.core.document import Happening, State
+from fairlane.core.document import EventType, State
 from fairlane.extract.failure import CAN_RETRY
 from fairlane.extract.messages import failure_text
 
@@ -25,7 +25,7 @@ SUFFIX = "_hint"  # of a column, where there is one
 RESETS = ("idle", "window", "gradual")
 WORDS = {  # what may stand after a prefix; {} is where the word goes
     "state.{}": get_args(State),
-    "life.{}": (*get_args(Happening), "checked", "attempt"),
+    "life.{}": (*get_args(EventType), "checked", "attempt"),
     "failure.{}": (*CAN_RETRY, "other"),
     "reason.{}": (*CAN_RETRY, "other"),
     "reset.{}": RESETS,

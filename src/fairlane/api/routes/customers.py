@@ -11,7 +11,7 @@ from fairlane.api import schemas
 from fairlane.api.dependencies import ByAnybody, ByOperator, CustomerInPath, answered, in_path
 from fairlane.api.problems import Problem
 from fairlane.api.webhooks import drop_webhook, put_webhook, webhook_of
-from fairlane.core.document import text
+from fairlane.core.document import validate_text
 from fairlane.core.policy import Rules
 from fairlane.core.policy import Terms as OwnTerms
 from fairlane.queue import DEFAULT_KIND, Queue
@@ -61,7 +61,7 @@ async def list_customers(
 
     def looks() -> list[dict[str, Any]]:
         queue = asked.service.queue
-        return [queue.look(one.id)._asdict() for one in queue.engine.customers(after and text("after", after), limit)]
+        return [queue.look(one.id)._asdict() for one in queue.engine.customers(after and validate_text("after", after), limit)]
 
     page = await asked.service.call(looks)
     following = f"/v1/customers?after={in_path(page[-1]['customer'])}&limit={limit}" if len(page) == limit else None
@@ -88,13 +88,13 @@ def _terms(terms: OwnTerms) -> dict[str, Any]:
 @routes.get("/v1/customers/{customer}", responses={200: {"model": schemas.Customer}})
 async def get_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
     """Where a customer stands and what it has of its own; one never seen stands as before its first document."""
-    return answered(await asked.service.call(_customer, asked.service.queue, text("customer", customer)))
+    return answered(await asked.service.call(_customer, asked.service.queue, validate_text("customer", customer)))
 
 
 @routes.get("/v1/customers/{customer}/explain", responses={200: {"model": schemas.CustomerExplanation}})
 async def explain_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
     """Where a customer stands, when that changes and what it has of its own; nothing for one never seen."""
-    told = await asked.service.call(asked.service.queue.explain_customer, text("customer", customer))
+    told = await asked.service.call(asked.service.queue.explain_customer, validate_text("customer", customer))
     return answered({"sentence": told.sentence, **told.facts})
 
 
@@ -126,7 +126,7 @@ async def reset_customer(asked: ByOperator, customer: CustomerInPath) -> Respons
 @routes.put("/v1/customers/{customer}/webhook", responses={200: {"model": schemas.Webhook}})
 async def set_webhook(asked: ByOperator, customer: CustomerInPath, body: schemas.WebhookBody) -> Response:
     """Tell endings of a customer's documents to this address; the answer holds the secret that calls are signed with."""
-    text("customer", customer)
+    validate_text("customer", customer)
     hook = await asked.service.call(put_webhook, asked.service.queue.engine, customer, body.url, body.secret)
     return answered({"customer": customer, **hook._asdict()})
 
@@ -134,7 +134,7 @@ async def set_webhook(asked: ByOperator, customer: CustomerInPath, body: schemas
 @routes.delete("/v1/customers/{customer}/webhook", status_code=204, response_class=Response)
 async def remove_webhook(asked: ByOperator, customer: CustomerInPath) -> Response:
     """Tell nothing any more."""
-    await asked.service.call(drop_webhook, asked.service.queue.engine, text("customer", customer))
+    await asked.service.call(drop_webhook, asked.service.queue.engine, validate_text("customer", customer))
     return Response(status_code=204)
 
 

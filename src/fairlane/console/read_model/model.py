@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from fairlane.core.document import ENDED, Change, Document
 from fairlane.core.policy import Rules, Standing
-from fairlane.engine.values import terms_from_json
+from fairlane.engine.codec import decode_terms
 from fairlane.extract.failure import CAN_RETRY
 
 from .customers import Row
@@ -201,7 +201,7 @@ class Live:
 
     def _customer_changed(self, change: Change, row: Row) -> None:
         if change.what == "tuned":
-            row.terms = terms_from_json(change.note)
+            row.terms = decode_terms(change.note)
         elif change.what == "reset":
             row.standing = Standing()
         elif change.what == "checked" and (row.standing.updated_ms or 0) <= change.at_ms:

@@ -13,7 +13,7 @@ from fairlane.api.dependencies import Asked, ByAnybody, ByOperator, CustomerInPa
 from fairlane.api.problems import bad_value, nothing_here
 from fairlane.console.read_model.customers import SORTS, Row, Wanted, page
 from fairlane.console.read_model.model import Live
-from fairlane.core.document import Customer, Document, text
+from fairlane.core.document import Customer, Document, validate_text
 from fairlane.core.policy import STEP, step_of
 
 STEPS_MAX = 500
@@ -97,7 +97,7 @@ def _row(live: Live, row: Row, store: Customer) -> dict[str, Any]:
 async def get_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
     """One customer with the steps of its counter."""
     live = await _live(asked)
-    row = live.rows.get(text("customer", customer))
+    row = live.rows.get(validate_text("customer", customer))
     if row is None:
         raise nothing_here()
 

@@ -24,7 +24,7 @@ from fairlane.blobs.envelope import unwrapped
 from fairlane.console.read_model.model import code_of
 from fairlane.core.document import WAITING, Change, Document, State
 from fairlane.core.errors import Unknown
-from fairlane.core.policy import shown
+from fairlane.core.policy import from_thousandths
 from fairlane.engine import Engine
 
 from .customers import is_reset
@@ -206,7 +206,7 @@ def _why(engine: Engine, document: Document) -> dict[str, Any]:
         "reset": policy.reset,
         "reset_interval": policy.reset_interval,
         "weight": customer.terms.weight,
-        "cost": shown(document.cost),
+        "cost": from_thousandths(document.cost),
     }
 
 

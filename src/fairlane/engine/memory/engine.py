@@ -31,14 +31,15 @@ from fairlane.core.document import (
     Receipt,
     Record,
     Released,
-    Retry,
+    Retried,
     State,
     Submission,
 )
 from fairlane.core.errors import KeyConflict
-from fairlane.core.policy import Rules, Terms, corrected, operator_reset, step_of
-from fairlane.engine.protocol import DUE_MAX, EXPIRED, SPENT, Body, Finding, Packed, Purged
-from fairlane.engine.values import check_note, refuse_frozen, rules_json, terms_json, unknown_source
+from fairlane.core.policy import Rules, Terms, correct_counter, operator_reset, step_of
+from fairlane.engine.codec import encode_check, encode_rules, encode_terms
+from fairlane.engine.errors import refuse_frozen, unknown_source_error
+from fairlane.engine.protocol import DUE_MAX, EXPIRED, SPENT, DocumentBody, Finding, Packed, Purged
 
 from . import admin, read, transfer
 from .state import Account, Entry, Kept, now
@@ -67,7 +68,7 @@ class MemoryEngine:
     def close(self) -> None:
         pass  # nothing is held
 
-    def examine(self) -> list[Finding]:
+    def diagnose(self) -> list[Finding]:
         advice = "for documents that matter use sqlite:///fairlane.db"
         return [Finding("durability", "warning", self.durability, advice)]
 
@@ -78,7 +79,7 @@ class MemoryEngine:
             now_ms = now(now_ms)
             account = self._kept.account(customer)
             check = self._check(account, cost, now_ms)
-            self._kept.log(now_ms, "checked", account, note=check_note(check, cost))
+            self._kept.log(now_ms, "checked", account, note=encode_check(check, cost))
             return check
 
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
@@ -94,7 +95,7 @@ class MemoryEngine:
         for one in submissions:
             source = self._kept.entry(one.made_from) if one.made_from else None
             if one.made_from and (source is None or source.account.id != one.customer):
-                raise unknown_source(one)
+                raise unknown_source_error(one)
         here: dict[tuple[str, str], tuple[str | None, str]] = {}
         for one in submissions:
             if one.key is None:
@@ -235,7 +236,7 @@ class MemoryEngine:
         if cost is None or cost == entry.cost:
             return
         before, after = step_of(entry.cost, entry.weight), step_of(cost, entry.weight)
-        entry.account.standing = corrected(entry.account.standing, entry.resets, before, after)
+        entry.account.standing = correct_counter(entry.account.standing, entry.resets, before, after)
         self._kept.log(now_ms, "corrected", entry.account, entry, f"{entry.cost} {cost}")
         entry.cost = cost
 
@@ -249,10 +250,10 @@ class MemoryEngine:
             case Released():
                 entry.attempts -= 1
                 self._come_back(entry, "released", now_ms)
-            case Retry() if entry.attempts >= entry.attempts_max:
+            case Retried() if entry.attempts >= entry.attempts_max:
                 reason = SPENT.format(attempts=entry.attempts, attempts_max=entry.attempts_max, reason=outcome.reason)
                 self._end(entry, "failed", now_ms, reason)
-            case Retry():
+            case Retried():
                 self._come_back(entry, "retried", now_ms, outcome.after_ms, outcome.reason)
 
     def _end(self, entry: Entry, state: State, now_ms: int, reason: str | None = None) -> None:
@@ -347,7 +348,7 @@ class MemoryEngine:
                 return None
             self._kept.rules = replace(rules, version=rules.version + 1)
             self._kept.lanes.configure(rules.dispatch, rules.open_turn_every)
-            self._kept.log(now(now_ms), "configured", note=rules_json(self._kept.rules))
+            self._kept.log(now(now_ms), "configured", note=encode_rules(self._kept.rules))
             return self._kept.rules
 
     def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
@@ -359,7 +360,7 @@ class MemoryEngine:
             account.terms = terms
             account.terms_version += 1
             self._gate(account)
-            self._kept.log(now(now_ms), "tuned", account, note=terms_json(terms))
+            self._kept.log(now(now_ms), "tuned", account, note=encode_terms(terms))
             self._arrival.notify_all()
             return account.terms_version
 
@@ -412,7 +413,7 @@ class MemoryEngine:
         with self._lock:
             return read.documents(self._kept, customer, state, before, limit)
 
-    def body(self, id: str) -> Body | None:
+    def body(self, id: str) -> DocumentBody | None:
         with self._lock:
             return read.body(self._kept, id)
 
@@ -449,9 +450,9 @@ class MemoryEngine:
 
     # -- moving to another store -------------------------------------------------------------------------------------
 
-    def pack(self, mark: str | None, limit: int) -> Packed:
+    def pack(self, cursor: str | None, limit: int) -> Packed:
         with self._lock:
-            return transfer.pack(self._kept, mark, limit)
+            return transfer.pack(self._kept, cursor, limit)
 
     def unpack(self, packed: Packed) -> None:
         with self._lock:

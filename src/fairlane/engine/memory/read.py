@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from fairlane.core.dispatch import about_ahead, is_blocked
+from fairlane.core.dispatch import estimate_ahead, is_blocked
 from fairlane.core.document import WAITING, Change, Customer, Document, Outlook, State
-from fairlane.engine.protocol import Body
-from fairlane.engine.values import purged_feed
+from fairlane.engine.errors import purged_feed_error
+from fairlane.engine.protocol import DocumentBody
 
 from .state import Account, Kept
 
@@ -54,9 +54,9 @@ def documents(kept: Kept, customer: str | None, state: State | None, before: int
     return sorted(wanted, key=attrgetter("number"), reverse=True)[:limit]
 
 
-def body(kept: Kept, id: str) -> Body | None:
+def body(kept: Kept, id: str) -> DocumentBody | None:
     entry = kept.entry(id)
-    return None if entry is None else Body(entry.payload, entry.result)
+    return None if entry is None else DocumentBody(entry.payload, entry.result)
 
 
 def outlook(kept: Kept, id: str, now_ms: int) -> Outlook | None:
@@ -68,7 +68,7 @@ def outlook(kept: Kept, id: str, now_ms: int) -> Outlook | None:
     own_key = (entry.account.id, entry.kind, priority)
     same = [one for one in lanes if one.priority == priority and (one.customer, one.kind, priority) != own_key]
     own = kept.lanes.lanes.get(own_key)
-    ahead = about_ahead(
+    ahead = estimate_ahead(
         before=sum(len(lane.ready) for lane in lanes if lane.priority < priority),
         others=sum(len(lane.ready) for lane in same),
         other_lanes=len(same),
@@ -82,7 +82,7 @@ def outlook(kept: Kept, id: str, now_ms: int) -> Outlook | None:
 
 def changes(kept: Kept, after: int | None, limit: int) -> list[Change]:
     if after is not None and after < kept.changes_floor:
-        raise purged_feed(kept.changes_floor, after)
+        raise purged_feed_error(kept.changes_floor, after)
     wanted = [number for number in kept.changes if number > (after or 0)][:limit]
     return [_change(kept, number) for number in wanted]
 

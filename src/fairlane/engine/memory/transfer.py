@@ -7,34 +7,34 @@ from operator import attrgetter
 
 from fairlane.core.document import Submission
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
-from fairlane.engine.values import next_mark, part_of
+from fairlane.engine.transfer import next_cursor, parse_cursor
 
 from .state import Entry, Kept
 
 
-def pack(kept: Kept, mark: str | None, limit: int) -> Packed:
-    part, after = part_of(mark)
+def pack(kept: Kept, cursor: str | None, limit: int) -> Packed:
+    part, after = parse_cursor(cursor)
     match part:
         case "queue":
             queue = PackedQueue(
                 kept.rules, tuple(kept.lanes.clocks[1:]), kept.lanes.dispatches, kept.last_number, kept.last_change,
                 kept.record_version,
             )  # fmt: skip
-            return Packed(next_mark(part, [], limit), queue)
+            return Packed(next_cursor(part, [], limit), queue)
         case "customers":
             customers = [_customer(kept, id) for id in sorted(id for id in kept.accounts if id > (after or ""))[:limit]]
-            return Packed(next_mark(part, [one.id for one in customers], limit), customers=tuple(customers))
+            return Packed(next_cursor(part, [one.id for one in customers], limit), customers=tuple(customers))
         case "documents":
             entries = sorted((one for one in kept.entries.values() if one.number > (after or 0)), key=attrgetter("number"))
             documents = tuple(_document(one) for one in entries[:limit])
-            return Packed(next_mark(part, [one.snapshot.number for one in documents], limit), documents=documents)
+            return Packed(next_cursor(part, [one.snapshot.number for one in documents], limit), documents=documents)
         case "lanes":
             tagged = (PackedLane(*name, one.start, one.finish) for name, one in kept.lanes.lanes.items())
             lanes = sorted(one for one in tagged if _has_tags(one) and (after is None or list(one[:3]) > after))[:limit]
-            return Packed(next_mark(part, [one[:3] for one in lanes], limit), lanes=tuple(lanes))
+            return Packed(next_cursor(part, [one[:3] for one in lanes], limit), lanes=tuple(lanes))
         case _:
             keys = sorted(name for name in kept.records if after is None or list(name) > after)[:limit]
-            return Packed(next_mark(part, keys, limit), records=tuple(kept.records[name] for name in keys))
+            return Packed(next_cursor(part, keys, limit), records=tuple(kept.records[name] for name in keys))
 
 
 def _has_tags(lane: PackedLane) -> bool:

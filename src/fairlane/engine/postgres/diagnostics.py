@@ -14,7 +14,7 @@ from .url import Place
 CLOCK_MS_MOST = 2000
 
 
-def examine(sessions: Sessions | Joined, sql: Queries, place: Place, durability: str) -> list[Finding]:
+def diagnose(sessions: Sessions | Joined, sql: Queries, place: Place, durability: str) -> list[Finding]:
     """One finding for each thing that can be wrong with a server."""
     ((_, version, *_),) = sessions.look(sql.server)
     return [

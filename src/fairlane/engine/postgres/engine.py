@@ -27,14 +27,15 @@ from fairlane.core.document import (
     Receipt,
     Record,
     Released,
-    Retry,
+    Retried,
     State,
     Submission,
 )
 from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import TIME_MAX_MS, Rules, Terms
-from fairlane.engine.protocol import DUE_MAX, Body, Finding, Packed, Purged
-from fairlane.engine.values import purged_feed, rules_json, terms_json, unknown_source
+from fairlane.engine.codec import encode_rules, encode_terms
+from fairlane.engine.errors import purged_feed_error, unknown_source_error
+from fairlane.engine.protocol import DUE_MAX, DocumentBody, Finding, Packed, Purged
 
 from . import diagnostics, transfer
 from .listen import Listener
@@ -45,7 +46,7 @@ from .read import customer_of, document_of, outlook_of, rules_of
 from .url import place_of
 
 T = TypeVar("T")
-WORDS: dict[type[Outcome], str] = {Done: "done", Retry: "retried", Failed: "failed", Released: "released"}
+WORDS: dict[type[Outcome], str] = {Done: "done", Retried: "retried", Failed: "failed", Released: "released"}
 
 
 class PostgresEngine:
@@ -74,8 +75,8 @@ class PostgresEngine:
         if not self._joins:
             self._listener.close()
 
-    def examine(self) -> list[Finding]:
-        return diagnostics.examine(self._sessions, self._sql, self.place, self.durability)
+    def diagnose(self) -> list[Finding]:
+        return diagnostics.diagnose(self._sessions, self._sql, self.place, self.durability)
 
     def within(self, connection: psycopg.Connection[Any]) -> PostgresEngine:
         """The same queue inside a caller's open transaction on the same database."""
@@ -142,7 +143,7 @@ class PostgresEngine:
             *_names([claim for claim, _ in settlements]),
             [WORDS[type(one)] for one in outcomes],
             _if_any([_text(one) for one in outcomes]),
-            _if_any([one.after_ms if isinstance(one, Retry) and one.after_ms else None for one in outcomes]),
+            _if_any([one.after_ms if isinstance(one, Retried) and one.after_ms else None for one in outcomes]),
             _if_any([one.cost for one in outcomes]),
             now_ms,
         )
@@ -188,14 +189,14 @@ class PostgresEngine:
         made = replace(rules, version=rules.version + 1)
         policy = rules.policy
         told = (
-            rules.version, rules_json(made), policy.interval_ms, depths_of(policy.thresholds), policy.reset, rules.dispatch,
+            rules.version, encode_rules(made), policy.interval_ms, depths_of(policy.thresholds), policy.reset, rules.dispatch,
             rules.open_turn_every, rules.frozen, now_ms,
         )  # fmt: skip
         ((is_made,),) = self._sessions.change(self._sql.configure, told)
         return made if is_made else None
 
     def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
-        told = (customer, version, terms_json(terms), *terms_columns(terms), now_ms)
+        told = (customer, version, encode_terms(terms), *terms_columns(terms), now_ms)
         ((made,),) = self._sessions.change(self._sql.tune, told)
         return None if made is None else int(made)
 
@@ -239,9 +240,9 @@ class PostgresEngine:
             rows = self._sessions.look(pages.get(state, sql.documents_at_work), (state, number_max, limit))
         return [document_of(row) for row in rows]
 
-    def body(self, id: str) -> Body | None:
+    def body(self, id: str) -> DocumentBody | None:
         rows = self._sessions.look(self._sql.body, (id,))
-        return Body(*rows[0]) if rows else None
+        return DocumentBody(*rows[0]) if rows else None
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         rows = self._look_at_all(self._sql.outlook, (now_ms, id))
@@ -252,7 +253,7 @@ class PostgresEngine:
         if is_behind:
             self._sessions.change(self._sql.take_in)
         if after is not None and after < floor:
-            raise purged_feed(floor, after)
+            raise purged_feed_error(floor, after)
         return [Change(*row) for row in self._sessions.look(self._sql.changes, (after or 0, limit))]
 
     # -- records -----------------------------------------------------------------------------------------------------
@@ -270,8 +271,8 @@ class PostgresEngine:
 
     # -- moving to another store -------------------------------------------------------------------------------------
 
-    def pack(self, mark: str | None, limit: int) -> Packed:
-        return transfer.pack(self._sessions, self._sql, self.rules(), mark, limit)
+    def pack(self, cursor: str | None, limit: int) -> Packed:
+        return transfer.pack(self._sessions, self._sql, self.rules(), cursor, limit)
 
     def unpack(self, packed: Packed) -> None:
         transfer.unpack(self._sessions, self._sql, packed)
@@ -297,7 +298,7 @@ def _text(outcome: Outcome) -> str | None:
     match outcome:
         case Done():
             return outcome.result
-        case Retry() | Failed():
+        case Retried() | Failed():
             return outcome.reason
         case _:
             return None
@@ -305,6 +306,6 @@ def _text(outcome: Outcome) -> str | None:
 
 def _refusal(submission: Submission, document: str | None) -> Exception:
     if document is None:
-        return unknown_source(submission)
+        return unknown_source_error(submission)
     assert submission.key is not None
     return KeyConflict(submission.customer, submission.key, document)

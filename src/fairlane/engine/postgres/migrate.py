@@ -6,7 +6,7 @@ import psycopg
 
 from fairlane.core.errors import StoreUnfit, Unknown
 from fairlane.core.policy import Policy, Rules, Terms
-from fairlane.engine.values import rules_json
+from fairlane.engine.codec import encode_rules
 
 from .errors import told_plainly
 from .pool import Connection, connect
@@ -60,7 +60,7 @@ def _bring_forward(connection: Connection, place: Place, sql: Queries) -> None:
         policy = first.policy
         connection.execute(
             sql.first_rules,
-            (first.version, rules_json(first), first.version, policy.interval_ms, depths_of(policy.thresholds), policy.reset,
+            (first.version, encode_rules(first), first.version, policy.interval_ms, depths_of(policy.thresholds), policy.reset,
              first.dispatch, first.open_turn_every),
         )  # fmt: skip
     if version < len(SCHEMA_VERSIONS):

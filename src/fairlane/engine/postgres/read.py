@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fairlane.core.dispatch import Pace, about_ahead, is_blocked
+from fairlane.core.dispatch import Pace, estimate_ahead, is_blocked
 from fairlane.core.document import WAITING, Check, Customer, Document, Outlook
 from fairlane.core.policy import Standing
-from fairlane.engine.values import looked_at, rules_from_json, terms_from_json
+from fairlane.engine.codec import decode_rules, decode_terms
+from fairlane.engine.read import customer_snapshot
 
 from .pool import Row
 
-rules_of = lru_cache(maxsize=8)(rules_from_json)
-_terms_of = lru_cache(maxsize=1024)(terms_from_json)
+rules_of = lru_cache(maxsize=8)(decode_rules)
+_terms_of = lru_cache(maxsize=1024)(decode_terms)
 
 
 def customer_of(id: str, row: Row) -> Customer:
@@ -20,7 +21,7 @@ def customer_of(id: str, row: Row) -> Customer:
     now_ms, rules_version, rules_body, counter, updated_ms, reset_ms, resets, terms_version, terms_body, *rest = row
     standing = Standing(counter or 0, updated_ms, reset_ms, resets or 0)
     everybody = rules_of(rules_body, rules_version).policy
-    return looked_at(id, standing, rest, _terms_of(terms_body), terms_version, everybody, now_ms)
+    return customer_snapshot(id, standing, rest, _terms_of(terms_body), terms_version, everybody, now_ms)
 
 
 def document_of(row: Row) -> Document:
@@ -37,7 +38,7 @@ def outlook_of(row: Row) -> Outlook | None:
     now_ms, priority, state, ready, lanes, dispatches, *pace, paused, cap, running, own_ready, own_before, oldest = row
     if state not in WAITING:
         return None
-    ahead = about_ahead(
+    ahead = estimate_ahead(
         before=sum(ready[: priority - 1]),
         others=ready[priority - 1] - own_ready,
         other_lanes=lanes[priority - 1] - (own_ready > 0),

@@ -6,8 +6,9 @@ import json
 
 from fairlane.core.document import Document, Record
 from fairlane.core.policy import Rules, Standing
+from fairlane.engine.codec import decode_terms, encode_rules, encode_terms
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
-from fairlane.engine.values import next_mark, part_of, rules_json, terms_from_json, terms_json
+from fairlane.engine.transfer import next_cursor, parse_cursor
 
 from .migrate import depths_of, terms_columns
 from .pool import Joined, Row, Sessions
@@ -17,32 +18,32 @@ from .read import document_of
 SNAPSHOT = 21  # columns of the snapshots, the customer's number included
 
 
-def pack(sessions: Sessions | Joined, sql: Queries, rules: Rules, mark: str | None, limit: int) -> Packed:
-    """Some rows from a mark on; what has arrived takes its place first."""
-    part, after = part_of(mark)
+def pack(sessions: Sessions | Joined, sql: Queries, rules: Rules, cursor: str | None, limit: int) -> Packed:
+    """Some rows from a cursor on; what has arrived takes its place first."""
+    part, after = parse_cursor(cursor)
     match part:
         case "queue":
             sessions.change(sql.take_in)
             ((clocks, *counters),) = sessions.look(sql.pack_queue)
-            return Packed(next_mark(part, [], limit), PackedQueue(rules, tuple(clocks), *counters))
+            return Packed(next_cursor(part, [], limit), PackedQueue(rules, tuple(clocks), *counters))
         case "customers":
             customers = [_customer(row) for row in sessions.look(sql.pack_customers, (after or "", limit))]
-            return Packed(next_mark(part, [one.id for one in customers], limit), customers=tuple(customers))
+            return Packed(next_cursor(part, [one.id for one in customers], limit), customers=tuple(customers))
         case "documents":
             documents = [_document(row) for row in sessions.look(sql.pack_documents, (after or 0, limit))]
-            return Packed(next_mark(part, [one.snapshot.number for one in documents], limit), documents=tuple(documents))
+            return Packed(next_cursor(part, [one.snapshot.number for one in documents], limit), documents=tuple(documents))
         case "lanes":
             lanes = [PackedLane(*row) for row in sessions.look(sql.pack_lanes, (*(after or ("", "", 0)), limit))]
-            return Packed(next_mark(part, [one[:3] for one in lanes], limit), lanes=tuple(lanes))
+            return Packed(next_cursor(part, [one[:3] for one in lanes], limit), lanes=tuple(lanes))
         case _:
             records = [Record(*row) for row in sessions.look(sql.pack_records, (*(after or ("", "")), limit))]
-            return Packed(next_mark(part, [one[:2] for one in records], limit), records=tuple(records))
+            return Packed(next_cursor(part, [one[:2] for one in records], limit), records=tuple(records))
 
 
 def _customer(row: Row) -> PackedCustomer:
     id, *standing = row[:5]
     version, body, done, failed, cancelled = row[5:]
-    return PackedCustomer(id, Standing(*standing), terms_from_json(body), version, done, failed, cancelled)
+    return PackedCustomer(id, Standing(*standing), decode_terms(body), version, done, failed, cancelled)
 
 
 def _document(row: Row) -> PackedDocument:
@@ -55,7 +56,16 @@ def unpack(sessions: Sessions | Joined, sql: Queries, packed: Packed) -> None:
         _unpack_queue(sessions, sql, packed.queue)
     for one in packed.customers:
         columns = terms_columns(one.terms)
-        told = (one.id, *one.standing, one.terms_version, terms_json(one.terms), *columns, one.done, one.failed, one.cancelled)
+        told = (
+            one.id,
+            *one.standing,
+            one.terms_version,
+            encode_terms(one.terms),
+            *columns,
+            one.done,
+            one.failed,
+            one.cancelled,
+        )
         sessions.change(sql.unpack_customer, told)
     if packed.documents:
         sessions.change(sql.unpack_documents, (json.dumps([_told(one) for one in packed.documents]),))
@@ -70,7 +80,7 @@ def _unpack_queue(sessions: Sessions | Joined, sql: Queries, queue: PackedQueue)
     sessions.change(
         sql.unpack_queue,
         (
-            rules_json(rules), rules.version, policy.interval_ms, depths_of(policy.thresholds), policy.reset, rules.dispatch,
+            encode_rules(rules), rules.version, policy.interval_ms, depths_of(policy.thresholds), policy.reset, rules.dispatch,
             rules.open_turn_every, rules.frozen, list(queue.clocks), queue.dispatches, queue.last_number, queue.last_change,
             queue.last_record,
         ),

@@ -7,12 +7,25 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from fairlane.core.document import Check, Claim, Customer, Document, Done, Failed, Outcome, Receipt, Released, Retry, Submission
-from fairlane.core.policy import COUNTER_FLOOR, STEP, Policy, Rules, Standing, Terms, thousandths
-from fairlane.engine.values import looked_at, rules_from_json, terms_from_json
+from fairlane.core.document import (
+    Check,
+    Claim,
+    Customer,
+    Document,
+    Done,
+    Failed,
+    Outcome,
+    Receipt,
+    Released,
+    Retried,
+    Submission,
+)
+from fairlane.core.policy import COUNTER_FLOOR, STEP, Policy, Rules, Standing, Terms, to_thousandths
+from fairlane.engine.codec import decode_rules, decode_terms
+from fairlane.engine.read import customer_snapshot
 
-rules_of = lru_cache(maxsize=8)(rules_from_json)
-terms_of = lru_cache(maxsize=1024)(terms_from_json)
+rules_of = lru_cache(maxsize=8)(decode_rules)
+terms_of = lru_cache(maxsize=1024)(decode_terms)
 
 
 def moment(now_ms: int | None) -> int | str:
@@ -92,7 +105,7 @@ def _told(outcome: Outcome) -> tuple[Any, ...]:
             return "done", "" if outcome.result is None else "r" + outcome.result, 0, cost
         case Failed():
             return "failed", outcome.reason, 0, cost
-        case Retry():
+        case Retried():
             return "retried", outcome.reason, outcome.after_ms, cost
         case Released():
             return "released", "", 0, cost
@@ -100,7 +113,7 @@ def _told(outcome: Outcome) -> tuple[Any, ...]:
 
 def depths_of(policy: Policy) -> list[int]:
     """The thresholds as rising depths below zero, in thousandths."""
-    return [-thousandths("thresholds", value, COUNTER_FLOOR // STEP, 0) for value in policy.thresholds]
+    return [-to_thousandths("thresholds", value, COUNTER_FLOOR // STEP, 0) for value in policy.thresholds]
 
 
 def rules_arguments(rules: Rules) -> list[Any]:
@@ -134,7 +147,7 @@ def customer(row: list[Any], everybody: Rules, now_ms: int) -> Customer:
     """A look at a customer: what is stored, and what a check at this moment would give."""
     id, counter, updated_ms, reset_ms, resets, *counts, version, told = row
     standing = Standing(counter, updated_ms, reset_ms, resets)
-    return looked_at(id, standing, counts, terms_of(told), version, everybody.policy, now_ms)
+    return customer_snapshot(id, standing, counts, terms_of(told), version, everybody.policy, now_ms)
 
 
 def document(row: list[Any]) -> Document:

@@ -15,7 +15,7 @@ FULL_SHARE = 0.9
 SETTINGS = "set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, now by CONFIG SET and in the server's file"
 
 
-def examine(link: Link, form: int) -> list[Finding]:
+def diagnose(link: Link, form: int) -> list[Finding]:
     """One finding for each thing that can be wrong with a server, asked anew."""
     server = inspect(link)
     return [_version(server, form), _durability(server), _clock(link), _eviction(server), _room(server)]

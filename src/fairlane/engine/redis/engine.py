@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fairlane.core.dispatch import Pace, about_ahead
+from fairlane.core.dispatch import Pace, estimate_ahead
 from fairlane.core.document import (
     Change,
     Check,
@@ -27,12 +27,13 @@ from fairlane.core.document import (
 )
 from fairlane.core.errors import KeyConflict, StoreUnfit, Unknown
 from fairlane.core.policy import Rules, Terms
-from fairlane.engine.protocol import DUE_MAX, Body, Finding, Packed, Purged
-from fairlane.engine.values import purged_feed, rules_json, terms_json, unknown_source
+from fairlane.engine.codec import encode_rules, encode_terms
+from fairlane.engine.errors import purged_feed_error, unknown_source_error
+from fairlane.engine.protocol import DUE_MAX, DocumentBody, Finding, Packed, Purged
 
 from . import codec, transfer
 from .connection import PATIENCE_SECONDS, Link
-from .diagnostics import examine
+from .diagnostics import diagnose
 from .server import FLAGS_SINCE, durability, inspect, refuse_unfit
 from .url import place_of
 
@@ -65,7 +66,7 @@ class RedisEngine:
     def migrate(self) -> None:
         everybody = Rules()
         wanted = "create" if self._create else "look"
-        arguments = [wanted, rules_json(everybody), *codec.rules_arguments(everybody)]
+        arguments = [wanted, encode_rules(everybody), *codec.rules_arguments(everybody)]
         form = self._link.run("migrate", arguments, "plain")
         if form == 0:
             raise Unknown(
@@ -85,8 +86,8 @@ class RedisEngine:
     def close(self) -> None:
         self._link.close()
 
-    def examine(self) -> list[Finding]:
-        return examine(self._link, FORM)
+    def diagnose(self) -> list[Finding]:
+        return diagnose(self._link, FORM)
 
     # -- documents ---------------------------------------------------------------------------------------------------
 
@@ -99,7 +100,7 @@ class RedisEngine:
             return codec.receipts(submissions, answer)
         answer = self._link.run("submit", codec.submit_arguments(submissions, now_ms), "told")
         if answer and answer[0] == "unknown":
-            raise unknown_source(codec.first_from(submissions, answer[1], answer[2]))
+            raise unknown_source_error(codec.first_from(submissions, answer[1], answer[2]))
         if answer and answer[0] == "conflict":
             raise KeyConflict(*answer[1:])
         return codec.receipts(submissions, answer)
@@ -159,11 +160,11 @@ class RedisEngine:
 
     def configure(self, rules: Rules, *, now_ms: int | None = None) -> Rules | None:
         made = replace(rules, version=rules.version + 1)
-        arguments = [codec.moment(now_ms), rules.version, rules_json(made), *codec.rules_arguments(made)]
+        arguments = [codec.moment(now_ms), rules.version, encode_rules(made), *codec.rules_arguments(made)]
         return made if self._link.run("configure", arguments, "never") else None
 
     def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
-        arguments = [codec.moment(now_ms), customer, version, terms_json(terms), *codec.terms_arguments(terms)]
+        arguments = [codec.moment(now_ms), customer, version, encode_terms(terms), *codec.terms_arguments(terms)]
         return self._link.run("tune", arguments, "never") or None
 
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
@@ -207,16 +208,16 @@ class RedisEngine:
                 break
         return found
 
-    def body(self, id: str) -> Body | None:
+    def body(self, id: str) -> DocumentBody | None:
         answer = self._link.run("body", [id], "plain")
-        return None if answer is None else Body(*answer)
+        return None if answer is None else DocumentBody(*answer)
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         answer = self._link.run("outlook", [codec.moment(now_ms), id], "plain")
         if answer is None:
             return None
         now, before, others, other_lanes, own_before, is_blocked, dispatches, *pace, oldest = answer
-        ahead = about_ahead(before, others, other_lanes, own_before)
+        ahead = estimate_ahead(before, others, other_lanes, own_before)
         return Outlook(now, ahead, bool(is_blocked), *Pace(*pace).recent(now, dispatches), oldest)
 
     def changes(self, after: int | None, limit: int) -> list[Change]:
@@ -226,7 +227,7 @@ class RedisEngine:
             left = limit - len(found)
             floor, go_on, *rows = self._link.run("changes", [go_on, left, min(LINES_MAX, left + 100)], "plain")
             if after is not None and after < floor and not found:
-                raise purged_feed(floor, after)
+                raise purged_feed_error(floor, after)
             found += [Change(*row) for row in rows]
             if go_on == 0:
                 break
@@ -248,8 +249,8 @@ class RedisEngine:
 
     # -- moving to another store -------------------------------------------------------------------------------------
 
-    def pack(self, mark: str | None, limit: int) -> Packed:
-        return transfer.pack(self._link, mark, limit)
+    def pack(self, cursor: str | None, limit: int) -> Packed:
+        return transfer.pack(self._link, cursor, limit)
 
     def unpack(self, packed: Packed) -> None:
         transfer.unpack(self._link, packed)

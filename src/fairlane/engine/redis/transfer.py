@@ -7,8 +7,9 @@ from typing import Any
 
 from fairlane.core.document import Record
 from fairlane.core.policy import Standing
+from fairlane.engine.codec import encode_rules, encode_terms
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
-from fairlane.engine.values import next_mark, part_of, rules_json, terms_json
+from fairlane.engine.transfer import next_cursor, parse_cursor
 
 from . import codec
 from .connection import Link
@@ -17,25 +18,25 @@ LOOKS_MAX = 200  # documents or customers that one script packs
 BYTES_MAX = 4_000_000  # about so much is unpacked by one script
 
 
-def pack(link: Link, mark: str | None, limit: int) -> Packed:
-    """Some rows from a mark on."""
-    part, after = part_of(mark)
+def pack(link: Link, cursor: str | None, limit: int) -> Packed:
+    """Some rows from a cursor on."""
+    part, after = parse_cursor(cursor)
     match part:
         case "queue":
             rules, version, clocks, *counters = link.run("pack", ["queue"], "plain")
-            return Packed(next_mark(part, [], limit), PackedQueue(codec.rules_of(rules, version), tuple(clocks), *counters))
+            return Packed(next_cursor(part, [], limit), PackedQueue(codec.rules_of(rules, version), tuple(clocks), *counters))
         case "customers":
             customers = [_customer(row) for row in link.run("pack", [part, after or "", limit], "plain")]
-            return Packed(next_mark(part, [one.id for one in customers], limit), customers=tuple(customers))
+            return Packed(next_cursor(part, [one.id for one in customers], limit), customers=tuple(customers))
         case "documents":
             documents = _documents(link, after or 0, limit)
-            return Packed(next_mark(part, [one.snapshot.number for one in documents], limit), documents=tuple(documents))
+            return Packed(next_cursor(part, [one.snapshot.number for one in documents], limit), documents=tuple(documents))
         case "lanes":
             lanes = _lanes(link, after, limit)
-            return Packed(next_mark(part, [lane[:3] for lane in lanes], limit), lanes=tuple(lanes))
+            return Packed(next_cursor(part, [lane[:3] for lane in lanes], limit), lanes=tuple(lanes))
         case _:
             records = [Record(*row) for row in link.run("pack", [part, *(after or ()), limit], "plain")]
-            return Packed(next_mark(part, [one[:2] for one in records], limit), records=tuple(records))
+            return Packed(next_cursor(part, [one[:2] for one in records], limit), records=tuple(records))
 
 
 def _customer(row: list[Any]) -> PackedCustomer:
@@ -91,12 +92,12 @@ def _write(link: Link, part: str, rows: list[list[Any]]) -> None:
 
 def _queue_row(queue: PackedQueue) -> list[Any]:
     counters = [queue.dispatches, queue.last_number, queue.last_change, queue.last_record]
-    return [rules_json(queue.rules), queue.rules.version, queue.clocks, *counters, *codec.rules_arguments(queue.rules)]
+    return [encode_rules(queue.rules), queue.rules.version, queue.clocks, *counters, *codec.rules_arguments(queue.rules)]
 
 
 def _customer_row(one: PackedCustomer) -> list[Any]:
     ended = [one.done, one.failed, one.cancelled]
-    return [one.id, *one.standing, *ended, one.terms_version, terms_json(one.terms), *codec.terms_arguments(one.terms)]
+    return [one.id, *one.standing, *ended, one.terms_version, encode_terms(one.terms), *codec.terms_arguments(one.terms)]
 
 
 def _document_row(one: PackedDocument) -> list[Any]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from fairlane.core.document import Record
 from fairlane.core.policy import Rules, Terms, operator_reset
+from fairlane.engine.codec import encode_rules, encode_terms
 from fairlane.engine.protocol import Purged
-from fairlane.engine.values import rules_json, terms_json
 
 from .queries import sql
 from .settle import Moving, drop_document, forget_document
@@ -20,7 +20,7 @@ def configure(tx: Transaction, rules: Rules, now_ms: int) -> Rules | None:
     if rules.version != before.version:
         return None
     tx.rules = replace(rules, version=rules.version + 1)
-    body = rules_json(tx.rules)
+    body = encode_rules(tx.rules)
     tx.execute(sql.add_rules, (tx.rules.version, now_ms, body))
     if rules.dispatch != before.dispatch:
         tx.start_all_level()
@@ -35,7 +35,7 @@ def tune(tx: Transaction, customer: str, terms: Terms, version: int, now_ms: int
         return None
     account = tx.account(customer)
     made = tx.tune(account.number, terms, now_ms)
-    tx.log(now_ms, "tuned", account.number, note=terms_json(terms))
+    tx.log(now_ms, "tuned", account.number, note=encode_terms(terms))
     return made
 
 

@@ -11,7 +11,7 @@ from heapq import heappop, heappush, merge
 
 import apsw
 
-from fairlane.core.dispatch import is_open_turn, paid_turn
+from fairlane.core.dispatch import is_open_turn, pay_turn
 from fairlane.core.document import ATTEMPTS_DEFAULT, Claim
 from fairlane.core.policy import step_of
 from fairlane.engine.protocol import DUE_MAX
@@ -147,7 +147,7 @@ class _Round:
         name = lane.name()
         row = self.tx.priority(lane.priority)
         assert lane.start is not None
-        row.clock, lane.finish, start = paid_turn(self.tx.rules.dispatch, row.clock, lane.start, lane.finish, step)
+        row.clock, lane.finish, start = pay_turn(self.tx.rules.dispatch, row.clock, lane.start, lane.finish, step)
         row.ready -= 1
         if name not in self._served:
             self._served[name] = lane

@@ -18,7 +18,7 @@ import apsw
 
 from fairlane.core.errors import StoreBusy, StoreError, StoreFull, StoreUnfit, Unknown
 from fairlane.core.policy import Rules
-from fairlane.engine.values import rules_json
+from fairlane.engine.codec import encode_rules
 
 from .queries import SCHEMA_VERSIONS, sql
 
@@ -161,7 +161,7 @@ def migrate(connection: apsw.Connection, path: Path) -> None:
             connection.pragma("user_version", len(SCHEMA_VERSIONS))
             if connection.execute(sql.rules_version).fetchone() == (None,):
                 first = Rules()
-                connection.execute(sql.add_rules, (first.version, 0, rules_json(first)))
+                connection.execute(sql.add_rules, (first.version, 0, encode_rules(first)))
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:

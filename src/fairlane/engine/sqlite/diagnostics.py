@@ -20,7 +20,7 @@ CHECKED_MOST = 2**30  # a larger file takes too long to be checked whole
 FULL = 2  # synchronous = FULL
 
 
-def examine(execute: Execute, path: Path) -> list[Finding]:
+def diagnose(execute: Execute, path: Path) -> list[Finding]:
     """One finding for each thing that can be wrong with a file."""
     return [
         Finding("version", "fine", f"SQLite {apsw.sqlite_lib_version()}, schema {len(SCHEMA_VERSIONS)}"),

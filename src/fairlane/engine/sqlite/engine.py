@@ -30,8 +30,8 @@ from fairlane.core.document import (
 )
 from fairlane.core.errors import Mistake, StoreError, StoreFrozen
 from fairlane.core.policy import Rules, Terms
-from fairlane.engine.protocol import Body, Finding, Packed, Purged
-from fairlane.engine.values import refuse_frozen
+from fairlane.engine.errors import refuse_frozen
+from fairlane.engine.protocol import DocumentBody, Finding, Packed, Purged
 
 from . import admin, claim, diagnostics, read, settle, submit, transfer
 from .connection import connect, migrate, refuse_unfit, told_plainly
@@ -92,8 +92,8 @@ class SqliteEngine:
                     connection.close()
             self._writer = self._reader = None
 
-    def examine(self) -> list[Finding]:
-        return self._read(lambda execute: diagnostics.examine(execute, self.path))
+    def diagnose(self) -> list[Finding]:
+        return self._read(lambda execute: diagnostics.diagnose(execute, self.path))
 
     def _leave_handles_to_parent(self) -> None:
         """After a fork the child starts with handles of its own; closing the parent's would break its locks."""
@@ -291,7 +291,7 @@ class SqliteEngine:
     def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
         return self._read(lambda execute: read.documents(execute, customer, state, before, limit))
 
-    def body(self, id: str) -> Body | None:
+    def body(self, id: str) -> DocumentBody | None:
         return self._read(lambda execute: read.body(execute, id))
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
@@ -313,8 +313,8 @@ class SqliteEngine:
 
     # -- moving to another store -------------------------------------------------------------------------------------
 
-    def pack(self, mark: str | None, limit: int) -> Packed:
-        return self._read(lambda execute: transfer.pack(execute, mark, limit))
+    def pack(self, cursor: str | None, limit: int) -> Packed:
+        return self._read(lambda execute: transfer.pack(execute, cursor, limit))
 
     def unpack(self, packed: Packed) -> None:
         self._write(lambda tx: transfer.unpack(tx, packed))

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from fairlane.core.dispatch import Pace, about_ahead, is_blocked
+from fairlane.core.dispatch import Pace, estimate_ahead, is_blocked
 from fairlane.core.document import WAITING, Change, Check, Customer, Document, Outlook, Record, State
 from fairlane.core.policy import TIME_MAX_MS, Rules
-from fairlane.engine.protocol import Body
-from fairlane.engine.values import looked_at, purged_feed
+from fairlane.engine.errors import purged_feed_error
+from fairlane.engine.protocol import DocumentBody
+from fairlane.engine.read import customer_snapshot
 
 from .queries import Execute, sql
 from .rows import Account, competing_kinds, current_rules, own_terms
@@ -30,7 +31,7 @@ def customers(execute: Execute, after: str, limit: int, now_ms: int) -> list[Cus
 def _look(execute: Execute, account: Account, everybody: Rules, now_ms: int) -> Customer:
     version, terms = own_terms(execute, account.number)
     counts = execute(sql.counts_of, (account.number,)).fetchone()
-    return looked_at(account.id, account.standing, counts, terms, version, everybody.policy, now_ms)
+    return customer_snapshot(account.id, account.standing, counts, terms, version, everybody.policy, now_ms)
 
 
 def document(execute: Execute, id: str) -> Document | None:
@@ -63,9 +64,9 @@ def documents(execute: Execute, customer: str | None, state: State | None, befor
     return [document_of(one) for one in found]
 
 
-def body(execute: Execute, id: str) -> Body | None:
+def body(execute: Execute, id: str) -> DocumentBody | None:
     row = execute(sql.read_body, (id,)).fetchone()
-    return None if row is None else Body(*row)
+    return None if row is None else DocumentBody(*row)
 
 
 def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
@@ -77,7 +78,7 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
     (own_before,) = execute(sql.count_in_lane, (*lane, number)).fetchone()
     (own_ready,) = execute(sql.count_in_lane, (*lane, TIME_MAX_MS)).fetchone()
     ready = execute(sql.read_priorities).fetchall()
-    ahead = about_ahead(
+    ahead = estimate_ahead(
         before=sum(count for count, _ in ready[: priority - 1]),
         others=ready[priority - 1][0] - own_ready,
         other_lanes=ready[priority - 1][1] - (own_ready > 0),
@@ -95,7 +96,7 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
 def changes(execute: Execute, after: int | None, limit: int) -> list[Change]:
     _, _, _, floor, *_ = execute(sql.read_queue).fetchone()
     if after is not None and after < floor:
-        raise purged_feed(floor, after)
+        raise purged_feed_error(floor, after)
     return [Change(*row) for row in execute(sql.changes_after, (after or 0, limit))]
 
 

@@ -6,12 +6,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fairlane.core.policy import Rules, Standing, Terms
-from fairlane.engine.values import rules_from_json, terms_from_json
+from fairlane.engine.codec import decode_rules, decode_terms
 
 from .queries import Execute, sql
 
-rules_of = lru_cache(maxsize=8)(rules_from_json)
-_terms_from_json = lru_cache(maxsize=1024)(terms_from_json)
+rules_of = lru_cache(maxsize=8)(decode_rules)
+_terms_from_json = lru_cache(maxsize=1024)(decode_terms)
 
 
 class Account:

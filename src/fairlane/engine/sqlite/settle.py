@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fairlane.core.document import ENDED, Claim, Done, Failed, Outcome, Released, Retry, State
-from fairlane.core.policy import corrected, step_of
+from fairlane.core.document import ENDED, Claim, Done, Failed, Outcome, Released, Retried, State
+from fairlane.core.policy import correct_counter, step_of
 from fairlane.engine.protocol import EXPIRED, SPENT
 
 from .queries import sql
@@ -61,10 +61,10 @@ def _settled(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> bo
             end(tx, moving, "failed", now_ms, outcome.reason)
         case Released():
             _come_back(tx, moving, "released", now_ms, attempts=moving.attempts - 1)
-        case Retry() if moving.attempts >= moving.attempts_max:
+        case Retried() if moving.attempts >= moving.attempts_max:
             reason = SPENT.format(attempts=moving.attempts, attempts_max=moving.attempts_max, reason=outcome.reason)
             end(tx, moving, "failed", now_ms, reason)
-        case Retry():
+        case Retried():
             _come_back(tx, moving, "retried", now_ms, moving.attempts, outcome.after_ms, outcome.reason)
     return True
 
@@ -82,7 +82,7 @@ def _correct_cost(tx: Transaction, moving: Moving, customer_id: str, cost: int |
         return
     account = tx.account(customer_id)
     before, after = step_of(moving.cost, moving.weight), step_of(cost, moving.weight)
-    account.standing = corrected(account.standing, moving.resets, before, after)
+    account.standing = correct_counter(account.standing, moving.resets, before, after)
     tx.account_changed(account)
     tx.execute(sql.correct_cost, (cost, moving.number))
     tx.log(now_ms, "corrected", moving.customer, moving.number, moving.token, f"{moving.cost} {cost}")

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from fairlane.core.document import ATTEMPTS_DEFAULT, NO_CHECK, Check, Receipt, Submission
 from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import step_of
-from fairlane.engine.values import check_note, unknown_source
+from fairlane.engine.codec import encode_check
+from fairlane.engine.errors import unknown_source_error
 
 from .queries import sql
 from .transaction import Transaction
@@ -57,7 +58,7 @@ def check(tx: Transaction, customer: str, cost: int, now_ms: int) -> Check:
     """One check without a document."""
     sender = _Sender(tx, customer)
     made = sender.check(cost, now_ms)
-    tx.log(now_ms, "checked", sender.account.number, note=check_note(made, cost))
+    tx.log(now_ms, "checked", sender.account.number, note=encode_check(made, cost))
     return made
 
 
@@ -91,7 +92,7 @@ def _sources(tx: Transaction, submissions: Sequence[Submission]) -> dict[str | N
         tx.flush_documents()
         row = tx.execute(sql.read_source, (one.made_from,)).fetchone()
         if row is None or row[0] != one.customer:
-            raise unknown_source(one)
+            raise unknown_source_error(one)
         customer, priority, counter, *versions = row
         sources[one.made_from] = Check(customer, priority, counter, 0, *versions)
     return sources

@@ -15,7 +15,7 @@ import apsw
 
 from fairlane.core.dispatch import Pace, is_blocked, start_tag
 from fairlane.core.policy import Rules, Terms
-from fairlane.engine.values import terms_json
+from fairlane.engine.codec import encode_terms
 
 from .queries import Execute, sql
 from .rows import NO_TERMS, Account, Lane, OwnTerms, Priority, own_terms, rules_of
@@ -100,7 +100,7 @@ class Transaction:
 
     def set_terms(self, customer: int, own: OwnTerms, now_ms: int) -> None:
         """Another version of a customer's terms is written."""
-        self.execute(sql.add_terms, (customer, own.version, now_ms, terms_json(own.terms)))
+        self.execute(sql.add_terms, (customer, own.version, now_ms, encode_terms(own.terms)))
         self._terms[customer] = own
         self._tunings += 1
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from fairlane.core.document import Check, Document, Record
 from fairlane.core.policy import TIME_MAX_MS, Standing
+from fairlane.engine.codec import encode_rules
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
-from fairlane.engine.values import next_mark, part_of, rules_json
+from fairlane.engine.transfer import next_cursor, parse_cursor
 
 from .queries import Execute, sql
 from .read import document_of
@@ -21,24 +22,24 @@ from .transaction import Transaction
 NO_KIND = ""
 
 
-def pack(execute: Execute, mark: str | None, limit: int) -> Packed:
-    """Some rows from a mark on."""
-    part, after = part_of(mark)
+def pack(execute: Execute, cursor: str | None, limit: int) -> Packed:
+    """Some rows from a cursor on."""
+    part, after = parse_cursor(cursor)
     match part:
         case "queue":
-            return Packed(next_mark(part, [], limit), _queue(execute))
+            return Packed(next_cursor(part, [], limit), _queue(execute))
         case "customers":
             customers = [_customer(execute, *row) for row in execute(sql.accounts_after, (after or "", limit)).fetchall()]
-            return Packed(next_mark(part, [one.id for one in customers], limit), customers=tuple(customers))
+            return Packed(next_cursor(part, [one.id for one in customers], limit), customers=tuple(customers))
         case "documents":
             documents = [_document(row) for row in execute(sql.pack_documents, (after or 0, limit)).fetchall()]
-            return Packed(next_mark(part, [one.snapshot.number for one in documents], limit), documents=tuple(documents))
+            return Packed(next_cursor(part, [one.snapshot.number for one in documents], limit), documents=tuple(documents))
         case "lanes":
             lanes = [PackedLane(*row) for row in execute(sql.pack_lanes, (*(after or ("", "", 0)), limit)).fetchall()]
-            return Packed(next_mark(part, [lane[:3] for lane in lanes], limit), lanes=tuple(lanes))
+            return Packed(next_cursor(part, [lane[:3] for lane in lanes], limit), lanes=tuple(lanes))
         case _:
             records = [Record(*row) for row in execute(sql.pack_records, (*(after or ("", "")), limit)).fetchall()]
-            return Packed(next_mark(part, [one[:2] for one in records], limit), records=tuple(records))
+            return Packed(next_cursor(part, [one[:2] for one in records], limit), records=tuple(records))
 
 
 def _queue(execute: Execute) -> PackedQueue:
@@ -75,7 +76,7 @@ def unpack(tx: Transaction, packed: Packed) -> None:
 
 def _unpack_queue(tx: Transaction, queue: PackedQueue) -> None:
     tx.execute(sql.drop_rules)
-    tx.execute(sql.add_rules, (queue.rules.version, 0, rules_json(queue.rules)))
+    tx.execute(sql.add_rules, (queue.rules.version, 0, encode_rules(queue.rules)))
     tx.rules = queue.rules
     tx.flush()
     tx.execute(sql.trim_changes, (TIME_MAX_MS,))

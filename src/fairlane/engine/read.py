@@ -1,0 +1,31 @@
+"""Reading a customer: what the policy makes of the stored counter at this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fairlane.core.document import Customer
+from fairlane.core.policy import Policy, Standing, Terms
+
+
+def customer_snapshot(
+    id: str, standing: Standing, counts: Sequence[Any], terms: Terms, terms_version: int, default_policy: Policy, now_ms: int
+) -> Customer:
+    """Return a customer with the priority that a check now would give; `counts` ends with the ready time of its oldest head."""
+    waiting, running, done, failed, cancelled, oldest_ready_ms = counts
+    policy = terms.policy(default_policy)
+    return Customer(
+        id,
+        standing,
+        policy.next_priority(standing, now_ms, terms.weight_thousandths),
+        policy.resets_in_ms(standing, now_ms),
+        waiting,
+        running,
+        done,
+        failed,
+        cancelled,
+        None if oldest_ready_ms is None else max(0, now_ms - oldest_ready_ms),
+        terms,
+        terms_version,
+    )

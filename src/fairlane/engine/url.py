@@ -1,0 +1,80 @@
+"""Store URLs: which engine each scheme names. No other module imports a concrete engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fairlane.core.errors import BadValue, StoreUnfit
+
+from .protocol import Engine
+
+URL_FORMS = (
+    "memory://, sqlite:///file.db (sqlite:////folder/file.db for a full path), postgresql://user@host/database, or redis:// "
+    "and valkey:// with a host, as in redis://localhost:6379/0"
+)
+REDIS_SCHEMES = ("redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+unix")
+
+
+def open_engine(url: str, create: bool = True) -> Engine:
+    """Open the engine that a URL names and migrate its store; with `create` False the queue must already exist."""
+    engine = _connect(url, create)
+    engine.migrate()
+    return engine
+
+
+def _connect(url: str, create: bool) -> Engine:
+    if url == "memory://":
+        from .memory import MemoryEngine
+
+        return MemoryEngine()
+    if isinstance(url, str) and url.startswith("sqlite:///"):
+        return _connect_sqlite(url, create)
+    if isinstance(url, str) and url.startswith(("postgresql://", "postgres://")):
+        return _connect_postgres(url, create)
+    if isinstance(url, str) and url.partition("://")[0] in REDIS_SCHEMES:
+        return _connect_redis(url, create)
+    raise BadValue("url", url, URL_FORMS)
+
+
+def _connect_sqlite(url: str, create: bool) -> Engine:
+    path = url.removeprefix("sqlite:///")
+    if not path or path.startswith(":memory:") or "\0" in path or path.endswith("/"):
+        raise BadValue("url", url, "sqlite:/// and the path of a file; for a queue in memory say memory://")
+    from .sqlite import SqliteEngine
+
+    return SqliteEngine(Path(path), create)
+
+
+def _connect_postgres(url: str, create: bool) -> Engine:
+    try:
+        from .postgres import PostgresEngine
+    except ModuleNotFoundError as error:
+        if error.name not in ("psycopg", "psycopg_pool"):
+            raise
+        raise StoreUnfit(
+            'a queue on PostgreSQL needs psycopg, which is not installed here; run: pip install "fairlane[postgres]"'
+        ) from error
+    return PostgresEngine(url, create)
+
+
+def _connect_redis(url: str, create: bool) -> Engine:
+    try:
+        import hiredis  # noqa: F401 - without it redis-py parses every response in Python, at half the speed
+        import redis  # noqa: F401
+    except ImportError as error:
+        raise StoreUnfit('a queue on Redis or Valkey needs two more packages: pip install "fairlane[redis]"') from error
+    from .redis import RedisEngine
+
+    return RedisEngine(url, create)
+
+
+def join_transaction(engine: Engine, transaction: object) -> Engine:
+    """Return the same queue inside a transaction that the caller has open on the same server."""
+    if type(engine).__module__.startswith(f"{__package__}.postgres"):
+        import psycopg
+
+        from .postgres import PostgresEngine
+
+        if isinstance(engine, PostgresEngine) and isinstance(transaction, psycopg.Connection):
+            return engine.within(transaction)
+    raise BadValue("transaction", transaction, "an open psycopg connection, and the queue one at postgresql://")
