@@ -190,7 +190,7 @@ def test_a_worker_never_idles_while_an_unblocked_document_of_its_kinds_is_ready(
 
 
 def heap_sizes(lanes: Lanes) -> list[int]:
-    return [len(heap) for heaps in (lanes._turns, lanes._opens) for heap in heaps.values()]
+    return [len(heap) for heaps in (lanes._turns, lanes._open_turns) for heap in heaps.values()]
 
 
 def test_stale_entries_stay_bounded_by_the_lanes_in_a_long_run() -> None:

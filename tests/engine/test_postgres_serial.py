@@ -92,7 +92,7 @@ def replay(engine: Engine, calls: list[Call], outcomes: dict[tuple[str, int], Ou
         assert line.document is not None or line.what in ("configured", "tuned")
         name = (line.document or "", line.token or 0)
         if line.what == "submitted":
-            reference._kept.last_number = numbers[name[0]] - 1
+            reference._state.last_number = numbers[name[0]] - 1
             reference.submit([submission(name[0])], now_ms=NOW_MS)
         elif line.what == "claimed":
             running[line.customer or ""] += 1

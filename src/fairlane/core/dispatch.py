@@ -1,10 +1,10 @@
-"""Whose turn is it? Lanes, tags, open turns, caps and pauses, without a clock or a store.
+"""Dispatch order: lanes, tags, open turns, caps and pauses, without a clock or a store.
 
 Laws:
 - A lane is one customer's ready documents of one priority and one kind, by submission number.
 - Only heads compete, and only those of lanes that are not blocked: a lane competes while it has a start tag.
-- The next document is the top of a heap of heads: O(log lanes), however many documents wait.
-- Every claim is a turn and is paid for; a turn is never given back.
+- The next document is the top of a heap of heads: O(log lanes), whatever the number of waiting documents.
+- Every claim is a turn and is paid for; a payment is never refunded.
 - Under `strict` every start tag is 0 and no tag moves, so the same order reads "priority, then number".
 """
 
@@ -17,33 +17,33 @@ from typing import NamedTuple, TypeVar
 from .policy import LEVELS_MAX, Dispatch
 
 PACE_MS = 60_000
-Entry = TypeVar("Entry", tuple[int, int], tuple[int, int, int])
+HeapEntry = TypeVar("HeapEntry", tuple[int, int], tuple[int, int, int])
 
 
 def is_open_turn(dispatch_number: int, open_turn_every: int) -> bool:
-    """Whether this dispatch goes to whoever has been ready longest."""
+    """Return whether this dispatch takes the document that has been ready longest."""
     return open_turn_every > 0 and dispatch_number % open_turn_every == 0
 
 
 def is_blocked(paused: bool, cap: int | None, running: int) -> bool:
-    """Whether a customer's lanes must not compete now."""
+    """Return whether a customer's lanes must not compete now."""
     return paused or (cap is not None and running >= cap)
 
 
 def start_tag(dispatch: Dispatch, clock: int, finish: int) -> int:
-    """The start tag of a lane that gains a head or is unblocked."""
+    """Return the start tag of a lane that gains a head or is unblocked."""
     return 0 if dispatch == "strict" else max(clock, finish)
 
 
 def pay_turn(dispatch: Dispatch, clock: int, start: int, finish: int, step: int) -> tuple[int, int, int]:
-    """A lane's turn is taken: the priority's clock, the lane's finish tag, and the start tag of its next head."""
+    """Charge a lane for its turn; return the priority's clock, the lane's finish tag and the start tag of its next head."""
     if dispatch == "strict":
         return clock, finish, 0
     return max(clock, start), start + step, start + step
 
 
 def estimate_ahead(before: int, others: int, other_lanes: int, own_before: int) -> int:
-    """About how many documents go first: all of lower priority numbers, and one of each other lane for each own turn."""
+    """Estimate how many documents go first: all of lower priority numbers, and one of each other lane for each own turn."""
     return before + min(others, other_lanes * (own_before + 1)) + own_before
 
 
@@ -57,20 +57,20 @@ class Lane:
         self.kind = kind
         self.priority = priority
         self.ready: dict[int, int] = {}  # submission number: ready since, in milliseconds
-        self.order: list[int] = []  # a heap of those numbers; may still hold some that left
+        self.order: list[int] = []  # a heap of those numbers, and of some that have left
         self.head: int | None = None
         self.start: int | None = None  # None: does not compete
         self.finish = 0
 
     def find_head(self) -> None:
-        """The lowest number that is still here."""
+        """Set the head to the lowest number that is still ready."""
         while self.order and self.order[0] not in self.ready:
             heappop(self.order)
         self.head = self.order[0] if self.order else None
 
 
 class Turn(NamedTuple):
-    """What the next dispatch takes."""
+    """The document that the next dispatch takes."""
 
     number: int
     lane: Lane
@@ -79,7 +79,7 @@ class Turn(NamedTuple):
 
 
 class Lanes:
-    """The index of lane heads: who competes, in which order, and what a turn costs."""
+    """The index of lane heads: which lanes compete, and in which order."""
 
     def __init__(self, dispatch: Dispatch = "fair", open_turn_every: int = 16) -> None:
         self.dispatch: Dispatch = dispatch
@@ -92,157 +92,156 @@ class Lanes:
         self._blocked: set[str] = set()
         self._competing: dict[str, int] = {}  # kind: how many lanes
         self._turns: dict[str, list[tuple[int, int, int]]] = {}  # kind: heap of (priority, start, number)
-        self._opens: dict[str, list[tuple[int, int]]] = {}  # kind: heap of (ready since, number)
+        self._open_turns: dict[str, list[tuple[int, int]]] = {}  # kind: heap of (ready since, number)
 
     def add(self, number: int, customer: str, kind: str, priority: int, ready_ms: int) -> None:
-        """A document is ready: it joins its lane by submission number."""
+        """Add a ready document to its lane, ordered by submission number."""
         lane = self.lanes.get((customer, kind, priority)) or self._new_lane(customer, kind, priority)
         lane.ready[number] = ready_ms
         heappush(lane.order, number)
         self._lane_of[number] = lane
-        before = lane.head
+        head_before = lane.head
         lane.find_head()
-        if lane.head != before:
-            self._head_changed(lane)
+        if lane.head != head_before:
+            self._update_head(lane)
 
     def discard(self, number: int) -> None:
-        """A waiting document leaves without being served."""
-        lane = self._leave(number)
+        """Remove a waiting document without serving it."""
+        lane = self._remove(number)
         if lane.head == number:
             lane.find_head()
-            self._head_changed(lane)
-        elif len(lane.order) > 64 + 2 * len(lane.ready):  # mostly gone: rebuild, so that memory follows what waits
+            self._update_head(lane)
+        elif len(lane.order) > 64 + 2 * len(lane.ready):  # mostly stale: rebuild, or cancelled documents pile up in memory
             lane.order = sorted(lane.ready)
 
-    def of(self, customer: str) -> Sequence[Lane]:
-        """The lanes that a customer ever had a document in."""
+    def of_customer(self, customer: str) -> Sequence[Lane]:
+        """Return the lanes that a customer ever had a document in."""
         return self._lanes_of.get(customer, ())
 
     def next(self, kinds: Iterable[str] | None = None) -> Turn | None:
-        """What the next dispatch would take; takes nothing."""
+        """Return what the next dispatch would take, without taking it."""
         number = self.dispatches + 1
-        wanted = self._turns if kinds is None else kinds
+        kinds = self._turns if kinds is None else kinds
         is_open = self.dispatch == "fair" and is_open_turn(number, self.open_turn_every)
-        best: int | None
         if is_open:
-            oldest = min(filter(None, (self._top(self._opens, kind, self._open_holds) for kind in wanted)), default=None)
-            best = None if oldest is None else oldest[-1]
+            oldest = (self._top(self._open_turns, kind, self._is_current_open) for kind in kinds)
+            best = min(filter(None, oldest), default=(None,))[-1]
         else:
-            first = min(filter(None, (self._top(self._turns, kind, self._turn_holds) for kind in wanted)), default=None)
-            best = None if first is None else first[-1]
+            first = (self._top(self._turns, kind, self._is_current) for kind in kinds)
+            best = min(filter(None, first), default=(None,))[-1]
         return None if best is None else Turn(best, self._lane_of[best], number, is_open)
 
     def take(self, turn: Turn, step: int) -> None:
-        """The turn is taken and paid for."""
+        """Take a turn that `next` returned, and charge its lane."""
         self.dispatches = turn.dispatch_number
-        lane = self._leave(turn.number)
+        lane = self._remove(turn.number)
         assert lane.start is not None
         clock, lane.finish, start = pay_turn(self.dispatch, self.clocks[lane.priority], lane.start, lane.finish, step)
         self.clocks[lane.priority] = clock
         lane.find_head()
-        self._compete(lane, None if lane.head is None else start)
+        self._set_start(lane, None if lane.head is None else start)
 
     def block(self, customer: str) -> None:
-        """The customer's lanes leave the index."""
+        """Take the customer's lanes out of the competition."""
         if customer in self._blocked:
             return
         self._blocked.add(customer)
-        for lane in self.of(customer):
-            self._compete(lane, None)
+        for lane in self.of_customer(customer):
+            self._set_start(lane, None)
 
     def unblock(self, customer: str) -> None:
-        """The customer's lanes compete again, owed nothing and owing no more than their last turn."""
+        """Let the customer's lanes compete again, owed nothing and owing no more than their last turn."""
         if customer not in self._blocked:
             return
         self._blocked.remove(customer)
-        for lane in self.of(customer):
+        for lane in self.of_customer(customer):
             if lane.start is None:
-                self._head_changed(lane)
+                self._update_head(lane)
 
     def configure(self, dispatch: Dispatch, open_turn_every: int) -> None:
-        """Another dispatch holds from the next claim; everybody starts level."""
+        """Change the dispatch from the next claim on; all lanes start level."""
         self.open_turn_every = open_turn_every
         if dispatch == self.dispatch:
             return
         self.dispatch = dispatch
         for lane in self.lanes.values():
             if lane.start is not None:
-                self._compete(lane, start_tag(dispatch, self.clocks[lane.priority], lane.finish))
+                self._set_start(lane, start_tag(dispatch, self.clocks[lane.priority], lane.finish))
 
     def forget(self, customer: str) -> None:
-        """The customer's lanes, which must be empty, are gone with their tags."""
+        """Delete the customer's lanes, which must be empty, and their tags."""
         for lane in self._lanes_of.pop(customer, ()):
             del self.lanes[lane.customer, lane.kind, lane.priority]
         self._blocked.discard(customer)
 
-    def tag(self, customer: str, kind: str, priority: int, start: int | None, finish: int) -> None:
-        """A lane that comes from elsewhere has these tags; it competes if it did there."""
+    def set_tags(self, customer: str, kind: str, priority: int, start: int | None, finish: int) -> None:
+        """Restore the tags of a lane that was moved from another store; it competes if it did there."""
         lane = self.lanes.get((customer, kind, priority)) or self._new_lane(customer, kind, priority)
         lane.finish = finish
-        self._compete(lane, None if lane.head is None else start)
+        self._set_start(lane, None if lane.head is None else start)
 
     def _new_lane(self, customer: str, kind: str, priority: int) -> Lane:
         lane = self.lanes[customer, kind, priority] = Lane(customer, kind, priority)
         self._lanes_of.setdefault(customer, []).append(lane)
         if kind not in self._turns:
-            self._turns[kind], self._opens[kind], self._competing[kind] = [], [], 0
+            self._turns[kind], self._open_turns[kind], self._competing[kind] = [], [], 0
         return lane
 
-    def _leave(self, number: int) -> Lane:
+    def _remove(self, number: int) -> Lane:
         lane = self._lane_of.pop(number)
         del lane.ready[number]
         return lane
 
-    def _head_changed(self, lane: Lane) -> None:
-        """A lane that gains a head gets a start tag; one whose head was replaced keeps its own."""
+    def _update_head(self, lane: Lane) -> None:
+        """Give a lane that gains a head a start tag; a lane whose head was replaced keeps its own."""
         if lane.head is None or lane.customer in self._blocked:
-            self._compete(lane, None)
+            self._set_start(lane, None)
         elif lane.start is None:
-            self._compete(lane, start_tag(self.dispatch, self.clocks[lane.priority], lane.finish))
+            self._set_start(lane, start_tag(self.dispatch, self.clocks[lane.priority], lane.finish))
         else:
-            self._compete(lane, lane.start)
+            self._set_start(lane, lane.start)
 
-    def _compete(self, lane: Lane, start: int | None) -> None:
-        """Set the start tag and show the head to the index; entries that no longer hold are skipped there."""
+    def _set_start(self, lane: Lane, start: int | None) -> None:
+        """Set the start tag and push the head onto the heaps; entries that became stale are skipped when they surface."""
         self._competing[lane.kind] += (start is not None) - (lane.start is not None)
         lane.start = start
         if start is not None and lane.head is not None:
-            self._push(self._turns[lane.kind], (lane.priority, start, lane.head), lane.kind, self._turn_holds)
-            self._push(self._opens[lane.kind], (lane.ready[lane.head], lane.head), lane.kind, self._open_holds)
+            self._push(self._turns[lane.kind], (lane.priority, start, lane.head), lane.kind, self._is_current)
+            self._push(self._open_turns[lane.kind], (lane.ready[lane.head], lane.head), lane.kind, self._is_current_open)
 
-    def _push(self, heap: list[Entry], entry: Entry, kind: str, holds: Callable[[Entry], bool]) -> None:
-        if len(heap) > 64 + 4 * self._competing[kind]:  # mostly stale: rebuild, so that memory follows the lanes
-            heap[:] = set(filter(holds, heap))
+    def _push(self, heap: list[HeapEntry], entry: HeapEntry, kind: str, is_current: Callable[[HeapEntry], bool]) -> None:
+        if len(heap) > 64 + 4 * self._competing[kind]:  # mostly stale: rebuild, or the heap grows with every block and unblock
+            heap[:] = set(filter(is_current, heap))
             heapify(heap)
         heappush(heap, entry)
 
-    def _top(self, heaps: dict[str, list[Entry]], kind: str, holds: Callable[[Entry], bool]) -> Entry | None:
+    def _top(self, heaps: dict[str, list[HeapEntry]], kind: str, is_current: Callable[[HeapEntry], bool]) -> HeapEntry | None:
         heap = heaps.get(kind)
-        while heap and not holds(heap[0]):
+        while heap and not is_current(heap[0]):
             heappop(heap)
         return heap[0] if heap else None
 
-    def _turn_holds(self, entry: tuple[int, int, int]) -> bool:
+    def _is_current(self, entry: tuple[int, int, int]) -> bool:
         priority, start, number = entry
         lane = self._lane_of.get(number)
         return lane is not None and lane.head == number and lane.start == start and lane.priority == priority
 
-    def _open_holds(self, entry: tuple[int, int]) -> bool:
+    def _is_current_open(self, entry: tuple[int, int]) -> bool:
         ready_ms, number = entry
         lane = self._lane_of.get(number)
         return lane is not None and lane.head == number and lane.start is not None and lane.ready[number] == ready_ms
 
 
 class Pace(NamedTuple):
-    """How fast documents were taken during the last one to two minutes, from two marks that move along."""
+    """How fast documents were taken during the last one to two minutes, from two marks that move with time."""
 
     from_ms: int = 0
     from_dispatches: int = 0
     mid_ms: int = 0
     mid_dispatches: int = 0
 
-    def moved(self, now_ms: int, dispatches: int) -> Pace:
-        """The marks as a claim at this moment leaves them; `dispatches` is the number before it."""
+    def advance(self, now_ms: int, dispatches: int) -> Pace:
+        """Return the marks after a claim at this moment; `dispatches` is the number before it."""
         age_ms = now_ms - self.mid_ms
         if not 0 <= age_ms <= 2 * PACE_MS:
             return Pace(now_ms, dispatches, now_ms, dispatches)
@@ -251,7 +250,7 @@ class Pace(NamedTuple):
         return self
 
     def recent(self, now_ms: int, dispatches: int) -> tuple[int, int]:
-        """How many documents were taken, and during how many milliseconds; (0, 0) when nothing was taken lately."""
+        """Return how many documents were taken, and in how many milliseconds; (0, 0) if none was taken lately."""
         if not 0 <= now_ms - self.mid_ms <= 2 * PACE_MS:
             return 0, 0
         return dispatches - self.from_dispatches, max(1, now_ms - self.from_ms)

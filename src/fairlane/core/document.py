@@ -1,9 +1,9 @@
-"""What is a document, which states does it pass through, and which words may it use?
+"""Documents: their states and transitions, and the values that pass between callers, workers and engines.
 
 Laws:
-- Only the transitions listed here happen, whoever asks: caller, worker or sweeper.
-- A document that has ended (done, failed, cancelled) stays so; only a retry asked for by a person starts a failed
-  one again, under a new token.
+- Only the transitions listed here happen, whether a caller, a worker or the sweeper requests them.
+- A document that has ended (done, failed, cancelled) stays so; only an operator's retry starts a failed one again, under a
+  new token.
 - Times are whole milliseconds, counters and costs whole thousandths; `counter` is what people read.
 """
 
@@ -22,37 +22,37 @@ WAITING: tuple[State, ...] = ("ready", "delayed")
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 
 TRANSITIONS: dict[EventType, tuple[tuple[State | None, ...], tuple[State, ...]]] = {
-    # what happened: (from one of these, None being "not there yet"), (to one of these)
+    # event: (from one of these states, None being "not submitted yet"), (to one of these)
     "submitted": ((None,), ("ready", "delayed")),
     "due": (("delayed",), ("ready",)),
     "claimed": (("ready",), ("running",)),
     "done": (("running",), ("done",)),
     "failed": (("running",), ("failed",)),  # by the worker, or because its attempts are spent
-    "retried": (("running",), ("ready", "delayed")),  # the worker asks for another attempt
-    "released": (("running",), ("ready",)),  # the worker gives it back, attempt included
+    "retried": (("running",), ("ready", "delayed")),  # the worker requests another attempt
+    "released": (("running",), ("ready",)),  # the worker returns it, and the attempt is not counted
     "expired": (("running",), ("ready",)),  # the lease ran out and attempts are left
     "cancelled": (("ready", "delayed", "running"), ("cancelled",)),
-    "revived": (("failed",), ("ready",)),  # a person asks for another round of attempts
+    "revived": (("failed",), ("ready",)),  # an operator grants another round of attempts
 }
 
 ATTEMPTS_DEFAULT = 3
 JSON_BYTES_MAX = 256 * 1024
 RECORD_BYTES_MAX = 64 * 1024
 BATCH_MAX = 100_000
-NO_CHECK = -1  # stands where a check's count of resets would, in a document that inherited its priority
-_UNWANTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+NO_CHECK = -1  # in place of the count of resets, in a document that inherited its priority and had no check
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def validate_text(name: str, value: str, length_max: int = 200) -> str:
-    """Any text of 1 to `length_max` characters without control characters or lone surrogates, exactly as given."""
-    if type(value) is not str or not 1 <= len(value) <= length_max or _UNWANTED.search(value):
-        wanted = f"text of 1 to {length_max} characters without control characters or lone surrogates"
-        raise BadValue(name, value, wanted)
+    """Return the text unchanged; raise BadValue unless it has 1 to `length_max` characters and no control characters."""
+    if type(value) is not str or not 1 <= len(value) <= length_max or _FORBIDDEN.search(value):
+        expected = f"text of 1 to {length_max} characters without control characters or lone surrogates"
+        raise BadValue(name, value, expected)
     return value
 
 
 class Submission(NamedTuple):
-    """A document as it is handed in; `payload` is JSON text, `digest` says whether two bodies are the same."""
+    """A document to be submitted; `payload` is JSON text, and equal digests mean equal bodies."""
 
     id: str
     customer: str
@@ -62,11 +62,11 @@ class Submission(NamedTuple):
     key: str | None = None
     digest: str | None = None
     delay_ms: int = 0
-    made_from: str | None = None  # the document a worker made it out of: it inherits that one's priority, without a check
+    made_from: str | None = None  # the document that a worker derived it from: its priority is inherited, without a check
 
 
 class Check(NamedTuple):
-    """What one check decided."""
+    """The result of one check."""
 
     customer: str
     priority: int
@@ -85,7 +85,7 @@ class Check(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What the sender gets back: the document's id and what its check decided."""
+    """The response to a submission: the document's id and its check."""
 
     id: str
     number: int
@@ -105,7 +105,7 @@ class Receipt(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A document lent to a worker until its lease ends; (id, token) is what every later write must show."""
+    """A document leased to a worker; every later write for it must present (id, token)."""
 
     id: str
     token: int
@@ -125,11 +125,11 @@ class Done(NamedTuple):
     """The attempt succeeded; `result` is JSON text."""
 
     result: str | None = None
-    cost: int | None = None  # when it turned out to be another than at submission
+    cost: int | None = None  # the true cost, if it differs from the one at submission
 
 
 class Retried(NamedTuple):
-    """The attempt failed and may be tried again after a while; it fails for good if the attempts are spent."""
+    """The attempt failed and may be repeated after a delay; the document fails if its attempts are spent."""
 
     after_ms: int = 0
     reason: str = ""
@@ -137,14 +137,14 @@ class Retried(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The attempt failed and another would not help."""
+    """The attempt failed, and another would not help."""
 
     reason: str
     cost: int | None = None
 
 
 class Released(NamedTuple):
-    """The worker did not get to it: no attempt is counted."""
+    """The worker returned it unprocessed: the attempt is not counted."""
 
     cost: None = None
 
@@ -203,18 +203,18 @@ class Customer(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """What stands before a waiting document, as a snapshot."""
+    """A snapshot of what is ahead of a waiting document, and how fast documents are taken."""
 
     now_ms: int
-    ahead: int  # about how many
+    ahead: int  # an estimate
     blocked: bool  # its customer is paused or at its cap
-    dispatches: int  # how many were taken ...
-    dispatches_span_ms: int  # ... during the last one to two minutes
-    oldest_ready_ms: int | None  # since when the longest-ready head of its kind is ready; None: no head competes
+    dispatches: int  # documents taken during the last one to two minutes ...
+    dispatches_span_ms: int  # ... and the exact length of that time
+    oldest_ready_ms: int | None  # when the longest-ready head of its kind became ready; None: no head competes
 
 
 class Change(NamedTuple):
-    """One line of the feed: what happened, in the order it was committed."""
+    """One line of the feed of events, in the order of commits."""
 
     number: int
     at_ms: int

@@ -1,20 +1,20 @@
-"""What can go wrong, by who is at fault.
+"""The errors that Fairlane raises, as one tree, grouped by who is at fault.
 
 FairlaneError
-├── Mistake            the caller asked for something that cannot be: change the call
+├── Mistake            the call cannot succeed: change it
 │   ├── BadValue       a value is out of its range (also a ValueError)
 │   ├── KeyConflict    an idempotency key was used before with another body
 │   ├── Unknown        no such document, customer or queue
 │   └── WrongState     the document is not in a state that allows this
 └── StoreError         the store could not do it; a submission may be repeated with the same key
-    ├── BlobDamaged    the bytes of a document are not those that were handed in: bring them back from a copy
-    ├── StoreBusy      others held the store for too long: try again
-    ├── StoreFull      no room left: make room, then try again
-    ├── StoreFrozen    nothing new may begin here: it is being moved, or was moved
+    ├── BlobDamaged    the bytes of a document are not those that were submitted: restore them from a copy
+    ├── StoreBusy      other processes locked the store for too long: try again
+    ├── StoreFull      the disk is full: free space, then try again
+    ├── StoreFrozen    nothing new may begin here: the queue is being moved, or was moved
     └── StoreUnfit     this store must not or cannot be used: network disk, old library, newer schema
 
 Every message says what was wrong, with which value, and what to do.
-A claim that was lost is not an error: engines return it as a value.
+A lost claim is not an error: engines return it as a value.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from __future__ import annotations
 from reprlib import Repr
 
 
-class _Short(Repr):
-    """A value may be huge or deep: show its beginning."""
+class _ShortRepr(Repr):
+    """Shows the beginning of a value: it may be huge or deeply nested."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,22 +34,22 @@ class _Short(Repr):
         return f"a number of about {value.bit_length() // 3} digits" if value.bit_length() > 200 else repr(value)
 
 
-_short = _Short()
+_short = _ShortRepr()
 
 
 class FairlaneError(Exception):
-    """The one base: catch it to catch everything Fairlane raises on purpose."""
+    """The base class: catch it to catch every error that Fairlane raises on purpose."""
 
 
 class Mistake(FairlaneError):
-    """The caller asked for something that cannot be; the store was not touched."""
+    """The call cannot succeed as it is; the store was not changed."""
 
 
 class BadValue(Mistake, ValueError):
     """A value is out of its range."""
 
-    def __init__(self, name: str, value: object, wanted: str) -> None:
-        super().__init__(f"{name} is {_short.repr(value)}; it must be {wanted}")
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        super().__init__(f"{name} is {_short.repr(value)}; it must be {expected}")
         self.name = name
         self.value = value
 
@@ -74,26 +74,26 @@ class WrongState(Mistake):
 
 
 class StoreError(FairlaneError):
-    """The store could not do it; nothing was changed, or, when the disk itself failed, that is not known."""
+    """The store failed; nothing was changed or, when the disk itself failed, that is not known."""
 
 
 class BlobDamaged(StoreError):
     """The bytes of a document are not those that were written."""
 
-    def __init__(self, document: str, wanted: str, found: str) -> None:
+    def __init__(self, document: str, expected: str, actual: str) -> None:
         super().__init__(
-            f"the bytes of document {document} are damaged: there should be {wanted}, and there are {found}; "
+            f"the bytes of document {document} are damaged: there should be {expected}, and there are {actual}; "
             "see to the disk, and bring them back from a copy or submit the document again"
         )
         self.document = document
 
 
 class StoreBusy(StoreError):
-    """Others held the store for too long."""
+    """Other processes locked the store for too long."""
 
 
 class StoreFull(StoreError):
-    """There is no room left to write."""
+    """There is no space left to write."""
 
 
 class StoreUnfit(StoreError):
@@ -101,7 +101,7 @@ class StoreUnfit(StoreError):
 
 
 class StoreFrozen(StoreError):
-    """Nothing new may begin in this queue; what runs may still end."""
+    """Nothing new may begin in this queue; running documents may still end."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"this queue {why}; nothing was changed")

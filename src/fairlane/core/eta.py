@@ -1,14 +1,15 @@
-"""When will a waiting document start? A range that holds about eight true starts in ten, from what a store can tell at once.
+"""Start estimates: when a waiting document will start, as a range that holds about eight true starts in ten.
 
-The model: `ahead + 1` documents at the pace at which documents were taken lately, times factors that were found by asking
-about documents in the simulator's workloads and looking when they really started (`python -m bench ranges`).
+The model: `ahead + 1` documents at the pace at which documents were taken lately, times factors. The factors were fitted to
+the simulator's workloads: estimates were made there for waiting documents and compared with their true starts
+(`python -m bench ranges`).
 
 Laws:
-- Plain arithmetic on an outlook: no clock, no store, no chance. Nothing can be expected where no pace was seen.
+- Plain arithmetic on an outlook: no clock, no store, no randomness. Without a pace there is no estimate.
 - 0 <= low <= likely <= high; more documents ahead never make any of them smaller.
-- The pace is itself a range: few documents make it vague; a queue that has waited for a shorter time than the pace was
-  measured over may have been idle before, so that it is faster; in the first minute after a silence of two, workers that
-  take their first documents at once, or take one every few minutes, make it look faster than it is.
+- The pace is itself a range. Few documents make it uncertain. A queue that has waited for less time than the pace was
+  measured over may have been idle before, and then it is faster than its pace. In the first minute after two minutes of
+  silence it may be slower, because workers claim their first documents all at once.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import NamedTuple
 from .dispatch import PACE_MS
 from .document import Outlook
 
-# Documents to be taken, this one included: by how much low, likely and high differ from that many at the pace. A few are a
-# matter of chance; of many it is sure that others come and pass; with thousands, the pace has time to change.
+# Documents to be taken, this one included: factors for low, likely and high. Few documents are a matter of chance; among
+# many, newcomers certainly pass; among thousands, the pace has time to change.
 FACTORS = (
     (1, 0.04, 0.35, 1.15),
     (2, 0.10, 0.55, 1.20),
@@ -33,8 +34,8 @@ FACTORS = (
     (1024, 0.92, 1.25, 2.35),
     (4096, 0.75, 1.15, 2.20),
 )
-VAGUE = 0.6  # how much a pace of few documents widens the range: exp(VAGUE / sqrt(documents)) on either side
-BUSY_LEAST = 1 / 16  # what is likely takes the queue to have been busy for this share of the time, or longer
+UNCERTAINTY = 0.6  # a pace of few documents widens the range by exp(UNCERTAINTY / sqrt(documents)) on either side
+BUSY_SHARE_MIN = 1 / 16  # for `likely`: the queue was busy for at least this share of the measured time
 
 
 class StartEstimate(NamedTuple):
@@ -45,28 +46,28 @@ class StartEstimate(NamedTuple):
     high: float
 
     def delayed_by(self, seconds: float) -> StartEstimate:
-        """The same for a document that is held back for so long."""
+        """Return the estimate for a document that is delayed for so long."""
         return StartEstimate(max(self.low, seconds), max(self.likely, seconds), self.high + seconds)
 
 
 def estimate_start(outlook: Outlook) -> StartEstimate | None:
-    """When a document with this outlook will start; None if that cannot be known."""
+    """Estimate when a document with this outlook will start; None if that cannot be known."""
     if outlook.blocked or not outlook.dispatches:
         return None
     span_ms, documents = outlook.dispatches_span_ms, outlook.ahead + 1
     busy_ms = 0 if outlook.oldest_ready_ms is None else min(max(outlook.now_ms - outlook.oldest_ready_ms, 0), span_ms)
-    middle_ms = sqrt(max(busy_ms, span_ms * BUSY_LEAST) * span_ms)  # all taken since it is busy, or evenly
+    middle_ms = sqrt(max(busy_ms, span_ms * BUSY_SHARE_MIN) * span_ms)  # between "all taken while busy" and "evenly"
     silence_ms = 2 * PACE_MS * max(0, 1 - span_ms / PACE_MS) / sqrt(outlook.dispatches)
-    vague = exp(VAGUE / sqrt(outlook.dispatches))
+    spread = exp(UNCERTAINTY / sqrt(outlook.dispatches))
     low, likely, high = (factor * documents / outlook.dispatches / 1000 for factor in interpolate_factors(documents))
-    return StartEstimate(low * busy_ms / vague, likely * middle_ms, high * (span_ms + silence_ms) * vague)
+    return StartEstimate(low * busy_ms / spread, likely * middle_ms, high * (span_ms + silence_ms) * spread)
 
 
 def interpolate_factors(documents: int) -> tuple[float, float, float]:
-    """What FACTORS says, with straight lines between its rows over the logarithm of documents."""
+    """Return the factors for that many documents, linear between the rows of FACTORS over the logarithm of documents."""
     for (fewer, *before), (more, *after) in pairwise(FACTORS):
         if documents < more:
-            part = log2(documents / fewer) / log2(more / fewer)
-            low, likely, high = (one + part * (other - one) for one, other in zip(before, after, strict=True))
+            share = log2(documents / fewer) / log2(more / fewer)
+            low, likely, high = (start + share * (end - start) for start, end in zip(before, after, strict=True))
             return low, likely, high
     return FACTORS[-1][1:]

@@ -1,10 +1,10 @@
-"""How does a customer's counter move, and which priority does it give?
+"""The policy: how a customer's counter moves, and which priority it gives.
 
 Laws:
 - Time is an argument, in whole milliseconds. Nothing here reads a clock.
 - A counter is kept in whole thousandths of a step and is never above 0.
-- A check moves a counter down, or sets it back; only `gradual` lets it recover in between.
-- Looking moves nothing: every function returns a new value.
+- A check moves a counter down, or resets it; only `gradual` lets it recover in between.
+- Nothing is changed in place: every function returns a new value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Dispatch = Literal["fair", "strict"]
 
 
 def to_milliseconds(name: str, seconds: float, least_ms: int, most_ms: int) -> int:
-    """Seconds as whole milliseconds, half a millisecond rounding up."""
+    """Return seconds as whole milliseconds, half a millisecond rounding up; raise BadValue if they are out of range."""
     if not isinstance(seconds, bool) and isinstance(seconds, int | float) and abs(seconds) <= TIME_MAX_MS:
         whole = math.floor(seconds * 1000 + 0.5)
         if least_ms <= whole <= most_ms:
@@ -37,7 +37,7 @@ def to_milliseconds(name: str, seconds: float, least_ms: int, most_ms: int) -> i
 
 
 def to_thousandths(name: str, value: float, least: float, most: float) -> int:
-    """A number as whole thousandths; finer ones are refused rather than rounded."""
+    """Return a number as whole thousandths; raise BadValue if it is out of range, or finer, instead of rounding it."""
     if not isinstance(value, bool) and isinstance(value, int | float) and least <= value <= most:
         whole = round(value * STEP)
         if math.isclose(value * STEP, whole, rel_tol=0, abs_tol=1e-4):
@@ -46,23 +46,23 @@ def to_thousandths(name: str, value: float, least: float, most: float) -> int:
 
 
 def from_thousandths(in_thousandths: int) -> int | float:
-    """Thousandths as people read them: a whole number when it is one."""
+    """Return thousandths as the number that people read: whole if it is whole."""
     whole, rest = divmod(in_thousandths, STEP)
     return in_thousandths / STEP if rest else whole
 
 
 def step_of(cost: int, weight: int) -> int:
-    """One step of a document, for the counter and for turns; all in thousandths."""
+    """Return a document's step, for the counter and for turns; everything in thousandths."""
     return max(1, cost * STEP // weight)
 
 
 class Standing(NamedTuple):
-    """Where a customer stands; the default is a customer never seen."""
+    """A customer's counter; the default is a customer never seen."""
 
     counter: int = 0  # thousandths
     updated_ms: int | None = None  # last update; None: never seen
-    reset_ms: int | None = None  # the check that last reset
-    resets: int = 0  # how many there were, so that a late correction knows its own
+    reset_ms: int | None = None  # the check that last reset it
+    resets: int = 0  # counted, so that a late correction of a cost is dropped if a reset came between
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +83,19 @@ class Policy:
         interval_ms = to_milliseconds("reset_interval", self.reset_interval, 1, INTERVAL_MAX_MS)
         object.__setattr__(self, "interval_ms", interval_ms)
         object.__setattr__(self, "thresholds", tuple(self.thresholds))
-        object.__setattr__(self, "_depths", self._checked_depths())
+        object.__setattr__(self, "_depths", self._parse_depths())
 
-    def _checked_depths(self) -> tuple[int, ...]:
-        """The thresholds as rising depths below zero, in thousandths."""
+    def _parse_depths(self) -> tuple[int, ...]:
+        """Return the thresholds as rising depths below zero, in thousandths."""
         if len(self.thresholds) > LEVELS_MAX - 1:
             raise BadValue("thresholds", self.thresholds, f"at most {LEVELS_MAX - 1} numbers, for 1 to 9 priorities")
         depths = tuple(-to_thousandths("thresholds", value, COUNTER_FLOOR // STEP, 0) for value in self.thresholds)
-        if any(one >= next_one for one, next_one in pairwise(depths)):
+        if any(depth >= next_depth for depth, next_depth in pairwise(depths)):
             raise BadValue("thresholds", self.thresholds, "strictly falling, as in -2, -4, -6")
         return depths
 
     def check(self, standing: Standing, now_ms: int, step: int = STEP) -> Standing:
-        """One check: reset, or step down."""
+        """Return the counter after one check: reset, or one step lower."""
         counter, updated_ms, reset_ms, resets = standing
         if updated_ms is None or reset_ms is None or self._resets(updated_ms, reset_ms, now_ms):
             return Standing(max(COUNTER_FLOOR, min(0, STEP - step)), now_ms, now_ms, resets + 1)
@@ -109,19 +109,19 @@ class Policy:
         return now_ms >= updated_ms and now_ms - since_ms > self.interval_ms
 
     def level(self, counter_thousandths: int) -> int:
-        """The priority of a counter in thousandths: the last line of the table that holds."""
+        """Return the priority of a counter in thousandths: the last line of the table that holds."""
         return 1 + bisect_left(self._depths, -counter_thousandths)
 
     def priority(self, counter: float) -> int:
-        """The priority of a counter in steps."""
+        """Return the priority of a counter in steps."""
         return self.level(to_thousandths("counter", counter, COUNTER_FLOOR // STEP, 0))
 
     def next_priority(self, standing: Standing, now_ms: int, weight: int = STEP) -> int:
-        """The priority that a check at this moment would give; moves nothing."""
+        """Return the priority that a check at this moment would give."""
         return self.level(self.check(standing, now_ms, step_of(STEP, weight)).counter)
 
     def resets_in_ms(self, standing: Standing, now_ms: int) -> int:
-        """How long until the reset interval has passed, if no check comes before; a check after that resets."""
+        """Return how long until the reset interval has passed, if no check comes before; a check after that resets."""
         if standing.updated_ms is None or standing.reset_ms is None:
             return 0
         since_ms = standing.reset_ms if self.reset == "window" else standing.updated_ms
@@ -129,7 +129,7 @@ class Policy:
 
 
 def correct_counter(standing: Standing, resets: int, step_before: int, step_after: int) -> Standing:
-    """The cost of a document turned out to be another one; dropped if a reset came between."""
+    """Return the counter after a document's cost was corrected; unchanged if a reset came between."""
     if standing.updated_ms is None or standing.resets != resets:
         return standing
     counter = min(0, standing.counter + step_before - step_after)
@@ -137,13 +137,13 @@ def correct_counter(standing: Standing, resets: int, step_before: int, step_afte
 
 
 def operator_reset(standing: Standing) -> Standing:
-    """As never seen."""
+    """Return the counter after an operator's reset: as never seen."""
     return Standing(resets=standing.resets)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What one customer has of its own; None: as everybody."""
+    """One customer's own settings; None stands for those of every customer."""
 
     weight: float = 1
     cap: int | None = None
@@ -164,7 +164,7 @@ class Terms:
         self.policy(Policy())
 
     def policy(self, everybody: Policy) -> Policy:
-        """The policy of this customer, given everybody's."""
+        """Return this customer's policy, with the defaults taken from everybody's."""
         if self.reset_interval is None and self.thresholds is None and self.reset is None:
             return everybody
         return Policy(
@@ -176,13 +176,13 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds for everybody who uses a queue; lives in its store, with a version."""
+    """The settings of a whole queue; kept in its store, with a version."""
 
     policy: Policy = Policy()
     dispatch: Dispatch = "fair"
     open_turn_every: int = 16
     version: int = 1
-    frozen: str | None = None  # why nothing new may begin here, as in "is being moved to ..."; None: it may
+    frozen: str | None = None  # why nothing new may begin here, as in "is being moved to ..."; None: not frozen
 
     def __post_init__(self) -> None:
         if self.dispatch not in get_args(Dispatch):

@@ -1,4 +1,4 @@
-"""When is a failed attempt tried again? A pure decision: the dice are thrown by the caller."""
+"""Backoff: how long a failed attempt waits for the next one. Pure arithmetic: the caller supplies the randomness."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DELAY_MAX_MS = 365 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Each attempt waits `factor` times longer, up to a ceiling; jitter takes away up to that share."""
+    """Each attempt waits `factor` times longer, up to a ceiling; jitter shortens the wait by up to that share."""
 
     first_seconds: float = 2.0
     factor: float = 2.0
@@ -30,7 +30,7 @@ class Backoff:
             raise BadValue("jitter", self.jitter, "a share from 0 to 1")
 
     def delay_ms(self, attempts: int, dice: float) -> int:
-        """How long to wait after that many attempts; `dice` is from 0 (longest wait) up to 1."""
+        """Return the wait after that many attempts; `dice` is a random number from 0 (longest wait) up to 1."""
         if attempts < 1:
             raise BadValue("attempts", attempts, "1 or more: it counts the attempt that just failed")
         if not 0 <= dice < 1:

@@ -1,3 +1,3 @@
-"""The reference engine, in memory."""
+"""The memory engine: the specification of every other engine."""
 
 from .engine import MemoryEngine as MemoryEngine

@@ -1,33 +1,103 @@
-"""What is forgotten when it is old."""
+"""Configure, tune, reset, records, purge and forget: what operators do with a queue in memory."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import attrgetter
 
+from fairlane.core.document import WAITING, Record
+from fairlane.core.policy import Rules, Terms, operator_reset
+from fairlane.engine.codec import encode_rules, encode_terms
 from fairlane.engine.protocol import Purged
 
-from .state import Kept
+from .state import DocumentState, QueueState
 
 
-def purge(kept: Kept, before_ms: int, limit: int) -> Purged:
-    """Old changes go first, then documents that ended; so a document is not gone while its changes can be read."""
-    trimmed = _trim_changes(kept, before_ms, limit)
+def configure(state: QueueState, rules: Rules, now_ms: int) -> Rules | None:
+    if rules.version != state.rules.version:
+        return None
+    state.rules = replace(rules, version=rules.version + 1)
+    state.lanes.configure(rules.dispatch, rules.open_turn_every)
+    state.log(now_ms, "configured", note=encode_rules(state.rules))
+    return state.rules
+
+
+def tune(state: QueueState, customer_id: str, terms: Terms, version: int, now_ms: int) -> int | None:
+    known = state.customers.get(customer_id)
+    if version != (known.terms_version if known else 0):
+        return None
+    customer = state.customer(customer_id)
+    customer.terms = terms
+    customer.terms_version += 1
+    state.update_block(customer)
+    state.log(now_ms, "tuned", customer, note=encode_terms(terms))
+    return customer.terms_version
+
+
+def reset(state: QueueState, customer_id: str, now_ms: int) -> None:
+    customer = state.customers.get(customer_id)
+    if customer is not None:
+        customer.standing = operator_reset(customer.standing)
+        state.log(now_ms, "reset", customer)
+
+
+def put_record(state: QueueState, group: str, key: str, value: str | None, version: int | None) -> int | None:
+    known = state.records.get((group, key))
+    if version is not None and version != (known.version if known else 0):
+        return None
+    if value is None:
+        state.records.pop((group, key), None)
+        return 0
+    state.last_record += 1
+    state.records[group, key] = Record(group, key, value, state.last_record)
+    return state.last_record
+
+
+def purge(state: QueueState, before_ms: int, limit: int) -> Purged:
+    """Delete old changes first and ended documents after: no document may vanish while its changes can still be read."""
+    trimmed = _trim_changes(state, before_ms, limit)
     if trimmed == limit:
         return Purged(0, trimmed)
-    ended = [one for one in kept.entries.values() if one.ended_ms is not None and one.ended_ms <= before_ms]
+    ended = [row for row in state.documents.values() if row.ended_ms is not None and row.ended_ms <= before_ms]
     ended.sort(key=attrgetter("ended_ms", "number"))
-    for entry in ended[:limit]:
-        kept.erase(entry)
+    for document in ended[:limit]:
+        state.delete(document)
     return Purged(len(ended[:limit]), trimmed)
 
 
-def _trim_changes(kept: Kept, before_ms: int, limit: int) -> int:
+def _trim_changes(state: QueueState, before_ms: int, limit: int) -> int:
     old: list[int] = []
-    for number, change in kept.changes.items():
+    for number, change in state.changes.items():
         if change[0] > before_ms or len(old) == limit:
             break
         old.append(number)
     for number in old:
-        del kept.changes[number]
-        kept.changes_floor = number
+        del state.changes[number]
+        state.changes_floor = number
     return len(old)
+
+
+def forget(state: QueueState, customer_id: str, limit: int, now_ms: int) -> int:
+    customer = state.customers.get(customer_id)
+    if customer is None:
+        return 0
+    documents = [document for document in state.documents.values() if document.customer is customer]
+    documents.sort(key=attrgetter("number"))
+    for document in documents[:limit]:
+        _forget_document(state, document)
+    if not documents:
+        state.lanes.forget(customer_id)
+        del state.customers[customer_id]
+        state.changes = {number: change for number, change in state.changes.items() if change[2] != customer_id}
+        state.log(now_ms, "forgotten")
+    return len(documents[:limit])
+
+
+def _forget_document(state: QueueState, document: DocumentState) -> None:
+    customer = document.customer
+    if document.state == "ready":
+        state.lanes.discard(document.number)
+    count = "waiting" if document.state in WAITING else document.state
+    setattr(customer, count, getattr(customer, count) - 1)
+    state.update_block(customer)
+    state.delete(document)

@@ -1,93 +1,96 @@
-"""What is seen of a queue in memory without moving anything."""
+"""Reading a queue in memory: customers, documents, outlooks, the feed and records."""
 
 from __future__ import annotations
 
 from operator import attrgetter
 
 from fairlane.core.dispatch import estimate_ahead, is_blocked
-from fairlane.core.document import WAITING, Change, Customer, Document, Outlook, State
+from fairlane.core.document import WAITING, Change, Customer, Document, Outlook, Record, State
 from fairlane.engine.errors import purged_feed_error
 from fairlane.engine.protocol import DocumentBody
+from fairlane.engine.read import customer_snapshot
 
-from .state import Account, Kept
-
-
-def customer(kept: Kept, customer: str, now_ms: int) -> Customer:
-    return _look(kept, kept.accounts.get(customer) or Account(customer), now_ms)
+from .state import CustomerState, QueueState
 
 
-def customers(kept: Kept, after: str, limit: int, now_ms: int) -> list[Customer]:
-    ids = sorted(id for id in kept.accounts if id > after)[:limit]
-    return [_look(kept, kept.accounts[id], now_ms) for id in ids]
+def customer(state: QueueState, customer_id: str, now_ms: int) -> Customer:
+    return _snapshot(state, state.customers.get(customer_id) or CustomerState(customer_id), now_ms)
 
 
-def _look(kept: Kept, account: Account, now_ms: int) -> Customer:
-    policy = account.terms.policy(kept.rules.policy)
-    heads = [lane.ready[lane.head] for lane in kept.lanes.of(account.id) if lane.head is not None]
-    return Customer(
-        account.id,
-        account.standing,
-        policy.next_priority(account.standing, now_ms, account.terms.weight_thousandths),
-        policy.resets_in_ms(account.standing, now_ms),
-        account.waiting,
-        account.running,
-        account.done,
-        account.failed,
-        account.cancelled,
-        max(0, now_ms - min(heads)) if heads else None,
-        account.terms,
-        account.terms_version,
+def customers(state: QueueState, after: str, limit: int, now_ms: int) -> list[Customer]:
+    ids = sorted(id for id in state.customers if id > after)[:limit]
+    return [_snapshot(state, state.customers[id], now_ms) for id in ids]
+
+
+def _snapshot(state: QueueState, customer: CustomerState, now_ms: int) -> Customer:
+    heads = [lane.ready[lane.head] for lane in state.lanes.of_customer(customer.id) if lane.head is not None]
+    counts = (customer.waiting, customer.running, customer.done, customer.failed, customer.cancelled, min(heads, default=None))
+    return customer_snapshot(
+        customer.id, customer.standing, counts, customer.terms, customer.terms_version, state.rules.policy, now_ms
     )
 
 
-def document(kept: Kept, id: str) -> Document | None:
-    entry = kept.entry(id)
-    return None if entry is None else entry.snapshot()
+def document(state: QueueState, id: str) -> Document | None:
+    document = state.document(id)
+    return None if document is None else document.snapshot()
 
 
-def documents(kept: Kept, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
-    wanted = [
-        entry.snapshot()
-        for entry in kept.entries.values()
-        if customer in (None, entry.account.id) and state in (None, entry.state) and (before is None or entry.number < before)
+def documents(
+    state: QueueState, customer: str | None, document_state: State | None, before: int | None, limit: int
+) -> list[Document]:
+    matching = [
+        document.snapshot()
+        for document in state.documents.values()
+        if customer in (None, document.customer.id)
+        and document_state in (None, document.state)
+        and (before is None or document.number < before)
     ]
-    return sorted(wanted, key=attrgetter("number"), reverse=True)[:limit]
+    return sorted(matching, key=attrgetter("number"), reverse=True)[:limit]
 
 
-def body(kept: Kept, id: str) -> DocumentBody | None:
-    entry = kept.entry(id)
-    return None if entry is None else DocumentBody(entry.payload, entry.result)
+def body(state: QueueState, id: str) -> DocumentBody | None:
+    document = state.document(id)
+    return None if document is None else DocumentBody(document.payload, document.result)
 
 
-def outlook(kept: Kept, id: str, now_ms: int) -> Outlook | None:
-    entry = kept.entry(id)
-    if entry is None or entry.state not in WAITING:
+def outlook(state: QueueState, id: str, now_ms: int) -> Outlook | None:
+    document = state.document(id)
+    if document is None or document.state not in WAITING:
         return None
-    lanes = [lane for lane in kept.lanes.lanes.values() if lane.ready]
-    priority = entry.check.priority
-    own_key = (entry.account.id, entry.kind, priority)
-    same = [one for one in lanes if one.priority == priority and (one.customer, one.kind, priority) != own_key]
-    own = kept.lanes.lanes.get(own_key)
+    lanes = [lane for lane in state.lanes.lanes.values() if lane.ready]
+    priority = document.check.priority
+    own = state.lanes.lanes.get((document.customer.id, document.kind, priority))
+    others = [lane for lane in lanes if lane.priority == priority and lane is not own]
     ahead = estimate_ahead(
         before=sum(len(lane.ready) for lane in lanes if lane.priority < priority),
-        others=sum(len(lane.ready) for lane in same),
-        other_lanes=len(same),
-        own_before=sum(number < entry.number for number in own.ready) if own else 0,
+        others=sum(len(lane.ready) for lane in others),
+        other_lanes=len(others),
+        own_before=sum(number < document.number for number in own.ready) if own else 0,
     )
-    terms = entry.account.terms
-    blocked = is_blocked(terms.paused, terms.cap, entry.account.running)
-    heads = [one.ready[one.head] for one in lanes if one.head is not None and one.start is not None and one.kind == entry.kind]
-    return Outlook(now_ms, ahead, blocked, *kept.pace.recent(now_ms, kept.lanes.dispatches), min(heads, default=None))
+    terms = document.customer.terms
+    blocked = is_blocked(terms.paused, terms.cap, document.customer.running)
+    competing = (lane for lane in lanes if lane.start is not None and lane.kind == document.kind)
+    oldest_ready_ms = min((lane.ready[lane.head] for lane in competing if lane.head is not None), default=None)
+    return Outlook(now_ms, ahead, blocked, *state.pace.recent(now_ms, state.lanes.dispatches), oldest_ready_ms)
 
 
-def changes(kept: Kept, after: int | None, limit: int) -> list[Change]:
-    if after is not None and after < kept.changes_floor:
-        raise purged_feed_error(kept.changes_floor, after)
-    wanted = [number for number in kept.changes if number > (after or 0)][:limit]
-    return [_change(kept, number) for number in wanted]
+def changes(state: QueueState, after: int | None, limit: int) -> list[Change]:
+    if after is not None and after < state.changes_floor:
+        raise purged_feed_error(state.changes_floor, after)
+    numbers = [number for number in state.changes if number > (after or 0)][:limit]
+    return [_change(state, number) for number in numbers]
 
 
-def _change(kept: Kept, number: int) -> Change:
-    at_ms, what, customer, document, token, note = kept.changes[number]
-    entry = None if document is None else kept.entries.get(document)
-    return Change(number, at_ms, what, customer, None if entry is None else entry.id, token, note)
+def _change(state: QueueState, number: int) -> Change:
+    at_ms, what, customer, document_number, token, note = state.changes[number]
+    document = None if document_number is None else state.documents.get(document_number)
+    return Change(number, at_ms, what, customer, None if document is None else document.id, token, note)
+
+
+def record(state: QueueState, group: str, key: str) -> Record | None:
+    return state.records.get((group, key))
+
+
+def records(state: QueueState, group: str, after: str, limit: int) -> list[Record]:
+    keys = sorted(key for record_group, key in state.records if record_group == group and key > after)[:limit]
+    return [state.records[group, key] for key in keys]

@@ -1,102 +1,101 @@
-"""How does a queue in memory leave for another store, or come from one?"""
+"""Pack and unpack: how a queue in memory is moved to another store, or comes from one."""
 
 from __future__ import annotations
 
-from heapq import heappush
-from operator import attrgetter
-
-from fairlane.core.document import Submission
+from fairlane.core.document import WAITING, Submission
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
 from fairlane.engine.transfer import next_cursor, parse_cursor
 
-from .state import Entry, Kept
+from .state import DocumentState, QueueState
 
 
-def pack(kept: Kept, cursor: str | None, limit: int) -> Packed:
+def pack(state: QueueState, cursor: str | None, limit: int) -> Packed:
     part, after = parse_cursor(cursor)
     match part:
         case "queue":
             queue = PackedQueue(
-                kept.rules, tuple(kept.lanes.clocks[1:]), kept.lanes.dispatches, kept.last_number, kept.last_change,
-                kept.record_version,
+                state.rules, tuple(state.lanes.clocks[1:]), state.lanes.dispatches, state.last_number, state.last_change,
+                state.last_record,
             )  # fmt: skip
             return Packed(next_cursor(part, [], limit), queue)
         case "customers":
-            customers = [_customer(kept, id) for id in sorted(id for id in kept.accounts if id > (after or ""))[:limit]]
-            return Packed(next_cursor(part, [one.id for one in customers], limit), customers=tuple(customers))
+            ids = sorted(id for id in state.customers if id > (after or ""))[:limit]
+            return Packed(next_cursor(part, ids, limit), customers=tuple(_pack_customer(state, id) for id in ids))
         case "documents":
-            entries = sorted((one for one in kept.entries.values() if one.number > (after or 0)), key=attrgetter("number"))
-            documents = tuple(_document(one) for one in entries[:limit])
-            return Packed(next_cursor(part, [one.snapshot.number for one in documents], limit), documents=documents)
+            numbers = sorted(number for number in state.documents if number > (after or 0))[:limit]
+            documents = tuple(_pack_document(state.documents[number]) for number in numbers)
+            return Packed(next_cursor(part, numbers, limit), documents=documents)
         case "lanes":
-            tagged = (PackedLane(*name, one.start, one.finish) for name, one in kept.lanes.lanes.items())
-            lanes = sorted(one for one in tagged if _has_tags(one) and (after is None or list(one[:3]) > after))[:limit]
-            return Packed(next_cursor(part, [one[:3] for one in lanes], limit), lanes=tuple(lanes))
+            all_lanes = (PackedLane(*key, lane.start, lane.finish) for key, lane in state.lanes.lanes.items())
+            lanes = sorted(lane for lane in all_lanes if _has_tags(lane) and (after is None or list(lane[:3]) > after))[:limit]
+            return Packed(next_cursor(part, [lane[:3] for lane in lanes], limit), lanes=tuple(lanes))
         case _:
-            keys = sorted(name for name in kept.records if after is None or list(name) > after)[:limit]
-            return Packed(next_cursor(part, keys, limit), records=tuple(kept.records[name] for name in keys))
+            keys = sorted(key for key in state.records if after is None or list(key) > after)[:limit]
+            return Packed(next_cursor(part, keys, limit), records=tuple(state.records[key] for key in keys))
 
 
 def _has_tags(lane: PackedLane) -> bool:
     return lane.start is not None or lane.finish > 0
 
 
-def _customer(kept: Kept, id: str) -> PackedCustomer:
-    one = kept.accounts[id]
-    return PackedCustomer(id, one.standing, one.terms, one.terms_version, one.done, one.failed, one.cancelled)
-
-
-def _document(entry: Entry) -> PackedDocument:
-    return PackedDocument(entry.snapshot(), entry.digest, entry.weight, entry.resets, entry.payload, entry.result)
-
-
-def unpack(kept: Kept, packed: Packed) -> None:
-    if packed.queue is not None:
-        _unpack_queue(kept, packed.queue)
-    for one in packed.customers:
-        account = kept.account(one.id)
-        account.standing, account.terms, account.terms_version = one.standing, one.terms, one.terms_version
-        account.done, account.failed, account.cancelled = one.done, one.failed, one.cancelled
-        if one.terms.paused:
-            kept.lanes.block(one.id)
-    for document in packed.documents:
-        if document.snapshot.number not in kept.entries:
-            _unpack_document(kept, document)
-    for lane in packed.lanes:
-        kept.lanes.tag(lane.customer, lane.kind, lane.priority, lane.start, lane.finish)
-    for record in packed.records:
-        kept.records[record.group, record.key] = record
-
-
-def _unpack_queue(kept: Kept, queue: PackedQueue) -> None:
-    kept.rules = queue.rules
-    kept.lanes.configure(queue.rules.dispatch, queue.rules.open_turn_every)
-    kept.lanes.clocks[1:] = queue.clocks
-    kept.lanes.dispatches, kept.last_number, kept.record_version = queue.dispatches, queue.last_number, queue.last_record
-    kept.last_change = kept.changes_floor = queue.last_change
-    kept.changes.clear()
-
-
-def _unpack_document(kept: Kept, packed: PackedDocument) -> None:
-    told = packed.snapshot
-    account = kept.account(told.customer)
-    submission = Submission(told.id, told.customer, told.kind, packed.payload, told.cost, told.key, packed.digest)
-    entry = Entry(told.number, submission, account, told.check)
-    entry.weight, entry.resets, entry.result, entry.state = packed.weight, packed.resets, packed.result, told.state
-    entry.ready_ms, entry.attempts, entry.attempts_max, entry.token = (
-        told.ready_ms,
-        told.attempts,
-        told.attempts_max,
-        told.token,
+def _pack_customer(state: QueueState, id: str) -> PackedCustomer:
+    customer = state.customers[id]
+    return PackedCustomer(
+        id, customer.standing, customer.terms, customer.terms_version, customer.done, customer.failed, customer.cancelled
     )
-    entry.worker, entry.ended_ms, entry.reason = told.worker, told.ended_ms, told.reason
-    kept.entries[entry.number] = entry
-    kept.numbers[entry.id] = entry.number
-    if entry.key is not None:
-        kept.keys[account.id, entry.key] = entry.number
-    if entry.state == "ready":
-        kept.lanes.add(entry.number, account.id, entry.kind, entry.check.priority, entry.ready_ms)
-    elif entry.state == "delayed":
-        heappush(kept.delayed, (entry.ready_ms, entry.number))
-    if entry.state in ("ready", "delayed"):
-        account.waiting += 1
+
+
+def _pack_document(document: DocumentState) -> PackedDocument:
+    return PackedDocument(
+        document.snapshot(), document.digest, document.weight, document.resets, document.payload, document.result
+    )
+
+
+def unpack(state: QueueState, packed: Packed) -> None:
+    if packed.queue is not None:
+        _unpack_queue(state, packed.queue)
+    for customer in packed.customers:
+        _unpack_customer(state, customer)
+    for document in packed.documents:
+        if document.snapshot.number not in state.documents:
+            _unpack_document(state, document)
+    for lane in packed.lanes:
+        state.lanes.set_tags(*lane)
+    for record in packed.records:
+        state.records[record.group, record.key] = record
+
+
+def _unpack_queue(state: QueueState, queue: PackedQueue) -> None:
+    state.rules = queue.rules
+    state.lanes.configure(queue.rules.dispatch, queue.rules.open_turn_every)
+    state.lanes.clocks[1:] = queue.clocks
+    state.lanes.dispatches, state.last_number, state.last_record = queue.dispatches, queue.last_number, queue.last_record
+    state.last_change = state.changes_floor = queue.last_change
+    state.changes.clear()
+
+
+def _unpack_customer(state: QueueState, packed: PackedCustomer) -> None:
+    customer = state.customer(packed.id)
+    customer.standing, customer.terms, customer.terms_version = packed.standing, packed.terms, packed.terms_version
+    customer.done, customer.failed, customer.cancelled = packed.done, packed.failed, packed.cancelled
+    if packed.terms.paused:
+        state.lanes.block(packed.id)
+
+
+def _unpack_document(state: QueueState, packed: PackedDocument) -> None:
+    snapshot = packed.snapshot
+    customer = state.customer(snapshot.customer)
+    submission = Submission(
+        snapshot.id, snapshot.customer, snapshot.kind, packed.payload, snapshot.cost, snapshot.key, packed.digest
+    )
+    document = DocumentState(snapshot.number, submission, customer, snapshot.check)
+    document.weight, document.resets, document.result = packed.weight, packed.resets, packed.result
+    for name in ("state", "ready_ms", "attempts", "attempts_max", "token", "worker", "ended_ms", "reason"):
+        setattr(document, name, getattr(snapshot, name))
+    state.documents[document.number] = document
+    state.numbers[document.id] = document.number
+    if document.key is not None:
+        state.keys[customer.id, document.key] = document.number
+    if document.state in WAITING:
+        state.enqueue(document)
+        customer.waiting += 1

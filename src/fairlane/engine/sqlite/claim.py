@@ -36,7 +36,7 @@ def claim(tx: Transaction, worker: str, limit: int, lease_ms: int, kinds: Mappin
         taken.append((lane, _take(tx, picks, lane, now_ms + lease_ms, kinds)))
     picks.close()
     if taken:
-        tx.pace = tx.pace.moved(now_ms, dispatches_before)
+        tx.pace = tx.pace.advance(now_ms, dispatches_before)
         _write(tx, taken, picks, worker, now_ms)
     return [one for _, one in taken]
 

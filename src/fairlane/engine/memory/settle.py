@@ -1,0 +1,132 @@
+"""Extend, settle, reclaim, cancel and retry: every way in which a claim or a document ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappush
+
+from fairlane.core.document import ENDED, Claim, Done, Failed, Outcome, Released, Retried, State
+from fairlane.core.policy import correct_counter, step_of
+from fairlane.engine.protocol import EXPIRED, SPENT
+
+from .claim import pop_due
+from .state import DocumentState, QueueState
+
+
+def extend(state: QueueState, claims: Sequence[Claim], until_ms: int) -> list[Claim]:
+    lost = []
+    for claim in claims:
+        document = _claimed_document(state, claim)
+        if document is None:
+            lost.append(claim)
+        elif document.lease_ms is not None and document.lease_ms < until_ms:
+            document.lease_ms = until_ms
+            heappush(state.leases, (until_ms, document.number))
+    return lost
+
+
+def _claimed_document(state: QueueState, claim: Claim) -> DocumentState | None:
+    """Return the claim's document, or None if the claim was lost."""
+    document = state.document(claim.id)
+    return document if document and document.state == "running" and document.token == claim.token else None
+
+
+def settle(state: QueueState, settlements: Sequence[tuple[Claim, Outcome]], now_ms: int) -> list[Claim]:
+    lost = []
+    for claim, outcome in settlements:
+        document = _claimed_document(state, claim)
+        if document is None:
+            lost.append(claim)
+        else:
+            _correct_cost(state, document, outcome.cost, now_ms)
+            _settle(state, document, outcome, now_ms)
+    return lost
+
+
+def _correct_cost(state: QueueState, document: DocumentState, cost: int | None, now_ms: int) -> None:
+    if cost is None or cost == document.cost:
+        return
+    before, after = step_of(document.cost, document.weight), step_of(cost, document.weight)
+    document.customer.standing = correct_counter(document.customer.standing, document.resets, before, after)
+    state.log(now_ms, "corrected", document.customer, document, f"{document.cost} {cost}")
+    document.cost = cost
+
+
+def _settle(state: QueueState, document: DocumentState, outcome: Outcome, now_ms: int) -> None:
+    match outcome:
+        case Done():
+            document.result = outcome.result
+            _end(state, document, "done", now_ms)
+        case Failed():
+            _end(state, document, "failed", now_ms, outcome.reason)
+        case Released():
+            document.attempts -= 1
+            _requeue(state, document, "released", now_ms)
+        case Retried() if document.attempts >= document.attempts_max:
+            reason = SPENT.format(attempts=document.attempts, attempts_max=document.attempts_max, reason=outcome.reason)
+            _end(state, document, "failed", now_ms, reason)
+        case Retried():
+            _requeue(state, document, "retried", now_ms, outcome.after_ms, outcome.reason)
+
+
+def _end(state: QueueState, document: DocumentState, final: State, now_ms: int, reason: str | None = None) -> None:
+    customer = document.customer
+    if document.state == "running":
+        customer.running -= 1
+    else:
+        customer.waiting -= 1
+    setattr(customer, final, getattr(customer, final) + 1)
+    document.state, document.ended_ms, document.lease_ms, document.reason = final, now_ms, None, reason
+    state.update_block(customer)
+    state.log(now_ms, final, customer, document, reason)
+
+
+def _requeue(
+    state: QueueState, document: DocumentState, what: str, now_ms: int, after_ms: int = 0, note: str | None = None
+) -> None:
+    document.customer.running -= 1
+    document.customer.waiting += 1
+    document.state = "delayed" if after_ms else "ready"
+    document.ready_ms = now_ms + after_ms
+    document.lease_ms = None
+    state.update_block(document.customer)
+    state.enqueue(document)
+    state.log(now_ms, what, document.customer, document, note)
+
+
+def reclaim(state: QueueState, limit: int, now_ms: int) -> int:
+    count = 0
+    while count < limit and (document := pop_due(state, state.leases, "running", now_ms)) is not None:
+        count += 1
+        if document.attempts >= document.attempts_max:
+            reason = EXPIRED.format(attempts=document.attempts, attempts_max=document.attempts_max)
+            _end(state, document, "failed", now_ms, reason)
+        else:
+            _requeue(state, document, "expired", now_ms)
+    return count
+
+
+def cancel(state: QueueState, ids: Sequence[str], now_ms: int) -> list[str]:
+    cancelled = []
+    for id in ids:
+        document = state.document(id)
+        if document is None or document.state in ENDED:
+            continue
+        if document.state == "ready":
+            state.lanes.discard(document.number)
+        _end(state, document, "cancelled", now_ms)
+        cancelled.append(id)
+    return cancelled
+
+
+def retry(state: QueueState, id: str, now_ms: int) -> bool:
+    document = state.document(id)
+    if document is None or document.state != "failed":
+        return False
+    document.customer.failed -= 1
+    document.customer.waiting += 1
+    document.state, document.ready_ms, document.attempts = "ready", now_ms, 0
+    document.worker = document.ended_ms = document.reason = None
+    state.enqueue(document)
+    state.log(now_ms, "revived", document.customer, document)
+    return True
