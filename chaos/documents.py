@@ -83,10 +83,10 @@ def _events(url: str, temporary: Path, advance: Callable[[int], None]) -> Iterat
 WORKER = """
 import json, logging, sys
 from fairlane.extract import Limits
-from fairlane.extract.handler import Plan, built_in
+from fairlane.extract.handler import ExtractOptions, built_in_worker
 
 logging.disable()
-worker = built_in(Plan(sys.argv[1], limits=Limits(ocr_pages_max=0, seconds_max=20)), 2)
+worker = built_in_worker(ExtractOptions(sys.argv[1], limits=Limits(ocr_pages_max=0, seconds_max=20)), 2)
 worker.on("*", lambda event: print(json.dumps(event.name), flush=True))
 worker.run(until_empty=True)
 """

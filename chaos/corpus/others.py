@@ -10,7 +10,7 @@ from html import escape
 
 from PIL import Image, ImageDraw
 
-from fairlane.extract.pictures import font
+from fairlane.extract.thumbnail import font
 
 from .samples import Sample
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlane.extract import Extraction, Limits, Unreadable, extract
+from tests.worker.conftest import bench, queue, url  # noqa: F401 - fixtures of the tests of the handler
 
 NO_OCR = Limits(ocr_pages_max=0)
 Read = Callable[..., Extraction]

@@ -8,20 +8,20 @@ import pytest
 
 from chaos.corpus.others import make_html, make_xml
 from chaos.corpus.samples import BY_LANGUAGE, SAMPLES, Sample
-from fairlane.extract.encoding import known
+from fairlane.extract.encoding import codec_name
 
 from .conftest import Read, codes
 
 LANGUAGES = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.language)
 WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
-MARKS = {
+BOMS = {
     "utf-8": codecs.BOM_UTF8,
     "utf-16-le": codecs.BOM_UTF16_LE,
     "utf-16-be": codecs.BOM_UTF16_BE,
     "utf-32-le": codecs.BOM_UTF32_LE,
     "utf-32-be": codecs.BOM_UTF32_BE,
 }
-OLD = [
+LEGACY = [
     ("pl", "cp1250"),
     ("pl", "iso8859_2"),
     ("pt", "cp1252"),
@@ -36,9 +36,9 @@ OLD = [
 
 
 @LANGUAGES
-@pytest.mark.parametrize("encoding", MARKS)
+@pytest.mark.parametrize("encoding", BOMS)
 def test_unicode_with_a_mark(read: Read, sample: Sample, encoding: str) -> None:
-    result = read(MARKS[encoding] + "\n".join(sample.lines).encode(encoding), "a.txt")
+    result = read(BOMS[encoding] + "\n".join(sample.lines).encode(encoding), "a.txt")
     assert (result.media_type, result.text, result.warnings) == ("text/plain", "\n".join(sample.lines), ())
 
 
@@ -49,7 +49,7 @@ def test_unicode_without_a_mark(read: Read, sample: Sample, encoding: str) -> No
     assert (result.media_type, result.text, result.warnings) == ("text/plain", "\n".join(sample.lines), ())
 
 
-@pytest.mark.parametrize(("language", "encoding"), OLD)
+@pytest.mark.parametrize(("language", "encoding"), LEGACY)
 @pytest.mark.parametrize("is_long", [False, True])
 def test_old_encodings_are_guessed_and_that_is_told(read: Read, language: str, encoding: str, is_long: bool) -> None:
     sample = BY_LANGUAGE[language]
@@ -91,4 +91,4 @@ def test_an_old_encoding_far_behind_is_found(read: Read) -> None:
 
 @pytest.mark.parametrize("name", ["hex", "rot13", "zlib", "idna", "unicode_escape", "../x", "", "x" * 50])
 def test_encodings_that_are_none_are_not_used(name: str) -> None:
-    assert known(name) is None
+    assert codec_name(name) is None

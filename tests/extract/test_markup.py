@@ -9,9 +9,9 @@ import pytest
 from chaos.corpus.others import make_eml, make_rtf
 from chaos.corpus.samples import BY_LANGUAGE, Sample
 from fairlane.extract import Limits
-from fairlane.extract.draft import clean, is_clean
+from fairlane.extract.builder import clean, is_clean
 from fairlane.extract.language import guess
-from fairlane.extract.markdown import fenced
+from fairlane.extract.markdown import code_block
 
 from .conftest import Read, Refused, codes
 
@@ -225,7 +225,7 @@ def test_bytes_are_told_clean_as_text_is() -> None:
 
 
 def test_a_fence_that_its_text_cannot_close() -> None:
-    assert fenced("a\n````\nb") == "`````\na\n````\nb\n`````"
+    assert code_block("a\n````\nb") == "`````\na\n````\nb\n`````"
 
 
 @pytest.mark.parametrize(

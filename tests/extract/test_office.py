@@ -11,7 +11,7 @@ from chaos.corpus.hostile import locked
 from chaos.corpus.office import HEAD, SHEET, WORD, make_docx, make_odt, make_xlsx, paragraph, rels, word_table, zipped
 from chaos.corpus.samples import BY_LANGUAGE
 from fairlane.extract import Limits
-from fairlane.extract.xlsx import column_number, format_kind, moment
+from fairlane.extract.xlsx import column_number, format_kind, serial_datetime
 
 from .conftest import NO_OCR, Read, Refused, codes
 
@@ -166,7 +166,7 @@ def test_which_formats_are_dates(code: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("serial", "told"),
+    ("serial", "expected"),
     [
         (1, "1900-01-01"),
         (59, "1900-02-28"),
@@ -176,8 +176,8 @@ def test_which_formats_are_dates(code: str, kind: str) -> None:
         (-1, None),
     ],
 )
-def test_serial_numbers_as_spreadsheets_count_them(serial: float, told: str | None) -> None:
-    assert moment(serial, "date", is_1904=False) == told
+def test_serial_numbers_as_spreadsheets_count_them(serial: float, expected: str | None) -> None:
+    assert serial_datetime(serial, "date", is_1904=False) == expected
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from chaos.corpus.others import draw, make_image
 from chaos.corpus.pdf import make_pdf, make_scan
 from chaos.corpus.samples import BY_LANGUAGE, Sample
 from fairlane.extract import Limits
-from fairlane.extract.pdf import moment
-from fairlane.extract.pictures import font
+from fairlane.extract.pdf import parse_pdf_date
+from fairlane.extract.thumbnail import font
 from tests.system import LANGUAGES
 
 from .conftest import Read, Refused, codes
@@ -135,18 +135,18 @@ def _content(image: Image.Image, name: str) -> bytes:
 
 @pytest.mark.usefixtures("tesseract")
 def test_after_the_first_page_only_its_language_is_read(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    languages_used: list[str] = []
     run = subprocess.run
 
     def spy(command: list[str], **options: Any) -> object:
-        asked.append(command[command.index("-l") + 1] if "-l" in command else "")
+        languages_used.append(command[command.index("-l") + 1] if "-l" in command else "")
         return run(command, **options)
 
     monkeypatch.setattr(subprocess, "run", spy)
     words = BY_LANGUAGE["en"].paragraph.split()[:16]
     page = draw([" ".join(words[:8]), " ".join(words[8:])], (1100, 160))
     result = read(make_image(page, "TIFF", save_all=True, append_images=[page]), "a.tiff", Limits(ocr_languages=("deu", "eng")))
-    assert [one for one in asked if one] == ["deu+eng", "eng"]
+    assert [one for one in languages_used if one] == ["deu+eng", "eng"]
     assert result.text_of(0).split() == words == result.text_of(1).split()
 
 
@@ -165,7 +165,7 @@ def test_limits_and_failures_of_reading_pictures_are_told(read: Read, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("told", "iso"),
+    ("date", "iso"),
     [
         ("D:20260301093000+01'00'", "2026-03-01T09:30:00+01:00"),
         ("D:20260301093000Z", "2026-03-01T09:30:00+00:00"),
@@ -173,8 +173,8 @@ def test_limits_and_failures_of_reading_pictures_are_told(read: Read, tmp_path: 
         ("yesterday", ""),
     ],
 )
-def test_dates_of_pdfs(told: str, iso: str) -> None:
-    assert moment(told) == iso
+def test_dates_of_pdfs(date: str, iso: str) -> None:
+    assert parse_pdf_date(date) == iso
 
 
 @pytest.mark.parametrize("sample", BY_LANGUAGE.values(), ids=lambda sample: sample.language)

@@ -45,7 +45,7 @@ def process(folder: str, out: str | None, slots: int, pace: float, url: str | No
     who waits and who is served, and ends with a table: documents, priorities used, and the wait that half and that 95 % of
     them did not exceed. Exit code 1 if a document failed or was not worked off.
     """
-    from fairlane.extract.handler import Plan, built_in
+    from fairlane.extract.handler import ExtractOptions, built_in_worker
 
     found = scan(folder)
     for sentence in found.passed_over:
@@ -55,8 +55,8 @@ def process(folder: str, out: str | None, slots: int, pace: float, url: str | No
         outputs.prepare()
     with _queue(url) as at:
         where = load_settings(at, os.environ, Path.cwd(), blobs).blobs
-        plan = Plan(at, where, pace=pace, outputs=outputs, is_kept=url is not None)
-        worker = built_in(plan, slots, (FOLDER_KIND,))  # what is wrong is told before anything is submitted
+        options = ExtractOptions(at, where, pace=pace, outputs=outputs, keep_results=url is not None)
+        worker = built_in_worker(options, slots, (FOLDER_KIND,))  # what is wrong is told before anything is submitted
         began, courses = time.monotonic(), Courses()
         after = _submit(at, folder, found, courses)
         _work_off(worker, Follower(at, courses, after, is_shown=not as_json))

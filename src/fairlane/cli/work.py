@@ -40,10 +40,10 @@ def work(worker: str | None, slots: int | None, until_empty: bool, blobs: str | 
     event.
     """
     if worker is None:
-        from fairlane.extract.handler import Plan, built_in
+        from fairlane.extract.handler import ExtractOptions, built_in_worker
 
         settings = store_settings(url, blobs)
-        chosen = built_in(Plan(settings.url, settings.blobs))
+        chosen = built_in_worker(ExtractOptions(settings.url, settings.blobs))
     elif url is not None or blobs is not None:
         option = "--url" if url is not None else "--blobs"
         raise Mistake(f"the worker {worker} names its queue itself; leave {option} out, or change it there")

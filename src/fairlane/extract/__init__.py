@@ -1,12 +1,12 @@
-"""What does this file say? One function that turns a local file into text, facts and a picture, or into one error.
+"""Text extraction: `extract` turns a local file into text, facts and a thumbnail, or raises `Unreadable`.
 
-`extract` is made to run in a child process with limits of its own: parsers of others are used on strangers' files here.
+Meant to run in a child process with resource limits: it feeds untrusted files to third-party parsers. `sandboxed` does that.
 
 Laws:
-- Out comes an `Extraction` or an `Unreadable`, nothing else.
-- Nothing is read but the file; nothing is written but members, into the scratch folder; no connection is made. The only
-  program that is started is tesseract.
-- Parsers are imported when a file needs them; `warm` imports them all, for a template that children are forked from.
+- The outcome is an `Extraction` or an `Unreadable`, nothing else.
+- It reads only the file, writes only members into the scratch folder, and makes no connection. The only program it starts is
+  tesseract.
+- Parsers are imported when a file needs them; `warm` imports them all, for a process that will be forked.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from .draft import Draft, sha256_of, size_of
+from .builder import ExtractionBuilder, check_size, file_sha256
 from .failure import CAN_RETRY, Code, Unreadable
 from .language import guess
 from .limits import Limits
 from .messages import LANGUAGES, failure_code, failure_text, warning_text
-from .result import WARNING_CODES, Extraction, Member, Notice, Page
+from .result import WARNING_CODES, Extraction, ExtractionWarning, Member, Page
 
 __all__ = [
     "CAN_RETRY",
@@ -29,9 +29,9 @@ __all__ = [
     "WARNING_CODES",
     "Code",
     "Extraction",
+    "ExtractionWarning",
     "Limits",
     "Member",
-    "Notice",
     "Page",
     "Unreadable",
     "extract",
@@ -47,9 +47,9 @@ PICTURE_SAMPLE = 4_000
 def extract(
     path: Path, name: str, scratch: Path | None = None, limits: Limits | None = None, depth: int = 0, sha256: str | None = None
 ) -> Extraction:
-    """Read a file; `name` is what its sender calls it, `depth` how many archives it came out of, `sha256` its hash if known."""
+    """Read a file; `name` is its sender's name for it, `depth` how many archives it came out of, `sha256` its hash if known."""
     try:
-        return _extract(Draft(path, name, scratch, limits or Limits(), depth), sha256)
+        return _extract(ExtractionBuilder(path, name, scratch, limits or Limits(), depth), sha256)
     except Unreadable:
         raise
     except MemoryError as error:
@@ -58,38 +58,38 @@ def extract(
         raise Unreadable("crashed", f"{type(error).__name__}: {error}") from error
 
 
-def _extract(draft: Draft, sha256: str | None) -> Extraction:
-    size = size_of(draft.path, draft.limits)
-    sha256 = sha256 or sha256_of(draft.path)
-    from .sniff import MODULES, media_type
+def _extract(builder: ExtractionBuilder, sha256: str | None) -> Extraction:
+    size = check_size(builder.path, builder.limits)
+    sha256 = sha256 or file_sha256(builder.path)
+    from .sniff import READERS, detect_media_type
 
-    draft.media_type = media_type(draft)
-    _reader(MODULES[draft.media_type])(draft)
-    sample = draft.sample(LANGUAGE_SAMPLE)
-    return draft.finish(size, sha256, guess(sample), _thumbnail(draft, sample))
+    builder.media_type = detect_media_type(builder)
+    _load_reader(READERS[builder.media_type])(builder)
+    sample = builder.sample(LANGUAGE_SAMPLE)
+    return builder.finish(size, sha256, guess(sample), _thumbnail(builder, sample))
 
 
 @cache
-def _reader(name: str) -> Callable[[Draft], None]:
+def _load_reader(name: str) -> Callable[[ExtractionBuilder], None]:
     module, _, function = name.partition(".")
-    found: Callable[[Draft], None] = getattr(import_module(f"{__name__}.{module}"), function)
-    return found
+    reader: Callable[[ExtractionBuilder], None] = getattr(import_module(f"{__name__}.{module}"), function)
+    return reader
 
 
-def _thumbnail(draft: Draft, text: str) -> bytes | None:
-    if not draft.limits.thumbnail_side:
+def _thumbnail(builder: ExtractionBuilder, text: str) -> bytes | None:
+    if not builder.limits.thumbnail_side:
         return None
-    if draft.picture is not None:
-        return draft.picture()
-    if draft.members:
+    if builder.picture is not None:
+        return builder.picture()
+    if builder.members:
         return None
-    from .pictures import draw_text
+    from .thumbnail import draw_text
 
-    return draw_text(text[:PICTURE_SAMPLE], draft.limits.thumbnail_side)
+    return draw_text(text[:PICTURE_SAMPLE], builder.limits.thumbnail_side)
 
 
 def warm() -> None:
-    """Import every parser, so that a child that is forked afterwards need not."""
+    """Import every parser, so that processes forked later need not."""
     import codecs
     import email.parser  # noqa: F401
 
@@ -97,12 +97,12 @@ def warm() -> None:
     import pypdfium2  # type: ignore[import-untyped]  # noqa: F401
     from PIL import Image, ImageDraw, ImageFont, ImageOps, MpoImagePlugin, TiffImagePlugin, WebPImagePlugin  # noqa: F401
 
-    from .pictures import font
-    from .sniff import MODULES
+    from .sniff import READERS
+    from .thumbnail import font
 
-    for reader in MODULES.values():
-        _reader(reader)
-    Image.preinit()  # the other formats that are read; `init` would load forty more
+    for reader in READERS.values():
+        _load_reader(reader)
+    Image.preinit()  # the other image formats; `init` would load forty more
     for encoding in ("cp437", "cp1250", "cp1252", "iso8859-2", "utf-16", "utf-32", "raw-unicode-escape"):
         codecs.lookup(encoding)
     font()

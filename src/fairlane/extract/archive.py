@@ -1,8 +1,8 @@
-"""What is in a ZIP? Its files come out as members, to be documents of their own; its text is their list.
+"""ZIP archive extractor: writes its files out as members, to become documents of their own; its text is their list.
 
 Laws:
-- An archive in an archive is a member like others; how deep they may go is told from outside and limited.
-- Folders, links and what systems leave behind are no members.
+- An archive inside an archive is a member like any other; the caller passes the depth, and it is limited.
+- Folders, links and files that operating systems leave behind are not members.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import stat
 import zipfile
 
-from .draft import Draft
+from .builder import ExtractionBuilder
 from .failure import Unreadable
-from .members import is_junk, keep
-from .package import Package
+from .members import is_junk, save_member
+from .zip_package import Package
 
 
-def read(draft: Draft) -> None:
+def read(builder: ExtractionBuilder) -> None:
     """List the members, and write them out."""
-    if draft.depth >= draft.limits.depth_max:
-        raise Unreadable("too_large", f"archives inside each other, more than {draft.limits.depth_max} deep")
-    with Package(draft, draft.limits.members_max) as package:
+    if builder.depth >= builder.limits.depth_max:
+        raise Unreadable("too_large", f"archives inside each other, more than {builder.limits.depth_max} deep")
+    with Package(builder, builder.limits.members_max) as package:
         files = [entry for entry in package.entries if not entry.is_dir() and not is_junk(entry.filename)]
         if not files:
             raise Unreadable("empty", "an archive without files")
@@ -28,14 +28,16 @@ def read(draft: Draft) -> None:
             raise Unreadable("encrypted", "every file in the archive needs a password")
         for entry in files:
             if _is_link(entry):
-                draft.warn("members_skipped", f"{entry.filename}: a link")
+                builder.warn("members_skipped", f"{entry.filename}: a link")
             else:
-                keep(draft, entry.filename, package.blocks(entry))
-    for member in draft.members:
-        draft.write(f"- {member.name} ({member.size:,} bytes)\n")
-    if not draft.members and draft.scratch is not None:
-        if any(entry.file_size > draft.limits.size_max for entry in files):
-            raise Unreadable("too_large", f"no file in the archive has at most {draft.limits.size_max:,} bytes and can be read")
+                save_member(builder, entry.filename, package.iter_blocks(entry))
+    for member in builder.members:
+        builder.write(f"- {member.name} ({member.size:,} bytes)\n")
+    if not builder.members and builder.scratch is not None:
+        if any(entry.file_size > builder.limits.size_max for entry in files):
+            raise Unreadable(
+                "too_large", f"no file in the archive has at most {builder.limits.size_max:,} bytes and can be read"
+            )
         raise Unreadable("corrupt", "no file in the archive can be read")
 
 

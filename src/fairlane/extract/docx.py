@@ -1,18 +1,18 @@
-"""What does a DOCX say?
+"""DOCX extractor.
 
-The document is read as a stream: paragraphs, headings (by the outline level of their style, whatever the style is called in
-the language of the writer), lists, tables, links, notes, headers and footers. Deleted text of tracked changes is left out.
+Reads the document as a stream: paragraphs, headings (by the outline level of their style, whatever its name in the author's
+language), lists, tables, links, notes, headers and footers. Leaves out text deleted by tracked changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from .draft import Draft
-from .markdown import Flow
-from .ooxml import Relation, main_part, read_properties, relations
-from .package import Package
+from .builder import ExtractionBuilder
+from .markdown import MarkdownWriter
+from .ooxml import Relationship, main_part, read_properties, read_relationships
 from .xml import Attributes, read_xml
+from .zip_package import Package
 
 DROPPED = {"Fallback", "del", "moveFrom", "instrText", "delText", "delInstrText"}
 ORDER = ("header", "", "footnotes", "endnotes", "footer")
@@ -20,19 +20,19 @@ BREAKS = {"tab": "\t", "cr": "\n", "noBreakHyphen": "-"}
 
 
 class _Styles:
-    """Which styles are headings, and which numberings are bullets."""
+    """The styles that are headings, and the numberings that are bullets."""
 
-    def __init__(self, draft: Draft, package: Package, rels: dict[str, Relation]) -> None:
+    def __init__(self, builder: ExtractionBuilder, package: Package, rels: dict[str, Relationship]) -> None:
         self.levels: dict[str, int] = {}
         self._formats: dict[tuple[str, str], str] = {}  # of (abstract numbering, level)
         self._abstracts: dict[str, str] = {}
         self._style = self._abstract = self._level = self._number = ""
-        for one in rels.values():
-            if one.kind in ("styles", "numbering") and one.target in package and not one.is_outside:
-                seen = self._seen_style if one.kind == "styles" else self._seen_numbering
-                read_xml(draft, package.blocks(one.target), _Starts(seen))
+        for rel in rels.values():
+            if rel.kind in ("styles", "numbering") and rel.target in package and not rel.is_external:
+                on_start = self._on_style if rel.kind == "styles" else self._on_numbering
+                read_xml(builder, package.iter_blocks(rel.target), _StartHandler(on_start))
 
-    def _seen_style(self, name: str, attributes: Attributes) -> None:
+    def _on_style(self, name: str, attributes: Attributes) -> None:
         value = attributes.get("val", "")
         if name == "style":
             self._style = attributes.get("styleId", "")
@@ -43,7 +43,7 @@ class _Styles:
         elif name == "outlineLvl" and value.isdecimal() and int(value[:2]) < 9:
             self.levels.setdefault(self._style, int(value[:2]) + 1)
 
-    def _seen_numbering(self, name: str, attributes: Attributes) -> None:
+    def _on_numbering(self, name: str, attributes: Attributes) -> None:
         if name == "abstractNum":
             self._abstract = attributes.get("abstractNumId", "")
         elif name == "lvl":
@@ -56,19 +56,19 @@ class _Styles:
             self._abstracts[self._number] = attributes.get("val", "")
 
     def marker(self, number: str, level: str) -> str:
-        """A dash, or the number one where the list is numbered: Markdown counts by itself."""
+        """Return the list marker: a dash, or `1.` for a numbered list, which Markdown renumbers itself."""
         kind = self._formats.get((self._abstracts.get(number, ""), level), "bullet")
         return "-" if kind in ("bullet", "none") else "1."
 
 
-class _Starts:
-    """A handler that only wants to know what begins."""
+class _StartHandler:
+    """Handler that only receives start tags."""
 
-    def __init__(self, seen: Callable[[str, Attributes], None]) -> None:
-        self._seen = seen
+    def __init__(self, on_start: Callable[[str, Attributes], None]) -> None:
+        self._on_start = on_start
 
     def start(self, name: str, attributes: Attributes) -> None:
-        self._seen(name, attributes)
+        self._on_start(name, attributes)
 
     def end(self, name: str) -> None:
         pass
@@ -77,11 +77,13 @@ class _Starts:
         pass
 
 
-class _Story:
-    """A handler for the text of one part."""
+class _PartHandler:
+    """Handler for the text of one part."""
 
-    def __init__(self, draft: Draft, flow: Flow, styles: _Styles, rels: dict[str, Relation]) -> None:
-        self._draft, self._flow, self._styles, self._rels = draft, flow, styles, rels
+    def __init__(
+        self, builder: ExtractionBuilder, writer: MarkdownWriter, styles: _Styles, rels: dict[str, Relationship]
+    ) -> None:
+        self._builder, self._writer, self._styles, self._rels = builder, writer, styles, rels
         self._dropped = 0
         self._is_text = self._is_page_due = False
         self._new_paragraph()
@@ -109,27 +111,27 @@ class _Story:
             case "ilvl":
                 self._level = attributes.get("val", "0")
             case "tbl":
-                self._flow.begin_table()
+                self._writer.begin_table()
             case "hyperlink":
                 relation = self._rels.get(attributes.get("id", ""))
-                self._flow.begin_link(relation.target if relation is not None and relation.is_outside else "")
+                self._writer.begin_link(relation.target if relation is not None and relation.is_external else "")
             case _:
                 self._break(name, attributes)
 
     def _break(self, name: str, attributes: Attributes) -> None:
         if name in BREAKS:
-            self._flow.text(BREAKS[name])
+            self._writer.text(BREAKS[name])
         elif name == "br" and attributes.get("type") != "page":
-            self._flow.text("\n")
+            self._writer.text("\n")
         elif name in ("br", "lastRenderedPageBreak"):
             self._is_page_due = True
             self._turn_page()
 
     def _turn_page(self) -> None:
-        """Pages end between paragraphs: one that goes over two pages stays on the first."""
-        if self._is_page_due and self._flow.is_blank and not self._flow.is_in_table:
+        """Begin a new page between paragraphs; a paragraph that spans two pages stays on the first."""
+        if self._is_page_due and self._writer.is_blank and not self._writer.is_in_table:
             self._is_page_due = False
-            self._draft.break_page()
+            self._builder.break_page()
 
     def end(self, name: str) -> None:
         if self._dropped:
@@ -141,42 +143,46 @@ class _Story:
             case "p":
                 self._end_paragraph()
             case "tc":
-                self._flow.end_cell()
+                self._writer.end_cell()
             case "tr":
-                self._flow.end_row()
+                self._writer.end_row()
             case "tbl":
-                self._flow.end_table()
+                self._writer.end_table()
             case "hyperlink":
-                self._flow.end_link()
+                self._writer.end_link()
 
     def text(self, text: str) -> None:
         if self._is_text and not self._dropped:
-            self._flow.text(text)
+            self._writer.text(text)
 
     def _end_paragraph(self) -> None:
         if self._heading:
-            self._flow.end_heading(self._heading)
+            self._writer.end_heading(self._heading)
         elif self._number not in ("", "0"):
             level = int(self._level[:2]) if self._level.isdecimal() else 0
-            self._flow.end_item(level, self._styles.marker(self._number, self._level))
+            self._writer.end_item(level, self._styles.marker(self._number, self._level))
         else:
-            self._flow.end()
+            self._writer.end()
         self._new_paragraph()
         self._turn_page()
 
 
-def read(draft: Draft) -> None:
-    """Headers, the body, notes, footers."""
-    with Package(draft, draft.limits.parts_max) as package:
-        part, _ = main_part(draft, package)
-        read_properties(draft, package)
-        rels = relations(draft, package, part)
-        styles = _Styles(draft, package, rels)
-        flow = Flow(draft)
-        parts = {kind: [one.target for one in rels.values() if one.kind == kind and not one.is_outside] for kind in ORDER}
+def read(builder: ExtractionBuilder) -> None:
+    """Read headers, body, notes and footers."""
+    with Package(builder, builder.limits.parts_max) as package:
+        part, _ = main_part(builder, package)
+        read_properties(builder, package)
+        rels = read_relationships(builder, package, part)
+        styles = _Styles(builder, package, rels)
+        writer = MarkdownWriter(builder)
+        parts = {kind: [rel.target for rel in rels.values() if rel.kind == kind and not rel.is_external] for kind in ORDER}
         parts[""] = [part]
         for kind in ORDER:
             for target in dict.fromkeys(parts[kind]):
                 if target in package:
-                    read_xml(draft, package.blocks(target), _Story(draft, flow, styles, relations(draft, package, target)))
-                    flow.end()
+                    read_xml(
+                        builder,
+                        package.iter_blocks(target),
+                        _PartHandler(builder, writer, styles, read_relationships(builder, package, target)),
+                    )
+                    writer.end()

@@ -1,10 +1,10 @@
-"""Why can a file not be read, and can another attempt help?
+"""Failures of extraction: `Unreadable`, its codes, and which of them another attempt may help.
 
 Laws:
 - Extractors raise one exception, `Unreadable`, with one of the codes below.
-- What a foreign parser throws at a file is `corrupt`; what our own code throws by mistake is `crashed`, never silence. Only in
-  the readers of PDFs and images, where our code and theirs take turns, both are `corrupt`.
-- `detail` is for engineers, in English and on one line; texts for everybody else are in the catalogs (`texts.py`).
+- An exception of a third-party parser is `corrupt`; an exception of our own code is `crashed`, never silent. Only in the
+  extractors of PDFs and images, where our code and the parser's alternate, both are `corrupt`.
+- `detail` is for engineers, in English and on one line; texts for everybody else are in the catalogs (`messages.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DETAIL_MAX = 300
 
 
 class Unreadable(FairlaneError):
-    """This file cannot be extracted, for a reason that has a code."""
+    """The file cannot be extracted; `code` says why."""
 
     def __init__(self, code: Code, detail: str = "") -> None:
         self.code = code
@@ -44,14 +44,14 @@ class Unreadable(FairlaneError):
 
 
 def one_line(text: str, length_max: int) -> str:
-    """Text from a file, safe to show: printable, on one line, not endless."""
+    """Make text from a file safe to show: printable, on one line, cut to a length."""
     shown = "".join(letter if letter.isprintable() else " " for letter in text[: length_max * 4])
     return " ".join(shown.split())[:length_max]
 
 
 @contextmanager
-def foreign(parser: str) -> Iterator[None]:
-    """Parsers of others throw whatever they like at a broken file: all of it means that the file is broken."""
+def corrupt_on_error(parser: str) -> Iterator[None]:
+    """Turn whatever a third-party parser raises into `corrupt`."""
     try:
         yield
     except (Unreadable, MemoryError):

@@ -1,11 +1,11 @@
-"""What does the worker do that comes with Fairlane? It reads documents' files, each in a sandbox, and keeps what they say.
+"""The built-in handler: reads documents' files in the sandbox and keeps their text, facts and thumbnail.
 
 Laws:
-- No byte of a stranger's file is parsed here: that happens in the sandbox, and only what was checked comes back.
-- What another attempt cannot help fails at once, with a code that people understand; the rest is tried again.
-- Files inside a file become documents of the same customer, each with its check and with a key, so that a second attempt
-  submits none of them twice.
-- A path is read only for documents of the kind that `fairlane process` submits: whoever may send others may not read disks.
+- No byte of an untrusted file is parsed in this process: that happens in the sandbox, and its response is validated.
+- A failure that another attempt cannot help is final, with a code that people understand; others are retried.
+- Files inside a file become documents of the same customer, each with its check and an idempotency key, so that a second
+  attempt submits none of them twice.
+- A path is read only for documents of the kind that `fairlane process` submits: a sender of documents may not read disks.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from fairlane.worker.worker import Worker
 from . import Extraction, Limits, Unreadable
 from .sandboxed import extract_isolated, prepare
 
-SECONDS_SPARE = 60.0  # beyond those for reading: to fetch and to keep bytes
+SECONDS_SPARE = 60.0  # beyond the time for reading: to fetch the file and to store results
 
 
-class Plan(NamedTuple):
-    """What is done with documents."""
+class ExtractOptions(NamedTuple):
+    """Settings of the built-in handler."""
 
     url: str
     blobs: str | None = None
     limits: Limits = Limits()
-    pace: float = 0.0  # seconds that each takes at least, to watch it
-    outputs: Outputs | None = None  # where results go; else beside the queue
-    is_kept: bool = True  # results are wanted at all
+    pace: float = 0.0  # the least seconds that a document takes, so that people can watch
+    outputs: Outputs | None = None  # a folder for the results, instead of the queue's own store
+    keep_results: bool = True
 
 
-def built_in(plan: Plan, slots: int = 4, kinds: Sequence[str] = (DEFAULT_KIND, FOLDER_KIND)) -> Worker:
-    """A worker with the built-in handler; refused where strangers' files could not be confined."""
+def built_in_worker(options: ExtractOptions, slots: int = 4, kinds: Sequence[str] = (DEFAULT_KIND, FOLDER_KIND)) -> Worker:
+    """Make a worker with the built-in handler; a `Mistake` where untrusted files cannot be confined."""
     prepare()
     syscalls.keep_freed_memory()
-    worker = Worker(plan.url, slots=slots, blobs=plan.blobs)
+    worker = Worker(options.url, slots=slots, blobs=options.blobs)
     for kind in kinds:
-        worker.handler(kind, seconds=plan.limits.seconds_max + plan.pace + SECONDS_SPARE)(_Extracting(plan))
+        worker.handler(kind, seconds=options.limits.seconds_max + options.pace + SECONDS_SPARE)(ExtractHandler(options))
     return worker
 
 
-class _Extracting:
-    """The handler."""
+class ExtractHandler:
+    """Extracts one document, stores its results and submits the files inside it."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, options: ExtractOptions) -> None:
+        self._options = options
 
     def __call__(self, document: Document) -> dict[str, Any]:
         began = time.monotonic()
         try:
-            with _source(document) as source, attempt_folder() as scratch:
-                return self._extracted(document, source, scratch)
+            with open_source(document) as source, attempt_folder() as scratch:
+                return self._process(document, source, scratch)
         except Unreadable as error:
             if error.can_retry:
                 raise Retry(reason=str(error)) from None
@@ -73,67 +73,70 @@ class _Extracting:
         except BlobDamaged as error:
             raise Fail(f"corrupt: {error}") from None
         finally:
-            if self._plan.pace:
-                time.sleep(max(0.0, self._plan.pace - (time.monotonic() - began)))
+            if self._options.pace:
+                time.sleep(max(0.0, self._options.pace - (time.monotonic() - began)))
 
-    def _extracted(self, document: Document, source: _Source, scratch: Path) -> dict[str, Any]:
-        sha256 = None if document.file is None else document.file.sha256  # it was checked when the file was opened
-        read = extract_isolated(source.path, source.name, scratch, self._plan.limits, source.depth, sha256=sha256)
-        members = self._submitted(document, source, read)
-        facts = read.facts() | {"members": members}
+    def _process(self, document: Document, source: Source, scratch: Path) -> dict[str, Any]:
+        sha256 = None if document.file is None else document.file.sha256  # verified when the file was opened
+        extraction = extract_isolated(source.path, source.name, scratch, self._options.limits, source.depth, sha256=sha256)
+        members = self._submit_members(document, source, extraction)
+        facts = extraction.facts() | {"members": members}
         if document.file is not None and document.file.by_pages:
-            document.cost = max(1, len(read.pages))  # at most as many as the limits allow
-        return {**_summary(read, facts), **self._kept(document, source, read, facts)}
+            document.cost = max(1, len(extraction.pages))  # at most as many as the limits allow
+        return {**_summary(extraction, facts), **self._store_results(document, source, extraction, facts)}
 
-    def _kept(self, document: Document, source: _Source, read: Extraction, facts: dict[str, Any]) -> dict[str, Any]:
-        """What goes where it can be read later."""
-        if self._plan.outputs is not None:
+    def _store_results(
+        self, document: Document, source: Source, extraction: Extraction, facts: dict[str, Any]
+    ) -> dict[str, Any]:
+        if self._options.outputs is not None:
             try:
-                self._plan.outputs.write(source.place, read.text_bytes, facts, read.thumbnail)
-            except Mistake as mistake:  # a disk that is full now may not be later
+                self._options.outputs.write(source.output_path, extraction.text_bytes, facts, extraction.thumbnail)
+            except Mistake as mistake:  # a full disk may have room later
                 raise Retry(reason=str(mistake)) from None
             return {}
-        if not self._plan.is_kept:
+        if not self._options.keep_results:
             return {}
-        return document.put_results(text=read.text_bytes, facts=facts, thumbnail=read.thumbnail)
+        return document.put_results(text=extraction.text_bytes, facts=facts, thumbnail=extraction.thumbnail)
 
-    def _submitted(self, document: Document, source: _Source, read: Extraction) -> list[dict[str, Any]]:
-        """Members as documents of their own."""
-        if not read.members:
+    def _submit_members(self, document: Document, source: Source, extraction: Extraction) -> list[dict[str, Any]]:
+        """Submit the files inside as documents of their own."""
+        if not extraction.members:
             return []
-        places = member_places(source.place, [one.name for one in read.members])
+        paths = member_places(source.output_path, [member.name for member in extraction.members])
         inputs = [
-            Input(one.path, name=one.name, payload={"place": place}, key=f"member {number} of {document.id}",
+            Input(member.path, name=member.name, payload={"place": path}, key=f"member {number} of {document.id}",
                   depth=source.depth + 1, parent=document.id)
-            for number, (one, place) in enumerate(zip(read.members, places, strict=True), start=1)
+            for number, (member, path) in enumerate(zip(extraction.members, paths, strict=True), start=1)
         ]  # fmt: skip
         cost = PAGES if document.file is not None and document.file.by_pages else 1
         try:
-            with Queue(self._plan.url, create=False, blobs=self._plan.blobs) as queue:
+            with Queue(self._options.url, create=False, blobs=self._options.blobs) as queue:
                 receipts = queue.submit_files(document.customer, inputs, kind=document.kind, cost=cost)
         except Mistake as mistake:
             raise Fail(f"unsupported: the files inside cannot be documents of their own: {mistake}") from None
-        told = zip(read.members, receipts, strict=True)
-        return [{"name": one.name, "size": one.size, "document": receipt.id} for one, receipt in told]
+        return [
+            {"name": member.name, "size": member.size, "document": receipt.id}
+            for member, receipt in zip(extraction.members, receipts, strict=True)
+        ]
 
 
-class _Source(NamedTuple):
-    """What is read: where it is now, what its sender calls it, and where its results go in a folder."""
+class Source(NamedTuple):
+    """The file to read: its local path, its sender's name for it, and the path of its results in an output folder."""
 
     path: Path
     name: str
-    place: str
+    output_path: str
     depth: int
 
 
 @contextmanager
-def _source(document: Document) -> Iterator[_Source]:
-    """What is read, as a file that the sandbox may be shown."""
+def open_source(document: Document) -> Iterator[Source]:
+    """Make the document's file available as a local file."""
     if document.file is not None:
-        with _fetched(document) as path:
+        with _local_file(document) as path:
             name = document.file.name or "document"
             payload = document.payload if isinstance(document.payload, dict) else {}
-            yield _Source(path, name, str(payload.get("place", f"{document.customer}/{name}")), document.file.depth)
+            yield Source(path, name, str(payload.get("place", f"{document.customer}/{name}")), document.file.depth)
         return
     if document.kind != FOLDER_KIND:
         raise Fail('unsupported: the document has no file; submit it with path= or content=, as in submit("acme", path=…)')
@@ -145,12 +148,12 @@ def _source(document: Document) -> Iterator[_Source]:
     except Mistake as mistake:
         raise Fail(str(mistake)) from None
     name = os.path.basename(payload["path"])
-    yield _Source(Path(payload["path"]), name, str(payload.get("place", name)), 0)
+    yield Source(Path(payload["path"]), name, str(payload.get("place", name)), 0)
 
 
 @contextmanager
-def _fetched(document: Document) -> Iterator[Path]:
-    """The document's own bytes: where they lie on this machine, else a copy."""
+def _local_file(document: Document) -> Iterator[Path]:
+    """The stored file itself if it is on this machine, else a copy."""
     with document.open() as stored:
         if isinstance(stored.name, str):
             yield Path(stored.name)
@@ -161,8 +164,8 @@ def _fetched(document: Document) -> Iterator[Path]:
             yield folder / "input"
 
 
-def _summary(read: Extraction, facts: dict[str, Any]) -> dict[str, Any]:
-    """What stands in the result itself; the pages and the names of members are in the facts."""
-    members = [one["document"] for one in facts["members"]]
-    told = facts | {"pages": len(read.pages), "characters": read.pages[-1].end, "members": members}
-    return {name: value for name, value in told.items() if value not in (None, [])}
+def _summary(extraction: Extraction, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts for the document's result; pages and names of members are in the stored facts only."""
+    members = [member["document"] for member in facts["members"]]
+    summary = facts | {"pages": len(extraction.pages), "characters": extraction.pages[-1].end, "members": members}
+    return {name: value for name, value in summary.items() if value not in (None, [])}

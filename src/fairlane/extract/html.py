@@ -1,8 +1,8 @@
-"""What does an HTML page say? Headings, paragraphs, lists, tables, links and code; scripts, styles and hidden parts dropped.
+"""HTML extractor: headings, paragraphs, lists, tables, links and code; scripts, styles and hidden parts are dropped.
 
 Laws:
-- Nothing is fetched: images are their alternative text, frames and styles from elsewhere do not exist.
-- Links keep their address when it is one that a person could follow; `javascript:` and `data:` are only their words.
+- Nothing is fetched: an image is its alternative text, external frames and styles are ignored.
+- A link keeps its address if a person could follow it; of `javascript:` and `data:` links only the text is kept.
 - Nesting costs nothing: no tree is built.
 """
 
@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections import deque
 
-from .draft import Draft
+from .builder import ExtractionBuilder
 from .encoding import read_text
-from .html_tags import Tag, scan, unescape
-from .markdown import INDENT_MAX, Flow
+from .html_scanner import Tag, scan, unescape
+from .markdown import INDENT_MAX, MarkdownWriter
 
 DROPPED = ("script", "style", "noembed", "noframes", "template", "svg", "math", "head", "iframe")
 BLOCKS = (
@@ -28,73 +28,73 @@ _SPACES = re.compile(r"[ \t\r\n\f]+")
 LINKED = ("http://", "https://", "mailto:", "tel:", "/", "#", "./", "../")
 
 
-def declared(start: bytes) -> str | None:
-    """The encoding that the page says it is in."""
-    found = _CHARSET.search(start[:4096]) or _DECLARED.search(start[:200])
-    return found.group(1).decode("ascii") if found is not None else None
+def declared_charset(start: bytes) -> str | None:
+    """Return the encoding that the page declares."""
+    match = _CHARSET.search(start[:4096]) or _DECLARED.search(start[:200])
+    return match.group(1).decode("ascii") if match is not None else None
 
 
-def real_tables(page: str) -> deque[bool]:
-    """For each table in its order, whether it is one: a table that holds tables is a layout, and its cells are blocks."""
-    real: list[bool] = []
+def find_data_tables(page: str) -> deque[bool]:
+    """Return, for each table in order, whether it is data: a table that contains tables is layout, its cells are blocks."""
+    is_data: list[bool] = []
     opened: list[int] = []
-    for found in _TABLES.finditer(page):
-        if found.group(1):
+    for match in _TABLES.finditer(page):
+        if match.group(1):
             if opened:
                 opened.pop()
         else:
             if opened:
-                real[opened[-1]] = False
-            opened.append(len(real))
-            real.append(True)
-    return deque(real)
+                is_data[opened[-1]] = False
+            opened.append(len(is_data))
+            is_data.append(True)
+    return deque(is_data)
 
 
-class Page:
-    """Turns tags and texts into blocks."""
+class HtmlReader:
+    """Turns tags and texts into Markdown blocks."""
 
-    def __init__(self, draft: Draft, flow: Flow) -> None:
-        self._draft, self._flow = draft, flow
+    def __init__(self, builder: ExtractionBuilder, writer: MarkdownWriter) -> None:
+        self._builder, self._writer = builder, writer
         self._dropped: list[str] = []
         self._lists: list[str] = []
         self._heading = 0
         self._is_item = False
         self._is_pre = self._is_title = False
         self._is_cell_open = False
-        self._tables: list[bool] = []  # whether each open one is a real table
-        self._real: deque[bool] = deque()
+        self._tables: list[bool] = []  # for each open table, whether it is data
+        self._data_tables: deque[bool] = deque()  # the same for those that are still to come
 
     def read(self, page: str) -> None:
-        self._real = real_tables(page)
-        for number, one in enumerate(scan(page)):
+        self._data_tables = find_data_tables(page)
+        for number, token in enumerate(scan(page)):
             if number % 256 == 0:
-                self._draft.meter.tick()
-            if isinstance(one, str):
-                self._text(one)
-            elif one.is_end:
-                self._end(one.name)
+                self._builder.meter.check_time()
+            if isinstance(token, str):
+                self._text(token)
+            elif token.is_end:
+                self._end(token.name)
             else:
-                self._start(one)
+                self._start(token)
         self._end_block()
 
     def _text(self, text: str) -> None:
         if self._is_title:
-            self._draft.fact("title", unescape(text))
+            self._builder.fact("title", unescape(text))
         elif self._dropped:
             return
         elif self._is_pre:
-            self._flow.text(text)
+            self._writer.text(text)
         else:
             text = _SPACES.sub(" ", text)
-            self._flow.text(text.lstrip(" ") if self._flow.is_blank else text)
+            self._writer.text(text.lstrip(" ") if self._writer.is_blank else text)
 
-    # -- what begins
+    # -- start tags
 
     def _start(self, tag: Tag) -> None:
         name = tag.name
         self._is_title = name == "title"
         if name == "meta" and tag.attributes.get("name", "").lower() == "author":
-            self._draft.fact("author", tag.attributes.get("content"))
+            self._builder.fact("author", tag.attributes.get("content"))
         if name in DROPPED:
             self._dropped = [*self._dropped[:1], name]
         elif name == "body":
@@ -116,41 +116,41 @@ class Page:
             self._start_in_table(name, attributes)
         elif name == "pre":
             self._end_block()
-            self._is_pre = not self._flow.is_in_table
+            self._is_pre = not self._writer.is_in_table
         else:
             self._start_inline(name, attributes)
 
     def _start_in_table(self, name: str, attributes: dict[str, str]) -> None:
         self._end_block()
         if name == "table":
-            is_real = (self._real.popleft() if self._real else True) and attributes.get("role") != "presentation"
-            self._tables.append(is_real)
-            if is_real:
-                self._flow.begin_table()
+            is_data = (self._data_tables.popleft() if self._data_tables else True) and attributes.get("role") != "presentation"
+            self._tables.append(is_data)
+            if is_data:
+                self._writer.begin_table()
         else:
             self._close_cell()
             if name == "tr":
-                self._flow.end_row()
+                self._writer.end_row()
             else:
                 self._is_cell_open = True
 
     def _close_cell(self) -> None:
-        """Cells need no end tag."""
-        if self._is_cell_open and self._flow.is_in_table:
-            self._flow.end_cell()
+        """End the open cell: cells need no end tag."""
+        if self._is_cell_open and self._writer.is_in_table:
+            self._writer.end_cell()
         self._is_cell_open = False
 
     def _start_inline(self, name: str, attributes: dict[str, str]) -> None:
         if name == "br":
-            self._flow.text("\n")
+            self._writer.text("\n")
         elif name == "a":
             target = attributes.get("href", "").strip()
             is_plain = ":" not in target.split("/")[0]
-            self._flow.begin_link(target if is_plain or target.lower().startswith(LINKED) else "")
+            self._writer.begin_link(target if is_plain or target.lower().startswith(LINKED) else "")
         elif name == "img":
-            self._flow.text(_SPACES.sub(" ", attributes.get("alt", "")))
+            self._writer.text(_SPACES.sub(" ", attributes.get("alt", "")))
 
-    # -- what ends
+    # -- end tags
 
     def _end(self, name: str) -> None:
         self._is_title = False
@@ -164,7 +164,7 @@ class Page:
             self._end_block()
             self._lists = self._lists[:-1]
         elif name == "a":
-            self._flow.end_link()
+            self._writer.end_link()
         elif name == "pre":
             self._end_pre()
         else:
@@ -176,31 +176,31 @@ class Page:
         self._end_block()
         self._close_cell()
         if name == "tr":
-            self._flow.end_row()
+            self._writer.end_row()
         elif name == "table" and self._tables:
             if self._tables.pop():
-                self._flow.end_table()
+                self._writer.end_table()
             self._is_cell_open = bool(self._tables)
 
     def _end_pre(self) -> None:
         if self._is_pre:
             self._is_pre = False
-            self._flow.end_verbatim()
+            self._writer.end_verbatim()
 
     def _end_block(self) -> None:
         self._end_pre()
         if self._heading:
-            self._flow.end_heading(self._heading)
+            self._writer.end_heading(self._heading)
         elif self._is_item and self._lists:
-            self._flow.end_item(len(self._lists) - 1, "1." if self._lists[-1] == "ol" else "-")
+            self._writer.end_item(len(self._lists) - 1, "1." if self._lists[-1] == "ol" else "-")
         else:
-            self._flow.end()
+            self._writer.end()
         self._heading, self._is_item = 0, False
 
 
-def read(draft: Draft) -> None:
-    """The page, in the encoding that it declares if that fits."""
-    with draft.path.open("rb") as file:
+def read(builder: ExtractionBuilder) -> None:
+    """Read the page, in its declared encoding if that fits."""
+    with builder.path.open("rb") as file:
         start = file.read(4096)
-    page = read_text(draft, declared(start))
-    Page(draft, Flow(draft)).read(page)
+    page = read_text(builder, declared_charset(start))
+    HtmlReader(builder, MarkdownWriter(builder)).read(page)

@@ -1,9 +1,9 @@
-"""What is on an image? Its size, when and by whom it was made, its look, and, by OCR, its words.
+"""Image extractor: dimensions, author and dates, a thumbnail, and the text by OCR.
 
 Laws:
 - Dimensions are read and checked before anything is decoded.
-- An image stands as it is looked at: the orientation that a camera noted is applied.
-- A TIFF has pages; of an animation only the first picture counts.
+- An image is turned upright, by the orientation that the camera recorded.
+- A TIFF has pages; of an animation only the first frame is read.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from .draft import Draft
-from .failure import Unreadable, foreign
+from .builder import ExtractionBuilder
+from .failure import Unreadable, corrupt_on_error
 from .ocr import Ocr
-from .pictures import shrink
+from .thumbnail import shrink
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,34 +32,34 @@ DESCRIPTION, ARTIST, CHANGED, TAKEN, DETAILS = 0x010E, 0x013B, 0x0132, 0x9003, 0
 
 
 @contextmanager
-def _opened(draft: Draft) -> Iterator[Image]:
+def _open_image(builder: ExtractionBuilder) -> Iterator[Image]:
     from PIL import Image
 
-    Image.MAX_IMAGE_PIXELS = draft.limits.pixels_max
-    with warnings.catch_warnings(), foreign("Pillow"):
+    Image.MAX_IMAGE_PIXELS = builder.limits.pixels_max
+    with warnings.catch_warnings(), corrupt_on_error("Pillow"):
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         try:
-            with Image.open(draft.path, formats=[FORMATS[draft.media_type]]) as image:
+            with Image.open(builder.path, formats=[FORMATS[builder.media_type]]) as image:
                 yield image
         except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
             raise Unreadable("too_large", str(error)) from error
 
 
-def read(draft: Draft) -> None:
-    """Every page is looked at once: for its size, the thumbnail and the words on it."""
-    ocr = Ocr(draft)
-    with _opened(draft) as image:
+def read(builder: ExtractionBuilder) -> None:
+    """Decode every page once, for its size, its thumbnail and its text."""
+    ocr = Ocr(builder)
+    with _open_image(builder) as image:
         number = 0
         while True:
-            draft.new_page(str(number + 1))
-            _read_page(draft, image, ocr, number)
+            builder.new_page(str(number + 1))
+            _read_page(builder, image, ocr, number)
             number += 1
-            if draft.media_type != "image/tiff" or not _turn(image, number):
+            if builder.media_type != "image/tiff" or not _seek_frame(image, number):
                 return
 
 
-def _turn(image: Image, number: int) -> bool:
+def _seek_frame(image: Image, number: int) -> bool:
     try:
         image.seek(number)
     except EOFError:
@@ -67,36 +67,36 @@ def _turn(image: Image, number: int) -> bool:
     return True
 
 
-def _read_page(draft: Draft, image: Image, ocr: Ocr, number: int) -> None:
+def _read_page(builder: ExtractionBuilder, image: Image, ocr: Ocr, number: int) -> None:
     from PIL import ImageOps
 
-    draft.meter.pixels(*image.size)
-    if number and not ocr.is_wanted:
-        return  # nothing would be done with it
+    builder.meter.check_pixels(*image.size)
+    if number and not ocr.can_read:
+        return  # without OCR only the first page is used
     if number == 0:
-        _read_facts(draft, image)
+        _read_facts(builder, image)
     upright = ImageOps.exif_transpose(image)
-    draft.meter.tick()
+    builder.meter.check_time()
     if number == 0:
-        draft.dimensions = upright.size
-    if ocr.is_wanted:
-        draft.write(ocr.read(upright))
-    if number == 0 and draft.limits.thumbnail_side:
-        thumbnail = shrink(upright, draft.limits.thumbnail_side)
-        draft.picture = lambda: thumbnail
+        builder.dimensions = upright.size
+    if ocr.can_read:
+        builder.write(ocr.read(upright))
+    if number == 0 and builder.limits.thumbnail_side:
+        thumbnail = shrink(upright, builder.limits.thumbnail_side)
+        builder.picture = lambda: thumbnail
 
 
-def _read_facts(draft: Draft, image: Image) -> None:
-    """Who, when and what, from EXIF."""
+def _read_facts(builder: ExtractionBuilder, image: Image) -> None:
+    """Read title, author and dates from EXIF."""
     exif = image.getexif()
-    draft.fact("title", _told(exif.get(DESCRIPTION)))
-    draft.fact("author", _told(exif.get(ARTIST)))
+    builder.fact("title", _exif_text(exif.get(DESCRIPTION)))
+    builder.fact("author", _exif_text(exif.get(ARTIST)))
     taken = exif.get_ifd(DETAILS).get(TAKEN) if DETAILS in exif else None
-    draft.fact("created", _moment(_told(taken)))
-    draft.fact("modified", _moment(_told(exif.get(CHANGED))))
+    builder.fact("created", _exif_datetime(_exif_text(taken)))
+    builder.fact("modified", _exif_datetime(_exif_text(exif.get(CHANGED))))
 
 
-def _told(value: object) -> str:
+def _exif_text(value: object) -> str:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if not isinstance(value, str):
@@ -107,7 +107,7 @@ def _told(value: object) -> str:
         return value
 
 
-def _moment(text: str) -> str:
-    """Cameras write 2026:03:01 09:30:00."""
+def _exif_datetime(text: str) -> str:
+    """Convert the form that cameras write, 2026:03:01 09:30:00."""
     day, _, time = text.strip(" \0").partition(" ")
     return f"{day.replace(':', '-')}T{time}" if time else ""

@@ -1,8 +1,8 @@
-"""In which of our five languages is a text?
+"""Language detection for the five languages of the catalogs.
 
-The shortest words of a language are in every text of it: we count them among the first words, and a language is named when
-it has enough of them and clearly more than any other. Letters that only one of them has count as a word each. Everything
-else, and everything short or mixed, is nobody's: a wrong answer is worse than none.
+Counts the most frequent short words of each language among the first words of a text. The language with the most wins if it
+has enough of them and clearly more than any other; letters that only one language has count as a word each. A short or mixed
+text, or one in another language, has no language: a wrong answer is worse than none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-WORDS_LOOKED_AT = 2_000
+WORDS_COUNTED_MAX = 2_000
 HITS_LEAST, SHARE_LEAST, LEAD = 3, 0.08, 1.4
 _WORD = re.compile(r"[^\W\d_]+")
 WORDS = {
@@ -30,11 +30,11 @@ LETTERS = {"pl": frozenset("ąćęłńśźż"), "pt": frozenset("ãõ"), "es": f
 
 
 def guess(text: str) -> str | None:
-    """The language of a text, or none."""
-    words = Counter(_WORD.findall(text.lower())[:WORDS_LOOKED_AT])
+    """Return the language of a text, or None."""
+    words = Counter(_WORD.findall(text.lower())[:WORDS_COUNTED_MAX])
     scores = {language: float(sum(words[word] for word in known)) for language, known in SETS.items()}
     for language, letters in LETTERS.items():
         scores[language] += sum(count for word, count in words.items() if not letters.isdisjoint(word))
-    first, second, *_ = sorted(scores, key=lambda one: -scores[one])
+    first, second, *_ = sorted(scores, key=lambda language: -scores[language])
     is_clear = scores[first] >= max(HITS_LEAST, words.total() * SHARE_LEAST) and scores[first] >= scores[second] * LEAD
     return first if is_clear else None

@@ -1,9 +1,9 @@
-"""How much may one file take, and how much has it taken so far?
+"""Limits of one file, and the meter that enforces them.
 
 Laws:
 - Everything that a file can make grow is counted while it grows, never after.
-- A limit that is met ends the extraction with its code; nothing is cut off silently.
-- The child's own limits (memory, CPU, files) stand behind these: a meter cannot stop a parser in the middle of a call.
+- Exceeding a limit ends the extraction with its code; nothing is cut off silently.
+- The resource limits of the process (memory, CPU, files) back these up: a meter cannot stop a parser within a call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .failure import Unreadable
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one file may be, hold or take."""
+    """The most that one file may contain or use."""
 
     size_max: int = 100_000_000  # bytes of the file itself
     unpacked_max: int = 500_000_000  # bytes that come out of it: parts, members, streams
@@ -33,12 +33,12 @@ class Limits:
     seconds_max: float = 60.0  # in all, OCR included
     thumbnail_side: int = 256  # pixels, the longer side
     ocr_languages: tuple[str, ...] = ("eng", "pol", "por", "spa", "deu")
-    ocr_pages_max: int = 20  # further ones are left without text, with a warning
+    ocr_pages_max: int = 20  # further pages are left without text, with a warning
     ocr_page_seconds: float = 20.0  # for one page
 
 
 class Meter:
-    """Counts what one file takes, and ends it when that is too much."""
+    """Counts what one file uses, and raises `Unreadable` when that exceeds a limit."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -49,53 +49,53 @@ class Meter:
     def seconds_left(self) -> float:
         return max(0.0, self._ends_at - time.monotonic())
 
-    def tick(self) -> None:
-        """Called wherever a file may make us go on for long."""
+    def check_time(self) -> None:
+        """Raise when the time is over; call it wherever a file can cause a long loop."""
         if time.monotonic() > self._ends_at:
             raise Unreadable("timed_out", f"took longer than {self.limits.seconds_max:g} s")
 
-    def unpack(self, count: int) -> None:
-        """So many bytes came out."""
+    def count_unpacked(self, count: int) -> None:
+        """Count bytes that were unpacked."""
         self._unpacked += count
-        self.tick()
+        self.check_time()
         if self._unpacked > self.limits.unpacked_max:
             raise Unreadable("too_large", f"unpacks to more than {self.limits.unpacked_max:,} bytes")
 
-    def text(self, count: int) -> None:
-        """So many characters were written."""
+    def count_text(self, count: int) -> None:
+        """Count characters that were written."""
         self._text += count
-        self.tick()
-        self.hold(0)
+        self.check_time()
+        self.check_text(0)
 
-    def hold(self, count: int) -> None:
-        """So many characters are held that are not written yet."""
+    def check_text(self, count: int) -> None:
+        """Check the text with this many characters that are in memory but not written yet."""
         if self._text + count > self.limits.text_max:
             raise Unreadable("too_large", f"has more than {self.limits.text_max:,} characters of text")
 
-    def page(self) -> None:
-        """Another page, slide or sheet begins."""
+    def count_page(self) -> None:
+        """Count one more page, slide or sheet."""
         self._pages += 1
-        self.tick()
-        self.pages(self._pages)
+        self.check_time()
+        self.check_pages(self._pages)
 
-    def pages(self, count: int) -> None:
-        """The file says that it has so many pages."""
+    def check_pages(self, count: int) -> None:
+        """Check the number of pages that the file declares."""
         if count > self.limits.pages_max:
             raise Unreadable("too_many_pages", f"has {count:,} pages or more; {self.limits.pages_max:,} are allowed")
 
-    def cell(self, count: int = 1) -> None:
-        """Another cell of a table, or several."""
+    def count_cells(self, count: int = 1) -> None:
+        """Count cells of a table."""
         self._cells += count
         if self._cells > self.limits.cells_max:
             raise Unreadable("too_large", f"has more than {self.limits.cells_max:,} cells")
 
-    def nesting(self, depth: int) -> None:
-        """So many things are inside each other."""
+    def check_nesting(self, depth: int) -> None:
+        """Check the depth of nested elements or groups."""
         if depth > self.limits.nesting_max:
             raise Unreadable("too_large", f"is nested more than {self.limits.nesting_max} deep")
 
-    def pixels(self, width: int, height: int) -> None:
-        """An image of this size is about to be decoded or drawn."""
+    def check_pixels(self, width: int, height: int) -> None:
+        """Check the size of an image before it is decoded or drawn."""
         if width <= 0 or height <= 0:
             raise Unreadable("corrupt", f"an image of {width} by {height} pixels")
         if width * height > self.limits.pixels_max:

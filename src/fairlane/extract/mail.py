@@ -1,9 +1,9 @@
-"""What does an e-mail say? Who wrote to whom, when and about what; the text; and its attachments as members.
+"""E-mail extractor: sender, recipients, date and subject; the text; attachments as members.
 
 Laws:
-- The plain form is preferred, the HTML form is used where there is no other. Pictures that belong to the HTML are
-  attachments like others, nothing is fetched.
-- Headers are read by the old rules of the email package, which do not choke on broken ones.
+- The plain text is preferred, the HTML is used where there is no other. Pictures embedded in the HTML are attachments like
+  others; nothing is fetched.
+- Headers are parsed by the `compat32` policy of the email package, which accepts broken ones.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ from email.header import decode_header
 from email.message import Message
 from email.policy import compat32
 
-from .draft import BLOCK, Draft, clean
-from .encoding import decode, known
-from .failure import Unreadable, foreign, one_line
-from .html import Page
-from .html import declared as declared_in_html
-from .markdown import Flow
-from .members import keep, shown_name
+from .builder import BLOCK, ExtractionBuilder, clean
+from .encoding import codec_name, decode
+from .failure import Unreadable, corrupt_on_error, one_line
+from .html import HtmlReader, declared_charset
+from .markdown import MarkdownWriter
+from .members import display_name, save_member
 
-SIZE_MAX = 50_000_000  # the whole message is held, several times over
-BROKEN = (MessageError, ValueError, LookupError, TypeError, AttributeError)  # what the package throws at broken headers
+SIZE_MAX = 50_000_000  # the whole message is in memory, several times over
+BROKEN = (MessageError, ValueError, LookupError, TypeError, AttributeError)  # what the package raises on broken headers
 HEADERS = ("From", "To", "Cc", "Date")
 HEADER_MAX = 2_000
 
 
 def header(message: Message, name: str) -> str:
-    """A header, decoded as far as it can be."""
+    """Return a header, decoded as far as possible."""
     raw = str(message.get(name) or "")[:HEADER_MAX]
     try:
         pieces = decode_header(raw)
@@ -40,17 +39,17 @@ def header(message: Message, name: str) -> str:
         return one_line(raw, HEADER_MAX)
     shown = ""
     for piece, charset in pieces:
-        shown += piece if isinstance(piece, str) else _decoded(piece, charset)
+        shown += piece if isinstance(piece, str) else _decode_header_piece(piece, charset)
     return one_line(clean(shown), HEADER_MAX)
 
 
-def _decoded(content: bytes, charset: str | None) -> str:
-    encoding = known(charset) if charset else None
+def _decode_header_piece(content: bytes, charset: str | None) -> str:
+    encoding = codec_name(charset) if charset else None
     return content.decode(encoding, "replace") if encoding is not None else decode(content)
 
 
 def _body(part: Message) -> bytes:
-    with foreign("email"):
+    with corrupt_on_error("email"):
         content = part.get_payload(decode=True)
     return content if isinstance(content, bytes) else b""
 
@@ -74,112 +73,112 @@ def _file_name(part: Message) -> str | None:
     return header(holder, "Name") or "attachment"
 
 
-class _Reader:
-    """Walks through the parts of one message, without calling itself."""
+class _PartCollector:
+    """Collects the bodies and attachments of one message, without recursion."""
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+    def __init__(self, builder: ExtractionBuilder) -> None:
+        self._builder = builder
         self.bodies: list[Message] = []
         self.attachments: list[tuple[str, Message]] = []
 
     def walk(self, message: Message) -> None:
-        waiting = [(message, 0, False)]
-        while waiting:
-            part, depth, is_second = waiting.pop()
-            self._draft.meter.nesting(depth)
+        pending = [(message, 0, False)]
+        while pending:
+            part, depth, is_alternative = pending.pop()
+            self._builder.meter.check_nesting(depth)
             kind = part.get_content_type()
             if kind == "message/rfc822":
                 self.attachments.append((_file_name(part) or "message.eml", part))
             elif part.is_multipart():
-                parts = [one for one in part.get_payload() if isinstance(one, Message)]
-                chosen = _chosen(parts) if kind == "multipart/alternative" else None
-                waiting += [(one, depth + 1, is_second or chosen not in (None, one)) for one in reversed(parts)]
+                parts = [child for child in part.get_payload() if isinstance(child, Message)]
+                chosen = _choose_alternative(parts) if kind == "multipart/alternative" else None
+                pending += [(child, depth + 1, is_alternative or chosen not in (None, child)) for child in reversed(parts)]
             else:
-                self._leaf(part, kind, is_second)
+                self._leaf(part, kind, is_alternative)
 
-    def _leaf(self, part: Message, kind: str, is_second: bool) -> None:
+    def _leaf(self, part: Message, kind: str, is_alternative: bool) -> None:
         name = _file_name(part)
         is_attached = str(part.get("Content-Disposition", "")).strip().lower().startswith("attachment")
         if kind in ("text/plain", "text/html") and name is None and not is_attached:
-            if not is_second:
+            if not is_alternative:
                 self.bodies.append(part)
-        elif not is_second or name is not None:
+        elif not is_alternative or name is not None:
             self.attachments.append((name or f"part.{kind.rpartition('/')[2]}", part))
 
 
-def _chosen(parts: list[Message]) -> Message | None:
-    """Of several forms of the same text, the plain one that says something, else the last."""
+def _choose_alternative(parts: list[Message]) -> Message | None:
+    """Of several forms of the same text, return the plain one unless it is empty, else the last."""
     for part in parts:
         if part.get_content_type() == "text/plain" and _body(part).strip():
             return part
     return parts[-1] if parts else None
 
 
-def read(draft: Draft) -> None:
-    """Headers, text, list of attachments."""
-    if draft.path.stat().st_size > SIZE_MAX:
+def read(builder: ExtractionBuilder) -> None:
+    """Read headers, text and attachments."""
+    if builder.path.stat().st_size > SIZE_MAX:
         raise Unreadable("too_large", f"an e-mail of more than {SIZE_MAX:,} bytes")
-    content = draft.path.read_bytes()
+    content = builder.path.read_bytes()
     if content.startswith(b"From "):  # the first line of a mailbox file
         content = content.partition(b"\n")[2]
-    with foreign("email"):
+    with corrupt_on_error("email"):
         message = email.message_from_bytes(content, policy=compat32)
     del content
-    _write_headers(draft, message)
-    reader = _Reader(draft)
-    reader.walk(message)
-    flow = Flow(draft)
-    for part in reader.bodies:
-        _write_body(draft, flow, part)
-    _write_attachments(draft, reader.attachments)
+    _write_headers(builder, message)
+    collector = _PartCollector(builder)
+    collector.walk(message)
+    writer = MarkdownWriter(builder)
+    for part in collector.bodies:
+        _write_body(builder, writer, part)
+    _write_attachments(builder, collector.attachments)
 
 
-def _write_headers(draft: Draft, message: Message) -> None:
+def _write_headers(builder: ExtractionBuilder, message: Message) -> None:
     subject = header(message, "Subject")
-    draft.fact("title", subject)
-    draft.fact("author", header(message, "From"))
+    builder.fact("title", subject)
+    builder.fact("author", header(message, "From"))
     with suppress(ValueError, TypeError, IndexError, OverflowError):
-        draft.fact("created", email.utils.parsedate_to_datetime(header(message, "Date")).isoformat())
+        builder.fact("created", email.utils.parsedate_to_datetime(header(message, "Date")).isoformat())
     if subject:
-        draft.write(f"# {subject}\n\n")
+        builder.write(f"# {subject}\n\n")
     for name in HEADERS:
-        if told := header(message, name):
-            draft.write(f"**{name}:** {told}  \n")
-    draft.write("\n")
+        if value := header(message, name):
+            builder.write(f"**{name}:** {value}  \n")
+    builder.write("\n")
 
 
-def _write_body(draft: Draft, flow: Flow, part: Message) -> None:
+def _write_body(builder: ExtractionBuilder, writer: MarkdownWriter, part: Message) -> None:
     body = _body(part)
-    draft.meter.unpack(len(body))
+    builder.meter.count_unpacked(len(body))
     if part.get_content_type() == "text/html":
-        Page(draft, flow).read(decode(body, _charset(part) or declared_in_html(body)))
-        draft.write("\n\n")
+        HtmlReader(builder, writer).read(decode(body, _charset(part) or declared_charset(body)))
+        builder.write("\n\n")
     else:
-        draft.write(decode(body, _charset(part)).replace("\r\n", "\n").strip("\n") + "\n\n")
+        builder.write(decode(body, _charset(part)).replace("\r\n", "\n").strip("\n") + "\n\n")
 
 
-def _write_attachments(draft: Draft, attachments: list[tuple[str, Message]]) -> None:
+def _write_attachments(builder: ExtractionBuilder, attachments: list[tuple[str, Message]]) -> None:
     if not attachments:
         return
-    draft.write("Attachments:\n\n")
+    builder.write("Attachments:\n\n")
     for name, part in attachments:
         size = None
-        if draft.depth >= draft.limits.depth_max:
-            draft.warn("members_skipped", "too many messages and archives inside each other")
-        elif keep(draft, name, _blocks(draft, part)):
-            size = draft.members[-1].size
-        draft.write(f"- {shown_name(name)}" + (f" ({size:,} bytes)\n" if size is not None else "\n"))
+        if builder.depth >= builder.limits.depth_max:
+            builder.warn("members_skipped", "too many messages and archives inside each other")
+        elif save_member(builder, name, _blocks(builder, part)):
+            size = builder.members[-1].size
+        builder.write(f"- {display_name(name)}" + (f" ({size:,} bytes)\n" if size is not None else "\n"))
 
 
-def _blocks(draft: Draft, part: Message) -> Iterator[bytes]:
-    """The bytes of an attachment; a message in a message as it would be on its own."""
+def _blocks(builder: ExtractionBuilder, part: Message) -> Iterator[bytes]:
+    """Yield the bytes of an attachment; an attached message as a file of its own."""
     if part.get_content_type() == "message/rfc822":
         inner = part.get_payload()
-        with foreign("email"):
-            content = b"\n".join(one.as_bytes() for one in inner if isinstance(one, Message))
+        with corrupt_on_error("email"):
+            content = b"\n".join(message.as_bytes() for message in inner if isinstance(message, Message))
     else:
         content = _body(part)
-    for place in range(0, len(content), BLOCK):
-        block = content[place : place + BLOCK]
-        draft.meter.unpack(len(block))
+    for start in range(0, len(content), BLOCK):
+        block = content[start : start + BLOCK]
+        builder.meter.count_unpacked(len(block))
         yield block

@@ -1,8 +1,8 @@
-"""How do paragraphs, headings, lists and tables become Markdown?
+"""Markdown writer: paragraphs, headings, lists, tables, links and code.
 
 Laws:
-- Written for people and models to read, not to be turned back: only what would break a table or a link is escaped.
-- A table inside a table becomes text in the outer cell. A row is written when it ends; no table is held.
+- The output is for people and models to read, not to be parsed back: only what would break a table or a link is escaped.
+- A table inside a table becomes text in the outer cell. A row is written when it ends; no table is kept in memory.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 import io
 import re
 
-from .draft import Draft
+from .builder import ExtractionBuilder
 
 _SPACES = re.compile(r"\s+")
 LEVEL_MAX = 6
 INDENT_MAX = 8
 
 
-class Flow:
-    """Text comes in pieces; blocks go out."""
+class MarkdownWriter:
+    """Collects text in pieces and writes it in blocks."""
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+    def __init__(self, builder: ExtractionBuilder) -> None:
+        self._builder = builder
         self._inline = io.StringIO()
-        self._held = 0
-        self._gap = ""  # what stands between the last block and the next
+        self._length = 0
+        self._gap = ""  # the separator after the last block
         self._tables = 0
         self._row: list[str] = []
         self._rows = 0
@@ -35,51 +35,51 @@ class Flow:
         return self._tables > 0
 
     def text(self, text: str) -> None:
-        """A piece of the current block."""
+        """Add text to the current block."""
         if text:
-            self._held += len(text)
-            self._draft.meter.hold(self._held)
+            self._length += len(text)
+            self._builder.meter.check_text(self._length)
             self._inline.write(text)
 
     @property
     def is_blank(self) -> bool:
-        """Whether the current block has nothing in it yet."""
-        return self._held == 0
+        """Whether the current block is still empty."""
+        return self._length == 0
 
     def _take(self) -> str:
         taken = self._inline.getvalue()
         self._inline = io.StringIO()
-        self._held = 0
+        self._length = 0
         self._links.clear()
         return taken.strip("\n\t \xa0")
 
     # -- links
 
     def begin_link(self, target: str) -> None:
-        self._links.append((self._held, target))
+        self._links.append((self._length, target))
 
     def end_link(self) -> None:
-        """Put what was written since the link began in brackets, if there is anything to click on."""
+        """Turn the text since the link began into a link, unless it is empty."""
         if not self._links:
             return
         start, target = self._links.pop()
         if not target or self._links:
-            return  # links in links: the outer one counts
+            return  # of nested links the outer one counts
         self._inline.seek(start)
-        words = _SPACES.sub(" ", self._inline.read()).strip()
-        if words and len(target) < 2_000:
-            linked = words if words == target else f"[{words.replace('[', '(').replace(']', ')')}]({_target(target)})"
+        text = _SPACES.sub(" ", self._inline.read()).strip()
+        if text and len(target) < 2_000:
+            linked = text if text == target else f"[{text.replace('[', '(').replace(']', ')')}]({_target(target)})"
             self._inline.seek(start)
             self._inline.truncate()
             self._inline.write(linked)
-            self._held = start + len(linked)
+            self._length = start + len(linked)
 
     # -- blocks
 
     def end(self, prefix: str = "", is_one_line: bool = False) -> None:
-        """The current block ends: a paragraph, or whatever its prefix makes of it."""
-        if self._tables:  # a block in a cell ends with a space; taking it out each time would cost the square of their number
-            self.text(" " if self._held else "")
+        """End the current block: a paragraph, or what its prefix makes of it."""
+        if self._tables:  # a block in a cell ends with a space; to trim it each time would take quadratic time
+            self.text(" " if self._length else "")
             return
         block = self._take()
         if not block:
@@ -92,7 +92,7 @@ class Flow:
         self.end("#" * min(max(level, 1), LEVEL_MAX) + " ", is_one_line=True)
 
     def end_item(self, level: int, marker: str = "-") -> None:
-        """A list item ends; items of one list stand close."""
+        """End a list item; items of one list have no blank line between them."""
         if self._tables:
             self.end()
             return
@@ -104,16 +104,16 @@ class Flow:
         self._put(f"{indent}{marker} {block}".replace("\n", inner), "\n")
 
     def end_verbatim(self) -> None:
-        """The current block ends, and is kept as it is."""
+        """End the current block, as preformatted text."""
         block = self._inline.getvalue()
         self._take()
         if block.strip():
-            self._put(fenced(block), "\n\n")
+            self._put(code_block(block), "\n\n")
 
     def _put(self, block: str, gap: str) -> None:
-        if self._gap and not self._draft.is_page_blank:
-            self._draft.write(gap if gap == self._gap else "\n\n")
-        self._draft.write(block)
+        if self._gap and not self._builder.is_page_blank:
+            self._builder.write(gap if gap == self._gap else "\n\n")
+        self._builder.write(block)
         self._gap = gap
 
     # -- tables
@@ -126,7 +126,7 @@ class Flow:
 
     def end_cell(self) -> None:
         if self._tables == 1:
-            self._draft.meter.cell()
+            self._builder.meter.count_cells()
             self._row.append(cell(self._take()))
         else:
             self.text(" ")
@@ -152,19 +152,19 @@ class Flow:
 
 
 def cell(text: str) -> str:
-    """Text that fits into a cell."""
+    """Make text fit into a cell."""
     if text.isalnum():  # most cells are one word or number
         return text
     return _SPACES.sub(" ", text).strip().replace("|", "\\|")
 
 
 def row(cells: list[str]) -> str:
-    """A line of a table."""
+    """Return a line of a table."""
     return "| " + " | ".join(cells) + " |"
 
 
-def fenced(text: str, kind: str = "") -> str:
-    """A block of code, with a fence that its text cannot close."""
+def code_block(text: str, kind: str = "") -> str:
+    """Return a block of code, with a fence that its text cannot close."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{kind}\n{text.strip(chr(10))}\n{fence}"

@@ -1,15 +1,15 @@
-"""How do the files inside a file come out?
+"""Members: files inside a file, written to the scratch folder.
 
 Laws:
-- They are written into the scratch folder under numbers; the name that the archive has for them is data.
-- Every byte counts before it is written. A member that cannot be read is left out with a warning; the others are not.
+- Members are written under numbers; the name in the archive is data, never a path.
+- Every byte is counted before it is written. A member that cannot be read is skipped with a warning; the others are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .draft import Draft, clean
+from .builder import ExtractionBuilder, clean
 from .failure import Unreadable, one_line
 from .result import Member
 
@@ -17,38 +17,38 @@ NAME_MAX = 255
 JUNK = ("__MACOSX/", ".DS_Store", "Thumbs.db", "desktop.ini")
 
 
-def shown_name(name: str) -> str:
-    """A member's name as it may be shown: one line, of a bearable length, its end kept because of the suffix."""
+def display_name(name: str) -> str:
+    """Return a member's name for display: one line, cut at the front so that the suffix stays."""
     shown = one_line(clean(name), NAME_MAX * 4)
     return shown if len(shown) <= NAME_MAX else "…" + shown[-NAME_MAX + 1 :]
 
 
 def is_junk(name: str) -> bool:
-    """What systems put into archives for themselves."""
+    """Return whether this is a file that operating systems put into archives for themselves."""
     return name.startswith(JUNK[0]) or name.rpartition("/")[2] in JUNK
 
 
-def keep(draft: Draft, name: str, blocks: Iterable[bytes]) -> bool:
-    """Write a member to the scratch folder; false if it could not be read."""
-    if len(draft.members) >= draft.limits.members_max:
-        raise Unreadable("too_large", f"holds more than {draft.limits.members_max:,} files")
-    if draft.scratch is None:
-        draft.warn("members_skipped", "there is no folder to put them in")
+def save_member(builder: ExtractionBuilder, name: str, blocks: Iterable[bytes]) -> bool:
+    """Write a member to the scratch folder; return False if it could not be read."""
+    if len(builder.members) >= builder.limits.members_max:
+        raise Unreadable("too_large", f"holds more than {builder.limits.members_max:,} files")
+    if builder.scratch is None:
+        builder.warn("members_skipped", "there is no folder to put them in")
         return False
-    path = draft.scratch / f"member-{len(draft.members) + 1:05d}"
+    path = builder.scratch / f"member-{len(builder.members) + 1:05d}"
     size = 0
     try:
         with path.open("xb") as file:
             for block in blocks:
                 size += len(block)
-                if size > draft.limits.size_max:  # it could not be a document either; the others can
-                    raise Unreadable("too_large", f"more than {draft.limits.size_max:,} bytes")
+                if size > builder.limits.size_max:  # too large to be a document of its own; the others may not be
+                    raise Unreadable("too_large", f"more than {builder.limits.size_max:,} bytes")
                 file.write(block)
     except Unreadable as error:
         path.unlink(missing_ok=True)
-        if error.code not in ("corrupt", "encrypted") and size <= draft.limits.size_max:
+        if error.code not in ("corrupt", "encrypted") and size <= builder.limits.size_max:
             raise
-        draft.warn("members_skipped", f"{shown_name(name)}: {error}")
+        builder.warn("members_skipped", f"{display_name(name)}: {error}")
         return False
-    draft.members.append(Member(shown_name(name), size, path))
+    builder.members.append(Member(display_name(name), size, path))
     return True

@@ -1,4 +1,4 @@
-"""How is a code told to a person, in five languages?"""
+"""Texts for people: what failure and warning codes mean, in five languages."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ FOLDER = Path(__file__).parent / "locales"
 
 @cache
 def catalog(language: str) -> dict[str, str]:
-    """All texts of one language; English for a language that we do not have."""
+    """Return all texts of a language; English for an unknown language."""
     name = language if language in LANGUAGES else "en"
     texts: dict[str, str] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return texts
 
 
 def failure_code(reason: str | None) -> Code | None:
-    """The code in the reason that a failed document has; None if it failed for another reason than its file."""
-    found = _CODE.match(reason or "")
-    return found[1] if found else None  # type: ignore[return-value]
+    """Return the code in the reason of a failed document; None if its file was not the reason."""
+    match = _CODE.match(reason or "")
+    return match[1] if match else None  # type: ignore[return-value]
 
 
 def failure_text(code: Code, language: str = "en") -> str:
-    """Why a file could not be read, as a sentence."""
+    """Return the sentence that says why a file could not be read."""
     return catalog(language)[f"failure.{code}"]
 
 
 def warning_text(code: WarningCode, language: str = "en") -> str:
-    """What somebody who relies on the text should know, as a sentence."""
+    """Return the sentence that says what a reader of the text should know."""
     return catalog(language)[f"warning.{code}"]

@@ -1,12 +1,12 @@
-"""Which words are on a picture? What the tesseract program reads, if it is there.
+"""OCR: the text on a picture, read by the tesseract program if it is installed.
 
 Laws:
-- Without the program there is no text and a warning that says so; extraction never fails because of OCR.
+- Without the program there is no text but a warning; extraction never fails because of OCR.
 - One thread, one page at a time, within the time of the page and of the whole file.
-- Each file that needs the program looks for it anew, so that one that was installed or removed meanwhile is noticed by workers
-  that run. It takes some milliseconds of the second that a page takes.
-- The first page is read in all languages that are installed; once its language is clear, the others are read in that one,
-  which takes a quarter of the time.
+- Every file that needs the program looks for it anew, so that a running worker notices when it is installed or removed. That
+  takes some milliseconds of the second that a page takes.
+- The first page is read in all installed languages; once its language is clear, the others are read in that one, which takes a
+  quarter of the time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import subprocess
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .draft import Draft, clean
+from .builder import ExtractionBuilder, clean
 from .language import guess
 
 if TYPE_CHECKING:
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 NAMES = {"en": "eng", "pl": "pol", "pt": "por", "es": "spa", "de": "deu"}
 PROGRAM = "tesseract"
-SIDE_LEAST = 20  # pixels; smaller ones hold no word
+SIDE_LEAST = 20  # pixels; smaller images have no text
 
 
-def installed() -> tuple[str, ...] | None:
-    """The languages that the program has; None if the program is not there."""
-    found = shutil.which(PROGRAM)
-    if found is None:
+def installed_languages() -> tuple[str, ...] | None:
+    """Return the languages that the program has; None without the program."""
+    program = shutil.which(PROGRAM)
+    if program is None:
         return None
     try:
-        listed = subprocess.run([found, "--list-langs"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+        listed = subprocess.run([program, "--list-langs"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return None
     return tuple(listed.stdout.split()[1:])
@@ -44,45 +44,45 @@ def installed() -> tuple[str, ...] | None:
 class Ocr:
     """Reads the pages of one file."""
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
+    def __init__(self, builder: ExtractionBuilder) -> None:
+        self._builder = builder
         self._pages = 0
         self._is_narrow = False
 
     @cached_property
-    def _installed(self) -> tuple[str, ...] | None:
-        return installed()
+    def _installed_languages(self) -> tuple[str, ...] | None:
+        return installed_languages()
 
     @cached_property
     def _languages(self) -> list[str]:
-        return [language for language in self._draft.limits.ocr_languages if language in (self._installed or ())]
+        return [language for language in self._builder.limits.ocr_languages if language in (self._installed_languages or ())]
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether another page can be read; if not, a warning gives the reason."""
-        if not self._draft.limits.ocr_pages_max:
+    def can_read(self) -> bool:
+        """Whether another page can be read; if not, add a warning with the reason."""
+        if not self._builder.limits.ocr_pages_max:
             return False
-        if self._installed is None:
-            self._draft.warn("ocr_missing", f"the program {PROGRAM} is not installed")
+        if self._installed_languages is None:
+            self._builder.warn("ocr_missing", f"the program {PROGRAM} is not installed")
         elif not self._languages:
-            self._draft.warn("ocr_language_missing", ", ".join(self._draft.limits.ocr_languages))
-        elif self._pages >= self._draft.limits.ocr_pages_max:
-            self._draft.warn("ocr_pages_skipped", f"only the first {self._pages} pages without text were read")
+            self._builder.warn("ocr_language_missing", ", ".join(self._builder.limits.ocr_languages))
+        elif self._pages >= self._builder.limits.ocr_pages_max:
+            self._builder.warn("ocr_pages_skipped", f"only the first {self._pages} pages without text were read")
         else:
             return True
         return False
 
     def read(self, image: Image) -> str:
-        """The words on one page."""
+        """Return the text on one page."""
         self._pages += 1
         if min(image.size) < SIDE_LEAST:
             return ""
-        missing = [one for one in self._draft.limits.ocr_languages if one not in self._languages]
+        missing = [language for language in self._builder.limits.ocr_languages if language not in self._languages]
         if missing and not self._is_narrow:
-            self._draft.warn("ocr_language_missing", ", ".join(missing))
+            self._builder.warn("ocr_language_missing", ", ".join(missing))
         text = self._run(image.convert("L"))
         if text:
-            self._draft.warn("ocr_used")
+            self._builder.warn("ocr_used")
         language = NAMES.get(guess(text) or "")
         if language in self._languages and not self._is_narrow:
             self._languages, self._is_narrow = [language], True
@@ -93,19 +93,19 @@ class Ocr:
         image.save(buffer, "BMP")
         command = [PROGRAM, "stdin", "stdout", "-l", "+".join(self._languages), "--psm", "3"]
         environment = {**os.environ, "OMP_THREAD_LIMIT": "1"}
-        seconds = min(self._draft.limits.ocr_page_seconds, self._draft.meter.seconds_left)
+        seconds = min(self._builder.limits.ocr_page_seconds, self._builder.meter.seconds_left)
         try:
-            told = subprocess.run(  # noqa: S603
+            completed = subprocess.run(  # noqa: S603
                 command, input=buffer.getvalue(), capture_output=True, timeout=max(seconds, 0.001), env=environment, check=False
             )
         except subprocess.TimeoutExpired:
-            self._draft.meter.tick()
-            self._draft.warn("ocr_failed", f"a page took longer than {seconds:.0f} s")
+            self._builder.meter.check_time()
+            self._builder.warn("ocr_failed", f"a page took longer than {seconds:.0f} s")
             return ""
         except (OSError, subprocess.SubprocessError) as error:
-            self._draft.warn("ocr_failed", str(error))
+            self._builder.warn("ocr_failed", str(error))
             return ""
-        if told.returncode != 0:
-            self._draft.warn("ocr_failed", told.stderr.decode("utf-8", "replace"))
+        if completed.returncode != 0:
+            self._builder.warn("ocr_failed", completed.stderr.decode("utf-8", "replace"))
             return ""
-        return clean(told.stdout.decode("utf-8", "replace")).strip()
+        return clean(completed.stdout.decode("utf-8", "replace")).strip()

@@ -1,12 +1,12 @@
-"""What does an ODT say? Its content as a stream: headings, paragraphs, lists, tables, notes; and who wrote it when."""
+"""ODT extractor: headings, paragraphs, lists, tables and notes, read as a stream; author and dates."""
 
 from __future__ import annotations
 
-from .draft import Draft
+from .builder import ExtractionBuilder
 from .failure import Unreadable
-from .markdown import Flow
-from .package import Package
+from .markdown import MarkdownWriter
 from .xml import Attributes, Elements, read_xml
+from .zip_package import Package
 
 DROPPED = {"annotation", "tracked-changes", "ruby-text", "forms", "automatic-styles", "font-face-decls", "scripts"}
 FACTS = {"title": "title", "initial-creator": "author", "creator": "author", "creation-date": "created", "date": "modified"}
@@ -14,10 +14,10 @@ SPACES_MAX = 1_000
 
 
 class _Content:
-    """A handler for the content."""
+    """Handler for the content."""
 
-    def __init__(self, draft: Draft, flow: Flow) -> None:
-        self._draft, self._flow = draft, flow
+    def __init__(self, builder: ExtractionBuilder, writer: MarkdownWriter) -> None:
+        self._builder, self._writer = builder, writer
         self._dropped = 0
         self._paragraphs = 0
         self._heading = 0
@@ -34,19 +34,19 @@ class _Content:
                 self._lists += 1
             case "s":
                 count = attributes.get("c", "1")
-                self._flow.text(" " * (min(int(count[:4]), SPACES_MAX) if count.isdecimal() else 1))
+                self._writer.text(" " * (min(int(count[:4]), SPACES_MAX) if count.isdecimal() else 1))
             case "tab" | "line-break":
-                self._flow.text("\t" if name == "tab" else "\n")
+                self._writer.text("\t" if name == "tab" else "\n")
             case "table":
-                self._flow.begin_table()
+                self._writer.begin_table()
             case "a":
-                self._flow.begin_link(attributes.get("href", ""))
-            case "soft-page-break" if self._flow.is_blank and not self._flow.is_in_table:
-                self._draft.break_page()
+                self._writer.begin_link(attributes.get("href", ""))
+            case "soft-page-break" if self._writer.is_blank and not self._writer.is_in_table:
+                self._builder.break_page()
 
     def _start_paragraph(self, name: str, attributes: Attributes) -> None:
         if self._paragraphs:  # a note or a frame inside a paragraph
-            self._flow.text(" ")
+            self._writer.text(" ")
         self._paragraphs += 1
         if name == "h":
             level = attributes.get("outline-level", "1")
@@ -64,47 +64,54 @@ class _Content:
             case "list":
                 self._lists -= 1
             case "a":
-                self._flow.end_link()
+                self._writer.end_link()
             case "table-cell":
-                self._flow.end_cell()
+                self._writer.end_cell()
             case "table-row":
-                self._flow.end_row()
+                self._writer.end_row()
             case "table":
-                self._flow.end_table()
+                self._writer.end_table()
 
     def text(self, text: str) -> None:
         if self._paragraphs and not self._dropped:
-            self._flow.text(text)
+            self._writer.text(text)
 
     def _end_paragraph(self) -> None:
         if self._heading:
-            self._flow.end_heading(self._heading)
+            self._writer.end_heading(self._heading)
         elif self._lists:
-            self._flow.end_item(self._lists - 1)
+            self._writer.end_item(self._lists - 1)
         else:
-            self._flow.end()
+            self._writer.end()
         self._heading = 0
 
 
-def read(draft: Draft) -> None:
-    """The text, after a look whether it is encrypted."""
-    with Package(draft, draft.limits.parts_max) as package:
+def read(builder: ExtractionBuilder) -> None:
+    """Read the text; refuse an encrypted document first."""
+    with Package(builder, builder.limits.parts_max) as package:
         if "META-INF/manifest.xml" in package:
             read_xml(
-                draft, package.blocks("META-INF/manifest.xml"), Elements(draft, _refuse_encrypted), is_doctype_allowed=True
+                builder,
+                package.iter_blocks("META-INF/manifest.xml"),
+                Elements(builder, _refuse_encrypted),
+                is_doctype_allowed=True,
             )
         if "meta.xml" in package:
-            read_xml(draft, package.blocks("meta.xml"), Elements(draft, lambda name, _, text: _seen_fact(draft, name, text)))
+            read_xml(
+                builder,
+                package.iter_blocks("meta.xml"),
+                Elements(builder, lambda name, _, text: _on_meta_element(builder, name, text)),
+            )
         if any(entry.filename.startswith(("Basic/", "Scripts/")) for entry in package.entries):
-            draft.warn("macros_ignored")
-        flow = Flow(draft)
-        read_xml(draft, package.blocks("content.xml"), _Content(draft, flow))
-        flow.end()
+            builder.warn("macros_ignored")
+        writer = MarkdownWriter(builder)
+        read_xml(builder, package.iter_blocks("content.xml"), _Content(builder, writer))
+        writer.end()
 
 
-def _seen_fact(draft: Draft, name: str, text: str) -> None:
+def _on_meta_element(builder: ExtractionBuilder, name: str, text: str) -> None:
     if name in FACTS:
-        draft.fact(FACTS[name], text)
+        builder.fact(FACTS[name], text)
 
 
 def _refuse_encrypted(name: str, _: Attributes, __: str) -> None:

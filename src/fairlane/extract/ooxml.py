@@ -1,8 +1,8 @@
-"""How do the parts of a DOCX, PPTX or XLSX belong together?
+"""Office Open XML: the parts of a DOCX, PPTX or XLSX and the relationships between them.
 
 Laws:
-- Relationships are followed inside the package only. What points outside is a link to show, never to open.
-- Parts are found by their relationships, not by their usual names: some writers use others.
+- Relationships are followed inside the package only. An external target is a link to show, never to open.
+- Parts are located by their relationships, not by their usual names: some programs write others.
 """
 
 from __future__ import annotations
@@ -10,74 +10,75 @@ from __future__ import annotations
 import posixpath
 from typing import NamedTuple
 
-from .draft import Draft
+from .builder import ExtractionBuilder
 from .failure import Unreadable
-from .package import Package
 from .xml import Attributes, Elements, read_xml
+from .zip_package import Package
 
-RELATIONS_MAX = 100_000
+RELATIONSHIPS_MAX = 100_000
 KINDS = {"wordprocessingml": "docx", "presentationml": "pptx", "spreadsheetml": "xlsx"}
 
 
-class Relation(NamedTuple):
-    """Where one part points."""
+class Relationship(NamedTuple):
+    """A reference from one part to another, or to an external target."""
 
     kind: str
     target: str
-    is_outside: bool
+    is_external: bool
 
 
-def relations(draft: Draft, package: Package, part: str) -> dict[str, Relation]:
-    """What a part points to, by id."""
+def read_relationships(builder: ExtractionBuilder, package: Package, part: str) -> dict[str, Relationship]:
+    """Return the relationships of a part, by id."""
     folder, _, name = part.rpartition("/")
     rels = posixpath.join(folder, "_rels", f"{name}.rels")
-    found: dict[str, Relation] = {}
+    relationships: dict[str, Relationship] = {}
     if rels not in package:
-        return found
+        return relationships
 
-    def seen(name: str, attributes: Attributes, _: str) -> None:
+    def on_element(name: str, attributes: Attributes, _: str) -> None:
         if name != "Relationship":
             return
-        is_outside = attributes.get("TargetMode") == "External"
+        is_external = attributes.get("TargetMode") == "External"
         target = attributes.get("Target", "")
-        if not is_outside:
+        if not is_external:
             target = posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/")
         kind = attributes.get("Type", "").rpartition("/")[2]
-        if is_outside and kind != "hyperlink":
-            draft.warn("references_ignored", target)
-        if len(found) < RELATIONS_MAX:
-            found[attributes.get("Id", "")] = Relation(kind, target, is_outside)
+        if is_external and kind != "hyperlink":
+            builder.warn("references_ignored", target)
+        if len(relationships) < RELATIONSHIPS_MAX:
+            relationships[attributes.get("Id", "")] = Relationship(kind, target, is_external)
 
-    read_xml(draft, package.blocks(rels), Elements(draft, seen))
-    return found
+    read_xml(builder, package.iter_blocks(rels), Elements(builder, on_element))
+    return relationships
 
 
-def main_part(draft: Draft, package: Package) -> tuple[str, str]:
-    """The part that the document is, and its content type."""
-    found = [one for one in relations(draft, package, "").values() if one.kind == "officeDocument" and not one.is_outside]
-    if not found:
+def main_part(builder: ExtractionBuilder, package: Package) -> tuple[str, str]:
+    """Return the main part of the document, and its content type."""
+    rels = read_relationships(builder, package, "").values()
+    targets = [rel.target for rel in rels if rel.kind == "officeDocument" and not rel.is_external]
+    if not targets:
         raise Unreadable("corrupt", "an office document without its main part")
-    part = found[0].target
+    part = targets[0]
     types: dict[str, str] = {}
 
-    def seen(name: str, attributes: Attributes, _: str) -> None:
+    def on_element(name: str, attributes: Attributes, _: str) -> None:
         if name == "Override" and attributes.get("PartName", "").lstrip("/") == part:
             types["part"] = attributes.get("ContentType", "")
 
-    read_xml(draft, package.blocks("[Content_Types].xml"), Elements(draft, seen))
+    read_xml(builder, package.iter_blocks("[Content_Types].xml"), Elements(builder, on_element))
     return part, types.get("part", "")
 
 
-def read_properties(draft: Draft, package: Package) -> None:
-    """Title, author and dates."""
+def read_properties(builder: ExtractionBuilder, package: Package) -> None:
+    """Read title, author and dates."""
     names = {"title": "title", "creator": "author", "created": "created", "modified": "modified"}
 
-    def seen(name: str, _: Attributes, text: str) -> None:
+    def on_element(name: str, _: Attributes, text: str) -> None:
         if name in names:
-            draft.fact(names[name], text)
+            builder.fact(names[name], text)
 
-    for one in relations(draft, package, "").values():
-        if one.kind == "core-properties" and one.target in package and not one.is_outside:
-            read_xml(draft, package.blocks(one.target), Elements(draft, seen))
+    for rel in read_relationships(builder, package, "").values():
+        if rel.kind == "core-properties" and rel.target in package and not rel.is_external:
+            read_xml(builder, package.iter_blocks(rel.target), Elements(builder, on_element))
     if any(entry.filename.endswith("vbaProject.bin") for entry in package.entries):
-        draft.warn("macros_ignored")
+        builder.warn("macros_ignored")

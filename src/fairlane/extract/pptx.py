@@ -1,22 +1,22 @@
-"""What does a PPTX say? Slide by slide, in the order of the show: titles, paragraphs, tables, and the speaker's notes."""
+"""PPTX extractor: slides in order of presentation, with titles, paragraphs, tables and speaker notes."""
 
 from __future__ import annotations
 
-from .draft import Draft
-from .markdown import Flow
-from .ooxml import main_part, read_properties, relations
-from .package import Package
+from .builder import ExtractionBuilder
+from .markdown import MarkdownWriter
+from .ooxml import main_part, read_properties, read_relationships
 from .xml import Attributes, Elements, read_xml
+from .zip_package import Package
 
 TITLES = ("title", "ctrTitle")
-FURNITURE = ("sldNum", "dt", "ftr", "hdr", "sldImg")  # numbers, dates and footers repeat on every slide
+REPEATED = ("sldNum", "dt", "ftr", "hdr", "sldImg")  # numbers, dates and footers, the same on every slide
 
 
-class _Slide:
-    """A handler for one slide or its notes."""
+class _SlideHandler:
+    """Handler for one slide or its notes."""
 
-    def __init__(self, flow: Flow) -> None:
-        self._flow = flow
+    def __init__(self, writer: MarkdownWriter) -> None:
+        self._writer = writer
         self._role = ""
         self._level = 0
         self._is_text = False
@@ -35,9 +35,9 @@ class _Slide:
             case "t":
                 self._is_text = True
             case "br":
-                self._flow.text("\n")
+                self._writer.text("\n")
             case "tbl":
-                self._flow.begin_table()
+                self._writer.begin_table()
 
     def end(self, name: str) -> None:
         match name:
@@ -48,54 +48,54 @@ class _Slide:
             case "sp":
                 self._role = ""
             case "tc":
-                self._flow.end_cell()
+                self._writer.end_cell()
             case "tr":
-                self._flow.end_row()
+                self._writer.end_row()
             case "tbl":
-                self._flow.end_table()
+                self._writer.end_table()
 
     def _end_paragraph(self) -> None:
         if self._role in TITLES:
-            self._flow.end_heading(2)
+            self._writer.end_heading(2)
         elif self._level:
-            self._flow.end_item(self._level)
+            self._writer.end_item(self._level)
         else:
-            self._flow.end()
+            self._writer.end()
 
     def text(self, text: str) -> None:
-        if self._is_text and self._role not in FURNITURE:
-            self._flow.text(text)
+        if self._is_text and self._role not in REPEATED:
+            self._writer.text(text)
 
 
-def read(draft: Draft) -> None:
-    """Every slide is a page."""
-    draft.unit = "slide"
-    with Package(draft, draft.limits.parts_max) as package:
-        part, _ = main_part(draft, package)
-        read_properties(draft, package)
-        rels = relations(draft, package, part)
+def read(builder: ExtractionBuilder) -> None:
+    """Read every slide as a page."""
+    builder.unit = "slide"
+    with Package(builder, builder.limits.parts_max) as package:
+        part, _ = main_part(builder, package)
+        read_properties(builder, package)
+        rels = read_relationships(builder, package, part)
         order: list[str] = []
 
-        def seen(name: str, attributes: Attributes, _: str) -> None:
+        def on_element(name: str, attributes: Attributes, _: str) -> None:
             relation = rels.get(attributes.get("id", "")) if name == "sldId" else None
-            if relation is not None and relation.kind == "slide" and not relation.is_outside:
-                draft.meter.pages(len(order) + 1)
+            if relation is not None and relation.kind == "slide" and not relation.is_external:
+                builder.meter.check_pages(len(order) + 1)
                 order.append(relation.target)
 
-        read_xml(draft, package.blocks(part), Elements(draft, seen))
+        read_xml(builder, package.iter_blocks(part), Elements(builder, on_element))
         for number, target in enumerate(order, start=1):
-            draft.new_page(str(number))
-            _read_slide(draft, package, target)
+            builder.new_page(str(number))
+            _read_slide(builder, package, target)
 
 
-def _read_slide(draft: Draft, package: Package, target: str) -> None:
+def _read_slide(builder: ExtractionBuilder, package: Package, target: str) -> None:
     if target not in package:
-        draft.warn("damaged_parts", target)
+        builder.warn("damaged_parts", target)
         return
-    flow = Flow(draft)
-    read_xml(draft, package.blocks(target), _Slide(flow))
-    flow.end()
-    for one in relations(draft, package, target).values():
-        if one.kind == "notesSlide" and one.target in package and not one.is_outside:
-            read_xml(draft, package.blocks(one.target), _Slide(flow))
-            flow.end()
+    writer = MarkdownWriter(builder)
+    read_xml(builder, package.iter_blocks(target), _SlideHandler(writer))
+    writer.end()
+    for rel in read_relationships(builder, package, target).values():
+        if rel.kind == "notesSlide" and rel.target in package and not rel.is_external:
+            read_xml(builder, package.iter_blocks(rel.target), _SlideHandler(writer))
+            writer.end()

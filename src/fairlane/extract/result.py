@@ -1,9 +1,9 @@
-"""What comes out of a file?
+"""Extraction results.
 
 Laws:
 - Text is valid Unicode without control characters other than tab and new line, so it can be stored and sent anywhere.
 - Names, titles and authors are data from the file: shown, never used as a path.
-- Offsets of pages are in characters of `text`; pages follow each other and cover it.
+- Page offsets count characters of `text`; pages are contiguous and cover it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ WARNING_CODES: tuple[WarningCode, ...] = get_args(WarningCode)
 Unit = Literal["page", "sheet", "slide"]
 
 
-class Notice(NamedTuple):
-    """Something that whoever relies on the text should know."""
+class ExtractionWarning(NamedTuple):
+    """Something that a reader of the text should know."""
 
     code: WarningCode
     detail: str = ""
@@ -49,7 +49,7 @@ class Page(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A file that was inside: its name as the archive has it, and where its bytes are now."""
+    """A file inside the file: its name in the archive, and the path of its bytes."""
 
     name: str
     size: int
@@ -58,7 +58,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Extraction:
-    """What a file turned out to be, and what it says."""
+    """The type, text and facts of a file."""
 
     media_type: str
     size: int
@@ -71,10 +71,10 @@ class Extraction:
     created: str | None = None  # ISO 8601
     modified: str | None = None
     language: str | None = None
-    width: int | None = None  # pixels, of an image as it is looked at
+    width: int | None = None  # pixels, of an upright image
     height: int | None = None
     thumbnail: bytes | None = None  # PNG
-    warnings: tuple[Notice, ...] = ()
+    warnings: tuple[ExtractionWarning, ...] = ()
     members: tuple[Member, ...] = ()
 
     @cached_property
@@ -83,12 +83,12 @@ class Extraction:
         return self.text_bytes.decode()
 
     def text_of(self, number: int) -> str:
-        """The text of one page, counted from 0."""
+        """Return the text of a page, counted from 0."""
         page = self.pages[number]
         return self.text[page.start : page.end]
 
     def facts(self) -> dict[str, object]:
-        """Everything but the text and the picture, ready for JSON."""
+        """Return everything but the text and the thumbnail, as JSON values."""
         return {
             "media_type": self.media_type,
             "size": self.size,
@@ -102,6 +102,6 @@ class Extraction:
             "language": self.language,
             "width": self.width,
             "height": self.height,
-            "warnings": [notice._asdict() for notice in self.warnings],
-            "members": [{"name": one.name, "size": one.size, "path": one.path.name} for one in self.members],
+            "warnings": [warning._asdict() for warning in self.warnings],
+            "members": [{"name": name, "size": size, "path": path.name} for name, size, path in self.members],
         }

@@ -1,11 +1,11 @@
-"""What does an RTF say?
+"""RTF extractor.
 
-A reader of groups, words and bytes: letters in the code page of their font, `\\u` with what follows it for older readers
-skipped, tables loosely, title and author. Pictures, objects and everything marked as ignorable are passed over.
+A tokenizer of groups, control words and bytes. It decodes bytes in the code page of their font and `\\u` characters without
+their fallback, and reads tables, title and author. Pictures, objects and everything marked as ignorable are skipped.
 
 Laws:
-- Groups are counted, never called: nesting costs an entry on a list.
-- Every rule moves forward.
+- No recursion: a nested group costs an entry on a list.
+- Every rule moves forward: reading takes linear time.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass, replace
 from itertools import count
 
-from .draft import Draft
+from .builder import ExtractionBuilder
 from .failure import Unreadable
-from .markdown import Flow
+from .markdown import MarkdownWriter
 
 _TOKEN = re.compile(
     rb"\\([a-zA-Z]{1,32})(-?[0-9]{1,10})?[ ]?|\\'([0-9a-fA-F]{2})|\\(.)|([{}])|([^\\{}\r\n]+)|[\r\n]+", re.DOTALL
@@ -77,45 +77,45 @@ FONTS_MAX = 10_000
 
 
 @dataclass(frozen=True)
-class State:
-    """What holds inside one group, and is forgotten at its end."""
+class GroupState:
+    """The settings inside one group, dropped at its end."""
 
     target: str = "body"  # or fonttbl, dropped, title, author, creatim, revtim
     font: int = 0
-    skip: int = 1  # how many characters stand behind \u for older readers
+    skip: int = 1  # how many fallback characters follow a \u
     is_deleted: bool = False
 
 
-class Reader:
-    """Goes through the tokens."""
+class RtfReader:
+    """Reads the tokens of one file."""
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft, self._flow = draft, Flow(draft)
-        self._state = State()
-        self._states: list[State] = []
+    def __init__(self, builder: ExtractionBuilder) -> None:
+        self._builder, self._writer = builder, MarkdownWriter(builder)
+        self._state = GroupState()
+        self._states: list[GroupState] = []
         self._codepage = "cp1252"
         self._fonts: dict[int, str] = {}
         self._bytes = bytearray()
         self._to_skip = 0
         self._high = 0
         self._facts: dict[str, list[str]] = {}
-        self._moment: dict[str, int] = {}
+        self._datetime: dict[str, int] = {}
         self._is_table = self._is_row_over = False
         self._is_ignorable = False
         self._heading = 0
 
     def read(self, content: bytes) -> None:
-        place = 0
-        for number_of_token in count(1):  # not `while`: Python 3.11 does not speed that up in a function that is called once
-            if number_of_token % 1024 == 0:
-                self._draft.meter.tick()
-            token = _TOKEN.match(content, place)
+        position = 0
+        for token_number in count(1):
+            if token_number % 1024 == 0:
+                self._builder.meter.check_time()
+            token = _TOKEN.match(content, position)
             if token is None:  # the end, or a backslash at the very end
                 break
-            place = token.end()
+            position = token.end()
             word, number, byte, symbol, brace, text = token.groups()
             if word is not None:
-                place += self._word(word.decode("ascii"), int(number) if number else None)
+                position += self._word(word.decode("ascii"), int(number) if number else None)
             elif byte is not None:
                 self._byte(int(byte, 16))
             elif symbol is not None:
@@ -125,7 +125,7 @@ class Reader:
             elif text is not None:
                 self._plain(text)
         if self._states:
-            self._draft.warn("damaged_parts", f"{len(self._states)} groups do not end")
+            self._builder.warn("damaged_parts", f"{len(self._states)} groups do not end")
         self._end_paragraph()
         self._end_table()
 
@@ -136,7 +136,7 @@ class Reader:
         self._to_skip, self._is_ignorable = 0, False
         if brace == b"{":
             self._states.append(self._state)
-            self._draft.meter.nesting(len(self._states))
+            self._builder.meter.check_nesting(len(self._states))
         elif self._states:
             ended, self._state = self._state, self._states.pop()
             if ended.target != self._state.target:
@@ -144,18 +144,18 @@ class Reader:
 
     def _end_target(self, target: str) -> None:
         if target in FACTS:
-            self._draft.fact(FACTS[target], "".join(self._facts.pop(target, [])))
-        elif target in ("creatim", "revtim") and self._moment:
-            part = {"mo": 1, "dy": 1, "hr": 0, "min": 0, "sec": 0} | self._moment
+            self._builder.fact(FACTS[target], "".join(self._facts.pop(target, [])))
+        elif target in ("creatim", "revtim") and self._datetime:
+            part = {"mo": 1, "dy": 1, "hr": 0, "min": 0, "sec": 0} | self._datetime
             day = f"{part.get('yr', 0):04d}-{part['mo']:02d}-{part['dy']:02d}"
-            told = f"{day}T{part['hr']:02d}:{part['min']:02d}:{part['sec']:02d}"
-            self._draft.fact("created" if target == "creatim" else "modified", told)
-            self._moment = {}
+            datetime = f"{day}T{part['hr']:02d}:{part['min']:02d}:{part['sec']:02d}"
+            self._builder.fact("created" if target == "creatim" else "modified", datetime)
+            self._datetime = {}
 
     # -- words and symbols
 
     def _word(self, word: str, number: int | None) -> int:
-        """Do what a word says; returns how many bytes of binary data to pass over."""
+        """Apply a control word; return how many bytes of binary data to skip."""
         if word == "bin":
             return max(0, number or 0)
         if self._to_skip and word != "u":
@@ -175,7 +175,7 @@ class Reader:
         return 0
 
     def _setting(self, word: str, number: int | None) -> bool:
-        """Words that change how what follows is read."""
+        """Apply a control word that changes how the following text is read."""
         if word == "ansicpg" and number is not None:
             self._codepage = f"cp{number}" if _is_codec(f"cp{number}") else self._codepage
         elif word == "mac":
@@ -192,20 +192,20 @@ class Reader:
         elif word == "deleted":
             self._state = replace(self._state, is_deleted=number != 0)
         elif word in ("yr", "mo", "dy", "hr", "min", "sec") and self._state.target in ("creatim", "revtim"):
-            self._moment[word] = min(abs(number or 0), 9999)
+            self._datetime[word] = min(abs(number or 0), 9999)
         else:
             return False
         return True
 
     def _layout(self, word: str, number: int | None) -> None:
-        """Words that make paragraphs, tables and pages."""
+        """Apply a control word for paragraphs, tables and pages."""
         if word in SIGNS:
             self._text(SIGNS[word])
         elif word in ("par", "sect"):
             self._end_paragraph()
         elif word == "page":
             self._end_paragraph()
-            self._draft.break_page()
+            self._builder.break_page()
         elif word == "outlinelevel":
             self._heading = (number or 0) + 1
         elif word == "pard":
@@ -213,15 +213,15 @@ class Reader:
         elif word in ("trowd", "intbl"):
             self._begin_row()
         elif word == "cell" and self._is_table:
-            self._flow.end_cell()
+            self._writer.end_cell()
         elif word == "row" and self._is_table:
-            self._flow.end_row()
+            self._writer.end_row()
             self._is_row_over = True
 
     def _begin_row(self) -> None:
         if not self._is_table:
             self._end_paragraph()
-            self._flow.begin_table()
+            self._writer.begin_table()
         self._is_table, self._is_row_over = True, False
 
     def _symbol(self, symbol: bytes) -> None:
@@ -263,7 +263,7 @@ class Reader:
         self._bytes += text
 
     def _flush(self) -> None:
-        """Bytes become letters when all of them that belong together are there."""
+        """Decode the collected bytes: a character may take several of them."""
         if self._bytes:
             codepage = self._fonts.get(self._state.font, self._codepage)
             self._text(bytes(self._bytes).decode(codepage, "replace"))
@@ -275,19 +275,19 @@ class Reader:
         elif self._state.target == "body" and not self._state.is_deleted:
             if self._is_row_over:
                 self._end_table()
-            self._flow.text(text)
+            self._writer.text(text)
 
     def _end_table(self) -> None:
         if self._is_table:
-            self._flow.end_table()
+            self._writer.end_table()
         self._is_table = self._is_row_over = False
 
     def _end_paragraph(self) -> None:
         self._flush()
         if self._heading:
-            self._flow.end_heading(self._heading)
+            self._writer.end_heading(self._heading)
         else:
-            self._flow.end()
+            self._writer.end()
 
 
 def _is_codec(name: str) -> bool:
@@ -298,9 +298,9 @@ def _is_codec(name: str) -> bool:
     return True
 
 
-def read(draft: Draft) -> None:
-    """The whole file is held: a reader of RTF must be able to pass over any number of bytes."""
-    content = draft.path.read_bytes()
+def read(builder: ExtractionBuilder) -> None:
+    """Read the whole file into memory: RTF may skip any number of bytes."""
+    content = builder.path.read_bytes()
     if not content.startswith(b"{\\rtf"):
         raise Unreadable("corrupt", "RTF without its beginning")
-    Reader(draft).read(content)
+    RtfReader(builder).read(content)

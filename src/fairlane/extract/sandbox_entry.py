@@ -1,9 +1,9 @@
-"""What is done in the confined process? A file is read, and what it says is told.
+"""Entry point of the confined process: reads one file and returns its text, facts and thumbnail.
 
-A template is made of this module: it knows the extractors, and nothing of queues.
+The fork server loads this module: it knows the extractors and nothing of queues.
 
 Laws:
-- Before a stranger's file is read, small ones of our own were: what parsers set up at first use is there already.
+- The fork server reads small samples of its own first, so that what parsers set up at first use is ready in every fork.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DOCX = {
 
 
 def samples() -> dict[str, bytes]:
-    """One small file for each way in which most formats are read."""
+    """Return one small file for each of the parsers that most formats use."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as package:
         for name, part in _DOCX.items():
@@ -52,7 +52,7 @@ def samples() -> dict[str, bytes]:
 
 
 def prepare() -> None:
-    """Load every parser, and have each sample read once."""
+    """Load every parser, and read each sample once."""
     warm()
     with tempfile.TemporaryDirectory(prefix="fairlane-sample-") as folder:
         for name, content in samples().items():
@@ -62,12 +62,12 @@ def prepare() -> None:
 
 
 def work(path: str, name: str, scratch: str, limits: dict[str, Any], depth: int, sha256: str) -> Callable[[], Answer]:
-    """What the confined process does, of arguments that were JSON."""
-    within = Limits(**limits | {"ocr_languages": tuple(limits["ocr_languages"])})
-    return partial(read, Path(path), name, Path(scratch), within, depth, sha256)
+    """Return the call for the confined process, from arguments that were JSON."""
+    file_limits = Limits(**limits | {"ocr_languages": tuple(limits["ocr_languages"])})
+    return partial(read, Path(path), name, Path(scratch), file_limits, depth, sha256)
 
 
 def read(path: Path, name: str, scratch: Path, limits: Limits, depth: int, sha256: str | None = None) -> Answer:
-    """Read a file: the facts, and with them the text and the picture; members are left in the scratch folder."""
+    """Read a file; return its facts, and as parts its text and thumbnail. Members stay in the scratch folder."""
     result = extract(path, name, scratch, limits, depth, sha256)
     return Answer(result.facts(), (result.text_bytes, result.thumbnail or b""))

@@ -1,8 +1,8 @@
-"""What is this file, by its content?
+"""File type detection, by content.
 
 Laws:
-- The name decides nothing but ties between texts: whether a text is Markdown or CSV cannot be seen for sure.
-- What is not one of ours is `unsupported`, with its type in the detail if we know it.
+- The name decides only between kinds of text: content alone cannot tell Markdown or CSV for certain.
+- Any other type is `unsupported`, with the type in the detail if it is known.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .draft import Draft
-from .encoding import marked, pick, wide
+from .builder import ExtractionBuilder
+from .encoding import detect, detect_bom, detect_wide
 from .failure import Unreadable
 from .ooxml import KINDS, main_part
-from .package import Package
 from .plain import JSON_CHECKED_MAX, is_json
+from .zip_package import Package
 
 OFFICE = "application/vnd.openxmlformats-officedocument."
 DOCX, PPTX = OFFICE + "wordprocessingml.document", OFFICE + "presentationml.presentation"
 XLSX, ODT = OFFICE + "spreadsheetml.sheet", "application/vnd.oasis.opendocument.text"
-MODULES = {
+READERS = {
     "application/pdf": "pdf.read",
     DOCX: "docx.read",
     PPTX: "pptx.read",
@@ -37,7 +37,7 @@ MODULES = {
     "application/zip": "archive.read",
     **{f"image/{kind}": "image.read" for kind in ("png", "jpeg", "tiff", "webp", "gif")},
 }
-NAMES = {  # which names go with which type; others are told as wrong
+SUFFIXES = {  # the usual suffixes of each type; another one gives a warning
     "application/pdf": "pdf",
     DOCX: "docx docm dotx dotm",
     PPTX: "pptx pptm ppsx ppsm potx",
@@ -64,7 +64,7 @@ MAGIC = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-FOREIGN = (
+UNSUPPORTED_MAGIC = (
     (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
     (b"Rar!", "application/vnd.rar"),
     (b"\x1f\x8b", "application/gzip"),
@@ -79,7 +79,7 @@ FOREIGN = (
     (b"%!PS", "application/postscript"),
     (b"SQLite format 3\0", "application/vnd.sqlite3"),
 )
-XML_NAMES = ("xml", "svg", "xsd", "rss", "kml", "gpx", "xsl")
+XML_SUFFIXES = ("xml", "svg", "xsd", "rss", "kml", "gpx", "xsl")
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 START = 65_536
@@ -95,102 +95,102 @@ _HTML = re.compile(
 _XHTML = re.compile(r"\s*<\?xml[^>]{0,200}>\s*(?:<!--.{0,4000}?-->\s*){0,3}<(?:!doctype\s+)?html\b", re.IGNORECASE | re.DOTALL)
 
 
-def media_type(draft: Draft) -> str:
-    """The type of a file; anything that is not one of ours is refused."""
-    with draft.path.open("rb") as file:
+def detect_media_type(builder: ExtractionBuilder) -> str:
+    """Return the type of a file; refuse an unsupported one."""
+    with builder.path.open("rb") as file:
         start = file.read(START)
-    found = _binary(draft, start) or _textual(draft, start)
-    _check_name(draft, found)
-    return found
+    media_type = _binary_type(builder, start) or _text_type(builder, start)
+    _check_name(builder, media_type)
+    return media_type
 
 
-def _binary(draft: Draft, start: bytes) -> str | None:
+def _binary_type(builder: ExtractionBuilder, start: bytes) -> str | None:
     for magic, kind in MAGIC:
         if start.startswith(magic):
             return kind
     if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
         return "image/webp"
     if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return _zipped(draft)
+        return _zip_type(builder)
     if start.startswith(OLE):
-        _refuse_ole(draft.path)
-    for magic, kind in FOREIGN:
+        _refuse_ole(builder.path)
+    for magic, kind in UNSUPPORTED_MAGIC:
         if start.startswith(magic) and _is_binary(start):
             raise Unreadable("unsupported", kind)
     return "application/pdf" if b"%PDF-" in start[:1024] else None
 
 
-def _zipped(draft: Draft) -> str:
-    """An office document is a ZIP with certain parts."""
-    with Package(draft, max(draft.limits.parts_max, draft.limits.members_max)) as package:
+def _zip_type(builder: ExtractionBuilder) -> str:
+    """Tell an office document, which is a ZIP with certain parts, from other archives."""
+    with Package(builder, max(builder.limits.parts_max, builder.limits.members_max)) as package:
         if "mimetype" in package and package.entries[0].filename == "mimetype":
-            kind = package.small("mimetype", 1_000).decode("ascii", "replace").strip()
+            kind = package.read_small("mimetype", 1_000).decode("ascii", "replace").strip()
             if kind.startswith(ODT):
                 return ODT
             raise Unreadable("unsupported", kind)
         if "[Content_Types].xml" not in package:
             return "application/zip"
-        _, kind = main_part(draft, package)
+        _, kind = main_part(builder, package)
     for word, name in KINDS.items():
         if word in kind or f"ms-{_old_name(name)}" in kind:
             return {"docx": DOCX, "pptx": PPTX, "xlsx": XLSX}[name]
-    raise Unreadable("unsupported", kind or "an office document of a kind that we do not know")
+    raise Unreadable("unsupported", kind or "an office document of an unknown type")
 
 
 def _old_name(name: str) -> str:
-    """Documents with macros are named after the program."""
+    """Return the program's name, which the types of documents with macros have."""
     return {"docx": "word", "pptx": "powerpoint", "xlsx": "excel"}[name]
 
 
 def _refuse_ole(path: Path) -> None:
-    """The old container: either an office document with a password, or one of the formats before 2007."""
+    """Refuse an OLE container: an office document with a password, or a format of before 2007."""
     with path.open("rb") as file:
         previous = b""
         while block := file.read(1_000_000):
             if ENCRYPTED_PACKAGE in previous + block:
                 raise Unreadable("encrypted", "an office document with a password")
             previous = block[-100:]
-    raise Unreadable("unsupported", "an office document of before 2007, or a message of Outlook")
+    raise Unreadable("unsupported", "an office document of before 2007, or an Outlook message")
 
 
 def _is_binary(start: bytes) -> bool:
-    """Whether these bytes are no text in any encoding that we know."""
-    if marked(start) is not None or wide(start) is not None:
+    """Return whether these bytes are not text in any known encoding."""
+    if detect_bom(start) is not None or detect_wide(start) is not None:
         return False
     text = start.decode("utf-8", "ignore")
     return len(_CONTROL.findall(text)) > max(1, len(text)) * CONTROL_MAX
 
 
-def _textual(draft: Draft, start: bytes) -> str:
+def _text_type(builder: ExtractionBuilder, start: bytes) -> str:
     if _is_binary(start):
-        raise Unreadable("unsupported", "no text, and no format that we know")
-    encoding, skip, _ = pick(start)
+        raise Unreadable("unsupported", "not text, and not a known format")
+    encoding, skip, _ = detect(start)
     text = start[skip:].decode(encoding, "replace")
-    suffix = _suffix(draft.name)
+    suffix = _suffix(builder.name)
     if _HTML.match(text) or _XHTML.match(text) or (suffix in ("html", "htm", "xhtml") and "<" in text):
         return "text/html"
-    if text.lstrip().startswith("<?xml") or (text.lstrip().startswith("<") and suffix in XML_NAMES):
+    if text.lstrip().startswith("<?xml") or (text.lstrip().startswith("<") and suffix in XML_SUFFIXES):
         return "application/xml"
     if _is_mail(text):
         return "message/rfc822"
-    if _looks_like_json(draft, text, suffix):
+    if _is_json_file(builder, text, suffix):
         return "application/json"
     return {"md": "text/markdown", "markdown": "text/markdown", "csv": "text/csv", "tsv": "text/csv"}.get(suffix, "text/plain")
 
 
-def _looks_like_json(draft: Draft, text: str, suffix: str) -> bool:
+def _is_json_file(builder: ExtractionBuilder, text: str, suffix: str) -> bool:
     if not text.lstrip().startswith(("{", "[")):
         return False
     if suffix in ("json", "geojson", "ipynb"):
         return True
-    size = draft.path.stat().st_size
+    size = builder.path.stat().st_size
     if size > JSON_CHECKED_MAX:
         return False
-    return is_json(text if size <= START else draft.path.read_bytes().decode("utf-8", "replace"))
+    return is_json(text if size <= START else builder.path.read_bytes().decode("utf-8", "replace"))
 
 
 def _is_mail(text: str) -> bool:
-    """Whether a text begins with headers, two or more of which every message has."""
+    """Return whether a text begins with headers, at least two of them typical of e-mail."""
     if text.startswith("From ") and "\n" in text[:1000]:
         text = text.partition("\n")[2]
     if not _MAIL_HEADER.match(text):
@@ -203,9 +203,9 @@ def _suffix(name: str) -> str:
     return name.rpartition(".")[2].lower() if "." in name else ""
 
 
-def _check_name(draft: Draft, found: str) -> None:
-    """Tell when a name promises something else."""
-    suffix = _suffix(draft.name)
-    promised = [kind for kind, suffixes in NAMES.items() if suffix in suffixes.split()]
-    if promised and found not in promised:
-        draft.warn("wrong_name", f".{suffix}, but the content is {found}")
+def _check_name(builder: ExtractionBuilder, media_type: str) -> None:
+    """Warn if the suffix of the name belongs to another type."""
+    suffix = _suffix(builder.name)
+    expected = [kind for kind, suffixes in SUFFIXES.items() if suffix in suffixes.split()]
+    if expected and media_type not in expected:
+        builder.warn("wrong_name", f".{suffix}, but the content is {media_type}")

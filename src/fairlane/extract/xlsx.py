@@ -1,9 +1,9 @@
-"""What does an XLSX say? Sheet by sheet, each as one table.
+"""XLSX extractor: every sheet as one table.
 
 Laws:
-- A table has the rows and columns that hold something, and no others: one cell in the far corner is one cell.
-- Text is counted when a cell refers to it: a long shared string that a million cells share is too large, not a surprise.
-- Numbers are shown as stored; dates and times, where the style says that they are, as ISO 8601.
+- A table has only the rows and columns that are not empty: one cell in the far corner is one cell.
+- Text is counted for every cell that refers to it, so a long string shared by a million cells is too large.
+- Numbers are shown as stored; dates and times, where the style says so, as ISO 8601.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from .draft import Draft
+from .builder import ExtractionBuilder
 from .failure import Unreadable
 from .markdown import cell, row
-from .ooxml import Relation, main_part, read_properties, relations
-from .package import Package
+from .ooxml import Relationship, main_part, read_properties, read_relationships
 from .xml import Attributes, Elements, read_xml
+from .zip_package import Package
 
 COLUMNS_MAX = 16_384
 DATE_FORMATS = {*range(14, 18), 22, *range(27, 32), 34, 35, 36, *range(50, 59)}
@@ -36,13 +36,13 @@ def _column_of(letters: str) -> int | None:
 
 
 def column_number(reference: str) -> int | None:
-    """`B7` is in column 1, counted from 0."""
-    found = _COLUMN.match(reference)
-    return _column_of(found.group()) if found is not None else None
+    """Return the column of a reference, from 0: `B7` is in column 1."""
+    match = _COLUMN.match(reference)
+    return _column_of(match.group()) if match is not None else None
 
 
 def format_kind(code: str) -> str:
-    """Whether a number format shows a `date`, a `time` or just a number."""
+    """Return whether a number format shows a `date`, a `time` or a number (the empty string)."""
     letters = set(_LITERAL.sub("", code[:200]).lower().split(";")[0])
     if letters & {"y", "d"}:
         return "date"
@@ -51,8 +51,8 @@ def format_kind(code: str) -> str:
     return "date" if "m" in letters and not letters & set("0#?") else ""
 
 
-def moment(serial: float, kind: str, is_1904: bool) -> str | None:
-    """A serial number as ISO 8601; none if it is no date at all."""
+def serial_datetime(serial: float, kind: str, is_1904: bool) -> str | None:
+    """Convert a serial number to ISO 8601; None if it is out of range."""
     if not 0 <= serial < SERIAL_MAX:
         return None
     if kind == "time":  # a time of day, or a duration of more than one
@@ -66,27 +66,27 @@ def moment(serial: float, kind: str, is_1904: bool) -> str | None:
     return when.date().isoformat() if when.time() == datetime.min.time() else when.isoformat()
 
 
-class Book:
-    """What sheets refer to: shared strings, styles, the epoch."""
+class Workbook:
+    """What sheets refer to: shared strings, cell formats, the epoch."""
 
-    def __init__(self, draft: Draft, package: Package, rels: dict[str, Relation]) -> None:
+    def __init__(self, builder: ExtractionBuilder, package: Package, rels: dict[str, Relationship]) -> None:
         self.strings: list[str] = []
         self.styles: list[str] = []  # the kind of each cell format
         self.is_1904 = False
-        for one in rels.values():
-            if one.is_outside or one.target not in package:
+        for rel in rels.values():
+            if rel.is_external or rel.target not in package:
                 continue
-            if one.kind == "sharedStrings":
-                read_xml(draft, package.blocks(one.target), _Strings(draft, self.strings))
-            elif one.kind == "styles":
-                read_xml(draft, package.blocks(one.target), _Formats(self.styles))
+            if rel.kind == "sharedStrings":
+                read_xml(builder, package.iter_blocks(rel.target), _StringsHandler(builder, self.strings))
+            elif rel.kind == "styles":
+                read_xml(builder, package.iter_blocks(rel.target), _StylesHandler(self.styles))
 
 
-class _Strings:
-    """A handler for shared strings; the readings of Japanese words are left out."""
+class _StringsHandler:
+    """Handler for shared strings, without the phonetic readings of Japanese words."""
 
-    def __init__(self, draft: Draft, strings: list[str]) -> None:
-        self._draft, self._strings = draft, strings
+    def __init__(self, builder: ExtractionBuilder, strings: list[str]) -> None:
+        self._builder, self._strings = builder, strings
         self._pieces: list[str] = []
         self._length = 0
         self._is_text = self._is_reading = False
@@ -99,8 +99,8 @@ class _Strings:
 
     def end(self, name: str) -> None:
         if name == "si":
-            if len(self._strings) >= self._draft.limits.cells_max:
-                raise Unreadable("too_large", f"has more than {self._draft.limits.cells_max:,} shared strings")
+            if len(self._strings) >= self._builder.limits.cells_max:
+                raise Unreadable("too_large", f"has more than {self._builder.limits.cells_max:,} shared strings")
             self._strings.append("".join(self._pieces))
         self._is_text = False
         self._is_reading = self._is_reading and name != "rPh"
@@ -108,12 +108,12 @@ class _Strings:
     def text(self, text: str) -> None:
         if self._is_text:
             self._length += len(text) + 1
-            self._draft.meter.hold(self._length)
+            self._builder.meter.check_text(self._length)
             self._pieces.append(text)
 
 
-class _Formats:
-    """A handler for styles: which cell formats show dates or times."""
+class _StylesHandler:
+    """Handler for styles: which cell formats show dates or times."""
 
     def __init__(self, styles: list[str]) -> None:
         self._styles = styles
@@ -142,22 +142,22 @@ class _Formats:
         pass
 
 
-class Sheet:
-    """A handler for one sheet: holds its rows, because the columns in use are known only at its end."""
+class SheetHandler:
+    """Handler for one sheet; keeps its rows, because the columns in use are known only at its end."""
 
-    def __init__(self, draft: Draft, book: Book) -> None:
-        self._draft, self._book = draft, book
+    def __init__(self, builder: ExtractionBuilder, workbook: Workbook) -> None:
+        self._builder, self._workbook = builder, workbook
         self.rows: list[list[tuple[int, str]]] = []
         self.columns: set[int] = set()
         self._row: list[tuple[int, str]] = []
-        self._held = self._waiting = 0
+        self._length = self._pending_length = 0
         self._column = 0
         self._kind = self._style = ""
         self._pieces: list[str] = []
         self._is_value = False
 
     def start(self, name: str, attributes: Attributes) -> None:
-        if name == "v" or name == "t":  # by far the most frequent ones first, and fast
+        if name == "v" or name == "t":  # first, because by far the most frequent
             self._is_value = True
         elif name == "c":
             if "r" in attributes and (column := column_number(attributes["r"])) is not None:
@@ -165,7 +165,7 @@ class Sheet:
             self._kind, self._style = attributes.get("t", "n"), attributes.get("s", "")
         elif name == "row":
             self._row, self._column = [], 0
-            self._draft.meter.tick()
+            self._builder.meter.check_time()
         elif name in ("rPh", "f"):
             self._is_value = False
 
@@ -180,26 +180,26 @@ class Sheet:
 
     def text(self, text: str) -> None:
         if self._is_value:
-            self._waiting += len(text)
-            self._draft.meter.hold(self._held + self._waiting)
+            self._pending_length += len(text)
+            self._builder.meter.check_text(self._length + self._pending_length)
             self._pieces.append(text)
 
     def _end_cell(self) -> None:
         stored = self._pieces[0] if len(self._pieces) == 1 else "".join(self._pieces)
-        value = cell(self._shown(stored))
-        self._pieces, self._waiting = [], 0
+        value = cell(self._display_value(stored))
+        self._pieces, self._pending_length = [], 0
         if value:
-            self._draft.meter.cell()
-            self._held += len(value)  # looked at when the next text comes
+            self._builder.meter.count_cells()
+            self._length += len(value)  # checked with the next text
             self._row.append((self._column, value))
             self.columns.add(self._column)
         self._column += 1
 
-    def _shown(self, stored: str) -> str:
+    def _display_value(self, stored: str) -> str:
         match self._kind:
             case "s":
-                place = int(stored) if stored.isdecimal() and len(stored) < 10 else -1
-                return self._book.strings[place] if 0 <= place < len(self._book.strings) else ""
+                index = int(stored) if stored.isdecimal() and len(stored) < 10 else -1
+                return self._workbook.strings[index] if 0 <= index < len(self._workbook.strings) else ""
             case "b":
                 return {"1": "TRUE", "0": "FALSE"}.get(stored, stored)
             case "n" if self._style:
@@ -207,63 +207,63 @@ class Sheet:
         return stored
 
     def _number(self, stored: str) -> str:
-        place = int(self._style) if self._style.isdecimal() and len(self._style) < 8 else -1
-        kind = self._book.styles[place] if 0 <= place < len(self._book.styles) else ""
+        index = int(self._style) if self._style.isdecimal() and len(self._style) < 8 else -1
+        kind = self._workbook.styles[index] if 0 <= index < len(self._workbook.styles) else ""
         if not kind:
             return stored
         try:
-            return moment(float(stored), kind, self._book.is_1904) or stored
+            return serial_datetime(float(stored), kind, self._workbook.is_1904) or stored
         except ValueError:
             return stored
 
     def write(self) -> None:
-        """The table, in one go: everything in it was counted."""
+        """Write the table; its cells were counted when they were read."""
         columns = sorted(self.columns)
-        if len(columns) * len(self.rows) > self._draft.limits.cells_max * 4:
+        if len(columns) * len(self.rows) > self._builder.limits.cells_max * 4:
             self._write_sparse()
             return
-        places = {column: place for place, column in enumerate(columns)}
+        indexes = {column: index for index, column in enumerate(columns)}
         for number, cells in enumerate(self.rows):
             line = [""] * len(columns)
             for column, value in cells:
-                line[places[column]] = value
-            self._draft.write(row(line) + "\n")
+                line[indexes[column]] = value
+            self._builder.write(row(line) + "\n")
             if number == 0:
-                self._draft.write(row(["---"] * len(columns)) + "\n")
+                self._builder.write(row(["---"] * len(columns)) + "\n")
 
     def _write_sparse(self) -> None:
-        """Many columns with little in them: a line a row, without the empty cells."""
+        """Write a sheet of many, mostly empty columns: a line for each row, without the empty cells."""
         for cells in self.rows:
-            self._draft.write(" | ".join(value for _, value in cells) + "\n")
+            self._builder.write(" | ".join(value for _, value in cells) + "\n")
 
 
-def read(draft: Draft) -> None:
-    """Every sheet is a page with its name above."""
-    draft.unit = "sheet"
-    with Package(draft, draft.limits.parts_max) as package:
-        part, kind = main_part(draft, package)
+def read(builder: ExtractionBuilder) -> None:
+    """Read every sheet as a page, headed by its name."""
+    builder.unit = "sheet"
+    with Package(builder, builder.limits.parts_max) as package:
+        part, kind = main_part(builder, package)
         if "binary" in kind:
             raise Unreadable("unsupported", "a binary workbook (XLSB)")
-        read_properties(draft, package)
-        rels = relations(draft, package, part)
-        book = Book(draft, package, rels)
+        read_properties(builder, package)
+        rels = read_relationships(builder, package, part)
+        workbook = Workbook(builder, package, rels)
         sheets: list[tuple[str, str]] = []
 
-        def seen(name: str, attributes: Attributes, _: str) -> None:
+        def on_element(name: str, attributes: Attributes, _: str) -> None:
             if name == "workbookPr":
-                book.is_1904 = attributes.get("date1904", "") in ("1", "true")
+                workbook.is_1904 = attributes.get("date1904", "") in ("1", "true")
             relation = rels.get(attributes.get("id", "")) if name == "sheet" else None
-            if relation is not None and relation.kind == "worksheet" and not relation.is_outside:
-                draft.meter.pages(len(sheets) + 1)
+            if relation is not None and relation.kind == "worksheet" and not relation.is_external:
+                builder.meter.check_pages(len(sheets) + 1)
                 sheets.append((attributes.get("name", ""), relation.target))
 
-        read_xml(draft, package.blocks(part), Elements(draft, seen))
+        read_xml(builder, package.iter_blocks(part), Elements(builder, on_element))
         for name, target in sheets:
-            draft.new_page(name)
-            draft.write(f"## {cell(name)}\n\n")
+            builder.new_page(name)
+            builder.write(f"## {cell(name)}\n\n")
             if target not in package:
-                draft.warn("damaged_parts", target)
+                builder.warn("damaged_parts", target)
                 continue
-            sheet = Sheet(draft, book)
-            read_xml(draft, package.blocks(target), sheet)
+            sheet = SheetHandler(builder, workbook)
+            read_xml(builder, package.iter_blocks(target), sheet)
             sheet.write()

@@ -1,9 +1,9 @@
-"""How is XML from a stranger read?
+"""XML reader for untrusted files: a stream of events from expat, without a tree.
 
-As a stream of events from expat: nothing is built up. Laws:
-- No entity is ever declared or expanded, nothing outside the document is ever opened: a file that declares entities is
-  refused, and inside office documents any DOCTYPE is.
-- Depth, attributes and the length of a single tag are limited; characters come in pieces and are the caller's to count.
+Laws:
+- No entity is ever declared or expanded and nothing outside the document is opened: a file that declares entities is refused,
+  and so is any DOCTYPE inside an office document.
+- Depth, number of attributes and length of a single tag are limited; text comes in pieces, which the handler counts.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 from xml.parsers import expat
 
-from .draft import Draft
+from .builder import ExtractionBuilder
 from .failure import Unreadable
 
 Attributes = dict[str, str]
 NAMES_MAX = 10_000
 
 
-class Handler(Protocol):
-    """Whoever listens: element names come without their namespace, attributes with the last part of it in front."""
+class XmlHandler(Protocol):
+    """Receives events; names of elements and attributes come without their namespace."""
 
     def start(self, name: str, attributes: Attributes) -> None: ...
     def end(self, name: str) -> None: ...
     def text(self, text: str) -> None: ...
 
 
-class _Names(dict[str, str]):
-    """`http://…/main}p` is `p`: office namespaces differ between editions, local names do not. Found once for each name."""
+class _LocalNames(dict[str, str]):
+    """Cache of local names: `http://…/main}p` is `p`. Office namespaces differ between editions, local names do not."""
 
     def __missing__(self, name: str) -> str:
         short = name.rpartition("}")[2]
@@ -37,15 +37,15 @@ class _Names(dict[str, str]):
         return short
 
 
-class _Reader:
-    """Stands between expat and the handler, and counts."""
+class _ExpatAdapter:
+    """Passes events from expat to the handler, and enforces limits."""
 
-    def __init__(self, draft: Draft, handler: Handler, is_doctype_allowed: bool) -> None:
-        self._draft, self._handler = draft, handler
+    def __init__(self, builder: ExtractionBuilder, handler: XmlHandler, is_doctype_allowed: bool) -> None:
+        self._builder, self._handler = builder, handler
         self._depth = 0
-        self._names = _Names()
-        self._nesting_max, self._attributes_max = draft.limits.nesting_max, draft.limits.attributes_max
-        self.silent = 0  # bytes fed since expat last told something
+        self._names = _LocalNames()
+        self._nesting_max, self._attributes_max = builder.limits.nesting_max, builder.limits.attributes_max
+        self.silent_bytes = 0  # fed since the last event
         parser = expat.ParserCreate(namespace_separator="}")
         parser.buffer_text = True
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
@@ -59,10 +59,10 @@ class _Reader:
         self.parser = parser
 
     def _start(self, name: str, attributes: Attributes) -> None:
-        self.silent = 0
+        self.silent_bytes = 0
         self._depth += 1
         if self._depth > self._nesting_max:
-            self._draft.meter.nesting(self._depth)
+            self._builder.meter.check_nesting(self._depth)
         names = self._names
         if attributes:
             if len(attributes) > self._attributes_max:
@@ -71,12 +71,12 @@ class _Reader:
         self._handler.start(names[name], attributes)
 
     def _end(self, name: str) -> None:
-        self.silent = 0
+        self.silent_bytes = 0
         self._depth -= 1
         self._handler.end(self._names[name])
 
     def _text(self, text: str) -> None:
-        self.silent = 0
+        self.silent_bytes = 0
         self._handler.text(text)
 
     def _refuse_entity(self, *_: object) -> None:
@@ -89,25 +89,27 @@ class _Reader:
         raise Unreadable("corrupt", "a part of the document has a DOCTYPE, which office documents must not have")
 
 
-def read_xml(draft: Draft, blocks: Iterable[bytes], handler: Handler, is_doctype_allowed: bool = False) -> None:
-    """Feed a document to a handler."""
-    reader = _Reader(draft, handler, is_doctype_allowed)
+def read_xml(
+    builder: ExtractionBuilder, blocks: Iterable[bytes], handler: XmlHandler, is_doctype_allowed: bool = False
+) -> None:
+    """Parse a document and pass its events to a handler."""
+    adapter = _ExpatAdapter(builder, handler, is_doctype_allowed)
     try:
         for block in blocks:
-            reader.silent += len(block)
-            reader.parser.Parse(block, False)
-            if reader.silent > draft.limits.token_max:
-                raise Unreadable("too_large", f"a tag or comment has more than {draft.limits.token_max:,} bytes")
-        reader.parser.Parse(b"", True)
-    except (expat.ExpatError, ValueError, LookupError, OverflowError) as error:  # ValueError: an encoding expat cannot use
+            adapter.silent_bytes += len(block)
+            adapter.parser.Parse(block, False)
+            if adapter.silent_bytes > builder.limits.token_max:
+                raise Unreadable("too_large", f"a tag or comment has more than {builder.limits.token_max:,} bytes")
+        adapter.parser.Parse(b"", True)
+    except (expat.ExpatError, ValueError, LookupError, OverflowError) as error:  # ValueError: an encoding that expat lacks
         raise Unreadable("corrupt", f"XML: {error}") from error
 
 
 class Elements:
-    """A handler for small parts: calls one function with every element, its attributes and its text so far."""
+    """Handler for small parts: calls a function with every element, its attributes and its text, when it ends."""
 
-    def __init__(self, draft: Draft, seen: Callable[[str, Attributes, str], None]) -> None:
-        self._draft, self._seen = draft, seen
+    def __init__(self, builder: ExtractionBuilder, on_element: Callable[[str, Attributes, str], None]) -> None:
+        self._builder, self._on_element = builder, on_element
         self._open: list[tuple[str, Attributes, list[str]]] = []
         self._length = 0
 
@@ -116,10 +118,10 @@ class Elements:
 
     def text(self, text: str) -> None:
         self._length += len(text)
-        if self._length > self._draft.limits.token_max:
+        if self._length > self._builder.limits.token_max:
             raise Unreadable("too_large", "a part that should be small is not")
         self._open[-1][2].append(text)
 
     def end(self, name: str) -> None:
         opened, attributes, pieces = self._open.pop()
-        self._seen(opened, attributes, "".join(pieces))
+        self._on_element(opened, attributes, "".join(pieces))

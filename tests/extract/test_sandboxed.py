@@ -21,11 +21,11 @@ from chaos.files import run as run_chaos
 from fairlane import sandbox
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.extract import Extraction, Limits, Unreadable, extract, sandbox_entry, sandboxed, warm
-from fairlane.extract.draft import Draft
-from fairlane.extract.sandboxed import _checked, extract_isolated
+from fairlane.extract.builder import ExtractionBuilder
+from fairlane.extract.sandboxed import extract_isolated
+from fairlane.extract.validation import validate_response
 from fairlane.sandbox import Heard
-
-from .confined import CALLERS, forked, open_folder, template_of
+from tests.sandbox.confined import CALLERS, forked, open_folder, template_of
 
 NO_OCR = Limits(ocr_pages_max=0)
 
@@ -75,9 +75,9 @@ def test_a_long_text_is_whole_wherever_its_blocks_end(place: Path, shift: int) -
 
 @pytest.mark.parametrize("letter", ["a", "ż", "€", "🦊"])
 def test_a_sample_has_as_many_characters_as_were_asked_for(place: Path, letter: str) -> None:
-    draft = Draft(place / "file", "a.txt", None, NO_OCR)
-    draft.write(letter * 100)
-    assert [len(draft.sample(length)) for length in (0, 7, 99, 100, 101)] == [0, 7, 99, 100, 100]
+    builder = ExtractionBuilder(place / "file", "a.txt", None, NO_OCR)
+    builder.write(letter * 100)
+    assert [len(builder.sample(length)) for length in (0, 7, 99, 100, 101)] == [0, 7, 99, 100, 100]
 
 
 def test_a_text_of_spaces_only_is_none(place: Path) -> None:
@@ -223,7 +223,7 @@ def answered(place: Path) -> tuple[Heard, int, str, Path]:
 
 def test_an_honest_answer_is_taken(place: Path) -> None:
     heard, size, sha256, scratch = answered(place)
-    assert _checked(heard, size, sha256, scratch, NO_OCR).facts() == heard.value
+    assert validate_response(heard, size, sha256, scratch, NO_OCR).facts() == heard.value
 
 
 @pytest.mark.parametrize("how", [*SPOILED, *PARTS])
@@ -235,8 +235,8 @@ def test_an_answer_that_breaks_a_law_is_a_crash(place: Path, how: str) -> None:
     else:
         text, picture = PARTS[how]
         heard = Heard(heard.value, (heard.parts[0] if text is None else text, picture))
-    with pytest.raises(Unreadable, match="breaks a law of results") as caught:
-        _checked(heard, size, sha256, scratch, NO_OCR)
+    with pytest.raises(Unreadable, match="sent an invalid result") as caught:
+        validate_response(heard, size, sha256, scratch, NO_OCR)
     assert caught.value.code == "crashed"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Callable
 from io import BytesIO
@@ -14,23 +13,21 @@ from chaos.corpus.all import of_sample
 from chaos.corpus.hostile import HOSTILE, pdf_of_pages, zip_of_zips
 from chaos.corpus.others import draw, make_image
 from chaos.corpus.samples import BY_LANGUAGE
-from fairlane import Input, Mistake, Queue, Worker, sandbox
+from fairlane import Input, Mistake, Queue, sandbox
 from fairlane.core.document import ENDED
 from fairlane.extract import Limits, extract, failure_code, sandboxed
-from fairlane.extract.handler import Plan, _Extracting, _source, built_in
+from fairlane.extract.handler import ExtractHandler, ExtractOptions, built_in_worker, open_source
 from fairlane.folders.scan import FOLDER_KIND
 from fairlane.queue.blob_lifecycle import files_of
-from fairlane.sandbox import scratch
 from fairlane.worker import Document
 from tests.sandbox.confined import open_folder
-
-from .conftest import AT_ONCE, Bench, breath, until
+from tests.worker.conftest import AT_ONCE, Bench, until
 
 POLISH = of_sample(BY_LANGUAGE["pl"])
 
 
 def worked_off(bench: Bench, url: str) -> None:
-    worker = built_in(Plan(url), 2)
+    worker = built_in_worker(ExtractOptions(url), 2)
     worker._backoff = AT_ONCE
     worker.on("*", bench.events.append)
     bench.run(worker)
@@ -69,7 +66,7 @@ def test_a_worker_that_runs_reads_scans_as_soon_as_tesseract_is_installed(
     sandboxed.release()  # an earlier test's template knows another PATH
     with open_folder() as folder:
         monkeypatch.setenv("PATH", str(folder))
-        stop = bench.start(built_in(Plan(url), 1))
+        stop = bench.start(built_in_worker(ExtractOptions(url), 1))
         try:
             first = queue.submit("acme", content=scan, name="scan.png").id
             until(lambda: queue.document(first).state in ENDED)
@@ -99,7 +96,7 @@ def test_a_bad_file_fails_at_once_with_a_reason_that_has_a_code(bench: Bench, qu
 
 def test_what_another_attempt_may_help_is_tried_again(bench: Bench, queue: Queue, url: str) -> None:
     id = queue.submit("acme", content=b"word " * 1000, name="slow.txt").id
-    worker = built_in(Plan(url, limits=Limits(seconds_max=0.0)), 1)
+    worker = built_in_worker(ExtractOptions(url, limits=Limits(seconds_max=0.0)), 1)
     worker._backoff = AT_ONCE
     bench.run(worker)
     document = queue.document(id)
@@ -138,7 +135,7 @@ def handed(queue: Queue, id: str) -> Document:
 
 def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> None:
     id = queue.submit("acme", content=zipped(("a.txt", b"a"), ("b.txt", b"b")), name="two.zip").id
-    document, handler = handed(queue, id), _Extracting(Plan(url))
+    document, handler = handed(queue, id), ExtractHandler(ExtractOptions(url))
     first, second = handler(document)["members"], handler(document)["members"]
     assert first == second
     assert queue.look("acme").waiting == 2
@@ -180,53 +177,7 @@ def test_nothing_begins_where_files_cannot_be_confined(url: str, monkeypatch: py
 
     monkeypatch.setattr(sandbox, "require", refused)
     with pytest.raises(Mistake, match="cannot be promised"):
-        built_in(Plan(url))
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_handlers_of_ones_own_read_the_file_and_keep_results(bench: Bench, queue: Queue, is_async: bool) -> None:
-    def handler(document: Document) -> dict[str, object]:
-        with document.open() as file:
-            content = file.read()
-        assert document.file is not None
-        kept = document.put_results(text=content.decode().upper(), facts={"name": document.file.name})
-        return {"payload": document.payload, **kept}
-
-    async def async_handler(document: Document) -> dict[str, object]:
-        await breath()
-        return handler(document)
-
-    id = queue.submit("acme", {"mine": 1}, content=b"small", name="a.txt").id
-    other = queue.submit("acme", {"no": "file"}).id
-    worker: Worker = bench.worker()
-    worker.handler("extract")(async_handler if is_async else handler)
-    bench.run(worker)
-    assert (queue.result(id)["payload"], queue.text(id), queue.facts(id)) == ({"mine": 1}, "SMALL", {"name": "a.txt"})
-    assert "was submitted without a file" in str(queue.document(other).reason)
-
-
-def test_a_queue_in_memory_has_files_where_it_is_told(tmp_path: Path) -> None:
-    with Queue("memory://", blobs=str(tmp_path / "files")) as queue:
-        id = queue.submit("acme", content=b"small", name="a.txt").id
-        worker = Worker(queue, slots=1)
-        worker.handler("extract")(lambda document: document.put_results(text=document.open().read()))
-        worker.run(until_empty=True)
-        assert queue.text(id) == "small"
-
-
-# -- the folder of an attempt ----------------------------------------------------------------------------------------
-
-
-def left_by(end: Callable[[], object], folder: Path) -> Path:
-    """What is left of an attempt whose process ended in its middle."""
-    pid = os.fork()
-    if pid == 0:
-        with scratch.attempt_folder() as own:
-            (own / "input").write_bytes(b"x")
-            end()
-    os.waitpid(pid, 0)
-    (left,) = folder.iterdir()
-    return left
+        built_in_worker(ExtractOptions(url))
 
 
 def test_stored_bytes_are_read_where_they_lie_and_nothing_is_left(
@@ -237,34 +188,7 @@ def test_stored_bytes_are_read_where_they_lie_and_nothing_is_left(
     id = queue.submit("acme", content=b"here", name="a.txt").id
     document = handed(queue, id)
     (path,) = tmp_path.rglob("input")
-    with _source(document) as source:
+    with open_source(document) as source:
         assert (source.path, source.name) == (path, "a.txt")
-    assert _Extracting(Plan(url))(document)["characters"] == 4
+    assert ExtractHandler(ExtractOptions(url))(document)["characters"] == 4
     assert [*(tmp_path / "temporary").iterdir()] == []
-
-
-def test_what_a_dead_attempt_left_is_removed_and_what_a_living_one_has_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(scratch, "YOUNG_SECONDS", -1.0)
-    monkeypatch.setattr(scratch, "LOOK_SECONDS", 0.0)
-    left = left_by(lambda: os.kill(os.getpid(), 9), tmp_path)
-    assert (left / "input").exists()
-    with scratch.attempt_folder() as living:
-        assert not left.exists()
-        with scratch.attempt_folder() as other:
-            assert living.exists()
-            assert other != living
-    until(lambda: not list(tmp_path.iterdir()))
-
-
-def test_a_file_of_nobody_is_not_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(scratch, "YOUNG_SECONDS", -1.0)
-    monkeypatch.setattr(scratch, "LOOK_SECONDS", 0.0)
-    (tmp_path / f"{scratch.PREFIX}link").symlink_to(tmp_path)
-    (tmp_path / f"{scratch.PREFIX}file").write_text("")
-    with scratch.attempt_folder():
-        pass
-    assert len(list(tmp_path.iterdir())) == 2

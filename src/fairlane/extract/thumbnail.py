@@ -1,8 +1,8 @@
-"""How is a picture made small, and how are the first lines of a text drawn?
+"""Thumbnails: a picture made small, or the first lines of a text drawn as on paper.
 
 Laws:
-- A thumbnail is a PNG whose longer side is at most `thumbnail_side`; it carries nothing of the file but its look.
-- A text is drawn with the font that the package carries, so it looks the same on every machine.
+- A thumbnail is a PNG whose longer side is at most `thumbnail_side`; it carries no metadata of the file.
+- Text is drawn with the font in this package, so it looks the same on every machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LINES, LINE_MAX, FONT_SIZE = 22, 60, 8
 
 
 def shrink(image: Image, side: int) -> bytes:
-    """A PNG of this image, small enough."""
+    """Return the image as a PNG of at most this side."""
     if image.mode == "1":
         image = image.convert("L")
     elif image.mode not in ("L", "RGB", "RGBA"):
@@ -34,7 +34,7 @@ def shrink(image: Image, side: int) -> bytes:
 
 
 def as_png(image: Image) -> bytes:
-    """The image as PNG, without what the file had beside it."""
+    """Return the image as a PNG without metadata."""
     image.info = {}
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
@@ -43,14 +43,14 @@ def as_png(image: Image) -> bytes:
 
 @cache
 def font() -> FreeTypeFont:
-    """The font that the package carries, held in memory: a confined process opens no file for it."""
+    """Load the font of this package into memory: a confined process may not open its file."""
     from PIL import ImageFont
 
     return ImageFont.truetype(io.BytesIO(files(__package__).joinpath(FONT).read_bytes()), FONT_SIZE)
 
 
 def draw_text(text: str, side: int) -> bytes | None:
-    """The first lines, as on a sheet of paper."""
+    """Draw the first lines, as on a sheet of paper."""
     if not text.strip():
         return None
     from PIL import Image, ImageDraw

@@ -1,7 +1,7 @@
-"""What has been found in a file so far?
+"""ExtractionBuilder: one file being read, and the result as far as it is known.
 
-Extractors write into a draft as they read; the meter counts along. It keeps the laws of a result: clean text, pages that
-follow each other, each warning once.
+Extractors write into the builder as they read, and its meter counts. It upholds the laws of a result: clean text, contiguous
+pages, each warning once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 
 from .failure import Unreadable, one_line
 from .limits import Limits, Meter
-from .result import Extraction, Member, Notice, Page, Unit, WarningCode
+from .result import Extraction, ExtractionWarning, Member, Page, Unit, WarningCode
 
-# What no text may hold: control characters, lone surrogates and the two non-characters that some files are full of.
+# Not allowed in text: control characters, lone surrogates, and the two non-characters that some files are full of.
 _UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
-_CONTROL_BYTES = [bytes([one]) for one in (*range(0x09), *range(0x0B, 0x20), 0x7F)]
+_CONTROL_BYTES = [bytes([code]) for code in (*range(0x09), *range(0x0B, 0x20), 0x7F)]
 _CONTROL_PAIR = re.compile(b"\xc2[\x80-\x9f]")  # U+0080 to U+009F
 _NO_CHARACTER = re.compile(b"\xef\xbf[\xbe\xbf]")  # U+FFFE and U+FFFF
 FACT_MAX = 500
@@ -29,26 +29,26 @@ BLOCK = 65_536
 
 
 def clean(text: str) -> str:
-    """Text that can be stored and sent anywhere; most of it is already, and then nothing is copied."""
+    """Remove what cannot be stored or sent everywhere; clean text is returned as it is, without a copy."""
     if _UNCLEAN.search(text) is None:
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0c", "\n").replace("\x0b", "\n")
     text = _CONTROL.sub("", text)
-    # Two halves of a pair make a character; a lone half makes a replacement mark.
+    # A surrogate pair becomes its character, a lone surrogate a replacement mark.
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def is_clean(content: bytes) -> bool:
-    """Whether `clean` would leave a text as it is, told from its UTF-8: many times faster for long ones."""
+    """Return whether `clean` would leave this UTF-8 text as it is; for long texts many times faster than `clean` itself."""
     return not (
-        any(one in content for one in _CONTROL_BYTES)  # one byte is looked for at memory's speed
+        any(byte in content for byte in _CONTROL_BYTES)  # a search for one byte runs at memory speed
         or (b"\xc2" in content and _CONTROL_PAIR.search(content))
         or (b"\xef" in content and _NO_CHARACTER.search(content))
     )
 
 
-class Draft:
-    """One file on its way to a result."""
+class ExtractionBuilder:
+    """One file being read, with its limits, and the result so far."""
 
     def __init__(self, path: Path, name: str, scratch: Path | None, limits: Limits, depth: int = 0) -> None:
         self.path, self.name, self.scratch, self.depth = path, name, scratch, depth
@@ -63,12 +63,12 @@ class Draft:
         self.dimensions: tuple[int, int] | None = None
         self.picture: Callable[[], bytes | None] | None = None  # draws the thumbnail, if the format can
         self.members: list[Member] = []
-        self._text = io.BytesIO()  # UTF-8: half as much memory, and what is wanted of it in the end
-        self._pieces: list[str] = []  # what is not in there yet
+        self._text = io.BytesIO()  # UTF-8: half the memory of a str, and the form of the result
+        self._pieces: list[str] = []  # written, but not in `_text` yet
         self._pieces_length = self._length = 0
         self._is_blank = True
         self._pages: list[tuple[str, int]] = []
-        self._warnings: dict[WarningCode, Notice] = {}
+        self._warnings: dict[WarningCode, ExtractionWarning] = {}
 
     # -- text and pages
 
@@ -78,13 +78,13 @@ class Draft:
 
     @property
     def is_page_blank(self) -> bool:
-        """Whether nothing was written on this page yet."""
+        """Whether this page is still empty."""
         return self._length == (self._pages[-1][1] if self._pages else 0)
 
     def write(self, text: str) -> None:
         """Add text to the current page."""
         text = clean(text)
-        self.meter.text(len(text))
+        self.meter.count_text(len(text))
         self._pieces.append(text)
         self._pieces_length += len(text)
         self._length += len(text)
@@ -92,7 +92,7 @@ class Draft:
             self._pack()
 
     def _pack(self) -> None:
-        """Pieces are many small objects, each a multiple of its text: few of them are kept."""
+        """Join the pieces into the buffer: many small strings take several times the memory of their text."""
         block = "".join(self._pieces)
         self._is_blank = self._is_blank and (not block or block.isspace())
         self._text.write(block.encode())
@@ -101,38 +101,38 @@ class Draft:
 
     def new_page(self, label: str = "") -> None:
         """Begin a page, even after an empty one."""
-        self.meter.page()
+        self.meter.count_page()
         if self._length and not self.is_page_blank:
             self.write("\n\n")
         self._pages.append((one_line(label, FACT_MAX), self._length))
 
     def break_page(self) -> None:
-        """Begin a page if there is anything on this one."""
+        """Begin a page unless this one is empty."""
         if not self._pages:
             self._pages.append(("", 0))
-            self.meter.page()
+            self.meter.count_page()
         if not self.is_page_blank:
             self.new_page()
 
     # -- facts
 
     def warn(self, code: WarningCode, detail: str = "") -> None:
-        """Remember a warning, once; the first detail is the one that is told."""
-        self._warnings.setdefault(code, Notice(code, one_line(detail, FACT_MAX)))
+        """Add a warning, once; its first detail is kept."""
+        self._warnings.setdefault(code, ExtractionWarning(code, one_line(detail, FACT_MAX)))
 
     def has_warned(self, code: WarningCode) -> bool:
         return code in self._warnings
 
     def fact(self, name: str, value: str | None) -> None:
-        """Remember title, author, created or modified; the first one that says something holds."""
+        """Set title, author, created or modified; the first non-empty value stays."""
         shown = one_line(clean(value or ""), FACT_MAX)
         if name in ("created", "modified"):
-            shown = moment(shown) or ""
+            shown = iso_datetime(shown) or ""
         if shown and getattr(self, name) is None:
             setattr(self, name, shown)
 
     def finish(self, size: int, sha256: str, language: str | None, thumbnail: bytes | None) -> Extraction:
-        """The result: nothing can be added any more."""
+        """Return the result; nothing may be added afterwards."""
         self._pack()
         if self._is_blank and not self.members:
             self.warn("no_text")
@@ -159,22 +159,22 @@ class Draft:
         )
 
     def sample(self, length: int) -> str:
-        """The beginning of the text."""
+        """Return the first `length` characters of the text."""
         self._pack()
         with self._text.getbuffer() as text:
             return bytes(text[: length * CHARACTER_BYTES_MAX]).decode(errors="ignore")[:length]
 
 
-def moment(text: str) -> str | None:
-    """A date or time as ISO 8601, if it is one: what files hold there is anything."""
+def iso_datetime(text: str) -> str | None:
+    """Return a date or time in its normal ISO 8601 form, or None: files put anything there."""
     try:
         return datetime.fromisoformat(text.strip()).isoformat()
     except ValueError:
         return None
 
 
-def size_of(path: Path, limits: Limits) -> int:
-    """How many bytes a file has; an empty or far too large one ends here."""
+def check_size(path: Path, limits: Limits) -> int:
+    """Return the size of a file; refuse an empty or too large one."""
     size = path.stat().st_size
     if size == 0:
         raise Unreadable("empty", "the file has no bytes")
@@ -183,8 +183,8 @@ def size_of(path: Path, limits: Limits) -> int:
     return size
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, read in blocks."""
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, read in blocks."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(BLOCK):
