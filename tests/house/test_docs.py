@@ -16,7 +16,7 @@ import pytest
 
 import fairlane
 from bench.pictures import FOLDER, pictures
-from fairlane import AsyncClient, Client, Policy, Queue, Rules, Terms, client, worker
+from fairlane import AsyncClient, AsyncQueue, Client, Policy, Queue, Rules, Terms, client, worker
 from fairlane.blobs.files import Files
 from fairlane.cli import main
 from fairlane.core import document, errors
@@ -30,63 +30,125 @@ DOCUMENTS = (ROOT / "docs/documents.md").read_text()
 README = (ROOT / "README.md").read_text()
 
 
-def test_every_verb_of_the_queue_is_in_the_reference() -> None:
-    for name, verb in inspect.getmembers(Queue, inspect.isfunction):
-        if name.startswith("_"):
-            continue
-        assert f"`{name}(" in REFERENCE, name
-        for parameter in list(inspect.signature(verb).parameters.values())[1:]:
-            assert parameter.name in REFERENCE, f"{name}({parameter.name}=)"
+def section(page: str, heading: str) -> str:
+    """The text under a heading, up to the next one of the same level."""
+    level = heading.split(" ")[0]
+    start = re.search(rf"^{re.escape(heading)}", page, re.MULTILINE)
+    assert start is not None, f"no heading {heading}"
+    end = re.search(rf"^#{{1,{len(level)}}} ", page[start.end() :], re.MULTILINE)
+    return page[start.end() :] if end is None else page[start.end() : start.end() + end.start()]
 
 
-def test_every_verb_and_answer_of_the_client_is_in_the_reference() -> None:
-    section = REFERENCE[REFERENCE.index("## `Client(") : REFERENCE.index("## Commands")]
-    for name, verb in inspect.getmembers(Client, inspect.isfunction):
-        if name.startswith("_"):
-            continue
-        assert f"`{name}(" in section, name
-        for parameter in list(inspect.signature(verb).parameters)[1:]:
-            assert parameter in REFERENCE, f"{name}({parameter}=)"
-    for parameter in list(inspect.signature(AsyncClient).parameters)[2:]:
-        assert f"{parameter}=" in section, parameter
-    for answer in (client.Receipt, client.BatchReceipt, client.Batch, client.Check, client.Me, client.Event):
-        for one in fields(answer):
-            assert f"`{one.name}`" in section, f"{answer.__name__}.{one.name}"
+def rows(text: str) -> list[list[str]]:
+    """The rows of every table in a text, cell by cell; lines under a heading row only."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not set(line) <= set("|- ")]
 
 
-def test_every_option_of_the_worker_and_everything_a_handler_sees_is_in_the_reference() -> None:
-    for verb in (fairlane.Worker.__init__, fairlane.Worker.handler, fairlane.Worker.run):
-        for parameter in list(inspect.signature(verb).parameters)[1:]:
-            assert f"`{parameter}" in REFERENCE or f"{parameter}=" in REFERENCE, parameter
+def signatures(text: str) -> dict[str, set[str]]:
+    """Verbs in backticks with the names of their parameters: `submit(customer, payload, key=)`."""
+    found: dict[str, set[str]] = {}
+    for name, parameters in re.findall(r"`@?(?:worker\.)?(\w+)\(([^`]*)\)`", text):
+        found.setdefault(name, set()).update(part.strip().partition("=")[0] for part in parameters.split(",") if part.strip())
+    return found
+
+
+def first_cells(text: str) -> str:
+    return "\n".join(row[0] for row in rows(text))
+
+
+def public_verbs(owner: type) -> dict[str, set[str]]:
+    verbs = {name: verb for name, verb in inspect.getmembers(owner, inspect.isfunction) if not name.startswith("_")}
+    return {name: set(list(inspect.signature(verb).parameters)[1:]) for name, verb in verbs.items()}
+
+
+def test_the_reader_of_tables_sees_only_what_is_there() -> None:
+    page = "## A\n\n| verb | does |\n|---|---|\n| `go(far, fast=)` | goes `stop(now)` |\n\n## B\n\n| `other()` | |\n"
+    assert rows(section(page, "## A")) == [["verb", "does"], ["`go(far, fast=)`", "goes `stop(now)`"]]
+    assert signatures(first_cells(section(page, "## A"))) == {"go": {"far", "fast"}}
+
+
+@pytest.mark.parametrize(("owner", "heading"), [(Queue, "## `Queue(url)`"), (Client, "## `Client(url, key)`")])
+def test_the_table_of_verbs_has_every_verb_with_its_parameters(owner: type, heading: str) -> None:
+    written = signatures(first_cells(section(REFERENCE, heading)))
+    verbs = public_verbs(owner)
+    assert set(written) == set(verbs)
+    for name, parameters in verbs.items():
+        assert "…" in written[name] or written[name] == parameters, name
+
+
+def test_the_sections_name_how_queue_and_client_are_opened() -> None:
+    for owner, heading in ((Queue, "## `Queue(url)`"), (AsyncQueue, "## `Queue(url)`"), (AsyncClient, "## `Client(url, key)`")):
+        text = section(REFERENCE, heading).partition("| verb |")[0]
+        for parameter in list(inspect.signature(owner).parameters)[1:]:
+            assert f"{parameter}=" in text or f", {parameter})" in heading, f"{owner.__name__}({parameter}=)"
+
+
+def test_every_value_that_the_client_returns_is_in_its_section() -> None:
+    text = section(REFERENCE, "## `Client(")
+    for model in (client.Receipt, client.BatchReceipt, client.Batch, client.Check, client.Me, client.Event):
+        for field in fields(model):
+            assert f"`{field.name}`" in text, f"{model.__name__}.{field.name}"
+
+
+def test_the_worker_its_handlers_and_hooks_are_in_their_tables() -> None:
+    text = section(REFERENCE, "## `Worker(queue)`")
+    options = {row[0].strip("`") for row in rows(text.partition("###")[0])} - {"option"}
+    assert options == set(list(inspect.signature(fairlane.Worker.__init__).parameters)[2:])
+    for verb, name in ((fairlane.Worker.handler, "handler"), (fairlane.Worker.run, "run")):
+        assert signatures(text)[name] == set(list(inspect.signature(verb).parameters)[1:]), name
     claim = document.Claim("id", 1, 1, "acme", "extract", 1, "null", 1, 3, 0, 1, False)
-    seen = [name for name in dir(worker.Document(claim, lambda told: None, lambda: Files("", ""))) if not name.startswith("_")]
-    for name in (*seen, *EVENTS, *worker.Event._fields, *worker.Summary._fields):
-        assert name == "tell_last" or f"`{name}" in REFERENCE, name
+    handed = worker.Document(claim, lambda report: None, lambda: Files("", ""))
+    seen = {name for name in dir(handed) if not name.startswith("_")} - {"tell_last"}
+    written_names = first_cells(section(text, "### The handler's document"))
+    assert {name for name in seen if not re.search(rf"`{name}[`(]", written_names)} == set()
+    hooks = section(text, "### Hooks")
+    assert set(re.findall(r"`(\w+)`", first_cells(hooks))) == set(EVENTS)
+    for name in worker.Event._fields:
+        assert f"`{name}`" in hooks, name
+    for name in worker.Summary._fields:
+        assert f"`{name}`" in text, name
 
 
-def test_every_command_and_option_is_in_the_reference() -> None:
+def test_every_command_has_its_row_with_every_option() -> None:
+    text = section(REFERENCE, "## Commands")
+    for_all = text[text.rindex("|\n") :]
+    lines = {name: row for row in rows(text) for name in re.findall(r"`fairlane (\w+)", row[0])}
+    assert set(lines) == set(main.commands)
     for name, command in main.commands.items():
-        assert f"`fairlane {name}" in REFERENCE
-        for parameter in command.params:
-            shown = parameter.metavar if isinstance(parameter, click.Argument) and parameter.metavar else parameter.opts[0]
-            assert shown in REFERENCE or shown.upper() in REFERENCE, parameter.opts
+        written = " ".join(lines[name])
+        for parameter in _parameters(command):
+            shown = (parameter.metavar or parameter.opts[0]) if isinstance(parameter, click.Argument) else parameter.opts[0]
+            wanted = shown.upper() if isinstance(parameter, click.Argument) else rf"(?<![\w-]){shown}(?![\w-])"
+            assert re.search(wanted, written) or f"`{shown}" in for_all, (name, shown)
 
 
-def test_every_setting_is_in_the_reference() -> None:
-    for one in (*fields(Settings), *fields(Policy), *fields(Rules), *fields(Terms)):
-        if one.init and one.name not in ("policy", "version"):
-            assert f"`{one.name}`" in REFERENCE or f"{one.name}=" in REFERENCE, one.name
+def _parameters(command: click.Command) -> list[click.Parameter]:
+    inner = command.commands.values() if isinstance(command, click.Group) else ()
+    return [*command.params, *(parameter for one in inner for parameter in one.params)]
 
 
-def test_every_error_state_and_happening_is_in_the_reference() -> None:
-    named = [name for name, one in vars(errors).items() if inspect.isclass(one) and issubclass(one, Exception)]
-    for word in (*named, *get_args(document.State), *get_args(document.EventType)):
-        assert word == "due" or f"`{word}" in REFERENCE, word
+def test_every_setting_rule_and_term_is_in_its_table() -> None:
+    settings = {name for row in rows(section(REFERENCE, "## Settings")) for name in re.findall(r"`--([a-z]+)`", row[1])}
+    assert settings == {field.name for field in fields(Settings) if field.name != "key"}
+    limits = {name for row in rows(section(REFERENCE, "## Rules and limits")) for name in re.findall(r"^`(\w+)`", row[0])}
+    known = {field.name for kind in (Policy, Rules, Terms) for field in fields(kind) if field.init}
+    assert known - {"policy", "version", "paused"} <= limits
 
 
-def test_every_public_name_is_documented() -> None:
+def test_every_error_state_and_event_is_in_its_section() -> None:
+    queue = section(REFERENCE, "## `Queue(url)`")
+    for name, error in vars(errors).items():
+        if inspect.isclass(error) and issubclass(error, Exception) and not name.startswith("_"):
+            assert f"`{name}`" in queue, name
+    states = section(REFERENCE, "## States")
+    for word in (*get_args(document.State), *get_args(document.EventType)):
+        assert word == "due" or f"`{word}`" in states, word
+
+
+def test_every_public_name_is_in_the_reference() -> None:
     for name in fairlane.__all__:
-        assert name in REFERENCE or name in README or name in ("Policy", "Rules", "Terms"), name
+        assert re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`", REFERENCE), name
 
 
 def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
