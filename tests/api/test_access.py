@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from fairlane.api import auth
-from fairlane.api.app import ROUTES
+from fairlane.api.app import ROUTERS
+from fairlane.console.app import Console
 from fairlane.core.document import Failed
 
 from .running import Server, until
@@ -74,8 +75,13 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/page/documents/{id}"): Entry(404, 200, 200),
 }
 KNOWN = sorted(
-    (method, str(getattr(route, "path", ""))) for routes in ROUTES for route in routes.routes for method in route.methods  # type: ignore[attr-defined]
-)  # fmt: skip
+    {
+        (method, str(getattr(route, "path", "")))
+        for router in (*ROUTERS, *Console.routers)
+        for route in router.routes
+        for method in getattr(route, "methods", ())
+    }
+)
 
 
 @pytest.fixture(scope="module")

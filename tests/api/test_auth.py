@@ -66,8 +66,8 @@ def test_the_keyring_knows_only_whole_keys_that_are_in_use() -> None:
         ring = auth.Keyring(queue.engine)
         right, key = auth.create(queue.engine, customer="acme")
         late, late_key = auth.create(queue.engine, customer="acme", expires_seconds=1, now_ms=1000)
-        ring.learn(key.id)
-        ring.learn(late_key.id)
+        ring.load(key.id)
+        ring.load(late_key.id)
         assert ring.caller(right) == auth.Caller(key.id, "acme")
         for wrong in (late, right[:-1], right + "x", right.upper(), "", "fl__", "fl_" + key.id, right.replace("fl_", "xx_")):
             assert ring.caller(wrong) is None, wrong
@@ -77,11 +77,11 @@ def test_what_is_believed_is_asked_again_after_a_moment(monkeypatch: pytest.Monk
     with Queue("memory://") as queue:
         ring = auth.Keyring(queue.engine)
         _, key = auth.create(queue.engine, customer="acme")
-        assert not ring.believed(key.id)
-        ring.learn(key.id)
-        assert ring.believed(key.id)
-        monkeypatch.setattr(auth, "BELIEVED_SECONDS", 0)
-        assert not ring.believed(key.id)
+        assert not ring.is_cached(key.id)
+        ring.load(key.id)
+        assert ring.is_cached(key.id)
+        monkeypatch.setattr(auth, "CACHE_SECONDS", 0)
+        assert not ring.is_cached(key.id)
 
 
 def test_an_unknown_key_is_unknown() -> None:
@@ -90,4 +90,4 @@ def test_an_unknown_key_is_unknown() -> None:
             auth.revoke(queue.engine, "nobody")
         with pytest.raises(Mistake):
             auth.revoke(queue.engine, "fl_a_b")
-        assert json.loads("[]") == list(auth.listed(queue.engine))
+        assert json.loads("[]") == list(auth.list_keys(queue.engine))

@@ -37,14 +37,14 @@ class Followed:
 
         async def told() -> None:
             if self._last < 0:
-                await self.metrics.begin()
+                await self.metrics.start()
                 self._last = 0
             changes = self.queue.changes(self._last, 10_000)
-            await self.metrics.told(changes)
+            await self.metrics.on_changes(changes)
             self._last = changes[-1].number if changes else self._last
 
         asyncio.run(told())
-        return figures(self.metrics.scraped().decode())
+        return figures(self.metrics.scrape().decode())
 
     def finish(self, number: int, now: float) -> None:
         claims = self.queue.engine.claim("tester", number, 60_000, now_ms=int(now * 1000))
@@ -142,7 +142,7 @@ def test_a_name_cannot_break_the_page(customer: str, tmp_path: Path) -> None:
     followed.follow()
     followed.queue.submit(customer, 1)
     followed.follow()
-    lines = followed.metrics.scraped().decode().split("\n")
+    lines = followed.metrics.scrape().decode().split("\n")
     assert sum("fairlane_sender_waiting_documents{" in line for line in lines) == 1
 
 

@@ -136,7 +136,7 @@ def caught_up(live: Live, engine: Engine) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_picture_is_a_fold_of_the_feed_wherever_it_began(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(seed)
-    monkeypatch.setattr("fairlane.console.read_model.loader.wall_ms", lambda: story.now_ms)
+    monkeypatch.setattr("fairlane.console.read_model.loader.time_ms", lambda: story.now_ms)
     lives = [Live(story.engine.rules())]  # one from the beginning, others from what is read on the way
     for number in range(250):
         story.step()
@@ -159,7 +159,7 @@ def test_the_picture_is_a_fold_of_the_feed_wherever_it_began(seed: int, monkeypa
 @pytest.mark.parametrize("name", ENGINES[1:])
 def test_every_engine_can_be_followed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(3, url := url_of(name, tmp_path))
-    monkeypatch.setattr("fairlane.console.read_model.loader.wall_ms", lambda: story.now_ms)
+    monkeypatch.setattr("fairlane.console.read_model.loader.time_ms", lambda: story.now_ms)
     try:
         live = Live(story.engine.rules())
         for number in range(80):
@@ -177,7 +177,7 @@ def test_every_engine_can_be_followed(name: str, tmp_path: Path, monkeypatch: py
 
 def test_a_read_picture_knows_the_past_day_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     queue, engine = (story := Story(1)).queue, story.engine
-    monkeypatch.setattr("fairlane.console.read_model.loader.wall_ms", lambda: START_MS)
+    monkeypatch.setattr("fairlane.console.read_model.loader.time_ms", lambda: START_MS)
     for hours_ago in (30, 25, 2, 1):
         at_ms = START_MS - hours_ago * 3_600_000
         queue.submit("acme", 1, now=at_ms / 1000)

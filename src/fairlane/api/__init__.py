@@ -1,1 +1,1 @@
-"""The service: what people and programs reach over HTTP. `app.py` puts it together; start reading at `routes.py`."""
+"""The HTTP API: `app.py` puts it together, `routes/` is what it offers, `access/` is what each caller may see."""

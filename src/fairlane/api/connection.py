@@ -108,7 +108,7 @@ class _Limited(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
-        cycle.scope["whole"] = partial(self.whole.sent, cycle)  # type: ignore[typeddict-unknown-key]
+        cycle.scope["send_at_once"] = partial(self.whole.sent, cycle)  # type: ignore[typeddict-unknown-key]
         super()._start_asgi_task(cycle, app)
 
     # -- refusing ------------------------------------------------------------------------------------------------------

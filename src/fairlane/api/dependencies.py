@@ -1,4 +1,4 @@
-"""Who asks, and how is it answered? What every route takes in and gives out."""
+"""What every route takes in and gives out: the request's context, names in paths, responses in JSON."""
 
 from __future__ import annotations
 
@@ -12,82 +12,89 @@ from starlette.responses import Response
 from fairlane.core.document import Document
 from fairlane.core.policy import from_thousandths
 
+from .access import Access
 from .auth import Caller
-from .problems import nothing_here, written
+from .problems import encode_json, nothing_here
 from .service import Service
 
 ID_EXAMPLE = "0199a3f2-1c5e-7d31-9f60-3b1de5a0c842"
 
 
-class Asked(NamedTuple):
-    """The service, and who calls it."""
+class RequestContext(NamedTuple):
+    """The service, who calls it, and with which credential."""
 
     service: Service
     caller: Caller
+    credential: str
+
+    @property
+    def access(self) -> Access:
+        """What the caller may see and touch."""
+        return Access(self.service.queue, self.caller)
 
 
-def asked(request: Request) -> Asked:
-    """Anybody with a key; the edge has let nobody else in."""
-    return Asked(request.app.state.service, request.scope["caller"])
+def request_context(request: Request) -> RequestContext:
+    """Return the context of any caller; the middleware has refused requests without a key."""
+    return RequestContext(request.app.state.service, request.scope["caller"], request.scope["credential"])
 
 
-def asked_by_operator(request: Request) -> Asked:
-    """Operators; for others there is nothing here."""
-    told = asked(request)
-    if told.caller.customer is not None:
+def operator_context(request: Request) -> RequestContext:
+    """Return the context of an operator; for customers the route does not exist."""
+    context = request_context(request)
+    if not context.caller.is_operator:
         raise nothing_here()
-    return told
+    return context
 
 
-def decoded(told: str) -> str:
-    """A name in a path, as it was meant."""
+def decode_name(value: str) -> str:
+    """Decode a name in a path."""
     try:
-        return unquote(told, errors="strict")
+        return unquote(value, errors="strict")
     except UnicodeDecodeError:
         raise nothing_here() from None
 
 
-ByAnybody = Annotated[Asked, Depends(asked)]
-ByOperator = Annotated[Asked, Depends(asked_by_operator)]
-IdInPath = Annotated[str, BeforeValidator(decoded), Path(examples=[ID_EXAMPLE])]
-CustomerInPath = Annotated[str, BeforeValidator(decoded), Path(examples=["acme"])]
+AnyCaller = Annotated[RequestContext, Depends(request_context)]
+OperatorOnly = Annotated[RequestContext, Depends(operator_context)]
+IdInPath = Annotated[str, BeforeValidator(decode_name), Path(examples=[ID_EXAMPLE])]
+CustomerInPath = Annotated[str, BeforeValidator(decode_name), Path(examples=["acme"])]
 
 
-def answered(told: Any, status: int = 200, **headers: str) -> Response:
-    """An answer in JSON; letters outside ASCII are escaped, so that anything can be sent."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(written(told), status, named, "application/json")
+def json_response(value: Any, status: int = 200, **headers: str) -> Response:
+    """Respond with JSON; characters outside ASCII are escaped, so that anything can be sent."""
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return Response(encode_json(value), status, named, "application/json")
 
 
 def document_links(id: str) -> dict[str, str]:
-    """Where everything of a document is."""
-    here = f"/v1/documents/{id}"
+    """Return the addresses of everything that belongs to a document."""
+    address = f"/v1/documents/{id}"
     names = ("result", "text", "thumbnail", "explain")
-    return {"self": here, **{name: f"{here}/{name}" for name in names}}
+    return {"self": address, **{name: f"{address}/{name}" for name in names}}
 
 
-def told_document(caller: Caller, one: Document) -> dict[str, Any]:
-    """A document as it is answered."""
+def document_json(caller: Caller, document: Document) -> dict[str, Any]:
+    """Return a document as the caller may see it."""
     return {
-        "id": one.id,
-        "customer": one.customer,
-        "kind": one.kind,
-        "state": one.state,
-        "priority": one.priority,
-        "counter": one.check.counter,
-        "cost": from_thousandths(one.cost),
-        "key": one.key,
-        "submitted_at": one.submitted_ms / 1000,
-        "ready_at": one.ready_ms / 1000,
-        "ended_at": None if one.ended_ms is None else one.ended_ms / 1000,
-        "attempts": one.attempts,
-        "attempts_max": one.attempts_max,
-        "reason": one.reason,
-        "worker": one.worker if caller.is_operator else None,
-        "links": document_links(one.id),
+        "id": document.id,
+        "customer": document.customer,
+        "kind": document.kind,
+        "state": document.state,
+        "priority": document.priority,
+        "counter": document.check.counter,
+        "cost": from_thousandths(document.cost),
+        "key": document.key,
+        "submitted_at": document.submitted_ms / 1000,
+        "ready_at": document.ready_ms / 1000,
+        "ended_at": None if document.ended_ms is None else document.ended_ms / 1000,
+        "attempts": document.attempts,
+        "attempts_max": document.attempts_max,
+        "reason": document.reason,
+        "worker": document.worker if caller.is_operator else None,
+        "links": document_links(document.id),
     }
 
 
-def in_path(name: str) -> str:
-    """A name as it stands in an address."""
+def quote_name(name: str) -> str:
+    """Quote a name for an address."""
     return quote(name, safe="")

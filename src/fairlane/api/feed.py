@@ -21,7 +21,7 @@ from fairlane.core.errors import FairlaneError, Unknown
 from fairlane.engine import Engine
 
 from .auth import Caller
-from .problems import Problem, written
+from .problems import Problem, encode_json
 
 PAGE = 1000
 KEPT = 10_000  # changes in memory
@@ -73,7 +73,7 @@ def framed(change: Change) -> Frame:
     told = {"event": event, "at": change.at_ms / 1000, "customer": change.customer, "document": change.document}
     if change.what in ("failed", "retried", "cancelled", "expired") and change.note:
         told["reason"] = change.note
-    line = written(told)
+    line = encode_json(told)
     return Frame(change.number, change.customer, f"id: {change.number}\nevent: {event}\ndata: {line}\n\n".encode())
 
 
@@ -163,9 +163,9 @@ class Feed:
                     if not waiter.done():
                         waiter.set_result(None)
 
-    def tell_progress(self, customer: str, document: str, told: dict[str, Any]) -> None:
+    def send_progress(self, customer: str, document: str, told: dict[str, Any]) -> None:
         """What a handler told on its way, to those who watch now."""
-        line = written({"event": "progress", "customer": customer, "document": document, **told})
+        line = encode_json({"event": "progress", "customer": customer, "document": document, **told})
         frame = Frame(None, customer, f"event: progress\ndata: {line}\n\n".encode())
         for watcher in self._watchers:
             if is_for(watcher.caller, customer):

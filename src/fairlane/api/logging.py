@@ -13,7 +13,7 @@ import time
 import traceback
 from typing import Any, TextIO
 
-from .problems import written
+from .problems import encode_json
 
 FLUSH_BYTES = 32 * 1024
 FLUSH_SECONDS = 0.5
@@ -35,7 +35,7 @@ class Log:
         if self._bytes > FLUSH_BYTES or time.monotonic() - self._written_at > FLUSH_SECONDS:
             self.flush()
 
-    def told(self, event: str, **told: Any) -> None:
+    def event(self, event: str, **told: Any) -> None:
         """Something that people want to know at once."""
         self._add(event, told)
         self.flush()
@@ -44,7 +44,7 @@ class Log:
         """Something that should not have happened; where, but not with which values."""
         where = [f"{frame.name} ({frame.filename.rpartition('fairlane/')[2]}:{frame.lineno})"
                  for frame in traceback.extract_tb(error.__traceback__)[-6:]]  # fmt: skip
-        self.told("broken", what=what, error=type(error).__name__, told=str(error)[:500], where=where)
+        self.event("broken", what=what, error=type(error).__name__, told=str(error)[:500], where=where)
 
     def listen(self, *names: str) -> None:
         """What these parts of other people's programs warn of is written down too, in the same form."""
@@ -62,7 +62,7 @@ class Log:
             pass
 
     def _add(self, event: str, told: dict[str, Any]) -> None:
-        line = written({"at": round(time.time(), 3), "event": event, **told}) + "\n"
+        line = encode_json({"at": round(time.time(), 3), "event": event, **told}) + "\n"
         with self._mutex:
             self._lines.append(line)
             self._bytes += len(line)
@@ -80,4 +80,4 @@ class _Noted(logging.Handler):
         if error is not None:
             self._log.failed(record.name, error)
         else:
-            self._log.told("warned", by=record.name, told=record.getMessage()[:500])
+            self._log.event("warned", by=record.name, told=record.getMessage()[:500])

@@ -18,10 +18,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from fairlane.core.document import ENDED, Change, Check, Document
+from fairlane.core.document import ENDED, Change, Check, Document, Receipt
 from fairlane.queue import Queue
 
-from .auth import wall_ms
+from .auth import time_ms
 from .feed import WORDS
 
 PAGE = 1000
@@ -90,7 +90,7 @@ class Metrics:
         )
         self._deliveries = Counter("fairlane_webhooks", "Calls of webhooks, by outcome.", ("outcome",), registry=into)
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def on_response(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
         labels = (method if method in METHODS else "other", route, status // 100)
         child = self._answer_children.get(labels)
@@ -106,13 +106,13 @@ class Metrics:
         """Some documents that run now, with their customers."""
         return [(id, one.customer) for id, one in islice(self._running.items(), most)]
 
-    def scraped(self) -> bytes:
+    def scrape(self) -> bytes:
         """Everything, as Prometheus reads it."""
         return generate_latest(self.registry)
 
     # -- following -----------------------------------------------------------------------------------------------------
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         """Learn what waits and runs already."""
         for document in await self._call(self._unended):
             self._follow(document)
@@ -131,8 +131,11 @@ class Metrics:
                     break
         return sorted(found, key=lambda one: one.number)
 
-    def taken(self, id: str, number: int, check: Check, ready_ms: int) -> None:
-        """A document was taken; the feed will tell of it."""
+    def on_accepted(self, receipt: Receipt, delay_ms: int) -> None:
+        """Note a document that was accepted here, before the feed has it."""
+        self._expect(receipt.id, receipt.number, receipt.check, receipt.check.checked_ms + delay_ms)
+
+    def _expect(self, id: str, number: int, check: Check, ready_ms: int) -> None:
         if len(self._taken) >= TRACKED_MAX:
             self._taken.clear()
         self._taken[id] = (number, check, ready_ms)
@@ -165,12 +168,12 @@ class Metrics:
         else:
             self._wait(document.id, one)
 
-    async def told(self, changes: list[Change]) -> None:
+    async def on_changes(self, changes: list[Change]) -> None:
         """What the feed tells."""
         submitted = [change.document for change in changes if change.what == "submitted" and change.document is not None]
         if not all(id in self._taken or self._is_followed(id) for id in submitted):  # others submit too
             for document in await self._call(self._newly_submitted):
-                self.taken(document.id, document.number, document.check, document.ready_ms)
+                self._expect(document.id, document.number, document.check, document.ready_ms)
         for id in submitted:
             self._begin_to_follow(id)
         for change in changes:
@@ -262,7 +265,7 @@ class Metrics:
         for one in list(self._waiting.values()):
             counts[one.priority] += 1
             since[one.priority] = min(since.get(one.priority, one.ready_ms), one.ready_ms)
-        now_ms = max(self._now_ms, wall_ms())
+        now_ms = max(self._now_ms, time_ms())
         for priority in range(1, 10):
             ready.add_metric((str(priority),), counts[priority])
             waited_ms = now_ms - since.get(priority, now_ms)

@@ -1,21 +1,19 @@
-"""What must hold before a route sees a request? A key, a place in the line, a body of a size and kind that is taken.
+"""What must hold before a route sees a request: a key, a free slot, a body of a size and type that is accepted.
 
 Laws:
 - No key, no body read: everything here is decided from the headers, and the body is counted while it is read.
-- Without a key every address answers alike, so that nobody learns what there is.
-- A cookie opens what its key opens; to change something it takes the word that our own page was told, too.
+- Without a key every address responds alike, so that nobody learns what exists.
+- A request that changes something with a credential that browsers send by themselves must prove that it is our own page's.
 - The path is matched as it was sent, without decoding: an encoded slash is part of a name, never of an address.
 """
 
 from __future__ import annotations
 
-import hmac
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from fairlane.console.sessions import CSRF_HEADER, cookie_in, csrf_of
 from fairlane.core.errors import FairlaneError
 
 from .auth import Caller
@@ -27,27 +25,27 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Quick = Callable[[Scope, Receive, "Answer"], Awaitable[None]]
+DirectRoute = Callable[[Scope, Receive, "Sender"], Awaitable[None]]
 
-OPEN = frozenset(("/", "/healthz", "/readyz", "/v1/openapi.json"))
-OPEN_FOLDER = "/static/"
-SIGN_IN = ("POST", "/page/session")
-FOR_OPERATORS = ("/v1/customers", "/v1/policy", "/metrics", "/page/frames", "/page/history", "/page/customers", "/page/what-if")
-LOOKING = frozenset(("GET", "HEAD", "OPTIONS"))
+PUBLIC_PATHS = frozenset(("/", "/healthz", "/readyz", "/v1/openapi.json"))
+OPERATOR_PATHS = ("/v1/customers", "/v1/policy", "/metrics")
+SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 DOCUMENTS, BATCHES = "/v1/documents", "/v1/batches"
+CREDENTIAL_MAX = 200
 
 
-class Gone(Exception):
-    """The client went away before it had sent everything."""
+class ClientGone(Exception):
+    """The client disconnected before it had sent everything."""
 
 
-class Edge:
-    """The outermost layer; `quick` are routes that are answered without the framework."""
+class RequestMiddleware:
+    """The outermost layer of the app; `direct` are routes that are called without the framework."""
 
-    def __init__(self, app: App, service: Service, paths: Iterable[str], quick: dict[tuple[str, str], Quick]) -> None:
+    def __init__(self, app: App, service: Service, paths: Iterable[str], direct: dict[tuple[str, str], DirectRoute]) -> None:
         self._app = app
         self._service = service
-        self._quick = quick
+        self._direct = direct
+        self._operator_paths = (*OPERATOR_PATHS, *service.extension.operator_paths)
         self._paths = {path for path in paths if "{" not in path}
         self._patterns = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), path) for path in paths if "{" in path]
 
@@ -56,104 +54,97 @@ class Edge:
             return await self._app(scope, receive, send)
         service, began = self._service, time.perf_counter()
         scope["path"] = scope["raw_path"].decode("ascii", "replace") if scope.get("raw_path") else scope["path"]
-        told: dict[str, Any] = {}
-        scope["told"] = told  # what the log should say of this request
-        answer = Answer(send, scope.get("whole"))
-        service.at_work += 1
+        log_fields: dict[str, Any] = {}
+        scope["log"] = log_fields
+        sender = Sender(send, scope.get("send_at_once"))
+        service.active_requests += 1
         try:
-            await self._through(scope, receive, answer)
-        except Gone:
-            answer.status = 499
+            await self._handle(scope, receive, sender)
+        except ClientGone:
+            sender.status = 499
         except Problem as problem:
-            await answer.problem(problem)
+            await sender.problem(problem)
         except FairlaneError as error:
-            service.tell_store(error)
-            await answer.problem(problem_of(error))
-        except Exception as error:  # noqa: BLE001 the last place where it can be told
+            service.log_store_error(error)
+            await sender.problem(problem_of(error))
+        except Exception as error:  # noqa: BLE001 the last chance to log it and to respond
             service.log.failed(f"{scope['method']} {scope['path'][:100]}", error)
-            await answer.problem(Problem("broken", "something broke while answering; it was written to the log", close=True))
+            await sender.problem(Problem("broken", "something broke while answering; it was written to the log", close=True))
         finally:
-            service.at_work -= 1
+            service.active_requests -= 1
             seconds = time.perf_counter() - began
             route = self._route(scope["path"])
-            service.metrics.answered(scope["method"], route, answer.status, seconds)
-            service.log.request(method=scope["method"], route=route, status=answer.status, ms=round(seconds * 1000, 1), **told)
+            service.metrics.on_response(scope["method"], route, sender.status, seconds)
+            milliseconds = round(seconds * 1000, 1)
+            service.log.request(method=scope["method"], route=route, status=sender.status, ms=milliseconds, **log_fields)
 
     def _route(self, path: str) -> str:
-        """The route that a path belongs to, for figures and the log: there are few of them, and they hold no ids."""
+        """Return the route of a path, for metrics and the log: routes are few, and hold no ids."""
         if path in self._paths:
             return path
         return next((route for pattern, route in self._patterns if pattern.fullmatch(path)), "other")
 
-    async def _through(self, scope: Scope, receive: Receive, answer: Answer) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, sender: Sender) -> None:
         path, headers = scope["path"], dict(scope["headers"])
-        is_open = _is_open(scope["method"], path)
+        is_public = path in PUBLIC_PATHS or self._service.extension.is_public(scope["method"], path)
         limit = self._service.limits.requests_at_once
-        if self._service.at_work > (2 * limit if is_open else limit):
+        if self._service.active_requests > (2 * limit if is_public else limit):
             raise _overloaded()
-        if not is_open:
-            scope["shown"], caller = await self._known(scope["method"], headers)
+        if not is_public:
+            scope["credential"], caller = await self._authenticate(scope["method"], headers)
             scope["caller"] = caller
-            scope["told"]["key"] = caller.key_id
+            scope["log"]["key"] = caller.key_id
             if caller.customer is not None:
-                scope["told"]["customer"] = caller.customer
+                scope["log"]["customer"] = caller.customer
             self._refuse(path, caller, headers)
-        counted = Counted(receive, self._bytes_max(scope["method"], path, headers))
-        app: App | Quick = self._quick.get((scope["method"], path), self._app)
-        await app(scope, counted, answer)
+        limited = LimitedReceive(receive, self._bytes_max(scope["method"], path, headers))
+        app: App | DirectRoute = self._direct.get((scope["method"], path), self._app)
+        await app(scope, limited, sender)
 
-    async def _known(self, method: str, headers: dict[bytes, bytes]) -> tuple[str, Caller]:
-        """What was shown, a key or a session's cookie, and who calls with it; refused without a look at the body."""
+    async def _authenticate(self, method: str, headers: dict[bytes, bytes]) -> tuple[str, Caller]:
+        """Identify the caller by its credential, a key or one of the extension, before the body is read."""
+        extension = self._service.extension
         has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
-        scheme, _, told = headers.get(b"authorization", b"").partition(b" ")
-        cookie = "" if scheme else cookie_in(headers)
-        shown = told.strip().decode("ascii", "replace") if scheme.lower() == b"bearer" else cookie
-        caller = await self._service.caller(shown) if 0 < len(shown) <= 200 else None
-        if caller is not None:
-            if cookie and method not in LOOKING and not _is_from_page(cookie, headers):
-                told_why = f"a change that is asked for with a cookie needs the header {CSRF_HEADER.decode()}"
-                raise Problem("not-from-page", told_why, close=has_body)
-            return shown, caller
-        raise Problem("no-key", "send a key that is in use, as in Authorization: Bearer fl_...", close=has_body)
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        sent_by_browser = "" if scheme else extension.credential(headers)
+        credential = token.strip().decode("ascii", "replace") if scheme.lower() == b"bearer" else sent_by_browser
+        caller = await self._service.caller(credential) if 0 < len(credential) <= CREDENTIAL_MAX else None
+        if caller is None:
+            raise Problem("no-key", "send a key that is in use, as in Authorization: Bearer fl_...", close=has_body)
+        if sent_by_browser and method not in SAFE_METHODS:
+            extension.refuse_forged(credential, headers, close=has_body)
+        return credential, caller
 
     def _refuse(self, path: str, caller: Caller, headers: dict[bytes, bytes]) -> None:
-        """What is decided before the body is read."""
+        """Refuse what can be refused before the body is read."""
         service = self._service
         if service.is_stopping:
             raise Problem(
                 "stopping", "this server stops; another one, or this one again, will answer", retry_after=5, close=True
             )
-        if not service.buckets.take(caller.key_id):
+        if not service.rate_limiter.take(caller.key_id):
             most = service.limits.requests_a_second
             raise Problem("too-many-requests", f"more than {most} requests a second with this key", retry_after=1, close=True)
-        if caller.customer is not None and path.startswith(FOR_OPERATORS):
+        if caller.customer is not None and path.startswith(self._operator_paths):
             raise nothing_here()
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise Problem("wrong-media-type", "a compressed body is not taken; send it as it is", close=True)
 
     def _bytes_max(self, method: str, path: str, headers: dict[bytes, bytes]) -> int:
         limits = self._service.limits
-        most = limits.json_bytes
+        bytes_max = limits.json_bytes
         if method == "POST" and path in (DOCUMENTS, BATCHES) and not is_json(headers.get(b"content-type", b"")):
-            most = limits.upload_bytes
+            bytes_max = limits.upload_bytes
         elif method == "POST" and path == BATCHES:
-            most = limits.batch_bytes
-        told = headers.get(b"content-length")
-        if told is not None and int(told) > most:  # the parser has seen that it is a number
-            raise too_large(most)
-        return most
+            bytes_max = limits.batch_bytes
+        length = headers.get(b"content-length")
+        if length is not None and int(length) > bytes_max:  # the parser has seen that it is a number
+            raise too_large(bytes_max)
+        return bytes_max
 
 
-def _is_open(method: str, path: str) -> bool:
-    return path in OPEN or path.startswith(OPEN_FOLDER) or (method, path) == SIGN_IN
-
-
-def _is_from_page(cookie: str, headers: dict[bytes, bytes]) -> bool:
-    return hmac.compare_digest(headers.get(CSRF_HEADER, b""), csrf_of(cookie).encode())
-
-
-class Counted:
-    """Receives the body and counts it."""
+class LimitedReceive:
+    """Receives the body, and refuses it once it is larger than allowed."""
 
     def __init__(self, receive: Receive, bytes_max: int) -> None:
         self._receive = receive
@@ -169,12 +160,12 @@ class Counted:
         return message
 
 
-class Answer:
-    """Sends, and remembers what was answered."""
+class Sender:
+    """Sends the response, and remembers its status."""
 
-    def __init__(self, send: Send, sent_whole: Callable[[int, bytes, bytes], bool] | None) -> None:
+    def __init__(self, send: Send, send_at_once: Callable[[int, bytes, bytes], bool] | None) -> None:
         self._send = send
-        self._sent_whole = sent_whole  # how the server sends a short answer in one piece, if it can
+        self._send_at_once = send_at_once  # how the server sends a short response in one write, if it can
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
@@ -186,28 +177,26 @@ class Answer:
         await self._send(message)
 
     async def accepted(self, location: bytes, body: bytes) -> None:
-        """Answer that something was taken, and where it is."""
+        """Respond that something was accepted, and where it is."""
         lines = b"content-type: application/json\r\ncache-control: no-store\r\nlocation: %b\r\n" % location
-        if self._sent_whole is not None and self._sent_whole(202, lines, body):
+        if self._send_at_once is not None and self._send_at_once(202, lines, body):
             self.status = 202
         else:
-            await answer(self, 202, [(b"content-type", b"application/json"), (b"location", location)], body)
+            await self._whole(202, [(b"content-type", b"application/json"), (b"location", location)], body)
 
     async def problem(self, problem: Problem) -> None:
-        """Answer with a problem, unless an answer has begun."""
+        """Respond with a problem, unless a response has begun."""
         if not self.status:
-            await answer(self, problem.status, problem.headers(), problem.body())
+            await self._whole(problem.status, problem.headers(), problem.body())
+
+    async def _whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        headers = [*headers, (b"content-length", b"%d" % len(body))]
+        await self({"type": "http.response.start", "status": status, "headers": headers})
+        await self({"type": "http.response.body", "body": body})
 
 
-async def answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-    """A whole answer."""
-    headers = [*headers, (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def whole_body(receive: Receive) -> bytes:
-    """The body, as far as its limit allows."""
+async def read_body(receive: Receive) -> bytes:
+    """Read the whole body, as far as its limit allows."""
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         return bytes(message.get("body", b""))
@@ -217,7 +206,7 @@ async def whole_body(receive: Receive) -> bytes:
         if not message.get("more_body"):
             return b"".join(pieces)
         message = await receive()
-    raise Gone
+    raise ClientGone
 
 
 def is_json(content_type: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""What becomes of a body that was sent? Documents for the queue, checked as the library checks them.
+"""Request bodies in JSON become submissions, validated as the library validates them.
 
 Laws:
 - The same key with the same body is the same document, over HTTP and with the library.
@@ -14,7 +14,7 @@ from fairlane.core.document import Submission, validate_text
 from fairlane.queue import DEFAULT_KIND, new_ids
 from fairlane.queue.validation import Common, cost_of, payload_text
 
-from .access import Batch
+from .access.batches import Batch
 from .auth import Caller
 from .problems import Problem, bad_value
 from .service import Service
@@ -25,78 +25,77 @@ MEMBER_FIELDS = frozenset(("payload", "cost"))
 KEY_MAX = 200
 
 
-def parsed(body: bytes) -> Any:
-    """A body as JSON."""
+def parse_json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is a ValueError
         raise Problem("bad-request", f"the body is not JSON: {str(error)[:200]}") from None
 
 
-def idempotency_key(told: bytes | None) -> str | None:
-    """The header, as text."""
-    if told is None:
+def idempotency_key(headers: dict[bytes, bytes]) -> str | None:
+    """Return the Idempotency-Key header as text."""
+    value = headers.get(b"idempotency-key")
+    if value is None:
         return None
     try:
-        return validate_text("Idempotency-Key", told.decode(), KEY_MAX)
+        return validate_text("Idempotency-Key", value.decode(), KEY_MAX)
     except UnicodeDecodeError:
-        raise bad_value("Idempotency-Key", told, "text in UTF-8") from None
+        raise bad_value("Idempotency-Key", value, "text in UTF-8") from None
 
 
-def fields_of(told: Any, known: frozenset[str], what: str) -> dict[str, Any]:
-    """An object with known members only."""
-    if type(told) is not dict:
-        raise bad_value(what, told, "an object with members such as payload")
-    if not told.keys() <= known:
-        unknown = sorted(told.keys() - known)[0]
-        raise Problem("bad-value", f"{what} has a member {unknown[:60]!r} that is not known; known: {', '.join(sorted(known))}")
-    return told
+def parse_document(service: Service, caller: Caller, body: bytes, key: str | None) -> Submission:
+    """Return the document that a JSON body describes."""
+    fields = _object(parse_json(body), FIELDS, "the body")
+    return _submission(_common(service, caller, fields), new_ids(1)[0], fields, key)
 
 
-def common_of(service: Service, caller: Caller, told: dict[str, Any]) -> Common:
-    """Whose documents, of which kind, from when on."""
-    customer = service.wall.customer(caller, told.get("customer"))
-    kind = validate_text("kind", told.get("kind", DEFAULT_KIND), 100)
-    service.refuse_kind(caller, kind)
-    return Common.checked(customer, kind, 1, told.get("delay", 0), None)
-
-
-def submission(common: Common, id: str, told: dict[str, Any], key: str | None) -> Submission:
-    """One document."""
-    return common.submission(id, payload_text(told.get("payload")), key, cost_of(told.get("cost", 1)))
-
-
-def one_document(service: Service, caller: Caller, body: bytes, key: str | None) -> Submission:
-    """The document that a JSON body describes."""
-    told = fields_of(parsed(body), FIELDS, "the body")
-    return submission(common_of(service, caller, told), new_ids(1)[0], told, key)
-
-
-def batch_of(service: Service, caller: Caller, body: bytes, key: str | None, now_ms: int) -> tuple[Batch, list[Submission]]:
-    """The batch that a JSON body describes; with a key its id follows from the key, so that a repeat finds it."""
-    told = fields_of(parsed(body), BATCH_FIELDS, "the body")
-    common = common_of(service, caller, told)
-    listed, most = told.get("documents"), service.limits.batch_documents
+def parse_batch(service: Service, caller: Caller, body: bytes, key: str | None, now_ms: int) -> tuple[Batch, list[Submission]]:
+    """Return the batch that a JSON body describes."""
+    fields = _object(parse_json(body), BATCH_FIELDS, "the body")
+    common = _common(service, caller, fields)
+    listed, most = fields.get("documents"), service.limits.batch_documents
     if type(listed) is not list or not 1 <= len(listed) <= most:
-        shown = f"a list of {len(listed):,}" if type(listed) is list else listed
-        raise bad_value("documents", shown, f"a list of 1 to {most:,} documents")
-    members = [fields_of(one, MEMBER_FIELDS, f"document {place} of the batch") for place, one in enumerate(listed)]
+        value = f"a list of {len(listed):,}" if type(listed) is list else listed
+        raise bad_value("documents", value, f"a list of 1 to {most:,} documents")
+    members = [_object(member, MEMBER_FIELDS, f"document {index} of the batch") for index, member in enumerate(listed)]
     id = batch_id(common.customer, key)
     ids = new_ids(len(members))
     submissions = [
-        submission(common, document, one, f"{id}/{place}")
-        for place, (document, one) in enumerate(zip(ids, members, strict=True))
+        _submission(common, document_id, member, f"{id}/{index}")
+        for index, (document_id, member) in enumerate(zip(ids, members, strict=True))
     ]
-    return made_batch(id, submissions, now_ms), submissions
+    return make_batch(id, submissions, now_ms), submissions
 
 
 def batch_id(customer: str, key: str | None) -> str:
-    """The id of a batch: a new one, or the one that follows from its key."""
+    """Make the id of a batch: a random one, or the one that follows from its key, so that a repeat finds it."""
     return new_ids(1)[0] if key is None else hashlib.sha256(f"{customer}\n{key}".encode()).hexdigest()[:32]
 
 
-def made_batch(id: str, submissions: list[Submission], now_ms: int) -> Batch:
-    """A batch of these documents."""
-    whole = "\n".join(f"{one.digest} {one.cost}" for one in submissions)
-    ids = tuple(one.id for one in submissions)
-    return Batch(id, submissions[0].customer, hashlib.sha256(whole.encode()).hexdigest(), now_ms, ids)
+def make_batch(id: str, submissions: list[Submission], now_ms: int) -> Batch:
+    """Make the batch of these documents; its digest tells a repeat from another batch with the same key."""
+    content = "\n".join(f"{submission.digest} {submission.cost}" for submission in submissions)
+    ids = tuple(submission.id for submission in submissions)
+    return Batch(id, submissions[0].customer, hashlib.sha256(content.encode()).hexdigest(), now_ms, ids)
+
+
+def _object(value: Any, known: frozenset[str], name: str) -> dict[str, Any]:
+    """Return a JSON object; refused if it is none, or has a member that is not known."""
+    if type(value) is not dict:
+        raise bad_value(name, value, "an object with members such as payload")
+    if not value.keys() <= known:
+        unknown = sorted(value.keys() - known)[0]
+        raise Problem("bad-value", f"{name} has a member {unknown[:60]!r} that is not known; known: {', '.join(sorted(known))}")
+    return value
+
+
+def _common(service: Service, caller: Caller, fields: dict[str, Any]) -> Common:
+    """Validate what the documents of one request share: customer, kind and delay."""
+    customer = caller.customer_for(fields.get("customer"))
+    kind = validate_text("kind", fields.get("kind", DEFAULT_KIND), 100)
+    service.refuse_kind(caller, kind)
+    return Common.checked(customer, kind, 1, fields.get("delay", 0), None)
+
+
+def _submission(common: Common, id: str, fields: dict[str, Any], key: str | None) -> Submission:
+    return common.submission(id, payload_text(fields.get("payload")), key, cost_of(fields.get("cost", 1)))

@@ -25,7 +25,7 @@ from fairlane.core.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 # JSON in ASCII: anything can be sent. What is sent was made here and holds no circles; looking for them costs a third.
-written = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
+encode_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 TITLES: dict[str, tuple[int, str]] = {
     "bad-request": (400, "The request cannot be read"),
@@ -68,7 +68,7 @@ class Problem(Exception):
     def body(self) -> bytes:
         """As JSON."""
         told = {"type": self.type, "title": self.title, "status": self.status, "detail": self.detail}
-        return written(told).encode()
+        return encode_json(told).encode()
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Of the answer."""

@@ -19,7 +19,7 @@ ID = "0199a3f2-1c5e-7d31-9f60-3b1de5a0c842"
 LINKS = {"self": f"/v1/documents/{ID}", "result": f"/v1/documents/{ID}/result", "explain": f"/v1/documents/{ID}/explain"}
 
 
-class Asked(BaseModel):
+class RequestBody(BaseModel):
     """A body that holds nothing but what is named."""
 
     model_config = ConfigDict(extra="forbid")
@@ -34,7 +34,7 @@ class Problem(BaseModel):
     detail: str = Field(examples=["there is nothing at this address that this key may see"])
 
 
-class SubmissionBody(Asked):
+class SubmissionBody(RequestBody):
     """A document whose content is JSON."""
 
     payload: Any = Field(default=None, examples=[{"order": 17, "lines": ["A4", "A5"]}])
@@ -44,7 +44,7 @@ class SubmissionBody(Asked):
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
 
 
-class FormBody(Asked):
+class FormBody(RequestBody):
     """A document with a file, as a form; a bare body has these in its query, without the file."""
 
     file: bytes = Field(json_schema_extra={"format": "binary"})
@@ -56,14 +56,14 @@ class FormBody(Asked):
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
 
 
-class BatchMember(Asked):
+class BatchMember(RequestBody):
     """One document of a batch."""
 
     payload: Any = Field(default=None, examples=[{"order": 17}])
     cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1])
 
 
-class BatchForm(Asked):
+class BatchForm(RequestBody):
     """Many documents of one customer, each with a file, as a form: fields first, then the files, under any name."""
 
     payload: str | None = Field(default=None, description="JSON, the same for all.", examples=['{"order": 17}'])
@@ -74,7 +74,7 @@ class BatchForm(Asked):
     file: list[Annotated[bytes, Field(json_schema_extra={"format": "binary"})]] = Field(min_length=1)
 
 
-class BatchBody(Asked):
+class BatchBody(RequestBody):
     """Many documents of one customer: all are taken, or none."""
 
     documents: list[BatchMember] = Field(min_length=1)
@@ -236,7 +236,7 @@ class Customers(BaseModel):
     next: str | None
 
 
-class TermsBody(Asked):
+class TermsBody(RequestBody):
     """What is not named stays; null is as everybody."""
 
     weight: Number = Field(default=1, ge=0.01, le=100, examples=[2])
@@ -258,7 +258,7 @@ class Policy(BaseModel):
     open_turn_every: int
 
 
-class PolicyBody(Asked):
+class PolicyBody(RequestBody):
     """What is not named stays. With `version` only if that is the current one."""
 
     version: StrictInt | None = Field(default=None, examples=[1])
@@ -269,7 +269,7 @@ class PolicyBody(Asked):
     open_turn_every: StrictInt | None = Field(default=None, ge=0, le=1_000_000, examples=[16])
 
 
-class CheckBody(Asked):
+class CheckBody(RequestBody):
     """One check without a document."""
 
     customer: StrictStr | None = Field(default=None, min_length=1, max_length=200, description="For operators.")
@@ -285,7 +285,7 @@ class Check(BaseModel):
     checked_at: float
 
 
-class WebhookBody(Asked):
+class WebhookBody(RequestBody):
     """Where endings are told; without a secret one is made."""
 
     url: StrictStr = Field(max_length=2000, examples=["https://customer.example/fairlane"])

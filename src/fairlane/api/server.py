@@ -32,8 +32,9 @@ from fairlane.tracing import open_spans
 
 from .app import make_app
 from .connection import limited
+from .extension import Extension
 from .logging import Log
-from .service import Options, Service, Work
+from .service import Options, Service, WorkerProcess
 
 CONTENT_POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; object-src 'none'; "
@@ -128,14 +129,21 @@ class _Server(uvicorn.Server):
         self._captured_signals.clear()  # it was answered: the process ends as asked, not by the signal
 
 
-def serve(queue: Queue, options: Options, place: Place, listening: socket.socket, ready: Callable[[], None]) -> None:
+def serve(
+    queue: Queue,
+    options: Options,
+    place: Place,
+    listening: socket.socket,
+    ready: Callable[[], None],
+    extend: Callable[[Service], Extension],
+) -> None:
     """Answer until SIGTERM or SIGINT."""
     log, context = Log(), tls_of(place)
     log.listen("uvicorn", "asyncio")
     service = Service(queue, options, log)
-    service.spans = open_spans(os.environ, lambda reason: log.told("untraced", reason=reason))
+    service.spans = open_spans(os.environ, lambda reason: log.event("untraced", reason=reason))
     config = uvicorn.Config(
-        make_app(service),
+        make_app(service, extend(service)),
         loop="uvloop",
         http=limited(options.limits),
         ws="none",
@@ -155,7 +163,7 @@ def serve(queue: Queue, options: Options, place: Place, listening: socket.socket
     gc.set_threshold(*COLLECTED)
 
     async def both() -> None:
-        working = asyncio.create_task(_keep_working(options.work, log)) if options.work is not None else None
+        working = asyncio.create_task(_keep_working(options.worker, log)) if options.worker is not None else None
         try:
             await server.serve([listening])
         finally:
@@ -167,11 +175,11 @@ def serve(queue: Queue, options: Options, place: Place, listening: socket.socket
         runner.run(both())
     if service.spans is not None:
         service.spans.close()
-    log.told("stopped")
+    log.event("stopped")
     log.flush()
 
 
-async def _keep_working(work: Work, log: Log) -> None:
+async def _keep_working(worker: WorkerProcess, log: Log) -> None:
     """A worker that is begun again when it ends, until cancelled."""
     pause = PAUSE_FIRST_SECONDS
     parent = os.getpid()
@@ -183,21 +191,21 @@ async def _keep_working(work: Work, log: Log) -> None:
     while True:
         began = time.monotonic()
         process = await asyncio.create_subprocess_exec(
-            *work.command,
+            *worker.command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
-            env=work.environment,
+            env=worker.environment,
             preexec_fn=before_exec,
         )
-        log.told("worker started", pid=process.pid)
+        log.event("worker started", pid=process.pid)
         try:
             code = await process.wait()
         except asyncio.CancelledError:
             await _end(process)
-            log.told("worker stopped", pid=process.pid)
+            log.event("worker stopped", pid=process.pid)
             raise
         pause = PAUSE_FIRST_SECONDS if time.monotonic() - began > LIVED_SECONDS else min(PAUSE_MAX_SECONDS, pause * 2)
-        log.told("worker ended", pid=process.pid, code=code, again_in=pause)
+        log.event("worker ended", pid=process.pid, code=code, again_in=pause)
         await asyncio.sleep(pause)
 
 
@@ -213,9 +221,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def worker_of(url: str, blobs: str | None, slots: int | None) -> Work:
+def worker_of(url: str, blobs: str | None, slots: int | None) -> WorkerProcess:
     """The built-in worker, on this queue; where that is may hold a password, so it is not told where every user can read it."""
     environment = {name: value for name, value in os.environ.items() if name != "FAIRLANE_SERVER"}
     environment |= {"FAIRLANE_URL": url} | ({} if blobs is None else {"FAIRLANE_BLOBS": blobs})
     told = () if slots is None else ("--slots", str(slots))
-    return Work((sys.executable, "-m", "fairlane.cli", "work", "--json", *told), environment)
+    return WorkerProcess((sys.executable, "-m", "fairlane.cli", "work", "--json", *told), environment)

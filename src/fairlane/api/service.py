@@ -1,8 +1,8 @@
-"""What do all routes share? One object: the queue behind its wall, threads for the store, keys, the feed, limits.
+"""The object that all routes share: the queue, threads for calls of the store, keys, the feed, limits and background tasks.
 
 Laws:
 - The event loop never waits for the store: every call of it goes through `call`, on a thread.
-- Whoever waits for something to happen (an ending, an event) does not count as a request at work.
+- A request that waits for something to happen (an ending, an event) does not count as an active request.
 """
 
 from __future__ import annotations
@@ -15,36 +15,35 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
-from fairlane.console.broadcast import Frames
-from fairlane.console.read_model.loader import Follower
-from fairlane.console.sessions import Sessions, key_id_of
-from fairlane.core.errors import FairlaneError
+from fairlane.core.document import Change
+from fairlane.core.errors import FairlaneError, Unknown
 from fairlane.queue import DEFAULT_KIND, Progress, Queue
 
-from .access import Wall
+from .access.batches import forget_batches
 from .auth import Caller, Keyring, public_part
+from .extension import Extension
 from .feed import Feed, newest
 from .limits import Limits
 from .logging import Log
 from .metrics import Metrics
 from .problems import Problem, problem_of
-from .submit_batcher import Accepted, Gatherer
-from .webhooks import Courier
+from .submit_batcher import Accepted, SubmitBatcher
+from .webhooks import WebhookSender
 
 if TYPE_CHECKING:
     from fairlane.tracing.spans import Spans
 
 THREADS = 16
 PROGRESS_SECONDS = 1.0
-PROGRESS_MAX = 256  # documents whose progress is told
+PROGRESS_MAX = 256  # documents whose progress is sent
 FORBIDDEN_KIND = "folder"  # its payload names a path on the worker's disk
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Work(NamedTuple):
-    """How a worker is begun."""
+class WorkerProcess(NamedTuple):
+    """The command that starts the worker beside the service, and its environment."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
@@ -52,32 +51,32 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a service is run."""
+    """Settings of one service."""
 
     limits: Limits = field(default_factory=Limits)
     kinds: tuple[str, ...] = ()  # that customers may submit besides the default one
     retention_seconds: float | None = None  # ended documents are purged after this long
     allow_private_webhooks: bool = False
-    work: Work | None = None  # the worker that runs beside it
+    worker: WorkerProcess | None = None  # None: workers run elsewhere
 
 
-class Buckets:
-    """How many requests a key may still make: so many a second, with some in hand."""
+class RateLimiter:
+    """Token buckets: so many requests a second for each key, with a burst."""
 
-    def __init__(self, a_second: int, burst: int) -> None:
-        self._a_second = a_second
+    def __init__(self, requests_a_second: int, burst: int) -> None:
+        self._requests_a_second = requests_a_second
         self._burst = float(burst)
-        self._known: dict[str, tuple[float, float]] = {}
+        self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, key_id: str) -> bool:
-        """Whether there is one more."""
+        """Take one token; False: none is left."""
         now = time.monotonic()
-        left, at = self._known.get(key_id, (self._burst, now))
-        left = min(self._burst, left + (now - at) * self._a_second)
-        if len(self._known) > 10_000:
-            self._known.clear()
-        self._known[key_id] = (left - 1 if left >= 1 else left, now)
-        return left >= 1
+        tokens, at = self._buckets.get(key_id, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - at) * self._requests_a_second)
+        if len(self._buckets) > 10_000:
+            self._buckets.clear()
+        self._buckets[key_id] = (tokens - 1 if tokens >= 1 else tokens, now)
+        return tokens >= 1
 
 
 class Service:
@@ -85,143 +84,159 @@ class Service:
 
     def __init__(self, queue: Queue, options: Options, log: Log) -> None:
         self.queue = queue
+        self.store_url = queue.url
         self.options = options
         self.limits = options.limits
+        self.kinds = (DEFAULT_KIND, *options.kinds)  # that customers may submit
         self.log = log
-        self.wall = Wall(queue)
+        self.extension = Extension()
         self.keyring = Keyring(queue.engine)
-        self.sessions = Sessions(queue.engine)
-        self.buckets = Buckets(self.limits.requests_a_second, self.limits.requests_burst)
+        self.rate_limiter = RateLimiter(self.limits.requests_a_second, self.limits.requests_burst)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fairlane-http")
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="fairlane-submit")
-        self.gatherer = Gatherer(
-            queue.engine, self._writer, self.limits.queued_documents, self.limits.submissions_at_once, self._taken
+        self._submit_thread = ThreadPoolExecutor(1, thread_name_prefix="fairlane-submit")
+        self.batcher = SubmitBatcher(
+            queue.engine, self._submit_thread, self.limits.queued_documents, self.limits.submissions_at_once, self._on_accepted
         )
         self.feed = Feed(queue.engine, self.call)
         self.metrics = Metrics(queue, self.call)
-        self.courier = Courier(queue.engine, self.call, log, self.metrics, options.allow_private_webhooks)
-        self.follower = Follower(queue.engine, self.call, self.feed)
-        self.frames = Frames(self.follower)
-        self.feed.listeners += [self.metrics.told, self.follower.told]
-        self.at_work = 0  # requests being answered now
+        self.feed.listeners += [self.metrics.on_changes, self._on_changes]
+        self._webhooks = WebhookSender(queue.engine, self.call, log, self.metrics, options.allow_private_webhooks)
+        self.active_requests = 0
         self.is_stopping = False
-        self.is_asking = False  # a question of what-if is being answered
-        self.closing: list[Callable[[], None]] = []  # what else is to be let go of in the end
-        self.spans: Spans | None = None  # somebody wants to know what becomes of each document
+        self.closing: list[Callable[[], None]] = []  # called when the service has stopped
+        self.spans: Spans | None = None  # None: no tracing
         self._tasks: list[asyncio.Task[None]] = []
 
-    def trace(self, headers: dict[bytes, bytes], began: int, taken: Iterable[Accepted]) -> None:
-        """Tell the submission of documents to whoever follows them; it began at that many nanoseconds."""
+    def trace(self, headers: dict[bytes, bytes], began: int, accepted: Iterable[Accepted]) -> None:
+        """Emit a span for each document that was submitted; `began` is in nanoseconds."""
         if self.spans is None:
             return
         from fairlane.tracing.spans import Told
 
-        ended, sender = time.time_ns(), headers.get(b"traceparent")
-        for one in taken:
-            if not one.is_repeat:
-                told = Told(one.receipt.id, one.receipt.customer, one.receipt.priority)
-                self.spans.submitted(told, began, ended, None if sender is None else sender.decode("latin-1"))
+        ended, parent = time.time_ns(), headers.get(b"traceparent")
+        for document in accepted:
+            if not document.is_repeat:
+                receipt = document.receipt
+                described = Told(receipt.id, receipt.customer, receipt.priority)
+                self.spans.submitted(described, began, ended, None if parent is None else parent.decode("latin-1"))
 
-    def _taken(self, one: Accepted) -> None:
-        if not one.is_repeat:
-            receipt = one.receipt
-            self.metrics.taken(receipt.id, receipt.number, receipt.check, receipt.check.checked_ms + one.delay_ms)
-            self.follower.taken(receipt, one.delay_ms)
+    def _on_accepted(self, accepted: Accepted) -> None:
+        if not accepted.is_repeat:
+            self.metrics.on_accepted(accepted.receipt, accepted.delay_ms)
+            self.extension.on_accepted(accepted)
+
+    async def _on_changes(self, changes: list[Change]) -> None:
+        await self.extension.on_changes(changes)
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call something that may block, on a thread."""
+        """Call a function that may block, on a thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
 
+    # -- running -------------------------------------------------------------------------------------------------------
+
     async def start(self) -> None:
-        """Begin to follow the store."""
+        """Start the background tasks."""
         last = await self.call(newest, self.queue.engine)
-        await self.metrics.begin()
+        await self.metrics.start()
         self._tasks = [
-            asyncio.create_task(self._for_ever("feed", lambda: self.feed.run(last))),
-            asyncio.create_task(self._for_ever("webhooks", self.courier.run)),
-            asyncio.create_task(self._for_ever("upkeep", self._upkeep)),
-            asyncio.create_task(self._for_ever("progress", self._progress)),
+            asyncio.create_task(self._run_for_ever("feed", lambda: self.feed.run(last))),
+            asyncio.create_task(self._run_for_ever("webhooks", self._webhooks.run)),
+            asyncio.create_task(self._run_for_ever("upkeep", self._purge)),
+            asyncio.create_task(self._run_for_ever("progress", self._report_progress)),
         ]
 
     def stop(self) -> None:
-        """No stream and no waiting any more: the server stops."""
+        """End streams and waiting requests: the server stops."""
         self.is_stopping = True
         self.feed.stop()
-        self.frames.stop()
+        self.extension.stop()
 
-    async def end(self) -> None:
-        """Let go of everything."""
+    async def close(self) -> None:
+        """Stop the tasks and threads."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.courier.close()
+        self._webhooks.close()
         for close in self.closing:
             close()
         self._threads.shutdown()
-        self._writer.shutdown()
+        self._submit_thread.shutdown()
 
-    async def _for_ever(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
-        """A part that fails is begun again."""
+    async def _run_for_ever(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Start a task again whenever it fails."""
         while True:
             try:
                 await run()
-            except Exception as error:  # noqa: BLE001 a part that fails must not end the server, nor itself for good
-                self.log.failed(what, error)
+            except Exception as error:  # noqa: BLE001 a task that fails must not end the server, nor itself for good
+                self.log.failed(name, error)
                 await asyncio.sleep(1)
 
-    async def _progress(self) -> None:
-        """While somebody watches, tell what handlers tell of documents that run."""
-        told: dict[str, Progress] = {}
+    async def _report_progress(self) -> None:
+        """While somebody watches events, send what handlers report of documents that run."""
+        sent: dict[str, Progress] = {}
         while True:
             await asyncio.sleep(PROGRESS_SECONDS)
             running = self.metrics.running(PROGRESS_MAX) if self.feed.watchers else []
-            found = await self.call(self.wall.progress_of, running) if running else {}
-            for (id, customer), progress in found.items():
-                if told.get(id) != progress:
-                    self.feed.tell_progress(customer, id, {"progress": progress.progress, "attempt": progress.attempt})
-            told = {id: progress for (id, _), progress in found.items()}
+            reported = await self.call(_progress_of, self.queue, running) if running else {}
+            for (id, customer), progress in reported.items():
+                if sent.get(id) != progress:
+                    self.feed.send_progress(customer, id, {"progress": progress.progress, "attempt": progress.attempt})
+            sent = {id: progress for (id, _), progress in reported.items()}
 
-    async def _upkeep(self) -> None:
-        """Forget what ended long ago, as often as is due."""
+    async def _purge(self) -> None:
+        """Purge what ended longer ago than the retention."""
         while self.options.retention_seconds is not None:
             purged = await self.call(self.queue.purge, self.options.retention_seconds)
             if purged:
-                self.log.told("purged", documents=purged)
-            await self.call(self.wall.forget_batches, self.options.retention_seconds)
+                self.log.event("purged", documents=purged)
+            await self.call(forget_batches, self.queue.engine, self.options.retention_seconds)
             await asyncio.sleep(min(3600.0, max(1.0, self.options.retention_seconds / 10)))
         await asyncio.Event().wait()
 
-    def tell_store(self, error: FairlaneError) -> None:
-        """What the store says is for the log, as it may name hosts and files."""
+    def log_store_error(self, error: FairlaneError) -> None:
+        """Log what the store says; it may name hosts and files, so that callers do not see it."""
         if problem_of(error).status >= 500:
-            self.log.told("store failed", error=type(error).__name__, told=str(error)[:500])
+            self.log.event("store failed", error=type(error).__name__, told=str(error)[:500])
 
-    # -- callers -------------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
-    async def caller(self, told: str) -> Caller | None:
-        """Who shows this: a key, or the cookie of a session."""
-        session_of = key_id_of(told)
-        if session_of and not self.sessions.believed(session_of):
-            await self.call(self.sessions.learn, session_of)
-        if session_of and not self.sessions.is_open(told):
-            return None
-        id = session_of or public_part(told)
-        if id and not self.keyring.believed(id):
-            await self.call(self.keyring.learn, id)
-        return self.keyring.holder(session_of) if session_of else self.keyring.caller(told)
+    async def caller(self, credential: str) -> Caller | None:
+        """Identify the caller behind a key, or behind a credential of the extension; None: it is not valid."""
+        if self.extension.recognises(credential):
+            return await self.extension.caller(credential)
+        await self.load_key(public_part(credential))
+        return self.keyring.caller(credential)
+
+    async def load_key(self, id: str) -> None:
+        """Bring a key into the keyring's cache, unless it is there."""
+        if id and not self.keyring.is_cached(id):
+            await self.call(self.keyring.load, id)
+
+    def is_frozen(self) -> bool:
+        """Whether the queue refuses changes because it is being moved."""
+        return self.queue.rules().frozen is not None
 
     def refuse_kind(self, caller: Caller, kind: str) -> None:
-        """Customers submit the default kind and what the operator allows; nobody submits what names a path of ours."""
-        allowed = (DEFAULT_KIND, *self.options.kinds)
-        if kind == FORBIDDEN_KIND or (caller.customer is not None and kind not in allowed):
-            raise Problem("bad-value", f"kind is {kind!r}; this key may submit: {', '.join(allowed)}")
+        """Refuse a kind that the caller may not submit; nobody may submit one whose payload names a path on the worker."""
+        if kind == FORBIDDEN_KIND or (caller.customer is not None and kind not in self.kinds):
+            raise Problem("bad-value", f"kind is {kind!r}; this key may submit: {', '.join(self.kinds)}")
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
-        """While something is waited for, the request is not at work."""
-        self.at_work -= 1
+    def while_waiting(self) -> Iterator[None]:
+        """Do not count the request as active while it waits for something to happen."""
+        self.active_requests -= 1
         try:
             yield
         finally:
-            self.at_work += 1
+            self.active_requests += 1
+
+
+def _progress_of(queue: Queue, running: list[tuple[str, str]]) -> dict[tuple[str, str], Progress]:
+    """Read what handlers reported of running documents, by document and customer."""
+    reported = {}
+    for id, customer in running:
+        with contextlib.suppress(Unknown):  # purged meanwhile
+            if (progress := queue.progress(id)) is not None:
+                reported[id, customer] = progress
+    return reported

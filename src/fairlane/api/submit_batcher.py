@@ -46,7 +46,7 @@ class _Count:
         self.at = at
 
 
-class Gatherer:
+class SubmitBatcher:
     """Takes submissions one by one and hands them to the store in groups."""
 
     def __init__(

@@ -24,7 +24,7 @@ from fairlane.core.document import ENDED, Change
 from fairlane.core.errors import BadValue, Unknown
 from fairlane.engine import Engine
 
-from .auth import wall_ms
+from .auth import time_ms
 from .feed import newest
 from .logging import Log
 from .metrics import Metrics
@@ -71,7 +71,7 @@ def drop_webhook(engine: Engine, customer: str) -> None:
     engine.put_record(HOOKS, customer, None)
 
 
-class Courier:
+class WebhookSender:
     """Notes what is to be delivered, and delivers it."""
 
     def __init__(
@@ -108,11 +108,11 @@ class Courier:
         """Be the one who delivers, or stay it."""
         record = self._engine.record(STATE, "lease")
         held: dict[str, Any] = {"name": "", "until_ms": 0} if record is None else json.loads(record.value)
-        if held["name"] != self._name and held["until_ms"] > wall_ms():
+        if held["name"] != self._name and held["until_ms"] > time_ms():
             return False
-        if held["name"] == self._name and held["until_ms"] - wall_ms() > LEASE_MS // 2:
+        if held["name"] == self._name and held["until_ms"] - time_ms() > LEASE_MS // 2:
             return True
-        mine = json.dumps({"name": self._name, "until_ms": wall_ms() + LEASE_MS})
+        mine = json.dumps({"name": self._name, "until_ms": time_ms() + LEASE_MS})
         return self._engine.put_record(STATE, "lease", mine, 0 if record is None else record.version) is not None
 
     def _note(self) -> None:
@@ -151,7 +151,7 @@ class Courier:
             after = page[-1].key
             for record in page:
                 told = json.loads(record.value)
-                if told["due_ms"] <= wall_ms() and len(due) < AT_ONCE:
+                if told["due_ms"] <= time_ms() and len(due) < AT_ONCE:
                     due.append((record.key, told, webhook_of(self._engine, told["customer"])))
         return due
 
@@ -179,7 +179,7 @@ class Courier:
         attempts = told["attempts"] + 1
         is_last = attempts >= ATTEMPTS_MAX
         self._metrics.delivered("given up" if is_last else "failed")
-        self._log.told(
+        self._log.event(
             "webhook",
             customer=told["customer"],
             document=told["document"],
@@ -187,7 +187,7 @@ class Courier:
             attempts=attempts,
             given_up=is_last,
         )
-        again = {**told, "attempts": attempts, "due_ms": wall_ms() + min(CEILING_MS, FIRST_MS * FACTOR ** (attempts - 1))}
+        again = {**told, "attempts": attempts, "due_ms": time_ms() + min(CEILING_MS, FIRST_MS * FACTOR ** (attempts - 1))}
         self._engine.put_record(PENDING, key, None if is_last else json.dumps(again))
 
     # -- on the loop ---------------------------------------------------------------------------------------------------

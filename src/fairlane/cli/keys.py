@@ -51,7 +51,7 @@ def list_keys(url: str | None, as_json: bool) -> None:
     With --json an object a line.
     """
     with open_store(url, create=False) as queue:
-        rows = [_shown(key) for key in ring.listed(queue.engine)]
+        rows = [_shown(key) for key in ring.list_keys(queue.engine)]
     if as_json:
         for row in rows:
             click.echo(json.dumps(row))
@@ -84,7 +84,7 @@ def _shown(key: ring.Key) -> dict[str, Any]:
         "name": key.name,
         "made": _moment(key.made_ms),
         "expires": None if key.expires_ms is None else _moment(key.expires_ms),
-        "state": key.ended(ring.wall_ms()) or "in use",
+        "state": key.ended(ring.time_ms()) or "in use",
     }
 
 

@@ -48,6 +48,7 @@ def serve(
         from fairlane.api.server import Place, bound, worker_of
         from fairlane.api.server import serve as run
         from fairlane.api.service import Options
+        from fairlane.console.app import Console
     except ImportError as error:
         raise Mistake(f"{MISSING} ({error})") from None
     if not 0 <= port <= 65535:
@@ -62,7 +63,7 @@ def serve(
     options = Options(told_limits(limits), allowed, retention, allow_private_webhooks, work)
     listening = bound(place)
     with Queue(at, blobs=settings.blobs) as queue:
-        run(queue, options, place, listening, lambda: _tell(queue, place, listening.getsockname()[1], as_json))
+        run(queue, options, place, listening, lambda: _tell(queue, place, listening.getsockname()[1], as_json), Console)
 
 
 def _tell(queue: Queue, place: object, port: int, as_json: bool) -> None:

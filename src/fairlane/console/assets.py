@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlane.api.problems import nothing_here
+from fairlane.api.routes.health import home
 
 INDEX = "index.html"
 TYPES = {
@@ -26,7 +27,7 @@ TYPES = {
     "txt": "text/plain; charset=utf-8", "webmanifest": "application/manifest+json",
 }  # fmt: skip
 SQUEEZED_LEAST_BYTES = 200
-routes = APIRouter(tags=["page"], include_in_schema=False)
+router = APIRouter(tags=["page"], include_in_schema=False)
 
 
 class File(NamedTuple):
@@ -79,7 +80,13 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "") and INDEX in static()
 
 
-@routes.get("/static/{name:path}")
+@router.get("/")
+async def get_index(request: Request) -> Response:
+    """Serve the page to browsers, and the API's own answer to programs."""
+    return sent(request, INDEX, "Accept, Accept-Encoding") if wants_page(request) else await home()
+
+
+@router.get("/static/{name:path}")
 async def get_file(request: Request, name: str) -> Response:
     """A file of the page."""
     return sent(request, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fairlane.api.auth import wall_ms
+from fairlane.api.auth import time_ms
 from fairlane.api.problems import Problem
 from fairlane.console.read_model.loader import Follower
 from fairlane.console.read_model.model import Live, written
@@ -86,7 +86,7 @@ class Frames:
             return last
         self._live = live
         live.watch(True)
-        live.pass_time(wall_ms())
+        live.pass_time(time_ms())
         if live.change == last:
             return last
         self.newest = written(live, live.moves())

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fairlane.api.auth import BELIEVED_MAX, BELIEVED_SECONDS, wall_ms
+from fairlane.api.auth import CACHE_MAX, CACHE_SECONDS, time_ms
 from fairlane.engine import Engine
 
 GROUP = "sessions"
@@ -61,12 +61,12 @@ class Sessions:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._believed: dict[str, tuple[float, list[Session]]] = {}
+        self._cache: dict[str, tuple[float, list[Session]]] = {}
 
     def begin(self, key_id: str) -> str:
         """A new session of a key; returns the cookie. May block."""
         cookie = f"{key_id}.{secrets.token_urlsafe(32)}"
-        one = Session(_digest(cookie), wall_ms() + SESSION_SECONDS * 1000)
+        one = Session(_digest(cookie), time_ms() + SESSION_SECONDS * 1000)
         while not self._replaced(key_id, lambda known: [*known, one][-SESSIONS_A_KEY:]):
             pass
         return cookie
@@ -81,29 +81,29 @@ class Sessions:
         """Whether the sessions of a key were changed; False: somebody else changed them at the same time."""
         record = self._engine.record(GROUP, key_id)
         known = [] if record is None else _read(record.value)
-        wanted = change([one for one in known if one.expires_ms > wall_ms()])
-        self._believed.pop(key_id, None)
+        wanted = change([one for one in known if one.expires_ms > time_ms()])
+        self._cache.pop(key_id, None)
         value = json.dumps(wanted) if wanted else None
         if record is None and value is None:
             return True
         return self._engine.put_record(GROUP, key_id, value, 0 if record is None else record.version) is not None
 
-    def believed(self, key_id: str) -> bool:
+    def is_cached(self, key_id: str) -> bool:
         """Whether `is_open` would answer without asking the store."""
-        known = self._believed.get(key_id)
-        return known is not None and time.monotonic() - known[0] < BELIEVED_SECONDS
+        known = self._cache.get(key_id)
+        return known is not None and time.monotonic() - known[0] < CACHE_SECONDS
 
-    def learn(self, key_id: str) -> None:
+    def load(self, key_id: str) -> None:
         """Ask the store for the sessions of a key; may block."""
         record = self._engine.record(GROUP, key_id)
-        if len(self._believed) >= BELIEVED_MAX:
-            self._believed.clear()
-        self._believed[key_id] = (time.monotonic(), [] if record is None else _read(record.value))
+        if len(self._cache) >= CACHE_MAX:
+            self._cache.clear()
+        self._cache[key_id] = (time.monotonic(), [] if record is None else _read(record.value))
 
     def is_open(self, cookie: str) -> bool:
         """Whether this cookie is that of a session, by what was learned."""
-        _, known = self._believed.get(key_id_of(cookie), (0.0, []))
-        digest, now_ms = _digest(cookie), wall_ms()
+        _, known = self._cache.get(key_id_of(cookie), (0.0, []))
+        digest, now_ms = _digest(cookie), time_ms()
         found = [one for one in known if hmac.compare_digest(one.digest, digest)]
         return any(one.expires_ms > now_ms for one in found)
 

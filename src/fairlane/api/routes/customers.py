@@ -1,4 +1,4 @@
-"""Routes of customers and rules: who am I, and what operators see and change."""
+"""Routes of customers: whose key this is, checks, and what operators see and change of every customer."""
 
 from __future__ import annotations
 
@@ -8,73 +8,60 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from fairlane.api import schemas
-from fairlane.api.dependencies import ByAnybody, ByOperator, CustomerInPath, answered, in_path
-from fairlane.api.problems import Problem
-from fairlane.api.webhooks import drop_webhook, put_webhook, webhook_of
-from fairlane.core.document import validate_text
-from fairlane.core.policy import Rules
-from fairlane.core.policy import Terms as OwnTerms
-from fairlane.queue import DEFAULT_KIND, Queue
+from fairlane.api.access.operator import CustomerView
+from fairlane.api.dependencies import AnyCaller, CustomerInPath, OperatorOnly, json_response, quote_name
+from fairlane.core.policy import Terms
 
 PAGE_DEFAULT = 50
-routes = APIRouter(tags=["customers"])
+router = APIRouter(tags=["customers"])
 
 
-@routes.get("/v1/me", responses={200: {"model": schemas.Me}})
-async def get_me(asked: ByAnybody) -> Response:
+@router.get("/v1/me", responses={200: {"model": schemas.Me}})
+async def get_me(context: AnyCaller) -> Response:
     """Whose key this is, and where that customer stands: counter, next priority, waiting, running, when it resets."""
-    service, caller = asked
+    service, caller = context.service, context.caller
     key = service.keyring.key(caller.key_id)
-    look = None
-    if caller.customer is not None:
-        look = (await service.call(service.wall.look, caller, caller.customer))._asdict()
-    return answered(
+    look = await service.call(context.access.own.look)
+    return json_response(
         {
             "role": "operator" if caller.is_operator else "customer",
             "key": caller.key_id,
             "key_name": "" if key is None else key.name,
             "key_expires_at": None if key is None or key.expires_ms is None else key.expires_ms / 1000,
             "customer": caller.customer,
-            "standing": look,
-            "kinds": [DEFAULT_KIND, *service.options.kinds],
+            "standing": None if look is None else look._asdict(),
+            "kinds": service.kinds,
             "links": {"documents": "/v1/documents", "events": "/v1/events"},
         }
     )
 
 
-@routes.post("/v1/checks", responses={200: {"model": schemas.Check}})
-async def make_check(asked: ByAnybody, body: schemas.CheckBody) -> Response:
+@router.post("/v1/checks", responses={200: {"model": schemas.Check}})
+async def make_check(context: AnyCaller, body: schemas.CheckBody) -> Response:
     """One check without a document, to use its priority in another queue; it moves the counter."""
-    customer = asked.service.wall.customer(asked.caller, body.customer)
-    made = await asked.service.call(asked.service.queue.check, customer, cost=body.cost)
-    told = {"customer": made.customer, "priority": made.priority, "counter": made.counter, "checked_at": made.checked_at}
-    return answered(told)
+    check = await context.service.call(context.access.own.check, body.customer, body.cost)
+    return json_response(
+        {"customer": check.customer, "priority": check.priority, "counter": check.counter, "checked_at": check.checked_at}
+    )
 
 
-@routes.get("/v1/customers", responses={200: {"model": schemas.Customers}})
+@router.get("/v1/customers", responses={200: {"model": schemas.Customers}})
 async def list_customers(
-    asked: ByOperator,
+    context: OperatorOnly,
     after: Annotated[str, Query(max_length=200, description="Customers after this id.")] = "",
     limit: Annotated[int, Query(ge=1, le=500)] = PAGE_DEFAULT,
 ) -> Response:
     """Where every customer stands, by id, a page at a time."""
-
-    def looks() -> list[dict[str, Any]]:
-        queue = asked.service.queue
-        return [queue.look(one.id)._asdict() for one in queue.engine.customers(after and validate_text("after", after), limit)]
-
-    page = await asked.service.call(looks)
-    following = f"/v1/customers?after={in_path(page[-1]['customer'])}&limit={limit}" if len(page) == limit else None
-    return answered({"customers": page, "next": following})
+    page = await context.service.call(context.access.operator.customers, after, limit)
+    following = f"/v1/customers?after={quote_name(page[-1].customer)}&limit={limit}" if len(page) == limit else None
+    return json_response({"customers": [look._asdict() for look in page], "next": following})
 
 
-def _customer(queue: Queue, customer: str) -> dict[str, Any]:
-    hook = webhook_of(queue.engine, customer)
-    terms = queue.terms(customer)
-    return {**queue.look(customer)._asdict(), "terms": _terms(terms), "webhook": None if hook is None else hook.url}
+def _customer_json(view: CustomerView) -> dict[str, Any]:
+    return {**view.look._asdict(), "terms": _terms_json(view.terms), "webhook": view.webhook_url}
 
 
-def _terms(terms: OwnTerms) -> dict[str, Any]:
+def _terms_json(terms: Terms) -> dict[str, Any]:
     return {
         "weight": terms.weight,
         "cap": terms.cap,
@@ -85,90 +72,43 @@ def _terms(terms: OwnTerms) -> dict[str, Any]:
     }
 
 
-@routes.get("/v1/customers/{customer}", responses={200: {"model": schemas.Customer}})
-async def get_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
+@router.get("/v1/customers/{customer}", responses={200: {"model": schemas.Customer}})
+async def get_customer(context: OperatorOnly, customer: CustomerInPath) -> Response:
     """Where a customer stands and what it has of its own; one never seen stands as before its first document."""
-    return answered(await asked.service.call(_customer, asked.service.queue, validate_text("customer", customer)))
+    return json_response(_customer_json(await context.service.call(context.access.operator.customer, customer)))
 
 
-@routes.get("/v1/customers/{customer}/explain", responses={200: {"model": schemas.CustomerExplanation}})
-async def explain_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
+@router.get("/v1/customers/{customer}/explain", responses={200: {"model": schemas.CustomerExplanation}})
+async def explain_customer(context: OperatorOnly, customer: CustomerInPath) -> Response:
     """Where a customer stands, when that changes and what it has of its own; nothing for one never seen."""
-    told = await asked.service.call(asked.service.queue.explain_customer, validate_text("customer", customer))
-    return answered({"sentence": told.sentence, **told.facts})
+    explanation = await context.service.call(context.access.operator.explain, customer)
+    return json_response({"sentence": explanation.sentence, **explanation.facts})
 
 
-@routes.patch("/v1/customers/{customer}", responses={200: {"model": schemas.Customer}})
-async def tune_customer(asked: ByOperator, customer: CustomerInPath, body: schemas.TermsBody) -> Response:
+@router.patch("/v1/customers/{customer}", responses={200: {"model": schemas.Customer}})
+async def tune_customer(context: OperatorOnly, customer: CustomerInPath, body: schemas.TermsBody) -> Response:
     """Give a customer its own weight, cap, pause or policy; what is not named stays, null is as everybody."""
-    wanted = {name: getattr(body, name) for name in body.model_fields_set}
-    if wanted.get("thresholds") is not None:
-        wanted["thresholds"] = tuple(wanted["thresholds"])
-
-    def tune() -> dict[str, Any]:
-        asked.service.queue.tune(customer, **wanted)
-        return _customer(asked.service.queue, customer)
-
-    return answered(await asked.service.call(tune))
+    changes = {name: getattr(body, name) for name in body.model_fields_set}
+    if changes.get("thresholds") is not None:
+        changes["thresholds"] = tuple(changes["thresholds"])
+    return json_response(_customer_json(await context.service.call(context.access.operator.tune, customer, changes)))
 
 
-@routes.post("/v1/customers/{customer}/reset", responses={200: {"model": schemas.Customer}})
-async def reset_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
+@router.post("/v1/customers/{customer}/reset", responses={200: {"model": schemas.Customer}})
+async def reset_customer(context: OperatorOnly, customer: CustomerInPath) -> Response:
     """Let a customer stand as never seen; its documents keep their priorities."""
-
-    def reset() -> dict[str, Any]:
-        asked.service.queue.reset(customer)
-        return _customer(asked.service.queue, customer)
-
-    return answered(await asked.service.call(reset))
+    return json_response(_customer_json(await context.service.call(context.access.operator.reset, customer)))
 
 
-@routes.put("/v1/customers/{customer}/webhook", responses={200: {"model": schemas.Webhook}})
-async def set_webhook(asked: ByOperator, customer: CustomerInPath, body: schemas.WebhookBody) -> Response:
+@router.put("/v1/customers/{customer}/webhook", responses={200: {"model": schemas.Webhook}})
+async def set_webhook(context: OperatorOnly, customer: CustomerInPath, body: schemas.WebhookBody) -> Response:
     """Tell endings of a customer's documents to this address; the answer holds the secret that calls are signed with."""
-    validate_text("customer", customer)
-    hook = await asked.service.call(put_webhook, asked.service.queue.engine, customer, body.url, body.secret)
-    return answered({"customer": customer, **hook._asdict()})
+    hook = await context.service.call(context.access.operator.set_webhook, customer, body.url, body.secret)
+    return json_response({"customer": customer, **hook._asdict()})
 
 
-@routes.delete("/v1/customers/{customer}/webhook", status_code=204, response_class=Response)
-async def remove_webhook(asked: ByOperator, customer: CustomerInPath) -> Response:
+@router.delete("/v1/customers/{customer}/webhook", status_code=204, response_class=Response)
+async def remove_webhook(context: OperatorOnly, customer: CustomerInPath) -> Response:
     """Tell nothing any more."""
-    await asked.service.call(drop_webhook, asked.service.queue.engine, validate_text("customer", customer))
+    await context.service.call(context.access.operator.remove_webhook, customer)
     return Response(status_code=204)
-
-
-def _policy(rules: Rules) -> dict[str, Any]:
-    return {
-        "version": rules.version,
-        "reset": rules.policy.reset,
-        "reset_interval": rules.policy.reset_interval,
-        "thresholds": list(rules.policy.thresholds),
-        "dispatch": rules.dispatch,
-        "open_turn_every": rules.open_turn_every,
-    }
-
-
-@routes.get("/v1/policy", responses={200: {"model": schemas.Policy}})
-async def get_policy(asked: ByOperator) -> Response:
-    """What holds for everybody, with its version."""
-    return answered(_policy(await asked.service.call(asked.service.queue.rules)))
-
-
-@routes.put("/v1/policy", responses={200: {"model": schemas.Policy}})
-async def set_policy(asked: ByOperator, body: schemas.PolicyBody) -> Response:
-    """Change what holds for everybody, from the next check or claim on; with `version` only if that is the current one."""
-
-    def configure() -> Rules:
-        queue = asked.service.queue
-        if body.version is not None and queue.rules().version != body.version:
-            raise Problem("changed-meanwhile", f"the policy has another version than {body.version}; look at it again")
-        return queue.configure(
-            reset=body.reset,
-            reset_interval=body.reset_interval,
-            thresholds=None if body.thresholds is None else tuple(body.thresholds),
-            dispatch=body.dispatch,
-            open_turn_every=body.open_turn_every,
-        )
-
-    return answered(_policy(await asked.service.call(configure)))

@@ -1,4 +1,4 @@
-"""The route of events: what happens, as it happens, and what was missed since.
+"""The route of events: a stream of changes as they happen, and those missed since.
 
 Laws:
 - A stream ends within a second after its key was revoked or has expired, and when the server stops.
@@ -11,73 +11,71 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from fairlane.api.dependencies import Asked, ByAnybody
+from fairlane.api.dependencies import AnyCaller, RequestContext
 from fairlane.api.feed import Frame
 from fairlane.api.problems import Problem, bad_value
 
-LOOK_SECONDS = 1.0  # how often it is looked whether the key still opens
-BEAT_SECONDS = 15.0
+KEY_CHECK_SECONDS = 1.0  # how often the key is checked again
+KEEPALIVE_SECONDS = 15.0
 NUMBER_MAX = 2**53
-routes = APIRouter(tags=["events"])
+router = APIRouter(tags=["events"])
 
 
-@routes.get(
+@router.get(
     "/v1/events",
     response_class=StreamingResponse,
     responses={200: {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
 async def watch_events(
-    asked: ByAnybody,
-    request: Request,
+    context: AnyCaller,
     after: Annotated[int | None, Query(ge=0, le=NUMBER_MAX, description="Everything after this event; 0: all.")] = None,
     last_event_id: Annotated[str | None, Header(description="The event that was seen last.")] = None,
 ) -> Response:
     """What happens: submitted, started, progress, done, failed and more; a customer sees only its own."""
-    service = asked.service
+    service = context.service
     if last_event_id:
         if not (last_event_id.isascii() and last_event_id.isdigit() and int(last_event_id) <= NUMBER_MAX):
             raise bad_value("Last-Event-ID", last_event_id, "the id of an event")
         after = int(last_event_id)
     if service.feed.watchers >= service.limits.viewers:
         raise Problem("overloaded", "too many streams are open; try again later", retry_after=30)
-    if service.feed.watchers_of(asked.caller.key_id) >= service.limits.viewers_a_key:
+    if service.feed.watchers_of(context.caller.key_id) >= service.limits.viewers_a_key:
         raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
     if after is not None:
         await service.feed.check_kept(after)
-    return StreamingResponse(_stream(asked, request.scope["shown"], after), media_type="text/event-stream")
+    return StreamingResponse(_stream(context, after), media_type="text/event-stream")
 
 
-async def _stream(asked: Asked, told: str, after: int | None) -> AsyncIterator[bytes]:
-    service = asked.service
-    with service.aside(), service.feed.watched(asked.caller, service.limits.viewer_events) as watcher:
+async def _stream(context: RequestContext, after: int | None) -> AsyncIterator[bytes]:
+    service = context.service
+    with service.while_waiting(), service.feed.watched(context.caller, service.limits.viewer_events) as watcher:
         last = service.feed.last or 0 if after is None else after
-        yield f": watching\nid: {last}\n\n".encode()  # whoever is cut off before the first event resumes from here
+        yield f": watching\nid: {last}\n\n".encode()  # a client cut off before its first event resumes from here
         if after is not None:
-            async for frames in service.feed.missed(asked.caller, after):
-                yield _joined(frames)
+            async for frames in service.feed.missed(context.caller, after):
+                yield _join(frames)
                 last = _last(frames, last)
-        beat = time.monotonic()
+        sent_at = time.monotonic()
         while True:
-            frames = [frame for frame in await watcher.next(LOOK_SECONDS) if frame.number is None or frame.number > last]
-            if await service.caller(told) is None:
+            frames = [frame for frame in await watcher.next(KEY_CHECK_SECONDS) if frame.number is None or frame.number > last]
+            if await service.caller(context.credential) is None:
                 return
             if frames:
-                yield _joined(frames)
+                yield _join(frames)
                 last = _last(frames, last)
-            elif time.monotonic() - beat > BEAT_SECONDS:
+            elif time.monotonic() - sent_at > KEEPALIVE_SECONDS:
                 yield f": still here\nid: {service.feed.last or 0}\n\n".encode()
             if watcher.is_ended or service.is_stopping:
                 return
-            if frames or time.monotonic() - beat > BEAT_SECONDS:
-                beat = time.monotonic()
+            if frames or time.monotonic() - sent_at > KEEPALIVE_SECONDS:
+                sent_at = time.monotonic()
 
 
 def _last(frames: list[Frame], before: int) -> int:
     return max([before, *(frame.number for frame in frames if frame.number is not None)])
 
 
-def _joined(frames: list[Frame]) -> bytes:
+def _join(frames: list[Frame]) -> bytes:
     return b"".join(frame.text for frame in frames)

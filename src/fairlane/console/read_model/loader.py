@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from fairlane.api.auth import wall_ms
+from fairlane.api.auth import time_ms
 from fairlane.api.feed import Feed, first_since, newest
 from fairlane.api.problems import Problem
 from fairlane.core.document import ENDED, Change, Receipt
@@ -69,7 +69,7 @@ class Follower:
     async def history(self, minutes: int) -> bytes:
         """Figures over time as JSON, made on a thread and every few seconds at most, however many look."""
         live = await self.live()
-        live.pass_time(wall_ms())
+        live.pass_time(time_ms())
         known = self._histories.get(minutes)
         if (
             known is None
@@ -107,7 +107,7 @@ class Follower:
     def _count(self, live: Live) -> None:
         """A picture that is being read; called on the thread that reads it."""
         if time.monotonic() - self._counted_at > COUNTED_SECONDS:
-            live.now_ms = wall_ms()
+            live.now_ms = time_ms()
             self.counted, self._counted_at = written_so_far(live), time.monotonic()
 
     # -- following -----------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def _uncollected() -> Iterator[None]:
 
 def _loaded(engine: Engine, until: int, count: Count) -> tuple[Live, int]:
     live = Live(engine.rules())
-    now_ms = wall_ms()
+    now_ms = time_ms()
     start = min(until, max(first_since(engine, now_ms - PAST_MS), until - PAST_CHANGES_MAX))
     changes = _changes(engine, start)
     live.since_ms = changes[0].at_ms if changes else now_ms

@@ -8,34 +8,36 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from fairlane.api.auth import wall_ms
-from fairlane.api.dependencies import Asked, ByAnybody, ByOperator, CustomerInPath, answered
+from fairlane.api.auth import time_ms
+from fairlane.api.dependencies import AnyCaller, CustomerInPath, OperatorOnly, json_response
 from fairlane.api.problems import bad_value, nothing_here
 from fairlane.console.read_model.customers import SORTS, Row, Wanted, page
 from fairlane.console.read_model.model import Live
+from fairlane.console.state import ConsoleState, SharedState
 from fairlane.core.document import Customer, Document, validate_text
 from fairlane.core.policy import STEP, step_of
 
 STEPS_MAX = 500
 LIMIT_MAX = 200
-routes = APIRouter(tags=["page"], include_in_schema=False)
+router = APIRouter(tags=["page"], include_in_schema=False)
 
 
-@routes.get("/page/history")
-async def get_history(asked: ByOperator, minutes: Annotated[int, Query(ge=1, le=1440)] = 60) -> Response:
+@router.get("/page/history")
+async def get_history(state: SharedState, _: OperatorOnly, minutes: Annotated[int, Query(ge=1, le=1440)] = 60) -> Response:
     """Figures over time, for charts."""
-    return Response(await asked.service.follower.history(minutes), media_type="application/json")
+    return Response(await state.follower.history(minutes), media_type="application/json")
 
 
-async def _live(asked: Asked) -> Live:
-    live = await asked.service.follower.live()
-    live.pass_time(wall_ms())
+async def _live(state: ConsoleState) -> Live:
+    live = await state.follower.live()
+    live.pass_time(time_ms())
     return live
 
 
-@routes.get("/page/customers")
+@router.get("/page/customers")
 async def list_customers(
-    asked: ByOperator,
+    context: OperatorOnly,
+    state: SharedState,
     sort: Annotated[str, Query(max_length=20)] = "waiting",
     order: Literal["asc", "desc"] = "desc",
     search: Annotated[str, Query(max_length=200)] = "",
@@ -46,17 +48,16 @@ async def list_customers(
     """Customers, sorted, searched and filtered, a page at a time."""
     if sort not in SORTS:
         raise bad_value("sort", sort, f"one of {', '.join(sorted(SORTS))}")
-    live = await _live(asked)
+    live, operator = await _live(state), context.access.operator
     wanted = Wanted(sort, order == "desc", search, only, _mark(after), limit)
 
     def told() -> dict[str, Any]:
         found, total = page(list(live.rows.values()), live.rules.policy, live.now_ms, wanted)
-        engine = asked.service.queue.engine
-        rows = [_row(live, row, engine.customer(row.customer)) for _, row in found]
+        rows = [_row(live, row, operator.snapshot(row.customer)) for _, row in found]
         following = json.dumps([found[-1][0], found[-1][1].customer]) if len(found) == limit else None
         return {"customers": rows, "total": total, "next": following}
 
-    return answered(await asked.service.call(told))
+    return json_response(await context.service.call(told))
 
 
 def _mark(after: str | None) -> tuple[Any, str] | None:
@@ -93,24 +94,23 @@ def _row(live: Live, row: Row, store: Customer) -> dict[str, Any]:
     }
 
 
-@routes.get("/page/customers/{customer}")
-async def get_customer(asked: ByOperator, customer: CustomerInPath) -> Response:
+@router.get("/page/customers/{customer}")
+async def get_customer(context: OperatorOnly, state: SharedState, customer: CustomerInPath) -> Response:
     """One customer with the steps of its counter."""
-    live = await _live(asked)
+    live, operator = await _live(state), context.access.operator
     row = live.rows.get(validate_text("customer", customer))
     if row is None:
         raise nothing_here()
 
     def told() -> dict[str, Any]:
-        engine = asked.service.queue.engine
-        store = engine.customer(customer)
-        documents = engine.documents(customer, None, None, STEPS_MAX)
+        store = operator.snapshot(customer)
+        documents = operator.newest_documents(customer, STEPS_MAX)
         policy = store.terms.policy(live.rules.policy)
         own = {"reset_interval": policy.reset_interval, "thresholds": list(policy.thresholds), "reset": policy.reset}
         terms = {"weight": store.terms.weight, "cap": store.terms.cap, "paused": store.terms.paused, **own}
         return _row(live, row, store) | {"steps": steps(documents, store.terms.weight_thousandths), "terms": terms}
 
-    return answered(await asked.service.call(told))
+    return json_response(await context.service.call(told))
 
 
 def steps(newest_first: list[Document], weight: int) -> list[dict[str, Any]]:
@@ -136,25 +136,20 @@ def is_reset(document: Document, weight: int) -> bool:
     return document.check.counter_thousandths == min(0, STEP - step_of(document.cost, weight))
 
 
-@routes.get("/page/rules")
-async def get_rules(asked: ByAnybody) -> Response:
+@router.get("/page/rules")
+async def get_rules(context: AnyCaller) -> Response:
     """What holds for the caller: a customer's own over everybody's, an operator's is everybody's."""
-    customer = asked.caller.customer
-
-    def told() -> dict[str, Any]:
-        queue = asked.service.queue
-        rules = queue.rules()
-        store = None if customer is None else queue.engine.customer(customer)
-        policy = rules.policy if store is None else store.terms.policy(rules.policy)
-        return {
+    effective = await context.service.call(context.access.own.rules)
+    policy, terms = effective.policy, effective.terms
+    return json_response(
+        {
             "reset": policy.reset,
             "reset_interval": policy.reset_interval,
             "thresholds": list(policy.thresholds),
-            "dispatch": rules.dispatch,
-            "open_turn_every": rules.open_turn_every,
-            "weight": 1 if store is None else store.terms.weight,
-            "cap": None if store is None else store.terms.cap,
-            "paused": store is not None and store.terms.paused,
+            "dispatch": effective.rules.dispatch,
+            "open_turn_every": effective.rules.open_turn_every,
+            "weight": 1 if terms is None else terms.weight,
+            "cap": None if terms is None else terms.cap,
+            "paused": terms is not None and terms.paused,
         }
-
-    return answered(await asked.service.call(told))
+    )

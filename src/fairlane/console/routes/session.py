@@ -15,24 +15,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlane.api.auth import Caller
-from fairlane.api.dependencies import ByAnybody, answered
+from fairlane.api.dependencies import AnyCaller, json_response
 from fairlane.api.middleware import is_json
 from fairlane.api.problems import Problem
-from fairlane.api.schemas import Asked
+from fairlane.api.schemas import RequestBody
 from fairlane.api.service import Service
 from fairlane.console.sessions import COOKIE, SESSION_SECONDS, csrf_of, key_id_of
+from fairlane.console.state import SharedState
 
-routes = APIRouter(tags=["page"], include_in_schema=False)
+router = APIRouter(tags=["page"], include_in_schema=False)
 
 
-class KeyBody(Asked):
+class KeyBody(RequestBody):
     """A key to be exchanged."""
 
     key: StrictStr = Field(max_length=200)
 
 
-@routes.post("/page/session")
-async def sign_in(request: Request, body: KeyBody) -> Response:
+@router.post("/page/session")
+async def sign_in(request: Request, state: SharedState, body: KeyBody) -> Response:
     """Exchange a key for a cookie."""
     service: Service = request.app.state.service
     if not is_json(request.headers.get("content-type", "").encode()):
@@ -43,26 +44,25 @@ async def sign_in(request: Request, body: KeyBody) -> Response:
     caller = None if key_id_of(key) else await service.caller(key)  # a cookie is not a key
     if caller is None:
         raise Problem("no-key", "this is not a key that is in use")
-    if not service.buckets.take(caller.key_id):
+    if not service.rate_limiter.take(caller.key_id):
         raise Problem("too-many-requests", "too many requests with this key", retry_after=1)
-    cookie = await service.call(service.sessions.begin, caller.key_id)
-    told = answered(_session(caller, csrf_of(cookie)))
+    cookie = await service.call(state.sessions.begin, caller.key_id)
+    told = json_response(_session(caller, csrf_of(cookie)))
     is_secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
     told.set_cookie(COOKIE, cookie, SESSION_SECONDS, path="/", secure=is_secure, httponly=True, samesite="strict")
     return told
 
 
-@routes.get("/page/session")
-async def get_session(request: Request, asked: ByAnybody) -> Response:
+@router.get("/page/session")
+async def get_session(context: AnyCaller) -> Response:
     """Who is signed in."""
-    shown: str = request.scope["shown"]
-    return answered(_session(asked.caller, csrf_of(shown) if key_id_of(shown) else None))
+    return json_response(_session(context.caller, csrf_of(context.credential) if key_id_of(context.credential) else None))
 
 
-@routes.delete("/page/session", status_code=204)
-async def sign_out(request: Request, asked: ByAnybody) -> Response:
+@router.delete("/page/session", status_code=204)
+async def sign_out(context: AnyCaller, state: SharedState) -> Response:
     """End the session."""
-    await asked.service.call(asked.service.sessions.end, request.scope["shown"])
+    await context.service.call(state.sessions.end, context.credential)
     told = Response(status_code=204)
     told.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
     return told

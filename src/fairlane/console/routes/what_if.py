@@ -19,11 +19,11 @@ from pydantic import Field, StrictInt
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlane.api.auth import wall_ms
-from fairlane.api.dependencies import Asked, ByOperator, answered
+from fairlane.api.auth import time_ms
+from fairlane.api.dependencies import OperatorOnly, RequestContext, json_response
 from fairlane.api.problems import Problem
-from fairlane.api.schemas import Asked as Body
-from fairlane.api.schemas import Number, Reset
+from fairlane.api.schemas import Number, RequestBody, Reset
+from fairlane.console.state import SharedState
 from fairlane.core.policy import Policy
 from fairlane.procs.syscalls import die_with_parent
 
@@ -31,10 +31,10 @@ SECONDS_MAX = 120.0
 LOOK_SECONDS = 0.25
 WORKERS_MAX = 10_000
 ANSWER_BYTES_MAX = 1_000_000
-routes = APIRouter(tags=["page"], include_in_schema=False)
+router = APIRouter(tags=["page"], include_in_schema=False)
 
 
-class WhatIfBody(Body):
+class WhatIfBody(RequestBody):
     """What is to be otherwise; what is left out is as it is."""
 
     reset_interval: Number | None = None
@@ -44,26 +44,26 @@ class WhatIfBody(Body):
     hours: StrictInt = Field(default=24, ge=1, le=24)
 
 
-@routes.post("/page/what-if")
-async def what_if(asked: ByOperator, request: Request, body: WhatIfBody) -> Response:
+@router.post("/page/what-if")
+async def what_if(context: OperatorOnly, state: SharedState, request: Request, body: WhatIfBody) -> Response:
     """Replay the last hours as they are and as they would be."""
-    service = asked.service
-    rules = await service.call(service.queue.rules)
+    service = context.service
+    rules = await service.call(context.access.operator.rules)
     told = body.model_dump(exclude={"hours"})
     wanted = {name: told[name] for name in ("reset", "reset_interval") if told[name] is not None}
     Policy(**{"thresholds": tuple(told["thresholds"] or rules.policy.thresholds), **wanted})  # bad values are told at once
-    question = told | {"url": service.queue.url, "since_ms": wall_ms() - body.hours * 3_600_000}
-    if service.is_asking:
+    question = told | {"url": service.store_url, "since_ms": time_ms() - body.hours * 3_600_000}
+    if state.is_what_if_running:
         raise Problem("what-if-busy", "another question is being answered; ask again in a moment", retry_after=5)
-    service.is_asking = True
+    state.is_what_if_running = True
     try:
-        with service.aside():
-            return answered(await _answer(asked, request, question))
+        with service.while_waiting():
+            return json_response(await _answer(context, request, question))
     finally:
-        service.is_asking = False
+        state.is_what_if_running = False
 
 
-async def _answer(asked: Asked, request: Request, question: dict[str, Any]) -> dict[str, Any]:
+async def _answer(context: RequestContext, request: Request, question: dict[str, Any]) -> dict[str, Any]:
     parent = os.getpid()
 
     def before_exec() -> None:
@@ -79,7 +79,7 @@ async def _answer(asked: Asked, request: Request, question: dict[str, Any]) -> d
         async with asyncio.timeout(SECONDS_MAX):
             while not talking.done():
                 await asyncio.wait([talking], timeout=LOOK_SECONDS)
-                if asked.service.is_stopping or await request.is_disconnected():
+                if context.service.is_stopping or await request.is_disconnected():
                     raise Problem("stopping", "nobody waits for the answer any more")
         written, _ = talking.result()
     except TimeoutError:

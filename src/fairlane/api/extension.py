@@ -1,0 +1,47 @@
+"""What a package built on the API adds to its app: routes, a way to sign in, and a view of what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+
+from fairlane.core.document import Change
+
+from .auth import Caller
+from .submit_batcher import Accepted
+
+
+class Extension:
+    """An extension that adds nothing; override what is needed."""
+
+    routers: Sequence[APIRouter] = ()  # matched before the API's own
+    operator_paths: tuple[str, ...] = ()  # prefixes of paths that exist for operators only
+
+    def is_public(self, method: str, path: str) -> bool:
+        """Whether a request is answered without a key."""
+        return False
+
+    def credential(self, headers: dict[bytes, bytes]) -> str:
+        """Return the credential of a request without an Authorization header; empty: it has none."""
+        return ""
+
+    def refuse_forged(self, credential: str, headers: dict[bytes, bytes], close: bool) -> None:
+        """Raise a Problem if a request that changes something may come from another site."""
+
+    def recognises(self, credential: str) -> bool:
+        """Whether a credential is the extension's, and not a key."""
+        return False
+
+    async def caller(self, credential: str) -> Caller | None:
+        """Identify the caller behind a credential that is recognised; None: it is not valid."""
+        return None
+
+    def on_accepted(self, accepted: Accepted) -> None:
+        """Note a document that this server has accepted."""
+
+    async def on_changes(self, changes: list[Change]) -> None:
+        """Note changes, as the feed reads them."""
+
+    def stop(self) -> None:
+        """End streams: the server stops."""

@@ -1,0 +1,40 @@
+"""Routes of the policy: the rules that hold for everybody, read and changed by operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from fairlane.api import schemas
+from fairlane.api.dependencies import OperatorOnly, json_response
+from fairlane.core.policy import Rules
+
+router = APIRouter(tags=["customers"])
+
+
+def _policy_json(rules: Rules) -> dict[str, Any]:
+    return {
+        "version": rules.version,
+        "reset": rules.policy.reset,
+        "reset_interval": rules.policy.reset_interval,
+        "thresholds": list(rules.policy.thresholds),
+        "dispatch": rules.dispatch,
+        "open_turn_every": rules.open_turn_every,
+    }
+
+
+@router.get("/v1/policy", responses={200: {"model": schemas.Policy}})
+async def get_policy(context: OperatorOnly) -> Response:
+    """What holds for everybody, with its version."""
+    return json_response(_policy_json(await context.service.call(context.access.operator.rules)))
+
+
+@router.put("/v1/policy", responses={200: {"model": schemas.Policy}})
+async def set_policy(context: OperatorOnly, body: schemas.PolicyBody) -> Response:
+    """Change what holds for everybody, from the next check or claim on; with `version` only if that is the current one."""
+    changes = body.model_dump(exclude={"version"})
+    if changes["thresholds"] is not None:
+        changes["thresholds"] = tuple(changes["thresholds"])
+    return json_response(_policy_json(await context.service.call(context.access.operator.configure, body.version, changes)))

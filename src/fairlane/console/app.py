@@ -1,0 +1,61 @@
+"""The console as an extension of the API: its routes, its sessions, and the live picture of the queue."""
+
+from __future__ import annotations
+
+import hmac
+
+from fairlane.api.auth import Caller
+from fairlane.api.extension import Extension
+from fairlane.api.problems import Problem
+from fairlane.api.service import Service
+from fairlane.api.submit_batcher import Accepted
+from fairlane.core.document import Change
+
+from . import assets
+from .routes import customers, documents, live, session, what_if
+from .sessions import CSRF_HEADER, cookie_in, csrf_of, key_id_of
+from .state import ConsoleState
+
+
+class Console(Extension):
+    """Adds the console to an API."""
+
+    routers = (assets.router, session.router, live.router, customers.router, documents.router, what_if.router)
+    operator_paths = ("/page/frames", "/page/history", "/page/customers", "/page/what-if")
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.state = ConsoleState(service)
+
+    def is_public(self, method: str, path: str) -> bool:
+        return path.startswith("/static/") or (method, path) == ("POST", "/page/session")
+
+    def credential(self, headers: dict[bytes, bytes]) -> str:
+        return cookie_in(headers)
+
+    def refuse_forged(self, credential: str, headers: dict[bytes, bytes], close: bool) -> None:
+        if not hmac.compare_digest(headers.get(CSRF_HEADER, b""), csrf_of(credential).encode()):
+            needed = f"a change that is asked for with a cookie needs the header {CSRF_HEADER.decode()}"
+            raise Problem("not-from-page", needed, close=close)
+
+    def recognises(self, credential: str) -> bool:
+        return key_id_of(credential) != ""
+
+    async def caller(self, credential: str) -> Caller | None:
+        """Identify whoever signed in: the holder of the key that the session stands for."""
+        key_id, sessions = key_id_of(credential), self.state.sessions
+        if not sessions.is_cached(key_id):
+            await self._service.call(sessions.load, key_id)
+        if not sessions.is_open(credential):
+            return None
+        await self._service.load_key(key_id)
+        return self._service.keyring.holder(key_id)
+
+    def on_accepted(self, accepted: Accepted) -> None:
+        self.state.follower.taken(accepted.receipt, accepted.delay_ms)
+
+    async def on_changes(self, changes: list[Change]) -> None:
+        await self.state.follower.told(changes)
+
+    def stop(self) -> None:
+        self.state.frames.stop()
