@@ -21,7 +21,7 @@ from fairlane import Queue
 from fairlane.core.document import Claim, Done, Submission
 from fairlane.engine.postgres import PostgresEngine
 from fairlane.queue import new_ids
-from tests.servers.postgres import Server, found_programs
+from tests.servers.postgres import Server, find_programs
 
 from .figures import Figure, Goal
 
@@ -107,7 +107,7 @@ class Side(NamedTuple):
 def sides() -> Iterator[Side]:
     """A durable server, and both sides with a hundred customers."""
     with (
-        Server(found_programs(), settings=()) as server,
+        Server(find_programs(), settings=()) as server,
         Queue(f"{server.url}?schema=bench_ours") as queue,
         Queue(f"{server.url}?schema=bench_bare") as other,
         psycopg.connect(server.url, autocommit=True) as bare,
@@ -254,7 +254,7 @@ class Sized:
         """Of this process and of the server's process that serves it."""
         engine = self.queue.engine
         assert isinstance(engine, PostgresEngine)
-        ((pid,),) = engine._sessions.look("SELECT pg_backend_pid()")
+        ((pid,),) = engine._pool.read("SELECT pg_backend_pid()")
         return time.process_time() + int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
     def round(self) -> None:
@@ -284,7 +284,7 @@ class Sized:
 
 def measure_scale(small: int, large: int, rounds: int, advance: Callable[[int], None]) -> list[Figure]:
     """CPU time an operation, of client and server, with `large` waiting documents beside `small`."""
-    with Server(found_programs(), settings=("shared_buffers=1GB",)) as server:  # as a server that holds so much would have
+    with Server(find_programs(), settings=("shared_buffers=1GB",)) as server:  # as a server that holds so much would have
         few, many = Sized(server, small), Sized(server, large)
         few.fill(lambda _: None)
         many.fill(advance)

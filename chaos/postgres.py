@@ -9,7 +9,7 @@ import psycopg
 from psycopg import IsolationLevel
 
 from fairlane.core.document import Change
-from tests.servers.postgres import Server, found_programs
+from tests.servers.postgres import Server, find_programs
 
 from .history import Customer, Document, Lane, Priority, Ready, Store
 
@@ -20,7 +20,7 @@ class Postgres:
     """What a run needs of a server: where the queue is, a failure, a moment of rest, the records."""
 
     def __init__(self) -> None:
-        self._server = Server(found_programs(), settings=()).__enter__()  # with all syncs
+        self._server = Server(find_programs(), settings=()).__enter__()  # with all syncs
         self.url = f"{self._server.url}?schema={SCHEMA}"
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Query plans as tests: what a verb touches follows from what it is asked for, not from how much waits."""
+"""Query plans as tests: what a verb reads grows with its arguments, not with how much waits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ WHERE schemaname = %s
 HOT = {"customers", "documents", "work", "endings", "lanes", "changes"}
 
 
-class Sized(NamedTuple):
-    """A queue with that much waiting in it, whose tables nobody analysed, and a connection that planned when it was empty."""
+class SizedQueue(NamedTuple):
+    """A queue of some size whose tables were never analysed, and a connection that planned while it was empty."""
 
     schema: str
     engine: Engine
@@ -31,39 +31,39 @@ class Sized(NamedTuple):
     sql: Queries
 
 
-def sized(schema: str, documents: int, customers: int) -> Sized:
+def make_queue(schema: str, documents: int, customers: int) -> SizedQueue:
     server = postgres.shared()
     engine = open_engine(f"{server.url}?schema={schema}")
     connection, sql = psycopg.connect(server.url), Queries(schema)
-    held = ([1], ["d"], [1])
+    claim = ([1], ["d"], [1])
     calls = [(name, parameters) for name, parameters, _ in CALLS.values()]
-    for name, parameters in [*calls, ("settle", (*held, ["done"], None, None, None, 1)), ("extend", (*held, 1000, 1))]:
+    for name, parameters in [*calls, ("settle", (*claim, ["done"], None, None, None, 1)), ("extend", (*claim, 1000, 1))]:
         connection.execute(sql.submit_one, ("d", "ada", "extract", "{}", 1000, None, None, 0, 1, False))
         connection.execute(getattr(sql, name), parameters)
         connection.rollback()
     engine.tune("customer-00001", Terms(cap=3), 0, now_ms=0)
     for first in range(0, documents, 2000):
-        places = range(first, min(documents, first + 2000))
+        numbers = range(first, min(documents, first + 2000))
         engine.submit(
-            [Submission(f"d{n}", f"customer-{n % customers:05d}", "scan" if n % 7 == 0 else "extract", "{}") for n in places],
+            [Submission(f"d{n}", f"customer-{n % customers:05d}", "scan" if n % 7 == 0 else "extract", "{}") for n in numbers],
             now_ms=1000,
         )
     engine.submit(
         [Submission(f"late{n}", "late", "extract", "{}", delay_ms=10**9) for n in range(documents // 10)], now_ms=1000
     )
-    return Sized(schema, engine, connection, sql)
+    return SizedQueue(schema, engine, connection, sql)
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[tuple[Sized, Sized]]:
-    pair = sized("plans_small", *SMALL), sized("plans_large", *LARGE)
+def both() -> Iterator[tuple[SizedQueue, SizedQueue]]:
+    pair = make_queue("plans_small", *SMALL), make_queue("plans_large", *LARGE)
     yield pair
-    for one in pair:
-        one.engine.close()
-        one.connection.rollback()
-        one.connection.execute(f"DROP SCHEMA {one.schema} CASCADE")
-        one.connection.commit()
-        one.connection.close()
+    for queue in pair:
+        queue.engine.close()
+        queue.connection.rollback()
+        queue.connection.execute(f"DROP SCHEMA {queue.schema} CASCADE")
+        queue.connection.commit()
+        queue.connection.close()
 
 
 class Touched(NamedTuple):
@@ -74,23 +74,23 @@ class Touched(NamedTuple):
     buffers: int
 
 
-def touched(one: Sized, statement: str, parameters: tuple[Any, ...]) -> Touched:
-    """Run a statement, count, undo it; the server counts until the session rests, so what was there before is taken off."""
-    one.connection.rollback()
-    before = {name: counts for name, *counts in one.connection.execute(COUNTS, (one.schema,)).fetchall()}
-    explained = one.connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", parameters).fetchone()
+def count_touched(queue: SizedQueue, statement: str, parameters: tuple[Any, ...]) -> Touched:
+    """Run a statement, count, roll back; the server counts up during a session, so the counts before are subtracted."""
+    queue.connection.rollback()
+    before = {name: counts for name, *counts in queue.connection.execute(COUNTS, (queue.schema,)).fetchall()}
+    explained = queue.connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", parameters).fetchone()
     assert explained is not None
     plan = explained[0][0]["Plan"]
-    after = one.connection.execute(COUNTS, (one.schema,)).fetchall()
-    one.connection.rollback()
+    after = queue.connection.execute(COUNTS, (queue.schema,)).fetchall()
+    queue.connection.rollback()
     counts = {name: (scans - before[name][0], rows - before[name][1]) for name, scans, rows in after}
     scans = {name: count for name, (count, _) in counts.items() if name in HOT and count}
     return Touched(sum(rows for _, rows in counts.values()), scans, plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-def claimed(one: Sized, limit: int) -> list[Claim]:
-    """Claims that are really made, and undone afterwards by nobody: the queue is large enough."""
-    return one.engine.claim("w", limit, 10**9, {"extract": 3}, now_ms=2000)
+def claim_some(queue: SizedQueue, limit: int) -> list[Claim]:
+    """Claim for good: the queue is large enough."""
+    return queue.engine.claim("w", limit, 10**9, {"extract": 3}, now_ms=2000)
 
 
 CALLS: dict[str, tuple[str, tuple[Any, ...], int]] = {
@@ -131,69 +131,70 @@ CALLS: dict[str, tuple[str, tuple[Any, ...], int]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_a_verb_touches_does_not_grow_with_what_waits(both: tuple[Sized, Sized], call: str) -> None:
+def test_what_a_verb_touches_does_not_grow_with_what_waits(both: tuple[SizedQueue, SizedQueue], call: str) -> None:
     name, parameters, size = CALLS[call]
-    small, large = (touched(one, getattr(one.sql, name), parameters) for one in both)
+    small, large = (count_touched(queue, getattr(queue.sql, name), parameters) for queue in both)
     assert large.scans == {}
     assert large.rows <= 1.3 * small.rows + 20
     assert large.rows <= 12 * size + 60
     assert large.buffers <= 1.6 * small.buffers + 60  # trees are a level higher
 
 
-def test_a_claim_touches_rows_in_proportion_to_its_batch(both: tuple[Sized, Sized]) -> None:
+def test_a_claim_touches_rows_in_proportion_to_its_batch(both: tuple[SizedQueue, SizedQueue]) -> None:
     _, large = both
     rows = [
-        touched(large, large.sql.claim, ("w", limit, 1000, ["extract"], [3], 1000, 2000)).rows for limit in (10, 20, 40, 80)
+        count_touched(large, large.sql.claim, ("w", limit, 1000, ["extract"], [3], 1000, 2000)).rows
+        for limit in (10, 20, 40, 80)
     ]
     each = [(more - less) / count for less, more, count in zip(rows, rows[1:], (10, 20, 40), strict=False)]
     assert max(each) <= 1.5 * min(each)
 
 
 @pytest.mark.parametrize("verb", ["settle", "extend"])
-def test_settling_and_extending_touch_what_they_name(both: tuple[Sized, Sized], verb: str) -> None:
+def test_settling_and_extending_touch_what_they_name(both: tuple[SizedQueue, SizedQueue], verb: str) -> None:
     counts = []
-    for one in both:
-        claims = claimed(one, 20)
+    for queue in both:
+        claims = claim_some(queue, 20)
         names = [claim.number for claim in claims], [claim.id for claim in claims], [claim.token for claim in claims]
         if verb == "settle":
-            counts.append(touched(one, one.sql.settle, (*names, ["done"] * 20, None, None, None, 2000)))
+            counts.append(count_touched(queue, queue.sql.settle, (*names, ["done"] * 20, None, None, None, 2000)))
         else:
-            counts.append(touched(one, one.sql.extend, (*names, 5000, 2000)))
+            counts.append(count_touched(queue, queue.sql.extend, (*names, 5000, 2000)))
     small, large = counts
     assert large.scans == {}
     assert large.rows <= 1.3 * small.rows + 20
     assert large.rows <= 12 * 20
 
 
-def test_a_customer_at_its_cap_is_passed_over_without_being_read_again_and_again(both: tuple[Sized, Sized]) -> None:
+def test_a_customer_at_its_cap_is_passed_over_without_being_read_again_and_again(both: tuple[SizedQueue, SizedQueue]) -> None:
     _, large = both
-    before = touched(large, large.sql.claim, ("w", 10, 1000, ["extract"], [3], 1000, 2000)).rows
+    before = count_touched(large, large.sql.claim, ("w", 10, 1000, ["extract"], [3], 1000, 2000)).rows
     large.engine.tune("customer-00002", Terms(paused=True), 0, now_ms=2000)
     large.engine.submit([Submission(f"blocked{n}", "customer-00002", "extract", "{}") for n in range(500)], now_ms=2000)
-    after = touched(large, large.sql.claim, ("w", 10, 1000, ["extract"], [3], 1000, 2000)).rows
+    after = count_touched(large, large.sql.claim, ("w", 10, 1000, ["extract"], [3], 1000, 2000)).rows
     assert after <= before + 10
 
 
-def test_what_has_ended_leaves_the_hot_table(both: tuple[Sized, Sized]) -> None:
+def test_what_has_ended_leaves_the_hot_table(both: tuple[SizedQueue, SizedQueue]) -> None:
     small, _ = both
-    claims = claimed(small, 10)
-    small.engine.settle([(one, Done("1")) for one in claims], now_ms=2000)
+    claims = claim_some(small, 10)
+    small.engine.settle([(claim, Done("1")) for claim in claims], now_ms=2000)
     counts = small.connection.execute(
         f"SELECT (SELECT count(*) FROM {small.schema}.work WHERE number = ANY (%s)), "
         f"(SELECT count(*) FROM {small.schema}.endings WHERE number = ANY (%s))",
-        ([one.number for one in claims],) * 2,
+        ([claim.number for claim in claims],) * 2,
     ).fetchone()
     assert counts == (0, 10)
     small.connection.rollback()
 
 
-def test_tables_that_change_much_are_vacuumed_often_and_keep_room_for_updates(both: tuple[Sized, Sized]) -> None:
+def test_tables_that_change_much_are_vacuumed_often_and_keep_room_for_updates(both: tuple[SizedQueue, SizedQueue]) -> None:
     small, _ = both
     rows = small.connection.execute(
         "SELECT relname, reloptions FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r'", (small.schema,)
     ).fetchall()
     small.connection.rollback()
-    options = {name: dict(one.split("=") for one in given or ()) for name, given in rows}
+    options = {name: dict(option.split("=") for option in reloptions or ()) for name, reloptions in rows}
     for name in ("work", "lanes", "queue"):
         assert options[name]["autovacuum_vacuum_scale_factor"] == "0"
         assert int(options[name]["fillfactor"]) <= 70

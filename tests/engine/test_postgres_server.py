@@ -1,4 +1,4 @@
-"""What only a PostgreSQL server can show: fitness, migrations, connections, plain words."""
+"""What only a PostgreSQL server can show: refusals, migrations, connections, error messages."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import pytest
 from fairlane.core.document import Submission
 from fairlane.core.errors import BadValue, StoreBusy, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
-from fairlane.engine.postgres import migrate, pool
+from fairlane.engine.postgres import migrate
 from fairlane.engine.postgres.queries import SCHEMA_VERSIONS, Queries
-from fairlane.engine.postgres.url import place_of
+from fairlane.engine.postgres.url import parse_url
 from tests.servers import postgres
-from tests.servers.postgres import opened
+from tests.servers.postgres import backends, open_postgres
 
 
-def one(id: str, customer: str = "ada", **fields: Any) -> Submission:
+def submission(id: str, customer: str = "ada", **fields: Any) -> Submission:
     return Submission(id, customer, "extract", "{}", **fields)
 
 
@@ -45,7 +45,7 @@ def other_url() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def close_all() -> Iterator[None]:
     yield
-    postgres.close_opened()
+    postgres.close_engines()
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_a_schema_name_that_could_not_be_written_plainly_is_refused(schema: str)
 
 
 def test_a_url_that_psycopg_does_not_take_is_refused_without_its_password() -> None:
-    with pytest.raises(BadValue, match="url is") as told:
+    with pytest.raises(BadValue, match="url is") as raised:
         open_engine("postgresql://ada:secret@nowhere/db?nonsense=1")
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
 
 
-def test_a_place_is_named_without_its_password() -> None:
-    found = place_of("postgres://ada:secret@db.example:6432/queue?schema=two&sslmode=require")
-    assert found.name == "db.example:6432/queue, schema two"
-    assert (found.schema, "schema=" in found.address, "sslmode=require" in found.address) == ("two", False, True)
+def test_a_url_is_displayed_without_its_password() -> None:
+    url = parse_url("postgres://ada:secret@db.example:6432/queue?schema=two&sslmode=require")
+    assert url.display == "db.example:6432/queue, schema two"
+    assert (url.schema, "schema=" in url.conninfo, "sslmode=require" in url.conninfo) == ("two", False, True)
 
 
 def test_without_psycopg_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_wrong_user_is_named_with_advice() -> None:
         open_engine(postgres.shared().url.replace("fairlane@", "nobody:secret@"))
 
 
-def test_a_wrong_password_is_told_without_telling_it() -> None:
+def test_a_wrong_password_is_reported_without_showing_it() -> None:
     server = postgres.shared()
     rules = server.folder / "data" / "pg_hba.conf"
     before = rules.read_text()
@@ -109,9 +109,9 @@ def test_a_wrong_password_is_told_without_telling_it() -> None:
         rules.write_text("host all locked 127.0.0.1/32 scram-sha-256\n" + before)
         connection.execute("SELECT pg_reload_conf()")
         try:
-            with pytest.raises(StoreError, match=r"password authentication failed.*check the user and the password") as told:
+            with pytest.raises(StoreError, match=r"password authentication failed.*check the user and the password") as raised:
                 open_engine(server.url.replace("fairlane@", "locked:wrong@"))
-            assert "wrong" not in str(told.value)
+            assert "wrong" not in str(raised.value)
         finally:
             rules.write_text(before)
             connection.execute("SELECT pg_reload_conf()")
@@ -130,14 +130,14 @@ def test_a_role_that_may_not_make_the_schema_is_told_what_to_grant(other_url: st
 
 
 def test_an_old_server_another_encoding_and_a_standby_are_refused() -> None:
-    where = place_of("postgresql://db/queue")
+    url = parse_url("postgresql://db/queue")
     with pytest.raises(StoreUnfit, match=r"runs PostgreSQL 13\.4; Fairlane needs 14 or newer"):
-        migrate.refuse_unfit(where, 130004, "13.4", "UTF8", False)
+        migrate.refuse_unfit(url, 130004, "13.4", "UTF8", False)
     with pytest.raises(StoreUnfit, match="encoded in LATIN1; make one with: createdb --encoding UTF8"):
-        migrate.refuse_unfit(where, 150000, "15", "LATIN1", False)
+        migrate.refuse_unfit(url, 150000, "15", "LATIN1", False)
     with pytest.raises(StoreUnfit, match="is a standby"):
-        migrate.refuse_unfit(where, 150000, "15", "UTF8", True)
-    migrate.refuse_unfit(where, 140000, "14", "UTF8", False)
+        migrate.refuse_unfit(url, 150000, "15", "UTF8", True)
+    migrate.refuse_unfit(url, 140000, "14", "UTF8", False)
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ def test_an_old_server_another_encoding_and_a_standby_are_refused() -> None:
      ("on", "off", "on", "not durable"), ("off", "on", "on", "not durable"), ("on", "on", "off", "not durable")],
 )  # fmt: skip
 def test_the_engine_says_what_an_acknowledgement_is_worth(fsync: str, commit: str, pages: str, start: str) -> None:
-    told = migrate.durability_of(fsync, commit, pages)
-    assert told.startswith(f"{start}: ")
-    assert f"fsync={fsync}, synchronous_commit={commit}" in told
+    sentence = migrate.durability_of(fsync, commit, pages)
+    assert sentence.startswith(f"{start}: ")
+    assert f"fsync={fsync}, synchronous_commit={commit}" in sentence
 
 
 def test_durability_is_read_from_the_server(url: str) -> None:
-    assert opened(url).durability.startswith("not durable: a crash of the server's machine")  # tests run without fsync
+    assert open_postgres(url).durability.startswith("not durable: a crash of the server's machine")  # tests run without fsync
 
 
 def test_a_queue_that_must_be_there_and_is_not_is_not_made(other_url: str) -> None:
@@ -171,8 +171,8 @@ def test_a_newer_schema_is_refused(other_url: str) -> None:
 
 
 def test_migrating_again_changes_nothing_and_needs_no_lock(url: str) -> None:
-    engine = opened(url)
-    engine.submit([one("a")])
+    engine = open_postgres(url)
+    engine.submit([submission("a")])
     with psycopg.connect(postgres.shared().url) as holder:
         holder.execute("SELECT FROM tests.queue FOR UPDATE")
         holder.execute("LOCK TABLE tests.work IN ROW EXCLUSIVE MODE")  # as traffic does
@@ -182,7 +182,7 @@ def test_migrating_again_changes_nothing_and_needs_no_lock(url: str) -> None:
 
 def open_and_submit(url: str, name: str) -> None:
     engine = open_engine(url)
-    engine.submit([one(name)])
+    engine.submit([submission(name)])
     engine.close()
 
 
@@ -194,67 +194,66 @@ def test_many_processes_may_make_the_same_schema_at_once(other_url: str) -> None
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * 6
-    assert len(opened(other_url).documents(None, None, None, 100)) == 6
+    assert len(open_postgres(other_url).documents(None, None, None, 100)) == 6
 
 
 def test_several_queues_share_a_database(url: str, other_url: str) -> None:
-    first, second = opened(url), opened(other_url)
-    first.submit([one("a")])
+    first, second = open_postgres(url), open_postgres(other_url)
+    first.submit([submission("a")])
     assert second.claim("w", 5, 1000) == []
-    second.submit([one("a")])
+    second.submit([submission("a")])
     assert [claim.id for claim in first.claim("w", 5, 1000)] == ["a"]
     assert second.customer("ada").waiting == 1
 
 
 def test_a_closed_queue_says_so(url: str) -> None:
-    engine = opened(url)
+    engine = open_postgres(url)
     engine.close()
     with pytest.raises(StoreError, match="was closed; open it again"):
-        engine.submit([one("a")])
+        engine.submit([submission("a")])
     with pytest.raises(StoreError, match="was closed; open it again"):
         engine.rules()
 
 
 def test_a_schema_that_is_gone_says_so(other_url: str) -> None:
-    engine = opened(other_url)
+    engine = open_postgres(other_url)
     with psycopg.connect(postgres.shared().url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA other CASCADE")
     with pytest.raises(Unknown, match="there is no queue at"):
-        engine.submit([one("a")])
+        engine.submit([submission("a")])
 
 
 def test_a_forked_child_uses_connections_of_its_own(url: str) -> None:
-    engine = opened(url)
-    engine.submit([one("before")])
-    assert isinstance(engine._sessions, pool.Sessions)
-    parents = engine._sessions._pool
+    engine = open_postgres(url)
+    engine.submit([submission("before")])
+    parents = backends("%submit%")
     child = os.fork()
     if child == 0:  # pragma: no cover - in the child
         code = 1
         try:
-            engine.submit([one("child")])
-            code = 0 if engine.document("before") and engine._sessions._pool is not parents else 2
+            engine.submit([submission("child")])
+            code = 0 if engine.document("before") and backends("%snapshots%") - parents else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    engine.submit([one("after")])
+    engine.submit([submission("after")])
     assert {document.id for document in engine.documents(None, None, None, 9)} == {"before", "child", "after"}
 
 
 def test_an_id_that_is_already_there_is_refused_and_nothing_of_the_batch_happens(url: str) -> None:
-    engine = opened(url)
-    engine.submit([one("twice")], now_ms=0)
+    engine = open_postgres(url)
+    engine.submit([submission("twice")], now_ms=0)
     before = engine.customers("", 10, now_ms=0), engine.changes(None, 100)
     with pytest.raises(StoreError, match="id is used once"):
-        engine.submit([one("fresh"), one("twice")], now_ms=1)
+        engine.submit([submission("fresh"), submission("twice")], now_ms=1)
     with pytest.raises(StoreError, match="id is used once"):
-        engine.submit([one("twice", "bob")], now_ms=1)
+        engine.submit([submission("twice", "bob")], now_ms=1)
     assert (engine.customers("", 10, now_ms=0), engine.changes(None, 100)) == before
 
 
 def test_a_queue_held_too_long_by_others_is_a_clear_error_and_works_afterwards(url: str) -> None:
-    engine = opened(url)
-    engine.submit([one("a")])
+    engine = open_postgres(url)
+    engine.submit([submission("a")])
     with psycopg.connect(postgres.shared().url) as holder:
         alter = "ALTER FUNCTION tests.claim SET lock_timeout = '{}'"
         holder.execute(alter.format("50ms"))
@@ -269,7 +268,7 @@ def test_a_queue_held_too_long_by_others_is_a_clear_error_and_works_afterwards(u
 
 def test_a_call_that_the_server_undid_is_run_again(url: str) -> None:
     """Two transactions that wait for each other: the server ends ours, and it is run again without a word."""
-    engine = opened(url)
+    engine = open_postgres(url)
     engine.check("ada", 1000)
     with psycopg.connect(postgres.shared().url, autocommit=True) as connection:
         connection.execute("ALTER FUNCTION tests.check_customer SET deadlock_timeout = '20ms'")
@@ -291,15 +290,15 @@ def test_a_call_that_the_server_undid_is_run_again(url: str) -> None:
 
 
 def test_a_dead_connection_is_found_before_anything_is_sent(url: str) -> None:
-    engine = opened(url)
-    engine.submit([one("a")])
+    engine = open_postgres(url)
+    engine.submit([submission("a")])
     with psycopg.connect(postgres.shared().url, autocommit=True) as connection:
         for _ in range(3):
             connection.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state = 'idle' "
                 "AND query LIKE '%submit_one%'"
             )
-            engine.submit([one(f"b{_}")])
+            engine.submit([submission(f"b{_}")])
             assert engine.document(f"b{_}") is not None
 
 

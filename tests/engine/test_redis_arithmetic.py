@@ -48,7 +48,7 @@ def trial(request: pytest.FixtureRequest) -> Callable[..., list[Any]]:
 def near(*bounds: int) -> st.SearchStrategy[int]:
     """Numbers at and beside the bounds, and anything between the outermost."""
     beside = [bound + by for bound in bounds for by in (-2, -1, 0, 1, 2)]
-    inside = [one for one in beside if min(bounds) <= one <= max(bounds)]
+    inside = [number for number in beside if min(bounds) <= number <= max(bounds)]
     return st.one_of(st.sampled_from(inside), st.integers(min(bounds), max(bounds)))
 
 
@@ -94,9 +94,9 @@ def test_a_check_and_a_correction_are_those_of_the_policy(
     after = policy.check(standing, now_ms, step)
     expected = correct_counter(after, resets, step, step_of(costs[1], weight))
     times = ("", "") if is_new else (updated_ms, reset_ms)
-    told = trial(interval_ms, reset, counter, *times, now_ms, costs[0], weight, resets, costs[1], *depths_of(policy))
-    assert told[0] == [*after, policy.level(after.counter)]
-    assert told[1:3] == [expected.counter, step]
+    reply = trial(interval_ms, reset, counter, *times, now_ms, costs[0], weight, resets, costs[1], *depths_of(policy))
+    assert reply[0] == [*after, policy.level(after.counter)]
+    assert reply[1:3] == [expected.counter, step]
 
 
 @settings(max_examples=300, deadline=None)
@@ -116,9 +116,9 @@ def test_a_counter_recovers_in_proportion_exactly(
     counter = -min(10**12, first + rounds * (interval_ms // common) % 10**12)
     gap_ms = interval_ms - left_ms
     after = Policy(interval_ms / 1000, (), "gradual").check(Standing(counter, 1000, 1000, 7), 1000 + gap_ms, 1)
-    told = trial(interval_ms, "gradual", counter, 1000, 1000, 1000 + gap_ms, 1, 1000, 7, 1)
-    assert told[0][0] == after.counter
-    assert told[3] == -counter // interval_ms
+    reply = trial(interval_ms, "gradual", counter, 1000, 1000, 1000 + gap_ms, 1, 1000, 7, 1)
+    assert reply[0][0] == after.counter
+    assert reply[3] == -counter // interval_ms
 
 
 def test_names_of_numbers_are_written_out_and_commands_are_left_alone() -> None:
@@ -141,7 +141,7 @@ def test_every_script_begins_with_a_sentence_and_has_what_it_calls(verb: str) ->
     shared = set(
         re.findall(r"^local function (\w+)", "".join(map(scripts._read, ("basis", "shared", "moving"))), flags=re.MULTILINE)
     )
-    text = re.sub(r"--.*", "", scripts.script(verb, False).text)
+    text = re.sub(r"--.*", "", scripts.load_script(verb, False).text)
     for name in shared:
         called = re.search(rf"(?<!function )\b{name}\(", text)
         if called:

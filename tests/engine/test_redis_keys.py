@@ -1,4 +1,4 @@
-"""What a queue leaves on a server: keys of one slot, no trace of who was forgotten, and nothing that grows for ever."""
+"""The keys of a queue: one hash slot, no trace of a forgotten customer, and nothing that grows for ever."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from fairlane.engine import Engine, open_engine
 from fairlane.engine.protocol import Packed
 from fairlane.engine.redis import codec, scripts
 from fairlane.engine.redis import engine as engine_module
+from fairlane.engine.redis.connection import RedisPool
+from fairlane.engine.redis.url import parse_url
 from tests.servers import redis
 from tests.servers.redis import Server, fresh_queue
 
@@ -42,20 +44,20 @@ return count
 """
 
 
-class Kept:
-    """A queue and a look at its keys."""
+class KeyedQueue:
+    """A queue whose keys a test can read."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.name = fresh_queue()
         self.url = server.url(self.name)
         self.engine: Engine = open_engine(self.url)
-        self.told: list[object] = []
+        self.replies: list[object] = []
 
     def key_names(self) -> set[str]:
         with self.server.client() as client:
-            found = client.keys("*" + self.name + "*")
-        return {key.removeprefix("{fairlane:" + self.name + "}:") for key in found}
+            keys = client.keys("*" + self.name + "*")
+        return {key.removeprefix("{fairlane:" + self.name + "}:") for key in keys}
 
     def dumps(self) -> dict[str, bytes]:
         """Every key and its value, as the server writes them down."""
@@ -68,20 +70,20 @@ class Kept:
         with self.server.client() as client:
             names = client.keys("{fairlane:" + self.name + "}:*")
             connection = client.connection_pool.get_connection()
-            found = [name for name in names if text in name]
+            holding = [name for name in names if text in name]
             for name in names:
                 connection.send_command("DUMP", name)
                 if text.encode() in connection.read_response(disable_decoding=True):
-                    found.append(name)
-        return found
+                    holding.append(name)
+        return holding
 
 
 @pytest.fixture(params=redis.PRODUCTS)
-def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
-    kept = Kept(redis.shared(request.param))
-    yield kept
-    kept.engine.close()
-    redis.drop(kept.server, kept.name)
+def keyed(request: pytest.FixtureRequest) -> Iterator[KeyedQueue]:
+    keyed = KeyedQueue(redis.shared(request.param))
+    yield keyed
+    keyed.engine.close()
+    redis.drop(keyed.server, keyed.name)
 
 
 def use_everything(engine: Engine, customer: str, at: int = 0) -> None:
@@ -107,60 +109,60 @@ def use_everything(engine: Engine, customer: str, at: int = 0) -> None:
 
 def end_everything(engine: Engine) -> None:
     """Whatever waits or runs is cancelled, and purged with the feed."""
-    for one in engine.documents(None, None, None, 10_000):
-        engine.cancel([one.id], now_ms=0)
+    for document in engine.documents(None, None, None, 10_000):
+        engine.cancel([document.id], now_ms=0)
     while any(engine.purge(0, 100, now_ms=10**9)):
         pass
 
 
-def test_all_keys_of_a_queue_share_one_hash_slot_and_are_on_the_map(kept: Kept) -> None:
-    use_everything(kept.engine, "ada")
-    kept.engine.put_record("settings", "a", "1")
-    kept.engine.configure(Rules(), now_ms=0)
-    kept.engine.forget("nobody", 5)
-    with kept.server.client() as client:
-        names = client.keys("*" + kept.name + "*")
+def test_all_keys_of_a_queue_share_one_hash_slot_and_are_on_the_map(keyed: KeyedQueue) -> None:
+    use_everything(keyed.engine, "ada")
+    keyed.engine.put_record("settings", "a", "1")
+    keyed.engine.configure(Rules(), now_ms=0)
+    keyed.engine.forget("nobody", 5)
+    with keyed.server.client() as client:
+        names = client.keys("*" + keyed.name + "*")
     assert len(names) > 20
-    assert {re.match(r"\{([^}]*)\}:", name)[1] for name in names} == {f"fairlane:{kept.name}"}  # type: ignore[index]
-    for key in kept.key_names():
+    assert {re.match(r"\{([^}]*)\}:", name)[1] for name in names} == {f"fairlane:{keyed.name}"}  # type: ignore[index]
+    for key in keyed.key_names():
         assert f"`{re.split(':', key)[0]}" in MAP, f"{key} is not on the map of keys"
 
 
 @pytest.mark.parametrize("dispatch", ["fair", "strict"])
 def test_one_plain_document_leaves_what_a_batch_of_it_leaves(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, dispatch: Dispatch
+    keyed: KeyedQueue, monkeypatch: pytest.MonkeyPatch, dispatch: Dispatch
 ) -> None:
-    """It has a script of its own, for speed; so both are driven alike, and every key must hold the same bytes."""
-    other = Kept(kept.server)
+    """One plain document has a script of its own, for speed: both must leave the same bytes in every key."""
+    other = KeyedQueue(keyed.server)
     terms = {"ada": Terms(), "bob": Terms(weight=2.5, cap=1), "eve": Terms(paused=True), "joe": Terms(reset="gradual")}
-    for one, is_plain in [(kept, codec.is_plain), (other, lambda submissions: False)]:
+    for queue, is_plain in [(keyed, codec.is_plain), (other, lambda submissions: False)]:
         monkeypatch.setattr(codec, "is_plain", is_plain)
-        engine = one.engine
+        engine = queue.engine
         engine.configure(Rules(dispatch=dispatch), now_ms=0)
         for customer in ("bob", "eve", "joe"):
             engine.tune(customer, terms[customer], 0, now_ms=0)
         for number in range(120):
             customer, kind = list(terms)[number * 7 % 4], ("extract", "stamp")[number % 3 == 0]
             document = Submission(f"d{number}", customer, kind, "{}", cost=(1000, 2500)[number % 5 == 0])
-            one.told.append(engine.submit([document], now_ms=1000 * number + (2_000_000 if number > 90 else 0)))
+            queue.replies.append(engine.submit([document], now_ms=1000 * number + (2_000_000 if number > 90 else 0)))
             if number % 4 == 3:
                 claims = engine.claim("w", 2, 1000, now_ms=1000 * number)
-                one.told.append(claims)
+                queue.replies.append(claims)
                 engine.settle([(claim, Done()) for claim in claims[:1]], now_ms=1000 * number)
-    assert kept.told == other.told
-    ours, others = kept.dumps(), other.dumps()
+    assert keyed.replies == other.replies
+    ours, others = keyed.dumps(), other.dumps()
     assert ours.keys() == others.keys()
     left_out = {"feed"}  # a settlement is known there by an id that is drawn
     assert {key for key, value in ours.items() if value != others[key]} <= left_out
-    assert kept.engine.changes(None, 1000) == other.engine.changes(None, 1000)
+    assert keyed.engine.changes(None, 1000) == other.engine.changes(None, 1000)
 
 
-def told_of(engine: Engine) -> list[object]:
+def all_reads(engine: Engine) -> list[object]:
     """Every document of a queue, one by one and in pages, with its body, and the feed."""
-    found = engine.documents(None, None, None, 1000)
-    ids = [one.id for one in found]
+    documents = engine.documents(None, None, None, 1000)
+    ids = [document.id for document in documents]
     return [
-        *found, *map(engine.document, ids), *map(engine.body, ids), *(engine.outlook(id, now_ms=9) for id in ids),
+        *documents, *map(engine.document, ids), *map(engine.body, ids), *(engine.outlook(id, now_ms=9) for id in ids),
         *(engine.documents(customer, None, None, 1000) for customer in ("ada-the-first", "bob")),
         *engine.changes(None, 1000),
     ]  # fmt: skip
@@ -181,32 +183,32 @@ def all_packed(engine: Engine, limit: int) -> list[Packed]:
     return packed
 
 
-def test_documents_on_both_sides_of_a_seam_are_as_in_memory(kept: Kept) -> None:
+def test_documents_on_both_sides_of_a_seam_are_as_in_memory(keyed: KeyedQueue) -> None:
     """They stand in pieces; verbs that meet documents of two pieces at once must do as the memory engine does."""
-    judge, moved = open_engine("memory://"), Kept(kept.server)
-    told: list[list[object]] = []
-    for engine in (judge, kept.engine):
+    judge, moved = open_engine("memory://"), KeyedQueue(keyed.server)
+    replies: list[list[object]] = []
+    for engine in (judge, keyed.engine):
         begin_after(engine, PIECE - 20)
         use_everything(engine, "ada-the-first")  # all her ids are in one piece
         use_everything(engine, "bob", 1)
         alone = [engine.submit([Submission(f"one-{n}", "bob", "extract", f"{n}")], now_ms=2)[0] for n in range(3)]
         claims = engine.claim("w", 30, 1000, now_ms=3)
-        lost = engine.extend(claims, 2000, now_ms=4), engine.settle([(one, Done("1")) for one in claims[:20]], now_ms=5)
-        told.append([alone, claims, lost, *told_of(engine)])
+        lost = engine.extend(claims, 2000, now_ms=4), engine.settle([(claim, Done("1")) for claim in claims[:20]], now_ms=5)
+        replies.append([alone, claims, lost, *all_reads(engine)])
         again = engine.submit([Submission(f"x-{n}", "bob", "scan", '"bob"', key=f"k{n}") for n in range(40)], now_ms=6)
-        told[-1] += [again, engine.reclaim(100, now_ms=10_000), engine.purge(0, 15, now_ms=10_001), *told_of(engine)]
-    assert told[0] == told[1]
-    assert {key for key in kept.key_names() if key.startswith(("documents:", "payloads:", "results:"))} == {
+        replies[-1] += [again, engine.reclaim(100, now_ms=10_000), engine.purge(0, 15, now_ms=10_001), *all_reads(engine)]
+    assert replies[0] == replies[1]
+    assert {key for key in keyed.key_names() if key.startswith(("documents:", "payloads:", "results:"))} == {
         f"{name}:{piece:011d}" for name in ("documents", "payloads", "results") for piece in (0, 1)
     }
-    for packed in all_packed(kept.engine, 7):
+    for packed in all_packed(keyed.engine, 7):
         moved.engine.unpack(packed)
     assert all_packed(moved.engine, 1000) == all_packed(judge, 1000)
-    for one in (kept, moved):
-        while one.engine.forget("ada-the-first", 7, now_ms=10_002):
+    for queue in (keyed, moved):
+        while queue.engine.forget("ada-the-first", 7, now_ms=10_002):
             pass
-        end_everything(one.engine)
-        assert not [key for key in one.key_names() if key.startswith(("documents:", "payloads:", "results:", "ids:"))]
+        end_everything(queue.engine)
+        assert not [key for key in queue.key_names() if key.startswith(("documents:", "payloads:", "results:", "ids:"))]
     judge.close()
     moved.engine.close()
     redis.drop(moved.server, moved.name)
@@ -214,111 +216,113 @@ def test_documents_on_both_sides_of_a_seam_are_as_in_memory(kept: Kept) -> None:
 
 def test_every_key_that_scripts_name_is_on_the_map() -> None:
     text = "".join(map(scripts._read, (*scripts.SHARED, *scripts.verbs())))
-    for name in {found.rstrip(":") for found in re.findall(r"prefix \.\. '([a-z-]+:?)'", text)}:
+    for name in {name.rstrip(":") for name in re.findall(r"prefix \.\. '([a-z-]+:?)'", text)}:
         assert f"`{name}" in MAP, name
 
 
-def test_nothing_names_a_customer_that_was_forgotten(kept: Kept) -> None:
-    use_everything(kept.engine, "Wacław")
-    use_everything(kept.engine, "bob", 1)
-    assert kept.holds("Wacław")
-    while kept.engine.forget("Wacław", 7, now_ms=2):
+def test_nothing_names_a_customer_that_was_forgotten(keyed: KeyedQueue) -> None:
+    use_everything(keyed.engine, "Wacław")
+    use_everything(keyed.engine, "bob", 1)
+    assert keyed.holds("Wacław")
+    while keyed.engine.forget("Wacław", 7, now_ms=2):
         pass
-    assert kept.holds("Wacław") == []
-    assert [one.id for one in kept.engine.customers("", 10)] == ["bob"]
-    assert kept.holds("bob")
+    assert keyed.holds("Wacław") == []
+    assert [customer.id for customer in keyed.engine.customers("", 10)] == ["bob"]
+    assert keyed.holds("bob")
 
 
-def test_lines_of_the_forgotten_are_not_shown_even_before_they_are_swept(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module.RedisEngine, "_sweep", lambda self: None)
-    use_everything(kept.engine, "ada")
-    kept.engine.submit([Submission("b", "bob", "extract", "{}")], now_ms=5)
-    while kept.engine.forget("ada", 100, now_ms=6):
+def test_lines_of_a_forgotten_customer_are_hidden_before_they_are_swept(keyed: KeyedQueue) -> None:
+    run = RedisPool(parse_url(keyed.url)).run  # forgets, and is killed before it sweeps
+    use_everything(keyed.engine, "ada")
+    keyed.engine.submit([Submission("b", "bob", "extract", "{}")], now_ms=5)
+    while run("forget", [6, "ada", 100], "never")[0]:
         pass
-    assert [(one.customer, one.what) for one in kept.engine.changes(None, 100)] == [("bob", "submitted"), (None, "forgotten")]
-    assert kept.engine.purge(0, 100, now_ms=6).changes == 2
-    assert "forgotten" in kept.key_names()
-    monkeypatch.undo()
-    kept.engine.check("ada", 1000, now_ms=7)  # it is back, under another number
-    open_engine(kept.url).close()  # whoever opens the queue next ends what was begun
-    assert "forgotten" not in kept.key_names()
-    assert [one.what for one in kept.engine.changes(None, 100)] == ["checked"]
+    assert [(change.customer, change.what) for change in keyed.engine.changes(None, 100)] == [
+        ("bob", "submitted"),
+        (None, "forgotten"),
+    ]
+    assert keyed.engine.purge(0, 100, now_ms=6).changes == 2
+    assert "forgotten" in keyed.key_names()
+    keyed.engine.check("ada", 1000, now_ms=7)  # it is back, under another number
+    open_engine(keyed.url).close()  # whoever opens the queue next ends what was begun
+    assert "forgotten" not in keyed.key_names()
+    assert [change.what for change in keyed.engine.changes(None, 100)] == ["checked"]
 
 
-def test_a_long_feed_is_swept_in_parts_and_others_lines_stay(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_feed_is_swept_in_parts_and_others_lines_stay(keyed: KeyedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "LINES_MAX", 7)
     for n in range(30):
-        kept.engine.check("ada" if n % 3 else "bob", 1000, now_ms=n)
-    assert kept.engine.forget("ada", 10, now_ms=99) == 0
-    lines = kept.engine.changes(None, 100)
-    assert [one.number for one in lines] == [*range(1, 31, 3), 31]
-    assert kept.engine.changes(4, 3) == lines[2:5]
-    with kept.server.client() as client:
-        assert client.eval(EMPTY_LINES, 1, f"{{fairlane:{kept.name}}}:feed") == 20
+        keyed.engine.check("ada" if n % 3 else "bob", 1000, now_ms=n)
+    assert keyed.engine.forget("ada", 10, now_ms=99) == 0
+    lines = keyed.engine.changes(None, 100)
+    assert [line.number for line in lines] == [*range(1, 31, 3), 31]
+    assert keyed.engine.changes(4, 3) == lines[2:5]
+    with keyed.server.client() as client:
+        assert client.eval(EMPTY_LINES, 1, f"{{fairlane:{keyed.name}}}:feed") == 20
 
 
-def test_only_a_constant_number_of_keys_is_left_when_everything_ended_and_was_forgotten(kept: Kept) -> None:
+def test_only_a_constant_number_of_keys_is_left_when_everything_ended_and_was_forgotten(keyed: KeyedQueue) -> None:
     def run(customers: list[str]) -> set[str]:
         for at, customer in enumerate(customers):
-            use_everything(kept.engine, customer, at)
-        end_everything(kept.engine)
+            use_everything(keyed.engine, customer, at)
+        end_everything(keyed.engine)
         for customer in customers:
-            while kept.engine.forget(customer, 100, now_ms=10**9):
+            while keyed.engine.forget(customer, 100, now_ms=10**9):
                 pass
-        end_everything(kept.engine)
-        return kept.key_names()
+        end_everything(keyed.engine)
+        return keyed.key_names()
 
     left = run(["ada"])
     assert left == {"queue", "rules", "kinds"}
     assert run([f"customer-{n}" for n in range(30)]) == left
 
 
-def test_a_drained_queue_leaves_no_index_behind(kept: Kept) -> None:
-    kept.engine.submit([Submission(f"d{n}", "ada", "extract", "{}") for n in range(60)], now_ms=0)
-    while claims := kept.engine.claim("w", 7, 1000, now_ms=1):
-        kept.engine.settle([(one, Done()) for one in claims], now_ms=1)
-    assert not [key for key in kept.key_names() if key.startswith(("turns", "ages", "ready", "leases", "delayed"))]
+def test_a_drained_queue_leaves_no_index_behind(keyed: KeyedQueue) -> None:
+    keyed.engine.submit([Submission(f"d{n}", "ada", "extract", "{}") for n in range(60)], now_ms=0)
+    while claims := keyed.engine.claim("w", 7, 1000, now_ms=1):
+        keyed.engine.settle([(claim, Done()) for claim in claims], now_ms=1)
+    assert not [key for key in keyed.key_names() if key.startswith(("turns", "ages", "ready", "leases", "delayed"))]
 
 
-def test_eight_processes_of_500_submissions_leave_counters_0_to_minus_3999_each_once(kept: Kept) -> None:
-    command = [sys.executable, "-c", PRODUCER, kept.url, str(EACH)]
+def test_eight_processes_of_500_submissions_leave_counters_0_to_minus_3999_each_once(keyed: KeyedQueue) -> None:
+    command = [sys.executable, "-c", PRODUCER, keyed.url, str(EACH)]
     producers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
     answers = [producer.communicate(timeout=120)[0].split() for producer in producers]
     assert [producer.returncode for producer in producers] == [0] * PROCESSES
     expected = [-number for number in range(PROCESSES * EACH)]
-    assert sorted((int(one) for answer in answers for one in answer), reverse=True) == expected
-    with Queue(kept.url) as queue:
+    assert sorted((int(counter) for answer in answers for counter in answer), reverse=True) == expected
+    with Queue(keyed.url) as queue:
         stored = list(queue.documents("acme"))[::-1]
-        assert [one.check.counter for one in stored] == expected  # in the order of their numbers
-        assert [one.priority for one in stored] == [Policy().priority(counter) for counter in expected]
-        assert [one.number for one in queue.changes(limit=100_000)] == list(range(1, 4001))
+        assert [document.check.counter for document in stored] == expected  # in the order of their numbers
+        assert [document.priority for document in stored] == [Policy().priority(counter) for counter in expected]
+        assert [change.number for change in queue.changes(limit=100_000)] == list(range(1, 4001))
 
 
-def test_a_reader_of_the_feed_misses_no_line_of_many_writers(kept: Kept) -> None:
+def test_a_reader_of_the_feed_misses_no_line_of_many_writers(keyed: KeyedQueue) -> None:
     def write(writer: int) -> None:
         for n in range(100):
-            kept.engine.submit([Submission(f"{writer}-{n}", f"c{writer}", "extract", "{}")])
+            keyed.engine.submit([Submission(f"{writer}-{n}", f"c{writer}", "extract", "{}")])
 
     writers = [threading.Thread(target=write, args=(writer,)) for writer in range(6)]
     for writer in writers:
         writer.start()
     seen: list[int] = []
     while any(writer.is_alive() for writer in writers) or len(seen) < 600:
-        seen += [one.number for one in kept.engine.changes(seen[-1] if seen else 0, 50)]
+        seen += [change.number for change in keyed.engine.changes(seen[-1] if seen else 0, 50)]
     assert seen == list(range(1, 601))
 
 
-def test_a_page_that_is_hard_to_fill_is_read_in_parts(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "LOOKS_MAX", 3)
-    kept.engine.submit([Submission(f"d{n}", f"c{n % 2}", "extract", "{}") for n in range(50)], now_ms=0)
-    kept.engine.submit([Submission("late", "c0", "extract", "{}", delay_ms=5)], now_ms=0)
-    kept.engine.submit([Submission(f"e{n}", "c1", "extract", "{}") for n in range(50)], now_ms=0)
-    assert [one.id for one in kept.engine.documents(None, "delayed", None, 5)] == ["late"]
-    assert [one.id for one in kept.engine.documents("c0", "delayed", None, 5)] == ["late"]
-    assert [one.number for one in kept.engine.documents("c0", None, None, 1000)] == [51, *range(49, 0, -2)]
-    assert len(kept.engine.documents(None, "ready", 60, 1000)) == 58
-    assert kept.engine.documents("nobody", None, None, 5) == []
-    claims = kept.engine.claim("w", 20, 1000, now_ms=0)
-    assert [one.number for one in kept.engine.documents(None, "running", None, 50)] == sorted(
-        (c.number for c in claims), reverse=True
+def test_a_page_that_is_hard_to_fill_is_read_in_parts(keyed: KeyedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "SCAN_MAX", 3)
+    keyed.engine.submit([Submission(f"d{n}", f"c{n % 2}", "extract", "{}") for n in range(50)], now_ms=0)
+    keyed.engine.submit([Submission("late", "c0", "extract", "{}", delay_ms=5)], now_ms=0)
+    keyed.engine.submit([Submission(f"e{n}", "c1", "extract", "{}") for n in range(50)], now_ms=0)
+    assert [document.id for document in keyed.engine.documents(None, "delayed", None, 5)] == ["late"]
+    assert [document.id for document in keyed.engine.documents("c0", "delayed", None, 5)] == ["late"]
+    assert [document.number for document in keyed.engine.documents("c0", None, None, 1000)] == [51, *range(49, 0, -2)]
+    assert len(keyed.engine.documents(None, "ready", 60, 1000)) == 58
+    assert keyed.engine.documents("nobody", None, None, 5) == []
+    claims = keyed.engine.claim("w", 20, 1000, now_ms=0)
+    assert [document.number for document in keyed.engine.documents(None, "running", None, 50)] == sorted(
+        (claim.number for claim in claims), reverse=True
     )

@@ -1,4 +1,4 @@
-"""Which servers hold a queue, what their settings are worth, and what is said of those that cannot."""
+"""Which servers can hold a queue, how durable their settings are, and how others are refused."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from fairlane import BadValue, Queue, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
 from fairlane.engine.redis import server as fitness
 from fairlane.engine.redis.engine import FORM
-from fairlane.engine.redis.server import Server as Told
-from fairlane.engine.redis.url import place_of
+from fairlane.engine.redis.server import ServerInfo
+from fairlane.engine.redis.url import parse_url
 from fairlane.transfer import move
 from tests.servers import redis
 from tests.servers.redis import Server, fresh_queue
@@ -38,16 +38,16 @@ def configure(server: Server, **settings: str) -> None:
 
 
 def test_a_url_says_where_and_which_queue() -> None:
-    place = place_of("rediss://ada:s%40crt@example.org:6380/3?queue=invoices&ssl_ca_certs=/ca.pem")
-    assert place.settings == {
+    url = parse_url("rediss://ada:s%40crt@example.org:6380/3?queue=invoices&ssl_ca_certs=/ca.pem")
+    assert url.settings == {
         "host": "example.org", "port": 6380, "db": 3, "username": "ada", "password": "s@crt", "ssl_ca_certs": "/ca.pem",
     }  # fmt: skip
-    assert (place.prefix, place.is_encrypted, place.path) == ("{fairlane:invoices}:", True, None)
-    assert "s%40crt" not in place.shown
-    assert "example.org" in place.shown
-    assert place_of("valkey://").settings == {"host": "localhost", "port": 6379, "db": 0}
-    assert place_of("valkey+unix:///run/v.sock?db=2").path == "/run/v.sock"
-    assert place_of("valkeys://h").is_encrypted
+    assert (url.prefix, url.is_encrypted, url.socket_path) == ("{fairlane:invoices}:", True, None)
+    assert "s%40crt" not in url.display
+    assert "example.org" in url.display
+    assert parse_url("valkey://").settings == {"host": "localhost", "port": 6379, "db": 0}
+    assert parse_url("valkey+unix:///run/v.sock?db=2").socket_path == "/run/v.sock"
+    assert parse_url("valkeys://h").is_encrypted
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_password_is_never_shown() -> None:
     assert "geheim" not in repr(away.value.__cause__)
 
 
-def test_a_server_that_is_not_there_is_told_at_once(own: Server) -> None:
+def test_an_unreachable_server_is_an_error_at_once(own: Server) -> None:
     with pytest.raises(StoreError, match=r"cannot be reached .* check that it runs, the host and port of the URL"):
         open_engine(f"redis://127.0.0.1:{redis.free_port()}")
     with pytest.raises(StoreError, match="cannot be reached"):
@@ -93,7 +93,7 @@ def test_a_wrong_password_and_a_missing_one_say_what_to_do(own: Server) -> None:
             client.config_set("requirepass", "")
 
 
-def test_a_user_without_rights_is_told_which_it_needs(own: Server) -> None:
+def test_the_error_for_a_user_without_rights_names_the_rights_it_needs(own: Server) -> None:
     with own.client() as client:
         client.acl_setuser("poor", enabled=True, passwords=["+p"], commands=["+@read"], keys=["*"])
         with pytest.raises(StoreUnfit, match="does not allow its user what a queue needs"):
@@ -144,24 +144,26 @@ def test_a_server_without_a_file_is_not_durable() -> None:
 
 
 def test_a_server_that_keeps_its_settings_to_itself_is_not_called_durable() -> None:
-    assert fitness.durability(Told("Redis", "7.0.1", {"aof_enabled": "1"})).startswith("not known: the server writes to a file")
-    assert fitness.durability(Told()).startswith("not known")
+    assert fitness.durability(ServerInfo("Redis", "7.0.1", {"aof_enabled": "1"})).startswith(
+        "not known: the server writes to a file"
+    )
+    assert fitness.durability(ServerInfo()).startswith("not known")
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("info", "message"),
     [
-        (Told("Redis", "6.0.16"), r"is Redis 6.0.16; 6.2 or newer is needed: upgrade it"),
-        (Told("Valkey", "7.1.0"), r"is Valkey 7.1.0; 7.2 or newer"),
-        (Told("Redis", "7.0.1", {"redis_mode": "sentinel"}), "is a sentinel"),
+        (ServerInfo("Redis", "6.0.16"), r"is Redis 6.0.16; 6.2 or newer is needed: upgrade it"),
+        (ServerInfo("Valkey", "7.1.0"), r"is Valkey 7.1.0; 7.2 or newer"),
+        (ServerInfo("Redis", "7.0.1", {"redis_mode": "sentinel"}), "is a sentinel"),
     ],
 )
-def test_servers_that_are_too_old_or_hold_nothing_are_refused(told: Told, message: str) -> None:
+def test_servers_that_are_too_old_or_hold_nothing_are_refused(info: ServerInfo, message: str) -> None:
     with pytest.raises(StoreUnfit, match=message):
-        fitness.refuse_unfit(told, "redis://h")
-    fitness.refuse_unfit(Told("Redis", "6.2.0"), "redis://h")
-    fitness.refuse_unfit(Told("Valkey", "10.0.0"), "redis://h")
-    fitness.refuse_unfit(Told(), "redis://h")  # it does not say
+        fitness.refuse_unfit(info, "redis://h")
+    fitness.refuse_unfit(ServerInfo("Redis", "6.2.0"), "redis://h")
+    fitness.refuse_unfit(ServerInfo("Valkey", "10.0.0"), "redis://h")
+    fitness.refuse_unfit(ServerInfo(), "redis://h")  # it does not say
 
 
 def test_a_part_of_a_cluster_is_refused() -> None:
@@ -243,18 +245,18 @@ def test_without_the_packages_the_error_says_what_to_install() -> None:
 
 
 def test_an_examination_says_what_to_do_about_a_server(own: Server) -> None:
-    def found() -> dict[str, str]:
-        return {one.name: one.level for one in queue.engine.diagnose()}
+    def levels() -> dict[str, str]:
+        return {finding.name: finding.level for finding in queue.engine.diagnose()}
 
     with Queue(own.url()) as queue:
         configure(own, appendfsync="always", no_appendfsync_on_rewrite="no", maxmemory_policy="noeviction")
-        assert found() == dict.fromkeys(("version", "durability", "clock", "eviction", "room"), "fine")
+        assert levels() == dict.fromkeys(("version", "durability", "clock", "eviction", "room"), "fine")
         configure(own, appendfsync="everysec")
-        assert found()["durability"] == "warning"
+        assert levels()["durability"] == "warning"
         configure(own, appendfsync="no", maxmemory_policy="allkeys-lru")
-        assert (found()["durability"], found()["eviction"]) == ("bad", "bad")
+        assert (levels()["durability"], levels()["eviction"]) == ("bad", "bad")
         configure(own, appendfsync="always", maxmemory_policy="noeviction", maxmemory="1")
-        assert found()["room"] == "warning"
+        assert levels()["room"] == "warning"
         configure(own, maxmemory="0")
 
 

@@ -1,4 +1,4 @@
-"""An OTLP receiver, as a collector would be: it keeps the spans that it is sent."""
+"""An OTLP receiver for tests: keeps the spans that it receives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 
 class Receiver:
-    """Takes spans as a collector would."""
+    """Receives spans as a collector does."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -67,9 +67,9 @@ class Receiver:
                 )  # fmt: skip
 
     def of(self, id: str) -> list[Span]:
-        """The spans of a document, by their beginning."""
-        found = [one for one in self.spans if one.attributes["fairlane.document.id"] == id]
-        return sorted(found, key=lambda one: (one.start, one.end))
+        """Return the spans of a document by start."""
+        spans = [span for span in self.spans if span.attributes["fairlane.document.id"] == id]
+        return sorted(spans, key=lambda span: (span.start, span.end))
 
     def close(self) -> None:
         self._server.shutdown()

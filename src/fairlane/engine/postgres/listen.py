@@ -1,7 +1,7 @@
-"""When may a document be ready? Hints from the server, so that waiting costs little; without them polling is enough.
+"""LISTEN/NOTIFY: wake waiting workers as soon as a document may be ready.
 
-A hint is a NOTIFY of whoever made a document ready that nobody was waiting for. It may be lost, and it never comes through a
-transaction pooler; then the next look after POLL_SECONDS finds the document. One thread listens for all that wait.
+A notification is only a hint. It may be lost, and it never passes through a transaction pooler; then the next poll, after
+POLL_SECONDS, finds the document. One thread of a process reads notifications for all threads that wait.
 """
 
 from __future__ import annotations
@@ -16,80 +16,80 @@ from psycopg import sql
 from fairlane.core.errors import StoreError
 
 from .pool import Connection, connect
-from .url import Place
+from .url import PostgresUrl
 
 POLL_SECONDS = 0.2
-DEAF_SECONDS = 5.0  # how long to go without hints after listening failed
+RETRY_SECONDS = 5.0  # how long to poll without notifications after listening failed
 
 
-class Listener:
-    """Hints for everybody in this process who waits."""
+class NotifyListener:
+    """Notifications for all threads of this process that wait."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._channel = sql.SQL("LISTEN {}").format(sql.Identifier(f"{place.schema}_wake"))
-        self._turn = threading.Lock()  # who holds it listens for all
-        self._heard = threading.Condition()
-        self._hints = 0
+    def __init__(self, url: PostgresUrl) -> None:
+        self._url = url
+        self._listen_statement = sql.SQL("LISTEN {}").format(sql.Identifier(f"{url.schema}_wake"))
+        self._reader_lock = threading.Lock()  # its holder reads notifications for all
+        self._notified = threading.Condition()
+        self._count = 0
         self._connection: Connection | None = None
-        self._deaf_until = 0.0
+        self._retry_at = 0.0
         self._process = os.getpid()
 
     def close(self) -> None:
         """Stop listening."""
-        with self._turn:
+        with self._reader_lock:
             if self._connection is not None and self._process == os.getpid():
                 self._connection.close()
             self._connection = None
 
-    def listen(self) -> int:
-        """Begin to listen, before looking, so that nothing slips between; returns the number of hints so far."""
-        if self._turn.acquire(blocking=False):
+    def start(self) -> int:
+        """Listen before the caller polls, so that no notification falls between; returns the count of notifications so far."""
+        if self._reader_lock.acquire(blocking=False):
             try:
                 self._open()
             finally:
-                self._turn.release()
-        return self._hints
+                self._reader_lock.release()
+        return self._count
 
     def wait(self, seconds: float, seen: int) -> None:
-        """Until there is a hint after `seen`, for POLL_SECONDS or less."""
+        """Wait for a notification after the first `seen`, for POLL_SECONDS or less."""
         seconds = min(seconds, POLL_SECONDS)
-        if self._turn.acquire(blocking=False):
+        if self._reader_lock.acquire(blocking=False):
             try:
-                self._hear(seconds)
+                self._read(seconds)
             finally:
-                self._turn.release()
+                self._reader_lock.release()
             return
-        with self._heard:
-            self._heard.wait_for(lambda: self._hints != seen, seconds)
+        with self._notified:
+            self._notified.wait_for(lambda: self._count != seen, seconds)
 
-    def _hear(self, seconds: float) -> None:
+    def _read(self, seconds: float) -> None:
         connection = self._open()
         if connection is None:
             time.sleep(seconds)
             return
         try:
             for _ in connection.notifies(timeout=seconds, stop_after=1):
-                with self._heard:
-                    self._hints += 1
-                    self._heard.notify_all()
+                with self._notified:
+                    self._count += 1
+                    self._notified.notify_all()
         except psycopg.Error:
-            self._give_up()
+            self._disconnect()
 
     def _open(self) -> Connection | None:
-        """The connection that listens, or None while there is none; opened again at times."""
+        """Return the listening connection; None while it cannot be opened."""
         if self._process != os.getpid():
-            self._connection, self._process = None, os.getpid()  # a forked child leaves its parent's alone
-        if self._connection is None and time.monotonic() >= self._deaf_until:
+            self._connection, self._process = None, os.getpid()  # a forked child must not touch its parent's connection
+        if self._connection is None and time.monotonic() >= self._retry_at:
             try:
-                self._connection = connect(self._place)
-                self._connection.execute(self._channel)
+                self._connection = connect(self._url)
+                self._connection.execute(self._listen_statement)
             except (psycopg.Error, StoreError):
-                self._give_up()
+                self._disconnect()
         return self._connection
 
-    def _give_up(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
         self._connection = None
-        self._deaf_until = time.monotonic() + DEAF_SECONDS
+        self._retry_at = time.monotonic() + RETRY_SECONDS

@@ -1,4 +1,4 @@
-"""Is this server fit to hold a queue, and how is its schema made? One at a time; whoever comes second finds it done."""
+"""Migrations: check that the server can hold a queue, and create or upgrade its schema, one process at a time."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from fairlane.core.errors import StoreUnfit, Unknown
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine.codec import encode_rules
 
-from .errors import told_plainly
+from .errors import translate_error
 from .pool import Connection, connect
 from .queries import SCHEMA_VERSIONS, Queries, in_schema, queries
-from .url import Place
+from .url import PostgresUrl
 
 SERVER_OLDEST = 14
 
 
 def depths_of(thresholds: tuple[float, ...]) -> list[int]:
-    """A table's thresholds as rising depths below zero, in thousandths."""
+    """Convert thresholds to rising depths below zero, in thousandths."""
     return [-round(value * 1000) for value in thresholds]
 
 
 def terms_columns(terms: Terms) -> tuple[object, ...]:
-    """A customer's terms as the arithmetic needs them: weight, cap, paused, interval, depths, reset."""
+    """Convert a customer's terms to columns: weight, cap, paused, interval, depths, reset."""
     return (
         terms.weight_thousandths, terms.cap, terms.paused,
         None if terms.reset_interval is None else terms.policy(Policy()).interval_ms,
@@ -31,30 +31,30 @@ def terms_columns(terms: Terms) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def migrate(place: Place, create: bool) -> str:
-    """Bring the schema to this version's form; returns what an acknowledgement is worth there."""
-    sql = queries(place.schema)
-    connection = connect(place)
+def migrate(url: PostgresUrl, create: bool) -> str:
+    """Create or upgrade the schema; returns how durable an acknowledgement is on this server."""
+    sql = queries(url.schema)
+    connection = connect(url)
     try:
         with connection:
-            durability = _fitness(connection, place, sql)
-            if _version(connection, place, sql) < len(SCHEMA_VERSIONS):
+            durability = _check_server(connection, url, sql)
+            if _version(connection, url, sql) < len(SCHEMA_VERSIONS):
                 if not create:
-                    raise Unknown(f"there is no queue at {place.name}; submit or check something first, or give another --url")
+                    raise Unknown(f"there is no queue at {url.display}; submit or check something first, or give another --url")
                 with connection.transaction():
-                    _bring_forward(connection, place, sql)
+                    _upgrade(connection, url, sql)
             return durability
     except psycopg.Error as error:
-        raise told_plainly(error, place) from error
+        raise translate_error(error, url) from error
 
 
-def _bring_forward(connection: Connection, place: Place, sql: Queries) -> None:
-    connection.execute(sql.migration_lock, (place.schema,))
-    version = _version(connection, place, sql)
+def _upgrade(connection: Connection, url: PostgresUrl, sql: Queries) -> None:
+    connection.execute(sql.migration_lock, (url.schema,))
+    version = _version(connection, url, sql)
     for script in SCHEMA_VERSIONS[version:]:
-        if version == 0 and not _is_schema_there(connection, place, sql):
+        if version == 0 and not _schema_exists(connection, url, sql):
             connection.execute(sql.create_schema)
-        connection.execute(in_schema(script, place.schema))
+        connection.execute(in_schema(script, url.schema))
     if version == 0:
         first = Rules()
         policy = first.policy
@@ -67,47 +67,49 @@ def _bring_forward(connection: Connection, place: Place, sql: Queries) -> None:
         connection.execute(sql.write_schema_version, (len(SCHEMA_VERSIONS),))
 
 
-def _is_schema_there(connection: Connection, place: Place, sql: Queries) -> bool:
-    row = connection.execute(sql.schema_there, (place.schema, place.schema)).fetchone()
+def _schema_exists(connection: Connection, url: PostgresUrl, sql: Queries) -> bool:
+    row = connection.execute(sql.schema_there, (url.schema, url.schema)).fetchone()
     return bool(row and row[0])
 
 
-def _version(connection: Connection, place: Place, sql: Queries) -> int:
+def _version(connection: Connection, url: PostgresUrl, sql: Queries) -> int:
     """The schema's version; 0 if there is none."""
-    row = connection.execute(sql.schema_there, (place.schema, place.schema)).fetchone()
+    row = connection.execute(sql.schema_there, (url.schema, url.schema)).fetchone()
     if row is None or not row[1]:
         return 0
-    found = connection.execute(sql.schema_version).fetchone()
-    version = int(found[0]) if found else 0
+    row = connection.execute(sql.schema_version).fetchone()
+    version = int(row[0]) if row else 0
     if version > len(SCHEMA_VERSIONS):
         raise StoreUnfit(
-            f"{place.name} has schema version {version}, made by a newer Fairlane; this one knows up to "
+            f"{url.display} has schema version {version}, made by a newer Fairlane; this one knows up to "
             f"{len(SCHEMA_VERSIONS)}: upgrade Fairlane here too"
         )
     return version
 
 
-def _fitness(connection: Connection, place: Place, sql: Queries) -> str:
-    """Refuse what must not hold a queue; say what an acknowledgement is worth."""
+def _check_server(connection: Connection, url: PostgresUrl, sql: Queries) -> str:
+    """Refuse a server that must not hold a queue; returns how durable an acknowledgement is."""
     row = connection.execute(sql.server).fetchone()
     assert row is not None
     number, version, encoding, is_standby, fsync, commit, pages = row
-    refuse_unfit(place, int(number), version, encoding, bool(is_standby))
+    refuse_unfit(url, int(number), version, encoding, bool(is_standby))
     return durability_of(fsync, commit, pages)
 
 
-def refuse_unfit(place: Place, number: int, version: str, encoding: str, is_standby: bool) -> None:
-    """Too old, another encoding, or a standby."""
+def refuse_unfit(url: PostgresUrl, number: int, version: str, encoding: str, is_standby: bool) -> None:
+    """Refuse a server that is too old, another encoding, and a standby."""
     if number < SERVER_OLDEST * 10_000:
-        raise StoreUnfit(f"{place.name} runs PostgreSQL {version}; Fairlane needs {SERVER_OLDEST} or newer: upgrade the server")
+        raise StoreUnfit(
+            f"{url.display} runs PostgreSQL {version}; Fairlane needs {SERVER_OLDEST} or newer: upgrade the server"
+        )
     if encoding != "UTF8":
-        raise StoreUnfit(f"the database of {place.name} is encoded in {encoding}; make one with: createdb --encoding UTF8")
+        raise StoreUnfit(f"the database of {url.display} is encoded in {encoding}; make one with: createdb --encoding UTF8")
     if is_standby:
-        raise StoreUnfit(f"{place.name} is a standby, which can only be read; give the URL of the primary server")
+        raise StoreUnfit(f"{url.display} is a standby, which can only be read; give the URL of the primary server")
 
 
 def durability_of(fsync: str, commit: str, pages: str) -> str:
-    """What an acknowledgement is worth, from the settings that the engine's connections have."""
+    """Describe how durable an acknowledgement is, from the settings of the engine's connections."""
     settings = f"PostgreSQL, fsync={fsync}, synchronous_commit={commit}"
     if fsync != "on" or pages != "on":
         return (

@@ -1,4 +1,4 @@
-"""The statements of queries.sql by name, and the schema's versions in order, for a schema of any name."""
+"""The statements of queries.sql by name, and the scripts that create the schema, for a schema of any name."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def _read(name: str) -> str:
 
 
 def in_schema(text: str, schema: str) -> str:
-    """The same SQL with another schema's name where `fairlane` is written."""
-    for written, meant in (
+    """Replace the schema's name `fairlane` in SQL by another one."""
+    for pattern, replacement in (
         ("fairlane.", f'"{schema}".'),
         ("IF NOT EXISTS fairlane", f'IF NOT EXISTS "{schema}"'),
         ("'fairlane'::regnamespace", f"'\"{schema}\"'::regnamespace"),
         ("'fairlane_wake'", f"'{schema}_wake'"),
     ):
-        text = text.replace(written, meant)
+        text = text.replace(pattern, replacement)
     return text
 
 

@@ -1,4 +1,4 @@
-"""What is seen without moving anything: rows into the values that people look at."""
+"""Rows of the database as the values that readers get: customers, documents, outlooks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fairlane.engine.read import customer_snapshot
 
 from .pool import Row
 
-rules_of = lru_cache(maxsize=8)(decode_rules)
-_terms_of = lru_cache(maxsize=1024)(decode_terms)
+parse_rules = lru_cache(maxsize=8)(decode_rules)
+_parse_terms = lru_cache(maxsize=1024)(decode_terms)
 
 
-def customer_of(id: str, row: Row) -> Customer:
-    """A customer from its row: standing, terms, counts."""
-    now_ms, rules_version, rules_body, counter, updated_ms, reset_ms, resets, terms_version, terms_body, *rest = row
+def customer_from_row(id: str, row: Row) -> Customer:
+    """Make a customer of its standing, terms and counts."""
+    now_ms, rules_version, rules_body, counter, updated_ms, reset_ms, resets, terms_version, terms_body, *counts = row
     standing = Standing(counter or 0, updated_ms, reset_ms, resets or 0)
-    everybody = rules_of(rules_body, rules_version).policy
-    return customer_snapshot(id, standing, rest, _terms_of(terms_body), terms_version, everybody, now_ms)
+    policy = parse_rules(rules_body, rules_version).policy
+    return customer_snapshot(id, standing, counts, _parse_terms(terms_body), terms_version, policy, now_ms)
 
 
-def document_of(row: Row) -> Document:
-    """A document from its row of snapshots."""
+def document_from_row(row: Row) -> Document:
+    """Make a document of its row in the view `snapshots`."""
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
     return Document(
         id, number, customer, kind, state, Check(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
@@ -33,8 +33,8 @@ def document_of(row: Row) -> Document:
     )  # fmt: skip
 
 
-def outlook_of(row: Row) -> Outlook | None:
-    """What stands before a waiting document."""
+def outlook_from_row(row: Row) -> Outlook | None:
+    """Estimate what is ahead of a waiting document; None if it does not wait."""
     now_ms, priority, state, ready, lanes, dispatches, *pace, paused, cap, running, own_ready, own_before, oldest = row
     if state not in WAITING:
         return None

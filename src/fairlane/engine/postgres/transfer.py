@@ -1,4 +1,4 @@
-"""How does a queue leave its schema for another store, or come into one?"""
+"""Transfer: pack a queue for another store, and unpack one that comes from another store."""
 
 from __future__ import annotations
 
@@ -11,33 +11,35 @@ from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, Pac
 from fairlane.engine.transfer import next_cursor, parse_cursor
 
 from .migrate import depths_of, terms_columns
-from .pool import Joined, Row, Sessions
+from .pool import CallerTransaction, PostgresPool, Row
 from .queries import Queries
-from .read import document_of
+from .read import document_from_row
 
-SNAPSHOT = 21  # columns of the snapshots, the customer's number included
+SNAPSHOT_COLUMNS = 21  # of the view `snapshots`, the customer's number included
 
 
-def pack(sessions: Sessions | Joined, sql: Queries, rules: Rules, cursor: str | None, limit: int) -> Packed:
-    """Some rows from a cursor on; what has arrived takes its place first."""
+def pack(pool: PostgresPool | CallerTransaction, sql: Queries, rules: Rules, cursor: str | None, limit: int) -> Packed:
+    """Pack some rows from a cursor on; documents that have arrived join their lanes first."""
     part, after = parse_cursor(cursor)
     match part:
         case "queue":
-            sessions.change(sql.take_in)
-            ((clocks, *counters),) = sessions.look(sql.pack_queue)
+            pool.write(sql.take_in)
+            ((clocks, *counters),) = pool.read(sql.pack_queue)
             return Packed(next_cursor(part, [], limit), PackedQueue(rules, tuple(clocks), *counters))
         case "customers":
-            customers = [_customer(row) for row in sessions.look(sql.pack_customers, (after or "", limit))]
-            return Packed(next_cursor(part, [one.id for one in customers], limit), customers=tuple(customers))
+            customers = [_customer(row) for row in pool.read(sql.pack_customers, (after or "", limit))]
+            return Packed(next_cursor(part, [customer.id for customer in customers], limit), customers=tuple(customers))
         case "documents":
-            documents = [_document(row) for row in sessions.look(sql.pack_documents, (after or 0, limit))]
-            return Packed(next_cursor(part, [one.snapshot.number for one in documents], limit), documents=tuple(documents))
+            documents = [_document(row) for row in pool.read(sql.pack_documents, (after or 0, limit))]
+            return Packed(
+                next_cursor(part, [document.snapshot.number for document in documents], limit), documents=tuple(documents)
+            )
         case "lanes":
-            lanes = [PackedLane(*row) for row in sessions.look(sql.pack_lanes, (*(after or ("", "", 0)), limit))]
-            return Packed(next_cursor(part, [one[:3] for one in lanes], limit), lanes=tuple(lanes))
+            lanes = [PackedLane(*row) for row in pool.read(sql.pack_lanes, (*(after or ("", "", 0)), limit))]
+            return Packed(next_cursor(part, [lane[:3] for lane in lanes], limit), lanes=tuple(lanes))
         case _:
-            records = [Record(*row) for row in sessions.look(sql.pack_records, (*(after or ("", "")), limit))]
-            return Packed(next_cursor(part, [one[:2] for one in records], limit), records=tuple(records))
+            records = [Record(*row) for row in pool.read(sql.pack_records, (*(after or ("", "")), limit))]
+            return Packed(next_cursor(part, [record[:2] for record in records], limit), records=tuple(records))
 
 
 def _customer(row: Row) -> PackedCustomer:
@@ -47,37 +49,26 @@ def _customer(row: Row) -> PackedCustomer:
 
 
 def _document(row: Row) -> PackedDocument:
-    return PackedDocument(document_of(row), *row[SNAPSHOT:])
+    return PackedDocument(document_from_row(row), *row[SNAPSHOT_COLUMNS:])
 
 
-def unpack(sessions: Sessions | Joined, sql: Queries, packed: Packed) -> None:
-    """Write what was packed elsewhere; rows that are already there stay."""
+def unpack(pool: PostgresPool | CallerTransaction, sql: Queries, packed: Packed) -> None:
+    """Write rows that were packed in another store; rows that exist already stay."""
     if packed.queue is not None:
-        _unpack_queue(sessions, sql, packed.queue)
-    for one in packed.customers:
-        columns = terms_columns(one.terms)
-        told = (
-            one.id,
-            *one.standing,
-            one.terms_version,
-            encode_terms(one.terms),
-            *columns,
-            one.done,
-            one.failed,
-            one.cancelled,
-        )
-        sessions.change(sql.unpack_customer, told)
+        _unpack_queue(pool, sql, packed.queue)
+    for customer in packed.customers:
+        pool.write(sql.unpack_customer, _customer_row(customer))
     if packed.documents:
-        sessions.change(sql.unpack_documents, (json.dumps([_told(one) for one in packed.documents]),))
+        pool.write(sql.unpack_documents, (json.dumps([_document_row(document) for document in packed.documents]),))
     if packed.lanes:
-        sessions.change(sql.unpack_lanes, [list(column) for column in zip(*packed.lanes, strict=True)])
+        pool.write(sql.unpack_lanes, [list(column) for column in zip(*packed.lanes, strict=True)])
     if packed.records:
-        sessions.change(sql.unpack_records, [list(column) for column in zip(*packed.records, strict=True)])
+        pool.write(sql.unpack_records, [list(column) for column in zip(*packed.records, strict=True)])
 
 
-def _unpack_queue(sessions: Sessions | Joined, sql: Queries, queue: PackedQueue) -> None:
+def _unpack_queue(pool: PostgresPool | CallerTransaction, sql: Queries, queue: PackedQueue) -> None:
     rules, policy = queue.rules, queue.rules.policy
-    sessions.change(
+    pool.write(
         sql.unpack_queue,
         (
             encode_rules(rules), rules.version, policy.interval_ms, depths_of(policy.thresholds), policy.reset, rules.dispatch,
@@ -87,11 +78,16 @@ def _unpack_queue(sessions: Sessions | Joined, sql: Queries, queue: PackedQueue)
     )  # fmt: skip
 
 
-def _told(packed: PackedDocument) -> dict[str, object]:
-    told: Document = packed.snapshot
-    check = told.check
+def _customer_row(packed: PackedCustomer) -> tuple[object, ...]:
+    terms = (packed.terms_version, encode_terms(packed.terms), *terms_columns(packed.terms))
+    return (packed.id, *packed.standing, *terms, packed.done, packed.failed, packed.cancelled)
+
+
+def _document_row(packed: PackedDocument) -> dict[str, object]:
+    document: Document = packed.snapshot
+    check = document.check
     return {
-        **told._asdict(), "check": None, "customer": told.customer, "priority": check.priority,
+        **document._asdict(), "check": None, "customer": document.customer, "priority": check.priority,
         "counter": check.counter_thousandths, "checked_ms": check.checked_ms, "policy_version": check.policy_version,
         "terms_version": check.terms_version, **packed._asdict(), "snapshot": None,
     }  # fmt: skip

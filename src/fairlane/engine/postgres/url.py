@@ -1,4 +1,4 @@
-"""Where is the queue? A URL names the server, the database and the schema; passwords are never told."""
+"""PostgreSQL URLs: the server, the database and the schema of a queue. Passwords never appear in messages."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from psycopg.conninfo import conninfo_to_dict
 from fairlane.core.errors import BadValue
 
 DEFAULT_SCHEMA = "fairlane"
-WANTED = "postgresql://user:password@host:5432/database, with ?schema=name for another schema than fairlane"
+EXAMPLE = "postgresql://user:password@host:5432/database, with ?schema=name for another schema than fairlane"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 
-class Place(NamedTuple):
-    """A server's database, a schema in it, and how people call that."""
+class PostgresUrl(NamedTuple):
+    """A database, and the schema in it that holds the queue."""
 
-    address: str  # as psycopg takes it, with the password
+    conninfo: str  # for psycopg, with the password
     schema: str
-    name: str  # without the password
+    display: str  # for messages, without the password
 
 
-def place_of(url: str) -> Place:
-    """What a URL names; a schema's name is plain, so that it can be written into SQL."""
+def parse_url(url: str) -> PostgresUrl:
+    """Parse a URL; the schema's name must need no quoting, because it is written into SQL."""
     parts = urlsplit(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
     schema = dict(options).get("schema", DEFAULT_SCHEMA)
     if not _SCHEMA.fullmatch(schema) or schema.startswith("pg_") or schema in ("public", "information_schema"):
-        wanted = "1 to 40 small letters, digits and underscores, a letter first, and not public or one of PostgreSQL's own"
-        raise BadValue("schema", schema, wanted)
-    address = urlunsplit(parts._replace(query=urlencode([one for one in options if one[0] != "schema"])))
+        expected = "1 to 40 small letters, digits and underscores, a letter first, and not public or one of PostgreSQL's own"
+        raise BadValue("schema", schema, expected)
+    conninfo = urlunsplit(parts._replace(query=urlencode([(name, value) for name, value in options if name != "schema"])))
     try:
-        told = conninfo_to_dict(address)
+        settings = conninfo_to_dict(conninfo)
     except ProgrammingError as error:
-        reason = str(error).strip().split(":")[0]  # what follows may quote the URL, password included
-        raise BadValue("url", f"{parts.scheme}://…", f"{WANTED} ({reason})") from None
-    where = f"{told.get('host', 'the local socket')}:{told.get('port', 5432)}"
-    return Place(address, schema, f"{where}/{told.get('dbname', told.get('user', ''))}, schema {schema}")
+        reason = str(error).strip().split(":")[0]  # the rest may quote the URL, password included
+        raise BadValue("url", f"{parts.scheme}://…", f"{EXAMPLE} ({reason})") from None
+    server = f"{settings.get('host', 'the local socket')}:{settings.get('port', 5432)}"
+    return PostgresUrl(conninfo, schema, f"{server}/{settings.get('dbname', settings.get('user', ''))}, schema {schema}")

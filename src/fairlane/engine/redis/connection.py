@@ -1,11 +1,11 @@
-"""How does a script reach the server, and what is told when it does not?
+"""Connections to a Redis or Valkey server: run scripts, and decide what may be sent again after a failure.
 
 Laws:
 - What was never sent may be sent again: a connection that cannot be made is tried again with growing pauses.
-- What was sent and not answered may have happened. It is sent again only if the verb allows that: because it moves nothing,
-  because doing it twice is doing it once, or because the script is told that it is a repetition and knows its own traces.
-  Otherwise the error says that the outcome is not known.
-- A server that is still loading its data did nothing yet, and is waited for.
+- What was sent and not answered may have happened. It is sent again only if the verb allows that: because it only reads,
+  because twice has the same effect as once, or because its second argument marks it as a repetition and the script finds
+  what the first one did. Otherwise the error says that the outcome is unknown.
+- A server that is still loading its data has done nothing yet, and is waited for.
 """
 
 from __future__ import annotations
@@ -26,80 +26,78 @@ from redis.retry import Retry
 
 from fairlane.core.errors import StoreBusy, StoreError, StoreFrozen
 
-from .errors import told_plainly
-from .scripts import script
-from .url import Place
+from .errors import translate_error
+from .scripts import load_script
+from .url import RedisUrl
 
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 60.0  # a server that says nothing for so long is given up
-PATIENCE_SECONDS = 30.0  # how long a server that cannot be reached is tried
-LOADING_SECONDS = 600.0  # how long one that loads its data is waited for
+REPLY_SECONDS = 60.0  # then the server is given up
+REACH_SECONDS = 30.0  # how long a server that cannot be reached is tried
+LOADING_SECONDS = 600.0  # how long a server that loads its data is waited for
 PAUSE_FIRST, PAUSE_LAST = 0.01, 1.0
 IDLE_MAX = 64  # connections kept for the next call
 
-Line = Any  # a connection of redis-py, whose methods carry no types
-Repeat = Literal["never", "plain", "told"]  # not at all, as it is, with a 1 as second argument
-Refused = (exceptions.ResponseError, exceptions.AuthenticationError, exceptions.AuthorizationError)
-Lost = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+RawConnection = Any  # a connection of redis-py, whose methods carry no types
+Repeat = Literal["never", "same", "marked"]  # not at all, with the same arguments, with a 1 as second argument
+ReplyErrors = (exceptions.ResponseError, exceptions.AuthenticationError, exceptions.AuthorizationError)
+LostErrors = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 
-_left_to_parent: list[object] = []  # connections of a parent process: a forked child may neither use nor close them
+_inherited: list[object] = []  # connections of a parent process: a forked child must neither use nor close them
 
 
 class NotSent(Exception):
     """The server was not reached, so it cannot have done anything."""
 
 
-class Link:
+class RedisPool:
     """Connections to one server, and scripts run over them."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, url: RedisUrl) -> None:
+        self.url = url
         self.has_flags = False  # whether the server knows the flags of scripts
-        self.patience_seconds = 0.0  # while opening, a wrong address is told at once
+        self.is_patient = False  # while a queue is being opened, an unreachable server is an error at once
         self._is_closed = False
         self._open()
 
     def _open(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[Line] = []
-        self._listeners: list[Line] = []
+        self._idle: list[RawConnection] = []
+        self._listeners: list[RawConnection] = []
         self._process = os.getpid()
 
     def close(self) -> None:
-        """Let go of all connections that nobody uses now; those in use are closed when they come back."""
-        self._leave_to_parent()
+        """Close all idle connections; those in use are closed when they are released."""
+        self._leave_parents_connections()
         self._is_closed = True
         with self._lock:
             for connection in self._idle + self._listeners:
                 connection.disconnect()
             self._idle, self._listeners = [], []
 
-    def _leave_to_parent(self) -> None:
+    def _leave_parents_connections(self) -> None:
         if self._process != os.getpid():
-            _left_to_parent.append((self._idle, self._listeners))
+            _inherited.append((self._idle, self._listeners))
             self._open()
 
     # -- connections -------------------------------------------------------------------------------------------------
 
-    def _new(self) -> Line:
+    def _new(self) -> RawConnection:
         settings: dict[str, Any] = {
-            "socket_connect_timeout": CONNECT_SECONDS, "socket_timeout": ANSWER_SECONDS, "decode_responses": True,
+            "socket_connect_timeout": CONNECT_SECONDS, "socket_timeout": REPLY_SECONDS, "decode_responses": True,
             "retry": Retry(NoBackoff(), 0), "protocol": 2, "driver_info": None, "client_name": "fairlane",
-            **self.place.settings,
+            **self.url.settings,
         }  # fmt: skip
-        if self.place.path is not None:
-            kind: Any = UnixDomainSocketConnection
-            return kind(self.place.path, **settings)
-        kind = SSLConnection if self.place.is_encrypted else Connection
-        return kind(socket_keepalive=True, **settings)
+        if self.url.socket_path is not None:
+            connection_class: Any = UnixDomainSocketConnection
+            return connection_class(self.url.socket_path, **settings)
+        connection_class = SSLConnection if self.url.is_encrypted else Connection
+        return connection_class(socket_keepalive=True, **settings)
 
-    def _taken(self, idle: list[Line]) -> Line:
-        """A connection for one call, which may have to be brought up first."""
+    def _acquire(self, idle: list[RawConnection]) -> RawConnection:
         with self._lock:
             return idle.pop() if idle else self._new()
 
-    def _kept(self, idle: list[Line], connection: Line) -> None:
-        """A connection that may be used again."""
+    def _release(self, idle: list[RawConnection], connection: RawConnection) -> None:
         with self._lock:
             if not self._is_closed and len(idle) < IDLE_MAX:
                 idle.append(connection)
@@ -107,151 +105,152 @@ class Link:
         connection.disconnect()
 
     @staticmethod
-    def _bring_up(connection: Line) -> None:
-        """Connect, unless it is; a server that went away shows as something to read."""
+    def _ensure_connected(connection: RawConnection) -> None:
+        """Connect unless connected; an idle connection with something to read was closed by the server."""
         if connection.is_connected:
-            if not _has_ended(connection):
+            if not _has_input(connection):
                 return
             connection.disconnect()
         try:
             connection.connect()
-        except (*Refused, exceptions.BusyLoadingError):
+        except (*ReplyErrors, exceptions.BusyLoadingError):
             raise
-        except Lost as error:
+        except LostErrors as error:
             raise NotSent(str(error)) from error
 
     # -- scripts -----------------------------------------------------------------------------------------------------
 
     def run(self, verb: str, arguments: Sequence[Any], repeat: Repeat) -> Any:
-        """What a verb's script answers."""
-        self._leave_to_parent()
+        """Run a verb's script and return its reply."""
+        self._leave_parents_connections()
         began, pause, is_unknown = time.monotonic(), PAUSE_FIRST, False
         while True:
             try:
-                return self._tried(verb, arguments)
+                return self._attempt(verb, arguments)
             except exceptions.BusyLoadingError as error:  # nothing was done
                 if time.monotonic() - began > LOADING_SECONDS:
-                    raise StoreBusy(f"the server at {self.place.shown} is still loading its data; try again later") from error
-            except StoreFrozen as error:  # before this sending, or before the one that was not answered?
-                if is_unknown and repeat == "plain":
-                    raise StoreError(self._unknown(verb, error)) from error
+                    raise StoreBusy(f"the server at {self.url.display} is still loading its data; try again later") from error
+            except StoreFrozen as error:  # an attempt that was not answered may have happened before the freeze
+                if is_unknown and repeat == "same":
+                    raise StoreError(self._unknown_outcome(verb, error)) from error
                 raise
-            except (NotSent, *Lost) as error:
+            except (NotSent, *LostErrors) as error:
                 is_sent = not isinstance(error, NotSent)
                 is_unknown = is_unknown or is_sent
-                if is_unknown and (repeat == "never" or time.monotonic() - began > PATIENCE_SECONDS):
-                    raise StoreError(self._unknown(verb, error)) from error
-                if time.monotonic() - began > self.patience_seconds:
+                waited = time.monotonic() - began
+                if is_unknown and (repeat == "never" or waited > REACH_SECONDS):
+                    raise StoreError(self._unknown_outcome(verb, error)) from error
+                if waited > (REACH_SECONDS if self.is_patient else 0):
                     raise self._unreachable(error) from error
-                if is_sent and repeat == "told":
+                if is_sent and repeat == "marked":
                     arguments = [arguments[0], 1, *arguments[2:]]
             time.sleep(pause * random.uniform(0.5, 1))
             pause = min(PAUSE_LAST, 2 * pause)
 
-    def _tried(self, verb: str, arguments: Sequence[Any]) -> Any:
-        """One attempt; tells apart whether the server may have got it."""
+    def _attempt(self, verb: str, arguments: Sequence[Any]) -> Any:
+        """Run a script once; the exception says whether the server may have received it."""
         if self._is_closed:
-            raise StoreError(f"the queue at {self.place.shown} was closed; open it again")
-        connection = self._taken(self._idle)
+            raise StoreError(f"the queue at {self.url.display} was closed; open it again")
+        connection = self._acquire(self._idle)
         try:
-            self._bring_up(connection)
-            answer = self._evaluate(connection, verb, arguments)
-        except Refused as error:
-            self._kept(self._idle, connection)
-            raise told_plainly(error, self.place) from error
-        except BaseException:  # an answer that came late must not be read by the next call
+            self._ensure_connected(connection)
+            reply = self._evalsha(connection, verb, arguments)
+        except ReplyErrors as error:
+            self._release(self._idle, connection)
+            raise translate_error(error, self.url) from error
+        except BaseException:  # a reply that comes late must not be read by the next call
             connection.disconnect()
             raise
-        self._kept(self._idle, connection)
-        return answer
+        self._release(self._idle, connection)
+        return reply
 
-    def _evaluate(self, connection: Line, verb: str, arguments: Sequence[Any]) -> Any:
-        text, sha = script(verb, self.has_flags)
+    def _evalsha(self, connection: RawConnection, verb: str, arguments: Sequence[Any]) -> Any:
+        text, sha = load_script(verb, self.has_flags)
         try:
-            return _ask(connection, "EVALSHA", sha, 1, self.place.prefix + "queue", *arguments)
+            return _execute(connection, "EVALSHA", sha, 1, self.url.prefix + "queue", *arguments)
         except exceptions.NoScriptError:  # a new server, a restarted one, or one whose scripts were flushed
-            _ask(connection, "SCRIPT", "LOAD", text)
-            return _ask(connection, "EVALSHA", sha, 1, self.place.prefix + "queue", *arguments)
+            _execute(connection, "SCRIPT", "LOAD", text)
+            return _execute(connection, "EVALSHA", sha, 1, self.url.prefix + "queue", *arguments)
 
-    def ask(self, *command: Any) -> Any:
-        """One plain command that moves nothing, tried once."""
-        connection = self._taken(self._idle)
+    def execute(self, *command: Any) -> Any:
+        """Execute one command that only reads, once."""
+        connection = self._acquire(self._idle)
         try:
-            self._bring_up(connection)
-            answer = _ask(connection, *command)
-        except Refused as error:
-            self._kept(self._idle, connection)
-            raise told_plainly(error, self.place) from error
-        except (NotSent, *Lost) as error:
+            self._ensure_connected(connection)
+            reply = _execute(connection, *command)
+        except ReplyErrors as error:
+            self._release(self._idle, connection)
+            raise translate_error(error, self.url) from error
+        except (NotSent, *LostErrors) as error:
             connection.disconnect()
             raise self._unreachable(error) from error
-        self._kept(self._idle, connection)
-        return answer
+        self._release(self._idle, connection)
+        return reply
 
-    def _unknown(self, verb: str, error: Exception) -> str:
+    def _unknown_outcome(self, verb: str, error: Exception) -> str:
         return (
-            f"the connection to {self.place.shown} was lost during {verb} ({error}); whether it took effect is not known: "
+            f"the connection to {self.url.display} was lost during {verb} ({error}); whether it took effect is not known: "
             "look, and then repeat it if need be"
         )
 
     def _unreachable(self, error: Exception) -> StoreError:
         return StoreError(
-            f"the server at {self.place.shown} cannot be reached ({error}); check that it runs, the host and port of the URL, "
+            f"the server at {self.url.display} cannot be reached ({error}); check that it runs, the host and port of the URL, "
             "and whether it wants encryption (rediss://, valkeys://)"
         )
 
     # -- signals -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def listener(self) -> Iterator[Listener]:
-        """A connection that hears the queue's signals."""
-        self._leave_to_parent()
-        connection = self._taken(self._listeners)
+    def listener(self) -> Iterator[WakeListener]:
+        """Lend a connection that receives the queue's signals."""
+        self._leave_parents_connections()
+        connection = self._acquire(self._listeners)
         try:
-            yield Listener(connection, self.place.prefix + "signal")
+            yield WakeListener(connection, self.url.prefix + "signal")
         finally:
-            self._kept(self._listeners, connection)
+            self._release(self._listeners, connection)
 
 
-class Listener:
-    """Hears that something may be ready; a hint that may be lost, so whoever waits also looks by itself now and then."""
+class WakeListener:
+    """Receives signals that a document may be ready; a signal may be lost, so a waiter also polls now and then."""
 
-    def __init__(self, connection: Line, channel: str) -> None:
+    def __init__(self, connection: RawConnection, channel: str) -> None:
         self._connection = connection
         self._channel = channel
 
-    def begin(self) -> None:
-        """From now on no signal is missed while the connection lives; older ones are dropped."""
+    def subscribe(self) -> None:
+        """Subscribe, and drop signals received before: from now on none is missed while the connection lasts."""
         try:
             while self._connection.is_connected and self._connection.can_read(0):
                 self._connection.read_response()
-        except Lost:
+        except LostErrors:
             self._connection.disconnect()
         if not self._connection.is_connected:
             try:
                 self._connection.connect()
-                _ask(self._connection, "SUBSCRIBE", self._channel)
-            except (*Lost, exceptions.ResponseError):  # a server that is away, or one that forbids channels
+                _execute(self._connection, "SUBSCRIBE", self._channel)
+            except (*LostErrors, exceptions.ResponseError):  # the server cannot be reached, or forbids channels
                 self._connection.disconnect()
 
-    def listen(self, seconds: float, alone_seconds: float) -> None:
-        """Until a signal comes or the time is over; without a connection that time is shorter."""
+    def wait(self, seconds: float, unsubscribed_seconds: float) -> None:
+        """Wait for a signal or the end of the time, which is shorter without a subscription."""
         if not self._connection.is_connected:
-            time.sleep(min(seconds, alone_seconds))
+            time.sleep(min(seconds, unsubscribed_seconds))
             return
         try:
             self._connection.can_read(seconds)
-        except Lost:
+        except LostErrors:
             self._connection.disconnect()
 
 
-def _has_ended(connection: Line) -> bool:
+def _has_input(connection: RawConnection) -> bool:
     try:
         return bool(connection.can_read(0))
-    except Lost:
+    except LostErrors:
         return True
 
 
-def _ask(connection: Line, *command: Any) -> Any:
+def _execute(connection: RawConnection, *command: Any) -> Any:
     connection.send_packed_command((pack_command(command),), check_health=False)
     return connection.read_response()

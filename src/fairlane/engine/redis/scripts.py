@@ -1,7 +1,7 @@
-"""Where is the Lua? Every verb is one file in the folder lua; what they share is put before each.
+"""Redis scripts: read and assemble them. Every verb is one file in the folder lua, after the files that verbs share.
 
-What is shared is in four files: basis.lua for all; shared.lua, which verbs that only read or write straight on do without;
-frozen.lua behind them, for verbs that begin or change something; and moving.lua, which the light verbs do without.
+The shared files are basis.lua, for all; shared.lua, which verbs that only read do without; frozen.lua, for verbs that a frozen
+queue refuses; and moving.lua, which the light verbs do without.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _is_needed(part: str, verb: str) -> bool:
 
 
 @cache
-def script(verb: str, has_flags: bool) -> Script:
+def load_script(verb: str, has_flags: bool) -> Script:
     """A verb's script; servers that know flags (7.0 and newer) are told which verbs may run when memory is full."""
     parts = [*(part for part in SHARED if _is_needed(part, verb)), verb]
     text = inlined("\n".join(map(_read, parts)))

@@ -1,4 +1,4 @@
-"""Where is the server, and which queue on it? What a URL says, checked before anything is opened."""
+"""Redis and Valkey URLs: the server and the name of the queue, validated before anything is opened."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from fairlane.core.errors import BadValue
 
-SCHEMES = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}  # whether it is encrypted
+SCHEMES = {"redis": False, "valkey": False, "rediss": True, "valkeys": True}  # whether the connection is encrypted
 SOCKET_SCHEMES = ("redis+unix", "valkey+unix")
 DEFAULT_QUEUE = "default"
 DEFAULT_PORT = 6379
-WANTED = (
+EXAMPLE = (
     "redis://, rediss:// (encrypted), valkey:// or valkeys://, as in redis://user:password@host:6379/0?queue=name, or "
     "redis+unix:///folder/redis.sock?queue=name"
 )
@@ -20,71 +20,69 @@ OPTIONS = ("queue", "db", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_ce
 _QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class Place(NamedTuple):
+class RedisUrl(NamedTuple):
     """A server, how to connect to it, and the queue's name there."""
 
-    shown: str  # without a password
+    display: str  # for messages, without the password
     queue: str
-    path: str | None  # of a socket
+    socket_path: str | None
     is_encrypted: bool
-    settings: dict[str, Any]  # of a connection
+    settings: dict[str, Any]  # of the client's connection
 
     @property
     def prefix(self) -> str:
-        """All keys of a queue begin with it; the braces make them one hash slot."""
+        """Return what all keys of the queue begin with; the braces put them into one hash slot."""
         return f"{{fairlane:{self.queue}}}:"
 
 
-def is_url(url: str) -> bool:
-    """Whether a URL is for this engine."""
-    return url.partition("://")[0] in {*SCHEMES, *SOCKET_SCHEMES}
-
-
-def place_of(url: str) -> Place:
-    """What a URL says; refuses what it does not understand."""
+def parse_url(url: str) -> RedisUrl:
+    """Parse a URL; refuse unknown options."""
     try:
-        told = urlsplit(url)
-        port = told.port
+        parts = urlsplit(url)
+        port = parts.port
     except ValueError as error:
-        raise BadValue("url", _shown(url), WANTED) from error
-    options = _options(url, told.query)
-    is_socket = told.scheme in SOCKET_SCHEMES
-    if is_socket and (told.path in ("", "/") or told.hostname):
-        raise BadValue("url", _shown(url), "redis+unix:// and the full path of a socket, as in redis+unix:///folder/redis.sock")
-    settings: dict[str, Any] = {"db": _database(url, "" if is_socket else told.path, options.pop("db", None))}
-    if told.username:
-        settings["username"] = unquote(told.username)
-    if told.password:
-        settings["password"] = unquote(told.password)
+        raise BadValue("url", _without_password(url), EXAMPLE) from error
+    options = _options(url, parts.query)
+    is_socket = parts.scheme in SOCKET_SCHEMES
+    if is_socket and (parts.path in ("", "/") or parts.hostname):
+        raise BadValue(
+            "url", _without_password(url), "redis+unix:// and the full path of a socket, as in redis+unix:///folder/redis.sock"
+        )
+    settings: dict[str, Any] = {"db": _database(url, "" if is_socket else parts.path, options.pop("db", None))}
+    if parts.username:
+        settings["username"] = unquote(parts.username)
+    if parts.password:
+        settings["password"] = unquote(parts.password)
     queue = options.pop("queue", DEFAULT_QUEUE)
     if not _QUEUE.fullmatch(queue):
         raise BadValue("queue", queue, "1 to 64 letters, digits, dots, dashes or underscores, as in ?queue=invoices")
-    is_encrypted = SCHEMES.get(told.scheme, False)
+    is_encrypted = SCHEMES.get(parts.scheme, False)
     if options and not is_encrypted:
-        raise BadValue("url", _shown(url), f"rediss:// or valkeys:// to use {', '.join(options)}")
+        raise BadValue("url", _without_password(url), f"rediss:// or valkeys:// to use {', '.join(options)}")
     if not is_socket:
-        settings |= {"host": told.hostname or "localhost", "port": port or DEFAULT_PORT}
+        settings |= {"host": parts.hostname or "localhost", "port": port or DEFAULT_PORT}
     if "ssl_check_hostname" in options:
         settings["ssl_check_hostname"] = options.pop("ssl_check_hostname").lower() not in ("0", "no", "false")
-    return Place(_shown(url), queue, unquote(told.path) if is_socket else None, is_encrypted, settings | options)
+    return RedisUrl(_without_password(url), queue, unquote(parts.path) if is_socket else None, is_encrypted, settings | options)
 
 
 def _options(url: str, query: str) -> dict[str, str]:
-    """What stands behind the question mark, each once."""
-    told = parse_qs(query, keep_blank_values=True)
-    for name, values in told.items():
+    """Parse the options; refuse unknown and repeated ones."""
+    options = parse_qs(query, keep_blank_values=True)
+    for name, values in options.items():
         if name not in OPTIONS or len(values) > 1:
-            raise BadValue(f"{name} in the url", _shown(url), f"one of {', '.join(OPTIONS)}, each at most once")
-    return {name: values[0] for name, values in told.items()}
+            raise BadValue(f"{name} in the url", _without_password(url), f"one of {', '.join(OPTIONS)}, each at most once")
+    return {name: values[0] for name, values in options.items()}
 
 
 def _database(url: str, path: str, option: str | None) -> int:
     number = option if option is not None else path.strip("/") or "0"
     if not re.fullmatch(r"[0-9]{1,5}", number):
-        raise BadValue("url", _shown(url), "the number of a database behind the host, as in redis://localhost:6379/0")
+        raise BadValue(
+            "url", _without_password(url), "the number of a database behind the host, as in redis://localhost:6379/0"
+        )
     return int(number)
 
 
-def _shown(url: str) -> str:
-    """A URL for people: the password left out."""
+def _without_password(url: str) -> str:
     return re.sub(r"(://[^/@]*?):[^/@]*@", r"\1:...@", url)

@@ -28,7 +28,7 @@ def queue() -> Iterator[Queue]:
 
 @pytest.fixture
 def own() -> Iterator[Connection]:
-    """The caller's connection, with a table of the caller's."""
+    """The caller's connection, with a table of its own."""
     with psycopg.connect(postgres.shared().url) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS public.orders (id text)")
         connection.execute("TRUNCATE public.orders")
@@ -88,14 +88,14 @@ def test_what_arrived_is_counted_by_the_first_look(queue: Queue, own: Connection
     if look == "look":
         assert queue.look("ada").waiting == 3
     elif look == "customers":
-        assert [one.waiting for one in queue.customers()] == [3]
+        assert [customer.waiting for customer in queue.customers()] == [3]
     elif look == "changes":
-        assert [one.what for one in queue.changes()] == ["submitted"] * 3
+        assert [change.what for change in queue.changes()] == ["submitted"] * 3
     elif look == "explain":
         assert queue.explain(receipts[2].id).facts["ahead"] == 2
     else:
         assert queue.engine.wait(0) is True
-    assert [claim.id for claim in queue.engine.claim("w", 5, 1000)] == [one.id for one in receipts]
+    assert [claim.id for claim in queue.engine.claim("w", 5, 1000)] == [receipt.id for receipt in receipts]
 
 
 def test_it_holds_its_customers_and_nothing_else(queue: Queue, own: Connection) -> None:
@@ -139,7 +139,7 @@ def test_senders_that_meet_over_the_same_customers_do_not_block_each_other_for_e
         thread.join()
     assert errors == []
     assert postgres.shared().log.count("deadlock detected") == deadlocks
-    assert [one.counter for one in engine.customers("", 9)] == [-149] * 4
+    assert [customer.counter for customer in engine.customers("", 9)] == [-149] * 4
 
 
 def test_keys_hold_inside_a_transaction_and_a_refusal_leaves_it_usable(queue: Queue, own: Connection) -> None:
@@ -152,7 +152,7 @@ def test_keys_hold_inside_a_transaction_and_a_refusal_leaves_it_usable(queue: Qu
         inside.submit_many("ada", ["fresh", "other"], keys=["new", "k"])
     inside.submit("bob", "x")
     own.commit()
-    assert [one.customer for one in queue.customers()] == ["ada", "bob"]
+    assert [customer.customer for customer in queue.customers()] == ["ada", "bob"]
     assert queue.look("ada").waiting == 1
 
 

@@ -1,28 +1,31 @@
-"""A proxy between an engine and its server that swallows an answer: the server has done it, and nobody hears of it."""
+"""A Redis proxy for tests that loses a reply: the server has run the command, and the client never learns it."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 CHUNK = 1 << 16
 
 
-class Proxy:
-    """Passes bytes on, to a socket of the server's; after `swallow` the next answer is dropped and its connection cut."""
+class LossyProxy:
+    """Passes bytes to the server's socket and back; after `swallow` it drops the next reply and cuts its connection."""
 
     def __init__(self, upstream: Path) -> None:
         self._upstream = str(upstream)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._is_swallowing = threading.Event()
+        self._then: Callable[[], object] = lambda: None
         self.swallowed = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def swallow(self) -> None:
-        """The next answer is lost."""
+    def swallow(self, then: Callable[[], object] = lambda: None) -> None:
+        """Lose the next reply; call `then` when the server has sent it and before the connection is cut."""
+        self._then = then
         self._is_swallowing.set()
 
     def close(self) -> None:
@@ -44,22 +47,23 @@ class Proxy:
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while told := client.recv(CHUNK):
-                server.sendall(told)
+            while chunk := client.recv(CHUNK):
+                server.sendall(chunk)
         _cut(client, server)
 
     def _pass_back(self, server: socket.socket, client: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while told := server.recv(CHUNK):
+            while chunk := server.recv(CHUNK):
                 if self._is_swallowing.is_set():
                     self._is_swallowing.clear()
                     self.swallowed += 1
+                    self._then()
                     break
-                client.sendall(told)
+                client.sendall(chunk)
         _cut(client, server)
 
 
 def _cut(*sockets: socket.socket) -> None:
-    for one in sockets:
+    for each in sockets:
         with contextlib.suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            each.shutdown(socket.SHUT_RDWR)

@@ -1,6 +1,6 @@
-"""What may stand between a client and a PostgreSQL server: a transaction pooler, and a line that breaks at a chosen moment.
+"""PostgreSQL proxies for tests: a transaction pooler, and one that cuts the connection at a chosen message.
 
-Both speak just enough of the protocol: a message is a letter, a length and a body; ReadyForQuery (Z) ends an answer, and says
+Both speak just enough of the protocol: a message is a letter, a length and a body; ReadyForQuery (Z) ends a response, and says
 whether a transaction is open.
 """
 
@@ -28,13 +28,13 @@ def read_exactly(source: socket.socket, size: int) -> bytes:
 
 
 def read_message(source: socket.socket) -> tuple[bytes, bytes]:
-    """A message's letter, and all of it."""
+    """Read a message; returns its letter, and all of it."""
     head = read_exactly(source, 5)
     return head[:1], head + read_exactly(source, struct.unpack("!I", head[1:])[0] - 4)
 
 
 def read_startup(source: socket.socket) -> bytes:
-    """The first message of a client, which has no letter; a wish for encryption is declined."""
+    """Read a client's first message, which has no letter; decline encryption."""
     while True:
         length = read_exactly(source, 4)
         body = read_exactly(source, struct.unpack("!I", length)[0] - 4)
@@ -43,7 +43,7 @@ def read_startup(source: socket.socket) -> bytes:
         source.sendall(b"N")
 
 
-class Between:
+class PostgresProxy:
     """Listens on a port of its own; every client is served by a thread."""
 
     def __init__(self, port: int) -> None:
@@ -56,17 +56,17 @@ class Between:
     def url(self, schema: str) -> str:
         return f"postgresql://fairlane@127.0.0.1:{self.port}/postgres?schema={schema}"
 
-    def __enter__(self) -> Between:
+    def __enter__(self) -> PostgresProxy:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listening.close()
-        for one in self._sockets:
+        for open_socket in self._sockets:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                open_socket.shutdown(socket.SHUT_RDWR)
+            open_socket.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -81,23 +81,23 @@ class Between:
             self.serve(client)
 
     def backend(self, startup: bytes) -> tuple[socket.socket, bytes]:
-        """A connection to the server that has answered a client's first message, and that answer."""
+        """Connect to the server with a client's first message; returns the connection and the response."""
         backend = socket.create_connection(self._server)
         backend.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sockets.append(backend)
         backend.sendall(startup)
-        answer = b""
+        response = b""
         while True:
             letter, message = read_message(backend)
-            answer += message
+            response += message
             if letter == b"Z":
-                return backend, answer
+                return backend, response
 
     def serve(self, client: socket.socket) -> None:
         raise NotImplementedError
 
 
-class Pooler(Between):
+class Pooler(PostgresProxy):
     """A transaction pooler: each transaction runs on the next of three backends, whoever sends it."""
 
     def __init__(self, port: int, backends: int = 3) -> None:
@@ -127,24 +127,24 @@ class Pooler(Between):
 
     @staticmethod
     def _transact(client: socket.socket, backend: socket.socket, message: bytes, letter: bytes) -> None:
-        """Until the backend is ready and no transaction is open."""
+        """Pass messages until the backend is ready and no transaction is open."""
         while True:
             backend.sendall(message)
             while letter not in b"SQ":  # a query in parts ends with Sync
                 letter, message = read_message(client)
                 backend.sendall(message)
             while True:
-                letter, answer = read_message(backend)
-                client.sendall(answer)
+                letter, response = read_message(backend)
+                client.sendall(response)
                 if letter == b"Z":
                     break
-            if answer[5:6] == b"I":
+            if response[5:6] == b"I":
                 return
             letter, message = read_message(client)
 
 
-class Cutter(Between):
-    """A line that is cut when `cuts` says so of a client's message: before it reaches the server, or before its answer."""
+class Cutter(PostgresProxy):
+    """Cuts the connection where `cuts` says so: before a client's message reaches the server, or before its response."""
 
     def __init__(self, port: int) -> None:
         self.cuts: Callable[[bytes], str | None] = lambda _: None  # "before", "after" or None
@@ -163,9 +163,9 @@ class Cutter(Between):
             if letter not in b"SQ":
                 continue
             while True:
-                letter, answer = read_message(backend)
+                letter, response = read_message(backend)
                 if cut is None:
-                    client.sendall(answer)
+                    client.sendall(response)
                 if letter == b"Z":
                     break
             if cut:

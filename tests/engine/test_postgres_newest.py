@@ -27,4 +27,4 @@ def test_the_newest_server_does_what_the_memory_engine_does(monkeypatch: pytest.
         engine = open_engine(postgres.empty_queue(server))
         assert engine.durability.startswith("not durable")
         engine.close()
-        postgres.forget(server)
+        postgres.close_connections(server)

@@ -36,7 +36,7 @@ def engine() -> Iterator[Engine]:
     engine.close()
 
 
-def prepared(engine: Engine) -> None:
+def prepare(engine: Engine) -> None:
     engine.configure(Rules(open_turn_every=5), now_ms=NOW_MS)
     for customer, cap in CAPS.items():
         engine.tune(customer, Terms(cap=cap), 0, now_ms=NOW_MS)
@@ -49,7 +49,7 @@ def submission(id: str) -> Submission:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_concurrent_calls_end_as_the_order_of_their_feed_would(engine: Engine, seed: int) -> None:
-    prepared(engine)
+    prepare(engine)
     calls: list[Call] = []
     outcomes: dict[tuple[str, int], Outcome] = {}
 
@@ -65,8 +65,8 @@ def test_concurrent_calls_end_as_the_order_of_their_feed_would(engine: Engine, s
             limit, kinds = dice.randint(1, 6), dice.choice((None, {"extract": 3}, {"scan": 2, "extract": 3}))
             claims = engine.claim(f"w{thread}", limit, 60_000, kinds, now_ms=NOW_MS)
             calls.append(Call(f"w{thread}", limit, kinds, claims))
-            settled = [(one, Done() if dice.random() < 0.8 else Released()) for one in claims if dice.random() < 0.9]
-            outcomes.update({(one.id, one.token): outcome for one, outcome in settled})
+            settled = [(claim, Done() if dice.random() < 0.8 else Released()) for claim in claims if dice.random() < 0.9]
+            outcomes.update({(claim.id, claim.token): outcome for claim, outcome in settled})
             assert engine.settle(settled, now_ms=NOW_MS) == []
 
     producers = [threading.Thread(target=produce, args=(n,)) for n in range(2)]
@@ -78,37 +78,46 @@ def test_concurrent_calls_end_as_the_order_of_their_feed_would(engine: Engine, s
     replay(engine, calls, outcomes)
 
 
+def begin_after(engine: Engine, number: int) -> None:
+    """Let the next document get the next number."""
+    packed = engine.pack(None, 1)
+    assert packed.queue is not None
+    engine.unpack(packed._replace(queue=packed.queue._replace(last_number=number)))
+
+
 def replay(engine: Engine, calls: list[Call], outcomes: dict[tuple[str, int], Outcome]) -> None:
-    """Make the same calls one by one on the reference, in the order of the feed: it must give the same documents. Numbers are
-    given out when a customer's row is held, so those of two senders at once may not be in the order of the feed."""
+    """Make the same calls one by one on the memory engine, in the order of the feed: it must return the same documents.
+    Numbers are assigned when a customer's row is locked, so those of two concurrent senders may not follow the feed."""
     reference = MemoryEngine()
-    numbers = {one.id: one.number for one in engine.documents(None, None, None, 100_000)}
-    prepared(reference)
-    made = {(one.id, one.token): call for call in calls for one in call.claims}
-    held: dict[tuple[str, int], Claim] = {}
+    numbers = {document.id: document.number for document in engine.documents(None, None, None, 100_000)}
+    prepare(reference)
+    call_of = {(claim.id, claim.token): call for call in calls for claim in call.claims}
+    replayed_claims: dict[tuple[str, int], Claim] = {}
     running: dict[str, int] = dict.fromkeys(CUSTOMERS, 0)
     replayed = 0
     for line in engine.changes(None, 100_000):
         assert line.document is not None or line.what in ("configured", "tuned")
         name = (line.document or "", line.token or 0)
         if line.what == "submitted":
-            reference._state.last_number = numbers[name[0]] - 1
+            begin_after(reference, numbers[name[0]] - 1)
             reference.submit([submission(name[0])], now_ms=NOW_MS)
         elif line.what == "claimed":
             running[line.customer or ""] += 1
             assert running[line.customer or ""] <= CAPS.get(line.customer or "", 10**6)
-            call = made[name]
+            call = call_of[name]
             if (call.claims[0].id, call.claims[0].token) == name:
                 got = reference.claim(call.worker, call.limit, 60_000, call.kinds, now_ms=NOW_MS)
-                assert [one[:2] + one[3:6] + one[10:] for one in got] == [one[:2] + one[3:6] + one[10:] for one in call.claims]
-                held.update({(one.id, one.token): one for one in got})
+                assert [claim[:2] + claim[3:6] + claim[10:] for claim in got] == [
+                    claim[:2] + claim[3:6] + claim[10:] for claim in call.claims
+                ]
+                replayed_claims.update({(claim.id, claim.token): claim for claim in got})
                 replayed += len(got)
         elif line.what in ("done", "released"):
             running[line.customer or ""] -= 1
-            assert reference.settle([(held[name], outcomes[name])], now_ms=NOW_MS) == []
+            assert reference.settle([(replayed_claims[name], outcomes[name])], now_ms=NOW_MS) == []
     assert replayed == sum(len(call.claims) for call in calls) > 50
     ours, theirs = engine.customers("", 99, now_ms=NOW_MS), reference.customers("", 99, now_ms=NOW_MS)
     assert [
-        one._replace(standing=other.standing, next_priority=other.next_priority)
-        for one, other in zip(ours, theirs, strict=True)
+        customer._replace(standing=other.standing, next_priority=other.next_priority)
+        for customer, other in zip(ours, theirs, strict=True)
     ] == theirs

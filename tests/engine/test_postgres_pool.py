@@ -1,7 +1,8 @@
-"""What stands between a client and the server: poolers, lines that break, hints that are lost."""
+"""Between a client and the server: transaction poolers, connections that break, notifications that are lost."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,11 +14,13 @@ from fairlane.core.document import Done, Released, Submission
 from fairlane.core.errors import StoreError
 from fairlane.engine.postgres import PostgresEngine, listen, pool
 from tests.servers import postgres
-from tests.servers.between import Cutter, Pooler
-from tests.servers.postgres import opened
+from tests.servers.postgres import backends, open_postgres
+from tests.servers.postgres_proxy import Cutter, Pooler
+
+LISTENING = "LISTEN%tests_wake%"
 
 
-def one(id: str, customer: str = "ada", key: str | None = None) -> Submission:
+def submission(id: str, customer: str = "ada", key: str | None = None) -> Submission:
     return Submission(id, customer, "extract", "{}", key=key, digest=key)
 
 
@@ -29,12 +32,12 @@ def url() -> str:
 @pytest.fixture(autouse=True)
 def close_all() -> Iterator[None]:
     yield
-    postgres.close_opened()
+    postgres.close_engines()
 
 
-def until(holds: Callable[[], object], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
-    while not holds():
+    while not condition():
         assert time.monotonic() < deadline
         threading.Event().wait(0.005)
 
@@ -46,7 +49,7 @@ def until(holds: Callable[[], object], seconds: float = 20) -> None:
 def pooled(url: str) -> Iterator[tuple[Pooler, PostgresEngine]]:
     with Pooler(postgres.shared().port) as pooler:
         assert isinstance(pooler, Pooler)
-        engine = opened(pooler.url("tests"))
+        engine = open_postgres(pooler.url("tests"))
         yield pooler, engine
         engine.close()
 
@@ -54,8 +57,8 @@ def pooled(url: str) -> Iterator[tuple[Pooler, PostgresEngine]]:
 def test_every_verb_works_through_a_transaction_pooler(pooled: tuple[Pooler, PostgresEngine]) -> None:
     pooler, engine = pooled
     for n in range(12):
-        engine.submit([one(f"{n}-{m}", f"customer-{m}") for m in range(4)])
-        engine.submit([one(f"{n}", key=f"k{n}")])
+        engine.submit([submission(f"{n}-{m}", f"customer-{m}") for m in range(4)])
+        engine.submit([submission(f"{n}", key=f"k{n}")])
     assert engine.customer("ada").counter == -11
     ended = 0
     while claims := engine.claim("w", 7, 60_000):
@@ -64,7 +67,7 @@ def test_every_verb_works_through_a_transaction_pooler(pooled: tuple[Pooler, Pos
         ended += len(claims) - 1
         if len(claims) == 1:
             engine.cancel([claims[0].id])
-    assert ended + engine.customer("ada").cancelled + sum(one.cancelled for one in engine.customers("c", 9)) == 60
+    assert ended + engine.customer("ada").cancelled + sum(customer.cancelled for customer in engine.customers("c", 9)) == 60
     assert [change.number for change in engine.changes(None, 1000)] == list(range(1, engine.changes(None, 1000)[-1].number + 1))
     assert pooler.transactions > 40
 
@@ -74,7 +77,7 @@ def test_many_threads_through_a_pooler_leave_exact_counters(pooled: tuple[Pooler
     counters: list[float] = []
 
     def send(thread: int) -> None:
-        counters.extend(engine.submit([one(f"{thread}-{n}")])[0].counter for n in range(15))
+        counters.extend(engine.submit([submission(f"{thread}-{n}")])[0].counter for n in range(15))
 
     threads = [threading.Thread(target=send, args=(thread,)) for thread in range(2)]
     for thread in threads:
@@ -89,26 +92,26 @@ def test_waiting_works_through_a_pooler_that_gives_no_hints(pooled: tuple[Pooler
     woken: list[bool] = []
     waiting = threading.Thread(target=lambda: woken.append(engine.wait(30)))
     waiting.start()
-    direct = opened(url)
-    direct.submit([one("a")])
+    direct = open_postgres(url)
+    direct.submit([submission("a")])
     waiting.join()
     direct.close()
     assert woken == [True]
 
 
-# -- a line that breaks --------------------------------------------------------------------------------------------------
+# -- connections that break -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def cut(url: str) -> Iterator[tuple[Cutter, PostgresEngine]]:
     with Cutter(postgres.shared().port) as cutter:
         assert isinstance(cutter, Cutter)
-        engine = opened(cutter.url("tests"))
+        engine = open_postgres(cutter.url("tests"))
         yield cutter, engine
         engine.close()
 
 
-def once(word: bytes, when: str) -> Callable[[bytes], str | None]:
+def cut_once(word: bytes, when: str) -> Callable[[bytes], str | None]:
     """Cut the first message that holds a word."""
     left = [when]
     return lambda message: left.pop() if left and word in message else None
@@ -119,11 +122,11 @@ def test_a_submission_whose_answer_was_lost_says_so_and_may_be_repeated_with_its
     cut: tuple[Cutter, PostgresEngine], when: str, is_there: bool
 ) -> None:
     cutter, engine = cut
-    cutter.cuts = once(b"submit_one", when)
+    cutter.cuts = cut_once(b"submit_one", when)
     with pytest.raises(StoreError, match=r"was lost in the middle of a call.*not known.*submit again with the same key"):
-        engine.submit([one("first", key="k")], now_ms=0)
+        engine.submit([submission("first", key="k")], now_ms=0)
     assert (engine.document("first") is not None) is is_there
-    (receipt,) = engine.submit([one("second", key="k")], now_ms=1)
+    (receipt,) = engine.submit([submission("second", key="k")], now_ms=1)
     assert receipt.id == ("first" if is_there else "second")
     assert engine.customer("ada", now_ms=1).counter == 0
     assert engine.customer("ada", now_ms=1).waiting == 1
@@ -132,9 +135,9 @@ def test_a_submission_whose_answer_was_lost_says_so_and_may_be_repeated_with_its
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_settlement_whose_answer_was_lost_is_never_made_twice(cut: tuple[Cutter, PostgresEngine], when: str) -> None:
     cutter, engine = cut
-    engine.submit([one("a")])
+    engine.submit([submission("a")])
     (claim,) = engine.claim("w", 1, 60_000)
-    cutter.cuts = once(b"settle", when)
+    cutter.cuts = cut_once(b"settle", when)
     with pytest.raises(StoreError, match="not known"):
         engine.settle([(claim, Done("1"))])
     assert engine.settle([(claim, Done("1"))]) == ([claim] if when == "after" else [])
@@ -145,85 +148,90 @@ def test_a_settlement_whose_answer_was_lost_is_never_made_twice(cut: tuple[Cutte
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_look_whose_answer_was_lost_is_simply_made_again(cut: tuple[Cutter, PostgresEngine], when: str) -> None:
     cutter, engine = cut
-    engine.submit([one("a")])
-    cutter.cuts = once(b"snapshots", when)
+    engine.submit([submission("a")])
+    cutter.cuts = cut_once(b"snapshots", when)
     assert engine.document("a") is not None
 
 
-def test_a_server_that_is_away_for_good_is_told_after_a_while(cut: tuple[Cutter, PostgresEngine]) -> None:
+def test_a_server_that_stays_away_is_an_error_after_a_while(
+    cut: tuple[Cutter, PostgresEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
     cutter, engine = cut
-    engine.submit([one("a")])
-    assert isinstance(engine._sessions, pool.Sessions)
-    assert engine._sessions._pool is not None
-    engine._sessions._pool.timeout = 0.3
+    engine.submit([submission("a")])
+    monkeypatch.setattr(pool, "REACH_SECONDS", 0.3)
     cutter.__exit__(None, None, None)
     with pytest.raises(StoreError, match="cannot be reached"):
-        engine.submit([one("b")])
+        engine.submit([submission("b")])
 
 
-# -- hints that are lost -------------------------------------------------------------------------------------------------
+# -- lost notifications ---------------------------------------------------------------------------------------------------
 
 
 def test_wait_wakes_by_a_hint_long_before_it_would_look_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "POLL_SECONDS", 60)
-    engine, other = opened(url), opened(url)
-    for n, made in enumerate([one("a"), Submission("b", "ada", "scan", "{}")]):
+    engine, other = open_postgres(url), open_postgres(url)
+    for sent in [submission("a"), Submission("b", "ada", "scan", "{}")]:
         woken: list[bool] = []
-        waiting = threading.Thread(target=lambda woken=woken, made=made: woken.append(engine.wait(60, [made.kind])))
+        waiting = threading.Thread(target=lambda woken=woken, sent=sent: woken.append(engine.wait(60, [sent.kind])))
         waiting.start()
-        until(lambda: engine._listener._connection is not None)
-        other.submit([made])
+        wait_until(lambda: backends(LISTENING))
+        other.submit([sent])
         waiting.join(10)
-        assert woken == [True], n
+        assert woken == [True], sent
     engine.close()
     other.close()
 
 
 def test_all_who_wait_in_a_process_hear_one_hint(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "POLL_SECONDS", 60)
-    engine, other = opened(url), opened(url)
+    engine, other = open_postgres(url), open_postgres(url)
     woken: list[bool] = []
     threads = [threading.Thread(target=lambda: woken.append(engine.wait(60))) for _ in range(5)]
     for thread in threads:
         thread.start()
-    until(lambda: engine._listener._connection is not None and engine._listener._turn.locked())
-    other.submit([one("a")])
+    wait_until(lambda: backends(LISTENING))
+    other.submit([submission("a")])
     for thread in threads:
         thread.join(20)
     assert woken == [True] * 5
 
 
 def test_a_lost_listener_costs_no_more_than_the_next_look(url: str) -> None:
-    engine = opened(url)
+    engine = open_postgres(url)
     assert engine.wait(0.01) is False
-    assert engine._listener._connection is not None
-    pid = engine._listener._connection.info.backend_pid
+    (pid,) = backends(LISTENING)
     woken: list[bool] = []
     waiting = threading.Thread(target=lambda: woken.append(engine.wait(30)))
     waiting.start()
     with psycopg.connect(postgres.shared().url, autocommit=True) as connection:
         connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
-    opened(url).submit([one("a")])
+    open_postgres(url).submit([submission("a")])
     waiting.join()
     assert woken == [True]
     engine.close()
 
 
+def count_notifications(connection: psycopg.Connection[tuple[object, ...]]) -> int:
+    """Count what was sent so far: notifications come in the order of commits, so one of our own is the last."""
+    connection.execute("NOTIFY tests_wake, 'last'")
+    return sum(1 for _ in itertools.takewhile(lambda notify: notify.payload != "last", connection.notifies()))
+
+
 def test_a_busy_queue_sends_no_hints(url: str) -> None:
-    engine = opened(url)
+    engine = open_postgres(url)
     with psycopg.connect(postgres.shared().url, autocommit=True) as connection:
         connection.execute("LISTEN tests_wake")
-        engine.submit([one("a")])
-        engine.submit([one("b")])
-        engine.submit([one("c", "bob"), one("d", "eve")])
-        assert len(list(connection.notifies(timeout=0.3))) == 1
+        engine.submit([submission("a")])
+        engine.submit([submission("b")])
+        engine.submit([submission("c", "bob"), submission("d", "eve")])
+        assert count_notifications(connection) == 1
         engine.claim("w", 9, 1000)
-        engine.submit([one("e")])
-        assert len(list(connection.notifies(timeout=0.3))) == 1
+        engine.submit([submission("e")])
+        assert count_notifications(connection) == 1
 
 
 def test_wait_wakes_when_a_delayed_document_is_due(url: str) -> None:
-    engine = opened(url)
+    engine = open_postgres(url)
     engine.submit([Submission("a", "ada", "extract", "{}", delay_ms=300)])
     assert engine.wait(60) is True
     assert len(engine.claim("w", 1, 1000)) == 1
