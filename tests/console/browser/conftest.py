@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from tests.api.running import Server
 from tests.conftest import need_program
 
-from .looking import Looker, looking
+from .browser_page import BrowserPage, open_page
 
 _numbers = count(1)
 expect.set_options(timeout=40_000)  # the machine may be busy: no test is judged by its time
@@ -50,6 +50,6 @@ def customer() -> str:
 
 
 @pytest.fixture
-def operator(browser: Browser, server: Server) -> Iterator[Looker]:
-    with looking(browser, server, server.operator) as looker:
-        yield looker
+def operator(browser: Browser, server: Server) -> Iterator[BrowserPage]:
+    with open_page(browser, server, server.operator) as console:
+        yield console

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.api.running import Server
 
-from .looking import KIND, OPERATOR_VIEWS, Looker, looking
+from .browser_page import KIND, OPERATOR_VIEWS, BrowserPage, open_page
 from .test_stories import drain
 
 HOSTILE = (
@@ -23,14 +23,14 @@ HOSTILE = (
 def test_a_customer_cannot_reach_what_is_for_operators(browser: Browser, server: Server, customer: str) -> None:
     other = f"{customer}, somebody else"
     receipt = server.queue.submit(other, content=b"secret", name="secret of others.txt", kind=KIND)
-    with looking(browser, server, server.key(customer)) as looker:
-        page = looker.page
+    with open_page(browser, server, server.key(customer)) as console:
+        page = console.page
         expect(page.locator("nav a")).to_have_count(2)
         for view in (*OPERATOR_VIEWS[:-1], f"customers/{other}", f"documents/{receipt.id}"):
             page.evaluate("hash => { location.hash = hash }", f"#/{view}")
             page.locator("main.view-mine").wait_for()
         page.evaluate("hash => { location.hash = hash }", f"#/mine/{receipt.id}")
-        looker.says("There is no such document")
+        console.wait_for_text("There is no such document")
         assert other not in page.content()
         assert "secret" not in page.content()
         for address in (
@@ -44,20 +44,20 @@ def test_a_customer_cannot_reach_what_is_for_operators(browser: Browser, server:
 @pytest.mark.parametrize("width", [1280, 390])
 def test_hostile_names_do_no_harm(browser: Browser, server: Server, customer: str, width: int) -> None:
     receipts = [server.queue.submit(name, content=b"x", name=name[-90:], kind=KIND) for name in HOSTILE]
-    with looking(browser, server, server.operator, viewport={"width": width, "height": 800}) as looker:
-        page = looker.page
+    with open_page(browser, server, server.operator, viewport={"width": width, "height": 800}) as console:
+        page = console.page
         for name in HOSTILE:
-            looker.says(name, ".legend")
+            console.wait_for_text(name, ".legend")
         for view in ("customers", "documents", *(f"documents/{one.id}" for one in receipts)):
-            looker.open(view)
-            assert looker.overflow() == 0, view
+            console.open(view)
+            assert console.overflow() == 0, view
         for name in HOSTILE:
-            looker.open(f"customers/{page.evaluate('name => encodeURIComponent(name)', name)}")
+            console.open(f"customers/{page.evaluate('name => encodeURIComponent(name)', name)}")
             expect(page.locator("h1 bdi")).to_have_text(name)
             assert page.locator("h1 bdi").get_attribute("title") == name
             page.get_by_role("button", name="Pause", exact=True).click()
             expect(page.locator("dialog bdi")).to_have_text(name)
-            assert looker.overflow() == 0
+            assert console.overflow() == 0
             page.keyboard.press("Escape")
         assert page.evaluate("window.harmed") is None
         assert page.locator("script:not([src])").count() == page.locator("img[onerror]").count() == 0
@@ -65,8 +65,8 @@ def test_hostile_names_do_no_harm(browser: Browser, server: Server, customer: st
 
 
 def test_hostile_names_of_files_do_no_harm_to_their_customer(browser: Browser, server: Server, customer: str) -> None:
-    with looking(browser, server, server.key(customer), viewport={"width": 390, "height": 800}) as looker:
-        page = looker.page
+    with open_page(browser, server, server.key(customer), viewport={"width": 390, "height": 800}) as console:
+        page = console.page
         names = [name.replace("/", "")[-120:] for name in HOSTILE]
         for name in names:
             dropped = page.evaluate_handle(
@@ -75,14 +75,14 @@ def test_hostile_names_of_files_do_no_harm_to_their_customer(browser: Browser, s
             page.locator(".drop").dispatch_event("drop", {"dataTransfer": dropped})
         expect(page.locator(".files li")).to_have_count(len(names))
         expect(page.locator(".files .badge.done, .files .badge.failed")).to_have_count(len(names))
-        assert looker.overflow() == 0
+        assert console.overflow() == 0
         page.locator(".files a").first.click()
         page.locator("main h1").wait_for()
-        assert looker.overflow() == 0
+        assert console.overflow() == 0
         assert page.evaluate("window.harmed") is None
 
 
-def test_what_the_page_may_do_is_held_strict_by_its_server(operator: Looker) -> None:
+def test_what_the_page_may_do_is_held_strict_by_its_server(operator: BrowserPage) -> None:
     told = operator.page.evaluate(
         """() => new Promise((resolve) => {
           addEventListener("securitypolicyviolation", (event) => resolve(event.effectiveDirective), { once: true });
@@ -91,6 +91,6 @@ def test_what_the_page_may_do_is_held_strict_by_its_server(operator: Looker) -> 
           document.head.append(made);
         })"""
     )
-    operator.complaints.clear()  # Chromium told of it too
+    operator.problems.clear()  # Chromium told of it too
     assert told == "script-src-elem"
     assert operator.page.evaluate("window.harmed") is None

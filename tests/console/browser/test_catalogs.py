@@ -13,7 +13,7 @@ from fairlane.core.document import EventType, State
 from fairlane.extract.failure import CAN_RETRY
 from fairlane.extract.messages import failure_text
 
-from .looking import LANGUAGES, STATIC, catalog
+from .browser_page import LANGUAGES, STATIC, catalog
 
 SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.js"))}
 CODE = "\n".join(SCRIPTS.values())

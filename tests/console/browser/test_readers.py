@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.api.running import Server
 
-from .looking import CUSTOMER_VIEWS, KIND, LANGUAGES, OPERATOR_VIEWS, Looker, catalog, looking
+from .browser_page import CUSTOMER_VIEWS, KIND, LANGUAGES, OPERATOR_VIEWS, BrowserPage, catalog, open_page
 from .test_stories import drain
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
@@ -35,38 +35,38 @@ def vocabulary(language: str) -> set[str]:
     return words(form for told in catalog(language).values() for form in (told.values() if isinstance(told, dict) else [told]))
 
 
-def visit(looker: Looker, views: tuple[str, ...]) -> dict[str, list[str]]:
+def visit(console: BrowserPage, views: tuple[str, ...]) -> dict[str, list[str]]:
     """What is to be read in each view."""
     told = {}
     for view in views:
-        looker.open(view)
-        told[view] = looker.texts()
+        console.open(view)
+        told[view] = console.texts()
     return told
 
 
 def test_the_browser_says_which_language_and_the_switch_is_remembered(browser: Browser, server: Server) -> None:
     for locale, word in (("pl-PL", "Twój klucz"), ("pt-BR", "Sua chave"), ("es-AR", "Su clave"), ("de-AT", "Ihr Schlüssel"),
                          ("fr-FR", "Your key")):  # fmt: skip
-        with looking(browser, server, None, locale=locale) as looker:
-            looker.page.goto(looker.address)
-            looker.page.get_by_label(word).wait_for()
-    with looking(browser, server, server.operator) as looker:
-        looker.page.get_by_label("Language").select_option("pl")
-        looker.says("Pasy")
-        looker.page.reload()
-        looker.says("Pasy")
-        assert looker.page.evaluate("document.documentElement.lang") == "pl"
+        with open_page(browser, server, None, locale=locale) as console:
+            console.page.goto(console.address)
+            console.page.get_by_label(word).wait_for()
+    with open_page(browser, server, server.operator) as console:
+        console.page.get_by_label("Language").select_option("pl")
+        console.wait_for_text("Pasy")
+        console.page.reload()
+        console.wait_for_text("Pasy")
+        assert console.page.evaluate("document.documentElement.lang") == "pl"
 
 
 def test_every_visible_word_changes_with_the_language(browser: Browser, server: Server, customer: str) -> None:
     """Whatever is read, or read out, is a word of that language's catalog."""
     receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
     views = (*OPERATOR_VIEWS, f"customers/{customer.replace(' ', '%20')}", f"documents/{receipts[-1].id}")
-    with looking(browser, server, server.operator) as one, looking(browser, server, server.key(customer)) as other:
+    with open_page(browser, server, server.operator) as one, open_page(browser, server, server.key(customer)) as other:
         for language in LANGUAGES:
-            for looker in (one, other):
-                looker.page.locator(".switches select").select_option(language)
-                looker.page.wait_for_function("told => document.documentElement.lang === told", arg=language)
+            for console in (one, other):
+                console.page.locator(".switches select").select_option(language)
+                console.page.wait_for_function("told => document.documentElement.lang === told", arg=language)
             known = vocabulary(language) | words(one.units(language)) | words(LANGUAGE_NAMES) | NAMES
             told = visit(one, views) | {f"customer: {view}": read for view, read in visit(other, CUSTOMER_VIEWS).items()}
             for view, read in told.items():
@@ -91,18 +91,18 @@ def test_axe_finds_nothing_serious(browser: Browser, server: Server, customer: s
     receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
     server.queue.tune(customer, paused=True)
     place = customer.replace(" ", "%20")
-    with looking(browser, server, None, color_scheme=scheme) as looker:
-        looker.page.goto(looker.address)
-        looker.page.get_by_label("Your key").wait_for()
-        assert serious(looker.page) == []
-        looker.sign_in(server.operator)
+    with open_page(browser, server, None, color_scheme=scheme) as console:
+        console.page.goto(console.address)
+        console.page.get_by_label("Your key").wait_for()
+        assert serious(console.page) == []
+        console.sign_in(server.operator)
         for view in (*OPERATOR_VIEWS, f"customers/{place}", f"documents/{receipts[-1].id}"):
-            looker.open(view)
-            assert serious(looker.page) == [], view
-    with looking(browser, server, server.key(customer), color_scheme=scheme) as looker:
+            console.open(view)
+            assert serious(console.page) == [], view
+    with open_page(browser, server, server.key(customer), color_scheme=scheme) as console:
         for view in (*CUSTOMER_VIEWS, f"mine/{receipts[0].id}"):
-            looker.open(view)
-            assert serious(looker.page) == [], view
+            console.open(view)
+            assert serious(console.page) == [], view
     server.queue.tune(customer, paused=False)
     drain(server)
 
@@ -116,18 +116,18 @@ def test_nothing_is_too_wide_or_cut_in_any_language(browser: Browser, server: Se
         (server.key(customer), (*CUSTOMER_VIEWS, f"mine/{receipts[0].id}")),
     )
     for key, views in whose:
-        with looking(browser, server, key, viewport=window) as looker:
+        with open_page(browser, server, key, viewport=window) as console:
             for language in LANGUAGES:
-                looker.page.locator(".switches select").select_option(language)
-                looker.page.wait_for_function("told => document.documentElement.lang === told", arg=language)
+                console.page.locator(".switches select").select_option(language)
+                console.page.wait_for_function("told => document.documentElement.lang === told", arg=language)
                 for view in views:
-                    looker.open(view)
-                    assert looker.overflow() == 0, (language, view)
-                    assert looker.cut() == [], (language, view)
+                    console.open(view)
+                    assert console.overflow() == 0, (language, view)
+                    assert console.cut_texts() == [], (language, view)
     drain(server)
 
 
-def test_colours_can_be_chosen_and_stay(operator: Looker) -> None:
+def test_colours_can_be_chosen_and_stay(operator: BrowserPage) -> None:
     page = operator.page
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
@@ -142,10 +142,10 @@ def test_colours_can_be_chosen_and_stay(operator: Looker) -> None:
 def test_less_motion_is_respected(browser: Browser, server: Server, customer: str) -> None:
     """With reduced motion the picture is drawn once a frame, and nothing flies."""
     for motion, moves in (("reduce", False), ("no-preference", True)):
-        with looking(browser, server, server.operator, reduced_motion=motion) as looker:
-            looker.page.locator(".figure").first.wait_for()  # the first frame tells of no moves
-            looker.page.evaluate(COUNTING)
+        with open_page(browser, server, server.operator, reduced_motion=motion) as console:
+            console.page.locator(".figure").first.wait_for()  # the first frame tells of no moves
+            console.page.evaluate(COUNTING)
             server.queue.submit_many(f"{customer} {motion}", [1] * 5, kind=KIND)
-            expect(looker.page.locator(".legend")).to_contain_text(f"{customer} {motion}")
-            assert bool(looker.page.evaluate("window.frames_asked")) == moves
+            expect(console.page.locator(".legend")).to_contain_text(f"{customer} {motion}")
+            assert bool(console.page.evaluate("window.frames_asked")) == moves
     drain(server)

@@ -14,7 +14,7 @@ from fairlane.core.document import Done
 from tests.api.running import Server, until
 from tests.client.between import Between
 
-from .looking import KIND, MINUS, Looker, looking
+from .browser_page import KIND, MINUS, BrowserPage, open_page
 
 FIRST_FRAME = """async () => {
   const reader = (await fetch("/page/frames")).body.pipeThrough(new TextDecoderStream()).getReader();
@@ -50,7 +50,7 @@ def drain(server: Server) -> None:
         pass
 
 
-def test_a_flood_and_its_relief(operator: Looker, server: Server, customer: str) -> None:
+def test_a_flood_and_its_relief(operator: BrowserPage, server: Server, customer: str) -> None:
     page, big = operator.page, f"{customer}, the big one"
     small = [f"{customer}, small {number}" for number in range(6)]
     lanes, story = page.locator(".lanes li"), page.locator(".story")
@@ -75,7 +75,7 @@ def test_a_flood_and_its_relief(operator: Looker, server: Server, customer: str)
     expect(page.locator(".legend")).to_contain_text("Nobody is waiting")
 
 
-def test_what_is_held_back_is_told_as_that(operator: Looker, server: Server, customer: str) -> None:
+def test_what_is_held_back_is_told_as_that(operator: BrowserPage, server: Server, customer: str) -> None:
     page, story = operator.page, operator.page.locator(".story")
     held = server.queue.submit(customer, kind=KIND, delay=3600)
     expect(story).to_have_text("1 document is held back until later.")
@@ -89,7 +89,7 @@ def test_what_is_held_back_is_told_as_that(operator: Looker, server: Server, cus
     expect(story).to_contain_text("All quiet: nothing is waiting")
 
 
-def test_somebody_finds_a_document_and_reads_why_it_waits(operator: Looker, server: Server, customer: str) -> None:
+def test_somebody_finds_a_document_and_reads_why_it_waits(operator: BrowserPage, server: Server, customer: str) -> None:
     page = operator.page
     server.queue.submit_many(customer, [1] * 25, kind=KIND)
     receipt = server.queue.submit(customer, content=TEXT.encode(), name="Rechnung November.txt", kind=KIND)
@@ -116,7 +116,7 @@ def test_somebody_finds_a_document_and_reads_why_it_waits(operator: Looker, serv
     expect(page.locator("tbody tr")).to_have_count(26)
 
 
-def test_a_customer_is_paused_and_resumed(operator: Looker, server: Server, customer: str) -> None:
+def test_a_customer_is_paused_and_resumed(operator: BrowserPage, server: Server, customer: str) -> None:
     page = operator.page
     receipt = server.queue.submit(customer, kind=KIND)
     operator.open(f"customers/{customer}".replace(" ", "%20"))
@@ -131,7 +131,7 @@ def test_a_customer_is_paused_and_resumed(operator: Looker, server: Server, cust
     expect(page.locator(".head .badge")).to_have_text("paused")
     assert server.queue.terms(customer).paused
     operator.open(f"documents/{receipt.id}")
-    operator.says("It waits because this customer is paused.")
+    operator.wait_for_text("It waits because this customer is paused.")
 
     operator.open(f"customers/{customer}".replace(" ", "%20"))
     page.get_by_label("Weight").fill("2.5")
@@ -150,9 +150,9 @@ def test_a_customer_hands_in_a_file_and_takes_the_result(
 ) -> None:
     file = tmp_path / "Rechnung Größe.txt"
     file.write_text(TEXT, encoding="utf-8")
-    with looking(browser, server, server.key(customer)) as looker:
-        page = looker.page
-        looker.says("No documents yet")
+    with open_page(browser, server, server.key(customer)) as console:
+        page = console.page
+        console.wait_for_text("No documents yet")
         page.locator("#files").set_input_files(file)
         listed = page.locator(".files li")
         expect(listed).to_contain_text("Rechnung Größe.txt")
@@ -165,18 +165,18 @@ def test_a_customer_hands_in_a_file_and_takes_the_result(
         expect(listed.first.locator(".badge")).to_have_text("done")
 
         page.get_by_role("link", name="Rechnung Größe.txt").click()
-        looker.says("Zażółć gęślą jaźń")
+        console.wait_for_text("Zażółć gęślą jaźń")
         expect(page.locator(".thumbnail")).to_be_visible()
         with page.expect_download() as told:
             page.get_by_role("link", name="Download the text").click()
         assert told.value.suggested_filename.startswith("Rechnung Gr")
         assert "¿Qué? Größe." in told.value.path().read_text(encoding="utf-8")
-        looker.open("how")
+        console.open("how")
         expect(page.locator("tr.here")).to_contain_text("You are here")
         expect(page.locator(".you")).to_contain_text(f"Your counter stands at {MINUS}1")
 
 
-def test_the_connection_is_lost_and_comes_back(operator: Looker, server: Server, customer: str) -> None:
+def test_the_connection_is_lost_and_comes_back(operator: BrowserPage, server: Server, customer: str) -> None:
     page = operator.page
     expect(page.locator(".figure")).not_to_have_count(0)
     expect(page.locator("#lost")).to_be_empty()
@@ -191,8 +191,8 @@ def test_the_connection_is_lost_and_comes_back(operator: Looker, server: Server,
 
 def test_a_silent_line_is_told_and_comes_back(browser: Browser, server: Server, customer: str) -> None:
     """Nothing is cut and nothing fails: the stream's connection stays open, only nothing comes any more."""
-    with Between(server.port) as line, looking(browser, server, server.operator, address=line.address) as looker:
-        page = looker.page
+    with Between(server.port) as line, open_page(browser, server, server.operator, address=line.address) as console:
+        page = console.page
         expect(page.locator(".figure")).not_to_have_count(0)
         expect(page.locator("#lost")).to_be_empty()
         line.hush(True)
@@ -205,9 +205,9 @@ def test_a_silent_line_is_told_and_comes_back(browser: Browser, server: Server, 
     drain(server)
 
 
-def test_the_lanes_show_while_a_large_queue_is_counted(operator: Looker, server: Server, customer: str) -> None:
+def test_the_lanes_show_while_a_large_queue_is_counted(operator: BrowserPage, server: Server, customer: str) -> None:
     server.queue.submit_many(customer, [1] * 40, kind=KIND)
-    operator.says(customer, ".legend")
+    operator.wait_for_text(customer, ".legend")
     page = operator.page
     frame = page.evaluate(FIRST_FRAME)
     counting = json.dumps(frame | {"counted": 120_000})
@@ -226,26 +226,26 @@ def test_no_lane_with_documents_looks_empty_however_large_another_is(browser: Br
     server.queue.submit_many(customer, [1] * 2000, kind=KIND)
     claims = server.claim(4)
     window = {"width": 390, "height": 844}
-    with looking(browser, server, server.operator, viewport=window, reduced_motion="reduce") as looker:  # nothing flies
-        expect(looker.page.locator(".workers")).to_have_text("4 in work")
+    with open_page(browser, server, server.operator, viewport=window, reduced_motion="reduce") as console:  # nothing flies
+        expect(console.page.locator(".workers")).to_have_text("4 in work")
         for language, told in (("pl", "Jeden klocek to najwyżej 200 dokumentów"), ("en", "One block is up to 200 documents")):
-            looker.page.locator(".switches select").select_option(language)
-            expect(looker.page.locator(".scale")).to_contain_text(told)
-            drawn = looker.page.evaluate(DRAWN)
+            console.page.locator(".switches select").select_option(language)
+            expect(console.page.locator(".scale")).to_contain_text(told)
+            drawn = console.page.evaluate(DRAWN)
             assert [bool(lane) for lane in drawn["lanes"]] == [False, *[True] * 8]  # the first three, and one of the next, run
             assert drawn["workers"] > 0
     server.queue.engine.settle([(one, Done("null")) for one in claims])
     drain(server)
 
 
-def test_a_long_list_of_customers_stays_live(operator: Looker, server: Server, customer: str) -> None:
+def test_a_long_list_of_customers_stays_live(operator: BrowserPage, server: Server, customer: str) -> None:
     for number in range(230):
         server.queue.submit(f"{customer} {number:03}", kind=KIND)
     operator.open("customers")
     page = operator.page
     with page.expect_response(lambda response: "search=" in response.url):  # a little after the last letter
         page.get_by_label("Search by name").fill(customer)
-    operator.says("230 customers")
+    operator.wait_for_text("230 customers")
     rows = page.locator("tbody tr")
     for shown in (50, 100, 150, 200):
         expect(rows).to_have_count(shown)
@@ -259,19 +259,19 @@ def test_a_long_list_of_customers_stays_live(operator: Looker, server: Server, c
 
 def test_a_key_that_is_taken_away_ends_the_session(browser: Browser, server: Server, customer: str) -> None:
     key = server.key(customer)
-    with looking(browser, server, key) as looker:
-        looker.page.reload()
-        looker.says("My documents")
+    with open_page(browser, server, key) as console:
+        console.page.reload()
+        console.wait_for_text("My documents")
         auth.revoke(server.queue.engine, key.split("_")[1])
-        looker.says("Your session has ended")
-    with looking(browser, server, None) as looker:
-        looker.page.goto(looker.address)
-        looker.page.get_by_label("Your key").fill(key)
-        looker.page.locator("button.main").click()
-        looker.says("This key is not in use")
+        console.wait_for_text("Your session has ended")
+    with open_page(browser, server, None) as console:
+        console.page.goto(console.address)
+        console.page.get_by_label("Your key").fill(key)
+        console.page.locator("button.main").click()
+        console.wait_for_text("This key is not in use")
 
 
-def test_the_keyboard_is_enough(operator: Looker, server: Server, customer: str) -> None:
+def test_the_keyboard_is_enough(operator: BrowserPage, server: Server, customer: str) -> None:
     page = operator.page
     server.queue.submit(f"{customer} b", kind=KIND)
     server.queue.submit(f"{customer} a", kind=KIND)
@@ -296,7 +296,7 @@ def test_the_keyboard_is_enough(operator: Looker, server: Server, customer: str)
     drain(server)
 
 
-def test_other_rules_are_tried_on_the_last_hours(operator: Looker, server: Server, customer: str) -> None:
+def test_other_rules_are_tried_on_the_last_hours(operator: BrowserPage, server: Server, customer: str) -> None:
     server.queue.submit_many(customer, [1] * 30, kind=KIND)
     drain(server)
     operator.open("what-if")
@@ -306,4 +306,4 @@ def test_other_rules_are_tried_on_the_last_hours(operator: Looker, server: Serve
     page.get_by_label("Workers").fill("8")
     page.get_by_role("button", name="Try it").click()
     expect(page.locator(".compared tbody tr")).to_have_count(5, timeout=60_000)
-    operator.says("Replayed with")
+    operator.wait_for_text("Replayed with")

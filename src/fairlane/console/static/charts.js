@@ -1,256 +1,204 @@
-// How is a row of figures drawn? Lines, steps, stacked bars and small trends, as SVG, without a library.
+// Charts as SVG, without a library: lines over time, stacked bars, the steps of a counter, and small trends.
 //
 // Laws:
-// - Every chart has a sentence for those who cannot see it, and pointing at it tells the values.
+// - Every chart has a sentence for readers who cannot see it; hovering shows the values.
 // - Text is never scaled: a chart is drawn for the width it has.
 
-import { draw, make, show } from "./elements.js";
-import { duration, number, say, timeOfDay } from "./texts.js";
+import { make, makeSvg, setChildren, swatch } from "./dom.js";
+import { duration, number, t, timeOfDay } from "./i18n.js";
 
 const LEFT = 52,
   RIGHT = 10,
   TOP = 10,
   BOTTOM = 24;
+const DURATION_STEPS = [0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 
-/** Round steps from 0 to a little over `most`. */
-export function ticks(most, wanted = 4) {
-  if (!(most > 0)) return [0, 1];
-  const raw = most / wanted,
-    ten = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((one) => one * ten).find((one) => one >= raw);
-  return Array.from({ length: Math.ceil(most / step - 1e-9) + 1 }, (_, place) => place * step);
+const multiples = (step, max) => Array.from({ length: Math.ceil(max / step - 1e-9) + 1 }, (_, index) => index * step);
+
+/** Round numbers from 0 to a little over `max`. */
+function ticks(max) {
+  if (!(max > 0)) return [0, 1];
+  const quarter = max / 4,
+    power = 10 ** Math.floor(Math.log10(quarter));
+  const step = [1, 2, 5, 10].map((digit) => digit * power).find((candidate) => candidate >= quarter);
+  return multiples(step, max);
 }
 
-function durationTicks(most) {
-  const step =
-    [0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400].find(
-      (one) => one >= most / 4,
-    ) || 86400 * Math.ceil(most / 4 / 86400);
-  return Array.from({ length: Math.ceil(most / step - 1e-9) + 1 }, (_, place) => place * step);
+function durationTicks(max) {
+  return multiples(DURATION_STEPS.find((step) => step >= max / 4) || 86400 * Math.ceil(max / 4 / 86400), max);
 }
 
-/** A place for a chart that is drawn again when its width changes. */
-function framed(summary, height, drawing) {
-  const place = make("div", { class: "chart", role: "img", "aria-label": summary });
-  let wide = 0;
-  const watcher = new ResizeObserver(() => {
-    const now = Math.round(place.clientWidth);
-    if (now && now !== wide) show(place, drawing((wide = now), height));
+/** A container that draws its chart again when its width changes. */
+function responsive(summary, height, drawChart) {
+  const container = make("div", { class: "chart", role: "img", "aria-label": summary });
+  let drawnWidth = 0;
+  const observer = new ResizeObserver(() => {
+    const width = Math.round(container.clientWidth);
+    if (!width || width === drawnWidth) return;
+    drawnWidth = width;
+    setChildren(container, makeSvg("svg", { width, height, "aria-hidden": "true" }, drawChart(width)));
   });
-  watcher.observe(place);
-  return place;
+  observer.observe(container);
+  return container;
 }
 
-function axes(wide, tall, values, top, format, from, to) {
-  const y = (value) => TOP + (tall - TOP - BOTTOM) * (1 - value / top);
-  const x = (at) => LEFT + (wide - LEFT - RIGHT) * ((at - from) / Math.max(1, to - from));
-  const parts = values.map((value) => [
-    draw("line", { x1: LEFT, x2: wide - RIGHT, y1: y(value), y2: y(value), class: "grid" }),
-    draw("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, format(value)),
-  ]);
-  const count = Math.max(2, Math.min(6, Math.floor((wide - LEFT) / 110)));
-  for (let place = 0; place < count; place++) {
-    const at = from + ((to - from) * place) / (count - 1);
-    parts.push([
-      draw(
-        "text",
-        { x: x(at), y: tall - 6, "text-anchor": place === 0 ? "start" : place === count - 1 ? "end" : "middle" },
-        timeOfDay(at),
-      ),
-    ]);
+function gridLine(width, y, label) {
+  return [
+    makeSvg("line", { x1: LEFT, x2: width - RIGHT, y1: y, y2: y, class: "grid" }),
+    makeSvg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, label),
+  ];
+}
+
+/** Scales and grid: values from 0 up, times from left to right. */
+function axes(width, height, values, format, from, to) {
+  const top = values.at(-1) || 1;
+  const y = (value) => TOP + (height - TOP - BOTTOM) * (1 - value / top);
+  const x = (at) => LEFT + (width - LEFT - RIGHT) * ((at - from) / Math.max(1, to - from));
+  const grid = values.map((value) => gridLine(width, y(value), format(value)));
+  const count = Math.max(2, Math.min(6, Math.floor((width - LEFT) / 110)));
+  for (let index = 0; index < count; index++) {
+    const at = from + ((to - from) * index) / (count - 1);
+    const anchor = index === 0 ? "start" : index === count - 1 ? "end" : "middle";
+    grid.push(makeSvg("text", { x: x(at), y: height - 6, "text-anchor": anchor }, timeOfDay(at)));
   }
-  return { x, y, parts };
+  return { x, y, grid };
 }
 
-/** Lines over time: series = [{name, colour, values, dash}], values beside each other every `step` seconds from `from` (ms). */
-export function lines(summary, series, { from, step, isTime = true, tall = 220 }) {
-  const longest = Math.max(...series.map((one) => one.values.length), 1);
-  const most = Math.max(...series.flatMap((one) => one.values.filter((value) => value != null)), isTime ? 1 : 1);
-  const values = isTime ? durationTicks(most) : ticks(most),
-    top = values.at(-1);
+const longest = (series) => Math.max(...series.map((line) => line.values.length), 1);
+
+/** Lines over time: series = [{name, colour, values}], a value every `step` seconds from `from` (ms). */
+export function lineChart(summary, series, { from, step, isTime = true, height = 220 }) {
+  const count = longest(series);
+  const max = Math.max(...series.flatMap((line) => line.values.filter((value) => value != null)), 1);
+  const values = isTime ? durationTicks(max) : ticks(max);
   const format = isTime ? (value) => duration(value) : number;
-  const to = from + (longest - 1) * step * 1000;
-  const chart = framed(summary, tall, (wide, height) => {
-    const { x, y, parts } = axes(wide, height, values, top, format, from, to);
-    const drawn = series.map((one) =>
-      draw("path", {
-        d: pathOf(one.values, (place) => x(from + place * step * 1000), y),
-        stroke: one.colour,
-        class: "line",
-        "stroke-dasharray": one.dash,
-      }),
+  const timeOf = (index) => from + index * step * 1000;
+  const chart = responsive(summary, height, (width) => {
+    const { x, y, grid } = axes(width, height, values, format, from, timeOf(count - 1));
+    const paths = series.map((line) =>
+      makeSvg("path", { d: linePath(line.values, (index) => x(timeOf(index)), y), stroke: line.colour, class: "line" }),
     );
-    return draw(
-      "svg",
-      { width: wide, height, "aria-hidden": "true" },
-      parts,
-      drawn,
-      pointer(wide, height, longest, (place) => {
-        const known = series.filter((one) => one.values[place] != null);
-        return [timeOfDay(from + place * step * 1000), ...known.map((one) => `${one.name}: ${format(one.values[place])}`)].join(
-          "\n",
-        );
-      }),
-    );
+    const tooltip = (index) => {
+      const known = series.filter((line) => line.values[index] != null);
+      return [timeOfDay(timeOf(index)), ...known.map((line) => `${line.name}: ${format(line.values[index])}`)].join("\n");
+    };
+    return [grid, paths, tooltips(width, height, count, tooltip)];
   });
-  return make("figure", { class: "plot" }, chart, key(series));
+  return make("figure", { class: "plot" }, chart, legend(series));
 }
 
-function pathOf(values, x, y) {
+function linePath(values, x, y) {
   let path = "",
     isOpen = false;
-  values.forEach((value, place) => {
+  values.forEach((value, index) => {
     if (value == null) return void (isOpen = false);
-    const alone = !isOpen && values[place + 1] == null;
-    path += `${isOpen ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}${alone ? "h0.01" : ""}`; // a round dot
+    const isAlone = !isOpen && values[index + 1] == null; // draw a round dot
+    path += `${isOpen ? "L" : "M"}${x(index).toFixed(1)} ${y(value).toFixed(1)}${isAlone ? "h0.01" : ""}`;
     isOpen = true;
   });
   return path || "M0 0";
 }
 
-/** Stacked bars over time. */
-export function bars(summary, series, { from, step, tall = 180 }) {
-  const longest = Math.max(...series.map((one) => one.values.length), 1);
-  const sums = Array.from({ length: longest }, (_, place) => series.reduce((sum, one) => sum + (one.values[place] || 0), 0));
-  const values = ticks(Math.max(...sums, 1)).filter(Number.isInteger),
-    top = values.at(-1) || 1;
-  const chart = framed(summary, tall, (wide, height) => {
-    const { x, y, parts } = axes(wide, height, values, top, number, from, from + longest * step * 1000);
-    const each = (wide - LEFT - RIGHT) / longest,
-      drawn = [];
-    for (let place = 0; place < longest; place++) {
+/** Stacked bars over time; series as for lines. */
+export function barChart(summary, series, { from, step, height = 180 }) {
+  const count = longest(series);
+  const sums = Array.from({ length: count }, (_, index) => series.reduce((sum, part) => sum + (part.values[index] || 0), 0));
+  const values = ticks(Math.max(...sums, 1)).filter(Number.isInteger);
+  const timeOf = (index) => from + index * step * 1000;
+  const chart = responsive(summary, height, (width) => {
+    const { x, y, grid } = axes(width, height, values, number, from, timeOf(count));
+    const barWidth = Math.max(1, (width - LEFT - RIGHT) / count - 1);
+    const stack = (index) => {
       let below = 0;
-      for (const one of series) {
-        const value = one.values[place] || 0;
-        if (value)
-          drawn.push(
-            draw("rect", {
-              x: x(from + place * step * 1000) + 0.5,
-              y: y(below + value),
-              width: Math.max(1, each - 1),
-              height: y(below) - y(below + value),
-              fill: one.colour,
-            }),
-          );
+      return series.map((part) => {
+        const value = part.values[index] || 0,
+          bottom = y(below);
         below += value;
-      }
-    }
-    return draw(
-      "svg",
-      { width: wide, height, "aria-hidden": "true" },
-      parts,
-      drawn,
-      pointer(wide, height, longest, (place) =>
-        [
-          timeOfDay(from + place * step * 1000),
-          ...series.filter((one) => one.values[place]).map((one) => `${one.name}: ${number(one.values[place])}`),
-        ].join("\n"),
-      ),
-    );
+        const bar = { x: x(timeOf(index)) + 0.5, y: y(below), width: barWidth, height: bottom - y(below), fill: part.colour };
+        return value > 0 && makeSvg("rect", bar);
+      });
+    };
+    const tooltip = (index) => {
+      const known = series.filter((part) => part.values[index]);
+      return [timeOfDay(timeOf(index)), ...known.map((part) => `${part.name}: ${number(part.values[index])}`)].join("\n");
+    };
+    return [grid, sums.map((_, index) => stack(index)), tooltips(width, height, count, tooltip)];
   });
-  return make("figure", { class: "plot" }, chart, key(series));
+  return make("figure", { class: "plot" }, chart, legend(series));
 }
 
-function pointer(wide, tall, count, text) {
-  const each = (wide - LEFT - RIGHT) / Math.max(1, count);
-  return Array.from({ length: count }, (_, place) =>
-    draw(
+/** Invisible columns over a chart, each with a text that appears on hovering. */
+function tooltips(width, height, count, text) {
+  const columnWidth = (width - LEFT - RIGHT) / Math.max(1, count);
+  return Array.from({ length: count }, (_, index) =>
+    makeSvg(
       "rect",
-      { x: LEFT + place * each, y: TOP, width: each, height: tall - TOP - BOTTOM, class: "point" },
-      draw("title", {}, text(place)),
+      { x: LEFT + index * columnWidth, y: TOP, width: columnWidth, height: height - TOP - BOTTOM, class: "point" },
+      makeSvg("title", {}, text(index)),
     ),
   );
 }
 
-function key(series) {
+function legend(series) {
   if (series.length < 2) return null;
   return make(
     "figcaption",
     {},
-    series.map((one) => make("span", { class: "key" }, swatch(one.colour), one.name)),
+    series.map((line) => make("span", { class: "key" }, swatch(line.colour), line.name)),
   );
 }
 
-/** A small square of a colour. */
-export function swatch(colour) {
-  const made = make("i", { class: "swatch" });
-  made.style.background = colour;
-  return made;
-}
-
-/** A counter over time: steps down, and marks where it was reset. */
-export function steps(summary, told, thresholds, tall = 220) {
-  const from = told[0].at,
-    to = Math.max(told.at(-1).at, from + 60_000),
-    least = Math.min(-3, ...told.map((one) => one.counter));
-  const levels =
-    least > 3 * thresholds.at(-1)
-      ? [0, ...thresholds.filter((one) => one >= least)]
-      : ticks(-least)
-          .map((one) => -one)
-          .filter((one) => one >= least);
-  const chart = framed(summary, tall, (wide, height) => {
-    const x = (at) => LEFT + (wide - LEFT - RIGHT) * ((at - from) / (to - from));
-    const y = (counter) => TOP + 8 + (height - TOP - BOTTOM - 8) * (counter / least);
-    let last = -99;
-    const grid = levels
-      .filter((level) => y(level) - last > 13 && ((last = y(level)), true))
-      .map((level) => [
-        draw("line", { x1: LEFT, x2: wide - RIGHT, y1: y(level), y2: y(level), class: "grid" }),
-        draw("text", { x: LEFT - 6, y: y(level) + 4, "text-anchor": "end" }, number(level)),
-      ]);
-    let path = `M${x(from)} ${y(told[0].counter)}`;
-    for (const one of told.slice(1)) path += `H${x(one.at).toFixed(1)}V${y(one.counter).toFixed(1)}`;
-    path += `H${wide - RIGHT}`;
-    const marks = told
-      .filter((one) => one.is_reset)
-      .map((one) =>
-        draw(
-          "g",
-          { class: "reset" },
-          draw("line", { x1: x(one.at), x2: x(one.at), y1: TOP, y2: height - BOTTOM }),
-          draw("circle", { cx: x(one.at), cy: y(one.counter), r: 4 }),
-          draw("title", {}, `${say("customer.reset_mark")} ${timeOfDay(one.at)}`),
-        ),
-      );
-    const times = [from, to].map((at, place) =>
-      draw("text", { x: place ? wide - RIGHT : LEFT, y: height - 6, "text-anchor": place ? "end" : "start" }, timeOfDay(at)),
-    );
-    return draw(
-      "svg",
-      { width: wide, height, "aria-hidden": "true" },
-      grid,
-      draw("path", { d: path, class: "line steps" }),
-      marks,
-      times,
-    );
+/** A customer's counter over time: steps = [{at, counter, is_reset}], oldest first. */
+export function counterChart(summary, steps, thresholds, height = 220) {
+  const from = steps[0].at,
+    to = Math.max(steps.at(-1).at, from + 60_000),
+    lowest = Math.min(-3, ...steps.map((step) => step.counter));
+  const levels = lowest > 3 * thresholds.at(-1) ? [0, ...thresholds] : ticks(-lowest).map((value) => -value);
+  const chart = responsive(summary, height, (width) => {
+    const x = (at) => LEFT + (width - LEFT - RIGHT) * ((at - from) / (to - from));
+    const y = (counter) => TOP + 8 + (height - TOP - BOTTOM - 8) * (counter / lowest);
+    const moves = steps.slice(1).map((step) => `H${x(step.at).toFixed(1)}V${y(step.counter).toFixed(1)}`);
+    const path = `M${x(from)} ${y(steps[0].counter)}${moves.join("")}H${width - RIGHT}`;
+    return [
+      levelLines(levels, lowest, width, y),
+      makeSvg("path", { d: path, class: "line steps" }),
+      steps.filter((step) => step.is_reset).map((step) => resetMark(step, x, y, height)),
+      makeSvg("text", { x: LEFT, y: height - 6, "text-anchor": "start" }, timeOfDay(from)),
+      makeSvg("text", { x: width - RIGHT, y: height - 6, "text-anchor": "end" }, timeOfDay(to)),
+    ];
   });
-  return make(
-    "figure",
-    { class: "plot" },
-    chart,
-    make(
-      "figcaption",
-      {},
-      make("span", { class: "key" }, make("i", { class: "swatch resetmark" }), say("customer.reset_mark")),
-    ),
+  const key = make("span", { class: "key" }, make("i", { class: "swatch resetmark" }), t("customer.reset_mark"));
+  return make("figure", { class: "plot" }, chart, make("figcaption", {}, key));
+}
+
+/** Grid lines at counter levels, leaving out those too close to the one above. */
+function levelLines(levels, lowest, width, y) {
+  let lastY = -99;
+  return levels
+    .filter((level) => level >= lowest && y(level) - lastY > 13 && ((lastY = y(level)), true))
+    .map((level) => gridLine(width, y(level), number(level)));
+}
+
+function resetMark(step, x, y, height) {
+  return makeSvg(
+    "g",
+    { class: "reset" },
+    makeSvg("line", { x1: x(step.at), x2: x(step.at), y1: TOP, y2: height - BOTTOM }),
+    makeSvg("circle", { cx: x(step.at), cy: y(step.counter), r: 4 }),
+    makeSvg("title", {}, `${t("customer.reset_mark")} ${timeOfDay(step.at)}`),
   );
 }
 
-/** A small trend without axes. */
-export function trend(values, summary) {
-  const most = Math.max(1, ...values),
-    each = 6;
-  return draw(
+/** A small bar chart without axes. */
+export function sparkline(values, summary) {
+  const max = Math.max(1, ...values),
+    barWidth = 6;
+  return makeSvg(
     "svg",
-    { class: "trend", width: values.length * each, height: 20, role: "img", "aria-label": summary },
-    values.map((value, place) =>
-      draw("rect", {
-        x: place * each,
-        y: 20 - Math.max(1, (20 * value) / most),
-        width: each - 1,
-        height: Math.max(1, (20 * value) / most),
-      }),
-    ),
+    { class: "trend", width: values.length * barWidth, height: 20, role: "img", "aria-label": summary },
+    values.map((value, index) => {
+      const height = Math.max(1, (20 * value) / max);
+      return makeSvg("rect", { x: index * barWidth, y: 20 - height, width: barWidth - 1, height });
+    }),
   );
 }

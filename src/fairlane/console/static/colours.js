@@ -1,4 +1,4 @@
-// Which colour has a customer? Always the same one on this page, and different ones while there are enough.
+// Colours of customers and priorities. A customer keeps its colour; colours differ while there are enough of them.
 
 const COLOURS = [
   "#2f7ed8",
@@ -17,25 +17,21 @@ const COLOURS = [
 export const OTHERS = "#8a949e";
 export const PRIORITIES = ["#1b8a5a", "#4b9b4c", "#86a83c", "#b5a32e", "#cf9127", "#d77a2b", "#d66033", "#c8463c", "#a8324a"];
 
-const given = new Map();
+const assigned = new Map(); // customer: index of its colour
 
 function hash(text) {
   let value = 2166136261;
-  for (let place = 0; place < text.length; place++) value = Math.imul(value ^ text.charCodeAt(place), 16777619);
+  for (let index = 0; index < text.length; index++) value = Math.imul(value ^ text.charCodeAt(index), 16777619);
   return value >>> 0;
 }
 
-/** The colour of a customer. */
-export function colourOf(customer) {
-  let found = given.get(customer);
-  if (found === undefined) {
-    const first = hash(customer) % COLOURS.length;
-    const taken = new Set(given.values());
-    let place = first;
-    if (given.size < COLOURS.length) while (taken.has(place)) place = (place + 1) % COLOURS.length;
-    given.set(customer, (found = place));
+export function customerColour(customer) {
+  let index = assigned.get(customer);
+  if (index === undefined) {
+    index = hash(customer) % COLOURS.length;
+    const taken = new Set(assigned.values());
+    if (assigned.size < COLOURS.length) while (taken.has(index)) index = (index + 1) % COLOURS.length;
+    assigned.set(customer, index);
   }
-  return COLOURS[found];
+  return COLOURS[index];
 }
-
-export const colourOfPriority = (priority) => PRIORITIES[Math.min(9, Math.max(1, priority)) - 1];

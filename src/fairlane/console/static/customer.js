@@ -1,193 +1,190 @@
-// Why does this customer stand where it stands, and what can an operator do about it?
+// One customer: its counter over time, its documents, and what an operator can change.
 //
 // Laws:
-// - Every control asks before it acts, and says what will happen.
+// - Every control says what will happen and waits for confirmation before it acts.
 
-import { steps, swatch } from "./charts.js";
-import { colourOf } from "./colours.js";
+import { customerUrl, errorText, get, patch, post, withQuery } from "./api.js";
+import { counterChart } from "./charts.js";
+import { customerColour } from "./colours.js";
 import { documentsTable } from "./documents.js";
-import { ask, badge, field, figure, make, named, nothing, plate, redraw, show, tell } from "./elements.js";
-import { asking, get, patch, post, why } from "./server.js";
-import { duration, number, rich, say } from "./texts.js";
+import {
+  badge, confirmAction, emptyState, field, figure, make, notify, priorityBadge, section, setChildren, swatch, updateChildren,
+  userName,
+} from "./dom.js";
+import { duration, number, t, tParts } from "./i18n.js";
 
-const REFRESH_MS = 3000;
-const address = (customer) => `/v1/customers/${encodeURIComponent(customer)}`;
+const REFRESH_MS = 3000,
+  DOCUMENTS_SHOWN = 20;
 
-export function customerView(place, customer) {
-  const top = make("div", { class: "head" }),
-    facts = make("dl", { class: "figures" }),
-    chart = make("div"),
-    controls = make("div", { class: "controls" });
-  const listed = make("div");
-  show(
-    place,
-    make("p", {}, make("a", { href: "#/customers" }, `← ${say("nav.customers")}`)),
-    top,
-    facts,
-    make(
-      "section",
-      {},
-      make("h2", {}, say("customer.counter_title")),
-      make("p", { class: "soft" }, say("customer.counter_lead")),
-      chart,
-    ),
-    make("section", {}, make("h2", {}, say("customer.controls")), controls),
-    make("section", {}, make("h2", {}, say("nav.documents")), listed),
-  );
-  let timer,
-    isClosed = false,
-    drawn = "";
-
-  async function load(isForced) {
-    clearTimeout(timer);
-    try {
-      const [row, documents] = await Promise.all([
-        get(`/page/customers/${encodeURIComponent(customer)}`),
-        get(asking("/page/documents", { customer, limit: 20 })),
-      ]);
-      if (isClosed) return;
-      drawTop(row);
-      drawChart(row);
-      drawControls(row, isForced === true);
-      redraw(
-        listed,
-        documentsTable(documents.documents, false),
-        make(
-          "p",
-          {},
-          make("a", { href: `#/documents?customer=${encodeURIComponent(customer)}` }, say("customer.all_documents")),
-        ),
-      );
-    } catch (error) {
-      if (!isClosed && !drawn) show(facts, nothing(why(error)));
-    }
-    if (!isClosed) timer = setTimeout(load, REFRESH_MS);
+export class CustomerView {
+  constructor(container, customer) {
+    this.customer = customer;
+    this.top = make("div", { class: "head" });
+    this.figures = make("dl", { class: "figures" });
+    this.chart = make("div");
+    this.controls = make("div", { class: "controls" });
+    this.documents = make("div");
+    this.isClosed = false;
+    this.drawnChart = "";
+    setChildren(
+      container,
+      make("p", {}, make("a", { href: "#/customers" }, `← ${t("nav.customers")}`)),
+      this.top,
+      this.figures,
+      section(t("customer.counter_title"), make("p", { class: "muted" }, t("customer.counter_lead")), this.chart),
+      section(t("customer.controls"), this.controls),
+      section(t("nav.documents"), this.documents),
+    );
+    this.load();
   }
-  function drawTop(row) {
-    show(
-      top,
-      make("h1", {}, swatch(colourOf(customer)), named(customer)),
-      row.paused && badge("paused", say("word.paused")),
+
+  close() {
+    this.isClosed = true;
+    clearTimeout(this.timer);
+  }
+
+  async load(redrawControls = false) {
+    clearTimeout(this.timer);
+    try {
+      const [row, page] = await Promise.all([
+        get(`/page/customers/${encodeURIComponent(this.customer)}`),
+        get(withQuery("/page/documents", { customer: this.customer, limit: DOCUMENTS_SHOWN })),
+      ]);
+      if (this.isClosed) return;
+      this.drawTop(row);
+      this.drawChart(row);
+      this.drawControls(row, redrawControls);
+      this.drawDocuments(page.documents);
+    } catch (error) {
+      if (!this.isClosed && !this.drawnChart) setChildren(this.figures, emptyState(errorText(error)));
+    }
+    if (!this.isClosed) this.timer = setTimeout(() => this.load(), REFRESH_MS);
+  }
+
+  drawTop(row) {
+    const recovery = !row.resets_in
+      ? t("customer.fresh")
+      : row.counter < 0 && t("customer.resets_in", { time: duration(row.resets_in, "long") });
+    setChildren(
+      this.top,
+      make("h1", {}, swatch(customerColour(this.customer)), userName(this.customer)),
+      row.paused && badge("paused", t("word.paused")),
       make(
         "p",
-        { class: "soft" },
-        rich("customer.standing", { counter: number(row.counter), priority: plate(row.next_priority) }),
+        { class: "muted" },
+        tParts("customer.standing", { counter: number(row.counter), priority: priorityBadge(row.next_priority) }),
         " ",
-        !row.resets_in
-          ? say("customer.fresh")
-          : row.counter < 0 && say("customer.resets_in", { time: duration(row.resets_in, "long") }),
+        recovery,
       ),
     );
-    show(
-      facts,
-      figure(say("column.waiting"), number(row.waiting)),
-      figure(say("column.running"), number(row.running)),
-      figure(say("column.done_today"), number(row.done_today)),
-      figure(say("column.failed_today"), number(row.failed_today)),
-      figure(say("column.wait_p50"), duration(row.wait_p50), say("column.wait_p50_hint")),
-      figure(say("column.wait_p95"), duration(row.wait_p95), say("column.wait_p95_hint")),
+    setChildren(
+      this.figures,
+      figure(t("column.waiting"), number(row.waiting)),
+      figure(t("column.running"), number(row.running)),
+      figure(t("column.done_today"), number(row.done_today)),
+      figure(t("column.failed_today"), number(row.failed_today)),
+      figure(t("column.wait_p50"), duration(row.wait_p50), t("column.wait_p50_hint")),
+      figure(t("column.wait_p95"), duration(row.wait_p95), t("column.wait_p95_hint")),
     );
   }
-  function drawChart(row) {
-    const now = `${row.steps?.length} ${row.steps?.at(-1)?.at}`;
-    if (now === drawn) return;
-    drawn = now;
-    if (!row.steps?.length) return show(chart, nothing(say("customer.no_steps"), ""));
-    const resets = row.steps.filter((one) => one.is_reset).length;
-    show(
-      chart,
-      steps(
-        say("customer.chart", { count: row.steps.length, resets }),
-        row.steps,
-        row.thresholds || row.terms?.thresholds || [-2, -4, -6, -8, -10, -12, -14, -20],
-      ),
+
+  drawChart({ steps, terms }) {
+    const version = `${steps.length} ${steps.at(-1)?.at}`;
+    if (version === this.drawnChart) return;
+    this.drawnChart = version;
+    if (!steps.length) return setChildren(this.chart, emptyState(t("customer.no_steps")));
+    const resets = steps.filter((step) => step.is_reset).length;
+    const summary = t("customer.chart", { count: steps.length, resets });
+    setChildren(this.chart, counterChart(summary, steps, terms.thresholds));
+  }
+
+  drawDocuments(documents) {
+    const href = `#/documents?customer=${encodeURIComponent(this.customer)}`;
+    updateChildren(
+      this.documents,
+      documentsTable(documents, false),
+      make("p", {}, make("a", { href }, t("customer.all_documents"))),
     );
   }
-  function drawControls(row, isForced) {
-    const writes = document.activeElement?.tagName === "INPUT" && controls.contains(document.activeElement);
-    if (writes && !isForced) return;
-    const weight = make("input", { type: "number", min: "0.01", max: "100", step: "0.01", value: row.weight, required: true });
-    const cap = make("input", { type: "number", min: "1", max: "1000000", step: "1", value: row.cap ?? "" });
-    const name = () => named(customer);
-    redraw(
-      controls,
-      make(
-        "div",
-        { class: "control" },
-        make("p", {}, row.paused ? say("customer.paused_now") : say("customer.not_paused")),
-        row.paused
-          ? button("customer.resume", "main", () =>
-              act(
-                [rich("customer.resume_ask", { customer: name() })],
-                say("customer.resume"),
-                () => patch(address(customer), { paused: false }),
-                "customer.resumed",
-              ),
-            )
-          : button("customer.pause", "quiet", () =>
-              act(
-                [rich("customer.pause_ask", { customer: name(), count: row.waiting })],
-                say("customer.pause"),
-                () => patch(address(customer), { paused: true }),
-                "customer.paused_done",
-              ),
-            ),
-      ),
-      form(field(say("customer.weight"), weight, say("customer.weight_hint")), () =>
-        act(
-          [rich("customer.weight_ask", { customer: name(), value: number(+weight.value) })],
-          say("act.save"),
-          () => patch(address(customer), { weight: +weight.value }),
-          "customer.saved",
-        ),
-      ),
-      form(field(say("customer.cap"), cap, say("customer.cap_hint")), () =>
-        act(
-          [
-            cap.value
-              ? rich("customer.cap_ask", { customer: name(), count: +cap.value })
-              : rich("customer.no_cap_ask", { customer: name() }),
-          ],
-          say("act.save"),
-          () => patch(address(customer), { cap: cap.value ? +cap.value : null }),
-          "customer.saved",
-        ),
-      ),
-      make(
-        "div",
-        { class: "control" },
-        make("p", {}, say("customer.reset_hint")),
-        button("customer.reset", "quiet", () =>
-          act(
-            [rich("customer.reset_ask", { customer: name() })],
-            say("customer.reset"),
-            () => post(`${address(customer)}/reset`),
-            "customer.reset_done",
-          ),
-        ),
-      ),
+
+  // -- controls --------------------------------------------------------------------------------------------------------
+
+  drawControls(row, isForced) {
+    const isEditing = document.activeElement?.tagName === "INPUT" && this.controls.contains(document.activeElement);
+    if (isEditing && !isForced) return;
+    updateChildren(
+      this.controls,
+      row.paused ? this.resumeControl() : this.pauseControl(row),
+      this.weightControl(row),
+      this.capControl(row),
+      this.resetControl(),
     );
   }
-  async function act(lines, yes, work, done) {
-    if (!(await ask(say("act.sure"), lines, yes))) return;
+
+  pauseControl(row) {
+    const pause = () => patch(customerUrl(this.customer), { paused: true });
+    const question = () => this.question("customer.pause_ask", { count: row.waiting });
+    return buttonControl("customer.not_paused", "customer.pause", "quiet", () =>
+      this.act(question(), "customer.pause", pause, "customer.paused_done"),
+    );
+  }
+
+  resumeControl() {
+    const resume = () => patch(customerUrl(this.customer), { paused: false });
+    return buttonControl("customer.paused_now", "customer.resume", "main", () =>
+      this.act(this.question("customer.resume_ask"), "customer.resume", resume, "customer.resumed"),
+    );
+  }
+
+  resetControl() {
+    const reset = () => post(`${customerUrl(this.customer)}/reset`);
+    return buttonControl("customer.reset_hint", "customer.reset", "quiet", () =>
+      this.act(this.question("customer.reset_ask"), "customer.reset", reset, "customer.reset_done"),
+    );
+  }
+
+  weightControl(row) {
+    const input = make("input", { type: "number", min: "0.01", max: "100", step: "0.01", value: row.weight, required: true });
+    const save = () => patch(customerUrl(this.customer), { weight: +input.value });
+    const question = () => this.question("customer.weight_ask", { value: number(+input.value) });
+    return formControl(field(t("customer.weight"), input, t("customer.weight_hint")), () =>
+      this.act(question(), "act.save", save, "customer.saved"),
+    );
+  }
+
+  capControl(row) {
+    const input = make("input", { type: "number", min: "1", max: "1000000", step: "1", value: row.cap ?? "" });
+    const save = () => patch(customerUrl(this.customer), { cap: input.value ? +input.value : null });
+    const question = () =>
+      input.value ? this.question("customer.cap_ask", { count: +input.value }) : this.question("customer.no_cap_ask");
+    return formControl(field(t("customer.cap"), input, t("customer.cap_hint")), () =>
+      this.act(question(), "act.save", save, "customer.saved"),
+    );
+  }
+
+  question(key, values = {}) {
+    return tParts(key, { customer: userName(this.customer), ...values });
+  }
+
+  async act(question, action, work, confirmation) {
+    if (!(await confirmAction([question], t(action)))) return;
     try {
       await work();
-      tell(say(done));
-      load(true);
+      notify(t(confirmation));
+      this.load(true);
     } catch (error) {
-      tell(why(error), "bad");
+      notify(errorText(error), "bad");
     }
   }
-  load();
-  return { close: () => ((isClosed = true), clearTimeout(timer)) };
 }
 
-const button = (key, kind, work) => make("button", { class: kind, onclick: work }, say(key));
+const buttonControl = (text, action, kind, onclick) =>
+  make("div", { class: "control" }, make("p", {}, t(text)), make("button", { class: kind, onclick }, t(action)));
 
-const form = (inside, work) =>
+const formControl = (fields, onSave) =>
   make(
     "form",
-    { class: "control", onsubmit: (event) => (event.preventDefault(), work()) },
-    inside,
-    make("button", { class: "quiet" }, say("act.save")),
+    { class: "control", onsubmit: (event) => (event.preventDefault(), onSave()) },
+    fields,
+    make("button", { class: "quiet" }, t("act.save")),
   );

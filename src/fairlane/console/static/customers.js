@@ -1,10 +1,13 @@
-// Where do all customers stand? A table that can be sorted, searched and filtered.
+// All customers in a table that can be sorted, searched and filtered.
 
-import { swatch, trend } from "./charts.js";
-import { colourOf } from "./colours.js";
-import { badge, choice, later, make, named, nothing, plate, redraw, show } from "./elements.js";
-import { asking, get, why } from "./server.js";
-import { duration, has, number, say } from "./texts.js";
+import { errorText, get, withQuery } from "./api.js";
+import { sparkline } from "./charts.js";
+import { customerColour } from "./colours.js";
+import {
+  badge, customerLink, debounce, emptyState, heading, make, priorityBadge, select, setChildren, swatch, tableRow,
+  updateChildren,
+} from "./dom.js";
+import { duration, hasText, number, t } from "./i18n.js";
 
 const COLUMNS = [
   ["customer", "column.customer"],
@@ -19,28 +22,26 @@ const COLUMNS = [
   ["wait_p95", "column.wait_p95"],
   ["trend", "column.trend"],
 ];
+const SORTABLE = COLUMNS.filter(([name]) => name !== "trend");
 const REFRESH_MS = 3000,
-  LIMIT_MAX = 200; // rows that the server gives at once
+  PAGE = 50,
+  PAGE_MAX = 200; // rows that the server sends at once
 
-/** A short heading stays on one line. */
-const whole = (text) => (text.length < 10 ? text.replaceAll(" ", "\u00a0") : text);
-
-/** A customer as a link, with its colour and whether it is paused. */
-export function customerLink(row) {
-  return make(
-    "span",
-    { class: "customer" },
-    swatch(colourOf(row.customer)),
-    make("a", { href: `#/customers/${encodeURIComponent(row.customer)}` }, named(row.customer)),
-    row.paused && badge("paused", say("word.paused")),
-  );
-}
+/** A short column heading stays on one line. */
+const unbroken = (text) => (text.length < 10 ? text.replaceAll(" ", "\u00a0") : text);
 
 function cells(row) {
+  const trend = row.trend || [];
   return [
-    customerLink(row),
+    make(
+      "span",
+      { class: "customer" },
+      swatch(customerColour(row.customer)),
+      customerLink(row.customer),
+      row.paused && badge("paused", t("word.paused")),
+    ),
     number(row.counter),
-    plate(row.next_priority),
+    priorityBadge(row.next_priority),
     row.counter < 0 ? duration(row.resets_in) : "–",
     number(row.waiting),
     number(row.running),
@@ -48,146 +49,138 @@ function cells(row) {
     number(row.failed_today),
     duration(row.wait_p50),
     duration(row.wait_p95),
-    trend(row.trend || [], say("customers.trend", { count: (row.trend || []).reduce((sum, one) => sum + one, 0) })),
+    sparkline(trend, t("customers.trend", { count: trend.reduce((sum, count) => sum + count, 0) })),
   ];
 }
 
-export function customersView(place) {
-  const asked = { sort: "waiting", order: "desc", search: "", filter: "", limit: 50 };
-  let rows = [],
-    next = null,
-    total = 0,
-    calls = 0,
-    timer;
-  const body = make("tbody"),
-    heads = make("tr"),
-    told = make("p", { class: "soft", role: "status" }, say("lanes.loading"));
-  const more = make("button", { class: "quiet", onclick: () => load(next) }, say("act.more"));
-  const table = make(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": say("nav.customers") },
-    make("table", { class: "grid" }, make("thead", {}, heads), body),
-  );
-  const search = make("input", {
-    type: "search",
-    placeholder: say("customers.search"),
-    "aria-label": say("customers.search"),
-    oninput: later(() => {
-      asked.search = search.value.trim();
-      load();
-    }),
-  });
-  const filter = choice(
-    [
-      ["", say("filter.all")],
-      ["waiting", say("filter.waiting")],
-      ["paused", say("filter.paused")],
-      ["failing", say("filter.failing")],
-    ],
-    "",
-    {
-      "aria-label": say("filter.label"),
-      onchange: () => {
-        asked.filter = filter.value;
-        load();
+export class CustomersView {
+  constructor(container) {
+    this.sort = "waiting";
+    this.order = "desc";
+    this.rows = [];
+    this.next = null;
+    this.loads = 0;
+    this.headings = make("tr");
+    this.body = make("tbody");
+    this.status = make("p", { class: "muted", role: "status" }, t("lanes.loading"));
+    this.more = make("button", { class: "quiet", onclick: () => this.load(this.next) }, t("act.more"));
+    this.search = make("input", {
+      type: "search",
+      placeholder: t("customers.search"),
+      "aria-label": t("customers.search"),
+      oninput: debounce(() => this.load()),
+    });
+    this.filter = select(
+      [
+        ["", t("filter.all")],
+        ["waiting", t("filter.waiting")],
+        ["paused", t("filter.paused")],
+        ["failing", t("filter.failing")],
+      ],
+      "",
+      { "aria-label": t("filter.label"), onchange: () => this.load() },
+    );
+    this.sortSelect = select(
+      SORTABLE.map(([name, key]) => [name, t("customers.sort", { column: t(key) })]),
+      this.sort,
+      {
+        class: "on-phones",
+        "aria-label": t("customers.sort", { column: "" }),
+        onchange: () => this.sortBy(this.sortSelect.value),
       },
-    },
-  );
-  const order = choice(
-    COLUMNS.filter(([name]) => name !== "trend").map(([name, key]) => [name, say("customers.sort", { column: say(key) })]),
-    asked.sort,
-    { class: "on-phones", "aria-label": say("customers.sort", { column: "" }), onchange: () => sort(order.value) },
-  );
-  show(
-    place,
-    make("div", { class: "head" }, make("h1", {}, say("nav.customers")), make("p", { class: "soft" }, say("customers.lead"))),
-    make("div", { class: "tools" }, search, filter, order, told),
-    table,
-    make("p", { class: "center" }, more),
-  );
+    );
+    this.layOut(container);
+    this.drawHeadings();
+    this.load();
+  }
 
-  function drawHeads() {
-    show(
-      heads,
+  layOut(container) {
+    const table = make("table", { class: "grid" }, make("thead", {}, this.headings), this.body);
+    setChildren(
+      container,
+      heading(t("nav.customers"), t("customers.lead")),
+      make("div", { class: "tools" }, this.search, this.filter, this.sortSelect, this.status),
+      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("nav.customers") }, table),
+      make("p", { class: "center" }, this.more),
+    );
+  }
+
+  close() {
+    this.loads++;
+    clearTimeout(this.timer);
+  }
+
+  drawHeadings() {
+    setChildren(
+      this.headings,
       COLUMNS.map(([name, key]) => {
-        const sorted = asked.sort === name;
-        const hint = has(`${key}_hint`) ? say(`${key}_hint`) : null;
-        if (name === "trend") return make("th", { scope: "col", title: hint }, say(key));
+        const isSorted = this.sort === name,
+          isFalling = this.order === "desc";
+        const hint = hasText(`${key}_hint`) ? t(`${key}_hint`) : null;
+        if (name === "trend") return make("th", { scope: "col", title: hint }, t(key));
         return make(
           "th",
-          { scope: "col", "aria-sort": sorted ? (asked.order === "desc" ? "descending" : "ascending") : null },
+          { scope: "col", "aria-sort": isSorted ? (isFalling ? "descending" : "ascending") : null },
           make(
             "button",
-            { class: "sort", title: hint, onclick: () => sort(name) },
-            whole(say(key)),
-            make("span", { "aria-hidden": "true" }, sorted ? (asked.order === "desc" ? "\u00a0↓" : "\u00a0↑") : ""),
+            { class: "sort", title: hint, onclick: () => this.sortBy(name) },
+            unbroken(t(key)),
+            make("span", { "aria-hidden": "true" }, isSorted ? (isFalling ? "\u00a0↓" : "\u00a0↑") : ""),
           ),
         );
       }),
     );
   }
-  function sort(name) {
-    asked.order = asked.sort === name ? (asked.order === "desc" ? "asc" : "desc") : name === "customer" ? "asc" : "desc";
-    asked.sort = order.value = name;
-    drawHeads();
-    [...heads.querySelectorAll("button")][COLUMNS.findIndex(([one]) => one === name)]?.focus();
-    load();
+
+  sortBy(name) {
+    if (this.sort === name) this.order = this.order === "desc" ? "asc" : "desc";
+    else this.order = name === "customer" ? "asc" : "desc";
+    this.sort = this.sortSelect.value = name;
+    this.drawHeadings();
+    [...this.headings.querySelectorAll("button")][SORTABLE.findIndex(([column]) => column === name)]?.focus();
+    this.load();
   }
-  function drawRows() {
-    redraw(
-      body,
-      rows.map((row) =>
-        make(
-          "tr",
-          {},
-          cells(row).map((cell, place) =>
-            make(place ? "td" : "th", { "data-label": say(COLUMNS[place][1]), scope: place ? null : "row" }, cell),
-          ),
-        ),
-      ),
-    );
-    if (!rows.length) {
-      const searched = asked.search || asked.filter;
-      show(
-        body,
-        make(
-          "tr",
-          {},
-          make(
-            "td",
-            { colspan: COLUMNS.length, class: "whole" },
-            nothing(
-              say(searched ? "customers.none_found" : "customers.none"),
-              say(searched ? "customers.none_found_more" : "customers.none_more"),
-            ),
-          ),
-        ),
-      );
-    }
-    show(told, say("customers.total", { count: total }));
-    more.hidden = !next;
-  }
-  async function load(after, isRefresh) {
-    const mine = ++calls;
-    clearTimeout(timer);
+
+  async load(after, isRefresh) {
+    const load = ++this.loads;
+    clearTimeout(this.timer);
     try {
-      const limit = isRefresh ? Math.min(LIMIT_MAX, Math.max(asked.limit, rows.length)) : asked.limit;
-      const page = await get(asking("/page/customers", { ...asked, limit, after }));
-      if (mine !== calls) return;
-      const fresh = new Set(page.customers.map((one) => one.customer));
-      const others = rows.filter((one) => !fresh.has(one.customer));
-      const behind = isRefresh && page.next ? others.slice(0, Math.max(0, rows.length - limit)) : [];
-      const kept = after ? rows : behind; // a refresh reaches so far; who is behind that stays as it was
-      rows = after ? [...kept, ...page.customers] : [...page.customers, ...kept];
-      if (!isRefresh || rows.length <= limit) next = page.next;
-      total = page.total;
-      drawRows();
+      const limit = isRefresh ? Math.min(PAGE_MAX, Math.max(PAGE, this.rows.length)) : PAGE;
+      const filters = { sort: this.sort, order: this.order, search: this.search.value.trim(), filter: this.filter.value };
+      const page = await get(withQuery("/page/customers", { ...filters, limit, after }));
+      if (load !== this.loads) return;
+      if (after) this.rows = [...this.rows, ...page.customers];
+      else this.rows = [...page.customers, ...(isRefresh && page.next ? this.rowsBeyond(page.customers, limit) : [])];
+      if (!isRefresh || this.rows.length <= limit) this.next = page.next;
+      this.drawRows();
+      setChildren(this.status, t("customers.total", { count: page.total }));
+      this.more.hidden = !this.next;
     } catch (error) {
-      if (mine === calls && !isRefresh) show(told, why(error));
+      if (load === this.loads && !isRefresh) setChildren(this.status, errorText(error));
     }
-    if (mine === calls) timer = setTimeout(() => load(undefined, true), REFRESH_MS);
+    if (load === this.loads) this.timer = setTimeout(() => this.load(undefined, true), REFRESH_MS);
   }
-  drawHeads();
-  load();
-  return { close: () => (calls++, clearTimeout(timer)) };
+
+  /** The rows that a refresh does not reach; they stay as they were. */
+  rowsBeyond(fresh, limit) {
+    const names = new Set(fresh.map((row) => row.customer));
+    return this.rows.filter((row) => !names.has(row.customer)).slice(0, Math.max(0, this.rows.length - limit));
+  }
+
+  drawRows() {
+    const columns = COLUMNS.map(([, key]) => t(key));
+    if (this.rows.length)
+      return updateChildren(
+        this.body,
+        this.rows.map((row) => tableRow(cells(row), columns)),
+      );
+    const isFiltered = this.search.value || this.filter.value;
+    const message = isFiltered
+      ? emptyState(t("customers.none_found"), t("customers.none_found_more"))
+      : emptyState(t("customers.none"), t("customers.none_more"));
+    return setChildren(
+      this.body,
+      make("tr", {}, make("td", { colspan: COLUMNS.length, class: "whole" }, message)),
+    );
+  }
 }

@@ -1,14 +1,17 @@
-// Why is this document still waiting, what happened to it, and what came out?
+// One document: when it will start and why it has its priority, its history, and its result.
 
+import { documentUrl, errorText, fetchText, get, post, remove } from "./api.js";
 import { stateBadge } from "./documents.js";
-import { ask, make, named, nothing, plate, redraw, show, tell } from "./elements.js";
-import { get, post, remove, textOf, why } from "./server.js";
-import { bytes, dateTime, duration, durationRange, has, number, rich, say } from "./texts.js";
+import {
+  confirmAction, customerLink, emptyState, make, notify, priorityBadge, section, setChildren, updateChildren, userName,
+} from "./dom.js";
+import { bytes, dateTime, duration, durationRange, hasText, number, t, tParts } from "./i18n.js";
 
 const REFRESH_MS = 2000,
   TEXT_SHOWN = 6000;
 const ENDED = ["done", "failed", "cancelled"];
 const OFFICE = "application/vnd.openxmlformats-officedocument.";
+// Names that are the same in every language; other formats are shown as their media type.
 const FORMATS = {
   "application/pdf": "PDF",
   "application/zip": "ZIP",
@@ -26,239 +29,220 @@ const FORMATS = {
   "image/jpeg": "JPEG",
   "image/png": "PNG",
   "image/tiff": "TIFF",
-}; // names that are the same in every language; of others the media type is told
+};
 
-/** Why it has its priority, in one plain sentence. */
-export function whySentence(told) {
-  const reason = told.why,
-    values = { priority: plate(reason.priority), counter: number(reason.counter), customer: named(told.document.customer) };
-  const lines = [];
-  if (reason.was_reset && reason.silence == null) lines.push(rich("why.first", values));
-  else if (reason.was_reset && reason.silence <= reason.reset_interval) lines.push(rich("why.back", values));
-  else if (reason.was_reset)
-    lines.push(
-      rich("why.reset", {
-        ...values,
-        silence: duration(reason.silence, "long"),
-        interval: duration(reason.reset_interval, "long"),
-      }),
-    );
-  else if (reason.priority === 1 || reason.threshold == null) lines.push(rich("why.light", values));
-  else
-    lines.push(
-      rich("why.below", { ...values, threshold: number(reason.threshold), interval: duration(reason.reset_interval, "long") }),
-    );
-  if (reason.weight !== undefined && reason.weight !== 1) lines.push(rich("why.weight", { weight: number(reason.weight) }));
-  if (reason.cost !== undefined && reason.cost !== 1) lines.push(rich("why.cost", { cost: number(reason.cost) }));
-  return lines;
+/** The sentences that explain a document's priority. */
+function priorityReason({ why, document: item }) {
+  const values = {
+    priority: priorityBadge(why.priority),
+    counter: number(why.counter),
+    customer: userName(item.customer),
+    interval: duration(why.reset_interval, "long"),
+  };
+  const sentences = [];
+  if (why.was_reset && why.silence == null) sentences.push(tParts("why.first", values));
+  else if (why.was_reset && why.silence <= why.reset_interval) sentences.push(tParts("why.back", values));
+  else if (why.was_reset) sentences.push(tParts("why.reset", { ...values, silence: duration(why.silence, "long") }));
+  else if (why.priority === 1 || why.threshold == null) sentences.push(tParts("why.light", values));
+  else sentences.push(tParts("why.below", { ...values, threshold: number(why.threshold) }));
+  if (why.weight !== undefined && why.weight !== 1) sentences.push(tParts("why.weight", { weight: number(why.weight) }));
+  if (why.cost !== undefined && why.cost !== 1) sentences.push(tParts("why.cost", { cost: number(why.cost) }));
+  return sentences;
 }
 
-/** About what is ahead, and when it will start. */
-export function outlookSentence(outlook) {
+/** The sentences about what is ahead of a waiting document, and when it will start. */
+function outlookSentences(outlook) {
   if (!outlook) return [];
-  if (outlook.blocked === "paused") return [rich("outlook.paused")];
-  if (outlook.blocked === "cap") return [rich("outlook.cap")];
-  const lines = [];
-  if (outlook.ahead != null) lines.push(outlook.ahead ? rich("outlook.ahead", { count: outlook.ahead }) : rich("outlook.next"));
-  if (outlook.blocked === "no_worker") lines.push(rich("outlook.no_worker"));
+  if (outlook.blocked === "paused") return [tParts("outlook.paused")];
+  if (outlook.blocked === "cap") return [tParts("outlook.cap")];
+  const sentences = [];
+  if (outlook.ahead != null)
+    sentences.push(outlook.ahead ? tParts("outlook.ahead", { count: outlook.ahead }) : tParts("outlook.next"));
+  if (outlook.blocked === "no_worker") sentences.push(tParts("outlook.no_worker"));
   else if (outlook.low != null && outlook.high != null)
-    lines.push(rich("outlook.range", { range: durationRange(outlook.low, outlook.high) }));
-  else if (outlook.likely != null) lines.push(rich("outlook.likely", { time: duration(outlook.likely, "long") }));
-  else lines.push(rich("outlook.unknown"));
-  return lines;
+    sentences.push(tParts("outlook.range", { range: durationRange(outlook.low, outlook.high) }));
+  else if (outlook.likely != null) sentences.push(tParts("outlook.likely", { time: duration(outlook.likely, "long") }));
+  else sentences.push(tParts("outlook.unknown"));
+  return sentences;
 }
 
-function life(told, isOperator) {
-  return make(
-    "ol",
-    { class: "life" },
-    told.life.map((one) => {
-      const key = `life.${one.what}`;
-      return make(
-        "li",
-        { class: one.what },
-        make("time", { datetime: new Date(one.at).toISOString() }, dateTime(one.at)),
-        make(
-          "span",
-          {},
-          make("b", {}, has(key) ? say(key) : one.what),
-          one.attempt ? ` · ${say("life.attempt", { attempt: one.attempt })}` : "",
-          one.worker ? [" · ", named(one.worker)] : null,
-          one.note && isOperator ? make("small", {}, named(one.note, "note")) : null,
-        ),
-      );
-    }),
-  );
-}
+export class DocumentView {
+  constructor(container, id, session) {
+    this.id = id;
+    this.isOperator = session.role === "operator";
+    this.body = make("div", { class: "stack" });
+    this.isClosed = false;
+    this.drawn = ""; // the response that is shown
+    this.result = null;
+    const [href, key] = this.isOperator ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
+    setChildren(container, make("p", {}, make("a", { href }, `← ${t(key)}`)), this.body);
+    this.load();
+  }
 
-export function documentView(place, id, who) {
-  const isOperator = who.role === "operator",
-    back = isOperator ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
-  const body = make("div", { class: "stack" });
-  show(place, make("p", {}, make("a", { href: back[0] }, `← ${say(back[1])}`)), body);
-  let timer,
-    isClosed = false,
-    seen = "",
-    result = null;
+  event() {
+    this.load();
+  }
 
-  async function load() {
-    clearTimeout(timer);
+  close() {
+    this.isClosed = true;
+    clearTimeout(this.timer);
+  }
+
+  async load() {
+    clearTimeout(this.timer);
     try {
-      const told = await get(`/page/documents/${encodeURIComponent(id)}`);
-      if (isClosed) return;
-      const now = JSON.stringify(told);
-      if (now !== seen) {
-        if (told.document.state === "done" && !result) result = await outcome(told.document);
-        if (!isClosed && !document.querySelector("dialog")) redraw(body, drawn(told));
-      }
-      seen = now;
-      if (!isClosed && !ENDED.includes(told.document.state)) timer = setTimeout(load, REFRESH_MS);
+      const details = await get(`/page/documents/${encodeURIComponent(this.id)}`);
+      if (this.isClosed) return;
+      await this.draw(details);
+      if (!this.isClosed && !ENDED.includes(details.document.state)) this.refreshLater();
     } catch (error) {
-      if (isClosed) return;
-      if (error.status === 404) show(body, nothing(say("document.missing"), say("document.missing_more")));
-      else {
-        if (!seen) show(body, nothing(why(error)));
-        timer = setTimeout(load, REFRESH_MS);
+      if (this.isClosed) return;
+      if (error.status === 404) {
+        setChildren(this.body, emptyState(t("document.missing"), t("document.missing_more")));
+      } else {
+        if (!this.drawn) setChildren(this.body, emptyState(errorText(error)));
+        this.refreshLater();
       }
     }
   }
-  function drawn(told) {
-    const { document: one } = told,
-      isWaiting = one.state === "ready" || one.state === "delayed";
+
+  refreshLater() {
+    this.timer = setTimeout(() => this.load(), REFRESH_MS);
+  }
+
+  async draw(details) {
+    const response = JSON.stringify(details);
+    if (response === this.drawn) return;
+    if (details.document.state === "done" && !this.result) this.result = await resultSection(details.document);
+    if (!this.isClosed && !document.querySelector("dialog")) updateChildren(this.body, this.sections(details));
+    this.drawn = response;
+  }
+
+  sections(details) {
+    const { document: item } = details;
     return [
       make(
         "div",
         { class: "head" },
-        make("h1", {}, one.name ? named(one.name) : make("code", {}, one.id)),
-        make("span", { class: "marks" }, stateBadge(one.state), plate(one.priority)),
+        make("h1", {}, item.name ? userName(item.name) : make("code", {}, item.id)),
+        make("span", { class: "marks" }, stateBadge(item.state), priorityBadge(item.priority)),
       ),
-      make(
-        "section",
-        { class: "card answer" },
-        isWaiting &&
-          make(
-            "p",
-            { class: "story" },
-            outlookSentence(told.outlook).flatMap((line) => [line, " "]),
-          ),
-        one.state === "delayed" && one.ready_at
-          ? make("p", {}, say("document.not_before", { time: dateTime(one.ready_at * 1000) }))
-          : null,
-        one.state === "failed" && make("p", { class: "story" }, failure(told)),
-        make(
-          "p",
-          {},
-          whySentence(told).flatMap((line) => [line, " "]),
-        ),
-        make("div", { class: "row" }, actions(one)),
-      ),
-      result,
-      make("section", {}, make("h2", {}, say("document.life")), life(told, isOperator)),
-      make("section", {}, make("h2", {}, say("document.facts")), factsOf(one, isOperator)),
+      make("section", { class: "card answer" }, statusLines(details), make("div", { class: "row" }, this.actions(item))),
+      this.result,
+      section(t("document.life"), timeline(details.life, this.isOperator)),
+      section(t("document.facts"), facts(item, this.isOperator)),
     ];
   }
-  function failure(told) {
-    const key = `failure.${told.failure_code}`;
-    return say(has(key) ? key : "failure.other");
-  }
-  function actions(one) {
-    const act = async (question, yes, work, done) => {
-      if (!(await ask(say("act.sure"), [say(question)], yes))) return;
-      try {
-        await work();
-        tell(say(done));
-      } catch (error) {
-        tell(why(error), "bad");
-      }
-      seen = "";
-      load();
-    };
-    const address = `/v1/documents/${encodeURIComponent(id)}`;
+
+  actions(item) {
+    const url = documentUrl(this.id);
+    const cancel = () => this.act("document.cancel_ask", "document.cancel", () => remove(url), "document.cancelled");
+    const retry = () => this.act("document.retry_ask", "document.retry", () => post(`${url}/retry`), "document.retried");
     return [
-      !ENDED.includes(one.state) &&
-        make(
-          "button",
-          {
-            class: "quiet",
-            onclick: () => act("document.cancel_ask", say("document.cancel"), () => remove(address), "document.cancelled"),
-          },
-          say("document.cancel"),
-        ),
-      one.state === "failed" &&
-        make(
-          "button",
-          {
-            class: "main",
-            onclick: () => act("document.retry_ask", say("document.retry"), () => post(`${address}/retry`), "document.retried"),
-          },
-          say("document.retry"),
-        ),
+      !ENDED.includes(item.state) && make("button", { class: "quiet", onclick: cancel }, t("document.cancel")),
+      item.state === "failed" && make("button", { class: "main", onclick: retry }, t("document.retry")),
     ];
   }
-  load();
-  return { event: () => load(), close: () => ((isClosed = true), clearTimeout(timer)) };
+
+  async act(question, action, work, confirmation) {
+    if (!(await confirmAction([t(question)], t(action)))) return;
+    try {
+      await work();
+      notify(t(confirmation));
+    } catch (error) {
+      notify(errorText(error), "bad");
+    }
+    this.drawn = "";
+    this.load();
+  }
 }
 
-function factsOf(one, isOperator) {
+/** When a document will start or why it failed, and why it has its priority. */
+function statusLines(details) {
+  const { document: item, failure_code: code } = details;
+  const spaced = (sentences) => sentences.flatMap((sentence) => [sentence, " "]);
+  const failure = `failure.${code}`;
+  return [
+    (item.state === "ready" || item.state === "delayed") &&
+      make("p", { class: "story" }, spaced(outlookSentences(details.outlook))),
+    item.state === "delayed" &&
+      item.ready_at > 0 &&
+      make("p", {}, t("document.not_before", { time: dateTime(item.ready_at * 1000) })),
+    item.state === "failed" && make("p", { class: "story" }, t(hasText(failure) ? failure : "failure.other")),
+    make("p", {}, spaced(priorityReason(details))),
+  ];
+}
+
+function timeline(life, isOperator) {
+  const items = life.map((change) => {
+    const key = `life.${change.what}`;
+    return make(
+      "li",
+      { class: change.what },
+      make("time", { datetime: new Date(change.at).toISOString() }, dateTime(change.at)),
+      make(
+        "span",
+        {},
+        make("b", {}, hasText(key) ? t(key) : change.what),
+        change.attempt ? ` · ${t("life.attempt", { attempt: change.attempt })}` : "",
+        change.worker ? [" · ", userName(change.worker)] : null,
+        change.note && isOperator ? make("small", {}, userName(change.note, "note")) : null,
+      ),
+    );
+  });
+  return make("ol", { class: "life" }, items);
+}
+
+function facts(item, isOperator) {
   const pairs = [
-    isOperator && [
-      "column.customer",
-      make("a", { href: `#/customers/${encodeURIComponent(one.customer)}` }, named(one.customer)),
-    ],
-    ["document.id", make("code", {}, one.id)],
-    one.size != null && ["document.size", bytes(one.size)],
-    one.media_type && ["document.type", FORMATS[one.media_type] ?? one.media_type],
-    ["document.submitted", dateTime(one.submitted_at * 1000)],
-    one.ended_at && ["document.ended", dateTime(one.ended_at * 1000)],
-    ["document.attempts", say("document.attempts_of", { attempts: one.attempts, most: one.attempts_max })],
-    isOperator && one.reason && ["document.note", make("code", {}, one.reason)],
+    isOperator && ["column.customer", customerLink(item.customer)],
+    ["document.id", make("code", {}, item.id)],
+    item.size != null && ["document.size", bytes(item.size)],
+    item.media_type && ["document.type", FORMATS[item.media_type] ?? item.media_type],
+    ["document.submitted", dateTime(item.submitted_at * 1000)],
+    item.ended_at && ["document.ended", dateTime(item.ended_at * 1000)],
+    ["document.attempts", t("document.attempts_of", { attempts: item.attempts, most: item.attempts_max })],
+    isOperator && item.reason && ["document.note", make("code", {}, item.reason)],
   ].filter(Boolean);
   return make(
     "dl",
     { class: "facts" },
-    pairs.map(([key, value]) => [make("dt", {}, say(key)), make("dd", {}, value)]),
+    pairs.map(([key, value]) => [make("dt", {}, t(key)), make("dd", {}, value)]),
   );
 }
 
-/** What came out of a document that is done: a picture, the text, and both to keep. */
-async function outcome(one) {
-  const address = `/v1/documents/${encodeURIComponent(one.id)}`;
-  let text = null;
-  try {
-    text = await textOf(`${address}/text`);
-  } catch {
-    // the links stay
-  }
-  const picture = make("img", {
-    src: `${address}/thumbnail`,
-    alt: say("document.picture"),
+/** The result of a document that is done: a thumbnail, the text, and downloads. */
+async function resultSection(item) {
+  const url = documentUrl(item.id);
+  const text = await fetchText(`${url}/text`).catch(() => null); // without the text the downloads are still offered
+  const name = (item.name || item.id).replace(/[^\p{L}\p{N}._ -]/gu, "_").slice(0, 100);
+  const thumbnail = make("img", {
+    src: `${url}/thumbnail`,
+    alt: t("document.picture"),
     class: "thumbnail",
     onerror: (event) => event.target.remove(),
   });
-  const name = (one.name || one.id).replace(/[^\p{L}\p{N}._ -]/gu, "_").slice(0, 100);
   return make(
     "section",
     { class: "outcome" },
-    make("h2", {}, say("document.result")),
+    make("h2", {}, t("document.result")),
     make(
       "div",
       { class: "row" },
       text !== null &&
-        make("a", { class: "button main", href: `${address}/text`, download: `${name}.txt` }, say("document.download_text")),
-      make("a", { class: "button", href: `${address}/result`, download: `${name}.json` }, say("document.download_result")),
+        make("a", { class: "button main", href: `${url}/text`, download: `${name}.txt` }, t("document.download_text")),
+      make("a", { class: "button", href: `${url}/result`, download: `${name}.json` }, t("document.download_result")),
     ),
-    make(
-      "div",
-      { class: "beside" },
-      picture,
-      text === null
-        ? make("p", { class: "soft" }, say("document.no_text"))
-        : make(
-            "pre",
-            { class: "text", tabindex: "0", "aria-label": say("document.text"), dir: "auto" },
-            text.slice(0, TEXT_SHOWN) || say("document.empty_text"),
-            text.length > TEXT_SHOWN ? "\n…" : "",
-          ),
-    ),
+    make("div", { class: "beside" }, thumbnail, textPreview(text)),
+  );
+}
+
+function textPreview(text) {
+  if (text === null) return make("p", { class: "muted" }, t("document.no_text"));
+  return make(
+    "pre",
+    { class: "text", tabindex: "0", "aria-label": t("document.text"), dir: "auto" },
+    text.slice(0, TEXT_SHOWN) || t("document.empty_text"),
+    text.length > TEXT_SHOWN ? "\n…" : "",
   );
 }

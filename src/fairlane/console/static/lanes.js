@@ -1,209 +1,203 @@
-// What happens now? The lanes, one sentence that tells the story, and who is waiting.
+// The live view: nine lanes, a sentence that sums them up, figures, and the customers that are waiting.
 
-import { colourOf } from "./colours.js";
-import { figure, make, named, plate, redraw, show } from "./elements.js";
-import { Picture } from "./picture.js";
-import { duration, number, rich, say } from "./texts.js";
+import { customerColour } from "./colours.js";
+import { customerLink, figure, heading, make, priorityBadge, section, setChildren, updateChildren, userName } from "./dom.js";
+import { duration, number, t, tParts } from "./i18n.js";
+import { LanesCanvas } from "./lanes_canvas.js";
 
 const FLOOD_SHARE = 0.5,
-  FLOOD_LEAST = 25;
+  FLOOD_LEAST = 25,
+  CUSTOMERS_SHOWN = 10,
+  SHORT_WAIT_SECONDS = 60;
 
-/** Whether small senders wait so little that it is good news. */
-export const isShort = (seconds) => seconds != null && seconds <= 60;
+/** The class of a figure with the waits of small senders: good news while they are short. */
+export const lightWaitClass = (seconds) => (seconds != null && seconds <= SHORT_WAIT_SECONDS ? "good" : "");
 
-/** Of each customer in a frame: how many wait, and in which lanes; those with the most first. */
-export function byCustomer(frame) {
-  const found = new Map();
+/** The customers of a frame, how many of their documents wait, and in which lanes; most documents first. */
+function waitingCustomers(frame) {
+  const customers = new Map();
   for (const lane of frame.lanes) {
-    for (const one of lane.top) {
-      if (!one.ready) continue;
-      const kept = found.get(one.customer) || { customer: one.customer, ready: 0, lanes: Array(9).fill(0) };
-      kept.ready += one.ready;
-      kept.lanes[lane.priority - 1] += one.ready;
-      found.set(one.customer, kept);
+    for (const { customer, ready } of lane.top) {
+      if (!ready) continue;
+      const entry = customers.get(customer) || { customer, ready: 0, lanes: Array(9).fill(0) };
+      entry.ready += ready;
+      entry.lanes[lane.priority - 1] += ready;
+      customers.set(customer, entry);
     }
   }
-  return [...found.values()].sort((one, other) => other.ready - one.ready || (one.customer < other.customer ? -1 : 1));
+  return [...customers.values()].sort((a, b) => b.ready - a.ready || (a.customer < b.customer ? -1 : 1));
 }
 
-/** What happens, as one or two sentences. */
-function story(frame) {
+/** The state of the queue in one or two sentences. */
+function summary(frame) {
   const { ready, running, delayed } = frame.totals,
-    biggest = byCustomer(frame)[0];
-  if (frame.counted != null) return [rich("lanes.counting", { count: frame.counted })];
-  const held = delayed ? [rich("lanes.held", { count: delayed })] : [];
-  const working = rich("lanes.calm_running", { count: running });
-  if (!ready && delayed) return running ? [...held, working] : held;
-  if (!ready) return [running ? rich("lanes.no_wait", { count: running }) : rich("lanes.quiet")];
-  if (biggest && biggest.ready >= FLOOD_LEAST && biggest.ready >= FLOOD_SHARE * ready) {
-    const lane = biggest.lanes.indexOf(Math.max(...biggest.lanes)) + 1;
-    const told = [rich("lanes.flood", { customer: named(biggest.customer), count: biggest.ready, lane })];
-    if (lane > 1)
-      told.push(
-        frame.waits.light_p50 == null
-          ? rich("lanes.pass")
-          : rich("lanes.pass_within", { time: duration(frame.waits.light_p50, "long") }),
-      );
-    return told;
-  }
-  return [rich("lanes.calm", { count: ready }), ...held, working];
+    biggest = waitingCustomers(frame)[0];
+  if (frame.counted != null) return [tParts("lanes.counting", { count: frame.counted })];
+  const delayedText = delayed ? [tParts("lanes.held", { count: delayed })] : [];
+  const runningText = tParts("lanes.calm_running", { count: running });
+  if (!ready && delayed) return running ? [...delayedText, runningText] : delayedText;
+  if (!ready) return [running ? tParts("lanes.no_wait", { count: running }) : tParts("lanes.quiet")];
+  if (biggest && biggest.ready >= FLOOD_LEAST && biggest.ready >= FLOOD_SHARE * ready) return floodSummary(biggest, frame);
+  return [tParts("lanes.calm", { count: ready }), ...delayedText, runningText];
 }
 
-export function lanesView(place) {
-  const sentence = make("p", { class: "story" }, say("lanes.loading"));
-  const figures = make("dl", { class: "figures" });
-  const canvas = make("canvas", { "aria-hidden": "true" });
-  const tip = make("div", { class: "tip", hidden: true });
-  const rows = Array.from({ length: 9 }, (_, place) => laneRow(place + 1));
-  const scale = make("p", { class: "scale" });
-  const workers = make("p", { class: "workers" });
-  const legend = make("div", { class: "legend" });
-  show(
-    place,
-    make("div", { class: "head" }, make("h1", {}, say("nav.lanes"))),
-    sentence,
-    make(
+function floodSummary(biggest, frame) {
+  const lane = biggest.lanes.indexOf(Math.max(...biggest.lanes)) + 1,
+    lightWait = frame.waits.light_p50;
+  const flood = tParts("lanes.flood", { customer: userName(biggest.customer), count: biggest.ready, lane });
+  if (lane === 1) return [flood];
+  if (lightWait == null) return [flood, tParts("lanes.pass")];
+  return [flood, tParts("lanes.pass_within", { time: duration(lightWait, "long") })];
+}
+
+export class LanesView {
+  constructor(container) {
+    this.summary = make("p", { class: "story" }, t("lanes.loading"));
+    this.figures = make("dl", { class: "figures" });
+    this.tip = make("div", { class: "tip", hidden: true });
+    this.rows = Array.from({ length: 9 }, (_, index) => new LaneRow(index + 1));
+    this.scale = make("p", { class: "scale" });
+    this.workers = make("p", { class: "workers" });
+    this.legend = make("div", { class: "legend" });
+    const canvas = make("canvas", { "aria-hidden": "true" });
+    setChildren(
+      container,
+      heading(t("nav.lanes")),
+      this.summary,
+      this.lanesSection(canvas),
+      this.figures,
+      section(t("lanes.who"), this.legend),
+    );
+    this.drawing = new LanesCanvas(canvas, (count, hasOthers) => this.showScale(count, hasOthers));
+    canvas.addEventListener("pointermove", (event) => this.showTip(event));
+    canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
+  }
+
+  lanesSection(canvas) {
+    const items = this.rows.map((row) => row.item);
+    return make(
       "section",
-      { class: "road", "aria-label": say("lanes.picture") },
+      { class: "road", "aria-label": t("lanes.picture") },
       make(
         "div",
         { class: "captions" },
-        make("span", {}, say("lanes.caption_waiting")),
-        make("span", { class: "way" }, say("lanes.caption_way")),
-        make("span", {}, say("lanes.caption_workers")),
+        make("span", {}, t("lanes.caption_waiting")),
+        make("span", { class: "way" }, t("lanes.caption_way")),
+        make("span", {}, t("lanes.caption_workers")),
       ),
-      make(
-        "div",
-        { class: "lanes" },
-        make(
-          "ol",
-          {},
-          rows.map((row) => row.item),
-        ),
-        make("div", { class: "canvas" }, canvas, tip),
-      ),
-      make("div", { class: "captions under" }, scale, workers),
-    ),
-    figures,
-    make("section", {}, make("h2", {}, say("lanes.who")), legend),
-  );
-  const picture = new Picture(canvas);
-  picture.arranged = (each, hasOthers) =>
-    show(
-      scale,
-      each > 1 ? say("lanes.scale_many", { count: each }) : say("lanes.scale_one"),
-      hasOthers ? ` · ${say("lanes.grey")}` : "",
+      make("div", { class: "lanes" }, make("ol", {}, items), make("div", { class: "canvas" }, canvas, this.tip)),
+      make("div", { class: "captions under" }, this.scale, this.workers),
     );
-  canvas.addEventListener("pointermove", (event) => point(picture, tip, event));
-  canvas.addEventListener("pointerleave", () => (tip.hidden = true));
-
-  function frame(told) {
-    for (const one of byCustomer(told).slice(0, 10)) colourOf(one.customer); // the biggest choose their colours first
-    picture.frame(told);
-    show(
-      sentence,
-      story(told).flatMap((one) => [one, " "]),
-    );
-    told.lanes.forEach((lane, number) => rows[number].update(lane));
-    show(
-      workers,
-      told.counted != null
-        ? ""
-        : told.running_total > told.running.length
-        ? say("lanes.running_more", { count: told.running_total - told.running.length })
-        : say("lanes.running", { count: told.running_total }),
-    );
-    show(figures, figuresOf(told));
-    redraw(legend, legendOf(told));
   }
-  return { frame, close: () => picture.close() };
+
+  frame(frame) {
+    // the biggest customers choose their colours first
+    for (const entry of waitingCustomers(frame).slice(0, CUSTOMERS_SHOWN)) customerColour(entry.customer);
+    this.drawing.show(frame);
+    setChildren(
+      this.summary,
+      summary(frame).flatMap((sentence) => [sentence, " "]),
+    );
+    frame.lanes.forEach((lane, index) => this.rows[index].update(lane));
+    setChildren(this.workers, workersCaption(frame));
+    setChildren(this.figures, figures(frame));
+    updateChildren(this.legend, legend(frame));
+  }
+
+  close() {
+    this.drawing.close();
+  }
+
+  showScale(documentsPerBlock, hasOthers) {
+    setChildren(
+      this.scale,
+      documentsPerBlock > 1 ? t("lanes.scale_many", { count: documentsPerBlock }) : t("lanes.scale_one"),
+      hasOthers ? ` · ${t("lanes.grey")}` : "",
+    );
+  }
+
+  showTip(event) {
+    const tip = this.tip,
+      box = event.target.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const item = this.drawing.itemAt(x, y);
+    tip.hidden = !item;
+    if (!item) return;
+    const name = item.customer === null ? t("lanes.others", { count: item.customers }) : userName(item.customer);
+    const text = item.isRunning
+      ? t("lanes.tip_running", { priority: item.priority })
+      : t("lanes.tip", { count: item.ready, priority: item.priority });
+    setChildren(tip, make("b", {}, name), make("span", {}, text));
+    tip.style.left = `${Math.min(Math.max(0, x - 20), box.width - tip.offsetWidth)}px`;
+    tip.style.top = `${y + 16 + tip.offsetHeight > box.height ? y - tip.offsetHeight - 8 : y + 16}px`;
+  }
 }
 
-function laneRow(priority) {
-  const count = make("b", {}, "0"),
-    more = make("span", { class: "unseen" });
-  const hint = priority === 1 ? say("lanes.first") : priority === 9 ? say("lanes.last") : null;
-  const item = make("li", {}, plate(priority), make("span", { class: "count" }, count, hint && make("small", {}, hint)), more);
-  return {
-    item,
-    update(lane) {
-      show(count, number(lane.ready));
-      item.classList.toggle("empty", !lane.ready);
-      const told = lane.top
-        .slice(0, 3)
-        .filter((one) => one.ready)
-        .map((one) => [named(one.customer), ` ${number(one.ready)}, `]);
-      show(
-        more,
-        say("state.ready"),
-        ". ",
-        told,
-        lane.oldest_wait == null ? "" : say("lanes.longest", { time: duration(lane.oldest_wait, "long") }),
-      );
-    },
-  };
+/** The count beside a lane, with more of it for screen readers. */
+class LaneRow {
+  constructor(priority) {
+    this.count = make("b", {}, "0");
+    this.details = make("span", { class: "visually-hidden" });
+    const hint = priority === 1 ? t("lanes.first") : priority === 9 ? t("lanes.last") : null;
+    const count = make("span", { class: "count" }, this.count, hint && make("small", {}, hint));
+    this.item = make("li", {}, priorityBadge(priority), count, this.details);
+  }
+
+  update(lane) {
+    setChildren(this.count, number(lane.ready));
+    this.item.classList.toggle("empty", !lane.ready);
+    const biggest = lane.top.slice(0, 3).filter((entry) => entry.ready);
+    setChildren(
+      this.details,
+      t("state.ready"),
+      ". ",
+      biggest.map((entry) => [userName(entry.customer), ` ${number(entry.ready)}, `]),
+      lane.oldest_wait == null ? "" : t("lanes.longest", { time: duration(lane.oldest_wait, "long") }),
+    );
+  }
 }
 
-function point(picture, tip, event) {
-  const box = picture.canvas.getBoundingClientRect();
-  const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-  const found = picture.at(x, y);
-  tip.hidden = !found;
-  if (!found) return;
-  const who = found.customer === null ? say("lanes.others", { count: found.customers }) : named(found.customer);
-  show(
-    tip,
-    make("b", {}, who),
-    make(
-      "span",
-      {},
-      found.is_running
-        ? say("lanes.tip_running", { priority: found.priority })
-        : say("lanes.tip", { count: found.ready, priority: found.priority }),
-    ),
-  );
-  tip.style.left = `${Math.min(Math.max(0, x - 20), box.width - tip.offsetWidth)}px`;
-  tip.style.top = `${y + 16 + tip.offsetHeight > box.height ? y - tip.offsetHeight - 8 : y + 16}px`;
+function workersCaption(frame) {
+  if (frame.counted != null) return "";
+  const more = frame.running_total - frame.running.length;
+  return more > 0 ? t("lanes.running_more", { count: more }) : t("lanes.running", { count: frame.running_total });
 }
 
-function figuresOf(frame) {
+function figures(frame) {
   const { totals, waits, rate } = frame,
-    known = (value) => number(frame.counted == null ? value : null); // what is read last is not known while it is counted
+    known = (value) => number(frame.counted == null ? value : null); // not known while the queue is being counted
   return [
-    figure(say("figure.waiting"), number(totals.ready + totals.delayed), say("figure.waiting_hint")),
-    figure(say("figure.running"), known(totals.running), say("figure.running_hint")),
-    figure(say("figure.light"), duration(waits.light_p95), say("figure.light_hint"), isShort(waits.light_p95) ? "good" : ""),
-    figure(say("figure.heavy"), duration(waits.heavy_p95), say("figure.heavy_hint")),
-    figure(say("figure.done_minute"), known(rate.done_last_minute), say("figure.done_minute_hint")),
-    figure(say("figure.done"), known(totals.done_today), say("figure.today_hint")),
-    figure(say("figure.failed"), known(totals.failed_today), say("figure.today_hint"), totals.failed_today ? "bad" : ""),
-    figure(say("figure.starved"), known(frame.starved), say("figure.starved_hint"), frame.starved ? "bad" : ""),
+    figure(t("figure.waiting"), number(totals.ready + totals.delayed), t("figure.waiting_hint")),
+    figure(t("figure.running"), known(totals.running), t("figure.running_hint")),
+    figure(t("figure.light"), duration(waits.light_p95), t("figure.light_hint"), lightWaitClass(waits.light_p95)),
+    figure(t("figure.heavy"), duration(waits.heavy_p95), t("figure.heavy_hint")),
+    figure(t("figure.done_minute"), known(rate.done_last_minute), t("figure.done_minute_hint")),
+    figure(t("figure.done"), known(totals.done_today), t("figure.today_hint")),
+    figure(t("figure.failed"), known(totals.failed_today), t("figure.today_hint"), totals.failed_today ? "bad" : ""),
+    figure(t("figure.starved"), known(frame.starved), t("figure.starved_hint"), frame.starved ? "bad" : ""),
   ];
 }
 
-function legendOf(frame) {
-  const all = byCustomer(frame);
-  if (!all.length) return make("p", { class: "soft" }, frame.totals.delayed ? "" : say("lanes.nobody"));
-  const most = all[0].ready;
-  const shown = all.slice(0, 10).map((one) => {
+function legend(frame) {
+  const customers = waitingCustomers(frame);
+  if (!customers.length) return make("p", { class: "muted" }, frame.totals.delayed ? "" : t("lanes.nobody"));
+  const items = customers.slice(0, CUSTOMERS_SHOWN).map((entry) => {
     const bar = make("span", { class: "bar" });
-    bar.style.width = `${Math.max(1, (100 * one.ready) / most)}%`;
-    bar.style.background = colourOf(one.customer);
-    const lanes = one.lanes.flatMap((count, place) => (count ? [plate(place + 1)] : []));
+    bar.style.width = `${Math.max(1, (100 * entry.ready) / customers[0].ready)}%`;
+    bar.style.background = customerColour(entry.customer);
+    const lanes = entry.lanes.flatMap((count, index) => (count ? [priorityBadge(index + 1)] : []));
     return make(
       "li",
       {},
-      make("a", { href: `#/customers/${encodeURIComponent(one.customer)}` }, named(one.customer)),
-      make("span", { class: "plates" }, lanes),
+      customerLink(entry.customer),
+      make("span", { class: "priorities" }, lanes),
       make("span", { class: "track" }, bar),
-      make("b", {}, number(one.ready)),
+      make("b", {}, number(entry.ready)),
     );
   });
-  const others = frame.lanes.some((lane) => lane.others.ready);
+  const hasMore = customers.length > CUSTOMERS_SHOWN || frame.lanes.some((lane) => lane.others.ready);
   return [
-    make("ul", { class: "who" }, shown),
-    all.length > 10 || others
-      ? make("p", { class: "soft" }, make("a", { href: "#/customers" }, say("lanes.all_customers")))
-      : null,
+    make("ul", { class: "who" }, items),
+    hasMore && make("p", { class: "muted" }, make("a", { href: "#/customers" }, t("lanes.all_customers"))),
   ];
 }

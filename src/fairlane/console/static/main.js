@@ -1,34 +1,36 @@
-// Who is looking, and at what? Sign-in, the frame around the views, and which view an address means.
+// The frame around the views: sign-in, navigation, language and theme, and the live stream.
 //
 // Laws:
-// - A customer's page knows only the customer's views; what the server would not give is not asked for.
-// - The stream of an operator is opened once and told to the view that is open; when it is lost, the page says so.
+// - A customer's page knows only the customer's views and requests nothing that the server would refuse.
+// - The stream is opened once per session and feeds the view that is open; when it is lost, the page says so.
 
-import { customerView } from "./customer.js";
-import { customersView } from "./customers.js";
-import { documentView } from "./document.js";
-import { documentsView } from "./documents.js";
-import { choice, field, make, named, show, tell } from "./elements.js";
-import { howView } from "./how.js";
-import { lanesView } from "./lanes.js";
-import { mineView } from "./mine.js";
-import { listen, session, signIn, signOut, why } from "./server.js";
-import { LANGUAGES, language, say, speak, wanted } from "./texts.js";
-import { waitsView } from "./waits.js";
-import { whatIfView } from "./whatif.js";
+import { EventStream, currentSession, errorText, signIn, signOut } from "./api.js";
+import { CustomerView } from "./customer.js";
+import { CustomersView } from "./customers.js";
+import { DocumentView } from "./document.js";
+import { DocumentsView } from "./documents.js";
+import { field, make, notify, select, setChildren, userName } from "./dom.js";
+import { HowItWorksView } from "./how_it_works.js";
+import { LANGUAGES, language, loadLanguage, preferredLanguage, t } from "./i18n.js";
+import { LanesView } from "./lanes.js";
+import { MyDocumentsView } from "./my_documents.js";
+import { WaitsView } from "./waits.js";
+import { WhatIfView } from "./what_if.js";
 
+// A view is made of a container and the session. It may have frame(frame), event(event) and close().
 const VIEWS = {
   operator: {
-    lanes: lanesView,
-    customers: customersView,
-    documents: documentsView,
-    waits: waitsView,
-    "what-if": whatIfView,
-    how: howView,
+    lanes: LanesView,
+    customers: CustomersView,
+    documents: DocumentsView,
+    waits: WaitsView,
+    "what-if": WhatIfView,
+    how: HowItWorksView,
   },
-  customer: { mine: mineView, how: howView },
+  customer: { mine: MyDocumentsView, how: HowItWorksView },
 };
-const OPENED = { customers: customerView, documents: documentView, mine: documentView };
+// The view of one item, made of a container, the item's id and the session.
+const ITEM_VIEWS = { customers: CustomerView, documents: DocumentView, mine: DocumentView };
 const NAMES = {
   lanes: "nav.lanes",
   customers: "nav.customers",
@@ -38,96 +40,99 @@ const NAMES = {
   mine: "nav.mine",
   how: "nav.how",
 };
-const THEME = "fairlane.theme";
-const FRAMES_SILENT_MS = 12_000,
-  EVENTS_SILENT_MS = 40_000; // the server is heard of every 5 and every 15 seconds
-const SHADES = ["system", "light", "dark"];
+const FRAMES_SILENCE_MS = 12_000, // the server sends something every 5 seconds
+  EVENTS_SILENCE_MS = 40_000; // and here every 15
+const THEME_KEY = "fairlane.theme";
+const THEMES = ["system", "light", "dark"];
+const THEME_SYMBOLS = { system: "◐", light: "☀", dark: "☾" };
 const page = document.getElementById("page");
 
-let who = null; // the session
-let view = null; // what is shown: {frame?, close?}
-let last = null; // the last frame
-let hush = null; // ends the stream
+let session = null;
+let view = null;
+let lastFrame = null;
+let stream = null;
 let isLive = true;
 
-// -- light and dark ----------------------------------------------------------------------------------------------------
+// -- theme -------------------------------------------------------------------------------------------------------------
 
-function theme(chosen) {
+/** Apply the stored theme, after storing another one if there is one; returns its name. */
+function applyTheme(chosen) {
   try {
-    if (chosen !== undefined) localStorage.setItem(THEME, chosen);
-    chosen = localStorage.getItem(THEME);
+    if (chosen !== undefined) localStorage.setItem(THEME_KEY, chosen);
+    chosen = localStorage.getItem(THEME_KEY);
   } catch {
-    // not remembered
+    // the browser forbids storage: the theme lasts until the page is closed
   }
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
   else delete document.documentElement.dataset.theme;
   return chosen || "system";
 }
 
-// -- the frame ---------------------------------------------------------------------------------------------------------
+function themeButton() {
+  const button = make("button", { class: "quiet shade" });
+  const label = (theme) => {
+    const text = `${t("shell.theme")}: ${t(`shell.${theme}`)}`;
+    setChildren(button, THEME_SYMBOLS[theme]);
+    button.setAttribute("aria-label", text);
+    button.title = text;
+  };
+  button.addEventListener("click", () => {
+    label(applyTheme(THEMES[(THEMES.indexOf(applyTheme()) + 1) % THEMES.length]));
+    if (lastFrame) view?.frame?.(lastFrame); // the canvas takes its colours from the theme
+  });
+  label(applyTheme());
+  return button;
+}
+
+// -- frame -------------------------------------------------------------------------------------------------------------
 
 function switches() {
-  const spoken = choice(Object.entries(LANGUAGES), language, {
-    "aria-label": say("shell.language"),
+  const languages = select(Object.entries(LANGUAGES), language, {
+    "aria-label": t("shell.language"),
     onchange: async (event) => {
-      await speak(event.target.value, true);
+      await loadLanguage(event.target.value, true);
       render();
     },
   });
-  const shade = make("button", {
-    class: "quiet shade",
-    onclick: () => {
-      theme(SHADES[(SHADES.indexOf(theme()) + 1) % SHADES.length]);
-      name();
-      dispatchEvent(new Event("theme"));
-    },
-  });
-  const name = () => {
-    const text = `${say("shell.theme")}: ${say(`shell.${theme()}`)}`;
-    show(shade, { system: "◐", light: "☀", dark: "☾" }[theme()]);
-    shade.setAttribute("aria-label", text);
-    shade.title = text;
-  };
-  name();
-  return make("div", { class: "switches" }, spoken, shade);
+  return make("div", { class: "switches" }, languages, themeButton());
 }
 
-function shell() {
+function drawShell() {
   const main = make("main", { id: "main", tabindex: "-1" });
-  const names = Object.keys(VIEWS[who.role]);
-  const links = names.map((name) => make("a", { href: `#/${name}`, "data-view": name }, say(NAMES[name])));
-  const out = make("button", { class: "quiet", onclick: leave }, say("shell.sign_out"));
-  const whose = who.customer ? named(who.customer) : say("shell.operator");
-  show(
+  const names = Object.keys(VIEWS[session.role]);
+  const links = names.map((name) => make("a", { href: `#/${name}`, "data-view": name }, t(NAMES[name])));
+  const skipToContent = (event) => (event.preventDefault(), main.focus());
+  const logo = make("img", { src: "/static/icon.svg", alt: "", width: 28, height: 28 });
+  setChildren(
     page,
-    make("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), main.focus()) }, say("shell.skip")),
+    make("a", { class: "skip", href: "#main", onclick: skipToContent }, t("shell.skip")),
     make(
       "header",
       { class: "bar" },
+      make("a", { class: "brand", href: `#/${names[0]}` }, logo, make("span", {}, "Fairlane")),
+      make("nav", { "aria-label": t("shell.views") }, links),
       make(
-        "a",
-        { class: "brand", href: `#/${names[0]}` },
-        make("img", { src: "/static/icon.svg", alt: "", width: 28, height: 28 }),
-        make("span", {}, "Fairlane"),
+        "div",
+        { class: "who" },
+        make("span", { class: "whose" }, session.customer ? userName(session.customer) : t("shell.operator")),
+        switches(),
+        make("button", { class: "quiet", onclick: leave }, t("shell.sign_out")),
       ),
-      make("nav", { "aria-label": say("shell.views") }, links),
-      make("div", { class: "who" }, make("span", { class: "whose" }, whose), switches(), out),
     ),
     make("div", { id: "lost", role: "alert" }),
     main,
   );
-  tellLive();
-  return main;
+  drawConnection();
 }
 
-function tellLive() {
-  const place = document.getElementById("lost");
-  if (!place) return;
-  show(place, isLive ? [] : [make("b", {}, say("shell.not_live")), " ", say("shell.not_live_more")]);
+function drawConnection() {
+  const banner = document.getElementById("lost");
+  if (!banner) return;
+  setChildren(banner, isLive ? [] : [make("b", {}, t("shell.not_live")), " ", t("shell.not_live_more")]);
   document.documentElement.classList.toggle("stale", !isLive);
 }
 
-function signInForm(place, reason) {
+function drawSignIn(reason = "") {
   const key = make("input", {
     type: "password",
     autocomplete: "current-password",
@@ -136,124 +141,104 @@ function signInForm(place, reason) {
     placeholder: "fl_…",
     name: "key",
   });
-  const wrong = make("p", { class: "wrong", role: "alert" }, reason || "");
-  const button = make("button", { class: "main" }, say("sign_in.go"));
-  const form = make(
-    "form",
-    {
-      onsubmit: async (event) => {
-        event.preventDefault();
-        button.disabled = true;
-        try {
-          who = await signIn(key.value.trim());
-          start();
-          document.getElementById("main").focus();
-        } catch (error) {
-          show(wrong, error.status === 401 ? say("sign_in.wrong") : why(error));
-          key.select();
-        } finally {
-          button.disabled = false;
-        }
-      },
-    },
-    field(say("sign_in.key"), key, say("sign_in.hint")),
-    wrong,
-    button,
+  const message = make("p", { class: "wrong", role: "alert" }, reason);
+  const button = make("button", { class: "main" }, t("sign_in.go"));
+  const submit = async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    try {
+      session = await signIn(key.value.trim());
+      start();
+      document.getElementById("main").focus();
+    } catch (error) {
+      setChildren(message, error.status === 401 ? t("sign_in.wrong") : errorText(error));
+      key.select();
+    } finally {
+      button.disabled = false;
+    }
+  };
+  const logo = make("img", { src: "/static/icon.svg", alt: "", width: 40, height: 40 });
+  const card = make(
+    "div",
+    { class: "card" },
+    make("p", { class: "brand" }, logo, "Fairlane"),
+    make("h1", {}, t("sign_in.title")),
+    make("p", { class: "muted" }, t("sign_in.lead")),
+    make("form", { onsubmit: submit }, field(t("sign_in.key"), key, t("sign_in.hint")), message, button),
   );
-  show(
-    place,
-    make(
-      "main",
-      { class: "door" },
-      make(
-        "div",
-        { class: "card" },
-        make("p", { class: "brand" }, make("img", { src: "/static/icon.svg", alt: "", width: 40, height: 40 }), "Fairlane"),
-        make("h1", {}, say("sign_in.title")),
-        make("p", { class: "soft" }, say("sign_in.lead")),
-        form,
-      ),
-      switches(),
-    ),
-  );
+  document.title = `${t("sign_in.title")} · Fairlane`;
+  setChildren(page, make("main", { class: "sign-in" }, card, switches()));
   key.focus();
 }
 
-// -- which view --------------------------------------------------------------------------------------------------------
+// -- navigation --------------------------------------------------------------------------------------------------------
 
+/** The view and the item that the address names. */
 function route() {
   const [, name, ...rest] = location.hash.split("?")[0].split("/");
   let id = rest.join("/");
   try {
     id = decodeURIComponent(id);
   } catch {
-    id = ""; // an address that somebody typed
+    id = ""; // somebody typed a malformed address
   }
-  const views = VIEWS[who.role];
+  const views = VIEWS[session.role];
   return name in views ? { name, id } : { name: Object.keys(views)[0], id: "" };
 }
 
-function open() {
-  const main = document.getElementById("main");
-  const { name, id } = route();
+function openView() {
+  const main = document.getElementById("main"),
+    container = make("div"),
+    { name, id } = route();
   view?.close?.();
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === name) {
-      link.setAttribute("aria-current", "page");
-    } else link.removeAttribute("aria-current");
+    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
   }
-  document.title = `${say(NAMES[name])} · Fairlane`;
+  document.title = `${t(NAMES[name])} · Fairlane`;
   main.className = `view-${name}`;
-  const place = make("div", {});
-  show(main, place);
-  view = id && OPENED[name] ? OPENED[name](place, id, who) : VIEWS[who.role][name](place, who);
-  if (last && view?.frame) view.frame(last);
+  setChildren(main, container);
+  view =
+    id && ITEM_VIEWS[name] ? new ITEM_VIEWS[name](container, id, session) : new VIEWS[session.role][name](container, session);
+  if (lastFrame) view.frame?.(lastFrame);
 }
 
 function render() {
-  if (!who) {
-    document.title = `${say("sign_in.title")} · Fairlane`;
-    return signInForm(page);
-  }
-  shell();
-  open();
+  if (!session) return drawSignIn();
+  drawShell();
+  openView();
 }
 
-// -- beginning and end -------------------------------------------------------------------------------------------------
+// -- session -----------------------------------------------------------------------------------------------------------
 
 function start() {
-  isLive = true;
-  const state = (now) => {
-    isLive = now;
-    tellLive();
+  const onState = (state) => {
+    isLive = state;
+    drawConnection();
   };
-  if (who.role === "operator") {
-    hush = listen(
-      "/page/frames",
-      (told) => {
-        last = told;
-        view?.frame?.(told);
-      },
-      state,
-      FRAMES_SILENT_MS,
-    );
-  } else {
-    hush = listen("/v1/events", (told) => view?.event?.(told), state, EVENTS_SILENT_MS);
-  }
+  const onFrame = (frame) => {
+    lastFrame = frame;
+    view?.frame?.(frame);
+  };
+  isLive = true;
+  stream =
+    session.role === "operator"
+      ? new EventStream("/page/frames", onFrame, onState, FRAMES_SILENCE_MS)
+      : new EventStream("/v1/events", (event) => view?.event?.(event), onState, EVENTS_SILENCE_MS);
   render();
 }
 
 function end() {
-  hush?.();
+  stream?.close();
   view?.close?.();
-  who = view = last = hush = null;
+  session = view = lastFrame = stream = null;
 }
 
 async function leave() {
   try {
     await signOut();
   } catch (error) {
-    return tell(why(error), "bad");
+    return notify(errorText(error), "bad");
   }
   end();
   location.hash = "";
@@ -261,20 +246,19 @@ async function leave() {
 }
 
 addEventListener("hashchange", () => {
-  if (!who || location.hash === "#main") return;
-  open();
+  if (!session || location.hash === "#main") return;
+  openView();
   document.getElementById("main").focus({ preventScroll: true });
   scrollTo(0, 0);
 });
 addEventListener("signed-out", () => {
-  if (!who) return;
+  if (!session) return;
   end();
-  signInForm(page, say("sign_in.ended"));
+  drawSignIn(t("sign_in.ended"));
 });
-addEventListener("theme", () => last && view?.frame?.(last));
 
-theme();
-const [, found] = await Promise.all([speak(wanted()), session().catch(() => null)]);
-who = found;
-if (who) start();
+applyTheme();
+const [, stored] = await Promise.all([loadLanguage(preferredLanguage()), currentSession().catch(() => null)]);
+session = stored;
+if (session) start();
 else render();
