@@ -13,7 +13,7 @@ from fairlane.api import auth
 from fairlane.core.document import Done, Failed
 from tests.api.running import Server, problem_of, until
 
-from .browsing import Stream, signed_in, watching
+from .page_client import Stream, open_stream, signed_in
 
 
 def newest_change(server: Server) -> int:
@@ -23,12 +23,12 @@ def newest_change(server: Server) -> int:
 def caught_up(server: Server, stream: Stream) -> dict[str, Any]:
     """The first frame that tells everything that has happened by now."""
     change = newest_change(server)
-    until(lambda: any(one["change"] >= change for one in stream.told), "a frame of now")
-    return next(one for one in stream.told if one["change"] >= change)
+    until(lambda: any(one["change"] >= change for one in stream.events), "a frame of now")
+    return next(one for one in stream.events if one["change"] >= change)
 
 
 def test_after_a_flood_the_frame_says_what_the_store_holds(server: Server, customer: str) -> None:
-    with signed_in(server, server.operator) as browser, watching(browser) as stream:
+    with signed_in(server, server.operator) as browser, open_stream(browser) as stream:
         stream.first()
         big, small = f"{customer}, big", [f"{customer}, small {number}" for number in range(20)]
         server.queue.submit_many(big, [1] * 300)
@@ -60,7 +60,7 @@ def test_after_a_flood_the_frame_says_what_the_store_holds(server: Server, custo
         assert {"name": "tester", "running": len(kept)} in frame["workers"]
         assert {"code": "encrypted", "count": len(failed)} in frame["failures"]
         moves = Counter[tuple[str, str]]()
-        for told in stream.told:
+        for told in stream.events:
             for move in told["moves"]:
                 moves[move["what"], move["customer"]] += move["count"]
         assert moves["submitted", big] == 300
@@ -72,25 +72,25 @@ def test_a_picture_that_begins_late_is_as_true(tmp_path: Path) -> None:
         server.queue.submit_many("acme", [1] * 50)
         server.finish(20)
         with signed_in(server, server.operator) as browser:
-            with watching(browser) as stream:
+            with open_stream(browser) as stream:
                 frame = caught_up(server, stream)
                 assert frame["change"] == newest_change(server)
                 assert (frame["totals"]["ready"], frame["totals"]["done_today"]) == (30, 20)
             server.finish(5)  # nobody watches
-            with watching(browser) as stream:
+            with open_stream(browser) as stream:
                 frame = caught_up(server, stream)
                 assert (frame["totals"]["ready"], frame["totals"]["done_today"]) == (25, 25)
-                assert stream.told[0]["moves"] == []
+                assert stream.events[0]["moves"] == []
             server.queue.forget("acme")  # which the feed does not tell one by one
             server.queue.submit("other", 1)
-            with watching(browser) as stream:
-                until(lambda: stream.told and stream.told[-1]["totals"]["ready"] == 1, "a picture without the forgotten one")
+            with open_stream(browser) as stream:
+                until(lambda: stream.events and stream.events[-1]["totals"]["ready"] == 1, "a picture without the forgotten one")
     finally:
         server.close()
 
 
 def test_all_viewers_get_the_same_frames(server: Server, customer: str) -> None:
-    with signed_in(server, server.operator) as browser, watching(browser) as one, watching(browser) as other:
+    with signed_in(server, server.operator) as browser, open_stream(browser) as one, open_stream(browser) as other:
         one.first(), other.first()
         for _ in range(2):
             server.queue.submit(customer, 1)
@@ -102,7 +102,7 @@ def test_all_viewers_get_the_same_frames(server: Server, customer: str) -> None:
 
 def test_hostile_names_do_no_harm(server: Server) -> None:
     names = ["<script>alert(1)</script>", "\u202eevil", "x" * 200, "a\u2028b", 'quote"back\\slash', "data: x"]
-    with signed_in(server, server.operator) as browser, watching(browser) as stream:
+    with signed_in(server, server.operator) as browser, open_stream(browser) as stream:
         stream.first()
         for name in names:
             server.queue.submit_many(name, [1] * 3)
@@ -125,7 +125,7 @@ def test_a_customer_finds_no_picture(server: Server, customer: str) -> None:
 
 def test_streams_end_with_their_session_and_their_key(server: Server) -> None:
     told, key = auth.create(server.queue.engine, customer=None)
-    with signed_in(server, told) as one, signed_in(server, told) as other, watching(one) as first, watching(other) as second:
+    with signed_in(server, told) as one, signed_in(server, told) as other, open_stream(one) as first, open_stream(other) as second:
         first.first(), second.first()
         one.delete("/page/session")
         until(lambda: first.is_ended)
@@ -137,7 +137,7 @@ def test_streams_end_with_their_session_and_their_key(server: Server) -> None:
 def test_only_so_many_watch_with_one_key(tmp_path: Path) -> None:
     server = Server(tmp_path, limits=("viewers_a_key=2",))
     try:
-        with signed_in(server, server.operator) as browser, watching(browser) as one, watching(browser) as two:
+        with signed_in(server, server.operator) as browser, open_stream(browser) as one, open_stream(browser) as two:
             one.first(), two.first()
             answer = browser.get("/page/frames")
             assert (answer.status_code, problem_of(answer)) == (429, "too-many-requests")
@@ -149,7 +149,7 @@ def test_only_so_many_watch_with_one_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/page/frames"])
 def test_what_is_sent_is_json(server: Server, path: str) -> None:
-    with signed_in(server, server.operator) as browser, watching(browser, path) as stream:
+    with signed_in(server, server.operator) as browser, open_stream(browser, path) as stream:
         frame = stream.first()
         assert [lane["priority"] for lane in frame["lanes"]] == list(range(1, 10))
         assert len(json.dumps(frame)) < 40_000

@@ -15,7 +15,7 @@ import pytest
 from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
 from tests.api.running import Server, problem_of, until
 
-from .browsing import signed_in, watching
+from .page_client import open_stream, signed_in
 from .test_live import caught_up
 
 
@@ -112,7 +112,7 @@ def test_one_customer_with_its_steps(server: Server, page: httpx.Client, custome
 
 
 def test_history_adds_up(server: Server, page: httpx.Client, customer: str) -> None:
-    with watching(page) as stream:  # what other tests did has been told
+    with open_stream(page) as stream:  # what other tests did has been told
         caught_up(server, stream)
     before = page.get("/page/history").json()["series"]
     ids = [one.id for one in server.queue.submit_many(customer, [1] * 5)]

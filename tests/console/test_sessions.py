@@ -13,7 +13,7 @@ from fairlane.api import auth
 from fairlane.console.sessions import SESSIONS_A_KEY, Sessions, csrf_of
 from tests.api.running import Server, problem_of, until
 
-from .browsing import WORD, signed_in, watching
+from .page_client import CSRF, open_stream, signed_in
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def test_another_site_cannot_sign_anybody_in(server: Server, customer: str) -> N
 
 @pytest.mark.parametrize("word", [None, "", "0" * 64, "ü" * 64])
 def test_nothing_is_changed_without_the_word_of_the_page(server: Server, browser: httpx.Client, word: str | None) -> None:
-    del browser.headers[WORD]
-    headers = {} if word is None else {WORD.encode(): word.encode()}
+    del browser.headers[CSRF]
+    headers = {} if word is None else {CSRF.encode(): word.encode()}
     id = browser.get("/v1/me").json()["customer"]
     for method, path in (("POST", "/v1/documents"), ("DELETE", "/page/session"), ("POST", "/v1/checks")):
         answer = browser.request(method, path, json={"payload": 1}, headers=headers)
@@ -90,7 +90,7 @@ def test_with_the_word_the_cookie_does_what_the_key_does(server: Server, browser
 def test_the_word_of_one_session_does_not_serve_another(server: Server, customer: str) -> None:
     key = server.key(customer)
     with signed_in(server, key) as one, signed_in(server, key) as other:
-        one.headers[WORD] = other.headers[WORD]
+        one.headers[CSRF] = other.headers[CSRF]
         assert one.post("/v1/checks", json={}).status_code == 403
 
 
@@ -112,9 +112,9 @@ def test_a_session_ends_with_its_key(server: Server, customer: str) -> None:
 
 
 def test_events_are_watched_with_a_cookie_and_end_with_its_session(server: Server, customer: str) -> None:
-    with signed_in(server, server.key(customer)) as browser, watching(browser, "/v1/events?after=0") as stream:
+    with signed_in(server, server.key(customer)) as browser, open_stream(browser, "/v1/events?after=0") as stream:
         id = server.queue.submit(customer, 1).id
-        until(lambda: any(one["document"] == id for one in stream.told))
+        until(lambda: any(one["document"] == id for one in stream.events))
         browser.delete("/page/session")
         until(lambda: stream.is_ended)
 
