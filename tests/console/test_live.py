@@ -84,7 +84,9 @@ def test_a_picture_that_begins_late_is_as_true(tmp_path: Path) -> None:
             server.queue.forget("acme")  # which the feed does not tell one by one
             server.queue.submit("other", 1)
             with open_stream(browser) as stream:
-                until(lambda: stream.events and stream.events[-1]["totals"]["ready"] == 1, "a picture without the forgotten one")
+                until(
+                    lambda: stream.events and stream.events[-1]["totals"]["ready"] == 1, "a picture without the forgotten one"
+                )
     finally:
         server.close()
 
@@ -125,7 +127,12 @@ def test_a_customer_finds_no_picture(server: Server, customer: str) -> None:
 
 def test_streams_end_with_their_session_and_their_key(server: Server) -> None:
     told, key = auth.create(server.queue.engine, customer=None)
-    with signed_in(server, told) as one, signed_in(server, told) as other, open_stream(one) as first, open_stream(other) as second:
+    with (
+        signed_in(server, told) as one,
+        signed_in(server, told) as other,
+        open_stream(one) as first,
+        open_stream(other) as second,
+    ):
         first.first(), second.first()
         one.delete("/page/session")
         until(lambda: first.is_ended)
