@@ -1,10 +1,10 @@
-"""How does a queue move to another store? Freeze, wait until nothing runs, carry everything over, switch.
+"""Moving a queue to another store: freeze, wait until nothing runs, copy everything, switch.
 
 Laws:
-- Neither queue takes anything while it is moved: the source says where it is going, the target where it comes from.
-- Whatever stops the move, running it again goes on from the last mark; rows that are already there stay as they are.
-- The target is used only once everything is there. The source stays frozen, whole, and says where it went.
-- Files go where the target will look for them, under the same keys, and stay where they were too; in one store they just stay.
+- Neither queue accepts anything during the move: the source's errors name the target, the target's name the source.
+- A move that was interrupted continues from its last mark when it is run again; rows that were copied stay as they are.
+- The target opens only when everything was copied. The source stays frozen and whole, and its errors name the target.
+- Files are copied under the same keys to the target's location, and stay in the source's; in a shared store nothing is copied.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from urllib.parse import urlsplit, urlunsplit
 from fairlane.blobs.files import PIECE_BYTES, Files
 from fairlane.core.errors import Mistake, StoreError, Unknown
 from fairlane.core.policy import Rules
-from fairlane.queue.blob_lifecycle import Filing, beside
+from fairlane.queue.files import QueueFiles, default_location
 
 from .engine import Engine, open_engine
-from .queue import AT_ONCE
+from .queue import PAGE_SIZE
 
-GOING = "is being moved to"
-PAGE = 200  # rows at once: their bodies may be large
-GROUP, KEY = "fairlane", "move"  # where a target remembers how far a move has come
+MOVING = "is being moved to"
+ROWS_MAX = 200  # in one call: their payloads may be large
+GROUP, KEY = "fairlane", "move"  # the target's record of how far the move is
 POLL_SECONDS = 0.2
 
 
-class Moved(NamedTuple):
-    """What was carried over, in this run."""
+class TransferSummary(NamedTuple):
+    """How much was copied in this run."""
 
     customers: int
     documents: int
@@ -39,17 +39,20 @@ class Moved(NamedTuple):
     files: int
 
 
-class Progress(NamedTuple):
-    """How far a move has come."""
+class TransferProgress(NamedTuple):
+    """How far a move is."""
 
-    phase: str  # "waiting" for what runs, "carrying" documents, "files"
+    phase: str  # "waiting" for running documents, "copying" documents, "files"
     running: int
-    carried: int
+    copied: int
     total: int
 
 
-def shown_url(url: str) -> str:
-    """A URL without its password."""
+ProgressCallback = Callable[[TransferProgress], None]
+
+
+def display_url(url: str) -> str:
+    """Return a URL without its password."""
     parts = urlsplit(url)
     if parts.password is None:
         return url
@@ -60,48 +63,48 @@ def shown_url(url: str) -> str:
 def move(
     from_url: str,
     to_url: str,
-    told: Callable[[Progress], None] = lambda _: None,
+    on_progress: ProgressCallback = lambda _: None,
     *,
     from_blobs: str | None = None,
     to_blobs: str | None = None,
-) -> Moved:
-    """Carry a queue from one store to another, its files too; may be stopped at any moment and run again."""
+) -> TransferSummary:
+    """Move a queue and its files from one store to another; may be interrupted at any moment and run again."""
     if from_url == to_url:
-        raise Mistake(f"a queue cannot be moved from {shown_url(from_url)} to itself")
+        raise Mistake(f"a queue cannot be moved from {display_url(from_url)} to itself")
     source = open_engine(from_url, create=False)
     target = open_engine(to_url)
     try:
-        files = _files(source, from_blobs or beside(from_url), to_blobs or beside(to_url))
-        return _move(source, target, from_url, to_url, files, told)
+        files = _files(source, from_blobs or default_location(from_url), to_blobs or default_location(to_url))
+        return _move(source, target, from_url, to_url, files, on_progress)
     finally:
         source.close()
         target.close()
 
 
 def stop(from_url: str) -> None:
-    """Give a move up: the source takes documents again. Not once it was moved: then the other one is the queue."""
+    """Give up a move: the source accepts documents again. Refused after the move is complete: then the target is the queue."""
     source = open_engine(from_url, create=False)
     try:
         frozen = source.rules().frozen
-        if frozen is None or not frozen.startswith(GOING):
+        if frozen is None or not frozen.startswith(MOVING):
             raise Mistake(f"there is no move to stop: this queue {frozen or 'is not being moved'}")
         _freeze(source, None)
     finally:
         source.close()
 
 
-def _files(source: Engine, from_where: str | None, to_where: str | None) -> tuple[Files, Files] | None:
-    """Where the files are and where they go, if there are any; both must be known before anything is frozen."""
-    filing = Filing(source, "", from_where)
-    if not filing.has_files():
+def _files(source: Engine, from_location: str | None, to_location: str | None) -> tuple[Files, Files] | None:
+    """Return source and target of the files, if there are any; both must be known before anything is frozen."""
+    queue_files = QueueFiles(source, "", from_location)
+    if not queue_files.has_any():
         return None
-    if from_where is None or to_where is None:
-        missing = "are: --from-blobs" if from_where is None else "shall be: --to-blobs"
+    if from_location is None or to_location is None:
+        missing = "are: --from-blobs" if from_location is None else "shall be: --to-blobs"
         raise Mistake(
             f"this queue has files; say where they {missing} FOLDER or s3://bucket/prefix (the same for both leaves them there)"
         )
-    there = filing.files()
-    return there, Files(to_where, there.place)
+    files = queue_files.open()
+    return files, Files(to_location, files.namespace)
 
 
 def _move(
@@ -110,116 +113,117 @@ def _move(
     from_url: str,
     to_url: str,
     files: tuple[Files, Files] | None,
-    told: Callable[[Progress], None],
-) -> Moved:
-    going, gone = f"{GOING} {shown_url(to_url)}", f"was moved to {shown_url(to_url)}: use that one"
-    coming = f"is being filled from {shown_url(from_url)}"
-    known = _known(target, from_url)
-    _refuse(source, target, (going, gone) if known else (going,), known is None)
-    moved = Moved(0, 0, 0, 0)
-    if known is None or not known.is_over:
-        _freeze(source, going)
-        _freeze(target, coming)
-        _remember(target, from_url, known or _Known(None))
-        _wait_out(source, told)
-        moved = _carry(source, target, coming, from_url, told)
+    on_progress: ProgressCallback,
+) -> TransferSummary:
+    moving, moved = f"{MOVING} {display_url(to_url)}", f"was moved to {display_url(to_url)}: use that one"
+    filling = f"is being filled from {display_url(from_url)}"
+    checkpoint = _load_checkpoint(target, from_url)
+    _validate(source, target, (moving, moved) if checkpoint else (moving,), checkpoint is None)
+    summary = TransferSummary(0, 0, 0, 0)
+    if checkpoint is None or not checkpoint.is_over:
+        _freeze(source, moving)
+        _freeze(target, filling)
+        _save_checkpoint(target, from_url, checkpoint or _Checkpoint(None))
+        _wait_for_running(source, on_progress)
+        summary = _copy_rows(source, target, filling, from_url, on_progress)
         if files is not None:
-            moved = moved._replace(files=_carry_files(*files, told))
-        _remember(target, from_url, _Known(None, is_over=True))
-    _freeze(source, gone)
+            summary = summary._replace(files=_copy_files(*files, on_progress))
+        _save_checkpoint(target, from_url, _Checkpoint(None, is_over=True))
+    _freeze(source, moved)
     _freeze(target, None)
     target.put_record(GROUP, KEY, None)
-    return moved
+    return summary
 
 
-class _Known(NamedTuple):
-    """What a target remembers of a move into it."""
+class _Checkpoint(NamedTuple):
+    """How far a move is, as recorded in its target."""
 
     mark: str | None
-    is_over: bool = False  # everything is there
+    is_over: bool = False  # everything was copied
 
 
-def _known(target: Engine, from_url: str) -> _Known | None:
+def _load_checkpoint(target: Engine, from_url: str) -> _Checkpoint | None:
     record = target.record(GROUP, KEY)
     if record is None:
         return None
-    told = json.loads(record.value)
-    if told["from"] != shown_url(from_url):
-        raise Mistake(f"the target is being filled from {told['from']}; finish that move first, or give an empty target")
-    return _Known(told["mark"], told["is_over"])
+    saved = json.loads(record.value)
+    if saved["from"] != display_url(from_url):
+        raise Mistake(f"the target is being filled from {saved['from']}; finish that move first, or give an empty target")
+    return _Checkpoint(saved["mark"], saved["is_over"])
 
 
-def _remember(target: Engine, from_url: str, known: _Known) -> None:
-    target.put_record(GROUP, KEY, json.dumps({"from": shown_url(from_url), **known._asdict()}))
+def _save_checkpoint(target: Engine, from_url: str, checkpoint: _Checkpoint) -> None:
+    target.put_record(GROUP, KEY, json.dumps({"from": display_url(from_url), **checkpoint._asdict()}))
 
 
-def _refuse(source: Engine, target: Engine, allowed: Sequence[str], is_first_run: bool) -> None:
+def _validate(source: Engine, target: Engine, allowed: Sequence[str], is_first_run: bool) -> None:
     frozen = source.rules().frozen
     if frozen is not None and frozen not in allowed:
-        raise Mistake(f"the source cannot be moved there: it {frozen}")
+        raise Mistake(f"the source cannot be moved: it {frozen}")
     if is_first_run and (target.customers("", 1) or target.documents(None, None, None, 1)):
-        raise Mistake("the target already holds a queue; give an empty one, so that nothing is mixed")
+        raise Mistake("the target already holds a queue; give an empty one, so that two queues are not mixed")
 
 
-def _freeze(engine: Engine, why: str | None) -> None:
-    while (known := engine.rules()).frozen != why:
-        engine.configure(replace(known, frozen=why))
+def _freeze(engine: Engine, reason: str | None) -> None:
+    """Freeze a queue for a reason, or thaw it with None."""
+    while (rules := engine.rules()).frozen != reason:
+        engine.configure(replace(rules, frozen=reason))
 
 
-def _wait_out(source: Engine, told: Callable[[Progress], None]) -> None:
-    """Until every document that a worker holds has ended, come back, or lost its lease."""
+def _wait_for_running(source: Engine, on_progress: ProgressCallback) -> None:
+    """Wait until every running document has ended, was given back, or its lease ran out."""
     while source.documents(None, "running", None, 1):
-        source.reclaim(AT_ONCE)
-        told(Progress("waiting", len(source.documents(None, "running", None, AT_ONCE)), 0, 0))
+        source.reclaim(PAGE_SIZE)
+        on_progress(TransferProgress("waiting", len(source.documents(None, "running", None, PAGE_SIZE)), 0, 0))
         time.sleep(POLL_SECONDS)
 
 
-def _carry(source: Engine, target: Engine, coming: str, from_url: str, told: Callable[[Progress], None]) -> Moved:
-    beginning = source.pack(None, 1).queue
-    assert beginning is not None
-    known = _known(target, from_url)
-    mark = None if known is None else known.mark
-    moved = Moved(0, 0, 0, 0)
+def _copy_rows(source: Engine, target: Engine, filling: str, from_url: str, on_progress: ProgressCallback) -> TransferSummary:
+    counters = source.pack(None, 1).queue
+    assert counters is not None
+    checkpoint = _load_checkpoint(target, from_url)
+    cursor = None if checkpoint is None else checkpoint.mark
+    summary = TransferSummary(0, 0, 0, 0)
     while True:
-        packed = source.pack(mark, PAGE)
+        packed = source.pack(cursor, ROWS_MAX)
         if packed.queue is not None:
-            packed = packed._replace(queue=packed.queue._replace(rules=_arriving(packed.queue.rules, coming)))
+            packed = packed._replace(queue=packed.queue._replace(rules=_target_rules(packed.queue.rules, filling)))
         target.unpack(packed)
-        carried = len(packed.customers), len(packed.documents), len(packed.records), 0
-        moved = Moved(*(before + more for before, more in zip(moved, carried, strict=True)))
+        copied = len(packed.customers), len(packed.documents), len(packed.records), 0
+        summary = TransferSummary(*(before + more for before, more in zip(summary, copied, strict=True)))
         if packed.documents:
-            told(Progress("carrying", 0, packed.documents[-1].snapshot.number, beginning.last_number))
-        mark = packed.cursor
-        if mark is None:
-            return moved
-        _remember(target, from_url, _Known(mark))
+            on_progress(TransferProgress("copying", 0, packed.documents[-1].snapshot.number, counters.last_number))
+        cursor = packed.cursor
+        if cursor is None:
+            return summary
+        _save_checkpoint(target, from_url, _Checkpoint(cursor))
 
 
-def _carry_files(source: Files, target: Files, told: Callable[[Progress], None]) -> int:
-    """Copy what is not there yet; both listings are in the order of keys, so that neither is held in memory."""
-    carried, total = 0, sum(1 for _ in source.listed())
-    arrived = target.listed()
-    there = next(arrived, None)
-    for number, one in enumerate(source.listed(), 1):
-        while there is not None and there.key < one.key:
-            there = next(arrived, None)
-        if there is None or (there.key, there.size) != (one.key, one.size):
-            carried += _carry_file(source, target, one.key)
-        told(Progress("files", 0, number, total))
-    return carried
+def _copy_files(source: Files, target: Files, on_progress: ProgressCallback) -> int:
+    """Copy the files that the target lacks; both listings are in key order, so neither is held in memory."""
+    copied, total = 0, sum(1 for _ in source.list_files())
+    existing_files = target.list_files()
+    existing = next(existing_files, None)
+    for number, file in enumerate(source.list_files(), 1):
+        while existing is not None and existing.key < file.key:
+            existing = next(existing_files, None)
+        if existing is None or (existing.key, existing.size) != (file.key, file.size):
+            copied += _copy_file(source, target, file.key)
+        on_progress(TransferProgress("files", 0, number, total))
+    return copied
 
 
-def _carry_file(source: Files, target: Files, key: str) -> bool:
+def _copy_file(source: Files, target: Files, key: str) -> bool:
     try:
         file = source.blobs.open(key)
-    except Unknown:  # of a submission that was refused meanwhile
+    except Unknown:  # of a submission that was refused since
         return False
     with file:
         target.blobs.put({key: iter(lambda: file.read(PIECE_BYTES), b"")})
     return True
 
 
-def _arriving(rules: Rules, coming: str) -> Rules:
+def _target_rules(rules: Rules, filling: str) -> Rules:
     if rules.frozen is None:
-        raise StoreError("the source was thawed while it was moved; run the move again")
-    return replace(rules, frozen=coming)
+        raise StoreError("the source was thawed during the move; run the move again")
+    return replace(rules, frozen=filling)

@@ -174,7 +174,7 @@ def test_an_exporter_that_is_not_there_is_told(tmp_path: Path, environment: dict
     queue = Queue(f"sqlite:///{tmp_path}/queue.db")
     queue.submit("acme", {})
     queue.close()
-    assert "nothing is traced: OpenTelemetry is asked for" in work(queue.url, tmp_path, environment).stderr
+    assert "nothing is traced: OpenTelemetry is configured" in work(queue.url, tmp_path, environment).stderr
 
 
 def test_a_share_of_documents_is_the_same_share_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def test_a_share_of_documents_is_the_same_share_everywhere(monkeypatch: pytest.M
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.25")
     server, worker = Spans([], {}), Spans([], {})
     ids = new_ids(4000)
-    wanted = [id for id in ids if worker.is_wanted(id)]
-    assert wanted == [id for id in ids if server.is_wanted(id)]
+    wanted = [id for id in ids if worker.is_sampled(id)]
+    assert wanted == [id for id in ids if server.is_sampled(id)]
     assert 800 < len(wanted) < 1200
     assert len({root_of(id).trace_id for id in ids}) == len({root_of(id).span_id for id in ids}) == 4000

@@ -22,7 +22,7 @@ def s3() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(params=["folder", "s3"])
 def where(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A fresh place for files."""
+    """A fresh location for files."""
     if request.param == "folder":
         return str(tmp_path / "blobs")
     for name, value in request.getfixturevalue("s3").items():

@@ -48,7 +48,7 @@ def sweep(queue: Queue) -> None:
     queue.sweep(grace=0)
 
 
-ACTS: dict[str, Callable[[Queue], None]] = {one.__name__: one for one in (submit, repeat, conflict, submit_many, forget, sweep)}
+ACTS: dict[str, Callable[[Queue], None]] = {act.__name__: act for act in (submit, repeat, conflict, submit_many, forget, sweep)}
 
 
 class Fuse:
@@ -64,11 +64,11 @@ class Fuse:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, verb: Callable[..., Any]) -> Callable[..., Any]:
-        def stepped(*told: Any, **options: Any) -> Any:
+        def stepped(*args: Any, **kwargs: Any) -> Any:
             self.step()
-            answer = verb(*told, **options)
+            value = verb(*args, **kwargs)
             self.step()
-            return answer
+            return value
 
         return stepped
 
@@ -88,8 +88,8 @@ def die(url: str, act: str, at: int) -> int | None:
         os.write(writing, b"%d" % fuse.count)
         os._exit(0)
     os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        count = told.read()
+    with os.fdopen(reading, "rb") as pipe:
+        count = pipe.read()
     _, status = os.waitpid(child, 0)
     assert count or os.WTERMSIG(status) == signal.SIGKILL, f"{act} failed at step {at}"
     return int(count) if count else None
@@ -99,19 +99,19 @@ def wrong_after(url: str, act: str, before: dict[str, bytes]) -> list[str]:
     """What is not as it must be after a death: documents without bytes, acknowledged ones lost, bytes that nobody owns."""
     wrong = []
     with Queue(url) as queue:
-        known = [one.id for one in queue.documents()]
+        known = [document.id for document in queue.documents()]
         for id in known:
             with queue.file(id) as file:
-                wanted = before.get(id)
-                if wanted is not None and file.read() != wanted:
+                expected = before.get(id)
+                if expected is not None and file.read() != expected:
                     wrong.append(f"{id} has other bytes")
         if act != "forget":
             wrong += [f"{id} is lost" for id in before if id not in known]
         queue.sweep(grace=0)
-        files = queue.filing.files()
-        if sorted(one.document for one in files.listed()) != sorted(known):
+        files = queue.files.open()
+        if sorted(file.document for file in files.list_files()) != sorted(known):
             wrong.append("there are bytes that nobody owns")
-        if list(files.blobs.listed("unfinished")):
+        if list(files.blobs.list_folder("unfinished")):
             wrong.append("there is something half-written")
         ACTS["submit"](queue)
         ACTS["submit"](queue)  # and it works again
@@ -127,10 +127,10 @@ def main(folder: Path, act: str) -> None:
         with Queue(url) as queue:
             before = {queue.submit("acme", content=b"old", key="old").id: b"old"} if at % 2 or act != "submit" else {}
             if act in ("forget", "sweep"):
-                queue.filing.files().put_input("acme", "01234567-0000-7000-8000-000000000000", b"orphan")
+                queue.files.open().put_input("acme", "01234567-0000-7000-8000-000000000000", b"orphan")
                 before[queue.submit("acme", content=LARGE).id] = LARGE
         steps = die(url, act, at)
-        wrong += [f"{act}, step {at}: {one}" for one in wrong_after(url, act, before)]
+        wrong += [f"{act}, step {at}: {problem}" for problem in wrong_after(url, act, before)]
         if steps is not None:
             break
         at += stride

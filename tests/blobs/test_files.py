@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fairlane.blobs import files as files_module
-from fairlane.blobs.envelope import File, Written
+from fairlane.blobs.envelope import BlobDigest, File
 from fairlane.blobs.files import Files
 from fairlane.core.errors import BadValue, BlobDamaged, FairlaneError, Mistake, Unknown
 from fairlane.queue import new_ids
@@ -28,7 +28,7 @@ def put(files: Files, content: Any, customer: str = "acme", id: str | None = Non
 
 
 def keys(files: Files) -> list[str]:
-    return [one.key for one in files.blobs.listed(files.place)]
+    return [file.key for file in files.blobs.list_folder(files.namespace)]
 
 
 def read(files: Files, id: str, file: File, customer: str = "acme") -> bytes:
@@ -87,7 +87,7 @@ def test_what_is_too_large_is_refused_and_nothing_stays(files: Files) -> None:
     with pytest.raises(BadValue, match="content is 'more than 100,000,000 bytes'; it must be at most 100,000,000 bytes"):
         put(files, Endless(150_000_000))
     assert keys(files) == []
-    assert list(files.blobs.listed("unfinished")) == []
+    assert list(files.blobs.list_folder("unfinished")) == []
 
 
 def test_a_file_that_breaks_while_it_is_read_leaves_nothing(files: Files) -> None:
@@ -99,7 +99,7 @@ def test_a_file_that_breaks_while_it_is_read_leaves_nothing(files: Files) -> Non
     with pytest.raises(BadValue, match="bytes, or a file that is open for reading bytes"):
         put(files, io.StringIO("text"))
     assert keys(files) == []
-    assert list(files.blobs.listed("unfinished")) == []
+    assert list(files.blobs.list_folder("unfinished")) == []
 
 
 def test_what_is_not_there_is_unknown(files: Files) -> None:
@@ -109,7 +109,7 @@ def test_what_is_not_there_is_unknown(files: Files) -> None:
     assert keys(files) == []
     with pytest.raises(Unknown, match=f"the bytes of document {id} are not in"):
         files.open_input("acme", id, file)
-    with pytest.raises(Unknown, match="its id is not one that the queue made"):
+    with pytest.raises(Unknown, match="its id was not made by the queue"):
         files.open_input("acme", "../" * 12, file)
 
 
@@ -166,7 +166,7 @@ def test_customers_never_meet_whatever_their_ids(files: Files) -> None:
     assert len(keys(files)) == len(customers)
     for customer, file in written.items():
         assert read(files, id, file, customer) == customer.encode()
-        assert [one.document for one in files.listed(customer)] == [id]
+        assert [file.document for file in files.list_files(customer)] == [id]
 
 
 def test_queues_share_a_store_without_seeing_each_other(files: Files, where: str) -> None:
@@ -179,28 +179,28 @@ def test_queues_share_a_store_without_seeing_each_other(files: Files, where: str
 
 
 def test_a_listing_is_in_order_and_goes_on_after_any_key(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlane.blobs.folder.NAMES_AT_ONCE", 2)
-    monkeypatch.setattr("fairlane.blobs.s3.LISTED_AT_ONCE", 2)
+    monkeypatch.setattr("fairlane.blobs.folder.NAMES_MAX", 2)
+    monkeypatch.setattr("fairlane.blobs.s3.LIST_PAGE_SIZE", 2)
     for customer in ("a", "b", "c"):
         for id in new_ids(3):
             put(files, b"x", customer, id)
             files.put_results(customer, id, 3, text="t", facts={})
-    listed = list(files.listed())
+    listed = list(files.list_files())
     assert len(listed) == 27
-    assert [one.key for one in listed] == sorted(one.key for one in listed)
-    assert {(one.token, one.size) for one in listed} == {(None, 1), (3, 1), (3, 2)}
-    assert all(-5 < one.age_seconds < 300 for one in listed)
-    for number, one in enumerate(listed):
-        assert [later.key for later in files.listed(after=one.key)] == [later.key for later in listed[number + 1 :]]
+    assert [file.key for file in listed] == sorted(file.key for file in listed)
+    assert {(file.token, file.size) for file in listed} == {(None, 1), (3, 1), (3, 2)}
+    assert all(-5 < file.age_seconds < 300 for file in listed)
+    for number, file in enumerate(listed):
+        assert [later.key for later in files.list_files(after=file.key)] == [later.key for later in listed[number + 1 :]]
 
 
 def test_what_is_not_ours_is_passed_over(files: Files) -> None:
     id, _ = put(files, b"one")
     (key,) = keys(files)
     folder = key.rpartition("/")[0]
-    for foreign in (f"{folder}/notes", f"{folder}/1-other", f"{files.place}/x/y/input", f"{files.place}/README"):
+    for foreign in (f"{folder}/notes", f"{folder}/1-other", f"{files.namespace}/x/y/input", f"{files.namespace}/README"):
         files.blobs.put({foreign: [b"mine"]})
-    assert [one.document for one in files.listed()] == [id]
+    assert [file.document for file in files.list_files()] == [id]
 
 
 def test_writers_and_removers_of_one_document_do_not_hinder_each_other(files: Files) -> None:
@@ -212,7 +212,7 @@ def test_writers_and_removers_of_one_document_do_not_hinder_each_other(files: Fi
             for _ in range(20):
                 written = files.put_results("acme", id, token, text=str(token))["text"]
                 files.open_result("acme", id, token, "text", written).close()
-                files.blobs.remove([one.key for one in files.listed("acme") if one.token == token])
+                files.blobs.remove([file.key for file in files.list_files("acme") if file.token == token])
         except FairlaneError as error:
             errors.append(error)
 
@@ -227,7 +227,7 @@ def test_writers_and_removers_of_one_document_do_not_hinder_each_other(files: Fi
 
 def test_the_cap_is_what_the_documentation_says() -> None:
     assert files_module.SIZE_MAX == 100_000_000
-    assert Written(1, "a") == (1, "a")
+    assert BlobDigest(1, "a") == (1, "a")
 
 
 def never_ending() -> Iterator[bytes]:
@@ -237,14 +237,14 @@ def never_ending() -> Iterator[bytes]:
 
 def test_an_interrupt_leaves_nothing(files: Files) -> None:
     with pytest.raises(KeyboardInterrupt):
-        files.blobs.put({f"{files.place}/a/b/input": never_ending()})
+        files.blobs.put({f"{files.namespace}/a/b/input": never_ending()})
     assert keys(files) == []
-    assert list(files.blobs.listed("unfinished")) == []
+    assert list(files.blobs.list_folder("unfinished")) == []
 
 
 def test_of_several_results_nothing_is_left_if_one_cannot_be_read(files: Files) -> None:
-    folder = f"{files.place}/a/b"
+    folder = f"{files.namespace}/a/b"
     with pytest.raises(KeyboardInterrupt):
         files.blobs.put({f"{folder}/1-text": [b"whole"], f"{folder}/1-thumbnail": never_ending()})
     assert [key for key in keys(files) if key.endswith("thumbnail")] == []
-    assert list(files.blobs.listed("unfinished")) == []
+    assert list(files.blobs.list_folder("unfinished")) == []

@@ -15,18 +15,18 @@ import pytest
 
 from fairlane.blobs import open_blobs
 from fairlane.blobs.envelope import File
-from fairlane.blobs.files import Files, given_file
+from fairlane.blobs.files import Files, open_content
 from fairlane.core.errors import BadValue, Mistake, StoreError, StoreUnfit
 from fairlane.queue import new_ids
 from tests.conftest import as_nobody, missing
 
 ROOT = Path(__file__).parents[2]
 Program = Callable[[str], str]
-PLACE = "0123456789abcdef"
+NAMESPACE = "0123456789abcdef"
 
 
 def put(folder: Path, content: bytes = b"one two") -> tuple[Files, str, File]:
-    files, (id,) = Files(str(folder), PLACE), new_ids(1)
+    files, (id,) = Files(str(folder), NAMESPACE), new_ids(1)
     return files, id, File(None, *files.put_input("acme", id, content))
 
 
@@ -41,15 +41,15 @@ def test_files_and_folders_belong_to_their_owner_alone(tmp_path: Path) -> None:
 
 
 def test_nothing_is_made_before_the_first_file(tmp_path: Path) -> None:
-    files = Files(str(tmp_path / "blobs"), PLACE)
-    assert list(files.listed()) == []
+    files = Files(str(tmp_path / "blobs"), NAMESPACE)
+    assert list(files.list_files()) == []
     files.remove_inputs("acme", new_ids(1))
-    assert files.blobs.drop_unfinished(0) == 0
+    assert files.blobs.remove_unfinished(0) == 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_results_make_no_folder(tmp_path: Path) -> None:
-    assert Files(str(tmp_path / "not" / "there"), PLACE).put_results("acme", new_ids(1)[0], 1) == {}
+    assert Files(str(tmp_path / "not" / "there"), NAMESPACE).put_results("acme", new_ids(1)[0], 1) == {}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -71,7 +71,7 @@ for content in (b"warm", b"one"):
 
 
 def steps_of(script: str, tmp_path: Path, program: Program) -> list[str]:
-    """What the second writing of a script did to the disk, and when it told."""
+    """Return what the second `put` of a script did to the disk, and when it returned."""
     log = tmp_path / "trace"
     command = [sys.executable, "-c", script, str(tmp_path / "blobs")]
     traced = [program("strace"), "-f", "-y", "-e", "trace=fsync,rename,write", "-o", str(log), *command]
@@ -81,18 +81,18 @@ def steps_of(script: str, tmp_path: Path, program: Program) -> list[str]:
         if (found := re.search(r"fsync\(\d+<([^>]*)>", line))
         else "renamed"
         if "rename(" in line
-        else "told"
+        else "returned"
         for line in log.read_text().splitlines()
         if "sync(" in line or ("rename(" in line and "ENOENT" not in line) or '"written' in line
     ]
-    one = steps[steps.index("told") + 1 :]
-    return [re.sub(r"[0-9a-f-]{32,}", "_", step.replace(str(tmp_path), "")) for step in one]
+    put_steps = steps[steps.index("returned") + 1 :]
+    return [re.sub(r"[0-9a-f-]{32,}", "_", step.replace(str(tmp_path), "")) for step in put_steps]
 
 
 def test_the_file_and_every_folder_above_it_are_synced_before_put_returns(tmp_path: Path, program: Program) -> None:
-    wanted = [f"synced /blobs/{PLACE}{folder}" for folder in ("/_/_", "/_", "")]
-    shown = steps_of(PUT, tmp_path, program)
-    assert shown == ["synced /blobs/unfinished/_", "renamed", *wanted, "synced /blobs", "synced ", "told"]
+    folders = [f"synced /blobs/{NAMESPACE}{folder}" for folder in ("/_/_", "/_", "")]
+    put_steps = steps_of(PUT, tmp_path, program)
+    assert put_steps == ["synced /blobs/unfinished/_", "renamed", *folders, "synced /blobs", "synced ", "returned"]
 
 
 RESULTS = PUT.replace(
@@ -101,27 +101,32 @@ RESULTS = PUT.replace(
 
 
 def test_several_results_are_synced_each_and_their_folders_once(tmp_path: Path, program: Program) -> None:
-    one = steps_of(RESULTS, tmp_path, program)
-    wanted = [f"synced /blobs/{PLACE}{folder}" for folder in ("/_/_", "/_", "")]
-    assert one == ["synced /blobs/unfinished/_"] * 2 + ["renamed"] * 2 + [*wanted, "synced /blobs", "synced ", "told"]
+    put_steps = steps_of(RESULTS, tmp_path, program)
+    folders = [f"synced /blobs/{NAMESPACE}{folder}" for folder in ("/_/_", "/_", "")]
+    assert put_steps == ["synced /blobs/unfinished/_"] * 2 + ["renamed"] * 2 + [
+        *folders,
+        "synced /blobs",
+        "synced ",
+        "returned",
+    ]
 
 
-BESIDE = PUT.replace(
+SIBLING = PUT.replace(
     'put_input("acme", new_ids(1)[0], content)', 'put_results("acme", id, 1, text=content, facts=1, has_input=True)'
 )
-BESIDE = BESIDE.replace("for content", 'id = new_ids(1)[0]\nfiles.put_input("acme", id, b"zero")\nfor content')
+SIBLING = SIBLING.replace("for content", 'id = new_ids(1)[0]\nfiles.put_input("acme", id, b"zero")\nfor content')
 
 
 def test_results_beside_what_was_handed_in_sync_no_folder_above_theirs(tmp_path: Path, program: Program) -> None:
-    one = steps_of(BESIDE, tmp_path, program)
-    assert one == ["synced /blobs/unfinished/_"] * 2 + ["renamed"] * 2 + [f"synced /blobs/{PLACE}/_/_", "told"]
+    put_steps = steps_of(SIBLING, tmp_path, program)
+    assert put_steps == ["synced /blobs/unfinished/_"] * 2 + ["renamed"] * 2 + [f"synced /blobs/{NAMESPACE}/_/_", "returned"]
 
 
 def test_results_whose_input_is_gone_sync_every_folder(tmp_path: Path, program: Program) -> None:
-    gone = BESIDE.replace("    files.put_results", '    files.remove_inputs("acme", [id])\n    files.put_results')
-    one = steps_of(gone, tmp_path, program)
-    assert [step for step in one if "synced" in step][-5:] == [
-        *(f"synced /blobs/{PLACE}{folder}" for folder in ("/_/_", "/_", "")), "synced /blobs", "synced ",
+    gone = SIBLING.replace("    files.put_results", '    files.remove_inputs("acme", [id])\n    files.put_results')
+    put_steps = steps_of(gone, tmp_path, program)
+    assert [step for step in put_steps if "synced" in step][-5:] == [
+        *(f"synced /blobs/{NAMESPACE}{folder}" for folder in ("/_/_", "/_", "")), "synced /blobs", "synced ",
     ]  # fmt: skip
 
 
@@ -148,13 +153,13 @@ try:
     queue.submit("acme", content=b"y" * 3_000_000)
 except StoreFull as full:
     error = str(full)
-held = sorted(path.name for path in disk.rglob("*") if path.is_file())
+names = sorted(path.name for path in disk.rglob("*") if path.is_file())
 counter = queue.look("acme").counter
 queue.forget("acme")
 again = queue.submit("acme", content=b"z" * 3_000_000)
 with queue.file(again.id) as file:
     size = len(file.read())
-print(json.dumps([error, held, counter, size]))
+print(json.dumps([error, names, counter, size]))
 """
 
 
@@ -165,21 +170,21 @@ def test_a_full_disk_is_a_clear_error_that_leaves_nothing(tmp_path: Path, progra
     (tmp_path / "disk").mkdir()
     command = [*unshare, sys.executable, "-c", FILL, str(tmp_path / "disk"), str(tmp_path)]
     ran = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
-    error, held, counter, size = json.loads(ran.stdout)
+    error, names, counter, size = json.loads(ran.stdout)
     assert "no room left to write in" in error
     assert "make room on its disk, then try again" in error
-    assert (held, counter, size) == (["input"], 0, 3_000_000)
+    assert (names, counter, size) == (["input"], 0, 3_000_000)
 
 
-def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_may_not_be_written_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "closed").mkdir(mode=0o555)
     (tmp_path / "file").write_text("")
     with as_nobody(), pytest.raises(StoreUnfit, match="cannot be used for files: Permission denied; name a folder"):
-        Files("closed/blobs", PLACE).put_input("acme", new_ids(1)[0], b"")
+        Files("closed/blobs", NAMESPACE).put_input("acme", new_ids(1)[0], b"")
     for wrong in ("file", "file/blobs"):
         with pytest.raises(StoreError, match=r"file.*(failed|cannot be used)"):
-            Files(wrong, PLACE).put_input("acme", new_ids(1)[0], b"")
+            Files(wrong, NAMESPACE).put_input("acme", new_ids(1)[0], b"")
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -192,7 +197,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
         files.open_input("acme", id, file)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(StoreError, match="is not an ordinary file"):
+    with pytest.raises(StoreError, match="is not a regular file"):
         files.open_input("acme", id, file)
 
 
@@ -200,9 +205,9 @@ def test_what_dead_writers_left_goes_when_it_is_old(tmp_path: Path) -> None:
     files, _, _ = put(tmp_path / "blobs")
     left = tmp_path / "blobs" / "unfinished" / "dead"
     left.write_bytes(b"half")
-    assert files.blobs.drop_unfinished(60) == 0
+    assert files.blobs.remove_unfinished(60) == 0
     os.utime(left, (1, 1))
-    assert files.blobs.drop_unfinished(60) == 1
+    assert files.blobs.remove_unfinished(60) == 1
     assert not left.exists()
 
 
@@ -210,36 +215,36 @@ def test_a_bit_that_flips_on_the_disk_is_found(tmp_path: Path) -> None:
     files, id, file = put(tmp_path / "blobs", b"x" * 100_000)
     (path,) = (tmp_path / "blobs").rglob("input")
     for position in (0, 50_000, 99_999):
-        held = bytearray(path.read_bytes())
-        held[position] ^= 4
-        path.write_bytes(held)
+        content = bytearray(path.read_bytes())
+        content[position] ^= 4
+        path.write_bytes(content)
         with pytest.raises(StoreError, match="are damaged"):
             files.open_input("acme", id, file)
-        held[position] ^= 4
-        path.write_bytes(held)
+        content[position] ^= 4
+        path.write_bytes(content)
     files.open_input("acme", id, file).close()
 
 
 def test_only_ordinary_files_are_taken(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path, told in (
+    for path, kind in (
         (tmp_path / "pipe", "a pipe or a device"),
         (tmp_path, "a folder"),
         (Path("/dev/zero"), "a pipe or a device"),
     ):
-        with pytest.raises(Mistake, match=f"is {told}, not an ordinary file"):
-            given_file(path, None)
+        with pytest.raises(Mistake, match=f"is {kind}, not a regular file"):
+            open_content(path, None)
     with pytest.raises(Mistake, match="there is no file"):
-        given_file(tmp_path / "nope", None)
+        open_content(tmp_path / "nope", None)
     with open(tmp_path / "huge", "wb") as huge:
         huge.truncate(100_000_001)
     with pytest.raises(BadValue, match="at most 100,000,000 bytes; it has 100,000,001"):
-        given_file(tmp_path / "huge", None)
+        open_content(tmp_path / "huge", None)
     for wrong in (7, ["a"], object()):
         with pytest.raises(BadValue, match="path is"):
-            given_file(wrong, None)
+            open_content(wrong, None)
         with pytest.raises(BadValue, match="content is"):
-            given_file(None, wrong)
+            open_content(None, wrong)
 
 
 @pytest.mark.parametrize("wrong", ["", "http://x/y", "s3://", "ftp://x", "a\0b", None, 3])

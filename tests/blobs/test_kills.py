@@ -20,6 +20,6 @@ def test_a_death_at_any_step_loses_nothing_and_leaves_nothing(tmp_path: Path, ac
     command = [sys.executable, "-m", "tests.blobs.dying", str(tmp_path), act]
     ran = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    assert told["wrong"] == []
-    assert told["steps"] >= steps_least
+    report = json.loads(ran.stdout)
+    assert report["wrong"] == []
+    assert report["steps"] >= steps_least

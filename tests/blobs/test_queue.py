@@ -12,8 +12,8 @@ from fairlane import Input, KeyConflict, Queue
 from fairlane.core.document import Done
 
 
-def held(queue: Queue) -> set[str]:
-    return {one.document for one in queue.filing.files().listed()}
+def stored_documents(queue: Queue) -> set[str]:
+    return {file.document for file in queue.files.open().list_files()}
 
 
 def test_a_file_lives_as_long_as_its_document(where: str, tmp_path: Path) -> None:
@@ -23,23 +23,23 @@ def test_a_file_lives_as_long_as_its_document(where: str, tmp_path: Path) -> Non
         assert queue.submit("acme", content=content, key="k") == first
         with pytest.raises(KeyConflict):
             queue.submit("acme", content=content + b"x", key="k")
-        assert held(queue) == {first.id}
+        assert stored_documents(queue) == {first.id}
         members = queue.submit_files("other", [Input(content=b"%d" % n) for n in range(20)])
         (claim,) = queue.engine.claim("w", 1, 60_000)
-        told = queue.put_results(claim.customer, claim.id, claim.token, text="text", thumbnail=b"png")
-        queue.put_results(claim.customer, claim.id, claim.token + 1, text="of nobody")
-        queue.engine.settle([(claim, Done(json.dumps(told)))])
+        envelope = queue.put_results(claim.customer, claim.id, claim.token, text="text", thumbnail=b"png")
+        queue.put_results(claim.customer, claim.id, claim.token + 1, text="orphan")
+        queue.engine.settle([(claim, Done(json.dumps(envelope)))])
         assert (claim.id, queue.sweep(grace=0).removed) == (first.id, 1)
         assert (queue.text(first.id), queue.thumbnail(first.id)) == ("text", b"png")
         with queue.file(first.id) as file:
             assert file.read() == content
         assert queue.forget("acme") == 1
-        assert held(queue) == {one.id for one in members}
+        assert stored_documents(queue) == {receipt.id for receipt in members}
     with Queue("memory://", blobs=where) as another:
         another.submit("acme", content=b"mine")
         assert another.sweep(grace=0) == (1, 0, 0, None)  # it sees nothing of the other queue
     with Queue(f"sqlite:///{tmp_path}/queue.db", blobs=where) as again:
-        assert held(again) == {one.id for one in members}
+        assert stored_documents(again) == {receipt.id for receipt in members}
 
 
 def test_the_same_key_at_once_leaves_one_file(where: str) -> None:
@@ -53,4 +53,4 @@ def test_the_same_key_at_once_leaves_one_file(where: str) -> None:
         for thread in threads:
             thread.join()
         assert len(ids) == 1
-        assert held(queue) == ids
+        assert stored_documents(queue) == ids

@@ -22,10 +22,10 @@ def reached(s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("reached")
-def test_a_bucket_that_is_not_there_is_told() -> None:
+def test_a_bucket_that_does_not_exist_is_a_clear_error() -> None:
     blobs = open_blobs("s3://no-such-bucket/x")
-    for attempt in (lambda: blobs.put({"a/b": [b"x"]}), lambda: blobs.open("a/b"), lambda: list(blobs.listed("a"))):
-        with pytest.raises(StoreUnfit, match="there is no bucket for s3://no-such-bucket/x; make it"):
+    for attempt in (lambda: blobs.put({"a/b": [b"x"]}), lambda: blobs.open("a/b"), lambda: list(blobs.list_folder("a"))):
+        with pytest.raises(StoreUnfit, match="there is no bucket for s3://no-such-bucket/x; create it"):
             attempt()
     with pytest.raises(Unknown, match="there is nothing at"):
         open_blobs(f"s3://{BUCKET}/x").open("a/b")
@@ -35,7 +35,7 @@ def test_a_bucket_that_is_not_there_is_told() -> None:
 def test_a_server_that_does_not_answer_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     blobs = open_blobs(f"s3://{BUCKET}/x")
-    with pytest.raises(StoreError, match=r"did not answer as it should: .*; see to it, then try again") as caught:
+    with pytest.raises(StoreError, match=r"failed: .*; check the server, then try again") as caught:
         blobs.put({"a/b": [b"x"]})
     assert "\n" not in str(caught.value)
 

@@ -88,7 +88,7 @@ def test_one_bad_file_and_nothing_is_submitted(tmp_path: Path, url: str) -> None
     result = run("submit", "--customer", "acme", good[0], f"{tmp_path}/nope", str(tmp_path), good[1], "--url", url)
     assert result.exit_code == 2
     assert f"there is no file {tmp_path}/nope" in result.stderr
-    assert f"{tmp_path} is a folder, not an ordinary file" in result.stderr
+    assert f"{tmp_path} is a folder, not a regular file" in result.stderr
     assert (result.stdout, told("status", "--url", url)) == ("", [[]])
 
 
@@ -198,12 +198,12 @@ def test_purge_forgets_what_ended_long_ago(url: str) -> None:
 def test_sweep_removes_what_no_document_owns(tmp_path: Path, url: str) -> None:
     (row,) = told("submit", "--customer", "acme", *files(tmp_path, "a"), "--url", url)
     with Queue(url) as queue:
-        queue.filing.files().put_input("acme", "01234567-0000-7000-8000-000000000000", b"orphan")
+        queue.files.open().put_input("acme", "01234567-0000-7000-8000-000000000000", b"orphan")
         assert run("sweep", "--url", url).stdout == "2 files looked at; 0 removed, 0 bytes.\n"
         assert told("sweep", "--grace", "0", "--url", url) == [{"looked": 2, "removed": 1, "bytes": 6}]
-        assert [one.document for one in queue.filing.files().listed()] == [row["id"]]
+        assert [one.document for one in queue.files.open().list_files()] == [row["id"]]
         assert run("forget", "acme", "--yes", "--url", url).exit_code == 0
-        assert list(queue.filing.files().listed()) == []
+        assert list(queue.files.open().list_files()) == []
 
 
 @pytest.mark.parametrize("duration", ["7x", "-1d", "", "d", "1d2", "nan", "1e3"])

@@ -32,7 +32,7 @@ NEED_STORE = (
 NO_QUEUE = ("completion", "demo")
 
 
-def told(server: Server, *arguments: str, key: str | None = None) -> list[Any]:
+def run_json(server: Server, *arguments: str, key: str | None = None) -> list[Any]:
     """What a command says in JSON, line by line."""
     result = run(*arguments, "--json", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=key or server.operator)
     assert result.exit_code == 0, result.output
@@ -42,14 +42,14 @@ def told(server: Server, *arguments: str, key: str | None = None) -> list[Any]:
 def test_documents(server: Server, customer: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "b.txt").write_text("two")
-    rows = told(server, "submit", "--customer", customer, str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), "--cost", "2")
-    assert [(one["priority"], one["counter"]) for one in rows] == [(1, -1), (2, -3)]
+    rows = run_json(server, "submit", "--customer", customer, str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), "--cost", "2")
+    assert [(row["priority"], row["counter"]) for row in rows] == [(1, -1), (2, -3)]
     assert server.queue.input(rows[0]["id"]).name == "a.txt"
-    (why,) = told(server, "explain", rows[0]["id"])
+    (why,) = run_json(server, "explain", rows[0]["id"])
     assert (why["id"], why["priority"], why["state"]) == (rows[0]["id"], 1, "ready")
     id = rows[0]["id"]
-    assert told(server, "cancel", id) == [{"id": id, "cancelled": True, "state": "cancelled"}]
-    assert told(server, "cancel", id) == [{"id": id, "cancelled": False, "state": "cancelled"}]
+    assert run_json(server, "cancel", id) == [{"id": id, "cancelled": True, "state": "cancelled"}]
+    assert run_json(server, "cancel", id) == [{"id": id, "cancelled": False, "state": "cancelled"}]
     result = run("retry", id, FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.operator)
     assert (result.exit_code, "nothing was retried" in result.stderr) == (2, True)
 
@@ -57,24 +57,24 @@ def test_documents(server: Server, customer: str, tmp_path: Path) -> None:
 def test_the_same_key_and_file_is_the_same_document(server: Server, customer: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     command = ("submit", "--customer", customer, "--key", "k", str(tmp_path / "a.txt"))
-    assert told(server, *command) == told(server, *command)
+    assert run_json(server, *command) == run_json(server, *command)
 
 
 def test_customers_and_rules(server: Server, customer: str) -> None:
-    assert told(server, "check", customer)[0]["counter"] == 0
-    assert told(server, "check", customer, "--cost", "3")[0]["counter"] == -3
-    ((look,),) = told(server, "status", customer)
+    assert run_json(server, "check", customer)[0]["counter"] == 0
+    assert run_json(server, "check", customer, "--cost", "3")[0]["counter"] == -3
+    ((look,),) = run_json(server, "status", customer)
     assert (look["customer"], look["counter"]) == (customer, -3)
-    assert customer in [one["customer"] for one in told(server, "status")[0]]
-    assert told(server, "pause", customer) == [{"customer": customer, "paused": True, "waiting": 0}]
-    assert told(server, "resume", customer) == [{"customer": customer, "paused": False, "waiting": 0}]
-    assert told(server, "tune", customer, "--weight", "2", "--thresholds=-1,-2")[0]["thresholds"] == [-1, -2]
-    assert told(server, "tune", customer, "--weight", "none", "--thresholds", "none")[0]["weight"] == 1
-    assert told(server, "explain", customer)[0]["counter"] == -3
-    assert told(server, "reset", customer) == [{"customer": customer, "counter_before": -3, "counter": 0}]
-    before = told(server, "policy")[0]
-    assert told(server, "policy", "--open-turn-every", "8")[0]["version"] == before["version"] + 1
-    assert told(server, "policy", "--open-turn-every", "16")[0]["open_turn_every"] == 16
+    assert customer in [row["customer"] for row in run_json(server, "status")[0]]
+    assert run_json(server, "pause", customer) == [{"customer": customer, "paused": True, "waiting": 0}]
+    assert run_json(server, "resume", customer) == [{"customer": customer, "paused": False, "waiting": 0}]
+    assert run_json(server, "tune", customer, "--weight", "2", "--thresholds=-1,-2")[0]["thresholds"] == [-1, -2]
+    assert run_json(server, "tune", customer, "--weight", "none", "--thresholds", "none")[0]["weight"] == 1
+    assert run_json(server, "explain", customer)[0]["counter"] == -3
+    assert run_json(server, "reset", customer) == [{"customer": customer, "counter_before": -3, "counter": 0}]
+    before = run_json(server, "policy")[0]
+    assert run_json(server, "policy", "--open-turn-every", "8")[0]["version"] == before["version"] + 1
+    assert run_json(server, "policy", "--open-turn-every", "16")[0]["open_turn_every"] == 16
     result = run("explain", "nobody", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.operator)
     assert (result.exit_code, "neither a document nor a customer" in result.stderr) == (2, True)
     assert "of customers a server tells only operators" in result.stderr
@@ -82,11 +82,11 @@ def test_customers_and_rules(server: Server, customer: str) -> None:
 
 def test_a_customer_sees_itself(server: Server, customer: str) -> None:
     key = server.key(customer)
-    told(server, "check", customer, key=key)
-    assert [one["customer"] for one in told(server, "status", key=key)[0]] == [customer]
-    assert [one["customer"] for one in told(server, "status", customer, key=key)[0]] == [customer]
+    run_json(server, "check", customer, key=key)
+    assert [row["customer"] for row in run_json(server, "status", key=key)[0]] == [customer]
+    assert [row["customer"] for row in run_json(server, "status", customer, key=key)[0]] == [customer]
     result = run("status", "other", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=key)
-    assert (result.exit_code, "may not look at customer 'other'" in result.stderr) == (2, True)
+    assert (result.exit_code, "may not read customer 'other'" in result.stderr) == (2, True)
 
 
 def test_the_key_comes_from_a_file_or_the_environment_and_is_never_shown(server: Server, tmp_path: Path) -> None:
@@ -109,13 +109,13 @@ def test_the_key_comes_from_a_file_or_the_environment_and_is_never_shown(server:
 
 
 def test_what_a_server_cannot_do_is_said(server: Server, tmp_path: Path) -> None:
-    place = ("--server", server.address)
+    server_option = ("--server", server.address)
     for arguments, message in (
         (("check", "acme", "--now", "1"), "its own clock rules"),
         (("submit", "--customer", "acme", "--blobs", "x", __file__), "a server knows that itself"),
         (("status", "--url", "sqlite:///x"), "--url and --server are both given"),
     ):
-        result = run(*arguments, *place, FAIRLANE_KEY=server.operator)
+        result = run(*arguments, *server_option, FAIRLANE_KEY=server.operator)
         assert (result.exit_code, message in result.stderr) == (2, True), result.output
 
 
@@ -132,7 +132,7 @@ def test_commands_that_need_the_store_say_so(
 
 def test_every_command_either_takes_a_server_or_is_known_not_to() -> None:
     for name, command in main.commands.items():
-        has = any("--server" in one.opts and not getattr(one, "hidden", False) for one in command.params)
+        has = any("--server" in option.opts and not getattr(option, "hidden", False) for option in command.params)
         assert has == (name not in NEED_STORE + NO_QUEUE), name
 
 

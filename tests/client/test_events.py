@@ -20,17 +20,17 @@ from fairlane.core.errors import BadValue, Mistake, Unknown
 from tests.api.running import Server, until
 from tests.api.test_events import purged_server
 
-from .between import Between
+from .faulty_proxy import FaultyProxy
 
 
 @pytest.fixture
-def between(server: Server) -> Iterator[Between]:
-    with Between(server.port) as made:
-        yield made
+def proxy(server: Server) -> Iterator[FaultyProxy]:
+    with FaultyProxy(server.port) as proxy:
+        yield proxy
 
 
-def test_events_come_as_they_happen_and_resume_by_themselves(server: Server, between: Between, customer: str) -> None:
-    with Client(between.address, server.key(customer), patience=30) as client, client.events() as events:
+def test_events_come_as_they_happen_and_resume_by_themselves(server: Server, proxy: FaultyProxy, customer: str) -> None:
+    with Client(proxy.address, server.key(customer), patience=30) as client, client.events() as events:
         ids = []
         seen: list[Event] = []
         reading = threading.Thread(target=lambda: seen.extend(islice(events, 20)))
@@ -39,11 +39,11 @@ def test_events_come_as_they_happen_and_resume_by_themselves(server: Server, bet
         for number in range(20):
             ids.append(client.submit().id)
             if number % 5 == 0:
-                between.cut()
+                proxy.drop_connections()
         reading.join(timeout=40)
-    assert [one.document for one in seen] == ids
-    assert {(one.event, one.customer) for one in seen} == {("submitted", customer)}
-    numbers = [one.number for one in seen]
+    assert [event.document for event in seen] == ids
+    assert {(event.event, event.customer) for event in seen} == {("submitted", customer)}
+    numbers = [event.number for event in seen]
     assert numbers == sorted(set(numbers))
 
 
@@ -51,24 +51,24 @@ def test_everything_since_an_event_comes_again(server: Server, client: Client) -
     ids = [client.submit().id for _ in range(5)]
     with client.events(after=0) as events:
         first = list(islice(events, 5))
-    assert [one.document for one in first] == ids
+    assert [event.document for event in first] == ids
     with client.events(after=first[2].number) as events:
-        assert [one.document for one in islice(events, 2)] == ids[3:]
+        assert [event.document for event in islice(events, 2)] == ids[3:]
 
 
 def test_a_stream_is_closed_from_another_thread(server: Server, client: Client) -> None:
     events = client.events()
-    over = threading.Event()
+    is_over = threading.Event()
 
     def read() -> None:
         assert list(events) == []
-        over.set()
+        is_over.set()
 
     reading = threading.Thread(target=read)
     reading.start()
     until(lambda: events.last is not None, "the stream to begin")
     events.close()
-    assert over.wait(30)
+    assert is_over.wait(30)
     reading.join()
 
 
@@ -82,7 +82,7 @@ def test_a_key_that_is_revoked_ends_the_stream_with_the_reason(server: Server, c
             next(events)
 
 
-def test_events_that_were_purged_are_told(tmp_path: Path) -> None:
+def test_events_that_were_purged_are_an_error(tmp_path: Path) -> None:
     server = purged_server(tmp_path)
     try:
         with Client(server.address, server.operator) as client, pytest.raises(Unknown, match="were purged"):
@@ -98,7 +98,7 @@ def test_a_stream_whose_loop_was_left_is_closed(client: Client) -> None:
         for _ in client.events(after=0):
             break
         gc.collect()
-    assert [str(one.message) for one in warned if one.category is ResourceWarning] == []
+    assert [str(warning.message) for warning in warned if warning.category is ResourceWarning] == []
 
 
 def test_numbers_that_cannot_be_are_refused(client: Client) -> None:
@@ -107,20 +107,20 @@ def test_numbers_that_cannot_be_are_refused(client: Client) -> None:
 
 
 def test_the_awaited_face_has_the_same_verbs(server: Server, customer: str) -> None:
-    async def all_of_it() -> None:
+    async def use() -> None:
         async with AsyncClient(server.address, server.key(customer), patience=30) as client:
             receipts = await asyncio.gather(*(client.submit({"n": n}) for n in range(20)))
-            assert len({one.id for one in receipts}) == 20
+            assert len({receipt.id for receipt in receipts}) == 20
             assert (await client.look()).waiting == 20
             assert len(await client.documents()) == 20
-            assert [one.customer for one in await client.customers()] == [customer]
+            assert [look.customer for look in await client.customers()] == [customer]
             async with client.events(after=0) as events:
                 seen = [event.document async for event in _some(events, 20)]
-            assert set(seen) == {one.id for one in receipts}
+            assert set(seen) == {receipt.id for receipt in receipts}
             assert await client.cancel(receipts[0].id)
             assert (await client.wait(receipts[0].id, timeout=30)).state == "cancelled"
 
-    asyncio.run(all_of_it())
+    asyncio.run(use())
 
 
 async def _some(events: AsyncEvents, count: int) -> AsyncIterator[Event]:
@@ -147,7 +147,7 @@ def test_a_stream_that_waits_for_a_server_ends_with_its_client(tmp_path: Path) -
 
 
 def test_a_stream_says_at_once_where_it_begins(server: Server, client: Client, customer: str) -> None:
-    """Else whoever is cut off before the first event would miss what happens until it is back."""
+    """Otherwise a client that is cut off before the first event would miss what happens until it is back."""
     client.submit()
-    with server.client(server.key(customer)) as bare, bare.stream("GET", "/v1/events") as answer:
-        assert re.fullmatch(r": watching\nid: [1-9]\d*\n\n", next(answer.iter_text()))
+    with server.client(server.key(customer)) as bare, bare.stream("GET", "/v1/events") as response:
+        assert re.fullmatch(r": watching\nid: [1-9]\d*\n\n", next(response.iter_text()))

@@ -74,7 +74,7 @@ def test_a_port_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) ->
         assert demo_server._free_port() == 0
 
 
-def test_a_port_that_was_asked_for_and_is_taken_is_told(temporary: Path) -> None:
+def test_a_chosen_port_that_is_taken_is_a_clear_error(temporary: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = run("demo", "--serve", "--port", str(taken.getsockname()[1]), *FEW)
     assert (result.exit_code, "the server did not start: cannot listen on" in result.stderr) == (3, True), result.output

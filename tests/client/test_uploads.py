@@ -16,7 +16,7 @@ from fairlane.demo.formats import FORMATS
 from fairlane.demo.texts import letter
 from tests.api.running import OPEN_LIMITS, Server
 
-from .between import Between
+from .faulty_proxy import FaultyProxy
 
 
 def content_of(server: Server, id: str) -> bytes:
@@ -25,22 +25,22 @@ def content_of(server: Server, id: str) -> bytes:
 
 
 @pytest.fixture
-def between(server: Server) -> Iterator[Between]:
-    with Between(server.port) as made:
+def proxy(server: Server) -> Iterator[FaultyProxy]:
+    with FaultyProxy(server.port) as made:
         yield made
 
 
-def test_a_file_by_its_path_is_told_as_it_goes(server: Server, client: Client, tmp_path: Path) -> None:
+def test_a_file_by_its_path_reports_its_progress(server: Server, client: Client, tmp_path: Path) -> None:
     path = tmp_path / "zażółć & co?.bin"
     path.write_bytes(content := os.urandom(3_000_000))
-    told: list[tuple[int, int]] = []
-    receipt = client.submit({"order": 17}, path=path, progress=lambda sent, size: told.append((sent, size)))
+    reports: list[tuple[int, int]] = []
+    receipt = client.submit({"order": 17}, path=path, progress=lambda sent, size: reports.append((sent, size)))
     assert content_of(server, receipt.id) == content
     assert server.queue.input(receipt.id).name == "zażółć & co?.bin"
     assert server.queue.payload(receipt.id) == {"order": 17}
-    assert told[-1] == (3_000_000, 3_000_000)
-    assert len(told) > 5
-    assert [sent for sent, _ in told] == sorted({sent for sent, _ in told})
+    assert reports[-1] == (3_000_000, 3_000_000)
+    assert len(reports) > 5
+    assert [sent for sent, _ in reports] == sorted({sent for sent, _ in reports})
 
 
 class Once:
@@ -63,21 +63,21 @@ def test_bytes_and_streams(server: Server, client: Client) -> None:
     assert (document.state, document.cost) == ("delayed", 2.5)
 
 
-def test_an_upload_whose_answer_was_lost_is_sent_again_and_doubles_nothing(
-    server: Server, between: Between, customer: str, tmp_path: Path
+def test_an_upload_whose_response_was_lost_is_repeated_and_makes_one_document(
+    server: Server, proxy: FaultyProxy, customer: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "scan.pdf"
     path.write_bytes(content := os.urandom(1_000_000))
-    with Client(between.address, server.key(customer), patience=30) as client:
+    with Client(proxy.address, server.key(customer), patience=30) as client:
         ways: list[dict[str, Any]] = [{"path": path}, {"content": content}, {"content": Once(content)}]
         for hand_in in ways:
             before = client.look().waiting
-            between.losing = 2
+            proxy.responses_to_lose = 2
             receipt = client.submit(**hand_in)
             assert receipt.repeated
             assert content_of(server, receipt.id) == content
             assert client.look().waiting == before + 1
-    assert between.lost == 6
+    assert proxy.lost == 6
 
 
 def test_the_same_key_with_another_file_is_a_conflict(client: Client) -> None:
@@ -87,7 +87,7 @@ def test_the_same_key_with_another_file_is_a_conflict(client: Client) -> None:
         client.submit(content=b"two", name="a", key="k")
 
 
-def test_what_cannot_be_read_is_told_before_anything_is_sent(client: Client, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_refused_before_anything_is_sent(client: Client, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, message in ((tmp_path / "none", "there is no file"), (tmp_path, "is a folder"), (tmp_path / "pipe", "a pipe")):
         with pytest.raises(Mistake, match=message):

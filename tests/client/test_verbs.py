@@ -9,7 +9,7 @@ import pytest
 
 from fairlane import AsyncClient, AsyncQueue, Client, Queue
 from fairlane.api.problems import TITLES, Problem
-from fairlane.client.errors import KINDS, error_of, refusal
+from fairlane.client.errors import ERRORS_BY_CODE, parse_problem, to_error
 from fairlane.core.errors import BadValue, KeyConflict, Mistake, StoreError, Unknown, WrongState
 from tests.api.running import Server
 
@@ -48,21 +48,21 @@ def test_without_a_key_each_call_is_a_document_of_its_own(client: Client) -> Non
 
 
 def test_a_batch_and_how_far_it_is(server: Server, client: Client) -> None:
-    taken = client.submit_many([{"n": n} for n in range(5)], key="batch", cost=0.5)
-    assert [one.counter for one in taken.documents] == [0, -0.5, -1, -1.5, -2]
-    assert client.submit_many([{"n": n} for n in range(5)], key="batch", cost=0.5).id == taken.id
-    batch = client.batch(taken.id)
-    assert batch.documents == tuple(one.id for one in taken.documents)
+    receipt = client.submit_many([{"n": n} for n in range(5)], key="batch", cost=0.5)
+    assert [document.counter for document in receipt.documents] == [0, -0.5, -1, -1.5, -2]
+    assert client.submit_many([{"n": n} for n in range(5)], key="batch", cost=0.5).id == receipt.id
+    batch = client.batch(receipt.id)
+    assert batch.documents == tuple(document.id for document in receipt.documents)
     assert (batch.counts, batch.progress, batch.is_ended) == ({"ready": 5}, 0, False)
     finish_all(server)
-    assert client.batch(taken.id).is_ended
+    assert client.batch(receipt.id).is_ended
     with pytest.raises(BadValue, match="a list of payloads"):
         client.submit_many("abc")
 
 
 def test_documents_come_page_by_page(server: Server, client: Client, operator: Client, customer: str) -> None:
-    ids = [one.id for _ in range(2) for one in client.submit_many(range(300)).documents]
-    assert [one.id for one in client.documents()] == ids[::-1]
+    ids = [receipt.id for _ in range(2) for receipt in client.submit_many(range(300)).documents]
+    assert [document.id for document in client.documents()] == ids[::-1]
     assert len(list(operator.documents(customer, "ready"))) == 600
     assert list(client.documents(state="failed")) == []
     with pytest.raises(BadValue, match="state is 'lost'"):
@@ -73,22 +73,22 @@ def test_customers_come_page_by_page(server: Server, operator: Client) -> None:
     names = {f"many {n}/ż?" for n in range(510)}
     for name in names:
         server.queue.check(name)
-    assert names <= {one.customer for one in operator.customers()}
+    assert names <= {look.customer for look in operator.customers()}
     assert operator.look("many 3/ż?").counter == 0
 
 
 def test_a_customer_sees_itself_and_nobody_else(client: Client, operator: Client, customer: str) -> None:
     client.submit()
     assert client.me().customer == customer
-    assert [one.customer for one in client.customers()] == [customer]
+    assert [look.customer for look in client.customers()] == [customer]
     assert client.look().customer == client.look(customer).customer == customer
     assert client.look().waiting == 1
-    with pytest.raises(Unknown, match="may not look at customer 'other'"):
+    with pytest.raises(Unknown, match="may not read customer 'other'"):
         client.look("other")
     with pytest.raises(Unknown):
         client.rules()
     assert (operator.me().role, operator.me().standing) == ("operator", None)
-    with pytest.raises(Unknown, match="say which customer"):
+    with pytest.raises(Unknown, match="name a customer"):
         operator.look()
 
 
@@ -101,10 +101,10 @@ def test_an_operator_says_whose_document_it_is(operator: Client, customer: str) 
 
 
 def test_why_and_when(server: Server, client: Client, operator: Client, customer: str) -> None:
-    told = client.explain(client.submit().id)
-    assert told.sentence.startswith(f"Priority 1, because {customer}'s counter stood at 0")
-    assert told.facts["priority"] == 1
-    assert "sentence" not in told.facts
+    explanation = client.explain(client.submit().id)
+    assert explanation.sentence.startswith(f"Priority 1, because {customer}'s counter stood at 0")
+    assert explanation.facts["priority"] == 1
+    assert "sentence" not in explanation.facts
     ours, theirs = operator.explain_customer(customer), server.queue.explain_customer(customer)
     assert ours.sentence.split(";")[0] == theirs.sentence.split(";")[0]
     assert set(ours.facts) == set(theirs.facts)
@@ -186,23 +186,23 @@ def test_the_key_is_shown_nowhere(server: Server) -> None:
         with pytest.raises(Mistake, match="send a key that is in use") as refused:
             client.me()
         shown = [repr(client), str(client), repr(AsyncClient(server.address, wrong)), str(refused.value), repr(refused.value)]
-    assert all(wrong not in one and wrong[-20:] not in one for one in shown)
-    for odd in ("a key with spaces", "ż", "", "a\nb"):
-        with pytest.raises(Mistake, match="the key is not one of Fairlane's") as told:
-            Client(server.address, odd)
-        assert not odd or odd not in str(told.value)
+    assert all(wrong not in text and wrong[-20:] not in text for text in shown)
+    for key in ("a key with spaces", "ż", "", "a\nb"):
+        with pytest.raises(Mistake, match="the key is not one of Fairlane's") as refused:
+            Client(server.address, key)
+        assert not key or key not in str(refused.value)
 
 
 def test_every_word_of_the_service_is_one_of_our_errors() -> None:
-    assert set(KINDS) == set(TITLES)
+    assert set(ERRORS_BY_CODE) == set(TITLES)
     for word, (status, _) in TITLES.items():
-        body = Problem(word, "told").body()
-        error = error_of(refusal(status, "application/problem+json", body))
-        assert type(error) is KINDS[word]
-        assert str(error) == "told"
+        body = Problem(word, "the reason").body()
+        error = to_error(parse_problem(status, "application/problem+json", body))
+        assert type(error) is ERRORS_BY_CODE[word]
+        assert str(error) == "the reason"
         assert isinstance(error, Mistake) == (status in (400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 431))
-    assert isinstance(error_of(refusal(502, "text/html", b"<h1>")), StoreError)
-    assert isinstance(error_of(refusal(418, "text/html", b"<h1>")), Mistake)
+    assert isinstance(to_error(parse_problem(502, "text/html", b"<h1>")), StoreError)
+    assert isinstance(to_error(parse_problem(418, "text/html", b"<h1>")), Mistake)
 
 
 def test_the_verbs_of_both_faces_are_the_same_and_named_as_the_queue_names_them() -> None:
@@ -212,7 +212,7 @@ def test_the_verbs_of_both_faces_are_the_same_and_named_as_the_queue_names_them(
     for name in set(verbs) - {"submit", "submit_many", "look", "check"}:
         ours = list(inspect.signature(verbs[name]).parameters)
         theirs = (
-            [one for one in inspect.signature(getattr(Queue, name)).parameters if one != "now"]
+            [parameter for parameter in inspect.signature(getattr(Queue, name)).parameters if parameter != "now"]
             if hasattr(Queue, name)
             else ours
         )

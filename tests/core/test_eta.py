@@ -10,7 +10,7 @@ from fairlane.core.dispatch import PACE_MS
 from fairlane.core.document import Check, Document, Outlook, State
 from fairlane.core.eta import FACTORS, StartEstimate, estimate_start, interpolate_factors
 from fairlane.core.policy import Rules
-from fairlane.queue.explain import explained, in_words
+from fairlane.queue.explain import explain_document, format_range
 
 NOW = 1_000_000_000
 
@@ -92,7 +92,7 @@ def document(held_ms: int = 0) -> Document:
 
 
 def test_a_document_that_is_held_back_does_not_start_before() -> None:
-    facts = explained(document(held_ms=600_000), Rules(), outlook()).facts
+    facts = explain_document(document(held_ms=600_000), Rules(), outlook()).facts
     free = known(outlook())
     assert facts["not_before_in"] == 600
     assert (facts["expected_in_low"], facts["expected_in"]) == (600, 600)
@@ -116,16 +116,16 @@ def test_a_document_that_is_held_back_does_not_start_before() -> None:
     ],
 )
 def test_a_range_in_words(low: float, high: float, told: str) -> None:
-    assert in_words(low, high) == told
+    assert format_range(low, high) == told
 
 
 def test_the_sentence_tells_the_range() -> None:
-    told = explained(document(), Rules(), outlook())
+    told = explain_document(document(), Rules(), outlook())
     low, likely, high = (told.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high"))
-    spoken = in_words(low, high)
+    spoken = format_range(low, high)
     assert told.sentence.endswith(f" About 99 documents are ahead of it; it will probably start {spoken}.")
     assert known(outlook()) == pytest.approx([low, likely, high], abs=0.001)
-    alone = explained(document(), Rules(), outlook(0))
+    alone = explain_document(document(), Rules(), outlook(0))
     assert " Nothing is ahead of it; it will probably start " in alone.sentence
 
 
@@ -142,7 +142,7 @@ def test_the_sentence_tells_the_range() -> None:
     ],
 )
 def test_what_cannot_be_known_is_not_told_as_a_number(rules: Rules, seen: Outlook, told: str) -> None:
-    explanation = explained(document(), rules, seen)
+    explanation = explain_document(document(), rules, seen)
     assert explanation.sentence.endswith(told)
     assert {explanation.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high")} == {None}
     assert explanation.facts["ahead"] == 99

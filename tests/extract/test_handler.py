@@ -18,7 +18,7 @@ from fairlane.core.document import ENDED
 from fairlane.extract import Limits, extract, failure_code, sandboxed
 from fairlane.extract.handler import ExtractHandler, ExtractOptions, built_in_worker, open_source
 from fairlane.folders.scan import FOLDER_KIND
-from fairlane.queue.blob_lifecycle import files_of
+from fairlane.queue.files import open_files_of
 from fairlane.worker import Document
 from tests.sandbox.confined import open_folder
 from tests.worker.conftest import AT_ONCE, Bench, until
@@ -130,7 +130,7 @@ def handed(queue: Queue, id: str) -> Document:
     """A document in a handler's hands, for a handler that is called here."""
     (claim,) = queue.engine.claim("here", 1, 60_000, {"extract": 3})
     assert claim.id == id
-    return Document(claim, lambda told: None, lambda: files_of(queue.url, None))
+    return Document(claim, lambda told: None, lambda: open_files_of(queue.url, None))
 
 
 def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> None:

@@ -113,7 +113,7 @@ def test_every_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert first == "nothing was submitted, because of what cannot be read:"
     assert [line.split(";")[0] for line in others] == [
         f"there is no file {tmp_path}/one",
-        f"{tmp_path} is a folder, not an ordinary file",
+        f"{tmp_path} is a folder, not a regular file",
         f"there is no file {tmp_path}/two",
     ]
 

@@ -33,11 +33,13 @@ def worked_off(url: str, blobs: str, inbox: Path) -> dict[str, Any]:
     with Queue(url, blobs=blobs) as queue:
         receipts = {path: queue.submit(path.parent.name, path=path) for path in sorted(inbox.rglob("*.*"))}
         command("work", "--until-empty", "--slots", "2", *store)
-        found = {path.suffix: [queue.document(one.id).state, bool(queue.text(one.id))] for path, one in receipts.items()}
-        pictures = {path.suffix: queue.thumbnail(one.id) for path, one in receipts.items() if path.suffix != ".eml"}
+        states = {
+            path.suffix: [queue.document(receipt.id).state, bool(queue.text(receipt.id))] for path, receipt in receipts.items()
+        }
+        pictures = {path.suffix: queue.thumbnail(receipt.id) for path, receipt in receipts.items() if path.suffix != ".eml"}
     command("status", "--url", url)
     return {
-        "formats": found,
+        "formats": states,
         "pictures": [name for name, content in pictures.items() if content.startswith(b"\x89PNG")],
         "differences": json.loads(command("verify", "--json", "--url", url))["differences"],
     }

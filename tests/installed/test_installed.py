@@ -86,7 +86,9 @@ def test_without_extras_the_command_says_what_to_install(arguments: tuple[str, .
 
 def test_alone_it_works_files_off(tmp_path: Path) -> None:
     for arguments in (["demo", "inbox", "--big", "12"], ["process", "inbox", "--json", "--out", "out"]):
-        done = ran("alone", "-m", "fairlane", *(str(tmp_path / one) if one in ("inbox", "out") else one for one in arguments))
+        done = ran(
+            "alone", "-m", "fairlane", *(str(tmp_path / part) if part in ("inbox", "out") else part for part in arguments)
+        )
         assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["documents"] >= 32, summary["failed"]) == (True, [])

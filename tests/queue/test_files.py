@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane import AsyncQueue, BadValue, Input, KeyConflict, Mistake, Queue, StoreError, Unknown, WrongState
-from fairlane.blobs.envelope import unwrapped
-from fairlane.blobs.page_count import PagesSeen
+from fairlane.blobs.envelope import unwrap_payload
+from fairlane.blobs.page_count import PageCounter
 from fairlane.core.document import Done, Failed, Receipt
 from fairlane.core.errors import StoreBusy, StoreFrozen
 from fairlane.core.policy import Rules
@@ -37,13 +37,13 @@ def bytes_of(queue: Queue, id: str) -> bytes:
         return file.read()
 
 
-def held(queue: Queue) -> list[str]:
-    """The documents whose files are in the store, by what lies there."""
-    return sorted(one.document for one in queue.filing.files().listed())
+def stored_documents(queue: Queue) -> list[str]:
+    """Return the documents that have files in the blob store."""
+    return sorted(file.document for file in queue.files.open().list_files())
 
 
 def age(folder: Path, seconds: float = 3 * 86400) -> None:
-    """Everything that is there now was put there long ago."""
+    """Make every stored file look that old."""
     for path in folder.rglob("*"):
         if path.is_file():
             os.utime(path, (path.stat().st_mtime - seconds,) * 2)
@@ -51,8 +51,8 @@ def age(folder: Path, seconds: float = 3 * 86400) -> None:
 
 def done_with_results(queue: Queue, **results: Any) -> str:
     (claim,) = queue.engine.claim("w", 1, 60_000)
-    told = queue.put_results(claim.customer, claim.id, claim.token, **results)
-    assert queue.engine.settle([(claim, Done(json.dumps({**told, "pages": 2})))]) == []
+    envelope = queue.put_results(claim.customer, claim.id, claim.token, **results)
+    assert queue.engine.settle([(claim, Done(json.dumps({**envelope, "pages": 2})))]) == []
     return claim.id
 
 
@@ -65,12 +65,12 @@ def test_a_file_comes_back_with_its_name_beside_the_payload(queue: Queue, tmp_pa
     (tmp_path / "invoice.pdf").unlink()
     second = queue.submit("acme", content=b"two", name="two.txt")
     third = queue.submit("acme", content=io.BytesIO(b"three"))
-    assert [bytes_of(queue, one.id) for one in (first, second, third)] == [b"%PDF-1.7 one", b"two", b"three"]
-    assert [queue.input(one.id).name for one in (first, second, third)] == ["invoice.pdf", "two.txt", None]
-    assert [queue.payload(one.id) for one in (first, second, third)] == [{"order": 17}, None, None]
-    assert [one.counter for one in (first, second, third)] == [0, -1, -2]
+    assert [bytes_of(queue, receipt.id) for receipt in (first, second, third)] == [b"%PDF-1.7 one", b"two", b"three"]
+    assert [queue.input(receipt.id).name for receipt in (first, second, third)] == ["invoice.pdf", "two.txt", None]
+    assert [queue.payload(receipt.id) for receipt in (first, second, third)] == [{"order": 17}, None, None]
+    assert [receipt.counter for receipt in (first, second, third)] == [0, -1, -2]
     (claim,) = queue.engine.claim("w", 1, 60_000)
-    file, payload = unwrapped(json.loads(claim.payload))
+    file, payload = unwrap_payload(json.loads(claim.payload))
     assert (file, payload) == (queue.input(first.id), {"order": 17})
 
 
@@ -80,15 +80,15 @@ def test_every_engine_keeps_files_and_a_repeated_key_keeps_one(engine: str, tmp_
     with Queue(url, blobs=str(tmp_path / "blobs")) as queue:
         receipts = [queue.submit("acme", content=b"one", key="k") for _ in range(2)]
         assert receipts[0] == receipts[1]
-        assert held(queue) == [receipts[0].id]
+        assert stored_documents(queue) == [receipts[0].id]
         with pytest.raises(KeyConflict):
             queue.submit("acme", content=b"other", key="k")
-        assert held(queue) == [receipts[0].id]
+        assert stored_documents(queue) == [receipts[0].id]
         id = done_with_results(queue, text="text")
         assert (queue.text(id), bytes_of(queue, id)) == ("text", b"one")
         assert queue.sweep(grace=0).removed == 0
         assert queue.forget("acme") == 1
-        assert held(queue) == []
+        assert stored_documents(queue) == []
     redis.drop_url(url)
 
 
@@ -96,17 +96,17 @@ def test_many_files_are_one_commit_all_or_none(queue: Queue, tmp_path: Path) -> 
     (parent,) = (queue.submit("acme", content=b"PK").id,)
     members = [Input(content=b"%d" % n, name=f"{n}.txt", key=f"{parent}/{n}", depth=1, parent=parent) for n in range(5)]
     receipts = queue.submit_files("acme", members)
-    assert [one.counter for one in receipts] == [-1, -2, -3, -4, -5]
+    assert [receipt.counter for receipt in receipts] == [-1, -2, -3, -4, -5]
     assert queue.submit_files("acme", members) == receipts
-    assert [(one.depth, one.parent, one.name) for one in map(queue.input, [one.id for one in receipts])] == [
+    assert [queue.input(receipt.id)[3:5] + queue.input(receipt.id)[:1] for receipt in receipts] == [
         (1, parent, f"{n}.txt") for n in range(5)
     ]
-    before = held(queue)
+    before = stored_documents(queue)
     assert len(before) == 6
     for bad in (Input(path=tmp_path / "nope"), Input(content=b"other", key=f"{parent}/0")):
         with pytest.raises(Mistake):
             queue.submit_files("acme", [Input(content=b"new"), bad])
-    assert held(queue) == before
+    assert stored_documents(queue) == before
     assert queue.look("acme").waiting == 6
     assert queue.submit_files("acme", []) == []
 
@@ -114,7 +114,7 @@ def test_many_files_are_one_commit_all_or_none(queue: Queue, tmp_path: Path) -> 
 def test_the_same_key_twice_in_one_call_is_one_document(queue: Queue) -> None:
     first, second = queue.submit_files("acme", [Input(content=b"one", key="k"), Input(content=b"one", key="k")])
     assert first == second
-    assert held(queue) == [first.id]
+    assert stored_documents(queue) == [first.id]
 
 
 def test_what_cannot_be_is_refused_before_a_byte_is_written(queue: Queue, tmp_path: Path) -> None:
@@ -145,17 +145,17 @@ def test_what_cannot_be_is_refused_before_a_byte_is_written(queue: Queue, tmp_pa
         [Input(content=b"", parent="")],
         7,
     ]
-    for one in files:
+    for inputs in files:
         with pytest.raises(BadValue):
-            queue.submit_files("acme", one)
+            queue.submit_files("acme", inputs)
     assert content.tell() == 0
-    assert not (tmp_path / "blobs").exists() or held(queue) == []
+    assert not (tmp_path / "blobs").exists() or stored_documents(queue) == []
     assert queue.look("acme").waiting == 0
 
 
-def test_a_queue_that_is_no_file_must_be_told_where() -> None:
+def test_a_queue_that_is_no_file_needs_a_location_for_files() -> None:
     with Queue("memory://") as queue:
-        with pytest.raises(Mistake, match=r"this queue has no place for files: say where, .* FAIRLANE_BLOBS"):
+        with pytest.raises(Mistake, match=r"this queue has no storage for files: configure one, .* FAIRLANE_BLOBS"):
             queue.submit("acme", content=b"one")
         assert queue.submit("acme", {"n": 1}).counter == 0
         assert queue.purge(0) == 0
@@ -177,12 +177,12 @@ def test_a_queue_in_a_file_has_its_files_beside_it_wherever_it_is_opened_from(
     assert (tmp_path / "queue.db.blobs").is_dir()
 
 
-def test_files_of_a_queue_that_is_not_told_where_are_not_forgotten_about(tmp_path: Path) -> None:
+def test_files_of_a_queue_without_a_configured_location_are_not_forgotten(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/queue.db"
     with Queue(url, blobs=str(tmp_path / "blobs")) as queue:
         id = queue.submit("acme", content=b"one").id
-        queue.filing.where = queue.filing._files = None  # as on a server, where nothing is beside the queue
-        with pytest.raises(Mistake, match="no place for files"):
+        queue.files.location = queue.files._files = None  # as on a server, where nothing is beside the queue
+        with pytest.raises(Mistake, match="no storage for files"):
             queue.forget("acme")
         assert queue.document(id).state == "ready"
 
@@ -196,8 +196,8 @@ def test_awaited_verbs_do_the_same(tmp_path: Path) -> None:
                 assert file.read() == b"one"
             assert (await queue.input(receipt.id)).name == "a"
             done_with_results(queue.queue, text="t", facts={"a": 1}, thumbnail=b"p")
-            told = (await queue.text(receipt.id), await queue.facts(receipt.id), await queue.thumbnail(receipt.id))
-            assert told == ("t", {"a": 1}, b"p")
+            results = (await queue.text(receipt.id), await queue.facts(receipt.id), await queue.thumbnail(receipt.id))
+            assert results == ("t", {"a": 1}, b"p")
             assert (await queue.sweep(grace=0)).removed == 0
 
     asyncio.run(run())
@@ -215,7 +215,7 @@ def test_results_are_read_when_the_document_is_done(queue: Queue) -> None:
         queue.text(id)
     assert done_with_results(queue, text="żółw\n", facts={"pages": [1]}) == id
     assert (queue.text(id), queue.facts(id), queue.result(id)["pages"]) == ("żółw\n", {"pages": [1]}, 2)
-    with pytest.raises(Unknown, match=f"no thumbnail came out of document {id}"):
+    with pytest.raises(Unknown, match=f"document {id} has no thumbnail"):
         queue.thumbnail(id)
     plain = queue.submit("acme", {"n": 1}).id
     for verb in (queue.file, queue.input):
@@ -231,8 +231,8 @@ def test_results_of_other_attempts_are_swept(queue: Queue, tmp_path: Path) -> No
     assert queue.sweep(grace=0).removed == 0  # it is still the newest token
     done_with_results(queue, text="last")
     queue.put_results("acme", id, late.token, thumbnail=b"late")
-    swept = queue.sweep(grace=0)
-    assert (swept.looked, swept.removed, swept.bytes) == (4, 2, 8)
+    result = queue.sweep(grace=0)
+    assert (result.looked, result.removed, result.bytes) == (4, 2, 8)
     assert (queue.text(id), bytes_of(queue, id)) == ("last", b"one")
     failed = queue.submit("acme", content=b"two").id
     (claim,) = queue.engine.claim("w", 1, 60_000)
@@ -252,15 +252,15 @@ def test_what_is_purged_is_swept_when_it_is_a_day_old(queue: Queue, tmp_path: Pa
     for id in ids:
         queue.cancel(id)
     queue.purge(1e6)
-    assert len(held(queue)) == 4
+    assert len(stored_documents(queue)) == 4
     age(tmp_path / "blobs", 3600)
     young = queue.submit("acme", content=b"young").id
     assert queue.purge(0) == 4
-    assert len(held(queue)) == 5  # younger than the grace period: somebody may be about to submit them
+    assert len(stored_documents(queue)) == 5  # younger than the grace period: somebody may be about to submit them
     age(tmp_path / "blobs")
     queue.cancel(queue.submit("acme", {"n": 1}).id)
     assert queue.purge(0) == 1
-    assert held(queue) == [young]
+    assert stored_documents(queue) == [young]
 
 
 def test_forget_takes_the_files_along_and_leaves_others_alone(queue: Queue, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_forget_takes_the_files_along_and_leaves_others_alone(queue: Queue, tmp_
     assert done_with_results(queue, text="kept") == other
     done_with_results(queue, text="secret")
     assert queue.forget("acme") == 3
-    assert set(held(queue)) == {other}
+    assert set(stored_documents(queue)) == {other}
     assert queue.text(other) == "kept"
     assert not [path for path in (tmp_path / "blobs").rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
 
@@ -279,13 +279,13 @@ def test_a_submission_under_way_survives_a_forget(queue: Queue, monkeypatch: pyt
     queue.submit("acme", content=b"old")
     submit = queue.engine.submit
 
-    def forgotten_meanwhile(*told: Any, **options: Any) -> list[Receipt]:
+    def forget_then_submit(*args: Any, **kwargs: Any) -> list[Receipt]:
         queue.forget("acme")  # the bytes are there, their document is not yet
-        return submit(*told, **options)
+        return submit(*args, **kwargs)
 
-    monkeypatch.setattr(queue.engine, "submit", forgotten_meanwhile)
+    monkeypatch.setattr(queue.engine, "submit", forget_then_submit)
     id = queue.submit("acme", content=b"new").id
-    assert held(queue) == [id]
+    assert stored_documents(queue) == [id]
     assert bytes_of(queue, id) == b"new"
 
 
@@ -305,10 +305,10 @@ def test_forget_and_submit_race_and_no_document_is_without_its_bytes(queue: Queu
         is_over.set()
         forgetter.join()
     queue.submit("acme", content=b"last")
-    left = [one.id for one in queue.documents("acme")]
+    left = [document.id for document in queue.documents("acme")]
     assert all(bytes_of(queue, id) for id in left)
     queue.sweep(grace=0)
-    assert held(queue) == sorted(left)
+    assert stored_documents(queue) == sorted(left)
 
 
 def test_the_same_key_at_once_is_one_document_with_one_file(queue: Queue) -> None:
@@ -324,8 +324,8 @@ def test_the_same_key_at_once_is_one_document_with_one_file(queue: Queue) -> Non
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(receipts), len({one.id for one in receipts})) == (32, 1)
-    assert held(queue) == [receipts[0].id]
+    assert (len(receipts), len({receipt.id for receipt in receipts})) == (32, 1)
+    assert stored_documents(queue) == [receipts[0].id]
     assert bytes_of(queue, receipts[0].id) == b"one" * 1000
 
 
@@ -341,7 +341,7 @@ def test_a_submission_that_surely_failed_leaves_nothing_and_a_doubtful_one_every
             patched.setattr(queue.engine, "submit", fails)
             with pytest.raises(type(error)):
                 queue.submit("acme", content=b"one")
-        assert len(held(queue)) == left
+        assert len(stored_documents(queue)) == left
     assert queue.sweep().removed == 0  # too young
     assert queue.sweep(grace=0).removed == 1
 
@@ -350,24 +350,24 @@ def test_a_submission_that_surely_failed_leaves_nothing_and_a_doubtful_one_every
 
 
 def test_the_sweep_goes_in_slices_and_goes_on_where_it_was(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairlane.queue.blob_lifecycle.REMOVED_AT_ONCE", 3)
+    monkeypatch.setattr("fairlane.blobs.gc.REMOVE_BATCH_SIZE", 3)
     needed = {queue.submit(f"c{n % 3}", content=b"1").id for n in range(10)}
-    files = queue.filing.files()
+    files = queue.files.open()
     for n in range(10):
         files.put_input(f"c{n % 3}", f"{n:08x}-0000-7000-8000-000000000000", b"orphan")
     mark, removed, slices = None, 0, 0
     while slices == 0 or mark is not None:
-        swept = queue.sweep(grace=0, seconds=0, after=mark)
-        mark, removed, slices = swept.mark, removed + swept.removed, slices + 1
-        assert swept.looked <= 1
+        result = queue.sweep(grace=0, seconds=0, after=mark)
+        mark, removed, slices = result.mark, removed + result.removed, slices + 1
+        assert result.looked <= 1
         assert slices < 100
     assert (removed, slices) == (10, 21)
-    assert set(held(queue)) == needed
+    assert set(stored_documents(queue)) == needed
     assert all(bytes_of(queue, id) == b"1" for id in needed)
 
 
 def test_sweepers_do_not_hinder_each_other(queue: Queue) -> None:
-    files, needed = queue.filing.files(), queue.submit("acme", content=b"1").id
+    files, needed = queue.files.open(), queue.submit("acme", content=b"1").id
     for n in range(100):
         files.put_input("acme", f"{n:08x}-0000-7000-8000-000000000000", b"orphan")
     errors: list[Exception] = []
@@ -383,7 +383,7 @@ def test_sweepers_do_not_hinder_each_other(queue: Queue) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (errors, held(queue)) == ([], [needed])
+    assert (errors, stored_documents(queue)) == ([], [needed])
 
 
 def test_a_frozen_queue_does_not_sweep_what_may_live_on_elsewhere(queue: Queue, tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_a_frozen_queue_does_not_sweep_what_may_live_on_elsewhere(queue: Queue, 
     age(tmp_path / "blobs")
     with pytest.raises(StoreFrozen, match="was moved"):
         queue.sweep()
-    assert len(held(queue)) == 1
+    assert len(stored_documents(queue)) == 1
 
 
 @pytest.mark.parametrize(("option", "value"), [("grace", -1), ("grace", "1d"), ("seconds", -1), ("seconds", float("nan"))])
@@ -415,12 +415,12 @@ def test_whatever_customers_and_files_are_called_they_are_kept_apart(
         twin = queue.submit(f"{customer}x", content=b"twin", name=name).id
         assert bytes_of(queue, id) == name.encode(errors="replace")
         assert bytes_of(queue, twin) == b"twin"
-        told = queue.input(id).name
-        assert told is not None
-        assert 1 <= len(told) <= 255
-        assert not any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in told)
+        shown = queue.input(id).name
+        assert shown is not None
+        assert 1 <= len(shown) <= 255
+        assert not any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in shown)
         if name.isprintable() and len(name) <= 255:
-            assert told == name
+            assert shown == name
         assert [path.name for path in folder.iterdir()] == ["blobs"]
         assert {path.name for path in (folder / "blobs").rglob("*") if path.is_file()} == {"input"}
 
@@ -444,19 +444,19 @@ def test_pages_are_estimated_however_the_bytes_come_in_pieces(content: bytes, pa
     for size in (262_144, 1000, 17, 1):
         if len(content) / size > 100_000:
             continue
-        seen = PagesSeen()
+        counter = PageCounter()
         for at in range(0, len(content), size):
-            seen.add(content[at : at + size])
-        assert seen.pages() == pages
+            counter.feed(content[at : at + size])
+        assert counter.pages() == pages
 
 
 def test_a_cost_in_pages_moves_the_counter_as_far(queue: Queue) -> None:
     first = queue.submit("acme", content=pdf(7), cost="pages")
     second = queue.submit("acme", content=pdf(5), cost="pages")
     plain = queue.submit("acme", content=pdf(5))
-    assert [one.counter for one in (first, second, plain)] == [-6, -11, -12]
-    assert [queue.document(one.id).cost for one in (first, second, plain)] == [7000, 5000, 1000]
-    assert [queue.input(one.id).by_pages for one in (first, second, plain)] == [True, True, False]
+    assert [receipt.counter for receipt in (first, second, plain)] == [-6, -11, -12]
+    assert [queue.document(receipt.id).cost for receipt in (first, second, plain)] == [7000, 5000, 1000]
+    assert [queue.input(receipt.id).by_pages for receipt in (first, second, plain)] == [True, True, False]
     (claim,) = queue.engine.claim("w", 1, 60_000)
     queue.engine.settle([(claim, Done(cost=3000))])  # the true number is known now
     assert queue.look("acme").counter == -8

@@ -1,4 +1,4 @@
-"""What a program sees: values are checked here, and a mistake is told by name and value."""
+"""The verbs of `Queue`: arguments are validated, and an error names the argument and its value."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def serve(queue: Queue, outcome: Any = None) -> None:
 def test_the_worked_examples_of_the_rules(queue: Queue) -> None:
     moments = (0, 1, 2, 3, 1503, 3003.001)
     receipts = [queue.submit("acme", {"n": 1}, now=moment) for moment in moments]
-    assert [(one.counter, one.priority) for one in receipts] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
+    assert [(receipt.counter, receipt.priority) for receipt in receipts] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
     checks = [queue.check("other", now=moment) for moment in moments]
-    assert [(one.counter, one.priority) for one in checks] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
+    assert [(check.counter, check.priority) for check in checks] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
 
 
 def test_a_metronome_sinks_under_idle_and_does_not_under_window_and_gradual(queue: Queue) -> None:
@@ -57,9 +57,9 @@ def test_counters_are_shown_as_whole_numbers_when_they_are(queue: Queue) -> None
 
 def test_submit_many_is_as_many_checks_in_one_commit(queue: Queue) -> None:
     receipts = queue.submit_many("acme", [{"n": n} for n in range(5)], now=1)
-    assert [one.counter for one in receipts] == [0, -1, -2, -3, -4]
+    assert [receipt.counter for receipt in receipts] == [0, -1, -2, -3, -4]
     assert queue.submit_many("acme", []) == []
-    assert [queue.payload(one.id) for one in receipts] == [{"n": n} for n in range(5)]
+    assert [queue.payload(receipt.id) for receipt in receipts] == [{"n": n} for n in range(5)]
 
 
 def test_a_key_returns_the_first_receipt_and_another_body_is_an_error(queue: Queue) -> None:
@@ -79,22 +79,27 @@ def test_a_look_tells_where_a_customer_stands_and_moves_nothing(queue: Queue) ->
     expected = ("acme", -3, 2, 3, 1, 0, 0, 0, 1499.0, 1.0, False)
     assert tuple(queue.look("acme", now=101)) == expected
     assert tuple(queue.look("acme", now=101)) == expected
-    assert [one.customer for one in queue.customers()] == ["acme"]
+    assert [look.customer for look in queue.customers()] == ["acme"]
 
 
 def test_explain_is_a_sentence_and_its_facts(queue: Queue) -> None:
     queue.submit_many("big", range(30), now=1000)
     receipt = queue.submit("small", now=1000)
-    told = queue.explain(receipt.id, now=1000)
-    assert (told.facts["priority"], told.facts["counter"], told.facts["ahead"], told.facts["expected_in"]) == (1, 0, 1, None)
-    assert "Priority 1, because small's counter stood at 0" in str(told)
-    assert "About 1 document is ahead of it; no worker took a document in the last two minutes" in str(told)
+    explanation = queue.explain(receipt.id, now=1000)
+    assert (
+        explanation.facts["priority"],
+        explanation.facts["counter"],
+        explanation.facts["ahead"],
+        explanation.facts["expected_in"],
+    ) == (1, 0, 1, None)
+    assert "Priority 1, because small's counter stood at 0" in str(explanation)
+    assert "About 1 document is ahead of it; no worker took a document in the last two minutes" in str(explanation)
     queue.engine.claim("worker-1", 10, 60_000, now_ms=1_001_000)
     last = next(queue.documents("big", "ready"))
-    told = queue.explain(last.id, now=1003)
-    low, likely, high = (told.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high"))
+    explanation = queue.explain(last.id, now=1003)
+    low, likely, high = (explanation.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high"))
     assert 0 < low < 21 * 2 / 10 < likely < high
-    assert "About 20 documents are ahead of it; it will probably start within " in told.sentence
+    assert "About 20 documents are ahead of it; it will probably start within " in explanation.sentence
     queue.pause("big")
     paused = queue.explain(last.id, now=1003)
     assert (
@@ -108,8 +113,8 @@ def test_explain_tells_how_it_ended(queue: Queue) -> None:
     receipt = queue.submit("acme")
     serve(queue, Failed("encrypted"))
     assert queue.explain(receipt.id).sentence.endswith("It is failed: encrypted.")
-    held = queue.submit("acme", delay=3600)
-    assert "held back for another 60 minutes" in queue.explain(held.id).sentence
+    delayed = queue.submit("acme", delay=3600)
+    assert "held back for another 60 minutes" in queue.explain(delayed.id).sentence
 
 
 def test_a_result_is_there_when_the_document_is_done(queue: Queue) -> None:
@@ -187,7 +192,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "arguments", "message"), WRONG, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(("verb", "arguments", "message"), WRONG, ids=lambda value: str(value)[:40])
 def test_a_wrong_value_is_refused_by_name_and_nothing_happens(verb: str, arguments: dict[str, Any], message: str) -> None:
     queue = Queue("memory://")
     with pytest.raises(BadValue, match=message):
@@ -254,7 +259,7 @@ def test_tuning_from_many_threads_loses_nothing(queue: Queue) -> None:
         for _ in range(10):
             queue.tune("acme", **terms)
 
-    threads = [threading.Thread(target=tune, kwargs=one) for one in ({"weight": 2}, {"cap": 5}, {"paused": True})]
+    threads = [threading.Thread(target=tune, kwargs=terms) for terms in ({"weight": 2}, {"cap": 5}, {"paused": True})]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -265,18 +270,18 @@ def test_tuning_from_many_threads_loses_nothing(queue: Queue) -> None:
 
 def test_rules_live_in_the_store_with_a_version(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/queue.db"
-    with Queue(url) as one, Queue(url) as other:
-        assert one.configure(reset="gradual", reset_interval=60).version == 2
-        assert other.rules().policy.reset == "gradual"
-        assert other.configure(reset="gradual").version == 2
-        other.check("acme", now=0)
-        other.configure(thresholds=(-1,), open_turn_every=0)
-        assert one.rules().version == 3
-        assert one.rules().policy.reset_interval == 60
+    with Queue(url) as first, Queue(url) as second:
+        assert first.configure(reset="gradual", reset_interval=60).version == 2
+        assert second.rules().policy.reset == "gradual"
+        assert second.configure(reset="gradual").version == 2
+        second.check("acme", now=0)
+        second.configure(thresholds=(-1,), open_turn_every=0)
+        assert first.rules().version == 3
+        assert first.rules().policy.reset_interval == 60
 
 
 def test_purge_and_forget_say_how_many(queue: Queue) -> None:
-    ids = [one.id for one in queue.submit_many("acme", range(1200))]
+    ids = [receipt.id for receipt in queue.submit_many("acme", range(1200))]
     for id in ids[:5]:
         queue.cancel(id)
     assert queue.purge(older_than=3600) == 0
@@ -288,8 +293,8 @@ def test_purge_and_forget_say_how_many(queue: Queue) -> None:
 
 def test_long_lists_come_in_pages_without_gaps(queue: Queue) -> None:
     queue.submit_many("acme", range(2100))
-    assert [one.number for one in queue.documents()] == list(range(2100, 0, -1))
-    assert [one.number for one in queue.documents("acme", "ready")] == list(range(2100, 0, -1))
+    assert [document.number for document in queue.documents()] == list(range(2100, 0, -1))
+    assert [document.number for document in queue.documents("acme", "ready")] == list(range(2100, 0, -1))
     assert list(queue.documents("nobody")) == []
 
 
@@ -301,10 +306,10 @@ def test_reset_by_an_operator(queue: Queue) -> None:
 
 def test_ids_are_uuids_of_version_7_in_the_order_of_time() -> None:
     ids = [*new_ids(30), *(new_ids(1)[0] for _ in range(20))]
-    assert {uuid.UUID(one).version for one in ids} == {7}
-    assert {uuid.UUID(one).variant for one in ids} == {uuid.RFC_4122}
+    assert {uuid.UUID(id).version for id in ids} == {7}
+    assert {uuid.UUID(id).variant for id in ids} == {uuid.RFC_4122}
     assert len(set(ids)) == 50
-    stamps = [one[:13] for one in ids]
+    stamps = [id[:13] for id in ids]
     assert stamps == sorted(stamps)
 
 
@@ -312,11 +317,11 @@ def test_the_same_verbs_awaited(tmp_path: Path) -> None:
     async def use() -> None:
         async with AsyncQueue(f"sqlite:///{tmp_path}/queue.db") as queue:
             receipts = await asyncio.gather(*(queue.submit("acme", {"n": n}) for n in range(40)))
-            assert sorted(one.counter for one in receipts) == list(range(-39, 1))
+            assert sorted(receipt.counter for receipt in receipts) == list(range(-39, 1))
             assert (await queue.look("acme")).waiting == 40
             assert (await queue.check("acme")).counter == -40
             assert len(await queue.documents("acme")) == 40
-            assert [one.customer for one in await queue.customers()] == ["acme"]
+            assert [look.customer for look in await queue.customers()] == ["acme"]
             assert await queue.cancel(receipts[0].id)
             assert "cancelled" in str(await queue.explain(receipts[0].id))
             with pytest.raises(BadValue, match="customer is ''"):

@@ -18,8 +18,8 @@ from fairlane.core.document import Done, Retried
 from fairlane.core.errors import Mistake, StoreFrozen, Unknown
 from fairlane.engine import Engine
 from fairlane.engine.protocol import Packed
-from fairlane.queue.blob_lifecycle import beside
-from fairlane.transfer import Progress, _files, move, shown_url, stop
+from fairlane.queue.files import default_location
+from fairlane.transfer import TransferProgress, _files, display_url, move, stop
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def target(tmp_path: Path) -> str:
 
 
 def fill(url: str, documents: int) -> None:
-    """Customers of all sorts: ended, failed, waiting, delayed, paused, weighted; keys, results, records."""
+    """Fill a queue with documents in every state, customers with terms, keys, results and records."""
     dice = random.Random(documents)
     with Queue(url) as queue:
         for number in range(documents):
@@ -51,7 +51,7 @@ def fill(url: str, documents: int) -> None:
 
 
 def contents(engine: Engine) -> list[Packed]:
-    """Everything that a queue holds, without what a move itself changes: rules are thawed, records are counted."""
+    """Return everything in a queue, without what a move itself changes: frozen rules, counts of changes and records."""
     pages: list[Packed] = []
     mark: str | None = None
     while True:
@@ -80,8 +80,8 @@ def test_the_target_equals_the_source(source: str, target: str) -> None:
     assert moved.customers == 4
     assert contents_of(target) == before
     with Queue(source) as old, Queue(target) as new:
-        assert [one._replace(resets_in=0, oldest_wait=0) for one in old.customers(now=0)] == [
-            one._replace(resets_in=0, oldest_wait=0) for one in new.customers(now=0)
+        assert [look._replace(resets_in=0, oldest_wait=0) for look in old.customers(now=0)] == [
+            look._replace(resets_in=0, oldest_wait=0) for look in new.customers(now=0)
         ]
 
 
@@ -100,12 +100,12 @@ def test_the_source_says_where_it_is_going_and_where_it_went(source: str, target
     fill(source, 20)
     seen: list[str] = []
 
-    def told(progress: Progress) -> None:
+    def on_progress(progress: TransferProgress) -> None:
         with Queue(source) as queue, pytest.raises(StoreFrozen) as refused:
             queue.submit("ada")
         seen.append(str(refused.value))
 
-    move(source, target, told)
+    move(source, target, on_progress)
     assert f"is being moved to {target}" in seen[0]
     with Queue(source) as queue:
         with pytest.raises(StoreFrozen, match=r"was moved to .*new.db: use that one; nothing was changed"):
@@ -121,13 +121,13 @@ def test_nothing_leaves_while_a_worker_holds_it(source: str, target: str) -> Non
         claims = queue.engine.claim("worker", 2, 60_000)
         running: list[int] = []
 
-        def told(progress: Progress) -> None:
+        def on_progress(progress: TransferProgress) -> None:
             running.append(progress.running)
             if progress.phase == "waiting" and claims:
                 assert queue.engine.extend(claims, 90_000) == []  # what runs may go on, and end
                 assert queue.engine.settle([(claims.pop(), Done("1"))]) == []
 
-        move(source, target, told)
+        move(source, target, on_progress)
     assert running[:2] == [2, 1]
     with Queue(target) as queue:
         assert queue.look("ada").done == 2
@@ -138,23 +138,23 @@ def test_a_move_that_is_killed_is_finished_by_the_next_one(source: str, target: 
     before = contents_of(source)
     program = (
         "import os, sys, signal\n"
-        "from fairlane import move\n"
+        "from fairlane import transfer\n"
         "left = int(sys.argv[3])\n"
         "def dying(engine, name):\n"
-        "    plain = getattr(engine, name)\n"
+        "    original = getattr(engine, name)\n"
         "    def verb(*args, **kwargs):\n"
         "        global left\n"
         "        left -= 1\n"
         "        if left == 0: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "        return plain(*args, **kwargs)\n"
+        "        return original(*args, **kwargs)\n"
         "    setattr(engine, name, verb)\n"
-        "opened = move.open_engine\n"
+        "original = transfer.open_engine\n"
         "def open_engine(*args, **kwargs):\n"
-        "    engine = opened(*args, **kwargs)\n"
+        "    engine = original(*args, **kwargs)\n"
         "    for name in ('configure', 'put_record', 'unpack'): dying(engine, name)\n"
         "    return engine\n"
-        "move.open_engine = open_engine\n"
-        "move.move(sys.argv[1], sys.argv[2])\n"
+        "transfer.open_engine = open_engine\n"
+        "transfer.move(sys.argv[1], sys.argv[2])\n"
     )
     killed = 0
     for calls in (*range(1, 8), *(3, 4, 5) * 10):
@@ -201,7 +201,7 @@ def test_a_move_can_be_stopped_before_it_is_over(source: str, target: str) -> No
     with pytest.raises(Mistake, match="is not being moved"):
         stop(source)
 
-    def interrupted(progress: Progress) -> None:
+    def interrupted(progress: TransferProgress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -231,53 +231,53 @@ def test_a_queue_cannot_be_moved_to_itself(source: str) -> None:
     ],
 )
 def test_a_password_is_never_shown(url: str, shown: str) -> None:
-    assert shown_url(url) == shown
+    assert display_url(url) == shown
 
 
-def file_away(url: str, number: int, blobs: str | None = None) -> dict[str, bytes]:
-    """A queue with so many files; what is in them, by document."""
-    contents = {f"document {one}": f"content {one}".encode() * one for one in range(1, number + 1)}
+def submit_files(url: str, number: int, blobs: str | None = None) -> dict[str, bytes]:
+    """Submit so many files; return their contents by document id."""
+    contents = {f"document {n}": f"content {n}".encode() * n for n in range(1, number + 1)}
     with Queue(url, blobs=blobs) as queue:
         return {queue.submit("ada", content=content, name=name).id: content for name, content in contents.items()}
 
 
-def filed(url: str, ids: dict[str, bytes], blobs: str | None = None) -> dict[str, bytes]:
+def read_files(url: str, ids: dict[str, bytes], blobs: str | None = None) -> dict[str, bytes]:
     with Queue(url, blobs=blobs) as queue, ExitStack() as opened:
         return {id: opened.enter_context(queue.file(id)).read() for id in ids}
 
 
 def test_files_go_to_where_the_target_looks_for_them_and_stay_where_they_were(source: str, target: str) -> None:
-    contents = file_away(source, 5)
-    seen: list[Progress] = []
+    contents = submit_files(source, 5)
+    seen: list[TransferProgress] = []
     assert move(source, target, seen.append).files == 5
-    assert seen[-1] == Progress("files", 0, 5, 5)
-    assert filed(target, contents) == contents
-    assert filed(source, contents) == contents
+    assert seen[-1] == TransferProgress("files", 0, 5, 5)
+    assert read_files(target, contents) == contents
+    assert read_files(source, contents) == contents
 
 
 def test_files_that_are_already_there_are_not_copied_again(source: str, target: str, tmp_path: Path) -> None:
-    contents = file_away(source, 5)
-    shutil.copytree(str(beside(source)), str(beside(target)))
-    lost, cut = sorted(Path(str(beside(target))).rglob("input"))[1:3]
+    contents = submit_files(source, 5)
+    shutil.copytree(str(default_location(source)), str(default_location(target)))
+    lost, cut = sorted(Path(str(default_location(target))).rglob("input"))[1:3]
     lost.unlink()
     cut.write_bytes(b"x")
     assert move(source, target).files == 2
-    assert filed(target, contents) == contents
+    assert read_files(target, contents) == contents
     other = f"sqlite:///{tmp_path}/third.db"
-    assert move(target, other, to_blobs=beside(target)).files == 0
-    assert filed(other, contents, beside(target)) == contents
+    assert move(target, other, to_blobs=default_location(target)).files == 0
+    assert read_files(other, contents, default_location(target)) == contents
 
 
 def test_a_queue_with_files_says_where_they_go_before_anything_is_frozen(source: str, tmp_path: Path) -> None:
-    place = str(tmp_path / "files")
-    contents = file_away(source, 1, place)
+    location = str(tmp_path / "files")
+    contents = submit_files(source, 1, location)
     nowhere = f"sqlite:///{tmp_path}/new.db"
     with Queue(source) as engine_only:
         with pytest.raises(Mistake, match=r"say where they shall be: --to-blobs"):
-            _files(engine_only.engine, place, None)
+            _files(engine_only.engine, location, None)
         with pytest.raises(Mistake, match=r"say where they are: --from-blobs"):
-            _files(engine_only.engine, None, place)
+            _files(engine_only.engine, None, location)
     with Queue(source) as queue:
         assert queue.rules().frozen is None
-    assert move(source, nowhere, from_blobs=place, to_blobs=place).files == 0
-    assert filed(nowhere, contents, place) == contents
+    assert move(source, nowhere, from_blobs=location, to_blobs=location).files == 0
+    assert read_files(nowhere, contents, location) == contents

@@ -12,7 +12,7 @@ from typing import Any
 
 from fairlane.core.document import Submission, validate_text
 from fairlane.queue import DEFAULT_KIND, new_ids
-from fairlane.queue.validation import Common, cost_of, payload_text
+from fairlane.queue.validation import SubmitOptions, cost_thousandths, payload_text
 
 from .access.batches import Batch
 from .auth import Caller
@@ -89,13 +89,13 @@ def _object(value: Any, known: frozenset[str], name: str) -> dict[str, Any]:
     return value
 
 
-def _common(service: Service, caller: Caller, fields: dict[str, Any]) -> Common:
+def _common(service: Service, caller: Caller, fields: dict[str, Any]) -> SubmitOptions:
     """Validate what the documents of one request share: customer, kind and delay."""
     customer = caller.customer_for(fields.get("customer"))
     kind = validate_text("kind", fields.get("kind", DEFAULT_KIND), 100)
     service.refuse_kind(caller, kind)
-    return Common.checked(customer, kind, 1, fields.get("delay", 0), None)
+    return SubmitOptions.validate(customer, kind, 1, fields.get("delay", 0), None)
 
 
-def _submission(common: Common, id: str, fields: dict[str, Any], key: str | None) -> Submission:
-    return common.submission(id, payload_text(fields.get("payload")), key, cost_of(fields.get("cost", 1)))
+def _submission(common: SubmitOptions, id: str, fields: dict[str, Any], key: str | None) -> Submission:
+    return common.submission(id, payload_text(fields.get("payload")), key, cost_thousandths(fields.get("cost", 1)))

@@ -111,13 +111,13 @@ class Service:
         """Emit a span for each document that was submitted; `began` is in nanoseconds."""
         if self.spans is None:
             return
-        from fairlane.tracing.spans import Told
+        from fairlane.tracing.spans import SpanSubject
 
         ended, parent = time.time_ns(), headers.get(b"traceparent")
         for document in accepted:
             if not document.is_repeat:
                 receipt = document.receipt
-                described = Told(receipt.id, receipt.customer, receipt.priority)
+                described = SpanSubject(receipt.id, receipt.customer, receipt.priority)
                 self.spans.submitted(described, began, ended, None if parent is None else parent.decode("latin-1"))
 
     def _on_accepted(self, accepted: Accepted) -> None:

@@ -23,11 +23,11 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
-from fairlane.blobs.files import Files, dropped
+from fairlane.blobs.files import Files, discard_inputs
 from fairlane.core.document import Submission, validate_text
 from fairlane.queue import DEFAULT_KIND, PAGES
-from fairlane.queue.files import NOT_DONE, Input, drop_repeated, write_each
-from fairlane.queue.validation import Common
+from fairlane.queue.files import NOT_DONE, Input, discard_repeated, write_inputs
+from fairlane.queue.validation import SubmitOptions
 
 from .access.batches import Batch, BatchAccess
 from .auth import Caller, time_ms
@@ -102,7 +102,7 @@ class Uploads:
         """Submit the files of a form: each is written while it arrives, then all are submitted in one step."""
         service, loop = self._service, asyncio.get_running_loop()
         headers = dict(scope["headers"])
-        key, files = idempotency_key(headers), service.queue.filing.files()
+        key, files = idempotency_key(headers), service.queue.files.open()
         with self._slot():
             form = Form(headers[b"content-type"].decode("latin-1"), (await _body(receive)).read)
             id, submissions = await loop.run_in_executor(self._threads, self._write_batch, scope, form, loop)
@@ -111,10 +111,10 @@ class Uploads:
             await service.call(batches.refuse_conflict, batch, key)
             accepted = await service.batcher.submit_all(submissions)
         except (Problem, *NOT_DONE):
-            await service.call(dropped, files, batch.customer, batch.documents)
+            await service.call(discard_inputs, files, batch.customer, batch.documents)
             raise
         receipts = [document.receipt for document in accepted]
-        await service.call(drop_repeated, files, submissions, receipts)
+        await service.call(discard_repeated, files, submissions, receipts)
         batch = batch._replace(documents=tuple(receipt.id for receipt in receipts))
         await service.call(batches.put, batch)
         return batch, accepted
@@ -188,7 +188,7 @@ class Uploads:
         common, is_by_pages = _common(fields)
         id = batch_id(fields.customer, fields.key)
         inputs = self._inputs(chain([first], parts), id, fields.payload)
-        return id, write_each(self._service.queue.filing.files(), common, inputs, is_by_pages)
+        return id, write_inputs(self._service.queue.files.open(), common, inputs, is_by_pages)
 
     def _inputs(self, parts: Iterator[Part], id: str, payload: Any) -> Iterator[Input]:
         """Iterate over the files of a batch; each is read when the one before it is written."""
@@ -216,15 +216,15 @@ class Uploads:
 
     async def _submit_file(self, fields: UploadFields, content: BinaryIO) -> Accepted:
         """Write the bytes, then submit the document, in a commit with others."""
-        loop, files = asyncio.get_running_loop(), self._service.queue.filing.files()
+        loop, files = asyncio.get_running_loop(), self._service.queue.files.open()
         submission = await loop.run_in_executor(self._threads, _write, files, fields, content)
         try:
             accepted = await self._service.batcher.submit(submission)
         except (Problem, *NOT_DONE):
-            await loop.run_in_executor(self._threads, dropped, files, fields.customer, [submission.id])
+            await loop.run_in_executor(self._threads, discard_inputs, files, fields.customer, [submission.id])
             raise
         if accepted.is_repeat:
-            await loop.run_in_executor(self._threads, drop_repeated, files, [submission], [accepted.receipt])
+            await loop.run_in_executor(self._threads, discard_repeated, files, [submission], [accepted.receipt])
         return accepted
 
     def close(self) -> None:
@@ -242,14 +242,14 @@ async def _body(receive: Receive) -> BodyReader:
 def _write(files: Files, fields: UploadFields, content: BinaryIO) -> Submission:
     common, is_by_pages = _common(fields)
     file = Input(content=content, name=fields.name, payload=fields.payload, key=fields.key)
-    return write_each(files, common, [file], is_by_pages)[0]
+    return write_inputs(files, common, [file], is_by_pages)[0]
 
 
-def _common(fields: UploadFields) -> tuple[Common, bool]:
+def _common(fields: UploadFields) -> tuple[SubmitOptions, bool]:
     """Return what the documents of one request share, and whether each is charged by its pages."""
     is_by_pages = fields.cost == PAGES
     cost = 1 if is_by_pages else cast(float, fields.cost)
-    return Common.checked(fields.customer, fields.kind, cost, fields.delay, None), is_by_pages
+    return SubmitOptions.validate(fields.customer, fields.kind, cost, fields.delay, None), is_by_pages
 
 
 def _refuse_unknown(names: Iterable[str], known: frozenset[str]) -> None:

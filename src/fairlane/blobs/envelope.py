@@ -1,10 +1,10 @@
-"""How does a document say that it has a file, and that files came out of it? JSON around what the caller gave.
+"""The JSON around a caller's payload and a handler's result that says which files belong to a document.
 
 Laws:
-- A payload with a file is `{"fairlane.file": {name, size, sha256, …}, "payload": what the caller gave}`; callers may not use
-  that first name themselves, so there is no doubt which is which.
-- A result with files names them with size and SHA-256 under `"fairlane.results"`.
-- The sender's name of a file is told, never used as a path.
+- A payload with a file is `{"fairlane.file": {name, size, sha256, …}, "payload": the caller's payload}`. Callers may not use
+  the key `fairlane.file` themselves, so the two cannot be confused.
+- A result with files lists them with size and SHA-256 under `"fairlane.results"`.
+- The sender's file name is shown, never used as a path.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ FILE = "fairlane.file"
 RESULTS = "fairlane.results"
 
 
-class Written(NamedTuple):
-    """How many bytes were written, and which."""
+class BlobDigest(NamedTuple):
+    """Size and hash of bytes that were written."""
 
     size: int
     sha256: str
@@ -29,7 +29,7 @@ class Written(NamedTuple):
 class File(NamedTuple):
     """What is known of a document's file."""
 
-    name: str | None  # what the sender calls it
+    name: str | None  # the sender's name for it
     size: int
     sha256: str
     depth: int = 0  # how many archives it came out of
@@ -37,34 +37,36 @@ class File(NamedTuple):
     by_pages: bool = False  # its cost was estimated from pages, to be corrected when their number is known
 
 
-def wrapped(file: File, payload: str) -> str:
-    """The payload of a document with a file, both as JSON text."""
-    told = {name: value for name, value in file._asdict().items() if value != File._field_defaults.get(name, KeyError)}
-    return f'{{"{FILE}":{json.dumps(told)},"payload":{payload}}}'
+def wrap_payload(file: File, payload: str) -> str:
+    """Return the payload of a document with a file; both are JSON text."""
+    fields = {name: value for name, value in file._asdict().items() if value != File._field_defaults.get(name, KeyError)}
+    return f'{{"{FILE}":{json.dumps(fields)},"payload":{payload}}}'
 
 
-def unwrapped(told: Any) -> tuple[File | None, Any]:
-    """The file of a document, if it has one, and the payload as the caller gave it."""
-    if isinstance(told, dict) and FILE in told:
-        return File(**told[FILE]), told["payload"]
-    return None, told
+def unwrap_payload(stored: Any) -> tuple[File | None, Any]:
+    """Return the file of a document, if it has one, and the caller's own payload."""
+    if isinstance(stored, dict) and FILE in stored:
+        return File(**stored[FILE]), stored["payload"]
+    return None, stored
 
 
-def refuse_ours(payload: Any) -> None:
-    """A caller may not say that there is a file where none was sent."""
+def reject_reserved_key(payload: Any) -> None:
+    """Refuse a payload that claims a file without one being sent."""
     if isinstance(payload, dict) and FILE in payload:
         raise BadValue(
             "payload", payload, f"without the name {FILE!r}, which says that there is a file; send it with path= or content="
         )
 
 
-def results_told(written: Mapping[str, Written]) -> dict[str, Any]:
-    """What a handler adds to its result, so that what it wrote can be read."""
-    return {RESULTS: {name: one._asdict() for name, one in written.items()}}
+def wrap_results(digests: Mapping[str, BlobDigest]) -> dict[str, Any]:
+    """Return what a handler adds to its result so that the files it wrote can be read."""
+    return {RESULTS: {name: digest._asdict() for name, digest in digests.items()}}
 
 
-def result_of(told: Any, name: str) -> Written | None:
-    """Size and hash of one of the files that came out of a document, if it has it."""
-    named = told.get(RESULTS) if isinstance(told, dict) else None
-    one = named.get(name) if isinstance(named, dict) else None
-    return Written(one["size"], one["sha256"]) if isinstance(one, dict) and one.keys() == {"size", "sha256"} else None
+def result_digest(result: Any, name: str) -> BlobDigest | None:
+    """Return size and hash of one of a document's result files, if it has it."""
+    results = result.get(RESULTS) if isinstance(result, dict) else None
+    entry = results.get(name) if isinstance(results, dict) else None
+    if not isinstance(entry, dict) or entry.keys() != {"size", "sha256"}:
+        return None
+    return BlobDigest(entry["size"], entry["sha256"])

@@ -1,11 +1,11 @@
-"""How are bytes kept in a folder of this machine?
+"""The blob store in a folder of this machine.
 
 Laws:
-- Bytes go to a file of another name first; it is synced, renamed, and every folder above it is synced. Only where a file that
-  is known to be on the disk lies in the same folder, those above that folder are on the disk too.
-- Files are readable and writable by their owner only, folders likewise.
-- A folder that is empty is removed; one that a writer needs meanwhile is made again.
-- Links are not followed below the folder.
+- Bytes are written to a draft, which is synced and renamed; then every folder above it is synced. With a sibling file that is
+  known to be durable only the innermost folder is synced: those above it are on the disk already.
+- Files and folders are accessible to their owner only.
+- Empty folders are removed; a writer that needs one at that moment makes it again.
+- Symbolic links below the folder are not followed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import BinaryIO
 
 from fairlane.core.errors import StoreError, StoreFull, StoreUnfit, Unknown
 
-from .protocol import Stored
+from .protocol import BlobInfo
 
 UNFINISHED = "unfinished"
-NAMES_AT_ONCE = 10_000  # of one folder, held in memory
-RENAMES_MAX = 100  # somebody may remove the empty folder just before the file gets there
+NAMES_MAX = 10_000  # of one folder, held in memory
+RENAMES_MAX = 100  # another process may remove the empty folder just before the rename
 
 
 class FolderBlobs:
@@ -35,20 +35,20 @@ class FolderBlobs:
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
-    def put(self, contents: Mapping[str, Iterable[bytes]], beside: str | None = None) -> None:
+    def put(self, contents: Mapping[str, Iterable[bytes]], sibling_key: str | None = None) -> None:
         drafts: dict[str, str] = {}
-        with self._plainly(), ExitStack() as opened:
+        with self._store_errors(), ExitStack() as opened:
             try:
                 files = []
                 for key, pieces in contents.items():
                     drafts[key] = self._path(f"{UNFINISHED}/{secrets.token_hex(16)}")
-                    files.append(self._created(drafts[key]))
+                    files.append(self._create(drafts[key]))
                     opened.callback(os.close, files[-1])
                     _write(files[-1], pieces)
-                for file in files:  # all are on their way by now: the disk is waited for once, not once for each
+                for file in files:  # only now, when the kernel has begun to write all of them: the waits overlap
                     os.fsync(file)
                 for key in contents:
-                    self._move_in(drafts[key], key)
+                    self._publish(drafts[key], key)
                     del drafts[key]
             except BaseException:
                 for draft in drafts.values():
@@ -56,21 +56,21 @@ class FolderBlobs:
                         os.unlink(draft)
                 raise
             if contents:
-                self._sync_above({os.path.dirname(key) for key in contents}, beside)
+                self._sync_parents({os.path.dirname(key) for key in contents}, sibling_key)
 
     def open(self, key: str) -> BinaryIO:
-        with self._plainly():
+        with self._store_errors():
             try:
-                file = open(self._path(key), "rb", opener=_plainly_opened)  # noqa: SIM115 - handed to the caller
+                file = open(self._path(key), "rb", opener=_open_nofollow)  # noqa: SIM115 - handed to the caller
             except (FileNotFoundError, NotADirectoryError):
                 raise Unknown(f"there is nothing at {self._path(key)}; it was removed, or never put there") from None
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 file.close()
-                raise StoreError(f"{self._path(key)} is not an ordinary file; somebody put something else there: remove it")
+                raise StoreError(f"{self._path(key)} is not a regular file; something else was put there: remove it")
             return file
 
     def remove(self, keys: Sequence[str]) -> None:
-        with self._plainly():
+        with self._store_errors():
             for key in keys:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     os.unlink(self._path(key))
@@ -78,14 +78,14 @@ class FolderBlobs:
                 with suppress(FileNotFoundError):
                     _sync(self._path(folder))
 
-    def listed(self, folder: str, after: str = "") -> Iterator[Stored]:
-        marked = after.removeprefix(f"{folder}/").split("/") if after.startswith(f"{folder}/") else []
-        with self._plainly():
-            yield from self._below(folder, marked)
+    def list_folder(self, folder: str, after: str = "") -> Iterator[BlobInfo]:
+        parts = after.removeprefix(f"{folder}/").split("/") if after.startswith(f"{folder}/") else []
+        with self._store_errors():
+            yield from self._walk(folder, parts)
 
-    def drop_unfinished(self, age_seconds: float) -> int:
-        old = [one.key for one in self.listed(UNFINISHED) if one.age_seconds >= age_seconds]
-        with self._plainly():
+    def remove_unfinished(self, age_seconds: float) -> int:
+        old = [draft.key for draft in self.list_folder(UNFINISHED) if draft.age_seconds >= age_seconds]
+        with self._store_errors():
             for key in old:
                 with suppress(FileNotFoundError):
                     os.unlink(self._path(key))
@@ -96,29 +96,30 @@ class FolderBlobs:
     def _path(self, key: str) -> str:
         return os.path.join(self.folder, key)
 
-    def _above(self, key: str) -> list[str]:
-        """The folders above a key, the outermost first."""
+    def _parents(self, key: str) -> list[str]:
+        """Return the folders above a key, outermost first."""
         parts = key.split("/")[:-1]
         return [self.folder, *(self._path("/".join(parts[:count])) for count in range(1, len(parts) + 1))]
 
-    def _created(self, draft: str) -> int:
-        """A new file, open to be written."""
+    def _create(self, draft: str) -> int:
+        """Create a file and open it for writing."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             return os.open(draft, flags, 0o600)
-        except FileNotFoundError:  # this is the first file ever
-            self._make(UNFINISHED)
+        except FileNotFoundError:  # the first file of this store
+            self._make_folders(UNFINISHED)
             return os.open(draft, flags, 0o600)
 
-    def _make(self, folder: str) -> None:
-        """Make a folder and those above it, unless they are there."""
+    def _make_folders(self, folder: str) -> None:
+        """Make a folder and those above it, where missing."""
         if not os.path.isdir(self.folder):
             os.makedirs(os.path.dirname(self.folder), exist_ok=True)
-        for path in self._above(f"{folder}/"):
+        for path in self._parents(f"{folder}/"):
             with suppress(FileExistsError):
                 os.mkdir(path, 0o700)
 
-    def _move_in(self, draft: str, key: str) -> None:
+    def _publish(self, draft: str, key: str) -> None:
+        """Rename a draft to its key."""
         for _ in range(RENAMES_MAX):
             try:
                 return os.rename(draft, self._path(key))
@@ -127,31 +128,33 @@ class FolderBlobs:
                     raise StoreError(
                         f"{draft} was removed while it was written; try again, and sweep with a longer grace"
                     ) from None
-            with suppress(FileNotFoundError):  # it is made only where it is missing: most often it is there
-                self._make(os.path.dirname(key))
-        raise StoreError(f"the folder of {self._path(key)} is removed all the time; see who does that, then try again")
+            with suppress(FileNotFoundError):  # only now: most often the folder exists
+                self._make_folders(os.path.dirname(key))
+        raise StoreError(f"the folder of {self._path(key)} keeps being removed; find the program that does it, then try again")
 
-    def _sync_above(self, innermost: set[str], beside: str | None) -> None:
+    def _sync_parents(self, folders: set[str], sibling_key: str | None) -> None:
         """Make the names durable: another process may have made a folder and not synced it yet."""
-        if beside is not None and innermost == {os.path.dirname(beside)} and os.path.lexists(self._path(beside)):
-            _sync(self._path(os.path.dirname(beside)))  # it was never empty since, so it is still the same folder
+        if sibling_key is not None and folders == {os.path.dirname(sibling_key)} and os.path.lexists(self._path(sibling_key)):
+            _sync(self._path(os.path.dirname(sibling_key)))  # never empty since the sibling came, so never removed
             return
-        for path in sorted({path for one in innermost for path in self._above(f"{one}/")}, reverse=True):  # these first
+        for path in sorted(
+            {path for folder in folders for path in self._parents(f"{folder}/")}, reverse=True
+        ):  # innermost first
             _sync(path)
         with suppress(PermissionError):
             _sync(os.path.dirname(self.folder))
 
     def _remove_empty(self, folders: set[str]) -> set[str]:
-        """Remove folders, and those above them, that are empty; returns the innermost that stay."""
-        stay: set[str] = set()
+        """Remove empty folders and empty folders above them; return the innermost that are left."""
+        left: set[str] = set()
         while folders:
-            gone = {folder for folder in folders if folder and self._is_removed(folder)}
-            stay |= folders - gone
-            folders = {os.path.dirname(folder) for folder in gone}
-        return stay
+            removed = {folder for folder in folders if folder and self._remove_if_empty(folder)}
+            left |= folders - removed
+            folders = {os.path.dirname(folder) for folder in removed}
+        return left
 
-    def _is_removed(self, folder: str) -> bool:
-        """Remove one folder, unless there is something in it."""
+    def _remove_if_empty(self, folder: str) -> bool:
+        """Remove one folder if it is empty; return whether it is gone."""
         try:
             os.rmdir(self._path(folder))
         except FileNotFoundError:
@@ -162,63 +165,64 @@ class FolderBlobs:
             raise
         return True
 
-    def _below(self, folder: str, marked: Sequence[str]) -> Iterator[Stored]:
-        mark = marked[0] if marked else ""
-        for name, is_folder in self._names(folder, mark):
+    def _walk(self, folder: str, after: Sequence[str]) -> Iterator[BlobInfo]:
+        """Yield what is below a folder, after a path relative to it."""
+        first = after[0] if after else ""
+        for name, is_folder in self._names(folder, first):
             key = f"{folder}/{name}"
             if is_folder:
-                yield from self._below(key, marked[1:] if name == mark else ())
-            elif name != mark:
+                yield from self._walk(key, after[1:] if name == first else ())
+            elif name != first:
                 try:
-                    about = os.lstat(self._path(key))
+                    status = os.lstat(self._path(key))
                 except FileNotFoundError:
                     continue
-                yield Stored(key, about.st_size, time.time() - about.st_mtime)
+                yield BlobInfo(key, status.st_size, time.time() - status.st_mtime)
 
     def _names(self, folder: str, first: str) -> Iterator[tuple[str, bool]]:
-        """The names in a folder from `first` on, in order, and which are folders; a huge one is read several times."""
-        path, wanted = self._path(folder), first
+        """Yield (name, is a folder) in name order from `first` on; a huge folder is read several times."""
+        path = self._path(folder)
         while True:
             try:
                 with os.scandir(path) as entries:
-                    found = ((one.name, one.is_dir(follow_symlinks=False)) for one in entries if one.name >= wanted)
-                    page = heapq.nsmallest(NAMES_AT_ONCE, found)
+                    names = ((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if entry.name >= first)
+                    page = heapq.nsmallest(NAMES_MAX, names)
             except (FileNotFoundError, NotADirectoryError):
                 return
             yield from page
-            if len(page) < NAMES_AT_ONCE:
+            if len(page) < NAMES_MAX:
                 return
-            wanted = page[-1][0] + "\0"  # the next possible name
+            first = page[-1][0] + "\0"  # the next possible name
 
     @contextmanager
-    def _plainly(self) -> Iterator[None]:
-        """What the disk refuses, as our errors."""
+    def _store_errors(self) -> Iterator[None]:
+        """Raise the disk's errors as StoreErrors."""
         try:
             yield
         except OSError as error:
-            told = error.strerror or str(error)
+            reason = error.strerror or str(error)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise StoreFull(
-                    f"no room left to write in {self.folder}: {told}; make room on its disk, then try again"
+                    f"no room left to write in {self.folder}: {reason}; make room on its disk, then try again"
                 ) from error
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
                 raise StoreUnfit(
-                    f"{self.folder} cannot be used for files: {told}; name a folder that this user may write"
+                    f"{self.folder} cannot be used for files: {reason}; name a folder that this user may write"
                 ) from error
-            raise StoreError(f"the disk under {self.folder} failed: {told}; see to it, then try again") from error
+            raise StoreError(f"the disk under {self.folder} failed: {reason}; check it, then try again") from error
 
 
 def _write(file: int, pieces: Iterable[bytes]) -> None:
-    """Write these pieces, and have the kernel begin to bring them to the disk."""
+    """Write the pieces, and have the kernel begin to flush them."""
     for piece in pieces:
         rest = memoryview(piece)
         while rest:
             rest = rest[os.write(file, rest) :]
-    with suppress(AttributeError, OSError):  # not every system can, and it is only sooner
+    with suppress(AttributeError, OSError):  # a hint that not every system takes
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _plainly_opened(path: str, flags: int) -> int:
+def _open_nofollow(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 

@@ -1,11 +1,11 @@
-"""What does a store of bytes promise? Five verbs, a sentence each.
+"""The contract of a blob store: five verbs.
 
 Laws for every store:
-- Under a key there is nothing, or everything that was put there: never a part.
+- A key holds nothing, or everything that was put there: never a part.
 - What was put is durable when `put` returns.
-- Memory does not grow with what is put, opened or listed.
-- Keys are made by us (`files.py`) of letters, digits, `-` and `/`; a store trusts them, and knows no queue.
-- What the disk or the server refuses is a StoreError; whether bytes are the right ones is checked by who reads them.
+- Memory use does not grow with the size of what is put, opened or listed.
+- Keys are made by `files.py` from letters, digits, `-` and `/`. A store trusts them, and knows no queue.
+- Whatever the disk or the server refuses becomes a StoreError. Whoever reads the bytes checks that they are the right ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, NamedTuple, Protocol
 
 
-class Stored(NamedTuple):
+class BlobInfo(NamedTuple):
     """One key in a listing."""
 
     key: str
@@ -25,19 +25,20 @@ class Stored(NamedTuple):
 class Blobs(Protocol):
     """The verbs. No store has more or fewer."""
 
-    def put(self, contents: Mapping[str, Iterable[bytes]], beside: str | None = None) -> None:
-        """All the pieces under their key, in place of what was there; nothing is left of one that cannot be read or written;
-        `beside` is a key in the same folder whose `put` has returned, if the caller knows of one."""
+    def put(self, contents: Mapping[str, Iterable[bytes]], sibling_key: str | None = None) -> None:
+        """Write the pieces under each key, replacing what was there. If one cannot be read or written, nothing of it stays.
+
+        `sibling_key` is a key in the same folder whose `put` has returned, if the caller knows one: it saves syncs.
+        """
 
     def open(self, key: str) -> BinaryIO:
-        """What is under a key, as a file that can be read and sought; Unknown if there is nothing. Its `name` is a path where
-        it lies on this machine."""
+        """Return a key's content as a seekable file, or raise Unknown. Its `name` is a path if it lies on this machine."""
 
     def remove(self, keys: Sequence[str]) -> None:
-        """Nothing is under these keys any more; where nothing was, that is fine."""
+        """Remove these keys; missing ones are ignored."""
 
-    def listed(self, folder: str, after: str = "") -> Iterator[Stored]:
-        """What is below a folder, in the order of keys, after one of them; what comes or goes meanwhile may be in it or not."""
+    def list_folder(self, folder: str, after: str = "") -> Iterator[BlobInfo]:
+        """Yield what is below a folder in key order, after a key; concurrent changes may or may not show."""
 
-    def drop_unfinished(self, age_seconds: float) -> int:
-        """Remove what writers that died left half-written so long ago; returns how many."""
+    def remove_unfinished(self, age_seconds: float) -> int:
+        """Remove what writers that died left half-written at least that long ago; return how many."""

@@ -1,8 +1,8 @@
-"""How is a file of somebody else opened and named without harm?
+"""Opening and naming files that other people made.
 
 Laws:
-- Only ordinary files are read: a pipe or a device would make us wait for ever.
-- A name is shown, never trusted: whatever bytes are in it, it can be printed.
+- Only regular files are read: a pipe or a device would block for ever.
+- Any file name can be printed, whatever bytes are in it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import BinaryIO
 from fairlane.core.errors import Mistake
 
 
-def open_ordinary(path: str) -> BinaryIO:
-    """Open a file to read; anything that is not an ordinary file is refused without waiting for it."""
+def open_regular_file(path: str) -> BinaryIO:
+    """Open a regular file to read; refuse anything else without waiting for it."""
     try:
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
     except (FileNotFoundError, NotADirectoryError):
-        raise Mistake(f"there is no file {shown_path(path)}; it was moved, or its name is wrong") from None
+        raise Mistake(f"there is no file {display_path(path)}; it was moved, or its name is wrong") from None
     except IsADirectoryError:
         raise _not_a_file(path, "a folder") from None
     except PermissionError:
-        raise Mistake(f"{shown_path(path)} may not be read by this user; change its permissions or the user") from None
+        raise Mistake(f"{display_path(path)} may not be read by this user; change its permissions or the user") from None
     except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) else str(error)
-        raise Mistake(f"{shown_path(path)} cannot be opened: {told}") from None
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise Mistake(f"{display_path(path)} cannot be opened: {reason}") from None
     mode = os.fstat(file.fileno()).st_mode
     if not stat.S_ISREG(mode):
         file.close()
@@ -34,11 +34,11 @@ def open_ordinary(path: str) -> BinaryIO:
     return file
 
 
-def shown_path(path: str) -> str:
-    """A path as it can be printed, whatever bytes are in it."""
-    told = path.encode(errors="surrogateescape").decode(errors="replace")
-    return "".join(letter if letter.isprintable() else "�" for letter in told)
+def display_path(path: str) -> str:
+    """Return a path that can be printed, with a replacement character for what cannot."""
+    text = path.encode(errors="surrogateescape").decode(errors="replace")
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def _not_a_file(path: str, what: str) -> Mistake:
-    return Mistake(f"{shown_path(path)} is {what}, not an ordinary file; name a file")
+    return Mistake(f"{display_path(path)} is {what}, not a regular file; name a file")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlane.blobs.safe_open import shown_path
+from fairlane.blobs.safe_open import display_path
 from fairlane.folders.tracker import Course, Courses, Row
 from fairlane.queue import Look
 
@@ -102,7 +102,7 @@ class Picture:
 def served(course: Course) -> str:
     """When and with which priority a document was taken."""
     waited = wait(None if course.wait_ms is None else course.wait_ms / 1000)
-    return f"priority {course.priority}  waited {waited}  {shown_path(os.path.basename(course.name))}"
+    return f"priority {course.priority}  waited {waited}  {display_path(os.path.basename(course.name))}"
 
 
 def ended(course: Course) -> str:
@@ -119,7 +119,7 @@ def last_table(courses: Courses) -> None:
     """What everybody got in the end, and what failed."""
     table(LAST_COLUMNS, map(_last_row, courses.rows()))
     for course in courses.failed[:FAILED_SHOWN]:
-        click.echo(f"failed: {shown_path(course.name)}: {course.reason}", err=True)
+        click.echo(f"failed: {display_path(course.name)}: {course.reason}", err=True)
     more = len(courses.failed) - FAILED_SHOWN
     if more > 0:
         click.echo(f"failed: {more:,} more", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlane.blobs.safe_open import shown_path
+from fairlane.blobs.safe_open import display_path
 from fairlane.core.document import Receipt
 from fairlane.core.errors import Mistake, Unknown, WrongState
 from fairlane.folders.scan import readable
@@ -71,7 +71,7 @@ def submit(
         receipts: Iterable[Receipt | RemoteReceipt] = queue.submit_files(customer, inputs, kind=kind, cost=cost, delay=delay)
         for one, path in zip(receipts, paths, strict=True):
             told = {"id": one.id, "customer": customer, "kind": kind, "priority": one.priority, "counter": one.counter}
-            sentence = f"{one.id}  priority {one.priority}  counter {one.counter}  {shown_path(os.path.basename(path))}"
+            sentence = f"{one.id}  priority {one.priority}  counter {one.counter}  {display_path(os.path.basename(path))}"
             tell(as_json, {**told, "path": os.path.abspath(path)}, sentence)
 
 

@@ -12,7 +12,7 @@ import click
 from fairlane.core.document import Change
 from fairlane.core.errors import FairlaneError, StoreError, Unknown
 from fairlane.folders.tracker import Course, Courses
-from fairlane.queue import AT_ONCE, Queue
+from fairlane.queue import PAGE_SIZE, Queue
 
 from .display import Picture, ended, terminal
 
@@ -80,7 +80,7 @@ class Follower:
         return Course(document.customer, f"{parent.name}/{file.name}", document.priority, document.submitted_ms)
 
     def _news(self, queue: Queue) -> Iterator[Change]:
-        while changes := queue.changes(self._after, AT_ONCE):
+        while changes := queue.changes(self._after, PAGE_SIZE):
             yield from changes
             self._after = changes[-1].number
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from fairlane.blobs.safe_open import open_ordinary, shown_path
+from fairlane.blobs.safe_open import display_path, open_regular_file
 from fairlane.client import Check, Client, Receipt
 from fairlane.core.errors import Mistake
 from fairlane.queue import DEFAULT_KIND, Cost, Input
@@ -40,9 +40,9 @@ def told_key(path: str | None, environment: Mapping[str, str]) -> str:
         if not key:
             raise Mistake("a server wants a key: put it in FAIRLANE_KEY, or in a file and name that with --key-file")
         return key
-    with open_ordinary(path) as file:
+    with open_regular_file(path) as file:
         told = file.read(KEY_BYTES_MAX)
     key = told.decode("ascii", "replace").strip()
     if not key or not key.isascii() or len(key.split()) != 1:
-        raise Mistake(f"{shown_path(path)} does not hold a key; it must hold one line, what `fairlane keys create` showed")
+        raise Mistake(f"{display_path(path)} does not hold a key; it must hold one line, what `fairlane keys create` showed")
     return key

@@ -8,7 +8,7 @@ import sys
 import click
 
 from fairlane.core.errors import Mistake
-from fairlane.transfer import Progress as MoveProgress
+from fairlane.transfer import TransferProgress
 
 from .common import counted, json_option, open_store, store_settings, url_option
 from .group import EXIT_FOUND, main
@@ -106,9 +106,9 @@ def move(
 
 
 def _shown(url: str) -> str:
-    from fairlane.transfer import shown_url
+    from fairlane.transfer import display_url
 
-    return shown_url(url)
+    return display_url(url)
 
 
 class _MoveBar:
@@ -132,11 +132,11 @@ class _MoveBar:
         if not self.quiet:
             self.progress.stop()
 
-    def told(self, at: MoveProgress) -> None:
+    def told(self, at: TransferProgress) -> None:
         if self.quiet:
             return
         if at.phase == "waiting":
             self.progress.update(self.task, description=f"waiting for {counted(at.running, 'running document')}")
         else:
-            name = "documents" if at.phase == "carrying" else at.phase
-            self.progress.update(self.task, description=name, completed=at.carried, total=at.total)
+            name = "documents" if at.phase == "copying" else at.phase
+            self.progress.update(self.task, description=name, completed=at.copied, total=at.total)

@@ -1,4 +1,4 @@
-"""What does a program use to talk to a server? `Client`, and `AsyncClient` with the same verbs awaited."""
+"""The client of a Fairlane server: `Client`, and `AsyncClient` with the same verbs awaited."""
 
 from .async_client import AsyncClient, AsyncEvents
 from .client import Client

@@ -1,4 +1,4 @@
-"""How does a program that awaits use a server? `AsyncClient`: the same verbs, each on a thread."""
+"""`AsyncClient`: the verbs of `Client` for asyncio, each on a thread."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ T = TypeVar("T")
 
 
 def _customers(client: Client) -> list[Look]:
-    """Where every customer stands, by id; with a customer's key that one alone."""
+    """Return where every customer stands, by id; with a customer's key only that customer."""
     return list(client.customers())
 
 
 def _documents(client: Client, customer: str | None = None, state: State | None = None) -> list[Document]:
-    """Documents, newest first; of one customer, or in one state, or both."""
+    """Return documents, newest first; of one customer, or in one state, or both."""
     return list(client.documents(customer, state))
 
 
-def _awaited(verb: Callable[Concatenate[Client, P], T]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """The same verb on a thread, awaited."""
+def _on_thread(verb: Callable[Concatenate[Client, P], T]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """Make a verb awaitable: it runs on a thread."""
 
-    async def awaited(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._on_thread(lambda: verb(self.client, *args, **kwargs))
+    async def run(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(lambda: verb(self.client, *args, **kwargs))
 
-    return update_wrapper(awaited, verb)
+    return update_wrapper(run, verb)
 
 
 class AsyncEvents:
-    """Events as they happen, awaited; ends when it is closed."""
+    """Events as they happen, as an async iterator; ends when it is closed."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fairlane-events")  # it waits long: a thread of its own
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fairlane-events")  # of its own: it blocks for long
 
     async def __aenter__(self) -> AsyncEvents:
         return self
@@ -61,13 +61,13 @@ class AsyncEvents:
         return event
 
     async def aclose(self) -> None:
-        """End it."""
+        """Close the stream."""
         self._events.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 class AsyncClient:
-    """A server whose verbs are awaited; they run on threads, so many may be under way at once."""
+    """A server whose verbs are awaited; they run on threads, so many may run at once."""
 
     def __init__(self, url: str, key: str, *, timeout: float = 30.0, patience: float = 60.0, threads: int = 16) -> None:
         self.client = Client(url, key, timeout=timeout, patience=patience)
@@ -82,39 +82,39 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _on_thread(self, call: Callable[[], T]) -> T:
+    async def _run(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self.client.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def events(self, after: int | None = None) -> AsyncEvents:
-        """What happens, as it happens: from now on, or everything after an event's number, 0 being all that is kept."""
+        """Return the events as they happen: from now on, or after an event's number, 0 for all that are kept."""
         return AsyncEvents(self.client.events(after))
 
-    submit = _awaited(Client.submit)
-    submit_many = _awaited(Client.submit_many)
-    check = _awaited(Client.check)
-    me = _awaited(Client.me)
-    look = _awaited(Client.look)
-    customers = _awaited(_customers)
-    document = _awaited(Client.document)
-    documents = _awaited(_documents)
-    wait = _awaited(Client.wait)
-    result = _awaited(Client.result)
-    text = _awaited(Client.text)
-    thumbnail = _awaited(Client.thumbnail)
-    batch = _awaited(Client.batch)
-    explain = _awaited(Client.explain)
-    explain_customer = _awaited(Client.explain_customer)
-    cancel = _awaited(Client.cancel)
-    retry = _awaited(Client.retry)
-    pause = _awaited(Client.pause)
-    resume = _awaited(Client.resume)
-    tune = _awaited(Client.tune)
-    terms = _awaited(Client.terms)
-    rules = _awaited(Client.rules)
-    configure = _awaited(Client.configure)
-    reset = _awaited(Client.reset)
+    submit = _on_thread(Client.submit)
+    submit_many = _on_thread(Client.submit_many)
+    check = _on_thread(Client.check)
+    me = _on_thread(Client.me)
+    look = _on_thread(Client.look)
+    customers = _on_thread(_customers)
+    document = _on_thread(Client.document)
+    documents = _on_thread(_documents)
+    wait = _on_thread(Client.wait)
+    result = _on_thread(Client.result)
+    text = _on_thread(Client.text)
+    thumbnail = _on_thread(Client.thumbnail)
+    batch = _on_thread(Client.batch)
+    explain = _on_thread(Client.explain)
+    explain_customer = _on_thread(Client.explain_customer)
+    cancel = _on_thread(Client.cancel)
+    retry = _on_thread(Client.retry)
+    pause = _on_thread(Client.pause)
+    resume = _on_thread(Client.resume)
+    tune = _on_thread(Client.tune)
+    terms = _on_thread(Client.terms)
+    rules = _on_thread(Client.rules)
+    configure = _on_thread(Client.configure)
+    reset = _on_thread(Client.reset)

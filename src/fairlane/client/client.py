@@ -1,8 +1,8 @@
-"""How does a program use a server? `Client`: the verbs of the queue, over HTTP; `AsyncClient` has the same verbs awaited.
+"""`Client`: the verbs of the queue over HTTP.
 
 Laws:
-- A submission always carries a key, made once for all its repeats: nothing is doubled.
-- The key that opens the server is sent to it and shown nowhere.
+- A submission always carries an idempotency key, the same for all its retries: nothing is submitted twice.
+- The API key is sent to the server and shown nowhere.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from fairlane.core.errors import BadValue, Unknown, WrongState
 from fairlane.core.policy import Dispatch, Reset, Rules, Terms, to_milliseconds
 from fairlane.queue import DEFAULT_KIND, KEEP, Cost, Input, Keep, Look
 from fairlane.queue.explain import Explanation
-from fairlane.queue.files import shown_name
+from fairlane.queue.files import display_name
 from fairlane.queue.validation import document_id, payload_text
 
 from . import models
 from .events import Events
-from .models import Batch, BatchReceipt, Check, Document, Me, Receipt, member, members, odd
-from .retries import Asking
-from .transport import Advance, Line, json_body
-from .uploads import body_of
+from .models import Batch, BatchReceipt, Check, Document, Me, Receipt, member, members, unexpected_response
+from .retries import RetryingTransport
+from .transport import Transport, UploadCallback, json_body
+from .uploads import upload_body
 
 DOCUMENTS, BATCHES, CUSTOMERS = "/v1/documents", "/v1/batches", "/v1/customers"
-PAGE = 500
-WAIT_SECONDS = 30.0  # that one request waits for an ending
-SECONDS_MAX_MS = 24 * 3600 * 1000
+PAGE_SIZE = 500
+WAIT_SECONDS = 30.0  # of one request that waits for the end of a document
+TIMEOUT_MAX_MS = 24 * 3600 * 1000
 
 
 class Client:
-    """A server at an address, as in `http://127.0.0.1:8000`, and a key that opens it; may be used by many threads at once."""
+    """A server at an address, as in `http://127.0.0.1:8000`, used with an API key; may be used by many threads at once."""
 
     def __init__(self, url: str, key: str, *, timeout: float = 30.0, patience: float = 60.0) -> None:
         for name, seconds in (("timeout", timeout), ("patience", patience)):
-            to_milliseconds(name, seconds, 1 if name == "timeout" else 0, SECONDS_MAX_MS)
-        self._asking = Asking(Line(url, key, timeout), timeout, patience)
+            to_milliseconds(name, seconds, 1 if name == "timeout" else 0, TIMEOUT_MAX_MS)
+        self._http = RetryingTransport(Transport(url, key, timeout), timeout, patience)
         self._streams: WeakSet[Events] = WeakSet()
 
     def __repr__(self) -> str:
-        return f"Client({self._asking.line.address!r})"
+        return f"Client({self._http.transport.address!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -56,8 +56,8 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of every connection; streams of events end."""
-        self._asking.close()
+        """Close every connection; streams of events end."""
+        self._http.close()
         for stream in list(self._streams):
             stream.close()
 
@@ -75,27 +75,27 @@ class Client:
         cost: Cost = 1,
         delay: float = 0,
         customer: str | None = None,
-        progress: Advance | None = None,
+        progress: UploadCallback | None = None,
     ) -> Receipt:
-        """Submit one document: JSON, or a file that is streamed from a path or from content, `progress` being told how far.
+        """Submit one document: JSON, or a file that is streamed from a path or from content; `progress` is called as it goes.
 
-        A repeated `key` gives the first receipt; without one a key is made, so that a repeat after a lost connection doubles
-        nothing. An operator says whose it is with `customer`.
+        A repeated `key` returns the first receipt; without one a key is made, so that a retry after a lost connection submits
+        nothing twice. An operator names the customer with `customer`.
         """
-        headers = {"Idempotency-Key": _made_key(key)}
-        told = {"kind": kind, "cost": cost, "delay": delay, "customer": customer}
-        told = {member: value for member, value in told.items() if value is not None}
+        headers = {"Idempotency-Key": _idempotency_key(key)}
+        options = {"kind": kind, "cost": cost, "delay": delay, "customer": customer}
+        options = {name: value for name, value in options.items() if value is not None}
         if path is None and content is None and name is None:
-            whole = f'{{"payload":{payload_text(payload)},{_json(told)[1:]}'
-            answer = self._asking.answer("POST", DOCUMENTS, json_body(whole.encode()), headers)
-            return models.receipt(json.loads(answer.body))
-        named = shown_name(Input(path, None, name))
-        query = {**told, **({} if named is None else {"name": named})}
+            content_json = f'{{"payload":{payload_text(payload)},{_json(options)[1:]}'
+            response = self._http.request("POST", DOCUMENTS, json_body(content_json.encode()), headers)
+            return models.receipt(json.loads(response.body))
+        file_name = display_name(Input(path, None, name))
+        query = {**options, **({} if file_name is None else {"name": file_name})}
         if payload is not None:
             query["payload"] = payload_text(payload)
-        with body_of(path, content, progress) as body:
-            answer = self._asking.answer("POST", f"{DOCUMENTS}?{urlencode(query)}", body, headers)
-        return models.receipt(json.loads(answer.body))
+        with upload_body(path, content, progress) as body:
+            response = self._http.request("POST", f"{DOCUMENTS}?{urlencode(query)}", body, headers)
+        return models.receipt(json.loads(response.body))
 
     def submit_many(
         self,
@@ -107,112 +107,113 @@ class Client:
         delay: float = 0,
         customer: str | None = None,
     ) -> BatchReceipt:
-        """Submit many documents of one customer as a batch: as many checks, all or none; a repeated `key` finds it again."""
+        """Submit many documents of one customer as a batch: as many checks, all or none; a repeated `key` returns it again."""
         if isinstance(payloads, str | bytes | dict) or not isinstance(payloads, Iterable):
             raise BadValue("payloads", payloads, "a list of payloads")
-        told: dict[str, Any] = {"kind": kind, "delay": delay}
+        options: dict[str, Any] = {"kind": kind, "delay": delay}
         if customer is not None:
-            told["customer"] = customer
-        members = ",".join(f'{{"payload":{payload_text(one)},"cost":{_json(cost)}}}' for one in payloads)
-        whole = f'{{"documents":[{members}],{_json(told)[1:]}'
-        headers = {"Idempotency-Key": _made_key(key)}
-        return models.batch_receipt(json.loads(self._asking.answer("POST", BATCHES, json_body(whole.encode()), headers).body))
+            options["customer"] = customer
+        documents = ",".join(f'{{"payload":{payload_text(payload)},"cost":{_json(cost)}}}' for payload in payloads)
+        content = f'{{"documents":[{documents}],{_json(options)[1:]}'
+        headers = {"Idempotency-Key": _idempotency_key(key)}
+        response = self._http.request("POST", BATCHES, json_body(content.encode()), headers)
+        return models.batch_receipt(json.loads(response.body))
 
     def check(self, customer: str | None = None, *, cost: float = 1) -> Check:
-        """One check without a document, for use beside another queue; never repeated by itself, as it moves the counter."""
-        told = {"cost": cost, **({} if customer is None else {"customer": customer})}
-        return models.read(Check, self._asking.send("POST", "/v1/checks", told, repeats=False))
+        """Charge a customer with one check without a document, for use beside another queue; never retried by itself."""
+        options = {"cost": cost, **({} if customer is None else {"customer": customer})}
+        return models.parse(Check, self._http.send("POST", "/v1/checks", options, is_idempotent=False))
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     def me(self) -> Me:
-        """Whose key this is, and where that customer stands."""
-        return models.me(self._asking.get("/v1/me"))
+        """Return whose key this is, and where that customer stands."""
+        return models.me(self._http.get("/v1/me"))
 
     def look(self, customer: str | None = None) -> Look:
-        """Where a customer stands, the key's own if none is named; moves nothing."""
+        """Return where a customer stands, by default the key's own; moves nothing."""
         if customer is not None:
             try:
-                return models.look(self._asking.get(_customer(customer)))
-            except Unknown:  # for a customer's key there is nothing there, but it may look at itself
+                return models.look(self._http.get(_customer(customer)))
+            except Unknown:  # a customer's key has no access to this path, but it may read its own standing
                 pass
         me = self.me()
         if me.standing is None or customer not in (None, me.customer):
             raise Unknown(
-                "say which customer: this is an operator's key"
+                "name a customer: this is an operator's key"
                 if customer is None
-                else f"this key may not look at customer {customer!r}; use an operator's key"
+                else f"this key may not read customer {customer!r}; use an operator's key"
             )
         return me.standing
 
     def customers(self) -> Iterator[Look]:
-        """Where every customer stands, by id; with a customer's key that one alone."""
+        """Yield where every customer stands, by id; with a customer's key only that customer."""
         me = self.me()
         if me.standing is not None:
             yield me.standing
             return
-        yield from map(models.look, self._pages(f"{CUSTOMERS}?limit={PAGE}", "customers"))
+        yield from map(models.look, self._pages(f"{CUSTOMERS}?limit={PAGE_SIZE}", "customers"))
 
     def document(self, id: str) -> Document:
-        """One document as it is now."""
-        return models.document(self._asking.get(_document(id)))
+        """Return one document as it is now."""
+        return models.document(self._http.get(_document(id)))
 
     def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
-        """Documents, newest first; of one customer, or in one state, or both."""
+        """Yield documents, newest first; of one customer, or in one state, or both."""
         if state is not None and state not in get_args(State):
             raise BadValue("state", state, "one of " + ", ".join(get_args(State)))
-        told = {"customer": customer, "state": state, "limit": PAGE}
-        query = urlencode({name: value for name, value in told.items() if value is not None})
+        filters = {"customer": customer, "state": state, "limit": PAGE_SIZE}
+        query = urlencode({name: value for name, value in filters.items() if value is not None})
         yield from map(models.document, self._pages(f"{DOCUMENTS}?{query}", "documents"))
 
     def _pages(self, path: str, name: str) -> Iterator[Any]:
-        following: str | None = path
-        while following is not None:
-            page = self._asking.get(following)
+        next_path: str | None = path
+        while next_path is not None:
+            page = self._http.get(next_path)
             yield from member(page, name)
-            following = members(page).get("next")
-            if following is not None and not str(following).startswith("/v1/"):
-                raise odd("the next page is somewhere else")
+            next_path = members(page).get("next")
+            if next_path is not None and not str(next_path).startswith("/v1/"):
+                raise unexpected_response("the link to the next page leads elsewhere")
 
     def wait(self, id: str, timeout: float | None = None) -> Document:
-        """Wait until a document has ended, and return it; after `timeout` seconds as it is then."""
+        """Wait until a document has ended and return it; after `timeout` seconds return it as it is."""
         deadline = None if timeout is None else time.monotonic() + to_milliseconds("timeout", timeout, 0, 2**53) / 1000
         while True:
             left = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, max(0.0, deadline - time.monotonic()))
-            document = models.document(self._asking.get(f"{_document(id)}?wait={left:.3f}", left))
+            document = models.document(self._http.get(f"{_document(id)}?wait={left:.3f}", left))
             if document.is_ended or (deadline is not None and time.monotonic() >= deadline):
                 return document
 
     def result(self, id: str) -> Any:
-        """What came out of a document that is done."""
-        return self._asking.get(f"{_document(id)}/result")
+        """Return the result of a document that is done."""
+        return self._http.get(f"{_document(id)}/result")
 
     def text(self, id: str) -> str:
-        """The text that came out of a document that is done."""
-        return self._came_out(id, "text").decode()
+        """Return the extracted text of a document that is done."""
+        return self._result_file(id, "text").decode()
 
     def thumbnail(self, id: str) -> bytes:
-        """The picture that came out of a document that is done."""
-        return self._came_out(id, "thumbnail")
+        """Return the thumbnail of a document that is done."""
+        return self._result_file(id, "thumbnail")
 
-    def _came_out(self, id: str, name: str) -> bytes:
-        return self._asking.answer("GET", f"{_document(id)}/{name}").body
+    def _result_file(self, id: str, name: str) -> bytes:
+        return self._http.request("GET", f"{_document(id)}/{name}").body
 
     def batch(self, id: str) -> Batch:
-        """How far a batch is."""
-        return models.batch(self._asking.get(f"{BATCHES}/{quote(validate_text('batch id', id), safe='')}"))
+        """Return how far a batch is."""
+        return models.batch(self._http.get(f"{BATCHES}/{quote(validate_text('batch id', id), safe='')}"))
 
     def explain(self, id: str) -> Explanation:
-        """Why a document has its priority, about how much is ahead of it, and about when it will be served."""
-        return _explanation(self._asking.get(f"{_document(id)}/explain"))
+        """Explain why a document has its priority, about how much is ahead of it, and about when it will start."""
+        return _explanation(self._http.get(f"{_document(id)}/explain"))
 
     def explain_customer(self, customer: str) -> Explanation:
-        """Where a customer stands, when that changes and what it has of its own; for operators."""
-        return _explanation(self._asking.get(f"{_customer(customer)}/explain"))
+        """Explain where a customer stands, when that changes and its own terms; for operators."""
+        return _explanation(self._http.get(f"{_customer(customer)}/explain"))
 
     def events(self, after: int | None = None) -> Events:
-        """What happens, as it happens: from now on, or everything after an event's number, 0 being all that is kept."""
-        stream = Events(self._asking, after)
+        """Return the events as they happen: from now on, or after an event's number, 0 for all that are kept."""
+        stream = Events(self._http, after)
         self._streams.add(stream)
         return stream
 
@@ -221,17 +222,17 @@ class Client:
     def cancel(self, id: str) -> bool:
         """End a document that has not ended; False if it already has."""
         try:
-            self._asking.send("DELETE", _document(id), repeats=True)
+            self._http.send("DELETE", _document(id), is_idempotent=True)
         except WrongState:
             return False
         return True
 
     def retry(self, id: str) -> None:
         """Give a failed document another round of attempts; not a new document, so no check."""
-        self._asking.send("POST", f"{_document(id)}/retry", repeats=False)
+        self._http.send("POST", f"{_document(id)}/retry", is_idempotent=False)
 
     def pause(self, customer: str) -> None:
-        """Serve nothing of a customer until it is resumed; for operators, as all that follows."""
+        """Serve nothing of a customer until it is resumed; for operators, like all verbs below."""
         self.tune(customer, paused=True)
 
     def resume(self, customer: str) -> None:
@@ -249,23 +250,23 @@ class Client:
         thresholds: tuple[float, ...] | Keep | None = KEEP,
         reset: Reset | Keep | None = KEEP,
     ) -> Terms:
-        """Give a customer its own weight, cap, pause or policy; what is not named stays, None is as everybody."""
-        wanted = {
+        """Give a customer its own weight, cap, pause or policy; what is not named stays, None is the rule for everybody."""
+        options = {
             "weight": weight, "cap": cap, "paused": paused, "reset_interval": reset_interval, "thresholds": thresholds,
             "reset": reset,
         }  # fmt: skip
-        changes = {name: value for name, value in wanted.items() if value is not KEEP}
+        changes = {name: value for name, value in options.items() if value is not KEEP}
         if not changes:
             return self.terms(customer)
-        return models.terms(member(self._asking.send("PATCH", _customer(customer), changes, repeats=True), "terms"))
+        return models.terms(member(self._http.send("PATCH", _customer(customer), changes, is_idempotent=True), "terms"))
 
     def terms(self, customer: str) -> Terms:
-        """What a customer has of its own."""
-        return models.terms(member(self._asking.get(_customer(customer)), "terms"))
+        """Return a customer's own terms."""
+        return models.terms(member(self._http.get(_customer(customer)), "terms"))
 
     def rules(self) -> Rules:
-        """The policy, the dispatch and the open-turn share that hold for everybody, with their version."""
-        return models.rules(self._asking.get("/v1/policy"))
+        """Return the policy, the dispatch and the open-turn share that hold for everybody, with their version."""
+        return models.rules(self._http.get("/v1/policy"))
 
     def configure(
         self,
@@ -277,27 +278,27 @@ class Client:
         open_turn_every: int | None = None,
     ) -> Rules:
         """Change the rules for everybody from the next check or claim; what is not named stays."""
-        wanted = {
+        options = {
             "reset_interval": reset_interval, "thresholds": thresholds, "reset": reset, "dispatch": dispatch,
             "open_turn_every": open_turn_every,
         }  # fmt: skip
-        changes = {name: value for name, value in wanted.items() if value is not None}
-        return models.rules(self._asking.send("PUT", "/v1/policy", changes, repeats=True)) if changes else self.rules()
+        changes = {name: value for name, value in options.items() if value is not None}
+        return models.rules(self._http.send("PUT", "/v1/policy", changes, is_idempotent=True)) if changes else self.rules()
 
     def reset(self, customer: str) -> None:
         """Set a customer back as if it had never been seen; its documents keep their priorities."""
-        self._asking.send("POST", f"{_customer(customer)}/reset", repeats=False)
+        self._http.send("POST", f"{_customer(customer)}/reset", is_idempotent=False)
 
 
-def _made_key(key: str | None) -> str:
+def _idempotency_key(key: str | None) -> str:
     return secrets.token_hex(16) if key is None else validate_text("key", key)
 
 
-def _json(told: Any) -> str:
+def _json(value: Any) -> str:
     try:
-        return json.dumps(told, allow_nan=False)
+        return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise BadValue("a value", told, f"JSON ({error})") from None
+        raise BadValue("a value", value, f"JSON ({error})") from None
 
 
 def _document(id: str) -> str:
@@ -308,6 +309,6 @@ def _customer(customer: str) -> str:
     return f"{CUSTOMERS}/{quote(validate_text('customer', customer), safe='')}"
 
 
-def _explanation(told: Any) -> Explanation:
-    facts = dict(members(told))
+def _explanation(value: Any) -> Explanation:
+    facts = dict(members(value))
     return Explanation(str(member(facts, "sentence")), {name: value for name, value in facts.items() if name != "sentence"})

@@ -1,8 +1,8 @@
-"""Which error is it when a server refuses? The word of its problem decides, as the library would raise it.
+"""The server's problem responses as Fairlane's errors: the problem's code decides which.
 
 Laws:
-- Only the word (`type`) is relied on; the sentence is for people, and is passed on as it is.
-- Every word that the service may say stands here: a test compares them.
+- Only the code (the member `type`) is relied on; `detail` is for people, and becomes the message unchanged.
+- Every problem code of the service is listed here: a test compares them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairlane.core.errors import (
     WrongState,
 )
 
-KINDS: dict[str, type[FairlaneError]] = {
+ERRORS_BY_CODE: dict[str, type[FairlaneError]] = {
     "bad-request": Mistake,
     "no-key": Mistake,
     "nothing-here": Unknown,
@@ -47,37 +47,37 @@ KINDS: dict[str, type[FairlaneError]] = {
     "no-history": Unknown,
     "what-if-busy": WrongState,
 }
-NOTHING_DONE = frozenset(("too-many-queued", "too-many-requests", "overloaded", "stopping"))  # refused before it began
-SENTENCE_MAX = 1000
+NOT_STARTED = frozenset(("too-many-queued", "too-many-requests", "overloaded", "stopping"))  # nothing was changed
+DETAIL_LENGTH_MAX = 1000
 
 
-class Refusal(NamedTuple):
-    """A problem that a server told; an empty word: it was not told in our form."""
+class ServerProblem(NamedTuple):
+    """A response that is an error; an empty code: not in Fairlane's form."""
 
     status: int
-    word: str
-    sentence: str
+    code: str
+    detail: str
 
 
-def refusal(status: int, media_type: str, body: bytes) -> Refusal:
-    """What a server, or something between us and it, said."""
+def parse_problem(status: int, media_type: str, body: bytes) -> ServerProblem:
+    """Parse the error response of a server, or of a proxy in front of it."""
     if media_type.partition(";")[0].strip().lower() == "application/problem+json":
         try:
-            told = json.loads(body)
-            return Refusal(status, str(told["type"]), str(told["detail"])[:SENTENCE_MAX])
+            members = json.loads(body)
+            return ServerProblem(status, str(members["type"]), str(members["detail"])[:DETAIL_LENGTH_MAX])
         except (ValueError, KeyError, TypeError):
             pass
-    return Refusal(status, "", f"the server answered {status} without saying why; something in front of it may have done so")
+    return ServerProblem(status, "", f"the server responded {status} without a reason; a proxy in front of it may have done so")
 
 
-def error_of(told: Refusal) -> FairlaneError:
-    """The error to raise."""
-    kind = KINDS.get(told.word)
+def to_error(problem: ServerProblem) -> FairlaneError:
+    """Return the error to raise."""
+    kind = ERRORS_BY_CODE.get(problem.code)
     if kind is None:
-        kind = Mistake if 400 <= told.status < 500 and told.status not in (408, 429) else StoreError
-    error = kind.__new__(kind, told.sentence)  # the sentence was made by the server: it is passed on, not made again
+        kind = Mistake if 400 <= problem.status < 500 and problem.status not in (408, 429) else StoreError
+    error = kind.__new__(kind, problem.detail)  # without __init__, which would build another message
     if isinstance(error, BadValue):
-        error.name, error.value = told.sentence.partition(" ")[0], None
+        error.name, error.value = problem.detail.partition(" ")[0], None
     if isinstance(error, KeyConflict):
         error.document = ""
     return error

@@ -1,8 +1,8 @@
-"""How are the events of a server followed? One stream, opened again by itself after the last event that was seen.
+"""The stream of a server's events, reopened automatically after the last event received.
 
 Laws:
-- Each event comes once, in order, whatever happens to connection and server meanwhile.
-- A stream on which nothing comes for `SILENT_SECONDS`, not even the server's beat, is given up and opened again.
+- Each event comes once and in order, across lost connections and restarts of the server.
+- A stream that stays silent for `SILENT_SECONDS`, without even the server's keep-alive comment, is closed and opened again.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from collections.abc import Iterator
 
 from fairlane.core.errors import BadValue, StoreError
 
-from .models import Event, odd, read
-from .retries import Asking, refuse
-from .transport import Asked
+from .models import Event, parse, unexpected_response
+from .retries import RetryingTransport, raise_for_status
+from .transport import OpenResponse
 
-SILENT_SECONDS = 45.0  # a server says something every 15
+SILENT_SECONDS = 45.0  # the server sends something every 15
 LINE_BYTES_MAX = 1024 * 1024
-PAUSE_SECONDS = 0.2  # before a stream that ended without an event is opened again
+PAUSE_SECONDS = 0.2  # before a stream that ended is opened again
 
 
 class Events(Iterator[Event]):
     """Events as they happen; ends when it is closed, from any thread."""
 
-    def __init__(self, asking: Asking, after: int | None) -> None:
-        self._asked: Asked | None = None
-        self._over = threading.Event()
+    def __init__(self, transport: RetryingTransport, after: int | None) -> None:
+        self._stream: OpenResponse | None = None
+        self._is_closed = threading.Event()
         if after is not None and not (type(after) is int and after >= 0):
             raise BadValue("after", after, "the number of an event, 0 for all that are kept, or None for those from now on")
-        self._asking = asking
-        self.last = after  # the newest event that was seen; None: from now on
+        self._transport = transport
+        self.last = after  # the number of the newest event received; None: begin now
 
     def __enter__(self) -> Events:
         return self
@@ -42,72 +42,73 @@ class Events(Iterator[Event]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:  # of a `for` loop that was left, say
+    def __del__(self) -> None:  # after a `break` out of a for loop, for example
         self.close()
 
     def close(self) -> None:
-        """End it; whoever waits for the next event learns that there is none."""
-        self._over.set()
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            if asked.connection.sock is not None:
+        """Close the stream; a thread that waits for the next event gets StopIteration."""
+        self._is_closed.set()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            if stream.connection.sock is not None:
                 with contextlib.suppress(OSError):
-                    asked.connection.sock.shutdown(socket.SHUT_RDWR)  # wakes the one that reads
-            asked.connection.close()
+                    stream.connection.sock.shutdown(socket.SHUT_RDWR)  # wakes a thread blocked in recv
+            stream.connection.close()
 
     def __next__(self) -> Event:
-        while not self._over.is_set():
+        while not self._is_closed.is_set():
             try:
-                event = self._next(self._asked or self._open())
-            except (OSError, http.client.HTTPException, ValueError, AttributeError):  # lost, or closed under our feet
+                event = self._next(self._stream or self._open())
+            except (OSError, http.client.HTTPException, ValueError, AttributeError):  # lost, or closed by another thread
                 event = None
             if event is not None:
                 return event
-            self._end()
+            self._drop_stream()
         raise StopIteration
 
-    def _open(self) -> Asked:
+    def _open(self) -> OpenResponse:
         headers = {"Accept": "text/event-stream"}
 
-        def once(_: bool) -> Asked:
+        def attempt(_: bool) -> OpenResponse:
             query = "" if self.last is None else f"?after={self.last}"
-            with self._asking.line.asked("GET", f"/v1/events{query}", None, headers, SILENT_SECONDS, True) as asked:
-                refuse(asked)
-            return asked
+            path, transport = f"/v1/events{query}", self._transport.transport
+            with transport.stream("GET", path, None, headers, SILENT_SECONDS, fresh=True) as stream:
+                raise_for_status(stream)
+            return stream
 
         try:
-            self._asked = self._asking.patiently(once, True, self._over)
+            self._stream = self._transport.retry(attempt, is_idempotent=True, stop=self._is_closed)
         except StoreError:
-            if self._over.is_set():
+            if self._is_closed.is_set():
                 raise StopIteration from None
             raise
-        return self._asked
+        return self._stream
 
-    def _next(self, asked: Asked) -> Event | None:
-        """The next event; None if the stream ended."""
-        told, number, is_event = "", self.last, False
-        while line := asked.response.readline(LINE_BYTES_MAX):
+    def _next(self, stream: OpenResponse) -> Event | None:
+        """Return the next event; None if the stream ended."""
+        data, number, is_event = "", self.last, False
+        while line := stream.response.readline(LINE_BYTES_MAX):
             name, _, value = line.decode().rstrip("\r\n").partition(":")
             value = value.removeprefix(" ")
             if name == "id" and value.isascii() and value.isdigit():
                 number = int(value)
             elif name == "data":
-                told, is_event = told + value, True
+                data, is_event = data + value, True
             elif not name and not value and line.strip() == b"":
                 self.last = number
                 if is_event and number is not None:
-                    return _event(number, told)
+                    return _event(number, data)
         return None
 
-    def _end(self) -> None:
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            asked.connection.close()
-            self._over.wait(PAUSE_SECONDS)
+    def _drop_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.connection.close()
+            self._is_closed.wait(PAUSE_SECONDS)
 
 
-def _event(number: int, told: str) -> Event:
+def _event(number: int, data: str) -> Event:
     try:
-        return read(Event, json.loads(told), number=number)
+        return parse(Event, json.loads(data), number=number)
     except ValueError:
-        raise odd("an event is not JSON") from None
+        raise unexpected_response("an event is not JSON") from None

@@ -1,8 +1,8 @@
-"""What does a server answer? Its documents, receipts and looks, as values that nobody can change.
+"""The values in a server's responses: documents, receipts, events …, immutable.
 
 Laws:
 - Times are seconds since the epoch, durations are seconds.
-- Answers may grow: what is not known here is passed over. What is missing is told as an odd answer, never guessed.
+- Unknown members are ignored, so that responses may grow. A missing member is an error, never guessed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A document that was taken."""
+    """A document that was accepted."""
 
     id: str
     customer: str
     priority: int
     counter: float
     ahead: int  # about how many documents go first
-    repeated: bool  # it was taken before, with the same key
+    repeated: bool  # it was accepted before, with the same key
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReceipt:
-    """A batch that was taken; `documents` in the order they were handed in."""
+    """A batch that was accepted; `documents` in the order of submission."""
 
     id: str
     customer: str
@@ -49,10 +49,10 @@ class Batch:
     made_at: float
     documents: tuple[str, ...]
     counts: Mapping[State, int]
-    missing: int  # not there any more: purged
+    missing: int  # purged since
     progress: float  # the share that has ended
     is_ended: bool
-    expected_in: float | None  # seconds until the last of it is about to begin; None: cannot be said
+    expected_in: float | None  # seconds until about the start of its last document; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class Document:
     ended_at: float | None
     attempts: int
     attempts_max: int
-    reason: str | None  # why it failed, or is tried again
-    worker: str | None  # who works on it; only operators are told
+    reason: str | None  # why it failed, or is retried
+    worker: str | None  # the worker that runs it; shown to operators only
     progress: Progress | None = None
 
     @property
     def is_ended(self) -> bool:
-        """Whether it is done, failed or cancelled."""
+        """Return whether it is done, failed or cancelled."""
         return self.state in ENDED
 
 
@@ -117,71 +117,71 @@ class Event:
     reason: str | None = None
 
 
-def odd(what: str) -> StoreError:
-    """An answer that is not one of Fairlane's."""
-    return StoreError(f"the server answered otherwise than Fairlane does: {what}; is it a Fairlane server of this version?")
+def unexpected_response(problem: str) -> StoreError:
+    """Return the error for a response that is not Fairlane's."""
+    return StoreError(f"the response is not Fairlane's: {problem}; check that the address is a Fairlane server of this version")
 
 
-def members(told: Any) -> dict[str, Any]:
-    """An object."""
-    if not isinstance(told, dict):
-        raise odd("an object was expected")
-    return told
+def members(value: Any) -> dict[str, Any]:
+    """Return a JSON object, or raise."""
+    if not isinstance(value, dict):
+        raise unexpected_response("an object was expected")
+    return value
 
 
-def member(told: Any, name: str) -> Any:
-    """One member of an object."""
-    found = members(told)
-    if name not in found:
-        raise odd(f"{name} is missing")
-    return found[name]
+def member(value: Any, name: str) -> Any:
+    """Return one member of a JSON object, or raise."""
+    values = members(value)
+    if name not in values:
+        raise unexpected_response(f"{name} is missing")
+    return values[name]
 
 
-def read(kind: type[T], told: Any, **nested: Any) -> T:
-    """A value of this kind from the members of an object; `nested` are those that were read already."""
-    wanted = getattr(kind, "_fields", None) or [one.name for one in fields(kind)]  # type: ignore[arg-type]
+def parse(kind: type[T], value: Any, **nested: Any) -> T:
+    """Make a value of this kind from the members of a JSON object; `nested` members were parsed already."""
+    names = getattr(kind, "_fields", None) or [field.name for field in fields(kind)]  # type: ignore[arg-type]
     optional = getattr(kind, "_field_defaults", None)
     if optional is None:
-        optional = {one.name for one in fields(kind) if one.default is not MISSING}  # type: ignore[arg-type]
-    given = members(told) | nested
-    missing = [name for name in wanted if name not in given and name not in optional]
+        optional = {field.name for field in fields(kind) if field.default is not MISSING}  # type: ignore[arg-type]
+    values = members(value) | nested
+    missing = [name for name in names if name not in values and name not in optional]
     if missing:
-        raise odd(f"{missing[0]} is missing")
-    return kind(**{name: given[name] for name in wanted if name in given})
+        raise unexpected_response(f"{missing[0]} is missing")
+    return kind(**{name: values[name] for name in names if name in values})
 
 
-def receipt(told: Any) -> Receipt:
-    return read(Receipt, told)
+def receipt(value: Any) -> Receipt:
+    return parse(Receipt, value)
 
 
-def batch_receipt(told: Any) -> BatchReceipt:
-    return read(BatchReceipt, told, documents=tuple(map(receipt, member(told, "documents"))))
+def batch_receipt(value: Any) -> BatchReceipt:
+    return parse(BatchReceipt, value, documents=tuple(map(receipt, member(value, "documents"))))
 
 
-def batch(told: Any) -> Batch:
-    return read(Batch, told, documents=tuple(member(told, "documents")))
+def batch(value: Any) -> Batch:
+    return parse(Batch, value, documents=tuple(member(value, "documents")))
 
 
-def document(told: Any) -> Document:
-    progress = members(told).get("progress")
-    return read(Document, told, progress=None if progress is None else read(Progress, progress))
+def document(value: Any) -> Document:
+    progress = members(value).get("progress")
+    return parse(Document, value, progress=None if progress is None else parse(Progress, progress))
 
 
-def look(told: Any) -> Look:
-    return read(Look, told)
+def look(value: Any) -> Look:
+    return parse(Look, value)
 
 
-def me(told: Any) -> Me:
-    standing = member(told, "standing")
-    return read(Me, told, standing=None if standing is None else look(standing), kinds=tuple(member(told, "kinds")))
+def me(value: Any) -> Me:
+    standing = member(value, "standing")
+    return parse(Me, value, standing=None if standing is None else look(standing), kinds=tuple(member(value, "kinds")))
 
 
-def terms(told: Any) -> Terms:
-    thresholds = member(told, "thresholds")
-    own = {name: member(told, name) for name in ("weight", "cap", "paused", "reset_interval", "reset")}
+def terms(value: Any) -> Terms:
+    thresholds = member(value, "thresholds")
+    own = {name: member(value, name) for name in ("weight", "cap", "paused", "reset_interval", "reset")}
     return Terms(**own, thresholds=None if thresholds is None else tuple(thresholds))
 
 
-def rules(told: Any) -> Rules:
-    policy = Policy(member(told, "reset_interval"), tuple(member(told, "thresholds")), member(told, "reset"))
-    return Rules(policy, member(told, "dispatch"), member(told, "open_turn_every"), member(told, "version"))
+def rules(value: Any) -> Rules:
+    policy = Policy(member(value, "reset_interval"), tuple(member(value, "thresholds")), member(value, "reset"))
+    return Rules(policy, member(value, "dispatch"), member(value, "open_turn_every"), member(value, "version"))

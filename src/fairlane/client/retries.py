@@ -1,9 +1,9 @@
-"""How is something asked of a server that may be busy, restarting or cut off? Again, after a while, if that does no harm.
+"""Retries: requests to a server that may be busy, restarting or unreachable.
 
 Laws:
-- What would do something twice is asked once: it is repeated only if the server surely has not begun it.
-- The server's `Retry-After` is waited for; otherwise each wait is longer than the one before, with jitter.
-- When patience is spent, the last reason is told, as one of our errors.
+- A request that is not idempotent is repeated only if the server certainly has not begun it.
+- The server's `Retry-After` is honoured; otherwise each pause is longer than the one before, with jitter.
+- One deadline covers all tries. After it the last error is raised.
 """
 
 from __future__ import annotations
@@ -19,122 +19,116 @@ from typing import Any, TypeVar
 from fairlane.core.errors import FairlaneError, StoreError
 from fairlane.core.retry import Backoff
 
-from .errors import NOTHING_DONE, Refusal, error_of, refusal
-from .models import odd
-from .transport import Answer, Asked, Body, Line, Lost, json_body
+from .errors import NOT_STARTED, parse_problem, to_error
+from .models import unexpected_response
+from .transport import ConnectionLost, HttpResponse, OpenResponse, RequestBody, Transport, json_body
 
-AGAIN = (429, 502, 503, 504)
+RETRY_STATUSES = (429, 502, 503, 504)
 BACKOFF = Backoff(first_seconds=0.1, ceiling_seconds=5.0)
-RETRY_AFTER_MAX = 600.0
+RETRY_AFTER_MAX = 600.0  # seconds
 
 T = TypeVar("T")
 
 
-class Asking:
-    """Asks one server, with patience."""
+class RetryingTransport:
+    """A transport that repeats failed requests for up to `patience` seconds."""
 
-    def __init__(self, line: Line, timeout: float, patience: float) -> None:
-        self.line = line
+    def __init__(self, transport: Transport, timeout: float, patience: float) -> None:
+        self.transport = transport
         self.timeout = timeout
         self.patience = patience
-        self.is_over = threading.Event()
+        self.is_closed = threading.Event()
 
     def close(self) -> None:
-        """Ask nothing any more."""
-        self.is_over.set()
-        self.line.close()
+        """Close every connection and end every pause."""
+        self.is_closed.set()
+        self.transport.close()
 
     def get(self, path: str, seconds: float = 0) -> Any:
-        """Look at something; the server may take that many seconds more to answer."""
-        return _json(self.answer("GET", path, seconds=seconds))
+        """Get JSON; the server may take that many seconds more than the timeout."""
+        return _json(self.request("GET", path, seconds=seconds))
 
-    def send(self, method: str, path: str, told: Any = None, *, repeats: bool, headers: Mapping[str, str] | None = None) -> Any:
-        """Ask for a change, told as JSON; `repeats` if doing it twice is as doing it once."""
-        body = None if told is None else json_body(json.dumps(told, allow_nan=False).encode())
-        return _json(self.answer(method, path, body, headers, repeats=repeats))
+    def send(self, method: str, path: str, payload: Any = None, *, is_idempotent: bool) -> Any:
+        """Send JSON and return the JSON of the response; `is_idempotent` if it may be done twice."""
+        body = None if payload is None else json_body(json.dumps(payload, allow_nan=False).encode())
+        return _json(self.request(method, path, body, is_idempotent=is_idempotent))
 
-    def answer(
+    def request(
         self,
         method: str,
         path: str,
-        body: Body | None = None,
+        body: RequestBody | None = None,
         headers: Mapping[str, str] | None = None,
         *,
-        repeats: bool = True,
+        is_idempotent: bool = True,
         seconds: float = 0,
-    ) -> Answer:
-        """The answer of the server, or one of our errors."""
+    ) -> HttpResponse:
+        """Return the server's response, or raise the FairlaneError that it means."""
 
-        def once(fresh: bool) -> Answer:
-            answer = self.line.exchange(method, path, body, headers or {}, self.timeout + seconds, fresh)
-            if answer.status >= 300:
-                raise _Refused(answer.status, answer.headers, answer.body)
-            return answer
+        def attempt(fresh: bool) -> HttpResponse:
+            response = self.transport.request(method, path, body, headers or {}, self.timeout + seconds, fresh)
+            if response.status >= 300:
+                raise _ErrorResponse(response.status, response.headers, response.body)
+            return response
 
-        return self.patiently(once, repeats)
+        return self.retry(attempt, is_idempotent)
 
-    def patiently(self, once: Callable[[bool], T], repeats: bool, over: threading.Event | None = None) -> T:
-        """Try until it succeeds, cannot succeed, patience is spent, or it is over."""
-        deadline, attempts, fresh = time.monotonic() + self.patience, 0, not repeats
+    def retry(self, attempt: Callable[[bool], T], is_idempotent: bool, stop: threading.Event | None = None) -> T:
+        """Repeat an attempt until it succeeds, cannot succeed, patience is spent, or `stop` is set."""
+        deadline, attempts, fresh = time.monotonic() + self.patience, 0, not is_idempotent
         while True:
             try:
-                return once(fresh)
-            except Lost as lost:
-                error, pause = self._lost(lost, repeats), 0.0
-                is_stale = lost.is_sent and not fresh  # it was an old connection: a new one may do at once
-            except _Refused as refused:
-                error, pause, is_stale = refused.error, refused.retry_after, False
-                if not refused.may_be_asked_again(repeats):
+                return attempt(fresh)
+            except ConnectionLost as lost:
+                error, pause = self._lost_error(lost, is_idempotent), 0.0
+                is_stale = lost.is_sent and not fresh  # an idle connection that the server closed: try a new one at once
+            except _ErrorResponse as response:
+                error, pause, is_stale = to_error(response.problem), response.retry_after, False
+                if not response.is_retryable(is_idempotent):
                     raise error from None
             fresh = True
             if not is_stale:
                 attempts += 1
                 pause = max(pause, BACKOFF.delay_ms(attempts, random.random()) / 1000)
-            if time.monotonic() + pause > deadline or (over or self.is_over).wait(pause):
+            if time.monotonic() + pause > deadline or (stop or self.is_closed).wait(pause):
                 raise error
 
-    def _lost(self, lost: Lost, repeats: bool) -> FairlaneError:
-        if lost.is_sent and not repeats:
+    def _lost_error(self, lost: ConnectionLost, is_idempotent: bool) -> FairlaneError:
+        if lost.is_sent and not is_idempotent:
             raise StoreError(
-                f"the server at {self.line.address} was asked, but {lost}: whether it was done is not known; look before you "
-                "ask again"
+                f"the request was sent to {self.transport.address}, but {lost}: whether it was done is not "
+                "known; check before you repeat it"
             ) from None
-        error = StoreError(f"the server at {self.line.address} cannot be used: {lost}; {lost.advice}")
+        error = StoreError(f"the server at {self.transport.address} cannot be used: {lost}; {lost.advice}")
         if lost.is_final:
             raise error from None
         return error
 
 
-class _Refused(Exception):
-    """The server said no."""
+class _ErrorResponse(Exception):
+    """A response with an error status."""
 
     def __init__(self, status: int, headers: HTTPMessage, body: bytes) -> None:
-        self.refusal: Refusal = refusal(status, headers.get("content-type", ""), body)
-        super().__init__(self.refusal.sentence)
-        told = headers.get("retry-after", "")
-        self.retry_after = min(RETRY_AFTER_MAX, float(told)) if told.isascii() and told.isdigit() else 0.0
+        self.problem = parse_problem(status, headers.get("content-type", ""), body)
+        super().__init__(self.problem.detail)
+        header = headers.get("retry-after", "")
+        self.retry_after = min(RETRY_AFTER_MAX, float(header)) if header.isascii() and header.isdigit() else 0.0
 
-    @property
-    def error(self) -> FairlaneError:
-        return error_of(self.refusal)
-
-    def may_be_asked_again(self, repeats: bool) -> bool:
-        if self.refusal.status not in AGAIN:
-            return False
-        return repeats or self.refusal.word in NOTHING_DONE
+    def is_retryable(self, is_idempotent: bool) -> bool:
+        return self.problem.status in RETRY_STATUSES and (is_idempotent or self.problem.code in NOT_STARTED)
 
 
-def refuse(asked: Asked) -> None:
-    """Raise what the server says, if it says no to a stream."""
-    if asked.response.status >= 300:
-        body = asked.response.read(64 * 1024)
-        raise _Refused(asked.response.status, asked.response.headers, body)
+def raise_for_status(stream: OpenResponse) -> None:
+    """Raise if the response to a stream's request is an error."""
+    if stream.response.status >= 300:
+        body = stream.response.read(64 * 1024)
+        raise _ErrorResponse(stream.response.status, stream.response.headers, body)
 
 
-def _json(answer: Answer) -> Any:
-    if not answer.body:
+def _json(response: HttpResponse) -> Any:
+    if not response.body:
         return None
     try:
-        return json.loads(answer.body)
+        return json.loads(response.body)
     except ValueError:
-        raise odd("it is not JSON") from None
+        raise unexpected_response("it is not JSON") from None

@@ -1,4 +1,4 @@
-"""What is sent when a document has a file? Its bytes, straight from the disk, as often as it takes."""
+"""Request bodies of uploads: streamed from the disk, and readable again for a retry."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
-from fairlane.blobs.files import given_file
+from fairlane.blobs.files import open_content
 from fairlane.core.errors import Mistake
 
-from .transport import Advance, Body
+from .transport import RequestBody, UploadCallback
 
-MEDIA_TYPE = "application/octet-stream"  # what it is, the worker finds out
-IN_MEMORY_BYTES = 1024 * 1024  # of a stream that can be read only once; more goes to a file that is gone afterwards
+MEDIA_TYPE = "application/octet-stream"  # the worker detects the format
+IN_MEMORY_BYTES = 1024 * 1024  # of a stream that can be read only once; the rest is spooled to a temporary file
 
 
 @contextmanager
-def body_of(path: Any, content: Any, advance: Advance | None) -> Iterator[Body]:
-    """The body of an upload; a stream that cannot be read twice is copied first, so that it can."""
-    given = given_file(path, content)
-    if isinstance(given, bytes | bytearray | memoryview):
-        yield Body(io.BytesIO(given), len(given), MEDIA_TYPE, advance)
+def upload_body(path: Any, content: Any, on_progress: UploadCallback | None) -> Iterator[RequestBody]:
+    """Yield the body of an upload; a stream is copied first, so that it can be read twice."""
+    source = open_content(path, content)
+    if isinstance(source, bytes | bytearray | memoryview):
+        yield RequestBody(io.BytesIO(source), len(source), MEDIA_TYPE, on_progress)
     elif path is not None:
-        with given:
-            yield Body(given, os.fstat(given.fileno()).st_size, MEDIA_TYPE, advance)
+        with source:
+            yield RequestBody(source, os.fstat(source.fileno()).st_size, MEDIA_TYPE, on_progress)
     else:
         with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as copy:
-            size = _copied(given, cast(BinaryIO, copy))
-            yield Body(cast(BinaryIO, copy), size, MEDIA_TYPE, advance)
+            size = _copy(source, cast(BinaryIO, copy))
+            yield RequestBody(cast(BinaryIO, copy), size, MEDIA_TYPE, on_progress)
 
 
-def _copied(stream: BinaryIO, copy: BinaryIO) -> int:
+def _copy(stream: BinaryIO, copy: BinaryIO) -> int:
     try:
         shutil.copyfileobj(stream, copy)
     except (OSError, TypeError) as error:

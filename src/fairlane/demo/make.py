@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from random import Random
 
-from fairlane.blobs.safe_open import shown_path
+from fairlane.blobs.safe_open import display_path
 from fairlane.core.errors import BadValue, Mistake
 
 from .formats import FORMATS
@@ -30,17 +30,17 @@ def make(folder: str, seed: int, big: int, small: int, each: int, paragraphs: in
         for customer, count in counts.items():
             _fill(os.path.join(folder, customer), Random(f"{seed} {customer}"), count, paragraphs)
     except OSError as error:
-        raise Mistake(f"{shown_path(str(error.filename or folder))} cannot be written: {error.strerror}") from error
+        raise Mistake(f"{display_path(str(error.filename or folder))} cannot be written: {error.strerror}") from error
     return counts
 
 
 def _make_empty(folder: str) -> None:
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise Mistake(f"{shown_path(folder)} is a file; name a folder that is new or empty")
+        raise Mistake(f"{display_path(folder)} is a file; name a folder that is new or empty")
     os.makedirs(folder, exist_ok=True)
     if os.listdir(folder):
         raise Mistake(
-            f"the folder {shown_path(folder)} is not empty; name one that is new or empty, so that nothing is mixed up"
+            f"the folder {display_path(folder)} is not empty; name one that is new or empty, so that nothing is mixed up"
         )
 
 

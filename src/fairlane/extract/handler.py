@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairlane.blobs.safe_open import open_ordinary
+from fairlane.blobs.safe_open import open_regular_file
 from fairlane.core.errors import BlobDamaged, Mistake
 from fairlane.folders.outputs import Outputs, member_places
 from fairlane.folders.scan import FOLDER_KIND
@@ -144,7 +144,7 @@ def open_source(document: Document) -> Iterator[Source]:
     if not isinstance(payload, dict) or not isinstance(payload.get("path"), str):
         raise Fail('unsupported: the payload names no file, as in {"path": "/folder/invoice.pdf"}')
     try:
-        open_ordinary(payload["path"]).close()
+        open_regular_file(payload["path"]).close()
     except Mistake as mistake:
         raise Fail(str(mistake)) from None
     name = os.path.basename(payload["path"])

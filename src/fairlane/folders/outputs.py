@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fairlane.blobs.safe_open import shown_path
+from fairlane.blobs.safe_open import display_path
 from fairlane.core.errors import Mistake
 
 NAME_BYTES_MAX = 200  # of one part: what is appended must fit into the 255 that file systems allow
@@ -35,7 +35,7 @@ class Outputs:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
-            raise Mistake(f"{shown_path(str(self.folder))} is a file, not a folder; name a folder for the results") from None
+            raise Mistake(f"{display_path(str(self.folder))} is a file, not a folder; name a folder for the results") from None
         except OSError as error:
             raise _cannot_be_written(self.folder, error) from None
 
@@ -102,4 +102,4 @@ def _write(path: Path, content: bytes) -> None:
 
 def _cannot_be_written(path: Path, error: OSError) -> Mistake:
     told = error.strerror or str(error)
-    return Mistake(f"{shown_path(str(path))} cannot be written: {told}; choose another folder, or make room or permission")
+    return Mistake(f"{display_path(str(path))} cannot be written: {told}; choose another folder, or make room or permission")

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn
 
-from fairlane.blobs.safe_open import open_ordinary, shown_path
+from fairlane.blobs.safe_open import display_path, open_regular_file
 from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake
 
@@ -51,7 +51,7 @@ def readable(paths: Iterable[str]) -> list[str]:
     wanted, wrong = list(paths), []
     for path in wanted:
         try:
-            open_ordinary(path).close()
+            open_regular_file(path).close()
         except Mistake as mistake:
             wrong.append(str(mistake))
     if wrong:
@@ -61,7 +61,7 @@ def readable(paths: Iterable[str]) -> list[str]:
 
 def named(names: Iterable[str]) -> str:
     """A few names, and how many more there are."""
-    listed = [shown_path(name) for name in names]
+    listed = [display_path(name) for name in names]
     more = len(listed) - NAMED_MAX
     return ", ".join(listed[:NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
 
@@ -120,30 +120,30 @@ def _sub_folders(folder: str) -> list[str]:
             return sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and not _is_hidden(one.name))
     except FileNotFoundError:
         raise Mistake(
-            f"there is no folder {shown_path(folder)}; `fairlane demo {shown_path(folder)}` makes one with sample documents"
+            f"there is no folder {display_path(folder)}; `fairlane demo {display_path(folder)}` makes one with sample documents"
         ) from None
     except NotADirectoryError:
-        raise Mistake(f"{shown_path(folder)} is a file, not a folder; for single files use `fairlane submit`") from None
+        raise Mistake(f"{display_path(folder)} is a file, not a folder; for single files use `fairlane submit`") from None
     except OSError as error:
         _cannot_be_listed(error)
 
 
 def _cannot_be_listed(error: OSError) -> NoReturn:
-    raise Mistake(f"the folder {shown_path(str(error.filename))} cannot be read: {error.strerror}") from error
+    raise Mistake(f"the folder {display_path(str(error.filename))} cannot be read: {error.strerror}") from error
 
 
 def _customer(name: str) -> str:
     try:
         return validate_text("customer", name)
     except BadValue as error:
-        raise Mistake(f"the sub-folder {shown_path(name)} cannot be a customer: {error}; give it another name") from None
+        raise Mistake(f"the sub-folder {display_path(name)} cannot be a customer: {error}; give it another name") from None
 
 
 def _nothing_in(folder: str, seen: _Seen) -> Mistake:
     seen.files_at_the_top(folder)
     why = "; ".join(seen.sentences(folder)) or "it is empty"
     return Mistake(
-        f"there is no document in {shown_path(folder)} ({why}); each sub-folder is a customer, each file in it a document"
+        f"there is no document in {display_path(folder)} ({why}); each sub-folder is a customer, each file in it a document"
     )
 
 

@@ -1,17 +1,18 @@
-"""What does a program use to submit documents and look after them? `Queue`, and `AsyncQueue` with the same verbs awaited."""
+"""The queue as a program uses it: `Queue`, and `AsyncQueue` with the same verbs awaited."""
+
+from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 
 from .async_queue import AsyncQueue
-from .blob_lifecycle import GRACE_SECONDS, Swept
 from .files import Input
-from .queue import AT_ONCE, KEEP, Keep, Look, Progress, Queue
+from .queue import KEEP, PAGE_SIZE, Keep, Look, Progress, Queue
 from .validation import DEFAULT_KIND, PAGES, PARTIAL_BYTES_MAX, Cost, json_text, new_ids
 
 __all__ = [
-    "AT_ONCE",
     "DEFAULT_KIND",
     "GRACE_SECONDS",
     "KEEP",
     "PAGES",
+    "PAGE_SIZE",
     "PARTIAL_BYTES_MAX",
     "AsyncQueue",
     "Cost",
@@ -20,7 +21,7 @@ __all__ = [
     "Look",
     "Progress",
     "Queue",
-    "Swept",
+    "SweepResult",
     "json_text",
     "new_ids",
 ]

@@ -1,4 +1,4 @@
-"""How does a program that awaits use the queue? `AsyncQueue`: the same verbs, each on a thread."""
+"""`AsyncQueue`: the verbs of `Queue` for asyncio, each on a thread."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ T = TypeVar("T")
 
 
 def _customers(queue: Queue, *, now: float | None = None) -> list[Look]:
-    """Where every customer stands, by id."""
+    """Return where every customer stands, by id."""
     return list(queue.customers(now=now))
 
 
 def _documents(queue: Queue, customer: str | None = None, state: State | None = None) -> list[Document]:
-    """Documents, newest first; of one customer, or in one state, or both."""
+    """Return documents, newest first; of one customer, or in one state, or both."""
     return list(queue.documents(customer, state))
 
 
-def _awaited(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[AsyncQueue, P], Coroutine[Any, Any, T]]:
-    """The same verb on a thread, awaited."""
+def _on_thread(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[AsyncQueue, P], Coroutine[Any, Any, T]]:
+    """Make a verb awaitable: it runs on a thread."""
 
-    async def awaited(self: AsyncQueue, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._on_thread(lambda: verb(self.queue, *args, **kwargs))
+    async def run(self: AsyncQueue, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._run(lambda: verb(self.queue, *args, **kwargs))
 
-    return update_wrapper(awaited, verb)
+    return update_wrapper(run, verb)
 
 
 class AsyncQueue:
-    """A queue whose verbs are awaited; they run on threads, so that submissions made at once share a commit."""
+    """A queue whose verbs are awaited; they run on threads, so that concurrent submissions share a commit."""
 
     def __init__(self, url: str = DEFAULT_URL, *, create: bool = True, blobs: str | None = None, threads: int = 16) -> None:
         self.queue = Queue(url, create=create, blobs=blobs)
@@ -50,49 +50,49 @@ class AsyncQueue:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _on_thread(self, call: Callable[[], T]) -> T:
+    async def _run(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def close(self) -> None:
-        """Let go of the store."""
-        await self._on_thread(self.queue.close)
+        """Close the store."""
+        await self._run(self.queue.close)
         self._threads.shutdown()
 
     def within(self, transaction: object) -> AsyncQueue:
-        """The same queue inside a transaction that you have open on its database: a psycopg connection, on PostgreSQL."""
-        inside = copy(self)
-        inside.queue = self.queue.within(transaction)
-        return inside
+        """Return this queue inside a transaction that you have open on its PostgreSQL database: a psycopg connection."""
+        joined = copy(self)
+        joined.queue = self.queue.within(transaction)
+        return joined
 
-    submit = _awaited(Queue.submit)
-    submit_many = _awaited(Queue.submit_many)
-    submit_files = _awaited(Queue.submit_files)
-    check = _awaited(Queue.check)
-    look = _awaited(Queue.look)
-    customers = _awaited(_customers)
-    document = _awaited(Queue.document)
-    documents = _awaited(_documents)
-    payload = _awaited(Queue.payload)
-    result = _awaited(Queue.result)
-    input = _awaited(Queue.input)
-    file = _awaited(Queue.file)
-    text = _awaited(Queue.text)
-    facts = _awaited(Queue.facts)
-    thumbnail = _awaited(Queue.thumbnail)
-    put_results = _awaited(Queue.put_results)
-    progress = _awaited(Queue.progress)
-    explain = _awaited(Queue.explain)
-    explain_customer = _awaited(Queue.explain_customer)
-    changes = _awaited(Queue.changes)
-    cancel = _awaited(Queue.cancel)
-    retry = _awaited(Queue.retry)
-    pause = _awaited(Queue.pause)
-    resume = _awaited(Queue.resume)
-    tune = _awaited(Queue.tune)
-    terms = _awaited(Queue.terms)
-    rules = _awaited(Queue.rules)
-    configure = _awaited(Queue.configure)
-    reset = _awaited(Queue.reset)
-    purge = _awaited(Queue.purge)
-    forget = _awaited(Queue.forget)
-    sweep = _awaited(Queue.sweep)
+    submit = _on_thread(Queue.submit)
+    submit_many = _on_thread(Queue.submit_many)
+    submit_files = _on_thread(Queue.submit_files)
+    check = _on_thread(Queue.check)
+    look = _on_thread(Queue.look)
+    customers = _on_thread(_customers)
+    document = _on_thread(Queue.document)
+    documents = _on_thread(_documents)
+    payload = _on_thread(Queue.payload)
+    result = _on_thread(Queue.result)
+    input = _on_thread(Queue.input)
+    file = _on_thread(Queue.file)
+    text = _on_thread(Queue.text)
+    facts = _on_thread(Queue.facts)
+    thumbnail = _on_thread(Queue.thumbnail)
+    put_results = _on_thread(Queue.put_results)
+    progress = _on_thread(Queue.progress)
+    explain = _on_thread(Queue.explain)
+    explain_customer = _on_thread(Queue.explain_customer)
+    changes = _on_thread(Queue.changes)
+    cancel = _on_thread(Queue.cancel)
+    retry = _on_thread(Queue.retry)
+    pause = _on_thread(Queue.pause)
+    resume = _on_thread(Queue.resume)
+    tune = _on_thread(Queue.tune)
+    terms = _on_thread(Queue.terms)
+    rules = _on_thread(Queue.rules)
+    configure = _on_thread(Queue.configure)
+    reset = _on_thread(Queue.reset)
+    purge = _on_thread(Queue.purge)
+    forget = _on_thread(Queue.forget)
+    sweep = _on_thread(Queue.sweep)

@@ -1,4 +1,4 @@
-"""Why does this document wait, and where does this customer stand? Sentences for people, and their facts for programs."""
+"""Explanations of a document's priority and of a customer's standing: sentences for people, facts for programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fairlane.core.eta import estimate_start
 from fairlane.core.policy import Policy, Rules
 
 UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
-WIDE = 20  # "within an hour", and not "in 2 minutes to an hour", if the end is so many times as far as the beginning
+WIDE = 20  # "within an hour", not "in 2 minutes to an hour", if the end is at least this many times as far as the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Explanation:
         return self.sentence
 
 
-def explained(document: Document, rules: Rules, outlook: Outlook | None) -> Explanation:
-    """A document's priority and place, as far as they can be known now."""
+def explain_document(document: Document, rules: Rules, outlook: Outlook | None) -> Explanation:
+    """Explain a document's priority, and what is ahead of it if it waits."""
     check = document.check
     facts: dict[str, Any] = {
         "id": document.id,
@@ -49,15 +49,15 @@ def explained(document: Document, rules: Rules, outlook: Outlook | None) -> Expl
         f"Priority {check.priority}, because {document.customer}'s counter stood at {check.counter:,} when it was submitted."
     ]
     if outlook is None:
-        sentences.append(_state(document))
+        sentences.append(_state_sentence(document))
     else:
         facts.update(_outlook_facts(document, rules, outlook))
-        sentences.append(_place(document, rules, facts))
+        sentences.append(_outlook_sentence(document, rules, facts))
     return Explanation(" ".join(sentences), facts)
 
 
-def customer_explained(customer: Customer, rules: Rules) -> Explanation:
-    """Where a customer stands, when that changes, and what it has of its own."""
+def explain_customer(customer: Customer, rules: Rules) -> Explanation:
+    """Explain a customer's counter, when it resets, and the customer's own terms."""
     terms, policy = customer.terms, customer.terms.policy(rules.policy)
     facts: dict[str, Any] = {
         "customer": customer.id,
@@ -79,15 +79,15 @@ def customer_explained(customer: Customer, rules: Rules) -> Explanation:
     }
     sentences = [
         f"{customer.id}'s counter stands at {customer.counter:,}; its next document gets priority {customer.next_priority}.",
-        _reset(customer, policy),
-        _holdings(customer),
-        *_own_terms(customer),
+        _reset_sentence(customer, policy),
+        _counts_sentence(customer),
+        *_terms_sentences(customer),
     ]
     return Explanation(" ".join(sentences), facts)
 
 
-def in_words(low: float, high: float) -> str:
-    """From when to when, in words; a beginning that is near to now beside the end is left out."""
+def format_range(low: float, high: float) -> str:
+    """Format a range of seconds from now; a start that is close to now compared with the end is left out."""
     if high < 1:
         return "in less than a second"
     size, unit = _unit(high)
@@ -98,7 +98,7 @@ def in_words(low: float, high: float) -> str:
     return f"in about {last}" if last.startswith(f"{first} ") else f"in {first} to {last}"
 
 
-def _reset(customer: Customer, policy: Policy) -> str:
+def _reset_sentence(customer: Customer, policy: Policy) -> str:
     if customer.standing.updated_ms is None:
         return "It stands as never seen."
     if customer.resets_in_ms == 0:
@@ -111,7 +111,7 @@ def _reset(customer: Customer, policy: Policy) -> str:
     return f"It starts afresh at 0 after about {after} more without a document."
 
 
-def _holdings(customer: Customer) -> str:
+def _counts_sentence(customer: Customer) -> str:
     waiting = "Nothing of it is waiting" if customer.waiting == 0 else f"{_count(customer.waiting)} waiting"
     if customer.oldest_wait_ms is not None:
         waiting += f", the longest for {_duration(customer.oldest_wait_ms / 1000)}"
@@ -119,20 +119,20 @@ def _holdings(customer: Customer) -> str:
     return "; ".join([waiting, ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)]).rstrip("; ") + "."
 
 
-def _own_terms(customer: Customer) -> list[str]:
-    terms, told = customer.terms, []
+def _terms_sentences(customer: Customer) -> list[str]:
+    terms, sentences = customer.terms, list[str]()
     if terms.paused:
-        told.append("It is paused: nothing of it is served until it is resumed.")
+        sentences.append("It is paused: nothing of it is served until it is resumed.")
     if terms.cap is not None:
         reached = ", which is reached now" if customer.running >= terms.cap else ""
-        told.append(f"At most {_count(terms.cap).rsplit(' ', 1)[0]} may run at once{reached}.")
+        sentences.append(f"At most {_count(terms.cap).rsplit(' ', 1)[0]} may run at once{reached}.")
     if terms.weight != 1:
-        told.append(f"Its weight is {terms.weight:g}: for the same priority it may send {terms.weight:g} times as much.")
+        sentences.append(f"Its weight is {terms.weight:g}: for the same priority it may send {terms.weight:g} times as much.")
     own = {"reset": terms.reset, "reset interval": terms.reset_interval, "thresholds": terms.thresholds}
     names = [name for name, value in own.items() if value is not None]
     if names:
-        told.append(f"It has its own {' and '.join(names)}.")
-    return told
+        sentences.append(f"It has its own {' and '.join(names)}.")
+    return sentences
 
 
 def _outlook_facts(document: Document, rules: Rules, outlook: Outlook) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _outlook_facts(document: Document, rules: Rules, outlook: Outlook) -> dict[s
     }
 
 
-def _place(document: Document, rules: Rules, facts: dict[str, Any]) -> str:
+def _outlook_sentence(document: Document, rules: Rules, facts: dict[str, Any]) -> str:
     ahead, unknown = _ahead(facts["ahead"]), "so when it starts cannot be said"
     if facts["paused_or_capped"]:
         return f"{ahead}; {document.customer} is paused or at its cap, {unknown}."
@@ -160,10 +160,10 @@ def _place(document: Document, rules: Rules, facts: dict[str, Any]) -> str:
         return f"{ahead}; the queue {rules.frozen}, {unknown}."
     if facts["expected_in"] is None:
         return f"{ahead}; no worker took a document in the last two minutes, {unknown}."
-    return f"{ahead}; it will probably start {in_words(facts['expected_in_low'], facts['expected_in_high'])}."
+    return f"{ahead}; it will probably start {format_range(facts['expected_in_low'], facts['expected_in_high'])}."
 
 
-def _state(document: Document) -> str:
+def _state_sentence(document: Document) -> str:
     if document.state == "running":
         return f"It is running on {document.worker}, attempt {document.attempts} of {document.attempts_max}."
     reason = f": {document.reason}" if document.reason else ""
@@ -188,8 +188,8 @@ def _duration(seconds: float) -> str:
 
 
 def _unit(seconds: float) -> tuple[int, str]:
-    """The largest unit of which there are two, with its seconds."""
-    return next((one for one in UNITS if seconds >= 2 * one[0]), UNITS[-1])
+    """Return the largest unit that fits twice, as (its seconds, its name)."""
+    return next((unit for unit in UNITS if seconds >= 2 * unit[0]), UNITS[-1])
 
 
 def _units(count: int, unit: str) -> str:

@@ -1,34 +1,120 @@
-"""How do files get into the queue?
+"""The files of a queue: where they are stored, and how documents with files are submitted.
 
 Laws:
+- A queue has a namespace of its own in the blob store, named in its records: queues may share a store, and a queue that moves
+  to another engine takes its namespace along.
 - Everything that can be refused is refused before the first byte is written.
-- Bytes are durable before their document exists, and the document exists before anybody gets a receipt.
-- Bytes whose document surely does not exist are removed at once; where that is not known, the sweep finds out.
+- Bytes are durable before their document exists, and the document exists before its sender gets a receipt.
+- Bytes whose document certainly does not exist are removed at once; in doubt they are left to the sweep.
+- Nothing is swept through a frozen queue: its documents may live on in another one with the same namespace.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import secrets
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
-from fairlane.blobs.envelope import File, wrapped
-from fairlane.blobs.files import SIZE_MAX, Files, dropped, given_file
-from fairlane.blobs.page_count import PagesSeen
+from fairlane.blobs import gc
+from fairlane.blobs.envelope import File, wrap_payload
+from fairlane.blobs.files import SIZE_MAX, Files, discard_inputs, open_content
+from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
+from fairlane.blobs.page_count import PageCounter
 from fairlane.core.document import BATCH_MAX, JSON_BYTES_MAX, Receipt, Submission
 from fairlane.core.errors import BadValue, Mistake, StoreBusy, StoreFrozen, StoreFull, StoreUnfit
 from fairlane.core.policy import STEP
-from fairlane.engine import Engine
+from fairlane.engine import Engine, open_engine
 
-from .validation import Common, document_id, json_text, new_ids
+from .validation import SubmitOptions, document_id, json_text, new_ids
 
 NAME_LENGTH_MAX = 255
-WRITERS_MAX = 8  # files of one call that are written at once
-PAYLOAD_BYTES_MAX = JSON_BYTES_MAX - 8 * 1024  # what is said of the file stands beside it
-_UNWANTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-NOT_DONE = (Mistake, StoreBusy, StoreFull, StoreFrozen, StoreUnfit)  # after these, nothing was changed
+WRITERS_MAX = 8  # files of one call that are written at the same time
+PAYLOAD_BYTES_MAX = JSON_BYTES_MAX - 8 * 1024  # the rest is for the envelope
+RECORDS, NAMESPACE_KEY, SWEEP_KEY = "blobs", "place", "swept"  # records: the namespace, and when a worker last began a sweep
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+NOT_DONE = (Mistake, StoreBusy, StoreFull, StoreFrozen, StoreUnfit)  # after these errors nothing was changed
+
+
+class QueueFiles:
+    """The files of one queue; nothing is opened or created before it is needed."""
+
+    def __init__(self, engine: Engine, url: str, location: str | None) -> None:
+        self._engine = engine
+        self.location = default_location(url) if location is None else location  # None: not configured
+        self._files: Files | None = None
+
+    def open(self) -> Files:
+        """Return the files, or raise Mistake if no location is configured."""
+        if self._files is None:
+            if self.location is None:
+                raise Mistake(
+                    "this queue has no storage for files: configure one, as in "
+                    'Queue(url, blobs="/srv/files") or blobs="s3://bucket/prefix"; commands take --blobs, FAIRLANE_BLOBS, '
+                    "or blobs in fairlane.toml"
+                )
+            self._files = Files(self.location, self._namespace() or self._new_namespace())
+        return self._files
+
+    def has_any(self) -> bool:
+        """Return whether the queue ever had a file."""
+        return self._files is not None or self._namespace() is not None
+
+    def open_existing(self) -> Files | None:
+        """Return the files, or None if the queue never had one."""
+        return self.open() if self.has_any() else None
+
+    def open_configured(self) -> Files | None:
+        """Return the files, or None if the queue never had one or no location is configured."""
+        return None if self.location is None else self.open_existing()
+
+    def sweep(
+        self, files: Files, grace: float = GRACE_SECONDS, seconds_max: float | None = None, after: str | None = None
+    ) -> SweepResult:
+        """Remove what no document owns, unless the queue is frozen."""
+        rules = self._engine.rules()
+        if rules.frozen is not None:
+            raise StoreFrozen(rules.frozen)
+        return gc.sweep(files, self._engine.document, grace, seconds_max, after)
+
+    def begin_daily_sweep(self) -> bool:
+        """Return True if a sweep is due, to one of the workers that ask at the same time."""
+        record = self._engine.record(RECORDS, SWEEP_KEY)
+        if record is not None and time.time() - float(json.loads(record.value)) < GRACE_SECONDS:
+            return False
+        version = 0 if record is None else record.version
+        return self._engine.put_record(RECORDS, SWEEP_KEY, json.dumps(time.time()), version) is not None
+
+    def _namespace(self) -> str | None:
+        record = self._engine.record(RECORDS, NAMESPACE_KEY)
+        return None if record is None else str(json.loads(record.value))
+
+    def _new_namespace(self) -> str:
+        self._engine.put_record(RECORDS, NAMESPACE_KEY, json.dumps(secrets.token_hex(8)), 0)  # no change if another process did
+        namespace = self._namespace()
+        assert namespace is not None
+        return namespace
+
+
+@cache
+def open_files_of(url: str, location: str | None) -> Files:
+    """Return the files of the queue at a URL; its engine is opened for a moment, the first time."""
+    engine = open_engine(url, create=False)
+    try:
+        return QueueFiles(engine, url, location).open()
+    finally:
+        engine.close()
+
+
+def default_location(url: str) -> str | None:
+    """Return the folder beside a SQLite file; None for other engines."""
+    path = url.removeprefix("sqlite:///")
+    return None if path == url else f"{os.path.abspath(path)}.blobs"
 
 
 class Input(NamedTuple):
@@ -36,119 +122,123 @@ class Input(NamedTuple):
 
     path: str | os.PathLike[str] | None = None
     content: bytes | BinaryIO | None = None
-    name: str | None = None  # what the sender calls it; else the last part of the path
+    name: str | None = None  # the sender's name for it; default: the last part of the path
     payload: Any = None  # JSON of the caller's own
     key: str | None = None
     depth: int = 0  # how many archives it came out of
     parent: str | None = None  # the document that was the archive
 
 
-def send_files(
-    engine: Engine, files: Files, common: Common, inputs: Sequence[Input], is_by_pages: bool, now_ms: int | None
+def submit_files(
+    engine: Engine, files: Files, options: SubmitOptions, inputs: Sequence[Input], is_by_pages: bool, now_ms: int | None
 ) -> list[Receipt]:
-    """Write the bytes of all, then submit all in one step."""
+    """Write the bytes of all inputs, then submit all documents in one step."""
     ids = new_ids(len(inputs))
-    for one in inputs:
-        _refuse_unfit(common, one, is_by_pages)
+    for source in inputs:
+        _validate_envelope(options, source, is_by_pages)
     try:
-        submissions = _all_written(files, common, ids, inputs, is_by_pages)
+        submissions = _write_all(files, options, ids, inputs, is_by_pages)
     except BaseException:
-        dropped(files, common.customer, ids)
+        discard_inputs(files, options.customer, ids)
         raise
     try:
         receipts = engine.submit(submissions, now_ms=now_ms)
     except NOT_DONE:
-        dropped(files, common.customer, ids)
+        discard_inputs(files, options.customer, ids)
         raise
-    drop_repeated(files, submissions, receipts)
+    discard_repeated(files, submissions, receipts)
     return receipts
 
 
-def write_each(files: Files, common: Common, inputs: Iterable[Input], is_by_pages: bool) -> list[Submission]:
-    """Write the bytes of files one after the other, as they come, for one who submits them then; all are written, or none."""
+def write_inputs(files: Files, options: SubmitOptions, inputs: Iterable[Input], is_by_pages: bool) -> list[Submission]:
+    """Write inputs one after the other as they arrive, for a caller that submits them then; all are written, or none."""
     ids: list[str] = []
     submissions = []
     try:
-        for one in inputs:
-            _refuse_unfit(common, one, is_by_pages)
+        for source in inputs:
+            _validate_envelope(options, source, is_by_pages)
             ids += new_ids(1)
-            submissions.append(_written(files, common, ids[-1], one, is_by_pages))
+            submissions.append(_write(files, options, ids[-1], source, is_by_pages))
     except BaseException:
-        dropped(files, common.customer, ids)
+        discard_inputs(files, options.customer, ids)
         raise
     return submissions
 
 
-def drop_repeated(files: Files, submissions: Sequence[Submission], receipts: Sequence[Receipt]) -> None:
-    """Remove the bytes of documents that were there before, with bytes of their own."""
-    repeated = [one.id for one, receipt in zip(submissions, receipts, strict=True) if receipt.id != one.id]
+def discard_repeated(files: Files, submissions: Sequence[Submission], receipts: Sequence[Receipt]) -> None:
+    """Remove the bytes of repeated submissions: the first one has bytes of its own."""
+    pairs = zip(submissions, receipts, strict=True)
+    repeated = [submission.id for submission, receipt in pairs if receipt.id != submission.id]
     if repeated:
-        dropped(files, submissions[0].customer, repeated)
+        discard_inputs(files, submissions[0].customer, repeated)
 
 
-def _all_written(
-    files: Files, common: Common, ids: Sequence[str], inputs: Sequence[Input], is_by_pages: bool
+def _write_all(
+    files: Files, options: SubmitOptions, ids: Sequence[str], inputs: Sequence[Input], is_by_pages: bool
 ) -> list[Submission]:
-    """The bytes of all files are written, several at once: syncs and requests that wait together take no longer than one."""
+    """Write all inputs, several at the same time: syncs and requests that wait together take no longer than one."""
     if len(inputs) == 1:
-        return [_written(files, common, ids[0], inputs[0], is_by_pages)]
+        return [_write(files, options, ids[0], inputs[0], is_by_pages)]
     with ThreadPoolExecutor(min(WRITERS_MAX, len(inputs)), thread_name_prefix="fairlane-files") as pool:
-        under_way = [pool.submit(_written, files, common, id, one, is_by_pages) for id, one in zip(ids, inputs, strict=True)]
+        pairs = zip(ids, inputs, strict=True)
+        futures = [pool.submit(_write, files, options, id, source, is_by_pages) for id, source in pairs]
         try:
-            return [one.result() for one in under_way]
+            return [future.result() for future in futures]
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # and wait for what has begun
+            pool.shutdown(cancel_futures=True)  # and wait for those that have begun
             raise
 
 
-def checked_inputs(inputs: Iterable[Input]) -> list[Input]:
-    """The files of one call, if they are that."""
+def validate_inputs(inputs: Iterable[Input]) -> list[Input]:
+    """Return the inputs of one call, or raise BadValue."""
     if isinstance(inputs, Input | str | bytes) or not isinstance(inputs, Iterable):
         raise BadValue("files", inputs, 'a list, as in [Input(path="invoice.pdf")]')
-    listed = list(inputs)
-    for one in listed:
-        if not isinstance(one, Input):
-            raise BadValue("one of files", one, 'an Input, as in Input(path="invoice.pdf")')
-        if type(one.depth) is not int or not 0 <= one.depth <= 1000:
-            raise BadValue("depth", one.depth, "how many archives the file came out of, 0 to 1,000")
-        if one.parent is not None:
-            document_id(one.parent)
-        if one.name is not None and (not isinstance(one.name, str) or not one.name):
-            raise BadValue("name", one.name, "what the sender calls the file, or None")
-    if len(listed) > BATCH_MAX:
-        raise BadValue("files", f"a list of {len(listed):,}", f"at most {BATCH_MAX:,} long; submit them in parts")
-    return listed
+    sources = list(inputs)
+    for source in sources:
+        if not isinstance(source, Input):
+            raise BadValue("one of files", source, 'an Input, as in Input(path="invoice.pdf")')
+        if type(source.depth) is not int or not 0 <= source.depth <= 1000:
+            raise BadValue("depth", source.depth, "how many archives the file came out of, 0 to 1,000")
+        if source.parent is not None:
+            document_id(source.parent)
+        if source.name is not None and (not isinstance(source.name, str) or not source.name):
+            raise BadValue("name", source.name, "the sender's name for the file, or None")
+    if len(sources) > BATCH_MAX:
+        raise BadValue("files", f"a list of {len(sources):,}", f"at most {BATCH_MAX:,} long; submit them in parts")
+    return sources
 
 
-def shown_name(one: Input) -> str | None:
-    """What the sender calls the file: told, never used, so what is odd in it is replaced and what is long is cut."""
-    name = one.name
-    if name is None and one.path is not None:
-        name = os.path.basename(os.fsdecode(one.path)) if isinstance(one.path, str | os.PathLike) else None
+def display_name(source: Input) -> str | None:
+    """Return the sender's name for a file, cut and with replacements for what cannot be printed; it is never used as a path."""
+    name = source.name
+    if name is None and source.path is not None:
+        name = os.path.basename(os.fsdecode(source.path)) if isinstance(source.path, str | os.PathLike) else None
     if not name:
         return None
-    told = name.encode(errors="surrogateescape" if one.name is None else "replace").decode(errors="replace")
-    return _UNWANTED.sub("\ufffd", told)[:NAME_LENGTH_MAX]
+    text = name.encode(errors="surrogateescape" if source.name is None else "replace").decode(errors="replace")
+    return _UNPRINTABLE.sub("\ufffd", text)[:NAME_LENGTH_MAX]
 
 
-def _written(files: Files, common: Common, id: str, one: Input, is_by_pages: bool) -> Submission:
-    """The bytes of one file are written; returns what is to be submitted."""
-    content = given_file(one.path, one.content)
-    pages = PagesSeen() if is_by_pages else None
+def _write(files: Files, options: SubmitOptions, id: str, source: Input, is_by_pages: bool) -> Submission:
+    """Write the bytes of one input; return its submission."""
+    content = open_content(source.path, source.content)
+    counter = PageCounter() if is_by_pages else None
     try:
-        size, sha256 = files.put_input(common.customer, id, content, pages.add if pages else None)
+        size, sha256 = files.put_input(options.customer, id, content, counter.feed if counter else None)
     finally:
-        if one.path is not None:
+        if source.path is not None:
             content.close()  # type: ignore[union-attr]
-    cost = pages.pages() * STEP if pages else None
-    return _submission(common, id, one, File(shown_name(one), size, sha256, one.depth, one.parent, is_by_pages), cost)
+    cost = counter.pages() * STEP if counter else None
+    file = File(display_name(source), size, sha256, source.depth, source.parent, is_by_pages)
+    return _submission(options, id, source, file, cost)
 
 
-def _refuse_unfit(common: Common, one: Input, is_by_pages: bool) -> None:
-    """Refuse what is said beside a file, if it must be refused, while nothing is written."""
-    _submission(common, "", one, File(shown_name(one), SIZE_MAX, 64 * "0", one.depth, one.parent, is_by_pages), None)
+def _validate_envelope(options: SubmitOptions, source: Input, is_by_pages: bool) -> None:
+    """Build the largest possible envelope, so that a bad key or payload is refused while nothing is written."""
+    largest = File(display_name(source), SIZE_MAX, 64 * "0", source.depth, source.parent, is_by_pages)
+    _submission(options, "", source, largest, None)
 
 
-def _submission(common: Common, id: str, one: Input, file: File, cost: int | None) -> Submission:
-    told = json_text("payload", one.payload, PAYLOAD_BYTES_MAX)
-    return common.submission(id, wrapped(file, told), one.key, cost)
+def _submission(options: SubmitOptions, id: str, source: Input, file: File, cost: int | None) -> Submission:
+    payload = json_text("payload", source.payload, PAYLOAD_BYTES_MAX)
+    return options.submission(id, wrap_payload(file, payload), source.key, cost)

@@ -1,6 +1,6 @@
-"""What does a program use to submit documents and look after them? `Queue`; `AsyncQueue` has the same verbs awaited.
+"""`Queue`: the verbs a program uses to submit and manage documents.
 
-Values are checked before engines see them, and thousandths and milliseconds become the numbers people use.
+Arguments are validated here before an engine sees them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, BinaryIO, Final, NamedTuple, get_args
 
-from fairlane.blobs.envelope import File, result_of, results_told, unwrapped
+from fairlane.blobs import gc
+from fairlane.blobs.envelope import File, result_digest, unwrap_payload, wrap_results
+from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 from fairlane.core.document import BATCH_MAX, Change, Check, Customer, Document, Receipt, State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
 from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, to_milliseconds
@@ -21,27 +23,26 @@ from fairlane.engine import Engine, join_transaction, open_engine
 from fairlane.engine.protocol import PROGRESS
 from fairlane.settings import DEFAULT_URL
 
-from .blob_lifecycle import GRACE_SECONDS, Filing, Swept, remove_of, sweep
-from .explain import Explanation, customer_explained, explained
-from .files import Input, checked_inputs, send_files
+from .explain import Explanation, explain_customer, explain_document
+from .files import Input, QueueFiles, submit_files, validate_inputs
 from .validation import (
     DEFAULT_KIND,
     PAGES,
-    Common,
     Cost,
-    cost_of,
+    SubmitOptions,
+    cost_thousandths,
     document_id,
-    moment,
     new_ids,
+    now_milliseconds,
     payload_text,
-    unknown,
+    unknown_document,
 )
 
-AT_ONCE = 1000  # documents that one step of a long job touches
+PAGE_SIZE = 1000  # documents, customers or changes in one call to the engine
 
 
 class Keep(Enum):
-    """The default of what is left as it is, where None already means something."""
+    """The default of options that stay as they are, where None has a meaning of its own."""
 
     KEEP = "keep"
 
@@ -50,7 +51,7 @@ KEEP: Final = Keep.KEEP
 
 
 class Progress(NamedTuple):
-    """What the handler of a document told on its way."""
+    """What the handler of a document reported."""
 
     attempt: int
     progress: float | str | None  # a share from 0 to 1, or a few words
@@ -58,7 +59,7 @@ class Progress(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Where a customer stands now; looking moved nothing."""
+    """Where a customer stands now."""
 
     customer: str
     counter: int | float
@@ -79,7 +80,7 @@ class Queue:
     def __init__(self, url: str = DEFAULT_URL, *, create: bool = True, blobs: str | None = None) -> None:
         self.url = url
         self.engine: Engine = open_engine(url, create)
-        self.filing = Filing(self.engine, url, blobs)
+        self.files = QueueFiles(self.engine, url, blobs)
 
     def __enter__(self) -> Queue:
         return self
@@ -88,13 +89,13 @@ class Queue:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self.engine.close()
 
     def within(self, transaction: object) -> Queue:
-        """The same queue inside a transaction that you have open on the same PostgreSQL database, a psycopg connection.
+        """Return this queue inside a transaction that you have open on the same PostgreSQL database, a psycopg connection.
 
-        A document exists exactly if what you wrote beside it does.
+        A document exists exactly if your transaction commits.
         """
         inside = copy(self)
         inside.engine = join_transaction(self.engine, transaction)
@@ -119,16 +120,16 @@ class Queue:
     ) -> Receipt:
         """Submit one document.
 
-        With a path or content it has a file. A repeated `key` returns the first receipt, one made from another inherits its
-        priority.
+        With a path or content it has a file. A repeated `key` returns the first receipt. A document made from another one
+        inherits its priority.
         """
         if path is not None or content is not None or name is not None:
             file = Input(path, content, name, payload, key)
             return self.submit_files(customer, [file], kind=kind, cost=cost, delay=delay, made_from=made_from, now=now)[0]
-        common = Common.checked(customer, kind, cost, delay, made_from)
+        options = SubmitOptions.validate(customer, kind, cost, delay, made_from)
         (id,) = new_ids(1)
-        submission = common.submission(id, payload_text(payload), key)
-        return self.engine.submit([submission], now_ms=moment(now))[0]
+        submission = options.submission(id, payload_text(payload), key)
+        return self.engine.submit([submission], now_ms=now_milliseconds(now))[0]
 
     def submit_many(
         self,
@@ -145,16 +146,17 @@ class Queue:
         """Submit many documents of one customer: as many checks, one commit, all or none."""
         if isinstance(payloads, str | bytes | dict) or not isinstance(payloads, Iterable):
             raise BadValue("payloads", payloads, "a list of payloads")
-        listed = list(payloads)
-        listed_keys: list[str] | list[None] = [None] * len(listed) if keys is None else list(keys)
-        if len(listed) > BATCH_MAX:
-            raise BadValue("payloads", f"a list of {len(listed):,}", f"at most {BATCH_MAX:,} long; submit them in parts")
-        if len(listed_keys) != len(listed):
-            raise BadValue("keys", f"a list of {len(listed_keys):,}", f"as long as payloads, {len(listed):,}")
-        common = Common.checked(customer, kind, cost, delay, made_from)
-        named = zip(new_ids(len(listed)), listed, listed_keys, strict=True)
-        submissions = [common.submission(id, payload_text(payload), key) for id, payload, key in named]
-        return self.engine.submit(submissions, now_ms=moment(now)) if submissions else []
+        payload_list = list(payloads)
+        count = len(payload_list)
+        key_list: list[str] | list[None] = [None] * count if keys is None else list(keys)
+        if count > BATCH_MAX:
+            raise BadValue("payloads", f"a list of {count:,}", f"at most {BATCH_MAX:,} long; submit them in parts")
+        if len(key_list) != count:
+            raise BadValue("keys", f"a list of {len(key_list):,}", f"as long as payloads, {count:,}")
+        options = SubmitOptions.validate(customer, kind, cost, delay, made_from)
+        rows = zip(new_ids(count), payload_list, key_list, strict=True)
+        submissions = [options.submission(id, payload_text(payload), key) for id, payload, key in rows]
+        return self.engine.submit(submissions, now_ms=now_milliseconds(now)) if submissions else []
 
     def submit_files(
         self,
@@ -168,72 +170,72 @@ class Queue:
         now: float | None = None,
     ) -> list[Receipt]:
         """Submit many documents of one customer, each with a file: as many checks, one commit, all or none."""
-        inputs, now_ms, is_by_pages = checked_inputs(files), moment(now), cost == PAGES
-        common = Common.checked(customer, kind, 1 if is_by_pages else cost, delay, made_from)
+        inputs, now_ms, is_by_pages = validate_inputs(files), now_milliseconds(now), cost == PAGES
+        options = SubmitOptions.validate(customer, kind, 1 if is_by_pages else cost, delay, made_from)
         if not inputs:
             return []
-        return send_files(self.engine, self.filing.files(), common, inputs, is_by_pages, now_ms)
+        return submit_files(self.engine, self.files.open(), options, inputs, is_by_pages, now_ms)
 
     def check(self, customer: str, *, cost: float = 1, now: float | None = None) -> Check:
-        """One check of a customer without a document, for use beside another queue."""
-        return self.engine.check(validate_text("customer", customer), cost_of(cost), now_ms=moment(now))
+        """Charge a customer with one check without a document, for use beside another queue."""
+        return self.engine.check(validate_text("customer", customer), cost_thousandths(cost), now_ms=now_milliseconds(now))
 
-    # -- looking -----------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------------------------
 
     def look(self, customer: str, *, now: float | None = None) -> Look:
-        """Where a customer stands; moves nothing."""
-        return _look(self.engine.customer(validate_text("customer", customer), now_ms=moment(now)))
+        """Return where a customer stands; moves nothing."""
+        return _look(self.engine.customer(validate_text("customer", customer), now_ms=now_milliseconds(now)))
 
     def customers(self, *, now: float | None = None) -> Iterator[Look]:
-        """Where every customer stands, by id."""
-        now_ms = moment(now)
+        """Yield where every customer stands, by id."""
+        now_ms = now_milliseconds(now)
         after = ""
-        while page := self.engine.customers(after, AT_ONCE, now_ms=now_ms):
+        while page := self.engine.customers(after, PAGE_SIZE, now_ms=now_ms):
             yield from map(_look, page)
             after = page[-1].id
 
     def document(self, id: str) -> Document:
-        """One document as it is now."""
+        """Return one document as it is now."""
         document = self.engine.document(document_id(id))
         if document is None:
-            raise unknown(id)
+            raise unknown_document(id)
         return document
 
     def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
-        """Documents, newest first; of one customer, or in one state, or both."""
+        """Yield documents, newest first; of one customer, or in one state, or both."""
         if customer is not None:
             validate_text("customer", customer)
         if state is not None and state not in get_args(State):
             raise BadValue("state", state, "one of " + ", ".join(get_args(State)))
         before: int | None = None
-        while page := self.engine.documents(customer, state, before, AT_ONCE):
+        while page := self.engine.documents(customer, state, before, PAGE_SIZE):
             yield from page
             before = page[-1].number
 
     def payload(self, id: str) -> Any:
-        """What was handed in, beside a file."""
-        return self._handed_in(id)[1]
+        """Return the payload that was submitted."""
+        return self._input_and_payload(id)[1]
 
     def input(self, id: str) -> File:
-        """What is known of the file that was handed in: name, size, SHA-256."""
-        file, _ = self._handed_in(id)
+        """Return name, size and SHA-256 of the file that was submitted."""
+        file, _ = self._input_and_payload(id)
         if file is None:
-            raise Unknown(f"document {id} was submitted without a file; `payload` is all that was handed in")
+            raise Unknown(f"document {id} was submitted without a file; it has only a payload")
         return file
 
     def file(self, id: str) -> BinaryIO:
-        """The bytes that were handed in, checked by their hash, as a file to read; close it, or use it in a `with`."""
+        """Open the file that was submitted, after checking its hash; close it, or use it in a `with`."""
         file, customer = self.input(id), self.document(id).customer
-        return self.filing.files().open_input(customer, id, file)
+        return self.files.open().open_input(customer, id, file)
 
-    def _handed_in(self, id: str) -> tuple[File | None, Any]:
+    def _input_and_payload(self, id: str) -> tuple[File | None, Any]:
         body = self.engine.body(document_id(id))
         if body is None:
-            raise unknown(id)
-        return unwrapped(json.loads(body.payload))
+            raise unknown_document(id)
+        return unwrap_payload(json.loads(body.payload))
 
     def result(self, id: str) -> Any:
-        """What came out of a document that is done."""
+        """Return the result of a document that is done."""
         document = self.document(id)
         if document.state != "done":
             why = f": {document.reason}" if document.reason else ""
@@ -242,22 +244,22 @@ class Queue:
         return None if body is None or body.result is None else json.loads(body.result)
 
     def text(self, id: str) -> str:
-        """The text that came out of a document that is done."""
-        return self._came_out(id, "text").decode()
+        """Return the extracted text of a document that is done."""
+        return self._read_result_file(id, "text").decode()
 
     def facts(self, id: str) -> Any:
-        """The facts that came out of a document that is done."""
-        return json.loads(self._came_out(id, "facts"))
+        """Return the extracted facts of a document that is done."""
+        return json.loads(self._read_result_file(id, "facts"))
 
     def thumbnail(self, id: str) -> bytes:
-        """The picture that came out of a document that is done."""
-        return self._came_out(id, "thumbnail")
+        """Return the thumbnail of a document that is done."""
+        return self._read_result_file(id, "thumbnail")
 
-    def _came_out(self, id: str, name: str) -> bytes:
-        written, document = result_of(self.result(id), name), self.document(id)
-        if written is None:
-            raise Unknown(f"no {name} came out of document {id}; `result` is all that there is")
-        with self.filing.files().open_result(document.customer, id, document.token, name, written) as file:
+    def _read_result_file(self, id: str, name: str) -> bytes:
+        digest, document = result_digest(self.result(id), name), self.document(id)
+        if digest is None:
+            raise Unknown(f"document {id} has no {name}; its handler wrote none, see `result`")
+        with self.files.open().open_result(document.customer, id, document.token, name, digest) as file:
             return file.read()
 
     def put_results(
@@ -270,33 +272,33 @@ class Queue:
         facts: Any = None,
         thumbnail: bytes | BinaryIO | None = None,
     ) -> dict[str, Any]:
-        """For handlers: write what came out of a document under the token of its claim; add what this returns to the result."""
-        files = self.filing.files()
-        return results_told(files.put_results(customer, id, token, text=text, facts=facts, thumbnail=thumbnail))
+        """For handlers: write result files under the token of the claim; add what this returns to the result."""
+        files = self.files.open()
+        return wrap_results(files.put_results(customer, id, token, text=text, facts=facts, thumbnail=thumbnail))
 
     def progress(self, id: str) -> Progress | None:
-        """What the handler of a document reported in its newest attempt, unless it is done; None if it told nothing."""
+        """Return what the handler reported in the newest attempt; None if nothing, or if the document is done."""
         token = self.document(id).token
         record = self.engine.record(PROGRESS, id)
-        told = None if record is None else json.loads(record.value)
-        if told is None or told["token"] != token:  # told by a worker that has lost the document since
+        report = None if record is None else json.loads(record.value)
+        if report is None or report["token"] != token:  # from a worker that has lost the document since
             return None
-        return Progress(told["attempt"], told["progress"], told["partial"])
+        return Progress(report["attempt"], report["progress"], report["partial"])
 
     def explain(self, id: str, *, now: float | None = None) -> Explanation:
-        """Why a document has its priority, about how much is ahead of it, and about when it will be served."""
-        outlook = self.engine.outlook(document_id(id), now_ms=moment(now))
-        return explained(self.document(id), self.engine.rules(), outlook)
+        """Explain why a document has its priority, about how much is ahead of it, and about when it will start."""
+        outlook = self.engine.outlook(document_id(id), now_ms=now_milliseconds(now))
+        return explain_document(self.document(id), self.engine.rules(), outlook)
 
     def explain_customer(self, customer: str, *, now: float | None = None) -> Explanation:
-        """Where a customer stands, when that changes and what it has of its own; refused for one never seen."""
-        known = self.engine.customer(validate_text("customer", customer), now_ms=moment(now))
+        """Explain where a customer stands, when that changes and its own terms; raise Unknown for one never seen."""
+        known = self.engine.customer(validate_text("customer", customer), now_ms=now_milliseconds(now))
         if known.standing == Standing() and known.terms_version == 0:
             raise Unknown(f"there is no customer {customer!r}; it never sent a document here, or it was forgotten")
-        return customer_explained(known, self.engine.rules())
+        return explain_customer(known, self.engine.rules())
 
-    def changes(self, after: int | None = None, limit: int = AT_ONCE) -> list[Change]:
-        """What changed after a change number, oldest first; None: from the oldest kept."""
+    def changes(self, after: int | None = None, limit: int = PAGE_SIZE) -> list[Change]:
+        """Return what changed after a change number, oldest first; None: from the oldest kept."""
         if after is not None and not (type(after) is int and 0 <= after <= TIME_MAX_MS):
             raise BadValue("after", after, "the number of a change, 0 for all, or None for all that are kept")
         if type(limit) is not int or not 1 <= limit <= BATCH_MAX:
@@ -336,25 +338,25 @@ class Queue:
         thresholds: tuple[float, ...] | Keep | None = KEEP,
         reset: Reset | Keep | None = KEEP,
     ) -> Terms:
-        """Give a customer its own weight, cap, pause or policy; what is not named stays, None is as everybody."""
-        wanted: dict[str, Any] = {
+        """Give a customer its own weight, cap, pause or policy; what is not named stays, None is the rule for everybody."""
+        options: dict[str, Any] = {
             "weight": weight, "cap": cap, "paused": paused, "reset_interval": reset_interval, "thresholds": thresholds,
             "reset": reset,
         }  # fmt: skip
-        changes = {name: value for name, value in wanted.items() if value is not KEEP}
+        changes = {name: value for name, value in options.items() if value is not KEEP}
         validate_text("customer", customer)
-        while True:  # again if somebody else tuned the customer meanwhile
+        while True:  # again if another program tuned the customer at the same time
             known = self.engine.customer(customer)
             terms = replace(known.terms, **changes)
             if terms == known.terms or self.engine.tune(customer, terms, known.terms_version) is not None:
                 return terms
 
     def terms(self, customer: str) -> Terms:
-        """What a customer has of its own."""
+        """Return a customer's own terms."""
         return self.engine.customer(validate_text("customer", customer)).terms
 
     def rules(self) -> Rules:
-        """The policy, the dispatch and the open-turn share that hold for everybody, with their version."""
+        """Return the policy, the dispatch and the open-turn share that hold for everybody, with their version."""
         return self.engine.rules()
 
     def configure(
@@ -367,61 +369,61 @@ class Queue:
         open_turn_every: int | None = None,
     ) -> Rules:
         """Change the rules for everybody from the next check or claim; what is not named stays."""
-        while True:  # again if somebody else changed them meanwhile
+        while True:  # again if another program changed them at the same time
             known = self.engine.rules()
-            told = known.policy
+            current = known.policy
             policy = Policy(
-                told.reset_interval if reset_interval is None else reset_interval,
-                told.thresholds if thresholds is None else thresholds,
-                told.reset if reset is None else reset,
+                current.reset_interval if reset_interval is None else reset_interval,
+                current.thresholds if thresholds is None else thresholds,
+                current.reset if reset is None else reset,
             )
             every = known.open_turn_every if open_turn_every is None else open_turn_every
-            wanted = Rules(policy, known.dispatch if dispatch is None else dispatch, every, known.version, known.frozen)
-            if wanted == known:
+            changed = Rules(policy, known.dispatch if dispatch is None else dispatch, every, known.version, known.frozen)
+            if changed == known:
                 return known
-            made = self.engine.configure(wanted)
-            if made is not None:
-                return made
+            stored = self.engine.configure(changed)
+            if stored is not None:
+                return stored
 
     def reset(self, customer: str) -> None:
         """Set a customer back as if it had never been seen; its documents keep their priorities."""
         self.engine.reset(validate_text("customer", customer))
 
     def purge(self, older_than: float, *, now: float | None = None) -> int:
-        """Forget documents that ended longer ago than that many seconds, and the feed up to then; returns how many."""
-        age_ms, now_ms = to_milliseconds("older_than", older_than, 0, TIME_MAX_MS), moment(now)
+        """Delete documents that ended longer ago than that many seconds, and the feed up to then; return how many."""
+        age_ms, now_ms = to_milliseconds("older_than", older_than, 0, TIME_MAX_MS), now_milliseconds(now)
         total = 0
-        while any(gone := self.engine.purge(age_ms, AT_ONCE, now_ms=now_ms)):
-            total += gone.documents
-        files = self.filing.files_reached() if total else None
+        while any(purged := self.engine.purge(age_ms, PAGE_SIZE, now_ms=now_ms)):
+            total += purged.documents
+        files = self.files.open_configured() if total else None
         if files is not None:
-            sweep(self.engine, files, GRACE_SECONDS, None, None)
+            self.files.sweep(files)
         return total
 
     def forget(self, customer: str) -> int:
-        """Erase a customer: its documents in whatever state and their files, its counter, its terms, its lines of the feed."""
+        """Erase a customer: its documents in any state and their files, its counter, its terms, its lines of the feed."""
         validate_text("customer", customer)
-        files = self.filing.files_held()
-        ids = set() if files is None else {one.id for one in self.documents(customer)}
+        files = self.files.open_existing()
+        ids = set() if files is None else {document.id for document in self.documents(customer)}
         total = 0
-        while gone := self.engine.forget(customer, AT_ONCE):
-            total += gone
+        while erased := self.engine.forget(customer, PAGE_SIZE):
+            total += erased
         if files is not None:
-            remove_of(self.engine, files, customer, ids)
+            gc.remove_forgotten(files, self.engine.document, customer, ids)
         return total
 
-    def sweep(self, *, grace: float = GRACE_SECONDS, seconds: float | None = None, after: str | None = None) -> Swept:
-        """Remove files older than the grace period that no document owns; after so many seconds it stops, and tells where."""
+    def sweep(self, *, grace: float = GRACE_SECONDS, seconds: float | None = None, after: str | None = None) -> SweepResult:
+        """Remove files older than the grace period that no document owns; stop after so many seconds, and return where."""
         to_milliseconds("grace", grace, 0, TIME_MAX_MS)
         if seconds is not None:
             to_milliseconds("seconds", seconds, 0, TIME_MAX_MS)
-        files = self.filing.files_held()
-        return Swept(0, 0, 0, None) if files is None else sweep(self.engine, files, grace, seconds, after)
+        files = self.files.open_existing()
+        return SweepResult(0, 0, 0, None) if files is None else self.files.sweep(files, grace, seconds, after)
 
 
-def _look(one: Customer) -> Look:
-    oldest_wait = None if one.oldest_wait_ms is None else one.oldest_wait_ms / 1000
+def _look(customer: Customer) -> Look:
     return Look(
-        one.id, one.counter, one.next_priority, one.waiting, one.running, one.done, one.failed, one.cancelled,
-        one.resets_in_ms / 1000, oldest_wait, one.terms.paused,
+        customer.id, customer.counter, customer.next_priority, customer.waiting, customer.running, customer.done,
+        customer.failed, customer.cancelled, customer.resets_in_ms / 1000,
+        None if customer.oldest_wait_ms is None else customer.oldest_wait_ms / 1000, customer.terms.paused,
     )  # fmt: skip

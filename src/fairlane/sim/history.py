@@ -9,7 +9,7 @@ from itertools import takewhile
 from fairlane.core.document import Change
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import STEP, Terms
-from fairlane.queue import AT_ONCE, Queue
+from fairlane.queue import PAGE_SIZE, Queue
 
 from .contenders import Contender
 from .workload import Arrival, Workload
@@ -22,7 +22,7 @@ def feed(queue: Queue, after: int | None = None) -> Iterator[Change]:
     page = queue.changes(after)
     while page:
         yield from page
-        page = queue.changes(page[-1].number, AT_ONCE)
+        page = queue.changes(page[-1].number, PAGE_SIZE)
 
 
 class _Past:
@@ -82,7 +82,7 @@ def current(queue: Queue) -> Contender:
     """The rules that hold in a queue now, with what its customers have of their own, but pauses: what ended was served."""
     terms: dict[str, Terms] = {}
     after = ""
-    while page := queue.engine.customers(after, AT_ONCE):
+    while page := queue.engine.customers(after, PAGE_SIZE):
         terms.update((one.id, replace(one.terms, paused=False)) for one in page if one.terms_version)
         after = page[-1].id
     return Contender("current", queue.rules(), terms)

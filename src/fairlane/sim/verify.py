@@ -17,7 +17,7 @@ from fairlane.core.document import Change, Check, Customer, Document
 from fairlane.core.errors import StoreError, Unknown
 from fairlane.core.policy import Policy, Rules, Standing, Terms, correct_counter, from_thousandths, operator_reset, step_of
 from fairlane.engine.codec import decode_rules, decode_terms
-from fairlane.queue import AT_ONCE, Queue
+from fairlane.queue import PAGE_SIZE, Queue
 
 TRIES = 100  # looks at a customer that keeps moving
 
@@ -125,7 +125,7 @@ class _Verification:
 
     def _read_on(self) -> None:
         """Index what was added to the feed since the last time."""
-        while page := self.queue.changes(self.indexed, AT_ONCE):
+        while page := self.queue.changes(self.indexed, PAGE_SIZE):
             for change in page:
                 if change.what == "forgotten" or (change.what == "corrected" and change.document is None):
                     self.erased = True
@@ -141,7 +141,7 @@ class _Verification:
 
     def _follow(self) -> None:
         """Follow the feed to its end, and note the customers that moved."""
-        while page := self.queue.changes(self.followed, AT_ONCE):
+        while page := self.queue.changes(self.followed, PAGE_SIZE):
             documents = {one.document: self._document(one) for one in page if one.what == "submitted"}
             self._read_on()  # after the documents were read: a cost that was corrected before that is in the index ...
             if self.erased:  # ... unless its document was erased in between
@@ -262,7 +262,7 @@ class _Verification:
     def _pages(self) -> Iterator[list[Customer]]:
         after = ""
         self.moved.clear()
-        while page := self.queue.engine.customers(after, AT_ONCE):
+        while page := self.queue.engine.customers(after, PAGE_SIZE):
             yield page
             after = page[-1].id
             self.moved.clear()

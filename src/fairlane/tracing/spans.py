@@ -1,10 +1,10 @@
-"""How do spans that are made in several processes become one trace? Their ids follow from the id of the document.
+"""The spans of a document, written by several processes into one trace.
 
 Laws:
-- A document is one trace: `submit` is its root, `wait` and `handle` of each attempt are children of that. No process has to
-  hear of another: each works the ids out for itself.
-- The trace's id is a hash: samplers go by its bits, and some bits of a document's id are the same in all of them.
-- Spans tell ids, numbers and the word of an outcome; never a payload, a reason, a name of a file or a key.
+- A document is one trace: `submit` is its root, `wait` and `handle` of each attempt are its children. Trace and span ids are
+  derived from the document's id, so the processes need not pass them on.
+- The trace id is a hash of the document's id: samplers decide by its bits, and some bits are the same in every document id.
+- Spans carry ids, numbers and the name of an outcome; never a payload, a reason, a file name or a key.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
-CLOSE_SECONDS = 5.0  # that the last spans may take when a process ends
+CLOSE_SECONDS = 5.0  # for exporting the last spans when a process ends
 
 
-class Told(NamedTuple):
-    """What spans say of a document."""
+class SpanSubject(NamedTuple):
+    """The document that a span is about."""
 
     id: str
     customer: str
@@ -48,100 +48,100 @@ class Told(NamedTuple):
     outcome: str | None = None
 
     def attributes(self) -> dict[str, str | int]:
-        told: dict[str, str | int | None] = {
+        attributes: dict[str, str | int | None] = {
             "fairlane.document.id": self.id,
             "fairlane.customer.id": self.customer,
             "fairlane.priority": self.priority,
             "fairlane.attempt": self.attempt,
             "fairlane.outcome": self.outcome,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in attributes.items() if value is not None}
 
 
 class _Ids(RandomIdGenerator):
-    """Random ids, but for a root whose ids are named."""
+    """Random ids, or those of `root` while it is set."""
 
-    named: SpanContext | None = None
+    root: SpanContext | None = None
 
     def generate_trace_id(self) -> int:
-        return super().generate_trace_id() if self.named is None else self.named.trace_id
+        return super().generate_trace_id() if self.root is None else self.root.trace_id
 
     def generate_span_id(self) -> int:
-        return super().generate_span_id() if self.named is None else self.named.span_id
+        return super().generate_span_id() if self.root is None else self.root.span_id
 
 
 def root_of(id: str) -> SpanContext:
-    """The root of a document's trace, whoever made it."""
+    """Return the root of a document's trace, the same in every process."""
     digest = hashlib.sha256(f"trace of document {id}".encode()).digest()
     trace_id, span_id = int.from_bytes(digest[:16], "big"), int.from_bytes(digest[16:24], "big")
     return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
 class Spans:
-    """Tells spans to exporters, in the background. Times are in nanoseconds since the epoch."""
+    """Sends spans to exporters in the background. Times are nanoseconds since the epoch."""
 
     def __init__(self, names: Sequence[str], environment: Mapping[str, str]) -> None:
-        chosen = [_exporter(name, environment) for name in names]
+        exporter_types = [_exporter_type(name, environment) for name in names]
         resource = Resource.create({"service.name": "fairlane"}).merge(OTELResourceDetector().detect())
         self._ids = _Ids()
         self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
-        for one in chosen:
-            self._provider.add_span_processor(BatchSpanProcessor(one()))
+        for exporter_type in exporter_types:
+            self._provider.add_span_processor(BatchSpanProcessor(exporter_type()))
         self._tracer = self._provider.get_tracer("fairlane")
         self._propagator = TraceContextTextMapPropagator()
 
-    def submitted(self, told: Told, began: int, ended: int, traceparent: str | None) -> None:
-        """A document was taken; the sender's own trace is linked. Not for two threads at once."""
+    def submitted(self, subject: SpanSubject, began: int, ended: int, traceparent: str | None) -> None:
+        """Record a submission, linked to the sender's own trace. Not thread-safe."""
         links = []
         if traceparent is not None:
             sender = get_current_span(self._propagator.extract({"traceparent": traceparent}, Context())).get_span_context()
             links = [Link(sender)] if sender.is_valid else []
-        self._ids.named = root_of(told.id)
+        self._ids.root = root_of(subject.id)
         try:
             span = self._tracer.start_span(
-                "submit", Context(), SpanKind.SERVER, told.attributes(), links, start_time=min(began, ended)
+                "submit", Context(), SpanKind.SERVER, subject.attributes(), links, start_time=min(began, ended)
             )
         finally:
-            self._ids.named = None
+            self._ids.root = None
         span.end(ended)
 
-    def waited(self, told: Told, ready: int, began: int) -> None:
-        """A document was ready, and now a handler has it."""
-        self._child("wait", SpanKind.INTERNAL, told, min(ready, began), began)
+    def waited(self, subject: SpanSubject, ready: int, began: int) -> None:
+        """Record the time from ready to the start of an attempt."""
+        self._child("wait", SpanKind.INTERNAL, subject, min(ready, began), began)
 
-    def handled(self, told: Told, began: int, ended: int) -> None:
-        """An attempt came to its outcome."""
-        self._child("handle", SpanKind.CONSUMER, told, min(began, ended), ended)
+    def handled(self, subject: SpanSubject, began: int, ended: int) -> None:
+        """Record an attempt."""
+        self._child("handle", SpanKind.CONSUMER, subject, min(began, ended), ended)
 
-    def is_wanted(self, id: str) -> bool:
-        """Whether the sampler wants this document; it says the same in every process with the same settings."""
+    def is_sampled(self, id: str) -> bool:
+        """Return whether the sampler takes this document; the same in every process with the same settings."""
         decision = self._provider.sampler.should_sample(Context(), root_of(id).trace_id, "submit").decision
         return decision is Decision.RECORD_AND_SAMPLE
 
-    def _child(self, name: str, kind: SpanKind, told: Told, start: int, end: int) -> None:
-        if not self.is_wanted(told.id):
+    def _child(self, name: str, kind: SpanKind, subject: SpanSubject, start: int, end: int) -> None:
+        if not self.is_sampled(subject.id):
             return
-        parent = set_span_in_context(NonRecordingSpan(root_of(told.id)), Context())
-        span = self._tracer.start_span(name, parent, kind, told.attributes(), start_time=start)
-        if told.outcome in ("failed", "retried", "lost"):
+        parent = set_span_in_context(NonRecordingSpan(root_of(subject.id)), Context())
+        span = self._tracer.start_span(name, parent, kind, subject.attributes(), start_time=start)
+        if subject.outcome in ("failed", "retried", "lost"):
             span.set_status(Status(StatusCode.ERROR))
         span.end(end)
 
     def close(self) -> None:
-        """Send what is left, for a while: a collector that does not answer holds up nobody's end."""
+        """Export what is left, for at most CLOSE_SECONDS: a dead collector must not keep the process alive."""
         closing = threading.Thread(target=self._provider.shutdown, name="fairlane-traces", daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS)
 
 
-def _exporter(name: str, environment: Mapping[str, str]) -> type[SpanExporter]:
+def _exporter_type(name: str, environment: Mapping[str, str]) -> type[SpanExporter]:
     if name == "otlp":
-        told = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environment.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-        protocol = told or "http/protobuf"
+        setting = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environment.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+        protocol = setting or "http/protobuf"
         if protocol not in PROTOCOLS:
             raise ValueError(f"the protocol {protocol!r} is not one of {', '.join(PROTOCOLS)}")
         name = PROTOCOLS[protocol]
-    for one in entry_points(group="opentelemetry_traces_exporter", name=name):
-        loaded: type[SpanExporter] = one.load()
-        return loaded
+    for entry_point in entry_points(group="opentelemetry_traces_exporter", name=name):
+        exporter_type: type[SpanExporter] = entry_point.load()
+        return exporter_type
     raise ValueError(f"there is no exporter {name!r}; its package is not installed")

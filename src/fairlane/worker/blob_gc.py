@@ -8,8 +8,8 @@ Laws:
 from __future__ import annotations
 
 from fairlane.core.errors import FairlaneError
-from fairlane.engine import Engine
-from fairlane.queue.blob_lifecycle import GRACE_SECONDS, Filing, begins_sweep, sweep
+from fairlane.queue import GRACE_SECONDS
+from fairlane.queue.files import QueueFiles
 
 ASK_SECONDS = 600.0  # between looks whether it is time
 SLICE_SECONDS, PAUSE_SECONDS = 0.2, 1.0
@@ -18,9 +18,8 @@ SLICE_SECONDS, PAUSE_SECONDS = 0.2, 1.0
 class Sweeping:
     """A sweep in slices: None is the mark of one that is not under way."""
 
-    def __init__(self, filing: Filing, engine: Engine) -> None:
-        self._filing = filing
-        self._engine = engine
+    def __init__(self, queue_files: QueueFiles) -> None:
+        self._queue_files = queue_files
         self._mark: str | None = None
 
     @property
@@ -31,10 +30,10 @@ class Sweeping:
     def slice(self) -> str | None:
         """Do a little, if there is something to do; says what failed, if it did."""
         try:
-            files = self._filing.files_reached()
-            if files is None or (self._mark is None and not begins_sweep(self._engine)):
+            files = self._queue_files.open_configured()
+            if files is None or (self._mark is None and not self._queue_files.begin_daily_sweep()):
                 return None
-            self._mark = sweep(self._engine, files, GRACE_SECONDS, SLICE_SECONDS, self._mark).mark
+            self._mark = self._queue_files.sweep(files, GRACE_SECONDS, SLICE_SECONDS, self._mark).mark
         except FairlaneError as error:
             self._mark = None
             return str(error)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
-from fairlane.blobs.envelope import results_told, unwrapped
+from fairlane.blobs.envelope import unwrap_payload, wrap_results
 from fairlane.blobs.files import Files
 from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
 from fairlane.core.errors import BadValue, Mistake
@@ -61,7 +61,7 @@ class Document:
         self.attempt = claim.attempts
         self.attempts_max = claim.attempts_max
         self.token = claim.token  # rises with every claim: with it, writes to other places can be fenced too
-        self.file, self.payload = unwrapped(json.loads(claim.payload))
+        self.file, self.payload = unwrap_payload(json.loads(claim.payload))
         self.cost: float | None = None  # set it when the document cost something else than was said at submission
         self._files = files
         self._report = report
@@ -86,7 +86,7 @@ class Document:
         written = self._files().put_results(
             self.customer, self.id, self.token, text=text, facts=facts, thumbnail=thumbnail, has_input=self.file is not None
         )
-        return results_told(written)
+        return wrap_results(written)
 
     def progress(self, told: float | str) -> None:
         """Tell how far it is: a share from 0 to 1, or a few words."""

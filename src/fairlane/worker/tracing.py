@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from fairlane.core.errors import FairlaneError
 from fairlane.engine import Engine
-from fairlane.tracing.spans import Spans, Told
+from fairlane.tracing.spans import Spans, SpanSubject
 
 from .hooks import Event
 
@@ -37,7 +37,7 @@ class Traced:
         attempt, now = (event.id, event.token), time.time_ns()
         if event.name == "began":
             self._began[attempt] = now
-            if self._due < DUE_MAX and self._spans.is_wanted(event.id):
+            if self._due < DUE_MAX and self._spans.is_sampled(event.id):
                 self._due += 1
                 self._thread.submit(self._waited, event, now)
         elif event.name in ENDINGS and (began := self._began.pop(attempt, None)) is not None:
@@ -60,8 +60,8 @@ class Traced:
             self._due -= 1
 
 
-def _told(event: Event, outcome: str | None) -> Told:
+def _told(event: Event, outcome: str | None) -> SpanSubject:
     assert event.id is not None
     assert event.customer is not None
     assert event.priority is not None
-    return Told(event.id, event.customer, event.priority, event.attempt, outcome)
+    return SpanSubject(event.id, event.customer, event.priority, event.attempt, outcome)

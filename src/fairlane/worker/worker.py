@@ -28,7 +28,7 @@ from fairlane.core.retry import Backoff
 from fairlane.engine import Engine, open_engine
 from fairlane.procs import reaper
 from fairlane.queue import Queue
-from fairlane.queue.blob_lifecycle import Filing, files_of
+from fairlane.queue.files import QueueFiles, open_files_of
 from fairlane.settings import DEFAULT_URL
 from fairlane.tracing import open_spans
 
@@ -149,10 +149,10 @@ class Worker:
             kept.callback(line.close)
             self._trace(engine, kept)
             store = Store(engine, self.name, self._lease_ms, self._handlers.attempts())
-            filing = self._queue.filing if isinstance(self._queue, Queue) else Filing(engine, url, self._blobs)
+            filing = self._queue.files if isinstance(self._queue, Queue) else QueueFiles(engine, url, self._blobs)
             shift = Shift(
                 Means(
-                    store, Reports(engine), Sweeping(filing, engine), self._handlers, self._hooks, self._backoff, self._slots,
+                    store, Reports(engine), Sweeping(filing), self._handlers, self._hooks, self._backoff, self._slots,
                     self._lease_ms, self._grace, until_empty,
                 )
             )  # fmt: skip
@@ -175,13 +175,13 @@ class Worker:
     def _files(self) -> Callable[[], Files]:
         """The way to the files of documents, for this process and for forks of it."""
         if isinstance(self._queue, str):
-            return partial(files_of, self._queue, self._blobs)
-        filing = self._queue.filing
+            return partial(open_files_of, self._queue, self._blobs)
+        filing = self._queue.files
         if self._queue.url != "memory://":
-            return partial(files_of, self._queue.url, filing.where)
-        if filing.where is None:
-            return filing.files  # which says what is missing
-        files = filing.files()
+            return partial(open_files_of, self._queue.url, filing.location)
+        if filing.location is None:
+            return filing.open  # raises and says what is missing
+        files = filing.open()
         return lambda: files
 
     def _store_and_keeper(self, url: str, template_pid: int | None, kept: ExitStack) -> tuple[Engine, socket.socket]:

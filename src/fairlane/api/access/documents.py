@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fairlane.api.auth import Caller
 from fairlane.api.feed import first_since, newest
 from fairlane.api.problems import nothing_here
-from fairlane.blobs.envelope import unwrapped
+from fairlane.blobs.envelope import unwrap_payload
 from fairlane.core.document import Change, Customer, Document, State, validate_text
 from fairlane.core.errors import Unknown, WrongState
 from fairlane.core.policy import Rules
@@ -112,7 +112,7 @@ class DocumentAccess:
     def file_info(self, document: Document) -> FileInfo:
         """Read what a document's file is called and how large it is."""
         body = self._engine.body(self._visible(document).id)
-        file, payload = unwrapped(None if body is None else json.loads(body.payload))
+        file, payload = unwrap_payload(None if body is None else json.loads(body.payload))
         if file is not None:
             return FileInfo(file.name, file.size)
         path = payload.get("path") if isinstance(payload, dict) else None
