@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from fairlane.api import auth
 from fairlane.core.document import Done
 from tests.api.running import Server, until
-from tests.client.between import Between
+from tests.client.faulty_proxy import FaultyProxy
 
 from .browser_page import KIND, MINUS, BrowserPage, open_page
 
@@ -191,15 +191,15 @@ def test_the_connection_is_lost_and_comes_back(operator: BrowserPage, server: Se
 
 def test_a_silent_line_is_told_and_comes_back(browser: Browser, server: Server, customer: str) -> None:
     """Nothing is cut and nothing fails: the stream's connection stays open, only nothing comes any more."""
-    with Between(server.port) as line, open_page(browser, server, server.operator, address=line.address) as console:
+    with FaultyProxy(server.port) as line, open_page(browser, server, server.operator, address=line.address) as console:
         page = console.page
         expect(page.locator(".figure")).not_to_have_count(0)
         expect(page.locator("#lost")).to_be_empty()
-        line.hush(True)
+        line.pause(True)
         server.queue.submit_many(customer, [1] * 40, kind=KIND)
         expect(page.locator("#lost")).to_contain_text("Not live.", timeout=60_000)
         expect(page.locator(".legend")).not_to_contain_text(customer)
-        line.hush(False)
+        line.pause(False)
         expect(page.locator("#lost")).to_be_empty(timeout=60_000)
         expect(page.locator(".legend")).to_contain_text(customer)
     drain(server)
