@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from fairlane.core.document import ENDED, TRANSITIONS, Change
+from fairlane.core.document import ENDED, TRANSITIONS, ChangeRow
 from fairlane.core.policy import STEP, Policy, Standing
 
 from .history import Clients, Document, Ready, Store
@@ -33,10 +33,10 @@ class Life:
         self.attempts = 0
         self.endings = 0  # since it was last revived
         self.claims = 0
-        self.closing: dict[int, Change] = {}  # by token: the line that ended that claim
+        self.closing: dict[int, ChangeRow] = {}  # by token: the line that ended that claim
         self.wrong: list[str] = []
 
-    def live(self, line: Change) -> None:
+    def live(self, line: ChangeRow) -> None:
         """The next line of the feed."""
         before, after = STEPS[line.what]
         if self.state not in before:

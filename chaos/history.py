@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from fairlane.core.document import Change, State
+from fairlane.core.document import ChangeRow, State
 
 
 class Document(NamedTuple):
@@ -89,7 +89,7 @@ class Store:
     lanes: list[Lane] = field(default_factory=list)
     ready: list[Ready] = field(default_factory=list)
     priorities: list[Priority] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ChangeRow] = field(default_factory=list)
     dispatches: int = 0
     integrity: str = "ok"
 
@@ -146,7 +146,7 @@ def snapshot(path: Path) -> Store:
                 "JOIN customers AS c ON c.number = l.customer WHERE l.part = 1"
             )],
             [Priority(*row) for row in rows("SELECT priority, ready, lanes FROM priorities")],
-            [Change(*row) for row in rows(
+            [ChangeRow(*row) for row in rows(
                 "SELECT ch.number, ch.at_ms, ch.what, c.id, d.id, ch.token, ch.note FROM changes AS ch "
                 "LEFT JOIN customers AS c ON c.number = ch.customer LEFT JOIN documents AS d ON d.number = ch.document "
                 "ORDER BY ch.number"

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import IsolationLevel
 
-from fairlane.core.document import Change
+from fairlane.core.document import ChangeRow
 from tests.servers.postgres import Server, find_programs
 
 from .history import Customer, Document, Lane, Priority, Ready, Store
@@ -74,7 +74,7 @@ class Postgres:
                 [Priority(*row) for row in rows(
                     "SELECT p, ready[p], lanes[p] FROM @queue CROSS JOIN generate_series(1, 9) AS p"
                 )],
-                [Change(*row) for row in rows(
+                [ChangeRow(*row) for row in rows(
                     "SELECT f.number, f.at_ms, f.what, c.id, d.id, f.token, f.note FROM @changes AS f "
                     "LEFT JOIN @customers AS c ON c.number = f.customer LEFT JOIN @documents AS d ON d.number = f.document "
                     "ORDER BY f.number"

@@ -12,11 +12,11 @@ from fairlane.core.document import (
     ENDED,
     TRANSITIONS,
     WAITING,
-    Check,
+    CheckRow,
     Customer,
-    Document,
+    DocumentRow,
     EventType,
-    Receipt,
+    ReceiptRow,
     State,
     validate_text,
 )
@@ -124,17 +124,17 @@ def test_a_subclass_of_text_is_refused() -> None:
 
 # -- snapshots ---------------------------------------------------------------------------------------------------------
 
-CHECK = Check("acme", priority=2, counter_thousandths=-3_500, checked_ms=77, policy_version=1, terms_version=0)
+CHECK = CheckRow("acme", priority=2, counter_thousandths=-3_500, checked_ms=77, policy_version=1, terms_version=0)
 
 
 @pytest.mark.parametrize(("thousandths", "counter"), [(-3_500, -3.5), (-3_000, -3), (0, 0)])
 def test_a_receipt_shows_customer_priority_and_counter_of_its_check(thousandths: int, counter: float) -> None:
-    receipt = Receipt("id", 5, CHECK._replace(counter_thousandths=thousandths))
+    receipt = ReceiptRow("id", 5, CHECK._replace(counter_thousandths=thousandths))
     assert (receipt.customer, receipt.priority, receipt.counter, receipt.check.counter) == ("acme", 2, counter, counter)
 
 
 def test_a_document_shows_the_priority_and_moment_of_its_check() -> None:
-    document = Document("id", 5, "acme", "pdf", "ready", CHECK, 1000, None, 80, 0, 3, 0, None, None, None, None)
+    document = DocumentRow("id", 5, "acme", "pdf", "ready", CHECK, 1000, None, 80, 0, 3, 0, None, None, None, None)
     assert (document.priority, document.submitted_ms) == (2, 77)
 
 

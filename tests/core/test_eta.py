@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.dispatch import PACE_MS
-from fairlane.core.document import Check, Document, Outlook, State
+from fairlane.core.document import CheckRow, DocumentRow, Outlook, State
 from fairlane.core.eta import FACTORS, StartEstimate, estimate_start, interpolate_factors
 from fairlane.core.policy import Rules
 from fairlane.queue.explain import explain_document, format_range
@@ -85,10 +85,10 @@ def test_the_factors_are_those_of_the_table_and_between() -> None:
     )
 
 
-def document(held_ms: int = 0) -> Document:
-    check = Check("acme", 2, -3000, NOW, 1, 0)
+def document(held_ms: int = 0) -> DocumentRow:
+    check = CheckRow("acme", 2, -3000, NOW, 1, 0)
     state: State = "delayed" if held_ms else "ready"
-    return Document("d", 1, "acme", "document", state, check, 1000, None, NOW + held_ms, 0, 3, 0, None, None, None, None)
+    return DocumentRow("d", 1, "acme", "document", state, check, 1000, None, NOW + held_ms, 0, 3, 0, None, None, None, None)
 
 
 def test_a_document_that_is_held_back_does_not_start_before() -> None:

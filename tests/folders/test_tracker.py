@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane import Queue
-from fairlane.core.document import Change, Done, Failed, Outcome, Released, Retried
+from fairlane.core.document import ChangeRow, Done, Failed, Outcome, Released, Retried
 from fairlane.folders.tracker import Courses, last_change, percentile
 
 
@@ -90,10 +90,10 @@ def test_the_newest_change_is_found_however_long_the_feed(numbers: set[int], den
     kept = sorted(range(min(numbers), max(numbers) + 1) if dense and numbers else numbers)
     looks = 0
 
-    def changes(after: int | None, limit: int) -> list[Change]:
+    def changes(after: int | None, limit: int) -> list[ChangeRow]:
         nonlocal looks
         looks += 1
-        return [Change(one, 0, "done", None, None, None, None) for one in kept if one > (after or 0)][:limit]
+        return [ChangeRow(one, 0, "done", None, None, None, None) for one in kept if one > (after or 0)][:limit]
 
     assert last_change(changes) == (kept[-1] if kept else None)
     assert looks <= 40

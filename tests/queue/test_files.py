@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from fairlane import AsyncQueue, BadValue, Input, KeyConflict, Mistake, Queue, StoreError, Unknown, WrongState
 from fairlane.blobs.envelope import unwrap_payload
 from fairlane.blobs.page_count import PageCounter
-from fairlane.core.document import Done, Failed, Receipt
+from fairlane.core.document import Done, Failed, ReceiptRow
 from fairlane.core.errors import StoreBusy, StoreFrozen
 from fairlane.core.policy import Rules
 from tests.engine.conftest import ENGINES, url_of
@@ -279,7 +279,7 @@ def test_a_submission_under_way_survives_a_forget(queue: Queue, monkeypatch: pyt
     queue.submit("acme", content=b"old")
     submit = queue.engine.submit
 
-    def forget_then_submit(*args: Any, **kwargs: Any) -> list[Receipt]:
+    def forget_then_submit(*args: Any, **kwargs: Any) -> list[ReceiptRow]:
         queue.forget("acme")  # the bytes are there, their document is not yet
         return submit(*args, **kwargs)
 
@@ -312,7 +312,7 @@ def test_forget_and_submit_race_and_no_document_is_without_its_bytes(queue: Queu
 
 
 def test_the_same_key_at_once_is_one_document_with_one_file(queue: Queue) -> None:
-    receipts: list[Receipt] = []
+    receipts: list[ReceiptRow] = []
     together = threading.Barrier(32)
 
     def send() -> None:

@@ -9,7 +9,7 @@ from fastapi import Depends, Path, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
-from fairlane.core.document import Document
+from fairlane.core.document import DocumentRow
 from fairlane.core.policy import from_thousandths
 
 from .access import Access
@@ -73,7 +73,7 @@ def document_links(id: str) -> dict[str, str]:
     return {"self": address, **{name: f"{address}/{name}" for name in names}}
 
 
-def document_json(caller: Caller, document: Document) -> dict[str, Any]:
+def document_json(caller: Caller, document: DocumentRow) -> dict[str, Any]:
     """Return a document as the caller may see it."""
     return {
         "id": document.id,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-from fairlane.core.document import Change
+from fairlane.core.document import ChangeRow
 
 from .auth import Caller
 from .submit_batcher import Accepted
@@ -40,7 +40,7 @@ class Extension:
     def on_accepted(self, accepted: Accepted) -> None:
         """Note a document that this server has accepted."""
 
-    async def on_changes(self, changes: list[Change]) -> None:
+    async def on_changes(self, changes: list[ChangeRow]) -> None:
         """Note changes, as the feed reads them."""
 
     def stop(self) -> None:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from fairlane.core.document import ENDED, Change
+from fairlane.core.document import ENDED, ChangeRow
 from fairlane.core.errors import FairlaneError, Unknown
 from fairlane.engine import Engine
 
@@ -67,7 +67,7 @@ class Frame(NamedTuple):
     text: bytes
 
 
-def framed(change: Change) -> Frame:
+def framed(change: ChangeRow) -> Frame:
     """A change as a server-sent event."""
     event = WORDS.get(change.what, change.what)
     told = {"event": event, "at": change.at_ms / 1000, "customer": change.customer, "document": change.document}
@@ -117,13 +117,13 @@ class Watcher:
 class Feed:
     """Follows the store and tells watchers, waiters and listeners."""
 
-    def __init__(self, engine: Engine, call: Callable[..., Awaitable[list[Change]]]) -> None:
+    def __init__(self, engine: Engine, call: Callable[..., Awaitable[list[ChangeRow]]]) -> None:
         self._engine = engine
         self._call = call
-        self._kept: deque[Change] = deque(maxlen=KEPT)
+        self._kept: deque[ChangeRow] = deque(maxlen=KEPT)
         self._watchers: set[Watcher] = set()
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
-        self.listeners: list[Callable[[list[Change]], Awaitable[None]]] = []
+        self.listeners: list[Callable[[list[ChangeRow]], Awaitable[None]]] = []
         self.last: int | None = None  # the newest change that was told
         self.is_failing = False
         self.gaps = 0  # how often changes were purged before they were told
@@ -149,7 +149,7 @@ class Feed:
             if len(changes) < PAGE:
                 await asyncio.sleep(POLL_SECONDS)
 
-    def _tell(self, changes: list[Change]) -> None:
+    def _tell(self, changes: list[ChangeRow]) -> None:
         for change in changes:
             self.last = change.number
             self._kept.append(change)

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from fairlane.core.document import ENDED, Change, Check, Document, Receipt
+from fairlane.core.document import ENDED, ChangeRow, CheckRow, DocumentRow, ReceiptRow
 from fairlane.queue import Queue
 
 from .auth import time_ms
@@ -60,7 +60,7 @@ class Metrics:
         self._waiting: OrderedDict[str, _Followed] = OrderedDict()  # about in the order they became ready
         self._running: dict[str, _Followed] = {}
         self._delayed: dict[str, _Followed] = {}
-        self._taken: dict[str, tuple[int, Check, int]] = {}  # submitted here, and not told by the feed yet
+        self._taken: dict[str, tuple[int, CheckRow, int]] = {}  # submitted here, and not told by the feed yet
         self._overdue: set[str] = set()  # counted as starved already
         self._senders: Tally[str] = Tally()  # how many of each customer wait
         self._recent: OrderedDict[str, deque[int]] = OrderedDict()  # when a customer sent its newest documents
@@ -118,8 +118,8 @@ class Metrics:
             self._follow(document)
         self._interval_ms = (await self._call(self._queue.rules)).policy.interval_ms
 
-    def _unended(self) -> list[Document]:
-        found: list[Document] = []
+    def _unended(self) -> list[DocumentRow]:
+        found: list[DocumentRow] = []
         newest = self._queue.engine.documents(None, None, None, 1)
         self._last_number = newest[0].number if newest else 0
         for state in ("running", "ready", "delayed"):
@@ -131,11 +131,11 @@ class Metrics:
                     break
         return sorted(found, key=lambda one: one.number)
 
-    def on_accepted(self, receipt: Receipt, delay_ms: int) -> None:
+    def on_accepted(self, receipt: ReceiptRow, delay_ms: int) -> None:
         """Note a document that was accepted here, before the feed has it."""
         self._expect(receipt.id, receipt.number, receipt.check, receipt.check.checked_ms + delay_ms)
 
-    def _expect(self, id: str, number: int, check: Check, ready_ms: int) -> None:
+    def _expect(self, id: str, number: int, check: CheckRow, ready_ms: int) -> None:
         if len(self._taken) >= TRACKED_MAX:
             self._taken.clear()
         self._taken[id] = (number, check, ready_ms)
@@ -159,7 +159,7 @@ class Metrics:
         else:
             self._wait(id, one)
 
-    def _follow(self, document: Document) -> None:
+    def _follow(self, document: DocumentRow) -> None:
         one = _Followed(document.number, document.customer, document.priority, document.ready_ms, False)
         if document.state == "running":
             self._running[document.id] = one
@@ -168,7 +168,7 @@ class Metrics:
         else:
             self._wait(document.id, one)
 
-    async def on_changes(self, changes: list[Change]) -> None:
+    async def on_changes(self, changes: list[ChangeRow]) -> None:
         """What the feed tells."""
         submitted = [change.document for change in changes if change.what == "submitted" and change.document is not None]
         if not all(id in self._taken or self._is_followed(id) for id in submitted):  # others submit too
@@ -184,9 +184,9 @@ class Metrics:
                 self._events.labels(WORDS.get(change.what, change.what)).inc()
                 self._happened(change, change.document)
 
-    def _newly_submitted(self) -> list[Document]:
+    def _newly_submitted(self) -> list[DocumentRow]:
         """Those above the last number that was seen."""
-        found: list[Document] = []
+        found: list[DocumentRow] = []
         before: int | None = None
         while page := self._queue.engine.documents(None, None, before, PAGE):
             new = [one for one in page if one.number > self._last_number]
@@ -205,7 +205,7 @@ class Metrics:
             self._recent.popitem(last=False)
         return is_light
 
-    def _happened(self, change: Change, id: str) -> None:
+    def _happened(self, change: ChangeRow, id: str) -> None:
         if change.what == "claimed":
             self._started(change, id)
         elif change.what in ENDED:
@@ -217,7 +217,7 @@ class Metrics:
         elif change.what in WAITS_AGAIN and (one := self._running.pop(id, None)) is not None:
             self._wait(id, one._replace(ready_ms=change.at_ms))
 
-    def _started(self, change: Change, id: str) -> None:
+    def _started(self, change: ChangeRow, id: str) -> None:
         one = self._stop_waiting(id) or self._delayed.pop(id, None)
         if one is None:
             return

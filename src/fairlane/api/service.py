@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
-from fairlane.core.document import Change
+from fairlane.core.document import ChangeRow
 from fairlane.core.errors import FairlaneError, Unknown
 from fairlane.queue import DEFAULT_KIND, Progress, Queue
 
@@ -125,7 +125,7 @@ class Service:
             self.metrics.on_accepted(accepted.receipt, accepted.delay_ms)
             self.extension.on_accepted(accepted)
 
-    async def _on_changes(self, changes: list[Change]) -> None:
+    async def _on_changes(self, changes: list[ChangeRow]) -> None:
         await self.extension.on_changes(changes)
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple
 
-from fairlane.core.document import Receipt, Submission
+from fairlane.core.document import ReceiptRow, Submission
 from fairlane.core.errors import FairlaneError, Mistake
 from fairlane.engine import Engine
 
@@ -30,7 +30,7 @@ BELIEVED_MAX = 20_000
 class Accepted(NamedTuple):
     """A document that was taken, or was taken before with the same key."""
 
-    receipt: Receipt
+    receipt: ReceiptRow
     ahead: int
     is_repeat: bool
     delay_ms: int
@@ -133,7 +133,7 @@ class SubmitBatcher:
             room.value += outcomes[-1] is None
         wanted = [place for place, outcome in enumerate(outcomes) if outcome is None]
         try:
-            receipts: Sequence[Receipt | FairlaneError] = self._engine.submit([submissions[place] for place in wanted])
+            receipts: Sequence[ReceiptRow | FairlaneError] = self._engine.submit([submissions[place] for place in wanted])
         except Mistake:
             receipts = [self._alone(submissions[place]) for place in wanted]
         return self._answered(submissions, outcomes, dict(zip(wanted, receipts, strict=True)), now)
@@ -142,7 +142,7 @@ class SubmitBatcher:
         self,
         submissions: list[Submission],
         refused: list[Accepted | Exception | None],
-        receipts: dict[int, Receipt | FairlaneError],
+        receipts: dict[int, ReceiptRow | FairlaneError],
         now: float,
     ) -> list[Accepted | Exception]:
         answers: list[Accepted | Exception] = []
@@ -170,7 +170,7 @@ class SubmitBatcher:
             for one, receipt in zip(submissions, receipts, strict=True)
         ]
 
-    def _alone(self, one: Submission) -> Receipt | FairlaneError:
+    def _alone(self, one: Submission) -> ReceiptRow | FairlaneError:
         try:
             return self._engine.submit([one])[0]
         except FairlaneError as error:
@@ -192,7 +192,7 @@ class SubmitBatcher:
             retry_after=10,
         )
 
-    def _about_ahead(self, receipt: Receipt, kind: str, now: float) -> int:
+    def _about_ahead(self, receipt: ReceiptRow, kind: str, now: float) -> int:
         """About how many documents go first; read once in a while for each lane, and counted on in between."""
         lane = (receipt.customer, kind, receipt.priority)
         known = self._ahead.get(lane)

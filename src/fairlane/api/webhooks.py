@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from fairlane.core.document import ENDED, Change
+from fairlane.core.document import ENDED, ChangeRow
 from fairlane.core.errors import BadValue, Unknown
 from fairlane.engine import Engine
 
@@ -138,7 +138,7 @@ class WebhookSender:
                 return
             version = moved
 
-    def _changes(self, after: int) -> list[Change]:
+    def _changes(self, after: int) -> list[ChangeRow]:
         try:
             return self._engine.changes(after, PAGE)
         except Unknown:  # purged while nobody ran: what is left of the feed is all that can be told
@@ -197,7 +197,7 @@ class WebhookSender:
         await asyncio.gather(*(loop.run_in_executor(self._threads, self._send, *one) for one in due))
 
 
-def _written(change: Change) -> str:
+def _written(change: ChangeRow) -> str:
     return json.dumps(
         {"event": change.what, "at": change.at_ms / 1000, "customer": change.customer, "document": change.document,
          "attempts": 0, "due_ms": 0}

@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fairlane.core.document import Document
+from fairlane.core.document import DocumentRow
 
 from .files import Files, StoredFile
 
 GRACE_SECONDS = 24 * 3600
 REMOVE_BATCH_SIZE = 500
 
-FindDocument = Callable[[str], Document | None]
+FindDocument = Callable[[str], DocumentRow | None]
 
 
 class SweepResult(NamedTuple):

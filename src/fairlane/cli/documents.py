@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlane.blobs.safe_open import display_path
-from fairlane.core.document import Receipt
+from fairlane.core.document import ReceiptRow
 from fairlane.core.errors import Mistake, Unknown, WrongState
 from fairlane.folders.scan import readable
 from fairlane.queue import DEFAULT_KIND, Cost, Input, Queue
@@ -68,7 +68,7 @@ def submit(
         raise Mistake(f"--key names one document, and these are {len(paths):,} files; submit them one by one, or without --key")
     inputs = [Input(path, key=key) for path in paths]
     with open_queue(url, blobs=blobs) as queue:
-        receipts: Iterable[Receipt | RemoteReceipt] = queue.submit_files(customer, inputs, kind=kind, cost=cost, delay=delay)
+        receipts: Iterable[ReceiptRow | RemoteReceipt] = queue.submit_files(customer, inputs, kind=kind, cost=cost, delay=delay)
         for one, path in zip(receipts, paths, strict=True):
             told = {"id": one.id, "customer": customer, "kind": kind, "priority": one.priority, "counter": one.counter}
             sentence = f"{one.id}  priority {one.priority}  counter {one.counter}  {display_path(os.path.basename(path))}"

@@ -9,7 +9,7 @@ from functools import partial
 
 import click
 
-from fairlane.core.document import Change
+from fairlane.core.document import ChangeRow
 from fairlane.core.errors import FairlaneError, StoreError, Unknown
 from fairlane.folders.tracker import Course, Courses
 from fairlane.queue import PAGE_SIZE, Queue
@@ -79,7 +79,7 @@ class Follower:
             return None
         return Course(document.customer, f"{parent.name}/{file.name}", document.priority, document.submitted_ms)
 
-    def _news(self, queue: Queue) -> Iterator[Change]:
+    def _news(self, queue: Queue) -> Iterator[ChangeRow]:
         while changes := queue.changes(self._after, PAGE_SIZE):
             yield from changes
             self._after = changes[-1].number

@@ -9,7 +9,7 @@ from fairlane.api.extension import Extension
 from fairlane.api.problems import Problem
 from fairlane.api.service import Service
 from fairlane.api.submit_batcher import Accepted
-from fairlane.core.document import Change
+from fairlane.core.document import ChangeRow
 
 from . import assets
 from .routes import customers, documents, live, session, what_if
@@ -54,7 +54,7 @@ class Console(Extension):
     def on_accepted(self, accepted: Accepted) -> None:
         self.state.follower.taken(accepted.receipt, accepted.delay_ms)
 
-    async def on_changes(self, changes: list[Change]) -> None:
+    async def on_changes(self, changes: list[ChangeRow]) -> None:
         await self.state.follower.told(changes)
 
     def stop(self) -> None:

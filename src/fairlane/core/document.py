@@ -65,7 +65,7 @@ class Submission(NamedTuple):
     made_from: str | None = None  # the document that a worker derived it from: its priority is inherited, without a check
 
 
-class Check(NamedTuple):
+class CheckRow(NamedTuple):
     """The result of one check."""
 
     customer: str
@@ -84,12 +84,12 @@ class Check(NamedTuple):
         return self.checked_ms / 1000
 
 
-class Receipt(NamedTuple):
+class ReceiptRow(NamedTuple):
     """The response to a submission: the document's id and its check."""
 
     id: str
     number: int
-    check: Check
+    check: CheckRow
 
     @property
     def customer(self) -> str:
@@ -152,7 +152,7 @@ class Released(NamedTuple):
 Outcome = Done | Retried | Failed | Released
 
 
-class Document(NamedTuple):
+class DocumentRow(NamedTuple):
     """A snapshot of one document."""
 
     id: str
@@ -160,7 +160,7 @@ class Document(NamedTuple):
     customer: str
     kind: str
     state: State
-    check: Check
+    check: CheckRow
     cost: int
     key: str | None
     ready_ms: int
@@ -213,7 +213,7 @@ class Outlook(NamedTuple):
     oldest_ready_ms: int | None  # when the longest-ready head of its kind became ready; None: no head competes
 
 
-class Change(NamedTuple):
+class ChangeRow(NamedTuple):
     """One line of the feed of events, in the order of commits."""
 
     number: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 
-from fairlane.core.document import Check
+from fairlane.core.document import CheckRow
 from fairlane.core.policy import Policy, Rules, Terms
 
 
@@ -42,7 +42,7 @@ def decode_terms(text: str | None) -> Terms:
     return Terms(**json.loads(text)) if text else Terms()
 
 
-def encode_check(check: Check, cost: int) -> str:
+def encode_check(check: CheckRow, cost: int) -> str:
     """Return a check without a document as the note of its line in the feed, from which a replay reads it back."""
     return json.dumps(
         {"cost": cost, "counter": check.counter_thousandths, "priority": check.priority,

@@ -18,14 +18,14 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from fairlane.core.document import (
-    Change,
-    Check,
+    ChangeRow,
+    CheckRow,
     Claim,
     Customer,
-    Document,
+    DocumentRow,
     Outcome,
     Outlook,
-    Receipt,
+    ReceiptRow,
     Record,
     State,
     Submission,
@@ -89,7 +89,7 @@ class PackedCustomer(NamedTuple):
 class PackedDocument(NamedTuple):
     """A document with everything the store keeps of it."""
 
-    snapshot: Document
+    snapshot: DocumentRow
     digest: str | None  # of its idempotency key
     weight: int  # at its check
     resets: int  # at its check
@@ -121,10 +121,10 @@ class Packed(NamedTuple):
 class Store(Protocol):
     """Documents from submission to settlement."""
 
-    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> Check:
+    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> CheckRow:
         """Check a customer without submitting a document."""
 
-    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
+    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[ReceiptRow]:
         """Submit all or none: for each, in order, check, priority and insert in one step. A known key returns its first
         receipt and moves nothing, or raises KeyConflict if the digest differs. A document made from another document of its
         customer inherits the check of that one, and moves nothing either."""
@@ -174,10 +174,10 @@ class Reader(Protocol):
     def customers(self, after: str, limit: int, *, now_ms: int | None = None) -> list[Customer]:
         """Return customers ordered by id, those with an id above `after`."""
 
-    def document(self, id: str) -> Document | None:
+    def document(self, id: str) -> DocumentRow | None:
         """Return one document."""
 
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
+    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
         """Return documents, newest first, those with a number below `before`."""
 
     def body(self, id: str) -> DocumentBody | None:
@@ -186,7 +186,7 @@ class Reader(Protocol):
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         """Return how many documents are ahead of a waiting one and how fast they are taken; None if it does not wait."""
 
-    def changes(self, after: int | None, limit: int) -> list[Change]:
+    def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         """Return the feed after that number (None: from the oldest kept), in the order of commits, skipping none; raise
         Unknown if changes after that number were purged."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fairlane.core.document import Change, Receipt
+from fairlane.core.document import ChangeRow, ReceiptRow
 
 SERVED_KEPT = 20
 
@@ -61,14 +61,14 @@ class Courses:
         self.longest_ms: dict[str, int] = defaultdict(int)  # the longest wait of each customer
         self.served: deque[Course] = deque(maxlen=SERVED_KEPT)
 
-    def add(self, receipts: Iterable[Receipt], names: Iterable[str]) -> None:
+    def add(self, receipts: Iterable[ReceiptRow], names: Iterable[str]) -> None:
         """Documents that were submitted."""
         for receipt, name in zip(receipts, names, strict=True):
             course = Course(receipt.customer, name, receipt.priority, receipt.check.checked_ms)
             self.documents[receipt.id] = course
             self._count(course, 1)
 
-    def follow(self, changes: Iterable[Change], newcomer: Newcomer = lambda _: None) -> list[Course]:
+    def follow(self, changes: Iterable[ChangeRow], newcomer: Newcomer = lambda _: None) -> list[Course]:
         """Take in what happened; returns the documents that ended. `newcomer` tells of one that others have submitted."""
         ended = []
         for change in changes:
@@ -134,7 +134,7 @@ def percentile(waits_ms: Sequence[int], share: int) -> float | None:
     return waits_ms[math.ceil(len(waits_ms) * share / 100) - 1] / 1000
 
 
-def last_change(changes: Callable[[int | None, int], list[Change]]) -> int | None:
+def last_change(changes: Callable[[int | None, int], list[ChangeRow]]) -> int | None:
     """The number of the newest change, found in a few looks however long the feed is; None if none is kept."""
     oldest = changes(None, 1)
     if not oldest:

@@ -9,7 +9,7 @@ from copy import copy
 from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from fairlane.core.document import Document, State
+from fairlane.core.document import DocumentRow, State
 from fairlane.settings import DEFAULT_URL
 
 from .queue import Look, Queue
@@ -23,7 +23,7 @@ def _customers(queue: Queue, *, now: float | None = None) -> list[Look]:
     return list(queue.customers(now=now))
 
 
-def _documents(queue: Queue, customer: str | None = None, state: State | None = None) -> list[Document]:
+def _documents(queue: Queue, customer: str | None = None, state: State | None = None) -> list[DocumentRow]:
     """Return documents, newest first; of one customer, or in one state, or both."""
     return list(queue.documents(customer, state))
 

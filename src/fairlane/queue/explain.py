@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any
 
-from fairlane.core.document import Customer, Document, Outlook
+from fairlane.core.document import Customer, DocumentRow, Outlook
 from fairlane.core.eta import estimate_start
 from fairlane.core.policy import Policy, Rules
 
@@ -25,7 +25,7 @@ class Explanation:
         return self.sentence
 
 
-def explain_document(document: Document, rules: Rules, outlook: Outlook | None) -> Explanation:
+def explain_document(document: DocumentRow, rules: Rules, outlook: Outlook | None) -> Explanation:
     """Explain a document's priority, and what is ahead of it if it waits."""
     check = document.check
     facts: dict[str, Any] = {
@@ -135,7 +135,7 @@ def _terms_sentences(customer: Customer) -> list[str]:
     return sentences
 
 
-def _outlook_facts(document: Document, rules: Rules, outlook: Outlook) -> dict[str, Any]:
+def _outlook_facts(document: DocumentRow, rules: Rules, outlook: Outlook) -> dict[str, Any]:
     not_before = max(0, document.ready_ms - outlook.now_ms) / 1000
     expectation = None if rules.frozen else estimate_start(outlook)
     if expectation is not None and document.state == "delayed":
@@ -150,7 +150,7 @@ def _outlook_facts(document: Document, rules: Rules, outlook: Outlook) -> dict[s
     }
 
 
-def _outlook_sentence(document: Document, rules: Rules, facts: dict[str, Any]) -> str:
+def _outlook_sentence(document: DocumentRow, rules: Rules, facts: dict[str, Any]) -> str:
     ahead, unknown = _ahead(facts["ahead"]), "so when it starts cannot be said"
     if facts["paused_or_capped"]:
         return f"{ahead}; {document.customer} is paused or at its cap, {unknown}."
@@ -163,7 +163,7 @@ def _outlook_sentence(document: Document, rules: Rules, facts: dict[str, Any]) -
     return f"{ahead}; it will probably start {format_range(facts['expected_in_low'], facts['expected_in_high'])}."
 
 
-def _state_sentence(document: Document) -> str:
+def _state_sentence(document: DocumentRow) -> str:
     if document.state == "running":
         return f"It is running on {document.worker}, attempt {document.attempts} of {document.attempts_max}."
     reason = f": {document.reason}" if document.reason else ""

@@ -26,7 +26,7 @@ from fairlane.blobs.envelope import File, wrap_payload
 from fairlane.blobs.files import SIZE_MAX, Files, discard_inputs, open_content
 from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 from fairlane.blobs.page_count import PageCounter
-from fairlane.core.document import BATCH_MAX, JSON_BYTES_MAX, Receipt, Submission
+from fairlane.core.document import BATCH_MAX, JSON_BYTES_MAX, ReceiptRow, Submission
 from fairlane.core.errors import BadValue, Mistake, StoreBusy, StoreFrozen, StoreFull, StoreUnfit
 from fairlane.core.policy import STEP
 from fairlane.engine import Engine, open_engine
@@ -131,7 +131,7 @@ class Input(NamedTuple):
 
 def submit_files(
     engine: Engine, files: Files, options: SubmitOptions, inputs: Sequence[Input], is_by_pages: bool, now_ms: int | None
-) -> list[Receipt]:
+) -> list[ReceiptRow]:
     """Write the bytes of all inputs, then submit all documents in one step."""
     ids = new_ids(len(inputs))
     for source in inputs:
@@ -165,7 +165,7 @@ def write_inputs(files: Files, options: SubmitOptions, inputs: Iterable[Input], 
     return submissions
 
 
-def discard_repeated(files: Files, submissions: Sequence[Submission], receipts: Sequence[Receipt]) -> None:
+def discard_repeated(files: Files, submissions: Sequence[Submission], receipts: Sequence[ReceiptRow]) -> None:
     """Remove the bytes of repeated submissions: the first one has bytes of its own."""
     pairs = zip(submissions, receipts, strict=True)
     repeated = [submission.id for submission, receipt in pairs if receipt.id != submission.id]

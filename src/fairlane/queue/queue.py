@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, get_args
 from fairlane.blobs import gc
 from fairlane.blobs.envelope import File, result_digest, unwrap_payload, wrap_results
 from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
-from fairlane.core.document import BATCH_MAX, Change, Check, Customer, Document, Receipt, State, validate_text
+from fairlane.core.document import BATCH_MAX, ChangeRow, CheckRow, Customer, DocumentRow, ReceiptRow, State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
 from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, to_milliseconds
 from fairlane.engine import Engine, join_transaction, open_engine
@@ -117,7 +117,7 @@ class Queue:
         delay: float = 0,
         made_from: str | None = None,
         now: float | None = None,
-    ) -> Receipt:
+    ) -> ReceiptRow:
         """Submit one document.
 
         With a path or content it has a file. A repeated `key` returns the first receipt. A document made from another one
@@ -142,7 +142,7 @@ class Queue:
         delay: float = 0,
         made_from: str | None = None,
         now: float | None = None,
-    ) -> list[Receipt]:
+    ) -> list[ReceiptRow]:
         """Submit many documents of one customer: as many checks, one commit, all or none."""
         if isinstance(payloads, str | bytes | dict) or not isinstance(payloads, Iterable):
             raise BadValue("payloads", payloads, "a list of payloads")
@@ -168,7 +168,7 @@ class Queue:
         delay: float = 0,
         made_from: str | None = None,
         now: float | None = None,
-    ) -> list[Receipt]:
+    ) -> list[ReceiptRow]:
         """Submit many documents of one customer, each with a file: as many checks, one commit, all or none."""
         inputs, now_ms, is_by_pages = validate_inputs(files), now_milliseconds(now), cost == PAGES
         options = SubmitOptions.validate(customer, kind, 1 if is_by_pages else cost, delay, made_from)
@@ -176,7 +176,7 @@ class Queue:
             return []
         return submit_files(self.engine, self.files.open(), options, inputs, is_by_pages, now_ms)
 
-    def check(self, customer: str, *, cost: float = 1, now: float | None = None) -> Check:
+    def check(self, customer: str, *, cost: float = 1, now: float | None = None) -> CheckRow:
         """Charge a customer with one check without a document, for use beside another queue."""
         return self.engine.check(validate_text("customer", customer), cost_thousandths(cost), now_ms=now_milliseconds(now))
 
@@ -194,14 +194,14 @@ class Queue:
             yield from map(_look, page)
             after = page[-1].id
 
-    def document(self, id: str) -> Document:
+    def document(self, id: str) -> DocumentRow:
         """Return one document as it is now."""
         document = self.engine.document(document_id(id))
         if document is None:
             raise unknown_document(id)
         return document
 
-    def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
+    def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[DocumentRow]:
         """Yield documents, newest first; of one customer, or in one state, or both."""
         if customer is not None:
             validate_text("customer", customer)
@@ -297,7 +297,7 @@ class Queue:
             raise Unknown(f"there is no customer {customer!r}; it never sent a document here, or it was forgotten")
         return explain_customer(known, self.engine.rules())
 
-    def changes(self, after: int | None = None, limit: int = PAGE_SIZE) -> list[Change]:
+    def changes(self, after: int | None = None, limit: int = PAGE_SIZE) -> list[ChangeRow]:
         """Return what changed after a change number, oldest first; None: from the oldest kept."""
         if after is not None and not (type(after) is int and 0 <= after <= TIME_MAX_MS):
             raise BadValue("after", after, "the number of a change, 0 for all, or None for all that are kept")

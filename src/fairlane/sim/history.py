@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from fairlane.core.document import Change
+from fairlane.core.document import ChangeRow
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import STEP, Terms
 from fairlane.queue import PAGE_SIZE, Queue
@@ -17,7 +17,7 @@ from .workload import Arrival, Workload
 ATTEMPT_ENDS = ("done", "failed", "retried", "released", "expired", "cancelled")
 
 
-def feed(queue: Queue, after: int | None = None) -> Iterator[Change]:
+def feed(queue: Queue, after: int | None = None) -> Iterator[ChangeRow]:
     """Every change that is kept, or those after a number, oldest first, up to now."""
     page = queue.changes(after)
     while page:
@@ -35,7 +35,7 @@ class _Past:
         self.ended: set[str] = set()
         self.unlike = 0  # checks without a document, and documents without a check
 
-    def follow(self, change: Change) -> None:
+    def follow(self, change: ChangeRow) -> None:
         id, what = change.document, change.what
         self.unlike += what == "checked" or (what == "submitted" and change.note is not None)
         if id is None or change.customer is None:

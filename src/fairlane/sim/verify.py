@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fairlane.core.document import Change, Check, Customer, Document
+from fairlane.core.document import ChangeRow, CheckRow, Customer, DocumentRow
 from fairlane.core.errors import StoreError, Unknown
 from fairlane.core.policy import Policy, Rules, Standing, Terms, correct_counter, from_thousandths, operator_reset, step_of
 from fairlane.engine.codec import decode_rules, decode_terms
@@ -153,10 +153,10 @@ class _Verification:
             self.followed = page[-1].number
             self.progress(len(page))
 
-    def _document(self, change: Change) -> Document | None:
+    def _document(self, change: ChangeRow) -> DocumentRow | None:
         return None if change.document is None else self.queue.engine.document(change.document)
 
-    def _fold(self, change: Change, document: Document | None) -> None:
+    def _fold(self, change: ChangeRow, document: DocumentRow | None) -> None:
         what, customer, note = change.what, change.customer, change.note or ""
         if what == "configured":
             version = self.rules.version + 1 if self.rules else 0
@@ -174,7 +174,7 @@ class _Verification:
             life.standing = operator_reset(life.standing or Standing())
         elif what == "checked":
             told = json.loads(note)
-            check = Check(customer, told["priority"], told["counter"], change.at_ms, told["policy"], told["terms"])
+            check = CheckRow(customer, told["priority"], told["counter"], change.at_ms, told["policy"], told["terms"])
             self._check(life, check, told["cost"], None)
         elif what == "corrected":
             self._correct(life, change.document, note)
@@ -183,7 +183,7 @@ class _Verification:
         elif what == "submitted":
             self._inherited(customer, document, note)
 
-    def _submitted(self, life: _Life, document: Document | None) -> None:
+    def _submitted(self, life: _Life, document: DocumentRow | None) -> None:
         if document is None:  # erased meanwhile: what its check did is not known
             life.standing = None
             self.skipped += 1
@@ -193,7 +193,7 @@ class _Verification:
         if correctable and life.standing is not None and life.terms is not None:
             self.checked[document.id] = life.standing.resets, life.terms.weight_thousandths
 
-    def _check(self, life: _Life, stored: Check, cost: int, document: str | None) -> None:
+    def _check(self, life: _Life, stored: CheckRow, cost: int, document: str | None) -> None:
         """Make a check again, compare it, and go on from what the rules say."""
         if self.rules is None or life.terms is None:
             life.standing = None
@@ -210,7 +210,7 @@ class _Verification:
         self.checks += 1
         self._compare(stored, life, policy, document)
 
-    def _compare(self, stored: Check, life: _Life, policy: Policy, document: str | None) -> None:
+    def _compare(self, stored: CheckRow, life: _Life, policy: Policy, document: str | None) -> None:
         assert life.standing is not None
         counter = life.standing.counter
         figures = [
@@ -229,7 +229,7 @@ class _Verification:
         if stored != replayed:
             self.differences.append(Difference(customer, what, document, stored, replayed))
 
-    def _inherited(self, customer: str, document: Document | None, source: str) -> None:
+    def _inherited(self, customer: str, document: DocumentRow | None, source: str) -> None:
         made_from = self.queue.engine.document(source)
         if document is None or made_from is None:
             self.skipped += 1

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fairlane.api.auth import Caller, time_ms
 from fairlane.api.problems import Problem, nothing_here
-from fairlane.core.document import ENDED, RECORD_BYTES_MAX, WAITING, Document, State
+from fairlane.core.document import ENDED, RECORD_BYTES_MAX, WAITING, DocumentRow, State
 from fairlane.core.errors import KeyConflict
 from fairlane.engine import Engine
 from fairlane.queue import Queue
@@ -123,14 +123,14 @@ def _conflict(batch: Batch, key: str | None) -> KeyConflict:
     return KeyConflict(batch.customer, key or "", f"batch {batch.id}")
 
 
-def _members(engine: Engine, batch: Batch) -> list[Document]:
+def _members(engine: Engine, batch: Batch) -> list[DocumentRow]:
     """Read the documents of a batch that still exist; they are neighbours among those of their customer."""
     ends = [document for id in (batch.documents[0], batch.documents[-1]) if (document := engine.document(id)) is not None]
     if len(ends) < 2:  # some were purged: read one by one
         return [document for id in batch.documents if (document := engine.document(id)) is not None]
     first, last = ends
     ids, before = set(batch.documents), last.number + 1
-    members: list[Document] = []
+    members: list[DocumentRow] = []
     while before > first.number:
         page = engine.documents(batch.customer, None, before, len(ids))
         if not page:

@@ -10,7 +10,7 @@ from fairlane.api.auth import Caller
 from fairlane.api.feed import first_since, newest
 from fairlane.api.problems import nothing_here
 from fairlane.blobs.envelope import unwrap_payload
-from fairlane.core.document import Change, Customer, Document, State, validate_text
+from fairlane.core.document import ChangeRow, Customer, DocumentRow, State, validate_text
 from fairlane.core.errors import Unknown, WrongState
 from fairlane.core.policy import Rules
 from fairlane.engine import Engine
@@ -31,7 +31,7 @@ class CheckContext(NamedTuple):
 
     rules: Rules
     customer: Customer
-    previous: Document | None  # the customer's document before it
+    previous: DocumentRow | None  # the customer's document before it
 
 
 class DocumentAccess:
@@ -42,14 +42,14 @@ class DocumentAccess:
         self._engine = queue.engine
         self._caller = caller
 
-    def get(self, id: str) -> Document:
+    def get(self, id: str) -> DocumentRow:
         """Read one document, if the caller may see it."""
         document = self._engine.document(id) if is_id(id) else None
         if document is None or not self._caller.may_see(document.customer):
             raise nothing_here()
         return document
 
-    def page(self, customer: str | None, state: State | None, before: str | None, limit: int) -> list[Document]:
+    def page(self, customer: str | None, state: State | None, before: str | None, limit: int) -> list[DocumentRow]:
         """Read a page, newest first: documents older than the document `before`."""
         if self._caller.customer is not None:
             customer = self._caller.customer_for(customer)
@@ -92,7 +92,7 @@ class DocumentAccess:
             sentence = sentence.replace(f"on {document.worker}", "on a worker")
         return {"sentence": sentence, **explanation.facts}
 
-    def cancel(self, id: str) -> Document:
+    def cancel(self, id: str) -> DocumentRow:
         """End a document that has not ended."""
         self.get(id)
         is_cancelled = self._engine.cancel([id])
@@ -101,7 +101,7 @@ class DocumentAccess:
             raise WrongState(f"document {id} is {document.state}; only one that has not ended can be cancelled")
         return document
 
-    def retry(self, id: str) -> Document:
+    def retry(self, id: str) -> DocumentRow:
         """Give a failed document another round of attempts."""
         self.get(id)
         self._queue.retry(id)
@@ -109,7 +109,7 @@ class DocumentAccess:
 
     # -- details for people --------------------------------------------------------------------------------------------
 
-    def file_info(self, document: Document) -> FileInfo:
+    def file_info(self, document: DocumentRow) -> FileInfo:
         """Read what a document's file is called and how large it is."""
         body = self._engine.body(self._visible(document).id)
         file, payload = unwrap_payload(None if body is None else json.loads(body.payload))
@@ -118,20 +118,20 @@ class DocumentAccess:
         path = payload.get("path") if isinstance(payload, dict) else None
         return FileInfo(PurePosixPath(path).name if isinstance(path, str) else None, None)
 
-    def check_context(self, document: Document) -> CheckContext:
+    def check_context(self, document: DocumentRow) -> CheckContext:
         """Read the rules, the customer and the document before, by which a check is explained."""
         before = self._engine.documents(self._visible(document).customer, None, document.number, 1)
         customer = self._engine.customer(document.customer)
         return CheckContext(self._engine.rules(), customer, before[0] if before else None)
 
-    def changes(self, document: Document) -> list[Change]:
+    def changes(self, document: DocumentRow) -> list[ChangeRow]:
         """Read a document's changes, oldest first, as far as the feed still has them; customers see no worker's name."""
         changes = _changes_of(self._engine, self._visible(document))
         if self._caller.is_operator:
             return changes
         return [change._replace(note=None) if change.what == "claimed" else change for change in changes]
 
-    def _visible(self, document: Document) -> Document:
+    def _visible(self, document: DocumentRow) -> DocumentRow:
         if not self._caller.may_see(document.customer):
             raise nothing_here()
         return document
@@ -142,10 +142,10 @@ def is_id(value: str) -> bool:
     return 0 < len(value) <= 64 and value.isascii() and value.isprintable()
 
 
-def _changes_of(engine: Engine, document: Document) -> list[Change]:
+def _changes_of(engine: Engine, document: DocumentRow) -> list[ChangeRow]:
     """Search the feed backwards from the document's end, or from now, and then where it was submitted."""
     end = newest(engine) if document.ended_ms is None else first_since(engine, document.ended_ms + 1)
-    known: dict[int, Change] = {}
+    known: dict[int, ChangeRow] = {}
     for page in range(FEED_PAGES_MAX):
         after = max(0, end - (page + 1) * FEED_PAGE)
         changes = _feed_page(engine, after)
@@ -158,11 +158,11 @@ def _changes_of(engine: Engine, document: Document) -> list[Change]:
     return [change for _, change in sorted(known.items())]
 
 
-def _has_submission(changes: dict[int, Change]) -> bool:
+def _has_submission(changes: dict[int, ChangeRow]) -> bool:
     return any(change.what == "submitted" for change in changes.values())
 
 
-def _feed_page(engine: Engine, after: int) -> list[Change]:
+def _feed_page(engine: Engine, after: int) -> list[ChangeRow]:
     try:
         return engine.changes(after, FEED_PAGE)
     except Unknown:  # purged: the oldest that is kept

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fairlane.api.auth import Caller
 from fairlane.api.problems import Problem, nothing_here
 from fairlane.api.webhooks import Webhook, drop_webhook, put_webhook, webhook_of
-from fairlane.core.document import Customer, Document, validate_text
+from fairlane.core.document import Customer, DocumentRow, validate_text
 from fairlane.core.policy import Rules, Terms
 from fairlane.queue import Look, Queue
 from fairlane.queue.explain import Explanation
@@ -48,7 +48,7 @@ class OperatorAccess:
         """Read a customer as the store has it."""
         return self._queue.engine.customer(validate_text("customer", id))
 
-    def newest_documents(self, customer: str, limit: int) -> list[Document]:
+    def newest_documents(self, customer: str, limit: int) -> list[DocumentRow]:
         """Read a customer's newest documents, newest first."""
         return self._queue.engine.documents(validate_text("customer", customer), None, None, limit)
 

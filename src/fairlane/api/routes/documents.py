@@ -26,7 +26,7 @@ from fairlane.api.schemas import State
 from fairlane.api.service import Service
 from fairlane.api.submit_batcher import Accepted
 from fairlane.api.uploads import Uploads
-from fairlane.core.document import ENDED, Document
+from fairlane.core.document import ENDED, DocumentRow
 
 PAGE_DEFAULT = 50
 router = APIRouter(tags=["documents"])
@@ -143,7 +143,7 @@ async def get_document(
     return json_response(document_json(context.caller, document) | {"progress": progress._asdict() if progress else None})
 
 
-async def _document(context: RequestContext, id: str) -> Document:
+async def _document(context: RequestContext, id: str) -> DocumentRow:
     return await context.service.call(context.access.documents.get, id)
 
 

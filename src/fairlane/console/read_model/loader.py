@@ -20,7 +20,7 @@ from typing import Any
 from fairlane.api.auth import time_ms
 from fairlane.api.feed import Feed, first_since, newest
 from fairlane.api.problems import Problem
-from fairlane.core.document import ENDED, Change, Receipt
+from fairlane.core.document import ENDED, ChangeRow, ReceiptRow
 from fairlane.core.errors import FairlaneError, Unknown
 from fairlane.engine import Engine
 
@@ -47,7 +47,7 @@ class Follower:
         self._call = call
         self._feed = feed
         self._live: Live | None = None
-        self._pending: list[Change] | None = None  # changes that came while the store is read; None: it is not
+        self._pending: list[ChangeRow] | None = None  # changes that came while the store is read; None: it is not
         self._beginning: asyncio.Task[Live] | None = None
         self._taken: dict[str, Seen] = {}
         self._used_at = 0.0
@@ -112,7 +112,7 @@ class Follower:
 
     # -- following -----------------------------------------------------------------------------------------------------
 
-    def taken(self, receipt: Receipt, delay_ms: int) -> None:
+    def taken(self, receipt: ReceiptRow, delay_ms: int) -> None:
         """A document was taken here: the feed will tell of it, and it need not be looked up."""
         if self._live is not None and len(self._taken) < TAKEN_MAX:
             check = receipt.check
@@ -121,7 +121,7 @@ class Follower:
                 receipt.number, check.priority, check.counter_thousandths, check.checked_ms, ready_ms, ready_ms, 0
             )
 
-    async def told(self, changes: list[Change]) -> None:
+    async def told(self, changes: list[ChangeRow]) -> None:
         """What the feed tells."""
         live = self._live
         if self._pending is not None:
@@ -137,7 +137,7 @@ class Follower:
                 self._histories.clear()
                 gc.unfreeze()
 
-    async def _follow(self, live: Live, changes: list[Change]) -> None:
+    async def _follow(self, live: Live, changes: list[ChangeRow]) -> None:
         changes = [change for change in changes if change.number > live.change]  # the feed may still be behind
         read: dict[str, Seen] = {}
         unknown = []
@@ -221,7 +221,7 @@ def _loaded(engine: Engine, until: int, count: Count) -> tuple[Live, int]:
     return live, at
 
 
-def _changes(engine: Engine, after: int) -> list[Change]:
+def _changes(engine: Engine, after: int) -> list[ChangeRow]:
     try:
         return engine.changes(after, PAGE)
     except Unknown:  # purged under our feet

@@ -19,7 +19,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from fairlane.core.document import ENDED, Change, Document
+from fairlane.core.document import ENDED, ChangeRow, DocumentRow
 from fairlane.core.policy import Rules, Standing
 from fairlane.engine.codec import decode_terms
 from fairlane.extract.failure import CAN_RETRY
@@ -49,7 +49,7 @@ class Seen(NamedTuple):
     token: int
 
 
-def seen(document: Document) -> Seen:
+def seen(document: DocumentRow) -> Seen:
     """A document that was read; after an attempt the store only knows when it was ready again."""
     check = document.check
     ready_ms = check.checked_ms if document.attempts else document.ready_ms
@@ -96,7 +96,7 @@ class Live:
 
     # -- beginning -----------------------------------------------------------------------------------------------------
 
-    def hold(self, document: Document) -> None:
+    def hold(self, document: DocumentRow) -> None:
         """A document that was read and has not ended."""
         if document.id not in self.documents:
             ready_ms = document.ready_ms
@@ -120,7 +120,7 @@ class Live:
 
     # -- following -----------------------------------------------------------------------------------------------------
 
-    def follow(self, changes: list[Change], read: Mapping[str, Seen]) -> None:
+    def follow(self, changes: list[ChangeRow], read: Mapping[str, Seen]) -> None:
         """Some changes, in their order; `read` holds those of their documents that had to be looked up."""
         for change in changes:
             self.change = change.number
@@ -132,7 +132,7 @@ class Live:
             elif change.what == "forgotten":
                 self.is_unsure = True
 
-    def needs(self, changes: list[Change]) -> list[str]:
+    def needs(self, changes: list[ChangeRow]) -> list[str]:
         """Which documents must be looked up to follow these changes."""
         known = self.documents
         return list(
@@ -144,7 +144,7 @@ class Live:
             }
         )
 
-    def _happened(self, change: Change, id: str, customer: str, read: Seen | None) -> None:
+    def _happened(self, change: ChangeRow, id: str, customer: str, read: Seen | None) -> None:
         what, one = change.what, self.documents.get(id)
         if one is None and what in ("submitted", "claimed", *COMES_BACK) and read is not None:
             one = self.documents[id] = Followed(id, read.number, self.row(customer), read.priority, read.ready_ms)
@@ -159,7 +159,7 @@ class Live:
         elif what in ENDED:
             self._ended(change, self.row(customer), one)
 
-    def _submitted(self, change: Change, row: Row, one: Followed | None, read: Seen | None) -> None:
+    def _submitted(self, change: ChangeRow, row: Row, one: Followed | None, read: Seen | None) -> None:
         sort = row.sent(change.at_ms)
         if one is not None:
             one.sort = sort
@@ -168,7 +168,7 @@ class Live:
         if read is not None and change.note is None and (row.standing.updated_ms or 0) <= read.submitted_ms:
             row.standing = _stepped(row.standing, read.counter, read.submitted_ms)
 
-    def _claimed(self, change: Change, one: Followed | None) -> None:
+    def _claimed(self, change: ChangeRow, one: Followed | None) -> None:
         if one is None:
             return
         self._leave(one)
@@ -179,7 +179,7 @@ class Live:
         self._enter(one, "running")
         self._judge(change.at_ms, one.number)
 
-    def _came_back(self, change: Change, one: Followed | None, read: Seen | None) -> None:
+    def _came_back(self, change: ChangeRow, one: Followed | None, read: Seen | None) -> None:
         if one is None:
             return
         self._leave(one)
@@ -189,7 +189,7 @@ class Live:
             one.ready_ms, state = read.again_ms, "delayed"
         self._enter(one, state)
 
-    def _ended(self, change: Change, row: Row, one: Followed | None) -> None:
+    def _ended(self, change: ChangeRow, row: Row, one: Followed | None) -> None:
         if one is not None:
             self._leave(one)
             del self.documents[one.id]
@@ -199,7 +199,7 @@ class Live:
         row.ended(change.at_ms, code is None)
         self.figures.ended(change.at_ms, code)
 
-    def _customer_changed(self, change: Change, row: Row) -> None:
+    def _customer_changed(self, change: ChangeRow, row: Row) -> None:
         if change.what == "tuned":
             row.terms = decode_terms(change.note)
         elif change.what == "reset":

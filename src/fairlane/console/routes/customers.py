@@ -14,7 +14,7 @@ from fairlane.api.problems import bad_value, nothing_here
 from fairlane.console.read_model.customers import SORTS, Row, Wanted, page
 from fairlane.console.read_model.model import Live
 from fairlane.console.state import ConsoleState, SharedState
-from fairlane.core.document import Customer, Document, validate_text
+from fairlane.core.document import Customer, DocumentRow, validate_text
 from fairlane.core.policy import STEP, step_of
 
 STEPS_MAX = 500
@@ -113,7 +113,7 @@ async def get_customer(context: OperatorOnly, state: SharedState, customer: Cust
     return json_response(await context.service.call(told))
 
 
-def steps(newest_first: list[Document], weight: int) -> list[dict[str, Any]]:
+def steps(newest_first: list[DocumentRow], weight: int) -> list[dict[str, Any]]:
     """The counter of a customer at each of its checks, oldest first."""
     told: list[dict[str, Any]] = []
     counter = 0
@@ -131,7 +131,7 @@ def steps(newest_first: list[Document], weight: int) -> list[dict[str, Any]]:
     return told
 
 
-def is_reset(document: Document, weight: int) -> bool:
+def is_reset(document: DocumentRow, weight: int) -> bool:
     """Whether a counter stands where a reset, or the first check, leaves it."""
     return document.check.counter_thousandths == min(0, STEP - step_of(document.cost, weight))
 

@@ -18,7 +18,7 @@ from fairlane.api.access.documents import CheckContext, DocumentAccess
 from fairlane.api.dependencies import AnyCaller, IdInPath, RequestContext, document_json, json_response
 from fairlane.api.problems import Problem
 from fairlane.console.read_model.model import code_of
-from fairlane.core.document import WAITING, Change, Document, State
+from fairlane.core.document import WAITING, ChangeRow, DocumentRow, State
 from fairlane.core.policy import from_thousandths
 
 from .customers import is_reset
@@ -82,7 +82,7 @@ class _Search:
         fits = self._customer in (None, one.customer) and self._state in (None, one.state)
         return self._fitting(one) if fits else None
 
-    def _fitting(self, one: Document) -> dict[str, Any] | None:
+    def _fitting(self, one: DocumentRow) -> dict[str, Any] | None:
         file = file_json(self._context, one)
         name = file["name"] or ""
         if self._search and not one.id.startswith(self._search) and self._search not in name.casefold():
@@ -90,7 +90,7 @@ class _Search:
         return document_json(self._context.caller, one) | file
 
 
-def file_json(context: RequestContext, document: Document) -> dict[str, Any]:
+def file_json(context: RequestContext, document: DocumentRow) -> dict[str, Any]:
     """What a document's file is called, how large it is, and its type as the name says."""
     name, size = context.access.documents.file_info(document)
     return {"name": name, "size": size, "media_type": guess_type(name)[0] if name else None}
@@ -117,7 +117,7 @@ async def get_document(context: AnyCaller, id: IdInPath) -> Response:
 # -- what happened -----------------------------------------------------------------------------------------------------
 
 
-def life(changes: list[Change], document: Document) -> list[dict[str, Any]]:
+def life(changes: list[ChangeRow], document: DocumentRow) -> list[dict[str, Any]]:
     """What happened to a document, oldest first; what the feed no longer tells is as the document itself says."""
     told = [_line(change) for change in changes]
     whats = {one["what"] for one in told}
@@ -136,7 +136,7 @@ def life(changes: list[Change], document: Document) -> list[dict[str, Any]]:
     return told
 
 
-def _line(change: Change) -> dict[str, Any]:
+def _line(change: ChangeRow) -> dict[str, Any]:
     is_claim = change.what == "claimed"
     return {
         "at": change.at_ms,
@@ -150,7 +150,7 @@ def _line(change: Change) -> dict[str, Any]:
 # -- why and when ------------------------------------------------------------------------------------------------------
 
 
-def _why(known: CheckContext, document: Document) -> dict[str, Any]:
+def _why(known: CheckContext, document: DocumentRow) -> dict[str, Any]:
     check, rules, customer = document.check, known.rules, known.customer
     policy = customer.terms.policy(rules.policy)
     is_same = check.policy_version == rules.version and check.terms_version == customer.terms_version
@@ -168,7 +168,7 @@ def _why(known: CheckContext, document: Document) -> dict[str, Any]:
     }
 
 
-def _outlook(documents: DocumentAccess, document: Document) -> dict[str, Any]:
+def _outlook(documents: DocumentAccess, document: DocumentRow) -> dict[str, Any]:
     told: dict[str, Any] = {"ahead": None, "low": None, "likely": None, "high": None, "not_before": None, "blocked": None}
     if document.state not in WAITING:
         return told

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from fairlane.core.document import (
-    Change,
-    Check,
+    ChangeRow,
+    CheckRow,
     Claim,
     Customer,
-    Document,
+    DocumentRow,
     Outcome,
     Outlook,
-    Receipt,
+    ReceiptRow,
     Record,
     State,
     Submission,
@@ -50,11 +50,11 @@ class MemoryEngine:
 
     # -- Store -------------------------------------------------------------------------------------------------------
 
-    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> Check:
+    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> CheckRow:
         with self._lock_unless_frozen():
             return submit.check(self._state, customer, cost, current_time_ms(now_ms))
 
-    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
+    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[ReceiptRow]:
         with self._lock_unless_frozen():
             receipts = submit.submit(self._state, submissions, current_time_ms(now_ms))
             self._arrival.notify_all()
@@ -124,11 +124,11 @@ class MemoryEngine:
         with self._lock:
             return read.customers(self._state, after, limit, current_time_ms(now_ms))
 
-    def document(self, id: str) -> Document | None:
+    def document(self, id: str) -> DocumentRow | None:
         with self._lock:
             return read.document(self._state, id)
 
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
+    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
         with self._lock:
             return read.documents(self._state, customer, state, before, limit)
 
@@ -140,7 +140,7 @@ class MemoryEngine:
         with self._lock:
             return read.outlook(self._state, id, current_time_ms(now_ms))
 
-    def changes(self, after: int | None, limit: int) -> list[Change]:
+    def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         with self._lock:
             return read.changes(self._state, after, limit)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 
 from fairlane.core.dispatch import estimate_ahead, is_blocked
-from fairlane.core.document import WAITING, Change, Customer, Document, Outlook, Record, State
+from fairlane.core.document import WAITING, ChangeRow, Customer, DocumentRow, Outlook, Record, State
 from fairlane.engine.errors import purged_feed_error
 from fairlane.engine.protocol import DocumentBody
 from fairlane.engine.read import customer_snapshot
@@ -30,14 +30,14 @@ def _snapshot(state: QueueState, customer: CustomerState, now_ms: int) -> Custom
     )
 
 
-def document(state: QueueState, id: str) -> Document | None:
+def document(state: QueueState, id: str) -> DocumentRow | None:
     document = state.document(id)
     return None if document is None else document.snapshot()
 
 
 def documents(
     state: QueueState, customer: str | None, document_state: State | None, before: int | None, limit: int
-) -> list[Document]:
+) -> list[DocumentRow]:
     matching = [
         document.snapshot()
         for document in state.documents.values()
@@ -74,17 +74,17 @@ def outlook(state: QueueState, id: str, now_ms: int) -> Outlook | None:
     return Outlook(now_ms, ahead, blocked, *state.pace.recent(now_ms, state.lanes.dispatches), oldest_ready_ms)
 
 
-def changes(state: QueueState, after: int | None, limit: int) -> list[Change]:
+def changes(state: QueueState, after: int | None, limit: int) -> list[ChangeRow]:
     if after is not None and after < state.changes_floor:
         raise purged_feed_error(state.changes_floor, after)
     numbers = [number for number in state.changes if number > (after or 0)][:limit]
     return [_change(state, number) for number in numbers]
 
 
-def _change(state: QueueState, number: int) -> Change:
+def _change(state: QueueState, number: int) -> ChangeRow:
     at_ms, what, customer, document_number, token, note = state.changes[number]
     document = None if document_number is None else state.documents.get(document_number)
-    return Change(number, at_ms, what, customer, None if document is None else document.id, token, note)
+    return ChangeRow(number, at_ms, what, customer, None if document is None else document.id, token, note)
 
 
 def record(state: QueueState, group: str, key: str) -> Record | None:

@@ -6,7 +6,7 @@ import time
 from heapq import heappush
 
 from fairlane.core.dispatch import Lanes, Pace, is_blocked
-from fairlane.core.document import ATTEMPTS_DEFAULT, Check, Document, Receipt, Record, State, Submission
+from fairlane.core.document import ATTEMPTS_DEFAULT, CheckRow, DocumentRow, ReceiptRow, Record, State, Submission
 from fairlane.core.policy import Rules, Standing, Terms
 from fairlane.engine.protocol import PROGRESS
 
@@ -37,7 +37,7 @@ class DocumentState:
         "number", "payload", "ready_ms", "reason", "resets", "result", "state", "token", "weight", "worker",
     )  # fmt: skip
 
-    def __init__(self, number: int, submission: Submission, customer: CustomerState, check: Check) -> None:
+    def __init__(self, number: int, submission: Submission, customer: CustomerState, check: CheckRow) -> None:
         self.number = number
         self.id = submission.id
         self.kind = submission.kind
@@ -59,11 +59,11 @@ class DocumentState:
         self.reason: str | None = None
         self.result: str | None = None
 
-    def receipt(self) -> Receipt:
-        return Receipt(self.id, self.number, self.check)
+    def receipt(self) -> ReceiptRow:
+        return ReceiptRow(self.id, self.number, self.check)
 
-    def snapshot(self) -> Document:
-        return Document(
+    def snapshot(self) -> DocumentRow:
+        return DocumentRow(
             self.id, self.number, self.customer.id, self.kind, self.state, self.check, self.cost, self.key,
             self.ready_ms, self.attempts, self.attempts_max, self.token, self.worker, self.lease_ms, self.ended_ms,
             self.reason,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairlane.core.document import NO_CHECK, Check, Receipt, Submission
+from fairlane.core.document import NO_CHECK, CheckRow, ReceiptRow, Submission
 from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import step_of
 from fairlane.engine.codec import encode_check
@@ -13,14 +13,14 @@ from fairlane.engine.errors import unknown_source_error
 from .state import CustomerState, DocumentState, QueueState
 
 
-def check(state: QueueState, customer_id: str, cost: int, now_ms: int) -> Check:
+def check(state: QueueState, customer_id: str, cost: int, now_ms: int) -> CheckRow:
     customer = state.customer(customer_id)
     check = _check(state, customer, cost, now_ms)
     state.log(now_ms, "checked", customer, note=encode_check(check, cost))
     return check
 
 
-def submit(state: QueueState, submissions: Sequence[Submission], now_ms: int) -> list[Receipt]:
+def submit(state: QueueState, submissions: Sequence[Submission], now_ms: int) -> list[ReceiptRow]:
     _refuse_unknown_sources(state, submissions)
     _refuse_key_conflicts(state, submissions)
     return [_submit(state, submission, now_ms) for submission in submissions]
@@ -47,7 +47,7 @@ def _refuse_key_conflicts(state: QueueState, submissions: Sequence[Submission]) 
             raise KeyConflict(submission.customer, submission.key, id)
 
 
-def _submit(state: QueueState, submission: Submission, now_ms: int) -> Receipt:
+def _submit(state: QueueState, submission: Submission, now_ms: int) -> ReceiptRow:
     if submission.key is not None and (submission.customer, submission.key) in state.keys:
         return state.documents[state.keys[submission.customer, submission.key]].receipt()
     customer = state.customer(submission.customer)
@@ -66,8 +66,8 @@ def _submit(state: QueueState, submission: Submission, now_ms: int) -> Receipt:
     return document.receipt()
 
 
-def _check(state: QueueState, customer: CustomerState, cost: int, now_ms: int) -> Check:
+def _check(state: QueueState, customer: CustomerState, cost: int, now_ms: int) -> CheckRow:
     policy = customer.terms.policy(state.rules.policy)
     customer.standing = policy.check(customer.standing, now_ms, step_of(cost, customer.terms.weight_thousandths))
     counter = customer.standing.counter
-    return Check(customer.id, policy.level(counter), counter, now_ms, state.rules.version, customer.terms_version)
+    return CheckRow(customer.id, policy.level(counter), counter, now_ms, state.rules.version, customer.terms_version)

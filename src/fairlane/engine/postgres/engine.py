@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 import psycopg
 
 from fairlane.core.document import (
-    Change,
-    Check,
+    ChangeRow,
+    CheckRow,
     Claim,
     Customer,
-    Document,
+    DocumentRow,
     Done,
     Failed,
     Outcome,
     Outlook,
-    Receipt,
+    ReceiptRow,
     Record,
     Released,
     Retried,
@@ -87,11 +87,11 @@ class PostgresEngine:
 
     # -- documents ---------------------------------------------------------------------------------------------------
 
-    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> Check:
+    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> CheckRow:
         ((priority, counter, checked_ms, *versions),) = self._pool.write(self._sql.check, (customer, cost, now_ms))
-        return Check(customer, priority, counter, checked_ms, *versions)
+        return CheckRow(customer, priority, counter, checked_ms, *versions)
 
-    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
+    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[ReceiptRow]:
         if not submissions:
             return []
         if len(submissions) == 1 and submissions[0].made_from is None:
@@ -105,16 +105,16 @@ class PostgresEngine:
         if refused is not None:
             raise _submit_error(submissions[refused - 1], refused_document)
         return [
-            Receipt(id, number, Check(customer, *check))
+            ReceiptRow(id, number, CheckRow(customer, *check))
             for id, customer, number, *check in zip(document_ids or ids, customers, *receipts, strict=True)
         ]
 
-    def _submit_one(self, submission: Submission, now_ms: int | None) -> Receipt:
+    def _submit_one(self, submission: Submission, now_ms: int | None) -> ReceiptRow:
         (((id, *numbers, refusal),),) = self._pool.write(self._sql.submit_one, (*submission[:8], now_ms, self._in_transaction))
         if refusal is not None:
             raise _submit_error(submission, id)
         number, *check = map(int, numbers)
-        return Receipt(id, number, Check(submission.customer, *check))
+        return ReceiptRow(id, number, CheckRow(submission.customer, *check))
 
     def claim(
         self,
@@ -225,11 +225,11 @@ class PostgresEngine:
         rows = self._read_current(self._sql.customers, (now_ms, after, limit))
         return [customer_from_row(row[3], (*row[:3], *row[4:])) for row in rows]
 
-    def document(self, id: str) -> Document | None:
+    def document(self, id: str) -> DocumentRow | None:
         rows = self._pool.read(self._sql.document, (id,))
         return document_from_row(rows[0]) if rows else None
 
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
+    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
         sql, number_max = self._sql, TIME_MAX_MS if before is None else before
         if customer is not None:
             rows = self._pool.read(sql.documents_of_customer, (customer, state, state, number_max, limit))
@@ -248,13 +248,13 @@ class PostgresEngine:
         rows = self._read_current(self._sql.outlook, (now_ms, id))
         return outlook_from_row(rows[0]) if rows else None
 
-    def changes(self, after: int | None, limit: int) -> list[Change]:
+    def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         ((floor, is_behind),) = self._pool.read(self._sql.feed_floor)
         if is_behind:
             self._pool.write(self._sql.take_in)
         if after is not None and after < floor:
             raise purged_feed_error(floor, after)
-        return [Change(*row) for row in self._pool.read(self._sql.changes, (after or 0, limit))]
+        return [ChangeRow(*row) for row in self._pool.read(self._sql.changes, (after or 0, limit))]
 
     # -- records -----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from fairlane.core.dispatch import Pace, estimate_ahead, is_blocked
-from fairlane.core.document import WAITING, Check, Customer, Document, Outlook
+from fairlane.core.document import WAITING, CheckRow, Customer, DocumentRow, Outlook
 from fairlane.core.policy import Standing
 from fairlane.engine.codec import decode_rules, decode_terms
 from fairlane.engine.read import customer_snapshot
@@ -24,11 +24,11 @@ def customer_from_row(id: str, row: Row) -> Customer:
     return customer_snapshot(id, standing, counts, _parse_terms(terms_body), terms_version, policy, now_ms)
 
 
-def document_from_row(row: Row) -> Document:
+def document_from_row(row: Row) -> DocumentRow:
     """Make a document of its row in the view `snapshots`."""
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
-    return Document(
-        id, number, customer, kind, state, Check(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
+    return DocumentRow(
+        id, number, customer, kind, state, CheckRow(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
         *row[16:20],
     )  # fmt: skip
 

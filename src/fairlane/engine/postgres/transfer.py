@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fairlane.core.document import Document, Record
+from fairlane.core.document import DocumentRow, Record
 from fairlane.core.policy import Rules, Standing
 from fairlane.engine.codec import decode_terms, encode_rules, encode_terms
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
@@ -84,7 +84,7 @@ def _customer_row(packed: PackedCustomer) -> tuple[object, ...]:
 
 
 def _document_row(packed: PackedDocument) -> dict[str, object]:
-    document: Document = packed.snapshot
+    document: DocumentRow = packed.snapshot
     check = document.check
     return {
         **document._asdict(), "check": None, "customer": document.customer, "priority": check.priority,

@@ -8,14 +8,14 @@ from functools import lru_cache
 from typing import Any
 
 from fairlane.core.document import (
-    Check,
+    CheckRow,
     Claim,
     Customer,
-    Document,
+    DocumentRow,
     Done,
     Failed,
     Outcome,
-    Receipt,
+    ReceiptRow,
     Released,
     Retried,
     Submission,
@@ -69,11 +69,11 @@ def submit_one_arguments(submission: Submission, now_ms: int | None) -> list[Any
     return [time_argument(now_ms), 0, submission.customer, submission.kind, submission.cost, submission.id, submission.payload]
 
 
-def receipts(submissions: Sequence[Submission], reply: list[Any]) -> list[Receipt]:
+def receipts(submissions: Sequence[Submission], reply: list[Any]) -> list[ReceiptRow]:
     """Decode receipts, seven values each; an id is sent only where a key names another document."""
     rows = zip(*[iter(reply)] * 7, strict=True)
     return [
-        Receipt(id or submission.id, number, Check(submission.customer, priority, counter, checked, version, terms))
+        ReceiptRow(id or submission.id, number, CheckRow(submission.customer, priority, counter, checked, version, terms))
         for submission, (number, priority, counter, checked, version, terms, id) in zip(submissions, rows, strict=True)
     ]
 
@@ -152,7 +152,7 @@ def customer(row: list[Any], rules: Rules, now_ms: int) -> Customer:
     return customer_snapshot(id, standing, counts, parse_terms(terms), version, rules.policy, now_ms)
 
 
-def document(row: list[Any]) -> Document:
+def document(row: list[Any]) -> DocumentRow:
     """Decode a document."""
     id, number, customer, kind, state, *check = row[:10]
-    return Document(id, number, customer, kind, state, Check(customer, *check), *row[10:])
+    return DocumentRow(id, number, customer, kind, state, CheckRow(customer, *check), *row[10:])

@@ -13,14 +13,14 @@ from typing import Any
 
 from fairlane.core.dispatch import Pace, estimate_ahead
 from fairlane.core.document import (
-    Change,
-    Check,
+    ChangeRow,
+    CheckRow,
     Claim,
     Customer,
-    Document,
+    DocumentRow,
     Outcome,
     Outlook,
-    Receipt,
+    ReceiptRow,
     Record,
     State,
     Submission,
@@ -91,10 +91,10 @@ class RedisEngine:
 
     # -- documents ---------------------------------------------------------------------------------------------------
 
-    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> Check:
-        return Check(customer, *self._pool.run("check", [codec.time_argument(now_ms), customer, cost], "never"))
+    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> CheckRow:
+        return CheckRow(customer, *self._pool.run("check", [codec.time_argument(now_ms), customer, cost], "never"))
 
-    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
+    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[ReceiptRow]:
         if codec.is_plain(submissions):
             reply = self._pool.run("submit_one", codec.submit_one_arguments(submissions[0], now_ms), "marked")
             return codec.receipts(submissions, reply)
@@ -193,12 +193,12 @@ class RedisEngine:
         now_ms, version, rules, *rows = self._pool.run("customers", [codec.time_argument(now_ms), 0, after, limit], "same")
         return [codec.customer(row, codec.parse_rules(rules, version), now_ms) for row in rows]
 
-    def document(self, id: str) -> Document | None:
+    def document(self, id: str) -> DocumentRow | None:
         _, *rows = self._pool.run("documents", ["id", id, "", "", 1, 1], "same")
         return codec.document(rows[0]) if rows else None
 
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
-        page: list[Document] = []
+    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
+        page: list[DocumentRow] = []
         by, subject = ("all", "") if customer is None else ("customer", customer)
         below = "" if before is None else before
         while len(page) < limit:
@@ -222,15 +222,15 @@ class RedisEngine:
         ahead = estimate_ahead(before, others, other_lanes, own_before)
         return Outlook(now, ahead, bool(is_blocked), *Pace(*pace).recent(now, dispatches), oldest)
 
-    def changes(self, after: int | None, limit: int) -> list[Change]:
-        changes: list[Change] = []
+    def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
+        changes: list[ChangeRow] = []
         next_after = after or 0
         while len(changes) < limit:
             left = limit - len(changes)
             floor, next_after, *rows = self._pool.run("changes", [next_after, left, min(LINES_MAX, left + 100)], "same")
             if after is not None and after < floor and not changes:
                 raise purged_feed_error(floor, after)
-            changes += [Change(*row) for row in rows]
+            changes += [ChangeRow(*row) for row in rows]
             if next_after == 0:
                 break
         return changes

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 import apsw
 
 from fairlane.core.document import (
-    Change,
-    Check,
+    ChangeRow,
+    CheckRow,
     Claim,
     Customer,
-    Document,
+    DocumentRow,
     Outcome,
     Outlook,
-    Receipt,
+    ReceiptRow,
     Record,
     State,
     Submission,
@@ -191,10 +191,10 @@ class SqliteEngine:
 
     # -- documents ---------------------------------------------------------------------------------------------------
 
-    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> Check:
+    def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> CheckRow:
         return self._change(lambda tx: submit.check(tx, customer, cost, tx.now(now_ms)))
 
-    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[Receipt]:
+    def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[ReceiptRow]:
         return self._change(lambda tx: submit.submit(tx, submissions, tx.now(now_ms)))
 
     def claim(
@@ -285,10 +285,10 @@ class SqliteEngine:
     def customers(self, after: str, limit: int, *, now_ms: int | None = None) -> list[Customer]:
         return self._read(lambda execute: read.customers(execute, after, limit, Transaction.now(now_ms)))
 
-    def document(self, id: str) -> Document | None:
+    def document(self, id: str) -> DocumentRow | None:
         return self._read(lambda execute: read.document(execute, id))
 
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
+    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
         return self._read(lambda execute: read.documents(execute, customer, state, before, limit))
 
     def body(self, id: str) -> DocumentBody | None:
@@ -297,7 +297,7 @@ class SqliteEngine:
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         return self._read(lambda execute: read.outlook(execute, id, Transaction.now(now_ms)))
 
-    def changes(self, after: int | None, limit: int) -> list[Change]:
+    def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         return self._read(lambda execute: read.changes(execute, after, limit))
 
     # -- records -----------------------------------------------------------------------------------------------------

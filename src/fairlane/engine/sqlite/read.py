@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from fairlane.core.dispatch import Pace, estimate_ahead, is_blocked
-from fairlane.core.document import WAITING, Change, Check, Customer, Document, Outlook, Record, State
+from fairlane.core.document import WAITING, ChangeRow, CheckRow, Customer, DocumentRow, Outlook, Record, State
 from fairlane.core.policy import TIME_MAX_MS, Rules
 from fairlane.engine.errors import purged_feed_error
 from fairlane.engine.protocol import DocumentBody
@@ -34,21 +34,21 @@ def _look(execute: Execute, account: Account, everybody: Rules, now_ms: int) -> 
     return customer_snapshot(account.id, account.standing, counts, terms, version, everybody.policy, now_ms)
 
 
-def document(execute: Execute, id: str) -> Document | None:
+def document(execute: Execute, id: str) -> DocumentRow | None:
     row = execute(sql.one_document, (id,)).fetchone()
     return None if row is None else document_of(row)
 
 
-def document_of(row: tuple[Any, ...]) -> Document:
+def document_of(row: tuple[Any, ...]) -> DocumentRow:
     """A row of the snapshots as a snapshot."""
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
-    return Document(
-        id, number, customer, kind, state, Check(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
+    return DocumentRow(
+        id, number, customer, kind, state, CheckRow(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
         *row[16:20],
     )  # fmt: skip
 
 
-def documents(execute: Execute, customer: str | None, state: State | None, before: int | None, limit: int) -> list[Document]:
+def documents(execute: Execute, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
     number_max = TIME_MAX_MS if before is None else before
     if customer is not None:
         row = execute(sql.account_by_id, (customer,)).fetchone()
@@ -93,11 +93,11 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
     return Outlook(now_ms, ahead, blocked, *pace.recent(now_ms, dispatches), oldest_ready_ms)
 
 
-def changes(execute: Execute, after: int | None, limit: int) -> list[Change]:
+def changes(execute: Execute, after: int | None, limit: int) -> list[ChangeRow]:
     _, _, _, floor, *_ = execute(sql.read_queue).fetchone()
     if after is not None and after < floor:
         raise purged_feed_error(floor, after)
-    return [Change(*row) for row in execute(sql.changes_after, (after or 0, limit))]
+    return [ChangeRow(*row) for row in execute(sql.changes_after, (after or 0, limit))]
 
 
 def is_work_ready(execute: Execute, kinds: Sequence[str] | None, now_ms: int) -> tuple[bool, float]:

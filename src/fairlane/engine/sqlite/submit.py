@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairlane.core.document import ATTEMPTS_DEFAULT, NO_CHECK, Check, Receipt, Submission
+from fairlane.core.document import ATTEMPTS_DEFAULT, NO_CHECK, CheckRow, ReceiptRow, Submission
 from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import step_of
 from fairlane.engine.codec import encode_check
@@ -26,15 +26,15 @@ class _Sender:
         self.policy = terms.policy(tx.rules.policy)
         self.weight = terms.weight_thousandths
 
-    def check(self, cost: int, now_ms: int) -> Check:
+    def check(self, cost: int, now_ms: int) -> CheckRow:
         """One check: the counter moves, and gives a priority."""
         account = self.account
         self.tx.account_changed(account)
         account.standing = standing = self.policy.check(account.standing, now_ms, step_of(cost, self.weight))
         level = self.policy.level(standing.counter)
-        return Check(account.id, level, standing.counter, now_ms, self.tx.rules.version, self.terms_version)
+        return CheckRow(account.id, level, standing.counter, now_ms, self.tx.rules.version, self.terms_version)
 
-    def take(self, submission: Submission, now_ms: int, source: Check | None) -> Receipt:
+    def take(self, submission: Submission, now_ms: int, source: CheckRow | None) -> ReceiptRow:
         """Check, priority and insert; a document made from another one inherits instead of being checked."""
         tx, account = self.tx, self.account
         made = self.check(submission.cost, now_ms) if source is None else source._replace(checked_ms=now_ms)
@@ -51,10 +51,10 @@ class _Sender:
         lane.waiting += 1
         if not submission.delay_ms:
             tx.join_lane(lane, number, ready_ms)
-        return Receipt(submission.id, number, made)
+        return ReceiptRow(submission.id, number, made)
 
 
-def check(tx: Transaction, customer: str, cost: int, now_ms: int) -> Check:
+def check(tx: Transaction, customer: str, cost: int, now_ms: int) -> CheckRow:
     """One check without a document."""
     sender = _Sender(tx, customer)
     made = sender.check(cost, now_ms)
@@ -62,12 +62,12 @@ def check(tx: Transaction, customer: str, cost: int, now_ms: int) -> Check:
     return made
 
 
-def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> list[Receipt]:
+def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> list[ReceiptRow]:
     """All of them, in order; keys that are known return their first receipt."""
     sources = _sources(tx, submissions)
     known = _known_keys(tx, submissions)
     senders: dict[str, _Sender] = {}
-    receipts: list[Receipt] = []
+    receipts: list[ReceiptRow] = []
     for one in submissions:
         if one.key is not None and (one.customer, one.key) in known:
             receipts.append(known[one.customer, one.key])
@@ -83,9 +83,9 @@ def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> l
     return receipts
 
 
-def _sources(tx: Transaction, submissions: Sequence[Submission]) -> dict[str | None, Check]:
+def _sources(tx: Transaction, submissions: Sequence[Submission]) -> dict[str | None, CheckRow]:
     """What documents made from others inherit; refuses unknown ones before anything is written."""
-    sources: dict[str | None, Check] = {}
+    sources: dict[str | None, CheckRow] = {}
     for one in submissions:
         if one.made_from is None:
             continue
@@ -94,13 +94,13 @@ def _sources(tx: Transaction, submissions: Sequence[Submission]) -> dict[str | N
         if row is None or row[0] != one.customer:
             raise unknown_source_error(one)
         customer, priority, counter, *versions = row
-        sources[one.made_from] = Check(customer, priority, counter, 0, *versions)
+        sources[one.made_from] = CheckRow(customer, priority, counter, 0, *versions)
     return sources
 
 
-def _known_keys(tx: Transaction, submissions: Sequence[Submission]) -> dict[tuple[str, str], Receipt]:
+def _known_keys(tx: Transaction, submissions: Sequence[Submission]) -> dict[tuple[str, str], ReceiptRow]:
     """The receipts of keys that were used before; refuses conflicts before anything is written."""
-    known: dict[tuple[str, str], Receipt] = {}
+    known: dict[tuple[str, str], ReceiptRow] = {}
     here: dict[tuple[str, str], tuple[str | None, str]] = {}
     for one in submissions:
         if one.key is None:
@@ -114,7 +114,7 @@ def _known_keys(tx: Transaction, submissions: Sequence[Submission]) -> dict[tupl
                 number, digest, id = row
                 here[name] = (digest, id)
                 id, number, *made = tx.execute(sql.read_receipt, (number,)).fetchone()
-                known[name] = Receipt(id, number, Check(*made))
+                known[name] = ReceiptRow(id, number, CheckRow(*made))
             else:
                 here[name] = (one.digest, one.id)
         digest, id = here[name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairlane.core.document import Check, Document, Record
+from fairlane.core.document import CheckRow, DocumentRow, Record
 from fairlane.core.policy import TIME_MAX_MS, Standing
 from fairlane.engine.codec import encode_rules
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
@@ -114,8 +114,8 @@ def _unpack_document(tx: Transaction, packed: PackedDocument) -> None:
             tx.join_lane(lane, told.number, told.ready_ms)
 
 
-def _document_row(told: Document, customer: int, packed: PackedDocument) -> tuple[object, ...]:
-    check: Check = told.check
+def _document_row(told: DocumentRow, customer: int, packed: PackedDocument) -> tuple[object, ...]:
+    check: CheckRow = told.check
     return (
         told.number, told.id, customer, told.customer, told.kind, told.state, check.priority, check.counter_thousandths,
         check.checked_ms, check.policy_version, check.terms_version, packed.weight, packed.resets, told.cost, told.key,
