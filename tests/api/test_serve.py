@@ -14,7 +14,7 @@ import pytest
 
 from fairlane import Queue
 from tests.cli.running import COMMAND, ran, start
-from tests.worker.conftest import family_of, is_alive
+from tests.worker.conftest import is_alive, process_tree
 
 from .running import Server, until
 
@@ -72,14 +72,14 @@ def test_a_worker_that_dies_is_begun_again_and_ends_with_the_server(tmp_path: Pa
     server = Server(tmp_path, work=True)
     try:
         first = until(lambda: workers(server))[0]
-        until(lambda: len(family_of(first)) > 2)
+        until(lambda: len(process_tree(first)) > 2)
         os.kill(first, signal.SIGKILL)
         second = until(lambda: len(workers(server)) > 1 and workers(server)[1])
-        until(lambda: len(family_of(second)) > 2)
+        until(lambda: len(process_tree(second)) > 2)
         assert server.url not in Path(f"/proc/{second}/cmdline").read_text()  # it may hold a password, and all can read this
-        family = family_of(second)
+        tree = process_tree(second)
         assert server.stop() == 0
-        until(lambda: not any(map(is_alive, family)), "the worker's end")
+        until(lambda: not any(map(is_alive, tree)), "the worker's end")
     finally:
         server.close()
 
@@ -88,10 +88,10 @@ def test_a_worker_ends_with_a_server_that_was_killed(tmp_path: Path) -> None:
     server = Server(tmp_path, work=True)
     try:
         (first,) = until(lambda: workers(server))
-        until(lambda: len(family_of(first)) > 2)
-        family = family_of(first)
+        until(lambda: len(process_tree(first)) > 2)
+        tree = process_tree(first)
         server.stop(signal.SIGKILL)
-        until(lambda: not any(map(is_alive, family)), "the worker's end")
+        until(lambda: not any(map(is_alive, tree)), "the worker's end")
     finally:
         server.queue.close()
 

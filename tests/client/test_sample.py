@@ -16,7 +16,7 @@ from fairlane import Client
 from fairlane.cli import demo_server
 from tests.api.running import until
 from tests.cli.running import Terminal, run, start
-from tests.worker.conftest import family_of, is_alive
+from tests.worker.conftest import is_alive, process_tree
 
 ADDRESS = re.compile(r"Open (http://127\.0\.0\.1:\d+) in a browser")
 KEY = re.compile(r"(operator|ada-law), sees [a-z ]+ (fl_\S+)")
@@ -46,13 +46,13 @@ def test_it_says_where_and_with_which_key_feeds_itself_and_leaves_nothing(tempor
             until(lambda: operator.look("northwind").done > 0, "a document of the big customer to be done")
             assert light.me().customer == "ada-law"
             assert operator.rules().policy.reset_interval == demo_server.INTERVAL_SECONDS
-        family = family_of(program.pid)
-        assert len(family) > 2
+        tree = process_tree(program.pid)
+        assert len(tree) > 2
         program.send_signal(signal.SIGINT)
         rest, complained = program.communicate(timeout=60)
     assert (program.returncode, complained) == (0, "")
     assert rest.endswith("Stopped; everything was removed.\n")
-    until(lambda: not any(map(is_alive, family)), "every process to end")
+    until(lambda: not any(map(is_alive, tree)), "every process to end")
 
 
 def test_on_a_terminal_there_is_a_table(temporary: Path) -> None:
@@ -85,10 +85,10 @@ def test_killing_it_ends_the_server(tmp_path: Path) -> None:
     with start("demo", "--serve", *FEW, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, environment=environment) as program:
         assert program.stdout is not None
         assert ADDRESS.search(program.stdout.readline())
-        family = family_of(program.pid)
+        tree = process_tree(program.pid)
         program.kill()
         program.communicate()
-    until(lambda: not any(map(is_alive, family)), "every process to end")
+    until(lambda: not any(map(is_alive, tree)), "every process to end")
 
 
 @pytest.mark.parametrize(

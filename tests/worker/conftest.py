@@ -1,4 +1,4 @@
-"""A queue on disk, workers that end even if a test is wrong, and processes that are looked for in /proc."""
+"""A queue on disk, workers that end even if a test is wrong, and the state of processes from /proc."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ from typing import Any
 import pytest
 
 from fairlane import Backoff, Queue, Worker
+from fairlane.core.document import Claim
 from fairlane.worker import Event, Summary
 
 SECONDS_MAX = 40.0  # no test of this folder needs that long, on a busy machine neither
+CLAIM = Claim("id", 1, 1, "acme", "extract", 1, "null", 1, 3, 0, 1, False)
 AT_ONCE = Backoff(first_seconds=0, ceiling_seconds=0)
 
 
-def until(holds: Callable[[], Any], what: str = "it") -> Any:
-    """Wait for a condition; returns what it gave."""
+def until(condition: Callable[[], Any], what: str = "it") -> Any:
+    """Wait for a condition; returns its value."""
     deadline = time.monotonic() + SECONDS_MAX
     pause = threading.Event()
-    while not (found := holds()):
+    while not (value := condition()):
         assert time.monotonic() < deadline, f"{what} did not happen within {SECONDS_MAX:g} s"
         pause.wait(0.005)
-    return found
+    return value
 
 
-async def breath(seconds: float = 0.005) -> None:
-    """Let the loop do something else, in an `async def` handler that waits for a condition."""
+async def yield_loop() -> None:
+    """Let the loop do something else, in an `async def` handler that polls a condition."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.Event().wait(), seconds)
+        await asyncio.wait_for(asyncio.Event().wait(), 0.005)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there and not just a dead one that nobody cleared away."""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
 
-def family_of(pid: int) -> set[int]:
-    """A process and everything that descends from it."""
+def process_tree(pid: int) -> set[int]:
+    """Return a process and everything that descends from it."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -52,11 +54,11 @@ def family_of(pid: int) -> set[int]:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
-    family, before = {pid}, 0
-    while len(family) != before:
-        before = len(family)
-        family |= {one for one, parent in parents.items() if parent in family}
-    return family
+    tree, size = {pid}, 0
+    while len(tree) != size:
+        size = len(tree)
+        tree |= {child for child, parent in parents.items() if parent in tree}
+    return tree
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def queue(url: str) -> Iterator[Queue]:
 
 
 class Bench:
-    """Makes workers, runs them, and remembers what they told."""
+    """Makes workers, runs them, and records their events."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -85,12 +87,12 @@ class Bench:
 
     def run(self, worker: Worker, until_empty: bool = True) -> Summary:
         """Run it here; it is stopped if it takes far too long."""
-        guard = threading.Timer(SECONDS_MAX, self._end, [worker])
-        guard.start()
+        watchdog = threading.Timer(SECONDS_MAX, self._end, [worker])
+        watchdog.start()
         try:
             return worker.run(until_empty=until_empty)
         finally:
-            guard.cancel()
+            watchdog.cancel()
 
     @staticmethod
     def _end(worker: Worker) -> None:
@@ -114,7 +116,7 @@ class Bench:
 
         return stop
 
-    def told(self, name: str) -> list[Event]:
+    def emitted(self, name: str) -> list[Event]:
         return [event for event in self.events if event.name == name]
 
 

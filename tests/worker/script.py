@@ -1,6 +1,6 @@
 """A worker as people write one, in a plain script; tests start it, signal it and kill it.
 
-Arguments: URL, and options as JSON. Handlers note what they do in files of the folder they are given in the payload.
+Arguments: URL, and options as JSON. Handlers note what they do in files of the folder that the payload names.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ worker = Worker(sys.argv[1], backoff=Backoff(0, ceiling_seconds=0), **options)
 
 
 def note(document: Document, what: str) -> Path:
-    """A file that tells the test what happened."""
+    """Make a file that shows the test what happened."""
     path = Path(document.payload["folder"]) / f"{what}-{document.id}"
     path.touch()
     return path
 
 
-async def breath() -> None:
+async def yield_loop() -> None:
     """Let the loop do something else."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), 0.005)
@@ -56,8 +56,8 @@ def wait(document: Document) -> int:
     return document.attempt
 
 
-@worker.handler("family", seconds=60)
-def family(document: Document) -> None:
+@worker.handler("forks", seconds=60)
+def forks(document: Document) -> None:
     """Starts a program, a fork, and a daemon that flees to its own session; then waits for ever."""
     subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     if os.fork() == 0:
@@ -75,7 +75,7 @@ def family(document: Document) -> None:
 async def polite(document: Document) -> int:
     note(document, "began")
     while not gate(document).exists():
-        await breath()
+        await yield_loop()
     note(document, "ended")
     return document.attempt
 
@@ -85,7 +85,7 @@ async def stubborn(document: Document) -> None:
     note(document, "began")
     while True:
         try:
-            await breath()
+            await yield_loop()
         except asyncio.CancelledError:
             note(document, "cancelled")
 
@@ -110,17 +110,16 @@ async def hog(document: Document) -> None:
     threading.Event().wait()
 
 
-def answer_late_and_freeze() -> Worker:
-    """A worker with one `def` handler, whose store takes its time to answer, and which is frozen when it has claimed."""
-    prompt = Store.exchange
+def worker_with_slow_store() -> Worker:
+    """A worker with one `def` handler, whose claims have been on their way for half a second, and which then stops itself."""
+    exchange_now = Store.exchange
 
     def exchange(store: Store, settlements: Sequence[Settlement], limit: int) -> Exchange:
-        visit = prompt(store, settlements, limit)
-        threading.Event().wait(0.5)
-        return visit
+        result = exchange_now(store, settlements, limit)
+        return result._replace(requested_at=result.requested_at - 0.5)
 
     Store.exchange = exchange  # type: ignore[assignment,method-assign]
-    Store.reclaim = lambda _: None  # type: ignore[assignment,method-assign] # frozen in the middle of it, it would keep all others out
+    Store.reclaim = lambda _: None  # type: ignore[assignment,method-assign] # stopped in the middle of it, it would keep all others out
     late = Worker(sys.argv[1], **options)
     late.handler("wait", seconds=60)(wait)
     late.on("claimed", lambda event: os.kill(os.getpid(), signal.SIGSTOP))
@@ -129,7 +128,7 @@ def answer_late_and_freeze() -> Worker:
 
 if __name__ == "__main__":
     if is_late:
-        worker = answer_late_and_freeze()
+        worker = worker_with_slow_store()
     if is_hog:
         worker.handler("hog", attempts=1, seconds=0.5)(hog)
     worker.on("stopping", lambda event: print("stopping", flush=True))  # noqa: T201

@@ -9,7 +9,7 @@ import pytest
 from fairlane import Queue, Worker
 from fairlane.worker import Document
 
-from .conftest import Bench, breath
+from .conftest import Bench, yield_loop
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -22,7 +22,7 @@ def test_handlers_of_ones_own_read_the_file_and_keep_results(bench: Bench, queue
         return {"payload": document.payload, **kept}
 
     async def async_handler(document: Document) -> dict[str, object]:
-        await breath()
+        await yield_loop()
         return handler(document)
 
     id = queue.submit("acme", {"mine": 1}, content=b"small", name="a.txt").id

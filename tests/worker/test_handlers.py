@@ -14,7 +14,7 @@ import pytest
 from fairlane import BadValue, Fail, Mistake, Queue, Retry, Worker
 from fairlane.worker import Document, Summary
 
-from .conftest import Bench, breath, until
+from .conftest import Bench, until, yield_loop
 
 UNKEPT = [({1, 2}, "it must be JSON"), ("x" * 300_000, "at most 262,144 bytes"), (float("nan"), "it must be JSON")]
 
@@ -103,7 +103,7 @@ def test_leaving_costs_an_attempt_of_that_document(bench: Bench, queue: Queue, k
     id = queue.submit("acme", kind=kind).id
     assert bench.run(both(bench, handler)) == Summary(done=1, retried=1)
     assert queue.result(id) == 2
-    assert bench.told("unfinished")[0].reason == "SystemExit: 3"
+    assert bench.emitted("unfinished")[0].reason == "SystemExit: 3"
 
 
 @pytest.mark.parametrize("kind", ["child", "loop"])
@@ -164,7 +164,7 @@ def test_progress_and_partial_results_are_seen_while_it_runs(bench: Bench, queue
     async def on_loop(document: Document) -> int:
         told(document)
         while not gate.exists():
-            await breath()
+            await yield_loop()
         return 7
 
     worker = bench.worker()
@@ -205,7 +205,7 @@ def test_a_handler_that_reports_all_the_time_is_heard_at_the_end(bench: Bench, q
     worker.handler("extract")(handler)
     bench.run(worker)
     assert queue.progress(id) == (1, 1.0, None)
-    assert len(bench.told("reported")) < 1000
+    assert len(bench.emitted("reported")) < 1000
 
 
 @pytest.mark.parametrize("wrong", [2, -0.1, True, "x" * 201, None])
@@ -247,7 +247,7 @@ def test_a_queue_in_memory_is_shared_with_its_worker() -> None:
 
     @worker.handler("loop")
     async def on_loop(document: Document) -> Any:
-        await breath(0.05)
+        await yield_loop()
         return document.payload + 1
 
     assert bench.run(worker) == Summary(done=40)
@@ -310,7 +310,7 @@ def test_a_worker_runs_once_at_a_time_and_again_afterwards(bench: Bench, queue: 
     worker = bench.worker()
     worker.handler("extract")(lambda document: None)
     stop = bench.start(worker)
-    until(lambda: bench.told("started"))
+    until(lambda: bench.emitted("started"))
     with pytest.raises(Mistake, match="already runs"):
         worker.run()
     stop()
@@ -343,8 +343,8 @@ def test_hooks_see_everything_in_order_and_do_no_harm(bench: Bench, queue: Queue
         assert bench.run(worker).done == 1
     names = [event.name for event in bench.events]
     assert names == ["started", "claimed", "began", "printed", "finished", "stopping", "stopped"]
-    finished = bench.told("finished")[0]
+    finished = bench.emitted("finished")[0]
     assert (finished.worker, finished.id, finished.customer, finished.outcome) == ("tester", id, "acme", "done")
-    assert bench.told("printed")[0].value == "Grüße"
+    assert bench.emitted("printed")[0].value == "Grüße"
     assert "a bad hook" in caplog.text
     assert f"document {id} of acme: done after" in caplog.text

@@ -25,8 +25,7 @@ from fairlane.folders.scan import FOLDER_KIND
 from fairlane.procs import syscalls
 from fairlane.queue import DEFAULT_KIND, PAGES, Input, Queue
 from fairlane.sandbox.scratch import attempt_folder
-from fairlane.worker.document import Document, Fail, Retry
-from fairlane.worker.worker import Worker
+from fairlane.worker import Document, Fail, Retry, Worker
 
 from . import Extraction, Limits, Unreadable
 from .sandboxed import extract_isolated, prepare

@@ -1,10 +1,9 @@
-"""How do the worker's processes talk to each other? In frames: four bytes of length, then that much JSON.
+"""Messages between a worker's processes: frames of a four-byte length and that much JSON.
 
 Laws:
-- No frame is larger than FRAME_BYTES_MAX; whoever sends a larger one, or no JSON, is treated as broken.
-- The worker never waits for another process: what a socket does not take yet is kept and sent when there is room, up to
-  UNSENT_BYTES_MAX.
-- Nothing is unpacked but JSON.
+- No frame is larger than FRAME_BYTES_MAX; a process that sends a larger one, or one that is not JSON, counts as broken.
+- Sending never blocks: what a socket does not accept yet is buffered, up to UNSENT_BYTES_MAX.
+- Nothing but JSON is ever decoded.
 """
 
 from __future__ import annotations
@@ -18,48 +17,50 @@ from typing import Any
 
 FRAME_BYTES_MAX = 4 * 1024 * 1024  # a payload or result of 256 KiB may take six bytes for one when it is escaped, twice
 READ_BYTES = 256 * 1024
-UNSENT_BYTES_MAX = 16 * 1024 * 1024  # more than that is kept for nobody who does not listen
+UNSENT_BYTES_MAX = 16 * 1024 * 1024  # a process that leaves more unread counts as broken
 
 _LENGTH = Struct("!I")
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
+Message = list[Any]
+
 
 class BadFrame(Exception):
-    """What came is no frame."""
+    """The received bytes are not a frame, or a message does not fit into one."""
 
 
-def framed(message: list[Any]) -> bytes:
-    """A message as one frame."""
+def encode_frame(message: Message) -> bytes:
+    """Encode a message as one frame."""
     body = _encode(message).encode()
     if len(body) > FRAME_BYTES_MAX:
         raise BadFrame(f"a message of {len(body):,} bytes; at most {FRAME_BYTES_MAX:,} fit in a frame")
     return _LENGTH.pack(len(body)) + body
 
 
-class Unframed:
-    """Bytes as they come in, cut into messages."""
+class FrameDecoder:
+    """Cuts a stream of bytes into messages."""
 
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._buffer = bytearray()
 
-    def feed(self, received: bytes) -> Iterator[list[Any]]:
-        """The messages that are whole now, one by one: those before a bad frame still count."""
-        kept = self._kept
-        kept += received
-        at = 0
-        while len(kept) - at >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(kept, at)
+    def feed(self, received: bytes) -> Iterator[Message]:
+        """Yield the messages that are complete now, also those before a bad frame."""
+        buffer = self._buffer
+        buffer += received
+        start = 0
+        while len(buffer) - start >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(buffer, start)
             if size > FRAME_BYTES_MAX:
                 raise BadFrame(f"a frame that claims {size:,} bytes")
-            end = at + _LENGTH.size + size
-            if len(kept) < end:
+            end = start + _LENGTH.size + size
+            if len(buffer) < end:
                 break
-            yield _message(bytes(kept[at + _LENGTH.size : end]))
-            at = end
-        del kept[:at]
+            yield _decode(bytes(buffer[start + _LENGTH.size : end]))
+            start = end
+        del buffer[:start]
 
 
-def _message(body: bytes) -> list[Any]:
+def _decode(body: bytes) -> Message:
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -69,76 +70,76 @@ def _message(body: bytes) -> list[Any]:
     return message
 
 
-class Stream:
-    """The worker's end of a socket: frames go out when there is room, and messages are handed over as they come in."""
+class FrameStream:
+    """One end of a socket on an event loop: sends frames when there is room, passes received messages to a callback."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        end: socket.socket,
-        heard: Callable[[list[Any]], None],
-        ended: Callable[[str], None],
+        connection: socket.socket,
+        on_message: Callable[[Message], None],
+        on_end: Callable[[str], None],
     ) -> None:
-        end.setblocking(False)
+        connection.setblocking(False)
         self._loop = loop
-        self._end = end
-        self._heard = heard
-        self._ended = ended
-        self._unframed = Unframed()
+        self._connection = connection
+        self._on_message = on_message
+        self._on_end = on_end
+        self._decoder = FrameDecoder()
         self._unsent = bytearray()
         self._is_open = True
-        loop.add_reader(end, self.receive)
+        loop.add_reader(connection, self.receive)
 
-    def send(self, message: list[Any]) -> None:
+    def send(self, message: Message) -> None:
         """Send a message, now or as soon as there is room."""
         if not self._is_open:
             return
         is_waiting = bool(self._unsent)
-        self._unsent += framed(message)
+        self._unsent += encode_frame(message)
         if len(self._unsent) > UNSENT_BYTES_MAX:
-            self._loop.call_soon(self._broken, "it does not listen")
+            self._loop.call_soon(self._end, "it does not read its messages")
         elif not is_waiting:
             self._flush()
 
     def _flush(self) -> None:
         try:
-            del self._unsent[: self._end.send(self._unsent)]
+            del self._unsent[: self._connection.send(self._unsent)]
         except BlockingIOError:
             pass
         except OSError as error:
-            self._broken(str(error))
+            self._end(str(error))
             return
         if self._unsent:
-            self._loop.add_writer(self._end, self._flush)
+            self._loop.add_writer(self._connection, self._flush)
         else:
-            self._loop.remove_writer(self._end)
+            self._loop.remove_writer(self._connection)
 
     def receive(self) -> None:
-        """Hand over whatever is there."""
+        """Pass on every message that has arrived."""
         while self._is_open:
             try:
-                received = self._end.recv(READ_BYTES)
-                for message in self._unframed.feed(received):
-                    self._heard(message)
+                received = self._connection.recv(READ_BYTES)
+                for message in self._decoder.feed(received):
+                    self._on_message(message)
             except BlockingIOError:
                 return
             except (OSError, BadFrame) as error:
-                self._broken(str(error))
+                self._end(str(error))
                 return
             if not received:
-                self._broken("it closed the connection")
+                self._end("it closed the connection")
             if len(received) < READ_BYTES:
                 return
 
-    def _broken(self, why: str) -> None:
+    def _end(self, reason: str) -> None:
         if self._is_open:
             self.close()
-            self._ended(why)
+            self._on_end(reason)
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         if self._is_open:
             self._is_open = False
-            self._loop.remove_reader(self._end)
-            self._loop.remove_writer(self._end)
-            self._end.close()
+            self._loop.remove_reader(self._connection)
+            self._loop.remove_writer(self._connection)
+            self._connection.close()

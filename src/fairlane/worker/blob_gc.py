@@ -1,8 +1,8 @@
-"""Who removes the files that no document owns? Every worker offers to, and one of them does, once a day.
+"""Garbage collection of files that no document owns: every worker offers to sweep, and one of them does, once a day.
 
 Laws:
-- It takes small slices of time, on a thread of its own; documents never wait for it.
-- What fails is told and left to the next sweep.
+- It works in small slices of time, on a thread of its own; documents never wait for it.
+- A failure is reported, and the rest is left to the next sweep.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from fairlane.core.errors import FairlaneError
 from fairlane.queue import GRACE_SECONDS
 from fairlane.queue.files import QueueFiles
 
-ASK_SECONDS = 600.0  # between looks whether it is time
+CHECK_SECONDS = 600.0  # between checks whether a sweep is due
 SLICE_SECONDS, PAUSE_SECONDS = 0.2, 1.0
 
 
-class Sweeping:
-    """A sweep in slices: None is the mark of one that is not under way."""
+class BlobCollector:
+    """A sweep in slices; its mark is None while none is under way."""
 
     def __init__(self, queue_files: QueueFiles) -> None:
         self._queue_files = queue_files
@@ -24,11 +24,11 @@ class Sweeping:
 
     @property
     def pause_seconds(self) -> float:
-        """How long to wait before the next slice, or before asking again."""
-        return ASK_SECONDS if self._mark is None else PAUSE_SECONDS
+        """How long to wait before the next slice, or before the next check."""
+        return CHECK_SECONDS if self._mark is None else PAUSE_SECONDS
 
     def slice(self) -> str | None:
-        """Do a little, if there is something to do; says what failed, if it did."""
+        """Sweep for a moment, if a sweep is due; returns what failed, if anything did."""
         try:
             files = self._queue_files.open_configured()
             if files is None or (self._mark is None and not self._queue_files.begin_daily_sweep()):

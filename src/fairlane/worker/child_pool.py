@@ -1,12 +1,12 @@
-"""How does the worker use its children? It forks one for a slot when there is a document for it, and gives it the next
-documents a little ahead of time, so that a child never waits for the worker.
+"""The worker's child processes: one for a slot when there is a document for it, each with a few documents in its inbox.
+
+Documents are sent a little ahead of time, so that a child never waits for the worker.
 
 Laws:
-- A child answers its documents in order, so the first that it was given and has not answered is the one it runs.
-- A document waiting in a child's inbox can be taken back: when another child is idle, when one of a better priority
-  passes it, when the worker stops, and when the child has ended.
-- A child that crashed, hung, was used up or left processes behind is ended with everything it started, and replaced.
-- What children print is drained at once and forgotten, but for the end.
+- A child responds to its documents in order, so the first one without a response is the one that it runs.
+- A document in a child's inbox can be taken back: when another child is idle, when a document of a better priority overtakes
+  it, when the worker stops, and when the child has ended.
+- A child that crashed, hung, used much memory or left processes behind is ended with everything it started, and replaced.
 """
 
 from __future__ import annotations
@@ -19,285 +19,273 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fairlane.core.document import Outcome
-from fairlane.procs.ipc import BadFrame, Stream
+from fairlane.procs.ipc import FrameStream, Message
 
-from .child import PRINTED_END, outcome_of, receive_document, send_document
-from .claims import Held, place_among
-from .document import cleaned
+from .child import decode_outcome, receive_document, send_document
+from .child_output import OutputTail
+from .claims import ActiveClaim, insertion_index
+from .document import clean_text
+from .handlers import HandlerEvents
 
-INBOX_MAX = 32  # documents that a child is given ahead
-PRINTED_BYTES_MAX = 4096
-READ_BYTES = 64 * 1024
-CLOSED = "it closed the connection"  # most often because it has ended, and the template tells in a moment how
+INBOX_MAX = 32  # documents that a child is sent ahead
+CLOSED = "it closed the connection"  # most often because it has ended: the fork server reports in a moment how
 REFUSED_SECONDS = 0.5  # to wait after a fork failed
 
 
-class Listener(Protocol):
-    """What the worker wants to hear about its children."""
+class PoolEvents(HandlerEvents, Protocol):
+    """Receiver of what children report, and of what becomes of them."""
 
-    def began(self, held: Held) -> None:
-        """A handler has its document."""
-
-    def answered(self, held: Held, outcome: Outcome, seconds: float) -> None:
-        """A handler has finished."""
-
-    def reported(self, held: Held, progress: float | str | None, partial: str | None) -> None:
-        """A handler told something on its way."""
-
-    def died(self, held: Held, reason: str) -> None:
-        """The child that ran this document has ended, and its handler with it."""
-
-    def came_back(self, held: list[Held]) -> None:
-        """These were never begun."""
+    def returned(self, claims: list[ActiveClaim]) -> None:
+        """These were sent to a child and never begun."""
 
     def child_ended(self, number: int, reason: str) -> None:
-        """A child is gone."""
+        """A child is gone; its slot is free."""
 
-    def helper_ended(self, reason: str) -> None:
-        """The template is gone: nothing can be forked any more."""
+
+class _Response(NamedTuple):
+    outcome: Outcome
+    seconds: float
+    replace_reason: str
+    has_printed: bool
 
 
 class Child:
-    """One child, as the worker sees it."""
+    """One child process, as the worker sees it."""
 
-    def __init__(self, number: int, loop: asyncio.AbstractEventLoop, pool: Children) -> None:
+    def __init__(self, number: int, loop: asyncio.AbstractEventLoop, control: socket.socket, events: PoolEvents) -> None:
         self.number = number
-        self.given: deque[Held] = deque()  # the first of them runs
-        self.ending: str | None = None  # why it is being ended
-        self.inbox, self.inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.inbox.setblocking(False)
-        answers, self._theirs = socket.socketpair()
-        self.output, self._printing = os.pipe()
-        os.set_blocking(self.output, False)
-        self._printed = bytearray()
-        self._whole: deque[bytearray] = deque(maxlen=2 * INBOX_MAX)  # of documents whose answer is under way
+        self.documents: deque[ActiveClaim] = deque()  # without a response; the first of them runs
+        self.end_reason: str | None = None  # why it is being ended
         self._loop = loop
-        self._pool = pool
-        self.answers = Stream(loop, answers, self._heard, lambda _: pool.end(self, CLOSED))
-        loop.add_reader(self.output, self.drain)
+        self._control = control
+        self._events = events
+        self._inbox, self._inbox_child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._inbox.setblocking(False)
+        responses, self._responses_child_end = socket.socketpair()
+        self._responses = FrameStream(loop, responses, self._received, lambda _: self.end(CLOSED))
+        self._output = OutputTail(loop, 2 * INBOX_MAX)
 
-    def handles(self) -> list[int]:
-        """What the child itself gets."""
-        return [self.inside.fileno(), self._theirs.fileno(), self._printing]
-
-    def handed_over(self) -> None:
-        """The child has its handles; ours would keep its pipes open. The inbox stays: we may take back what is in it."""
-        self._theirs.close()
-        os.close(self._printing)
-
-    def _heard(self, message: list[Any]) -> None:
+    def start(self) -> None:
+        """Have the fork server fork the process."""
+        handles = [self._inbox_child_end.fileno(), self._responses_child_end.fileno(), self._output.write_end]
         try:
-            self._pool.heard(self, message)
-        except (BadFrame, LookupError, TypeError, ValueError) as error:
-            self._pool.end(self, f"it sent what nobody understands ({error})")
+            socket.send_fds(self._control, [json.dumps(["fork", self.number]).encode()], handles)
+        finally:  # our copies would keep its pipes open; the inbox stays, as we may take back what is in it
+            self._responses_child_end.close()
+            os.close(self._output.write_end)
 
-    def drain(self) -> None:
-        """Read what was printed, and keep the end of it."""
+    def send(self, active: ActiveClaim) -> bool:
+        """Send a document to the inbox; False if there is no room."""
         try:
-            printed = os.read(self.output, READ_BYTES)
-        except BlockingIOError:
+            is_sent = send_document(self._inbox, active.serial, active.claim)
+        except OSError as error:
+            self.end(str(error))
+            return False
+        if is_sent:
+            self.documents.append(active)
+            self._begin()
+        return is_sent
+
+    def _begin(self) -> None:
+        """Note that the first document is the one that runs."""
+        if self.documents and self.documents[0].began_at is None:
+            self.documents[0].began_at = self._loop.time()
+            self._events.began(self.documents[0])
+
+    def _received(self, message: Message) -> None:
+        try:
+            word, serial, *values = message
+            if not self.documents or self.documents[0].serial != serial:
+                raise ValueError(f"{word} about a document it does not run")
+            report, response = _parse(word, values)
+        except (LookupError, TypeError, ValueError) as error:
+            self.end(f"it sent a message that cannot be understood ({error})")
             return
-        if not printed:
-            self._loop.remove_reader(self.output)
-        self._printed += printed
-        *whole, self._printed = self._printed.split(PRINTED_END)
-        self._whole.extend(one[-PRINTED_BYTES_MAX:] for one in whole)
-        del self._printed[:-PRINTED_BYTES_MAX]
+        if response is None:
+            self._events.reported(self.documents[0], *report)
+            return
+        active = self.documents.popleft()
+        active.printed = self._output.take() if response.has_printed else ""
+        self._begin()
+        if response.replace_reason:
+            self.end(response.replace_reason)
+        self._events.finished(active, response.outcome, response.seconds)
 
-    def printed(self) -> str:
-        """The end of what the document it was at has printed, and is not taken yet."""
-        self.drain()
-        told = self._whole.popleft() if self._whole else self._printed
-        return told.decode("utf-8", "replace").strip()
+    def index_of(self, active: ActiveClaim) -> int:
+        """Return how many documents would begin before this one, the running one included."""
+        return max(1, insertion_index(self.documents, active))
 
-    def take_back(self) -> Held | None:
-        """A document that the child has not taken yet."""
-        try:  # by a flag for this call: a setting of the socket would be the child's too, which waits in it
-            taken = receive_document(self.inside, socket.MSG_DONTWAIT)
+    def take_back(self) -> ActiveClaim | None:
+        """Take back the next document of the inbox that the child has not taken."""
+        try:  # by a flag for this call: a setting of the socket would be the child's too, which blocks in it
+            received = receive_document(self._inbox_child_end, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return None
-        held = next((one for one in self.given if taken is not None and one.serial == taken[0]), None)
-        if held is not None:
-            self.given.remove(held)
-            held.began = None
-            self.begin()
-        return held
+        serial = None if received is None else received[0]
+        active = next((active for active in self.documents if active.serial == serial), None)
+        if active is not None:
+            self.documents.remove(active)
+            active.began_at = None
+            self._begin()
+        return active
 
-    def place_of(self, held: Held) -> int:
-        """How many that it was given would begin before this one, that which runs included."""
-        return max(1, place_among(self.given, held))
+    def take_back_all(self) -> list[ActiveClaim]:
+        """Empty the inbox."""
+        claims = []
+        while (active := self.take_back()) is not None:
+            claims.append(active)
+        return claims
 
-    def emptied(self) -> list[Held]:
-        """What was in its inbox, taken back."""
-        back = []
-        while (held := self.take_back()) is not None:
-            back.append(held)
-        return back
+    def end(self, reason: str) -> None:
+        """Have the fork server end the process and all it started; its document is reported when it is really gone."""
+        if self.end_reason is None:
+            self.end_reason = reason
+            with contextlib.suppress(OSError):
+                self._control.send(json.dumps(["end", self.number]).encode())
 
-    def begin(self) -> None:
-        """The first that it was given is the one it runs."""
-        if self.given and self.given[0].began is None:
-            self.given[0].began = self._loop.time()
-            self._pool.began(self.given[0])
+    def ended(self, reason: str) -> None:
+        """The process is gone: its last responses still count, its running document died, the others were not begun."""
+        self.end_reason = self.end_reason or reason
+        self._responses.receive()
+        unbegun = self.take_back_all()
+        died = list(self.documents)
+        self.documents.clear()
+        printed = self._output.take()
+        self.close()
+        self._events.child_ended(self.number, reason)
+        self._events.returned(unbegun)
+        last_line = printed.rpartition("\n")[2]
+        for active in died:
+            active.printed = printed
+            self._events.died(active, clean_text(f"{reason}; last printed: {last_line}" if last_line else reason))
 
     def close(self) -> None:
-        """Let go of everything."""
-        self.answers.close()
-        self._loop.remove_reader(self.output)
-        os.close(self.output)
-        self.inbox.close()
-        self.inside.close()
+        """Close all connections."""
+        self._responses.close()
+        self._output.close()
+        self._inbox.close()
+        self._inbox_child_end.close()
 
 
-class Children:
+def _parse(word: str, values: list[Any]) -> tuple[list[Any], _Response | None]:
+    """Parse what a child sent about the document it runs: the two values of a report, or a response."""
+    if word == "report":
+        progress, partial = values
+        return [progress, partial], None
+    seconds, outcome, replace_reason, has_printed = values
+    return [], _Response(decode_outcome(outcome), seconds, replace_reason, has_printed)
+
+
+class ChildPool:
     """All children of a worker, at most one a slot."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, control: socket.socket | None, slots: int, listener: Listener) -> None:
-        self._nobody: socket.socket | None = None
-        if control is None:  # no handler runs in a child: nobody answers, and nobody is asked
-            control, self._nobody = socket.socketpair()
-        control.setblocking(False)
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        control: socket.socket | None,  # to the fork server; None if no handler runs in a child
+        slots: int,
+        events: PoolEvents,
+        on_fork_server_end: Callable[[str], None],
+    ) -> None:
         self._loop = loop
         self._control = control
         self._slots = slots
-        self._listener = listener
-        self._all: dict[int, Child] = {}
-        self._numbers = 0
-        self._refused_until = 0.0
-        loop.add_reader(control, self._template_tells)
+        self._events = events
+        self._on_fork_server_end = on_fork_server_end
+        self._children: dict[int, Child] = {}
+        self._last_number = 0
+        self._no_fork_until = 0.0
+        if control is not None:
+            control.setblocking(False)
+            loop.add_reader(control, self._receive)
 
     @property
     def running(self) -> int:
         """How many documents run in children."""
-        return sum(bool(child.given) for child in self._all.values())
+        return sum(bool(child.documents) for child in self._children.values())
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._all
-
-    def give(self, held: Held, may_begin: bool) -> bool:
-        """Give a document to an idle child if it may begin now, else to the inbox of a busy one; False if none has room."""
-        usable = [child for child in self._all.values() if child.ending is None]
-        idle = next((child for child in usable if not child.given), None)
-        if may_begin and idle is None and len(self._all) < self._slots:
+    def send(self, active: ActiveClaim, may_begin: bool) -> bool:
+        """Send a document to an idle child if it may begin now, else to the inbox of a busy one; False if none has room."""
+        usable = self._usable()
+        idle = next((child for child in usable if not child.documents), None)
+        if may_begin and idle is None and len(self._children) < self._slots:
             idle = self._fork()
         if may_begin and idle is not None:
-            return self._send(idle, held)
-        places = [(child.place_of(held), child.given[0].began or 0.0, child.number) for child in usable if child.given]
-        place, _, number = min(places, default=(INBOX_MAX + 1, 0.0, 0))
-        return place <= INBOX_MAX and self._put(self._all[number], held)
+            return idle.send(active)
+        places = [
+            (child.index_of(active), child.documents[0].began_at or 0.0, child.number) for child in usable if child.documents
+        ]
+        index, _, number = min(places, default=(INBOX_MAX + 1, 0.0, 0))
+        return index <= INBOX_MAX and self._enqueue(self._children[number], active)
 
-    def _put(self, child: Child, held: Held) -> bool:
-        """Into the inbox of a busy child, before those that it passes."""
-        passed = child.emptied() if child.place_of(held) < len(child.given) else []
-        passed.insert(place_among(passed, held), held)
-        while passed and len(child.given) <= INBOX_MAX and self._send(child, passed[0]):
-            passed.pop(0)
-        if back := [one for one in passed if one is not held]:
-            self._listener.came_back(back)
-        return held not in passed
+    def _usable(self) -> list[Child]:
+        return [child for child in self._children.values() if child.end_reason is None]
 
-    def _send(self, child: Child, held: Held) -> bool:
-        try:
-            is_sent = send_document(child.inbox, held.serial, held.claim)
-        except OSError as error:
-            self.end(child, str(error))
-            return False
-        if is_sent:
-            child.given.append(held)
-            child.begin()
-        return is_sent
+    def _enqueue(self, child: Child, active: ActiveClaim) -> bool:
+        """Send a document to the inbox of a busy child, before those that it overtakes."""
+        unsent = child.take_back_all() if child.index_of(active) < len(child.documents) else []
+        unsent.insert(insertion_index(unsent, active), active)
+        while unsent and len(child.documents) <= INBOX_MAX and child.send(unsent[0]):
+            unsent.pop(0)
+        if others := [other for other in unsent if other is not active]:
+            self._events.returned(others)
+        return active not in unsent
 
     def _fork(self) -> Child | None:
-        if self._loop.time() < self._refused_until:
+        if self._control is None or self._loop.time() < self._no_fork_until:
             return None
-        self._numbers += 1
-        child = Child(self._numbers, self._loop, self)
-        self._all[child.number] = child
+        self._last_number += 1
+        child = Child(self._last_number, self._loop, self._control, self._events)
+        self._children[child.number] = child
         try:
-            socket.send_fds(self._control, [json.dumps(["fork", child.number]).encode()], child.handles())
+            child.start()
         except OSError as error:
-            self._gone(child, f"the template could not be asked: {error}")
+            self._remove(child, f"the fork server could not be reached: {error}")
             return None
-        finally:
-            child.handed_over()
         return child
 
-    def began(self, held: Held) -> None:
-        """A child has a document to run."""
-        self._listener.began(held)
+    def rebalance(self) -> None:
+        """Return a document out of a busy child's inbox if another child could begin it."""
+        usable = self._usable()
+        has_idle = any(not child.documents for child in usable) or len(self._children) < self._slots
+        fullest = max(usable, key=lambda child: len(child.documents), default=None)
+        if has_idle and fullest is not None and len(fullest.documents) > 1 and (active := fullest.take_back()) is not None:
+            self._events.returned([active])
 
-    def heard(self, child: Child, message: list[Any]) -> None:
-        """A child said something."""
-        word, serial, *values = message
-        held = child.given[0] if child.given else None
-        if held is None or held.serial != serial:
-            raise ValueError(f"{word} about a document it does not run")
-        if word == "report":
-            self._listener.reported(held, *values)
-            return
-        seconds, outcome, why_replace, has_printed = values
-        told = outcome_of(outcome)
-        child.given.popleft()
-        held.printed = child.printed() if has_printed else ""
-        child.begin()
-        if why_replace:
-            self.end(child, why_replace)
-        self._listener.answered(held, told, seconds)
+    def take_back_all(self) -> list[ActiveClaim]:
+        """Take back everything that children have not begun."""
+        claims = [active for child in self._children.values() for active in child.take_back_all()]
+        return sorted(claims, key=lambda active: active.serial)
 
-    def share_out(self) -> bool:
-        """An idle child gets what waits in a busy one's inbox; False if there was nothing to move."""
-        usable = [child for child in self._all.values() if child.ending is None]
-        idle = next((child for child in usable if not child.given), None)
-        full = max((child for child in usable if len(child.given) > 1), key=lambda child: len(child.given), default=None)
-        if full is None or (idle is None and len(self._all) >= self._slots):
+    def end_handler(self, active: ActiveClaim, reason: str) -> bool:
+        """End the child that runs a document; False if none does. Those behind it in the inbox come to no harm."""
+        child = next((child for child in self._children.values() if active in child.documents), None)
+        if child is None:
             return False
-        held = full.take_back()
-        if held is None:
-            return False
-        self._listener.came_back([held])
+        if active is not child.documents[0]:
+            self._events.returned([other for other in child.take_back_all() if other is not active])
+        if active in child.documents:
+            child.end(reason)
         return True
 
-    def take_back_all(self) -> list[Held]:
-        """Everything that children have not begun."""
-        back = [held for child in self._all.values() for held in child.emptied()]
-        return sorted(back, key=lambda held: held.serial)
-
-    def end_handler(self, held: Held, why: str) -> bool:
-        """End the child that runs a document; False if none does. Those behind it in the inbox come to no harm."""
-        for child in list(self._all.values()):
-            if held in child.given:
-                if held is not child.given[0]:
-                    back = child.emptied()
-                    self._listener.came_back([one for one in back if one is not held])
-                if held in child.given:
-                    self.end(child, why)
-                return True
-        return False
-
-    def end_hung(self, now: float, seconds_of: Callable[[Held], float]) -> None:
+    def end_overdue(self, now: float, seconds_of: Callable[[ActiveClaim], float]) -> None:
         """End children whose document took longer than it may."""
-        for child in list(self._all.values()):
-            head = child.given[0] if child.given else None
-            if head is not None and head.began is not None and now - head.began > seconds_of(head):
-                self.end(child, f"it ran for more than its {seconds_of(head):g} seconds and was stopped")
+        for child in list(self._children.values()):
+            active = child.documents[0] if child.documents else None
+            if active is not None and active.began_at is not None and now - active.began_at > seconds_of(active):
+                child.end(f"it ran for more than its {seconds_of(active):g} seconds and was stopped")
 
-    def end_all(self, why: str) -> None:
+    def end_all(self, reason: str) -> None:
         """End every child."""
-        for child in list(self._all.values()):
-            self.end(child, why)
+        for child in list(self._children.values()):
+            child.end(reason)
 
-    def end(self, child: Child, why: str) -> None:
-        """Have the template end a child and all it started; what it ran is told when it is really gone."""
-        if child.ending is None:
-            child.ending = why
-            with contextlib.suppress(OSError):
-                self._control.send(json.dumps(["end", child.number]).encode())
-
-    def _template_tells(self) -> None:
+    def _receive(self) -> None:
+        """Receive what the fork server reports."""
+        assert self._control is not None
         while True:
             try:
                 message = self._control.recv(4096)
@@ -306,49 +294,39 @@ class Children:
             except OSError:
                 message = b""
             if not message:
-                self._loop.remove_reader(self._control)
-                self._listener.helper_ended("the template process ended; it was killed from outside, or memory ran out")
-                for child in list(self._all.values()):
-                    self._gone(child, "the template ended, and every child with it")
+                self._fork_server_ended()
                 return
-            word, number, told = json.loads(message)
-            child_or_none = self._all.get(number)
-            if child_or_none is not None and word == "ended":
-                ending = child_or_none.ending
-                self._gone(child_or_none, _told_of_exit(told) if ending in (None, CLOSED) else str(ending))
-            elif child_or_none is not None and word == "refused":
-                self._refused_until = self._loop.time() + REFUSED_SECONDS
-                self._gone(child_or_none, f"it could not be started: {told}")
+            word, number, value = json.loads(message)
+            child = self._children.get(number)
+            if child is not None and word == "ended":
+                is_known = child.end_reason not in (None, CLOSED)
+                self._remove(child, str(child.end_reason) if is_known else _describe_exit(value))
+            elif child is not None and word == "refused":
+                self._no_fork_until = self._loop.time() + REFUSED_SECONDS
+                self._remove(child, f"it could not be started: {value}")
 
-    def _gone(self, child: Child, why: str) -> None:
-        """A child has ended: its last answers still count, the document it ran has died, the others were not begun."""
-        child.ending = child.ending or why
-        child.answers.receive()
-        back = child.emptied()
-        died = list(child.given)
-        child.given.clear()
-        printed = child.printed()
-        child.close()
-        self._all.pop(child.number, None)
-        self._listener.child_ended(child.number, why)
-        self._listener.came_back(back)
-        for held in died:
-            held.printed = printed
-            last = printed.rpartition("\n")[2]
-            self._listener.died(held, cleaned(f"{why}; last printed: {last}" if last else why))
+    def _fork_server_ended(self) -> None:
+        assert self._control is not None
+        self._loop.remove_reader(self._control)
+        self._on_fork_server_end("the fork server process ended; it was killed from outside, or memory ran out")
+        for child in list(self._children.values()):
+            self._remove(child, "the fork server ended, and every child with it")
+
+    def _remove(self, child: Child, reason: str) -> None:
+        self._children.pop(child.number, None)
+        child.ended(reason)
 
     def close(self) -> None:
-        """Let go of everything; the template ends what is left."""
-        self._loop.remove_reader(self._control)
-        self._control.close()
-        if self._nobody is not None:
-            self._nobody.close()
-        for child in self._all.values():
+        """Close all connections; the fork server ends what is left."""
+        if self._control is not None:
+            self._loop.remove_reader(self._control)
+            self._control.close()
+        for child in self._children.values():
             child.close()
-        self._all.clear()
+        self._children.clear()
 
 
-def _told_of_exit(code: int) -> str:
+def _describe_exit(code: int) -> str:
     if code < 0:
         with contextlib.suppress(ValueError):
             return f"the handler's process was killed by {signal.Signals(-code).name}"

@@ -1,4 +1,4 @@
-"""How are `async def` handlers run? As tasks on the worker's own loop, one a slot.
+"""Running `async def` handlers: tasks on the worker's own loop, one a slot.
 
 Laws:
 - A handler that takes longer than it may, or whose lease was lost, is cancelled.
@@ -12,119 +12,114 @@ import asyncio
 import contextvars
 import random
 from collections.abc import Callable
-from typing import Any, Protocol
 
 from fairlane.blobs.files import Files
 from fairlane.core.document import Outcome
 from fairlane.core.retry import Backoff
 
-from .claims import Held
-from .document import Document, Report, raised, returned
-from .handlers import Handler
+from .claims import ActiveClaim
+from .document import ClaimedDocument, outcome_of_error, outcome_of_value
+from .handlers import Handler, HandlerEvents
 
-STUBBORN_SECONDS = 3.0  # that a cancelled handler may take to clean up
-
-
-class Listener(Protocol):
-    """What the worker wants to hear about them."""
-
-    def answered(self, held: Held, outcome: Outcome, seconds: float) -> None:
-        """A handler has finished."""
-
-    def reported(self, held: Held, progress: float | str | None, partial: str | None) -> None:
-        """A handler told something on its way."""
-
-    def died(self, held: Held, reason: str) -> None:
-        """A handler was stopped, and this is why."""
+CANCEL_SECONDS_MAX = 3.0  # that a cancelled handler may take to clean up
+CLOSE_SECONDS_MAX = 1.0  # the same when the worker ends
 
 
-class Running:
+class HandlerTask:
     """One handler at work."""
 
-    def __init__(self, held: Held, deadline: float) -> None:
-        self.held = held
-        self.deadline = deadline
+    def __init__(self, active: ActiveClaim, began_at: float, seconds_max: float) -> None:
+        self.active = active
+        self.began_at = began_at
+        self.seconds_max = seconds_max
         self.task: asyncio.Task[None]
-        self.why: str | None = None  # it was cancelled
-        self.cancelled = 0.0
-        self.is_given_up = False
+        self.cancel_reason: str | None = None
+        self.cancelled_at = 0.0
+        self.is_abandoned = False  # it went on although it was cancelled
+
+    @property
+    def deadline(self) -> float:
+        return self.began_at + self.seconds_max
 
 
 class Coroutines:
     """All handlers on the loop."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, backoff: Backoff, files: Callable[[], Files], listener: Listener
+        self, loop: asyncio.AbstractEventLoop, backoff: Backoff, files: Callable[[], Files], events: HandlerEvents
     ) -> None:
         self._loop = loop
         self._backoff = backoff
         self._files = files
-        self._listener = listener
-        self._all: dict[int, Running] = {}
+        self._events = events
+        self._tasks: dict[int, HandlerTask] = {}  # by serial number of the claim
 
     @property
     def running(self) -> int:
         """How many slots they take."""
-        return len(self._all)
+        return len(self._tasks)
 
-    def start(self, held: Held, handler: Handler) -> None:
+    def start(self, active: ActiveClaim, handler: Handler) -> None:
         """Run a document's handler."""
-        held.began = self._loop.time()
-        running = Running(held, held.began + handler.seconds)
-        self._all[held.serial] = running
+        active.began_at = self._loop.time()
+        running = HandlerTask(active, active.began_at, handler.seconds)
+        self._tasks[active.serial] = running
         running.task = self._loop.create_task(self._run(running, handler), context=contextvars.copy_context())
+        self._events.began(active)
 
-    async def _run(self, running: Running, handler: Handler) -> None:
-        held = running.held
-        document = Document(held.claim, lambda told: self._report(held, told), self._files)
+    async def _run(self, running: HandlerTask, handler: Handler) -> None:
+        active = running.active
+        document = ClaimedDocument(active.claim, lambda report: self._events.reported(active, *report), self._files)
         outcome: Outcome | None = None
         try:
-            outcome = returned(document, await handler.function(document))
+            outcome = outcome_of_value(document, await handler.function(document))
         except BaseException as error:  # noqa: BLE001 - SystemExit too costs one attempt and nothing else
-            if running.why is None:
-                outcome = raised(document, error, self._backoff, random.random())
-        document.tell_last()
-        del self._all[held.serial]
-        began = held.began or 0.0
-        if outcome is not None and not running.is_given_up:
-            self._listener.answered(held, outcome, self._loop.time() - began)
-        elif not running.is_given_up:
-            self._listener.died(held, str(running.why))
+            if running.cancel_reason is None:
+                outcome = outcome_of_error(document, error, self._backoff, random.random())
+        document.flush_report()
+        del self._tasks[active.serial]
+        if running.is_abandoned:
+            return
+        if outcome is not None:
+            self._events.finished(active, outcome, self._loop.time() - running.began_at)
+        else:
+            self._events.died(active, str(running.cancel_reason))
 
-    def _report(self, held: Held, told: Report) -> None:
-        self._listener.reported(held, *told)
-
-    def cancel(self, held: Held, why: str) -> bool:
+    def cancel(self, active: ActiveClaim, reason: str) -> bool:
         """Stop a handler; False if it does not run here."""
-        running = self._all.get(held.serial)
-        if running is not None and running.why is None:
-            running.why, running.cancelled = why, self._loop.time()
+        running = self._tasks.get(active.serial)
+        if running is not None and running.cancel_reason is None:
+            running.cancel_reason, running.cancelled_at = reason, self._loop.time()
             running.task.cancel()
         return running is not None
 
-    def cancel_all(self, why: str) -> None:
+    def cancel_all(self, reason: str) -> None:
         """Stop every handler."""
-        for running in list(self._all.values()):
-            self.cancel(running.held, why)
+        for running in list(self._tasks.values()):
+            self.cancel(running.active, reason)
 
-    def end_hung(self, now: float) -> None:
+    def cancel_overdue(self, now: float) -> None:
         """Stop handlers that took longer than they may; give up on those that do not stop."""
-        for running in list(self._all.values()):
-            if running.why is None and now > running.deadline:
-                allowed = running.deadline - (running.held.began or 0.0)
-                self.cancel(running.held, f"it ran for more than its {allowed:g} seconds and was stopped")
-            elif running.why is not None and now > running.cancelled + STUBBORN_SECONDS and not running.is_given_up:
-                running.is_given_up = True
-                running.task.cancel()
-                self._listener.died(running.held, f"{running.why}; it went on although it was cancelled")
+        for running in list(self._tasks.values()):
+            if running.cancel_reason is None and now > running.deadline:
+                self.cancel(running.active, f"it ran for more than its {running.seconds_max:g} seconds and was stopped")
+            elif running.cancel_reason is not None and now > running.cancelled_at + CANCEL_SECONDS_MAX:
+                self._abandon(running)
 
-    def deadline(self, soonest: float | None) -> float | None:
-        """When a silent loop means that a handler hangs on it; None where no handler runs on the loop."""
-        if soonest is None:
-            return None
-        deadlines = (running.deadline for running in self._all.values() if not running.is_given_up)
-        return min((self._loop.time() + soonest, *deadlines))
+    def _abandon(self, running: HandlerTask) -> None:
+        if not running.is_abandoned:
+            running.is_abandoned = True
+            running.task.cancel()
+            self._events.died(running.active, f"{running.cancel_reason}; it went on although it was cancelled")
 
-    def tasks(self) -> list[asyncio.Task[Any]]:
-        """What still runs."""
-        return [running.task for running in self._all.values()]
+    def deadline(self) -> float | None:
+        """Return the first deadline of a running handler; None if none runs."""
+        return min((running.deadline for running in self._tasks.values() if not running.is_abandoned), default=None)
+
+    async def close(self) -> None:
+        """Cancel what still runs; after a moment the loop ends without it."""
+        tasks = [running.task for running in self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS_MAX)

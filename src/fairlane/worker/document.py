@@ -1,9 +1,9 @@
-"""What does a handler see of its document, and what does its answer mean?
+"""A document as its handler sees it, and the outcome of what the handler returns or raises.
 
 Laws:
-- A returned value is the result. `Fail` ends the document; `Retry` and every other exception ask for another attempt.
-- A result that cannot be kept (no JSON, too large) fails the document: another attempt would return it again.
-- A reason is one short text that every store can keep.
+- A returned value is the result. `Fail` ends the document; `Retry` and every other exception request another attempt.
+- A result that cannot be stored (not JSON, too large) fails the document: another attempt would return it again.
+- A reason is one short text that every store accepts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fairlane.queue import PARTIAL_BYTES_MAX, json_text
 
 REASON_LENGTH_MAX = 1000
 PROGRESS_LENGTH_MAX = 200
-REPORTS_AT_ONCE = 20  # and as many a second; more are not passed on, but the last one always is
+REPORTS_AT_ONCE = 20  # and as many a second; further ones are dropped, but the last one is always sent
 
 
 class Retry(Exception):
@@ -43,116 +43,116 @@ class Fail(Exception):
         super().__init__(self.reason)
 
 
-class Report(NamedTuple):
-    """What a handler tells while it works; None is what it has not told."""
+class ProgressReport(NamedTuple):
+    """What a handler reports while it works; None is what it has not reported."""
 
     progress: float | str | None = None
     partial: str | None = None  # JSON text
 
 
-class Document:
+class ClaimedDocument:
     """One document in a handler's hands."""
 
-    def __init__(self, claim: Claim, report: Callable[[Report], None], files: Callable[[], Files]) -> None:
+    def __init__(self, claim: Claim, send: Callable[[ProgressReport], None], files: Callable[[], Files]) -> None:
         self.id = claim.id
         self.customer = claim.customer
         self.kind = claim.kind
         self.priority = claim.priority
         self.attempt = claim.attempts
         self.attempts_max = claim.attempts_max
-        self.token = claim.token  # rises with every claim: with it, writes to other places can be fenced too
+        self.token = claim.token  # rises with every claim: use it to fence writes to other systems, too
         self.file, self.payload = unwrap_payload(json.loads(claim.payload))
-        self.cost: float | None = None  # set it when the document cost something else than was said at submission
+        self.cost: float | None = None  # set it if the document cost something else than its submission said
         self._files = files
-        self._report = report
-        self._told = Report()
-        self._is_told = True
-        self._reports = 0
-        self._began = time.monotonic()
+        self._send = send
+        self._report = ProgressReport()
+        self._is_sent = True
+        self._sent_count = 0
+        self._began_at = time.monotonic()
 
     def __repr__(self) -> str:
         return f"<Document {self.id} of {self.customer}, kind {self.kind}, attempt {self.attempt} of {self.attempts_max}>"
 
     def open(self) -> BinaryIO:
-        """The bytes that were handed in, checked by their hash, as a file to read; close it, or use it in a `with`."""
+        """Open the submitted file for reading, checked by its hash; close it, or use it in a `with`."""
         if self.file is None:
-            raise Mistake(f"document {self.id} was submitted without a file; its payload is all that was handed in")
+            raise Mistake(f"document {self.id} was submitted without a file; all it has is its payload")
         return self._files().open_input(self.customer, self.id, self.file)
 
     def put_results(
         self, *, text: str | bytes | BinaryIO | None = None, facts: Any = None, thumbnail: bytes | BinaryIO | None = None
     ) -> dict[str, Any]:
-        """Write what came out beside the queue; add what this returns to the result, so that it can be read."""
+        """Write result files beside the queue; add the returned value to the result, so that they can be found."""
         written = self._files().put_results(
             self.customer, self.id, self.token, text=text, facts=facts, thumbnail=thumbnail, has_input=self.file is not None
         )
         return wrap_results(written)
 
-    def progress(self, told: float | str) -> None:
-        """Tell how far it is: a share from 0 to 1, or a few words."""
-        is_share = isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told <= 1
-        if not is_share and not (isinstance(told, str) and len(told) <= PROGRESS_LENGTH_MAX):
-            raise BadValue("progress", told, f"a share from 0 to 1, or text of at most {PROGRESS_LENGTH_MAX} characters")
-        self._tell(self._told._replace(progress=cleaned(told) if isinstance(told, str) else told))
+    def progress(self, value: float | str) -> None:
+        """Report how far the work is: a share from 0 to 1, or a few words."""
+        is_share = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+        if not is_share and not (isinstance(value, str) and len(value) <= PROGRESS_LENGTH_MAX):
+            raise BadValue("progress", value, f"a share from 0 to 1, or text of at most {PROGRESS_LENGTH_MAX} characters")
+        self._update(self._report._replace(progress=clean_text(value) if isinstance(value, str) else value))
 
     def partial(self, value: Any) -> None:
-        """Show what is there so far; the next partial result replaces it, and so does the result."""
-        self._tell(self._told._replace(partial=json_text("partial result", value, PARTIAL_BYTES_MAX)))
+        """Publish a partial result; the next one replaces it, and so does the result."""
+        self._update(self._report._replace(partial=json_text("partial result", value, PARTIAL_BYTES_MAX)))
 
-    def _tell(self, told: Report) -> None:
-        """Pass it on, unless a handler that reports all the time would keep the worker busy with that."""
-        self._told, self._is_told = told, False
-        if self._reports < REPORTS_AT_ONCE * (1 + time.monotonic() - self._began):
-            self.tell_last()
+    def _update(self, report: ProgressReport) -> None:
+        """Send a report, unless the handler reports so often that it would keep the worker busy."""
+        self._report, self._is_sent = report, False
+        if self._sent_count < REPORTS_AT_ONCE * (1 + time.monotonic() - self._began_at):
+            self.flush_report()
 
-    def tell_last(self) -> None:
-        """Pass on what was told and not passed on."""
-        if not self._is_told:
-            self._reports += 1
-            self._is_told = True
-            self._report(self._told)
-
-
-def cleaned(reason: str) -> str:
-    """Text that every store can keep: no NUL, no lone surrogates, and not too long."""
-    told = reason.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-    return told if len(told) <= REASON_LENGTH_MAX else told[: REASON_LENGTH_MAX - 1] + "…"
+    def flush_report(self) -> None:
+        """Send the newest report if it was held back."""
+        if not self._is_sent:
+            self._sent_count += 1
+            self._is_sent = True
+            self._send(self._report)
 
 
-def returned(document: Document, value: Any) -> Outcome:
-    """What a handler's value means."""
+def clean_text(reason: str) -> str:
+    """Make a text that every store accepts: no NUL, no lone surrogates, not too long."""
+    text = reason.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    return text if len(text) <= REASON_LENGTH_MAX else text[: REASON_LENGTH_MAX - 1] + "…"
+
+
+def outcome_of_value(document: ClaimedDocument, value: Any) -> Outcome:
+    """Turn a handler's return value into an outcome."""
     try:
         result = None if value is None else json_text("result", value)
         return Done(result, cost_of(document))
-    except BadValue as mistake:
-        return Failed(cleaned(f"the handler of {document.kind!r} returned what cannot be kept: {mistake}"))
+    except BadValue as error:
+        return Failed(clean_text(f"the handler of {document.kind!r} returned what cannot be kept: {error}"))
 
 
-def raised(document: Document, error: BaseException, backoff: Backoff, dice: float) -> Outcome:
-    """What a handler's exception means."""
+def outcome_of_error(document: ClaimedDocument, error: BaseException, backoff: Backoff, dice: float) -> Outcome:
+    """Turn a handler's exception into an outcome."""
     try:
         cost = cost_of(document)
-    except BadValue as mistake:
-        return Failed(cleaned(str(mistake)))
+    except BadValue as bad_cost:
+        return Failed(clean_text(str(bad_cost)))
     if isinstance(error, Fail):
-        return Failed(cleaned(error.reason), cost)
+        return Failed(clean_text(error.reason), cost)
     after_ms = error.after_ms if isinstance(error, Retry) else None
     if after_ms is None:
         after_ms = backoff.delay_ms(document.attempt, dice)
-    return Retried(after_ms, cleaned(told_of(error)), cost)
+    return Retried(after_ms, clean_text(describe_error(error)), cost)
 
 
-def told_of(error: BaseException) -> str:
-    """An exception as a reason: its type and what it says."""
+def describe_error(error: BaseException) -> str:
+    """Describe an exception: its type and its message."""
     if isinstance(error, Retry):
         return str(error)
     try:
-        says = str(error)
-    except Exception:  # noqa: BLE001 - somebody else's exception may not even know what it says
-        says = ""
-    return f"{type(error).__name__}: {says}" if says else type(error).__name__
+        message = str(error)
+    except Exception:  # noqa: BLE001 - the user's exception may fail at that, too
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def cost_of(document: Document) -> int | None:
-    """The corrected cost in thousandths, if the handler set one."""
+def cost_of(document: ClaimedDocument) -> int | None:
+    """Return the corrected cost in thousandths, if the handler set one."""
     return None if document.cost is None else to_thousandths("document.cost", document.cost, 0.001, 10_000)

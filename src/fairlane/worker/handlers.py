@@ -1,14 +1,16 @@
-"""Which kinds can this worker handle, and how? What was said with `@worker.handler`, checked."""
+"""The handlers of a worker by document kind, and the validation of `@worker.handler`."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from fairlane.core.document import ATTEMPTS_DEFAULT, validate_text
+from fairlane.core.document import ATTEMPTS_DEFAULT, Outcome, validate_text
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import to_milliseconds
+
+from .claims import ActiveClaim
 
 ATTEMPTS_MAX = 1000
 SECONDS_DEFAULT = 300.0
@@ -16,7 +18,7 @@ SECONDS_MAX_MS = 7 * 24 * 3600 * 1000
 
 
 class Handler(NamedTuple):
-    """A function for one kind of documents."""
+    """The function for one kind of documents."""
 
     kind: str
     function: Callable[..., Any]
@@ -29,8 +31,8 @@ class Handler(NamedTuple):
         return inspect.iscoroutinefunction(self.function)
 
 
-def checked(kind: str, function: Callable[..., Any], attempts: int, seconds: float) -> Handler:
-    """A handler whose values are right."""
+def make_handler(kind: str, function: Callable[..., Any], attempts: int, seconds: float) -> Handler:
+    """Make a handler of valid values; raises BadValue otherwise."""
     validate_text("kind", kind, 100)
     if type(attempts) is not int or not 1 <= attempts <= ATTEMPTS_MAX:
         raise BadValue("attempts", attempts, f"a whole number from 1 to {ATTEMPTS_MAX:,}")
@@ -43,7 +45,7 @@ def checked(kind: str, function: Callable[..., Any], attempts: int, seconds: flo
 
 
 class Handlers:
-    """All of them by kind."""
+    """All handlers of a worker, one for each kind."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, Handler] = {}
@@ -52,24 +54,39 @@ class Handlers:
         return self._by_kind[kind]
 
     def add(self, handler: Handler) -> None:
-        """One more kind."""
         if handler.kind in self._by_kind:
             raise BadValue("kind", handler.kind, "one that has no handler yet; a worker has one handler for each kind")
         self._by_kind[handler.kind] = handler
 
-    def refuse_none(self) -> None:
-        """A worker without handlers would wait for ever."""
+    def require_any(self) -> None:
+        """Refuse a worker without handlers: it would wait for ever."""
         if not self._by_kind:
             raise Mistake('this worker has no handlers; write one with @worker.handler("extract") before worker.run()')
 
     def attempts(self) -> dict[str, int]:
-        """The kinds, and how many attempts each has."""
+        """Return how many attempts each kind has."""
         return {kind: handler.attempts for kind, handler in self._by_kind.items()}
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """Those that run in children."""
+        """Return the functions that run in child processes."""
         return {kind: handler.function for kind, handler in self._by_kind.items() if not handler.is_async}
 
-    def loop_seconds(self) -> float | None:
-        """The shortest time that a handler on the loop may take; None if there is none."""
-        return min((one.seconds for one in self._by_kind.values() if one.is_async), default=None)
+    def async_seconds_min(self) -> float | None:
+        """Return the shortest time limit of an `async def` handler; None if there is no such handler."""
+        return min((handler.seconds for handler in self._by_kind.values() if handler.is_async), default=None)
+
+
+class HandlerEvents(Protocol):
+    """Receiver of what running handlers report."""
+
+    def began(self, active: ActiveClaim) -> None:
+        """A handler has its document."""
+
+    def reported(self, active: ActiveClaim, progress: float | str | None, partial: str | None) -> None:
+        """A handler reported progress or a partial result."""
+
+    def finished(self, active: ActiveClaim, outcome: Outcome, seconds: float) -> None:
+        """A handler returned or raised."""
+
+    def died(self, active: ActiveClaim, reason: str) -> None:
+        """A handler was stopped, or its process died."""

@@ -1,9 +1,9 @@
-"""What is told about a worker's doings, and to whom? The one place for logs, metrics and traces.
+"""Events of a worker and the hooks that receive them: the one source of logs, metrics and traces.
 
 Laws:
-- Everything worth telling is an Event, and every Event passes through `Hooks.tell`.
-- A hook that fails is logged and does nobody harm. Hooks run on the worker's loop: they must be quick.
-- An event that nobody wants costs next to nothing.
+- Everything worth reporting is an event, and every event passes through `Hooks.emit`.
+- A hook that fails is logged and does no harm. Hooks run on the worker's loop: they must be quick.
+- An event without hooks and without a log reader costs next to nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fairlane.core.errors import BadValue
 
 EVENTS: dict[str, tuple[int, str]] = {
-    # name: how loud it is logged, and in which words
+    # name: log level and log message
     "started": (logging.INFO, "{worker} started"),
     "claimed": (logging.DEBUG, "{worker} claimed {number} documents"),
     "began": (logging.DEBUG, "document {id} of {customer}: attempt {attempt} began"),
@@ -35,8 +35,8 @@ EVENTS: dict[str, tuple[int, str]] = {
 _log = logging.getLogger("fairlane.worker")
 
 
-class Event(NamedTuple):
-    """Something that happened; only what belongs to it is set."""
+class WorkerEvent(NamedTuple):
+    """Something that happened; only the fields that belong to it are set."""
 
     name: str
     worker: str
@@ -53,39 +53,38 @@ class Event(NamedTuple):
     value: Any = None
 
 
-Hook = Callable[[Event], object]
+Hook = Callable[[WorkerEvent], object]
 
 
 class Hooks:
-    """Who wants to know what."""
+    """The hooks of a worker, by the event they receive."""
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._wanted: dict[str, list[Hook]] = defaultdict(list)
+        self._hooks: dict[str, list[Hook]] = defaultdict(list)
 
     def add(self, name: str, hook: Hook) -> None:
         """Call a hook at every event of that name; "*" is every event."""
         if name != "*" and name not in EVENTS:
             raise BadValue("event", name, f"one of {', '.join(EVENTS)}, or *")
-        for each in EVENTS if name == "*" else [name]:
-            self._wanted[each].append(hook)
+        for event in EVENTS if name == "*" else [name]:
+            self._hooks[event].append(hook)
 
     def remove(self, hook: Hook) -> None:
         """Call a hook no more."""
-        self._wanted = defaultdict(
-            list, {name: [one for one in hooks if one is not hook] for name, hooks in self._wanted.items()}
-        )
+        kept = {name: [other for other in hooks if other is not hook] for name, hooks in self._hooks.items()}
+        self._hooks = defaultdict(list, kept)
 
-    def tell(self, name: str, **facts: Any) -> None:
-        """Something happened."""
-        hooks, (level, words) = self._wanted.get(name), EVENTS[name]
+    def emit(self, name: str, **facts: Any) -> None:
+        """Log an event and call its hooks."""
+        hooks, (level, message) = self._hooks.get(name), EVENTS[name]
         if hooks is None and not _log.isEnabledFor(level):
             return
-        event = Event(name, self._worker, **facts)
+        event = WorkerEvent(name, self._worker, **facts)
         if _log.isEnabledFor(level):
-            _log.log(level, words.format_map(event._asdict()), extra={"fairlane": event._asdict()})
+            _log.log(level, message.format_map(event._asdict()), extra={"fairlane": event._asdict()})
         for hook in hooks or ():
             try:
                 hook(event)
-            except Exception:  # noqa: BLE001 - a hook is somebody else's code
+            except Exception:  # noqa: BLE001 - a hook is the user's code
                 _log.exception("the hook %r failed at %r", hook, name)

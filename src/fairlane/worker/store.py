@@ -1,9 +1,9 @@
-"""How does the worker use the store? Off its loop, in groups, and again and again when the store fails.
+"""The worker's calls to the store: in batches, on threads, and repeated when the store fails.
 
 Laws:
 - Only one thread settles and claims, so the loop never waits for the store; a second one waits for work while there is
   none, and claims what it was woken for.
-- A failure of the store is told and waited out; what was to be settled stays to be settled.
+- A failure of the store is reported and waited out; what was to be settled stays to be settled.
 - A settlement that the store cannot take, for whatever reason of its own, does not hold up the others.
 """
 
@@ -17,20 +17,20 @@ from fairlane.core.document import Claim, Failed, Outcome, State
 from fairlane.core.errors import StoreError
 from fairlane.engine.protocol import Engine
 
-from .document import cleaned, told_of
+from .document import clean_text, describe_error
 
-RECLAIM_AT_ONCE = 200
+PAGE_SIZE = 200
 UNENDED: tuple[State, ...] = ("running", "delayed", "ready")
 
 Settlement = tuple[Claim, Outcome]
 
 
 class Exchange(NamedTuple):
-    """What came of one visit to the store."""
+    """The result of one visit to the store."""
 
-    settled: int  # so many of the settlements, from the first, are no longer ours to settle
+    settled: int  # so many of the settlements, from the first, need not be sent again
     lost: list[Claim]  # of those
-    asked: float  # on the monotonic clock, before the store was asked for documents
+    requested_at: float  # on the monotonic clock, before the store was asked for documents
     claims: list[Claim]
     failure: str | None = None
 
@@ -47,16 +47,16 @@ class Store:
     def exchange(self, settlements: Sequence[Settlement], limit: int) -> Exchange:
         """Settle what is finished, then claim up to `limit` more."""
         lost: list[Claim] = []
-        asked, settled = time.monotonic(), 0
+        requested_at, settled = time.monotonic(), 0
         try:
             if settlements:
                 lost = self._settle(settlements)
                 settled = len(settlements)
-            asked = time.monotonic()
+            requested_at = time.monotonic()
             claims = self._engine.claim(self._worker, limit, self._lease_ms, self._kinds) if limit else []
         except StoreError as error:
-            return Exchange(settled, lost, asked, [], told_of(error))
-        return Exchange(settled, lost, asked, claims)
+            return Exchange(settled, lost, requested_at, [], describe_error(error))
+        return Exchange(settled, lost, requested_at, claims)
 
     def _settle(self, settlements: Sequence[Settlement]) -> list[Claim]:
         try:
@@ -65,33 +65,33 @@ class Store:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the store cannot take must not hold up the others
             if len(settlements) > 1:
-                return [lost for one in settlements for lost in self._settle([one])]
+                return [lost for settlement in settlements for lost in self._settle([settlement])]
             ((claim, outcome),) = settlements
             if isinstance(outcome, Failed):
                 return [claim]  # not even that: the lease will end it
-            return self._settle([(claim, Failed(cleaned(f"its outcome could not be kept: {told_of(error)}")))])
+            return self._settle([(claim, Failed(clean_text(f"its outcome could not be kept: {describe_error(error)}")))])
 
     def reclaim(self) -> str | None:
-        """Give back documents of workers that died; says what failed, if it did."""
+        """Give back documents of dead workers; returns what failed, if anything did."""
         try:
-            while self._engine.reclaim(RECLAIM_AT_ONCE) == RECLAIM_AT_ONCE:
+            while self._engine.reclaim(PAGE_SIZE) == PAGE_SIZE:
                 pass
         except StoreError as error:
-            return told_of(error)
+            return describe_error(error)
         return None
 
-    def await_and_claim(self, seconds: float, limit: Callable[[], int]) -> Exchange | None:
-        """Wait until a document may be ready, and claim at once, up to the limit of then; None if none came in that time."""
+    def wait_and_claim(self, seconds: float, limit: Callable[[], int]) -> Exchange | None:
+        """Wait until a document may be ready and claim at once, up to the limit of that moment; None if none came."""
         try:
             if not self._engine.wait(seconds, list(self._kinds)):
                 return None
         except StoreError as error:
             time.sleep(seconds)
-            return Exchange(0, [], time.monotonic(), [], told_of(error))
+            return Exchange(0, [], time.monotonic(), [], describe_error(error))
         return self.exchange([], limit())
 
     def is_empty(self) -> bool:
-        """Whether nothing of our kinds runs, is delayed, or is ready and not paused."""
+        """Whether no document of our kinds is running, delayed, or ready and not paused."""
         try:
             return not any(self._has(state) for state in UNENDED)
         except StoreError:
@@ -99,9 +99,12 @@ class Store:
 
     def _has(self, state: State) -> bool:
         before: int | None = None
-        while page := self._engine.documents(None, state, before, RECLAIM_AT_ONCE):
-            for one in page:
-                if one.kind in self._kinds and not (state == "ready" and self._engine.customer(one.customer).terms.paused):
-                    return True
+        while page := self._engine.documents(None, state, before, PAGE_SIZE):
+            ours = [document for document in page if document.kind in self._kinds]
+            if any(state != "ready" or not self._is_paused(document.customer) for document in ours):
+                return True
             before = page[-1].number
         return False
+
+    def _is_paused(self, customer: str) -> bool:
+        return self._engine.customer(customer).terms.paused

@@ -1,8 +1,8 @@
-"""What does a program use to work documents off? `Worker`: handlers, and `run()`.
+"""The worker as a program uses it: `Worker`, its handlers and hooks, and `run()`.
 
 Laws:
-- Values are checked before anything is started.
-- The template is forked before the store, a thread or a loop is opened.
+- Values are validated before anything is started.
+- The fork server is forked before the store, a thread or a loop is opened.
 - `run()` leaves nothing behind: no process, no thread, no signal handler.
 """
 
@@ -26,21 +26,20 @@ from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import to_milliseconds
 from fairlane.core.retry import Backoff
 from fairlane.engine import Engine, open_engine
-from fairlane.procs import reaper
+from fairlane.procs import fork_server, reaper
 from fairlane.queue import Queue
 from fairlane.queue.files import QueueFiles, open_files_of
 from fairlane.settings import DEFAULT_URL
 from fairlane.tracing import open_spans
 
-from . import child, fork_server, heartbeat
-from .blob_gc import Sweeping
-from .child_pool import Children
-from .coroutines import Coroutines
-from .handlers import SECONDS_DEFAULT, Handlers, checked
-from .heartbeat_client import Keeping
+from . import child, heartbeat
+from .blob_gc import BlobCollector
+from .context import RunContext
+from .handlers import SECONDS_DEFAULT, Handlers, make_handler
 from .hooks import Hook, Hooks
-from .progress import Reports
-from .run_loop import Means, Shift, Summary
+from .outbox import Summary
+from .progress import ProgressStore
+from .run_loop import RunLoop
 from .store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +47,8 @@ H = TypeVar("H", bound=Hook)
 SLOTS_MAX = 256
 LEASE_MS_LEAST, LEASE_MS_MOST = 1000, 24 * 3600 * 1000
 MEMORY_LEAST = 16 * 1024 * 1024
-HELPER_SECONDS = 15.0  # that a helper process may take to end
+STOP_CALLED = "stop() was called"
+HELPER_SECONDS = 15.0  # that the fork server may take to end
 
 
 class Worker:
@@ -69,16 +69,16 @@ class Worker:
         if not isinstance(queue, str | Queue):
             raise BadValue("queue", queue, "the URL of a queue, or a Queue")
         if queue == "memory://":
-            raise BadValue("queue", queue, "a Queue when it lives in memory, as nobody else could submit: Worker(queue)")
+            raise BadValue("queue", queue, "a Queue object if it is in memory, which only this process can use: Worker(queue)")
         if type(memory) is not int or memory < MEMORY_LEAST:
             raise BadValue("memory", memory, f"a whole number of bytes, at least {MEMORY_LEAST:,}")
         if not isinstance(backoff, Backoff | None):
             raise BadValue("backoff", backoff, "a Backoff")
         if blobs is not None and isinstance(queue, Queue):
-            raise BadValue("blobs", blobs, "left out when a Queue is given, which says itself where its files are")
+            raise BadValue("blobs", blobs, "left out when queue is a Queue, which has its own files")
         self._queue = queue
         self._blobs = blobs
-        self._slots = _checked_slots(slots)
+        self._slots = _validate_slots(slots)
         self._lease_ms = to_milliseconds("lease", lease, LEASE_MS_LEAST, LEASE_MS_MOST)
         self._grace = to_milliseconds("grace", grace, 0, LEASE_MS_MOST) / 1000
         self._memory = memory
@@ -87,14 +87,14 @@ class Worker:
         self._handlers = Handlers()
         self._hooks = Hooks(self.name)
         self._running = threading.Lock()
-        self._stops = 0  # asked for, and not answered by a run yet
-        self._stopping: Callable[[], None] | None = None
+        self._stops = 0  # requested, of the run to come or that under way
+        self._stop_run: Callable[[], None] | None = None
 
     def handler(self, kind: str, *, attempts: int = ATTEMPTS_DEFAULT, seconds: float = SECONDS_DEFAULT) -> Callable[[F], F]:
-        """Name the function for a kind: `def` runs in a child process, `async def` on the worker's loop."""
+        """Register the function for a kind: `def` runs in a child process, `async def` on the worker's loop."""
 
         def add(function: F) -> F:
-            self._handlers.add(checked(kind, function, attempts, seconds))
+            self._handlers.add(make_handler(kind, function, attempts, seconds))
             return function
 
         return add
@@ -113,16 +113,16 @@ class Worker:
         return hook
 
     def stop(self) -> None:
-        """Stop as SIGTERM does, from any thread; called again it gives everything back at once."""
+        """Stop as SIGTERM does, from any thread; called again, give everything back at once."""
         self._stops += 1
-        if self._stopping is not None:
-            self._stopping()
+        if self._stop_run is not None:
+            self._stop_run()
 
     def run(self, *, until_empty: bool = False, slots: int | None = None) -> Summary:
         """Work until stopped by a signal or `stop()`; with `until_empty` also when nothing is left to do."""
-        self._handlers.refuse_none()
+        self._handlers.require_any()
         if slots is not None:
-            self._slots = _checked_slots(slots)
+            self._slots = _validate_slots(slots)
         if _has_loop():
             raise Mistake("worker.run() has a loop of its own; call it in a thread: await asyncio.to_thread(worker.run)")
         if not self._running.acquire(blocking=False):
@@ -130,97 +130,91 @@ class Worker:
         try:
             return self._run(until_empty)
         finally:
-            self._stops, self._stopping = 0, None
+            self._stops, self._stop_run = 0, None
             self._running.release()
 
     def _run(self, until_empty: bool) -> Summary:
         url = self._queue.url if isinstance(self._queue, Queue) else self._queue
-        with ExitStack() as kept:
+        with ExitStack() as stack:
+            fork_server_pid: int | None = None
             control: socket.socket | None = None
-            template_pid: int | None = None
             if url != "memory://":
-                open_engine(url).close()  # a bad URL is told here, by the one who gave it
+                open_engine(url).close()  # so that a bad URL is reported here, to the caller
             files = self._files()
             if functions := self._handlers.functions():
-                template_pid, control = fork_server.start(child.Means(functions, self._backoff, self._memory, files))
-                kept.callback(reaper.wait_or_kill, template_pid, HELPER_SECONDS)
-                kept.callback(control.close)
-            engine, line = self._store_and_keeper(url, template_pid, kept)
-            kept.callback(line.close)
-            self._trace(engine, kept)
+                config = child.ChildConfig(functions, self._backoff, self._memory, files)
+                fork_server_pid, control = fork_server.start(partial(child.run, config))
+                stack.callback(reaper.wait_or_kill, fork_server_pid, HELPER_SECONDS)
+                stack.callback(control.close)
+            engine, connection = self._open_store_and_heartbeat(url, fork_server_pid, stack)
+            stack.callback(connection.close)
+            self._trace(engine, stack)
             store = Store(engine, self.name, self._lease_ms, self._handlers.attempts())
-            filing = self._queue.files if isinstance(self._queue, Queue) else QueueFiles(engine, url, self._blobs)
-            shift = Shift(
-                Means(
-                    store, Reports(engine), Sweeping(filing), self._handlers, self._hooks, self._backoff, self._slots,
-                    self._lease_ms, self._grace, until_empty,
-                )
+            queue_files = self._queue.files if isinstance(self._queue, Queue) else QueueFiles(engine, url, self._blobs)
+            context = RunContext(
+                store, ProgressStore(engine), BlobCollector(queue_files), files, self._handlers, self._hooks, self._backoff,
+                control, connection, self._slots, self._lease_ms, self._grace, until_empty,
             )  # fmt: skip
             loop = asyncio.new_event_loop()
-            kept.callback(loop.close)
-            with self._answering(loop, shift):
-                return loop.run_until_complete(self._work(shift, control, line, files))
+            stack.callback(loop.close)
+            return loop.run_until_complete(self._run_loop(context))
 
-    def _trace(self, engine: Engine, kept: ExitStack) -> None:
-        """Tell spans if somebody wants them; after the forks, as it has threads."""
-        spans = open_spans(os.environ, lambda reason: self._hooks.tell("untraced", reason=reason))
+    def _trace(self, engine: Engine, stack: ExitStack) -> None:
+        """Send spans if that is configured; after the forks, as it has threads."""
+        spans = open_spans(os.environ, lambda reason: self._hooks.emit("untraced", reason=reason))
         if spans is not None:
-            from .tracing import Traced
+            from .tracing import TracingHook
 
-            traced = Traced(spans, engine)
-            kept.callback(traced.close)
-            self._hooks.add("*", traced)
-            kept.callback(self._hooks.remove, traced)
+            hook = TracingHook(spans, engine)
+            stack.callback(hook.close)
+            self._hooks.add("*", hook)
+            stack.callback(self._hooks.remove, hook)
 
     def _files(self) -> Callable[[], Files]:
-        """The way to the files of documents, for this process and for forks of it."""
+        """Return the way to the files of documents, for this process and for forks of it."""
         if isinstance(self._queue, str):
             return partial(open_files_of, self._queue, self._blobs)
-        filing = self._queue.files
+        queue_files = self._queue.files
         if self._queue.url != "memory://":
-            return partial(open_files_of, self._queue.url, filing.location)
-        if filing.location is None:
-            return filing.open  # raises and says what is missing
-        files = filing.open()
+            return partial(open_files_of, self._queue.url, queue_files.location)
+        if queue_files.location is None:
+            return queue_files.open  # raises and says what is missing
+        files = queue_files.open()
         return lambda: files
 
-    def _store_and_keeper(self, url: str, template_pid: int | None, kept: ExitStack) -> tuple[Engine, socket.socket]:
+    def _open_store_and_heartbeat(
+        self, url: str, fork_server_pid: int | None, stack: ExitStack
+    ) -> tuple[Engine, socket.socket]:
         if isinstance(self._queue, Queue) and url == "memory://":
-            thread, line = heartbeat.start_thread(self._queue.engine, self._lease_ms)
-            kept.callback(thread.join)
-            return self._queue.engine, line
-        process, line = heartbeat.start_process(url, self._lease_ms, template_pid)
-        kept.callback(process.wait)
-        kept.callback(process.kill)  # it holds nothing by then, and a transaction that is cut off leaves no trace
+            thread, connection = heartbeat.start_thread(self._queue.engine, self._lease_ms)
+            stack.callback(thread.join)
+            return self._queue.engine, connection
+        process, connection = heartbeat.start_process(url, self._lease_ms, fork_server_pid)
+        stack.callback(process.wait)
+        stack.callback(process.kill)  # it has no claims by then, and a transaction that is cut off leaves no trace
         engine = open_engine(url)
-        kept.callback(engine.close)
-        return engine, line
+        stack.callback(engine.close)
+        return engine, connection
 
-    async def _work(
-        self, shift: Shift, control: socket.socket | None, line: socket.socket, files: Callable[[], Files]
-    ) -> Summary:
-        loop = asyncio.get_running_loop()
-        children = Children(loop, control, self._slots, shift)
-        coroutines = Coroutines(loop, self._backoff, files, shift)
-        keeping = Keeping(loop, line, shift)
-        if self._stops:
-            loop.call_soon(shift.stop, "stop() was called")
-        try:
-            return await shift.run(children, coroutines, keeping)
-        finally:
-            children.close()
-            keeping.close()
-            await _cancelled(coroutines.tasks())
+    async def _run_loop(self, context: RunContext) -> Summary:
+        run_loop = RunLoop(context)
+        with self._stop_on_request(asyncio.get_running_loop(), run_loop):
+            if self._stops:
+                asyncio.get_running_loop().call_soon(run_loop.stop, STOP_CALLED)
+            try:
+                return await run_loop.run()
+            finally:
+                await run_loop.close()
 
     @contextmanager
-    def _answering(self, loop: asyncio.AbstractEventLoop, shift: Shift) -> Iterator[None]:
-        """Signals and `stop()` reach the shift; signals only where Python allows it, on the main thread."""
+    def _stop_on_request(self, loop: asyncio.AbstractEventLoop, run_loop: RunLoop) -> Iterator[None]:
+        """Have `stop()` and signals stop the run; signals only where Python allows it, on the main thread."""
 
         def stop(reason: str) -> None:
             with contextlib.suppress(RuntimeError):  # it has just stopped by itself
-                loop.call_soon_threadsafe(shift.stop, reason)
+                loop.call_soon_threadsafe(run_loop.stop, reason)
 
-        self._stopping = lambda: stop("stop() was called")
+        self._stop_run = lambda: stop(STOP_CALLED)
         numbers = (signal.SIGTERM, signal.SIGINT) if threading.current_thread() is threading.main_thread() else ()
         before = {number: signal.getsignal(number) for number in numbers}
         for number in numbers:
@@ -233,7 +227,7 @@ class Worker:
                 signal.signal(number, handler)
 
 
-def _checked_slots(slots: int) -> int:
+def _validate_slots(slots: int) -> int:
     if type(slots) is not int or not 1 <= slots <= SLOTS_MAX:
         raise BadValue("slots", slots, f"a whole number from 1 to {SLOTS_MAX}")
     return slots
@@ -246,11 +240,3 @@ def _has_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-async def _cancelled(tasks: list[asyncio.Task[Any]]) -> None:
-    """Handlers that did not stop in time get one more chance; then the loop goes without them."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=1)

@@ -126,7 +126,7 @@ def test_each_document_is_told_what_it_printed_itself(bench: Bench, queue: Queue
     worker = bench.worker(slots=1)
     worker.handler("extract")(lambda document: sys.stdout.write(f"line {document.payload}\n"))
     bench.run(worker)
-    assert {event.id: event.value for event in bench.told("printed")} == payloads
+    assert {event.id: event.value for event in bench.emitted("printed")} == payloads
 
 
 def test_half_a_gigabyte_printed_fills_nothing_and_holds_up_nobody(bench: Bench, queue: Queue) -> None:
@@ -215,10 +215,10 @@ def test_what_a_handler_started_ends_with_its_document(
     worker.handler("extract", attempts=1, seconds=0.5 if ending == "hangs" else 20)(starts)
     assert bench.run(worker) == (Summary(done=2) if ending == "returns" else Summary(failed=2))
     assert not is_alive(int(note.read_text()))
-    assert bench.told("child_ended")
+    assert bench.emitted("child_ended")
     if ending == "returns":
         assert queue.result(ids[0]) != queue.result(ids[1])
-        assert bench.told("child_ended")[0].reason == "it left processes behind"
+        assert bench.emitted("child_ended")[0].reason == "it left processes behind"
 
 
 def test_a_stray_is_ended_while_the_worker_goes_on(bench: Bench, queue: Queue) -> None:

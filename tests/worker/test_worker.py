@@ -1,4 +1,4 @@
-"""A worker in a plain script: signals, kill -9, frozen processes, and handlers that hold the interpreter."""
+"""A worker in a plain script: signals, kill -9, stopped processes, and handlers that hold the interpreter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from fairlane import Queue
 from fairlane.procs import reaper, syscalls
 
-from .conftest import SECONDS_MAX, family_of, is_alive, until
+from .conftest import SECONDS_MAX, is_alive, process_tree, until
 
 SCRIPT = Path(__file__).with_name("script.py")
 Start = Callable[..., "Running"]
@@ -31,21 +31,21 @@ class Running:
         self.pid = self.process.pid
 
     def helpers(self) -> list[int]:
-        """Its template and its keeper."""
-        return until(lambda: (found := reaper.children_of(self.pid)) and len(found) == 2 and found)  # type: ignore[no-any-return]
+        """Its fork server and its heartbeat."""
+        return until(lambda: (pids := reaper.children_of(self.pid)) and len(pids) == 2 and pids)  # type: ignore[no-any-return]
 
-    def template(self) -> int:
-        """The one that has children of its own."""
-        return until(lambda: next((one for one in self.helpers() if reaper.children_of(one)), 0))  # type: ignore[no-any-return]
+    def fork_server(self) -> int:
+        """The helper that has children of its own."""
+        return until(lambda: next((pid for pid in self.helpers() if reaper.children_of(pid)), 0))  # type: ignore[no-any-return]
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
     def ended(self) -> dict[str, int]:
-        """What it told at its end."""
-        told, _ = self.process.communicate(timeout=SECONDS_MAX)
+        """Its summary, from the last line that it printed."""
+        output, _ = self.process.communicate(timeout=SECONDS_MAX)
         assert self.process.returncode == 0
-        summary: dict[str, int] = json.loads(told.splitlines()[-1])
+        summary: dict[str, int] = json.loads(output.splitlines()[-1])
         return {name: count for name, count in summary.items() if count}
 
 
@@ -58,16 +58,16 @@ def start(url: str) -> Iterator[Start]:
         return running[-1]
 
     yield start
-    for one in running:
-        family = family_of(one.pid) if one.process.poll() is None else set()
-        one.process.kill()
-        one.process.communicate()
-        for pid in family:
-            until(lambda: not is_alive(pid), "the end of the whole family")  # noqa: B023 - called at once
+    for script in running:
+        tree = process_tree(script.pid) if script.process.poll() is None else set()
+        script.process.kill()
+        script.process.communicate()
+        for pid in tree:
+            until(lambda: not is_alive(pid), "the end of the whole process tree")  # noqa: B023 - called at once
 
 
 def submit(queue: Queue, folder: Path, kind: str, count: int = 1, **payload: Any) -> list[str]:
-    return [one.id for one in queue.submit_many("acme", [{"folder": str(folder), **payload}] * count, kind=kind)]
+    return [receipt.id for receipt in queue.submit_many("acme", [{"folder": str(folder), **payload}] * count, kind=kind)]
 
 
 def began(folder: Path, *ids: str) -> None:
@@ -75,7 +75,7 @@ def began(folder: Path, *ids: str) -> None:
 
 
 def renewed(queue: Queue, *ids: str) -> None:
-    """Until their leases were renewed: the keeper is up."""
+    """Until their leases were renewed: the heartbeat is up."""
     first = {id: queue.document(id).lease_ms or 0 for id in ids}
     until(lambda: all((queue.document(id).lease_ms or 0) > first[id] for id in ids), "a renewal")
 
@@ -104,13 +104,13 @@ def test_a_signal_to_the_whole_group_does_not_reach_the_handlers(start: Start, q
     (id,) = submit(queue, tmp_path, "wait")
     worker = start()
     began(tmp_path, id)
-    for pid in family_of(worker.pid):
+    for pid in process_tree(worker.pid):
         os.kill(pid, signal.SIGTERM)
     (tmp_path / "gate").touch()
     assert worker.ended() == {"done": 1}
 
 
-@pytest.mark.parametrize("kind", ["wait", "polite", "family"])
+@pytest.mark.parametrize("kind", ["wait", "polite", "forks"])
 def test_what_does_not_finish_within_the_grace_period_goes_back_without_its_attempt(
     start: Start, queue: Queue, tmp_path: Path, kind: str
 ) -> None:
@@ -165,7 +165,7 @@ def test_a_handler_that_holds_the_interpreter_keeps_its_lease(start: Start, queu
     until(lambda: queue.engine.reclaim(1) or queue.document(id).state == "done", "its end, or that of its lease")
     assert (tmp_path / f"ended-{id}").exists()
     assert queue.document(id).attempts == 1
-    claimed, done = (one.at_ms for one in queue.changes() if one.what in ("claimed", "done"))
+    claimed, done = (change.at_ms for change in queue.changes() if change.what in ("claimed", "done"))
     assert done - claimed > 1000, "the handler was too quick to prove anything"
     worker.signal(signal.SIGTERM)
     assert worker.ended() == {"done": 1}
@@ -180,7 +180,9 @@ def test_a_handler_that_blocks_the_loop_for_ever_costs_the_worker_its_life(start
     assert "lease ran out on attempt 1 of 1" in (queue.document(id).reason or "")
 
 
-def test_a_frozen_worker_loses_its_documents_and_changes_nothing_afterwards(start: Start, queue: Queue, tmp_path: Path) -> None:
+def test_a_stopped_worker_loses_its_documents_and_changes_nothing_afterwards(
+    start: Start, queue: Queue, tmp_path: Path
+) -> None:
     ids = submit(queue, tmp_path, "wait", 2)
     worker = start(lease=1)
     began(tmp_path, *ids)
@@ -192,18 +194,18 @@ def test_a_frozen_worker_loses_its_documents_and_changes_nothing_afterwards(star
     worker.signal(signal.SIGCONT)
     worker.signal(signal.SIGTERM)
     assert worker.ended() == {"lost": 2}
-    assert {(one.id, one.token) for one in others} == {(id, 2) for id in ids}
+    assert {(claim.id, claim.token) for claim in others} == {(id, 2) for id in ids}
     assert all((queue.document(id).state, queue.document(id).worker) == ("running", "another") for id in ids)
 
 
-def test_a_claim_that_was_long_on_its_way_is_renewed_even_if_the_worker_freezes_at_once(
+def test_a_claim_that_was_long_on_its_way_is_renewed_even_if_the_worker_stops_at_once(
     start: Start, queue: Queue, tmp_path: Path
 ) -> None:
-    """Else the keeper, which counts from the worker's last sign of life, would end its handler after its lease."""
+    """Else the heartbeat, which counts from the worker's last sign of life, would end its handler after its lease."""
     (id,) = submit(queue, tmp_path, "wait")
     worker = start(lease=2, is_late=True)
-    until(lambda: syscalls.is_stopped(worker.pid), "its freezing")
-    claimed = next(one.at_ms for one in queue.changes() if one.what == "claimed")
+    until(lambda: syscalls.is_stopped(worker.pid), "its stop")
+    claimed = next(change.at_ms for change in queue.changes() if change.what == "claimed")
     until(
         lambda: queue.engine.reclaim(1) or (queue.document(id).lease_ms or 0) > claimed + 2000,
         "a renewal, or the end of the lease",
@@ -211,11 +213,11 @@ def test_a_claim_that_was_long_on_its_way_is_renewed_even_if_the_worker_freezes_
     assert queue.document(id).state == "running"
 
 
-def test_the_handlers_of_a_frozen_worker_are_ended_before_their_lease(start: Start, queue: Queue, tmp_path: Path) -> None:
+def test_the_handlers_of_a_stopped_worker_are_ended_before_their_lease(start: Start, queue: Queue, tmp_path: Path) -> None:
     (id,) = submit(queue, tmp_path, "wait")
     worker = start(lease=2)
     began(tmp_path, id)
-    (child,) = reaper.children_of(worker.template())
+    (child,) = reaper.children_of(worker.fork_server())
     renewed(queue, id)
     worker.signal(signal.SIGSTOP)
     until(lambda: not is_alive(child), "the end of the handler")
@@ -223,17 +225,17 @@ def test_the_handlers_of_a_frozen_worker_are_ended_before_their_lease(start: Sta
     worker.signal(signal.SIGCONT)
 
 
-def test_a_keeper_that_cannot_renew_makes_the_worker_stop_its_handlers_in_time(
+def test_a_heartbeat_that_cannot_renew_makes_the_worker_stop_its_handlers_in_time(
     start: Start, queue: Queue, tmp_path: Path
 ) -> None:
     ids = submit(queue, tmp_path, "wait") + submit(queue, tmp_path, "polite")
     worker = start(lease=3)
     began(tmp_path, *ids)
-    template = worker.template()
-    (child,) = reaper.children_of(template)
-    (keeper,) = set(worker.helpers()) - {template}
+    fork_server = worker.fork_server()
+    (child,) = reaper.children_of(fork_server)
+    (heartbeat,) = set(worker.helpers()) - {fork_server}
     renewed(queue, *ids)
-    os.kill(keeper, signal.SIGSTOP)
+    os.kill(heartbeat, signal.SIGSTOP)
     until(lambda: not is_alive(child), "the end of the handler")
     assert queue.engine.reclaim(10) == 0
     worker.signal(signal.SIGTERM)
@@ -245,7 +247,7 @@ def test_a_cancelled_document_is_stopped_at_the_next_renewal(start: Start, queue
     ids = submit(queue, tmp_path, "wait") + submit(queue, tmp_path, "polite")
     worker = start(lease=1)
     began(tmp_path, *ids)
-    (child,) = reaper.children_of(worker.template())
+    (child,) = reaper.children_of(worker.fork_server())
     for id in ids:
         queue.cancel(id)
     until(lambda: not is_alive(child), "the end of the handler")
@@ -257,17 +259,17 @@ def test_a_cancelled_document_is_stopped_at_the_next_renewal(start: Start, queue
 # -- kill -9 ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["wait", "family"])
+@pytest.mark.parametrize("kind", ["wait", "forks"])
 def test_after_kill_9_nothing_is_left_and_another_worker_takes_over(
     start: Start, queue: Queue, tmp_path: Path, kind: str
 ) -> None:
     ids = submit(queue, tmp_path, kind)
     worker = start(lease=1)
     began(tmp_path, *ids)
-    size = 8 if kind == "family" else 4  # worker, template, keeper, child; program, fork, daemon
-    family = until(lambda: len(found := family_of(worker.pid)) >= size - 1 and found)
+    size = 8 if kind == "forks" else 4  # worker, fork_server, heartbeat, child; program, fork, daemon
+    tree = until(lambda: len(pids := process_tree(worker.pid)) >= size - 1 and pids)
     worker.signal(signal.SIGKILL)
-    until(lambda: not any(map(is_alive, family)), "the end of the whole family")
+    until(lambda: not any(map(is_alive, tree)), "the end of the whole process tree")
     if kind == "wait":
         (tmp_path / "gate").touch()
         start(lease=1)
@@ -275,20 +277,20 @@ def test_after_kill_9_nothing_is_left_and_another_worker_takes_over(
         assert queue.result(ids[0]) == 2
 
 
-@pytest.mark.parametrize("which", ["template", "keeper"])
+@pytest.mark.parametrize("which", ["fork_server", "heartbeat"])
 def test_a_worker_without_a_helper_gives_back_what_it_has_and_says_so(
     start: Start, queue: Queue, tmp_path: Path, which: str
 ) -> None:
     ids = submit(queue, tmp_path, "wait")
     worker = start(grace=1000)
     began(tmp_path, *ids)
-    template = worker.template()
-    (keeper,) = set(worker.helpers()) - {template}
-    family = family_of(worker.pid)
-    os.kill(template if which == "template" else keeper, signal.SIGKILL)
+    fork_server = worker.fork_server()
+    (heartbeat,) = set(worker.helpers()) - {fork_server}
+    tree = process_tree(worker.pid)
+    os.kill(fork_server if which == "fork_server" else heartbeat, signal.SIGKILL)
     assert worker.process.wait(SECONDS_MAX) == 1
     assert (queue.document(ids[0]).state, queue.document(ids[0]).attempts) == ("ready", 0)
-    until(lambda: not any(map(is_alive, family)), "the end of the whole family")
+    until(lambda: not any(map(is_alive, tree)), "the end of the whole process tree")
 
 
 def test_nothing_is_left_open_when_it_ends(queue: Queue, url: str, tmp_path: Path) -> None:
@@ -299,5 +301,5 @@ def test_nothing_is_left_open_when_it_ends(queue: Queue, url: str, tmp_path: Pat
     )
     queue.submit("acme")
     command = [sys.executable, "-W", "default", str(script)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS_MAX)
-    assert (told.stderr, queue.look("acme").done) == ("", 1)
+    completed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS_MAX)
+    assert (completed.stderr, queue.look("acme").done) == ("", 1)

@@ -1,0 +1,88 @@
+"""Waiting for work: after a claim that found too little, wait for the store's signal on a thread, and claim at once.
+
+Laws:
+- While it waits nothing else claims.
+- What it claims while the worker stops must be given back before the worker ends: see `is_claiming`.
+- With `until_empty` an empty queue stops the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from .store import Exchange, Store
+from .threads import CallThread
+
+WAIT_SECONDS = 0.25  # that one wait may take
+EMPTY_SECONDS = 0.05  # the same with `until_empty`: between checks whether the queue is empty
+PAUSE_SECONDS_MAX = 0.05  # between claims that found nothing
+
+
+class Claimer(Protocol):
+    """What waiting needs of the run loop."""
+
+    @property
+    def is_stopping(self) -> bool: ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no claims."""
+
+    def capacity(self) -> int:
+        """How many documents it could take."""
+
+    def accept(self, exchange: Exchange, limit: int) -> None:
+        """Take over what was claimed, of so many at most."""
+
+    def stop(self, reason: str) -> None: ...
+
+
+class IdleWait:
+    """Whether a claim could find something, and the wait until it could."""
+
+    def __init__(self, store: Store, until_empty: bool, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._until_empty = until_empty
+        self._wake = wake  # the run loop: a wait has ended
+        self._is_short = asyncio.Event()  # the last claim found less than there was room for
+        self._fruitless = 0  # claims, one after the other, that found nothing although the store signalled work
+        self.is_claiming = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a claim would find nothing before the store signals new work."""
+        return self._is_short.is_set()
+
+    def claimed(self, count: int, limit: int) -> None:
+        """Note how many documents a claim found."""
+        if count < limit:
+            self._fruitless = 0 if count else self._fruitless + 1
+            self._is_short.set()
+
+    async def run(self, claimer: Claimer, thread: CallThread) -> None:
+        """Wait and claim whenever there is too little, until the worker stops."""
+        while not claimer.is_stopping:
+            await self._is_short.wait()
+            if self._until_empty and claimer.is_idle and await thread.call(self._store.is_empty):
+                claimer.stop("the queue is empty")
+                return
+            if self._fruitless > 1:  # another worker is faster, or the work is not for us: no reason to hurry
+                await asyncio.sleep(min(PAUSE_SECONDS_MAX, 0.001 * 2 ** min(self._fruitless, 10)))
+            await self._wait(claimer, thread)
+
+    async def _wait(self, claimer: Claimer, thread: CallThread) -> None:
+        seconds = EMPTY_SECONDS if self._until_empty else WAIT_SECONDS
+        limit = claimer.capacity()  # it only grows meanwhile
+        self.is_claiming = True
+        try:
+            exchange = await thread.call(
+                lambda: self._store.wait_and_claim(seconds, lambda: 0 if claimer.is_stopping else limit)
+            )
+        finally:
+            self.is_claiming = False
+            self._wake()
+        if exchange is not None:
+            self._is_short.clear()
+            claimer.accept(exchange, limit)

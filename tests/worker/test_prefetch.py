@@ -1,0 +1,131 @@
+"""Prefetching: how much is claimed ahead, in which order it begins, and that it goes back."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from fairlane import Queue
+from fairlane.worker import Document, Event, claims
+from fairlane.worker.prefetch import AHEAD_MAX, AHEAD_SECONDS, Prefetch
+
+from .conftest import Bench, until, yield_loop
+
+
+def test_nothing_is_read_ahead_before_a_run_time_is_known() -> None:
+    assert Prefetch(4).room(0) == 4
+    assert Prefetch(4).room(4) == 0
+
+
+@pytest.mark.parametrize(("seconds", "ahead"), [(0.005, 10), (0.02, 2), (0.05, 1), (0.2, 0), (1e-9, AHEAD_MAX)])
+def test_reading_ahead_is_bounded_by_time(seconds: float, ahead: int) -> None:
+    pace = Prefetch(4)
+    for _ in range(100):
+        pace.record(seconds)
+    assert pace.ahead() == ahead
+    assert pace.ahead() * seconds <= AHEAD_SECONDS
+    assert pace.room(3) == 1 + pace.ahead()
+
+
+def test_a_worker_never_holds_more_than_its_slots_of_long_documents(bench: Bench, queue: Queue, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
+    def handler(document: Document) -> None:
+        until(gate.exists)
+
+    queue.submit_many("acme", range(20))
+    worker = bench.worker(slots=3)
+    worker.handler("extract")(handler)
+    stop = bench.start(worker)
+    until(lambda: queue.look("acme").running == 3)
+    seen = {queue.look("acme").running for _ in range(50)}
+    gate.touch()
+    until(lambda: queue.look("acme").done == 20)
+    stop()
+    assert seen == {3}
+
+
+def test_a_document_that_waits_behind_a_long_one_is_given_to_another_child(bench: Bench, queue: Queue, tmp_path: Path) -> None:
+    """Read ahead by the mean of short ones, it must not wait for the one long one."""
+    gate = tmp_path / "gate"
+
+    def handler(document: Document) -> None:
+        if document.payload == "long":
+            until(gate.exists)
+
+    payloads: list[str] = ["short"] * 100
+    payloads[60] = "long"
+    ids = [one.id for one in queue.submit_many("acme", payloads)]
+    worker = bench.worker(slots=2)
+    worker.handler("extract")(handler)
+    stop = bench.start(worker)
+    until(lambda: queue.look("acme").done == 99, "all but the long one")
+    assert queue.document(ids[60]).state == "running"
+    gate.touch()
+    until(lambda: queue.look("acme").done == 100)
+    stop()
+
+
+def test_documents_begin_in_the_order_of_their_turns(bench: Bench, queue: Queue) -> None:
+    for place in range(40):
+        queue.submit(f"customer-{place % 5}", place)
+    worker = bench.worker(slots=1)
+    worker.handler("extract")(lambda document: None)
+    bench.run(worker)
+    claimed = [one.document for one in queue.changes() if one.what == "claimed"]
+    assert [event.id for event in bench.emitted("began")] == claimed
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_better_priority_passes_what_was_read_ahead(
+    bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_async: bool
+) -> None:
+    gate, begun = tmp_path / "gate", tmp_path / "begun"
+    monkeypatch.setattr(claims, "OVERTAKE_SECONDS_MAX", 1000.0)
+
+    def note(document: Document) -> bool:
+        with begun.open("a") as file:
+            file.write(f"{document.payload}\n")
+        return bool(document.payload == 30)
+
+    def handler(document: Document) -> None:
+        if note(document):
+            until(gate.exists)
+
+    async def async_handler(document: Document) -> None:
+        if note(document):
+            while not gate.exists():
+                await yield_loop()
+
+    queue.configure(open_turn_every=0)
+    queue.submit_many("big", range(100))
+    worker = bench.worker(slots=1)
+    worker.handler("extract")(async_handler if is_async else handler)
+
+    def open_when_placed(event: Event) -> None:
+        if sum(one.number or 0 for one in bench.emitted("claimed")) == 102:
+            asyncio.get_running_loop().call_soon(gate.touch)
+
+    worker.on("claimed", open_when_placed)
+    stop = bench.start(worker)
+    until(lambda: queue.look("big").running == 70, "the rest was read ahead")
+    queue.submit("light", "first")
+    queue.submit("light", "second")
+    until(lambda: queue.look("big").done == 100)
+    stop()
+    assert begun.read_text().split() == [*map(str, range(31)), "first", "second", *map(str, range(31, 100))]
+
+
+def test_what_was_read_ahead_goes_back_at_a_stop(bench: Bench, queue: Queue) -> None:
+    queue.submit_many("acme", range(5000))
+    worker = bench.worker()
+    worker.handler("extract")(lambda document: None)
+    stop = bench.start(worker)
+    until(lambda: queue.look("acme").done > 300)
+    summary = stop()
+    look = queue.look("acme")
+    assert summary.lost == 0 < summary.released
+    assert (look.running, look.done, look.waiting) == (0, summary.done, 5000 - summary.done)
+    assert {one.attempts for one in queue.documents(state="ready")} == {0}

@@ -1,0 +1,140 @@
+"""A store that is busy, late, odd, or cannot take an outcome."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from fairlane import FairlaneError, Queue, StoreBusy
+from fairlane.core.document import Claim, Done, Failed, Outcome
+from fairlane.engine import Engine, open_engine
+from fairlane.engine.sqlite import SqliteEngine
+from fairlane.worker import Summary
+from fairlane.worker.store import Store
+
+from .conftest import CLAIM, Bench, until
+
+
+class Failing(SqliteEngine):
+    """A real store that is busy at every other call."""
+
+    calls: ClassVar[Counter[str]] = Counter()
+
+    def _fail(self, verb: str) -> None:
+        Failing.calls[verb] += 1
+        if Failing.calls[verb] % 2:
+            raise StoreBusy("others held the store for too long")
+
+    def claim(self, worker: str, limit: int, lease_ms: int, kinds: Mapping[str, int] | None = None, **now: Any) -> list[Claim]:
+        self._fail("claim")
+        return super().claim(worker, limit, lease_ms, kinds, **now)
+
+    def settle(self, settlements: Sequence[tuple[Claim, Outcome]], **now: Any) -> list[Claim]:
+        self._fail("settle")
+        return super().settle(settlements, **now)
+
+
+def test_a_store_that_is_busy_costs_nothing_but_time(
+    bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(url: str, create: bool = True) -> Engine:
+        return Failing(tmp_path / "queue.db", create)
+
+    monkeypatch.setattr("fairlane.worker.worker.open_engine", opened)
+    queue.submit_many("acme", range(30))
+    worker = bench.worker()
+    worker.handler("extract")(lambda document: document.payload)
+    assert bench.run(worker).done == 30
+    assert bench.emitted("store_failed")
+    assert Failing.calls["settle"] > 1
+    assert queue.look("acme").done == 30
+    assert all(one.attempts == 1 for one in queue.documents())
+
+
+class Late(SqliteEngine):
+    """A real store whose answer to a claim comes after the worker was told to stop."""
+
+    stop: ClassVar[Callable[[], None]]
+
+    def claim(self, worker: str, limit: int, lease_ms: int, kinds: Mapping[str, int] | None = None, **now: Any) -> list[Claim]:
+        claims = super().claim(worker, limit, lease_ms, kinds, **now)
+        Late.stop()
+        return claims
+
+
+def test_what_is_claimed_while_the_worker_stops_goes_back_unbegun(
+    bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane.worker.worker.open_engine", lambda url, create=True: Late(tmp_path / "queue.db", create))
+    queue.submit_many("acme", range(10))
+    worker = bench.worker()
+    worker.handler("extract")(lambda document: None)
+
+    def stop() -> None:
+        if not bench.emitted("stopping"):
+            worker.stop()
+            until(lambda: bench.emitted("stopping"))
+
+    Late.stop = stop
+    assert bench.run(worker, until_empty=False) == Summary(released=2)
+    assert bench.emitted("began") == []
+    assert {(one.state, one.attempts) for one in queue.documents()} == {("ready", 0)}
+
+
+class Odd(SqliteEngine):
+    """A real store that fails in a way nobody expects."""
+
+    def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
+        raise ZeroDivisionError("odd")
+
+
+def test_a_worker_whose_job_fails_gives_back_what_it_has_and_says_so(
+    bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane.worker.worker.open_engine", lambda url, create=True: Odd(tmp_path / "queue.db", create))
+    id = queue.submit("acme").id
+    worker = bench.worker(grace=1000)
+    worker.handler("extract")(lambda document: threading.Event().wait())
+    with pytest.raises(FairlaneError, match="ZeroDivisionError: odd"):
+        bench.run(worker)
+    assert (queue.document(id).state, queue.document(id).attempts) == ("ready", 0)
+
+
+class Picky(SqliteEngine):
+    """A real store that cannot keep one particular result."""
+
+    def settle(self, settlements: Sequence[tuple[Claim, Outcome]], **now: Any) -> list[Claim]:
+        if any(outcome == Done('"bad"') for _, outcome in settlements):
+            raise ValueError("cannot be kept")
+        return super().settle(settlements, **now)
+
+
+def test_an_outcome_that_cannot_be_kept_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    with Queue(f"sqlite:///{tmp_path}/queue.db") as queue:
+        ids = [queue.submit("acme").id for _ in range(3)]
+        engine = Picky(tmp_path / "queue.db")
+        store = Store(engine, "worker", 10_000, {"extract": 3})
+        claims = store.exchange([], 3).claims
+        visit = store.exchange([(one, Done('"bad"' if place == 1 else '"good"')) for place, one in enumerate(claims)], 0)
+        assert (visit.settled, visit.lost, visit.failure) == (3, [], None)
+        assert [queue.document(id).state for id in ids] == ["done", "failed", "done"]
+        assert "could not be kept: ValueError: cannot be kept" in (queue.document(ids[1]).reason or "")
+        engine.close()
+
+
+def test_what_even_a_failure_cannot_tell_is_left_to_its_lease(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path}/queue.db")
+
+    class Broken(SqliteEngine):
+        def settle(self, settlements: Sequence[tuple[Claim, Outcome]], **now: Any) -> list[Claim]:
+            raise ValueError("no")
+
+    broken = Broken(tmp_path / "queue.db")
+    assert Store(broken, "worker", 10_000, {}).exchange([(CLAIM, Failed("x"))], 0).lost == [CLAIM]
+    for one in (engine, broken):
+        one.close()
