@@ -64,10 +64,10 @@ class ForkServer:
     def run(self) -> None:
         """Fork, kill and reap until the parent is gone."""
         os.setsid()
-        self._wakeup, signalled = socket.socketpair()
-        for end in (self._wakeup, signalled):
+        self._wakeup, self._signalled = socket.socketpair()
+        for end in (self._wakeup, self._signalled):
             end.setblocking(False)
-        signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._signalled.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, *syscalls.SHUTDOWN_SIGNALS):
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGUSR2, lambda *_: self._kill_all())
