@@ -23,7 +23,8 @@ import apsw
 
 from fairlane import Queue
 from fairlane.core.document import Done, Submission
-from fairlane.engine.sqlite.connection import connect, migrate
+from fairlane.engine.sqlite.connection import connect
+from fairlane.engine.sqlite.migrate import migrate
 from fairlane.queue import DEFAULT_KIND, json_text, new_ids
 
 from .bare import Commit, recorded, replay

@@ -1,4 +1,4 @@
-"""Acknowledged = on disk; a full or failing disk loses nothing that was acknowledged."""
+"""SQLite on real disks: acknowledged means synced, and a full or failing disk loses nothing acknowledged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ threads = [threading.Thread(target=send, args=(caller,)) for caller in range(cal
 
 
 def syncs_of(strace: str, folder: Path, callers: int, each: int) -> int:
-    """How often the log was synced while callers submitted one by one."""
+    """Return how often the log was synced while callers submitted one by one."""
     open_engine(f"sqlite:///{folder}/queue.db").close()
     log = folder / "trace"
     command = [sys.executable, "-c", SUBMIT, f"sqlite:///{folder}/queue.db", str(callers), str(each)]
@@ -66,10 +66,10 @@ def test_a_sync_that_fails_is_a_clear_error_and_nothing_acknowledged_is_lost(
     assert "StoreError: the disk under" in ran.stderr
     assert len(acknowledged) < 30
     engine = open_engine(f"sqlite:///{folder}/queue.db")
-    there = {document.id for document in engine.documents(None, None, None, 100)}
-    assert set(acknowledged) <= there
-    assert len(there) <= len(acknowledged) + 1
-    assert engine.customer("ada").waiting == len(there)
+    stored = {document.id for document in engine.documents(None, None, None, 100)}
+    assert set(acknowledged) <= stored
+    assert len(stored) <= len(acknowledged) + 1
+    assert engine.customer("ada").waiting == len(stored)
 
 
 FILL = """
@@ -93,22 +93,22 @@ for n in range(1000):
 counter, waiting = engine.customer("ada").counter, engine.customer("ada").waiting
 filler.unlink()
 engine.submit([Submission("afterwards", "ada", "extract", body)])
-there = [one.id for one in engine.documents(None, None, None, 2000)]
+stored = [document.id for document in engine.documents(None, None, None, 2000)]
 engine.close()
-again = [one.id for one in open_engine(f"sqlite:///{disk}/queue.db").documents(None, None, None, 2000)]
-print(json.dumps([acknowledged, error, counter, waiting, there, again]))
+again = [document.id for document in open_engine(f"sqlite:///{disk}/queue.db").documents(None, None, None, 2000)]
+print(json.dumps([acknowledged, error, counter, waiting, stored, again]))
 """
 
 
-def test_a_full_disk_is_a_clear_error_and_the_queue_works_again_when_there_is_room(tmp_path: Path, program: Program) -> None:
+def test_a_full_disk_is_a_clear_error_and_the_queue_works_again_when_there_is_space(tmp_path: Path, program: Program) -> None:
     command = [program("unshare"), "--mount", "--map-root-user", sys.executable, "-c", FILL, str(tmp_path)]
     if subprocess.run([*command[:3], "true"], check=False, capture_output=True).returncode:
         missing("this system does not allow a private mount, so a full disk cannot be made")
     ran = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
-    acknowledged, error, counter, waiting, there, again = json.loads(ran.stdout)
+    acknowledged, error, counter, waiting, stored, again = json.loads(ran.stdout)
     assert 10 < len(acknowledged) < 1000
-    assert "no room left to write" in error
-    assert "make room on its disk, then try again" in error
+    assert "no space left to write" in error
+    assert "free space on its disk, then try again" in error
     assert (counter, waiting) == (1 - len(acknowledged), len(acknowledged))
-    assert set(there) == {*acknowledged, "afterwards"}
-    assert again == there
+    assert set(stored) == {*acknowledged, "afterwards"}
+    assert again == stored

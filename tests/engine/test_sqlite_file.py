@@ -1,4 +1,4 @@
-"""What only a file of SQLite can show: fitness, migrations, processes, plans."""
+"""What only SQLite can show: file checks, migrations, processes, query plans."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import pytest
 from fairlane.core.document import Done, Submission
 from fairlane.core.errors import BadValue, StoreBusy, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
-from fairlane.engine.sqlite import SqliteEngine, submit
-from fairlane.engine.sqlite import connection as connection_module
-from fairlane.engine.sqlite.group_commit import Ticket
+from fairlane.engine.sqlite import errors, file_checks, submit
+from fairlane.engine.sqlite.group_commit import PendingOperation
+from fairlane.engine.sqlite.migrate import migrate
+from fairlane.engine.sqlite.pool import SqlitePool
 from fairlane.engine.sqlite.queries import SCHEMA_VERSIONS, sql
 from fairlane.engine.sqlite.transaction import Transaction
 
@@ -31,7 +32,7 @@ MOUNTS = """\
 """
 
 
-def one(id: str, customer: str = "ada", payload: str = "{}") -> Submission:
+def submission(id: str, customer: str = "ada", payload: str = "{}") -> Submission:
     return Submission(id, customer, "extract", payload)
 
 
@@ -51,19 +52,19 @@ def url(folder: Path) -> str:
     ],
 )
 def test_the_disk_under_a_path_is_the_deepest_mount_that_holds_it(path: str, expected: str) -> None:
-    assert connection_module.disk_type(Path(path), MOUNTS) == expected
+    assert file_checks.filesystem_type(Path(path), MOUNTS) == expected
 
 
-def test_a_file_on_a_network_disk_is_refused_and_told_why(tmp_path: Path) -> None:
+def test_a_file_on_a_network_disk_is_refused_with_the_reason(tmp_path: Path) -> None:
     mounts = MOUNTS + f"40 22 0:30 / {tmp_path} rw - nfs4 server:/export rw\n"
     with pytest.raises(StoreUnfit, match=r"network disk \(nfs4\).*use a local disk"):
-        connection_module.refuse_unfit(tmp_path / "queue.db", create=True, mounts=mounts)
+        file_checks.refuse_unfit(tmp_path / "queue.db", create=True, mounts=mounts)
 
 
 def test_an_sqlite_that_can_corrupt_a_shared_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnfit, match=r"SQLite 3\.51\.2.*pip install --upgrade apsw"):
-        connection_module.refuse_unfit(tmp_path / "queue.db", create=True, library="3.51.2")
-    connection_module.refuse_unfit(tmp_path / "queue.db", create=True, library="3.51.3")
+        file_checks.refuse_unfit(tmp_path / "queue.db", create=True, library="3.51.2")
+    file_checks.refuse_unfit(tmp_path / "queue.db", create=True, library="3.51.3")
 
 
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -125,14 +126,14 @@ def test_a_queue_made_by_another_while_an_empty_file_is_looked_at_is_not_somebod
         return True
 
     connection.exec_trace = make_meanwhile
-    connection_module.migrate(connection, path)
+    migrate(connection, path)
     assert made
     assert connection.pragma("user_version") == len(SCHEMA_VERSIONS)
 
 
 def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
     engine = open_engine(url(tmp_path))
-    engine.submit([one("a")])
+    engine.submit([submission("a")])
     engine.migrate()
     assert engine.document("a") is not None
     engine.close()
@@ -141,7 +142,7 @@ def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
 
 def open_and_submit(folder: str, name: str) -> None:
     engine = open_engine(url(Path(folder)))
-    engine.submit([one(name)])
+    engine.submit([submission(name)])
     engine.close()
 
 
@@ -156,29 +157,29 @@ def test_many_processes_may_make_the_same_file_at_once(tmp_path: Path) -> None:
     assert len(open_engine(url(tmp_path)).documents(None, None, None, 100)) == 6
 
 
-def test_a_forked_child_uses_handles_of_its_own(tmp_path: Path) -> None:
+def test_a_forked_child_may_use_and_close_the_queue_without_harm_to_its_parent(tmp_path: Path) -> None:
     engine = open_engine(url(tmp_path))
-    engine.submit([one("before")])
-    assert isinstance(engine, SqliteEngine)
-    parents = engine._writer, engine._reader
+    engine.submit([submission("before")])
     child = os.fork()
     if child == 0:  # pragma: no cover - in the child
         code = 1
         try:
-            engine.submit([one("child")])
-            code = 0 if engine.document("before") and not {engine._writer, engine._reader} & set(parents) else 2
+            engine.submit([submission("child")])
+            code = 0 if engine.document("before") else 2
+            engine.close()
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    engine.submit([one("after")])
+    engine.submit([submission("after")])
     assert {document.id for document in engine.documents(None, None, None, 9)} == {"before", "child", "after"}
+    assert {finding.level for finding in engine.diagnose() if finding.name == "pages"} == {"fine"}
 
 
 def test_a_closed_queue_says_so(tmp_path: Path) -> None:
     engine = open_engine(url(tmp_path))
     engine.close()
     with pytest.raises(StoreError, match="was closed; open it again"):
-        engine.submit([one("a")])
+        engine.submit([submission("a")])
     with pytest.raises(StoreError, match="was closed; open it again"):
         engine.rules()
 
@@ -186,28 +187,28 @@ def test_a_closed_queue_says_so(tmp_path: Path) -> None:
 def test_a_file_held_too_long_by_others_is_a_clear_error_and_works_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(errors, "BUSY_SECONDS", 0.05)
     engine = open_engine(url(tmp_path))
     other = apsw.Connection(str(tmp_path / "queue.db"))
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreBusy, match="held by others for more than"):
-        engine.submit([one("a")])
+    with pytest.raises(StoreBusy, match="locked by other processes for more than"):
+        engine.submit([submission("a")])
     assert engine.customers("", 10) == []
     other.execute("ROLLBACK")
-    engine.submit([one("a")])
+    engine.submit([submission("a")])
 
 
 def test_one_callers_fault_in_a_shared_commit_is_its_own(tmp_path: Path) -> None:
     """A submission that the store itself refuses (an id that is already there) fails alone, whoever shares its group."""
     engine = open_engine(url(tmp_path))
-    engine.submit([one("twice")])
+    engine.submit([submission("twice")])
     refused: list[str] = []
 
     def send(thread: int) -> None:
         for n in range(20):
             id = "twice" if n % 5 == 0 else f"{thread}-{n}"
             try:
-                engine.submit([one(id)])
+                engine.submit([submission(id)])
             except StoreError:
                 refused.append(id)
 
@@ -223,7 +224,6 @@ def test_one_callers_fault_in_a_shared_commit_is_its_own(tmp_path: Path) -> None
 
 def test_a_mistake_found_after_something_was_written_leaves_nothing_behind(tmp_path: Path) -> None:
     engine = open_engine(url(tmp_path))
-    assert isinstance(engine, SqliteEngine)
 
     def write_then_refuse(tx: Transaction) -> None:
         submit.check(tx, "ada", 1000, 0)
@@ -231,48 +231,40 @@ def test_a_mistake_found_after_something_was_written_leaves_nothing_behind(tmp_p
         raise BadValue("x", 1, "something else")
 
     with pytest.raises(BadValue):
-        engine._write(write_then_refuse)
+        SqlitePool(tmp_path / "queue.db").write(write_then_refuse)
     assert engine.customers("", 10) == []
     assert engine.changes(None, 10) == []
 
 
+def fail(_: Transaction) -> None:
+    raise apsw.IOError("made up")
+
+
 def test_after_a_disk_error_the_file_is_opened_again(tmp_path: Path) -> None:
-    engine = open_engine(url(tmp_path))
-    assert isinstance(engine, SqliteEngine)
-    engine.submit([one("a")])
-    before = engine._writer
-
-    def fail(_: Transaction) -> None:
-        raise apsw.IOError("made up")
-
+    open_engine(url(tmp_path)).close()
+    pool = SqlitePool(tmp_path / "queue.db")
+    pool.write(lambda tx: tx.execute("CREATE TEMP TABLE of_this_connection (x)").fetchall())
     with pytest.raises(StoreError, match="whether this call took effect is not known"):
-        engine._write(fail)
-    engine.submit([one("b")])
-    assert engine._writer is not before
-    assert engine.customer("ada").waiting == 2
+        pool.write(fail)
+    assert pool.write(lambda tx: tx.execute("SELECT name FROM temp.sqlite_schema").fetchall()) == []
 
 
-def test_what_fails_for_everybody_is_tried_once_and_told_to_everybody(tmp_path: Path) -> None:
+def test_what_fails_for_the_whole_group_is_tried_once_and_every_caller_gets_the_error(tmp_path: Path) -> None:
     """After a failed sync the commit may have happened: nothing of it may be run again."""
-    engine = open_engine(url(tmp_path))
-    assert isinstance(engine, SqliteEngine)
+    open_engine(url(tmp_path)).close()
     runs: list[str] = []
-
-    def fail(_: Transaction) -> None:
-        raise apsw.IOError("made up")
-
-    group: list[Ticket[None]] = [Ticket(lambda _: runs.append("innocent")), Ticket(fail)]
-    engine._commit(group)
+    group: list[PendingOperation[None]] = [PendingOperation(lambda _: runs.append("innocent")), PendingOperation(fail)]
+    SqlitePool(tmp_path / "queue.db").commit(group)
     assert runs == ["innocent"]
-    for ticket in group:
+    for pending in group:
         with pytest.raises(StoreError, match="whether this call took effect is not known"):
-            ticket.outcome()
+            pending.result()
 
 
 def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     engine = open_engine("sqlite:///queue.db")
-    engine.submit([one("a")])
+    engine.submit([submission("a")])
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert engine.document("a") is not None
@@ -289,7 +281,7 @@ def test_closing_while_others_write_ends_them_with_a_clear_error(tmp_path: Path)
         begun.wait()
         try:
             for n in range(10_000):
-                engine.submit([one(f"{thread}-{n}")])
+                engine.submit([submission(f"{thread}-{n}")])
                 engine.document("0-0")
         except Exception as error:  # noqa: BLE001 - the test looks at what it is
             errors.append(error)
@@ -312,7 +304,7 @@ def test_the_feed_skips_nothing_that_commits_late(tmp_path: Path) -> None:
     def send(thread: int) -> None:
         own = open_engine(url(tmp_path))
         for n in range(40):
-            own.submit([one(f"{thread}-{n}-{m}") for m in range(3)])
+            own.submit([submission(f"{thread}-{n}-{m}") for m in range(3)])
         own.close()
 
     seen: list[int] = []
@@ -367,30 +359,37 @@ def plan(connection: apsw.Connection, statement: str) -> str:
     return "\n".join(row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + statement, parameters[:count]))
 
 
-COLD = {"competing_lanes", "drop_changes", "documents_page_of_state", "documents_page_running", "index_names", "pack_clocks"}
+COLD = {
+    "read_competing_lanes",
+    "delete_changes",
+    "page_documents_of_state",
+    "page_running_documents",
+    "read_index_names",
+    "pack_clocks",
+}
 STATEMENTS = sorted(name for name in sql.sentences if name not in COLD and name != "data_version")
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_no_statement_on_a_hot_path_scans_or_sorts(tmp_path: Path, name: str) -> None:
     open_engine(url(tmp_path)).close()
-    told = plan(apsw.Connection(str(tmp_path / "queue.db")), getattr(sql, name))
-    assert "TEMP B-TREE" not in told
+    query_plan = plan(apsw.Connection(str(tmp_path / "queue.db")), getattr(sql, name))
+    assert "TEMP B-TREE" not in query_plan
     single = {
         "read_queue",
         "write_queue",
         "read_priorities",
-        "oldest_changes",
-        "rules_body",
-        "rules_version",
+        "read_oldest_changes",
+        "read_rules",
+        "read_rules_version",
         "read_queue_and_rules",
     }
-    single |= {"accounts_after", "next_due"}  # one row, nine rows, or the edge of an index
-    assert name in single or not re.search(r"\bSCAN (?!CONSTANT)", told), told
+    single |= {"read_customers", "read_next_due"}  # one row, nine rows, or one end of an index
+    assert name in single or not re.search(r"\bSCAN (?!CONSTANT)", query_plan), query_plan
 
 
 def test_every_statement_says_what_it_does_and_is_used() -> None:
-    folder = Path(connection_module.__file__).parent
+    folder = Path(file_checks.__file__).parent
     code = "".join(path.read_text() for path in folder.glob("*.py"))
     for name, sentence in sql.sentences.items():
         assert sentence.endswith("."), name
@@ -399,7 +398,7 @@ def test_every_statement_says_what_it_does_and_is_used() -> None:
 
 def test_what_ends_is_durable_for_others_at_once(tmp_path: Path) -> None:
     first, second = open_engine(url(tmp_path)), open_engine(url(tmp_path))
-    first.submit([one("a")])
+    first.submit([submission("a")])
     (claim,) = second.claim("w", 1, 1000)
     assert first.settle([(claim, Done("1"))]) == []
     document = second.document("a")
@@ -409,10 +408,7 @@ def test_what_ends_is_durable_for_others_at_once(tmp_path: Path) -> None:
 
 def test_the_engine_says_what_an_acknowledgement_is_worth(tmp_path: Path) -> None:
     assert open_engine("memory://").durability.startswith("not durable")
-    engine = open_engine(url(tmp_path))
-    assert isinstance(engine, SqliteEngine)
-    assert engine.durability.startswith("durable")
-    engine.submit([one("a")])
-    assert engine._writer is not None
-    assert engine._writer.pragma("synchronous") == 2
-    assert engine._writer.pragma("journal_mode") == "wal"
+    assert open_engine(url(tmp_path)).durability.startswith("durable")
+    pool = SqlitePool(tmp_path / "queue.db")
+    assert pool.write(lambda tx: tx.execute(sql.synchronous).fetchone()) == (2,)
+    assert pool.write(lambda tx: tx.execute(sql.journal_mode).fetchone()) == ("wal",)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from fairlane.core.document import Submission
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import Terms
-from fairlane.engine import open_engine
 from fairlane.engine.memory import MemoryEngine
 from fairlane.engine.sqlite import SqliteEngine
-from fairlane.engine.sqlite.group_commit import GroupCommit, Ticket
+from fairlane.engine.sqlite.group_commit import PendingOperation
+from fairlane.engine.sqlite.pool import SqlitePool
 
 NUMBERS = st.integers(0, 2)
 CUSTOMERS = st.sampled_from(("ada", "bob"))
@@ -36,28 +36,29 @@ STEPS = st.one_of(
 NOW_MS = 1_000_000
 
 
-def doing(engine: Any, at: int, step: tuple[Any, ...]) -> Any:
-    """One step of a program, at its place in it."""
+def run_step(engine: Any, index: int, step: tuple[Any, ...]) -> Any:
+    """Run one step of a program, at a time that follows from its index."""
     match step:
         case ("submit", number, customer, key, body, is_late):
-            one = Submission(f"{at}-{number}", customer, "extract", "{}", 1000, key, key and body, 1 if is_late else 0)
-            return engine.submit([one], now_ms=NOW_MS + at)
+            delay_ms = 1 if is_late else 0
+            submission = Submission(f"{index}-{number}", customer, "extract", "{}", 1000, key, key and body, delay_ms)
+            return engine.submit([submission], now_ms=NOW_MS + index)
         case ("cancel", number):
-            return engine.cancel([f"{place}-{number}" for place in range(at)], now_ms=NOW_MS + at)
+            return engine.cancel([f"{earlier}-{number}" for earlier in range(index)], now_ms=NOW_MS + index)
         case ("claim", number):
-            return engine.claim("w", number, 0, now_ms=NOW_MS + at)
+            return engine.claim("w", number, 0, now_ms=NOW_MS + index)
         case ("check", customer):
-            return engine.check(customer, 1000, now_ms=NOW_MS + at)
+            return engine.check(customer, 1000, now_ms=NOW_MS + index)
         case ("reclaim",):
-            return engine.reclaim(2, now_ms=NOW_MS + at)
+            return engine.reclaim(2, now_ms=NOW_MS + index)
         case ("purge",):
-            return engine.purge(0, 3, now_ms=NOW_MS + at)
+            return engine.purge(0, 3, now_ms=NOW_MS + index)
         case ("pause", customer):
-            return engine.tune(customer, Terms(paused=True), 0, now_ms=NOW_MS + at)
+            return engine.tune(customer, Terms(paused=True), 0, now_ms=NOW_MS + index)
         case ("reset", customer):
-            return engine.reset(customer, now_ms=NOW_MS + at)
+            return engine.reset(customer, now_ms=NOW_MS + index)
         case _:
-            return engine.forget(step[1], 2, now_ms=NOW_MS + at)
+            return engine.forget(step[1], 2, now_ms=NOW_MS + index)
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -67,14 +68,31 @@ def outcome(call: Callable[[], Any]) -> Any:
         return type(mistake), str(mistake)
 
 
-class Collected:
-    """Stands where the group commit is, and only collects what is to be done."""
+class CollectingPool(SqlitePool):
+    """Collects operations instead of running them, until `commit_all` runs them in one transaction."""
 
-    def __init__(self) -> None:
-        self.tickets: list[Ticket[Any]] = []
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.pending: list[PendingOperation[Any]] = []
+        self.is_collecting = True
 
-    def run(self, operation: Callable[[Any], Any]) -> Any:
-        self.tickets.append(Ticket(operation))
+    def write(self, operation: Callable[[Any], Any]) -> Any:
+        if not self.is_collecting:
+            return super().write(operation)
+        self.pending.append(PendingOperation(operation))
+        return None
+
+    def commit_all(self) -> list[Any]:
+        self.is_collecting = False
+        self.commit(self.pending)
+        return [outcome(pending.result) for pending in self.pending]
+
+
+class CollectingEngine(SqliteEngine):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.migrate()
+        self._pool = self.pool = CollectingPool(path)
 
 
 @settings(max_examples=200, deadline=None)
@@ -87,16 +105,12 @@ class Collected:
 @given(st.lists(STEPS, min_size=2, max_size=14))
 def test_a_shared_transaction_is_as_one_after_the_other(program: list[tuple[Any, ...]]) -> None:
     memory = MemoryEngine()
-    expected = [outcome(lambda at=at, step=step: doing(memory, at, step)) for at, step in enumerate(program)]  # type: ignore[misc]
+    expected = [outcome(lambda index=index, step=step: run_step(memory, index, step)) for index, step in enumerate(program)]  # type: ignore[misc]
     with tempfile.TemporaryDirectory() as folder:
-        engine = open_engine(f"sqlite:///{Path(folder)}/queue.db")
-        assert isinstance(engine, SqliteEngine)
-        collected = engine._group = Collected()  # type: ignore[assignment]
-        for at, step in enumerate(program):
-            doing(engine, at, step)
-        engine._commit(collected.tickets)
-        engine._group = GroupCommit(engine._commit)
-        assert [outcome(ticket.outcome) for ticket in collected.tickets] == expected
+        engine = CollectingEngine(Path(folder) / "queue.db")
+        for index, step in enumerate(program):
+            run_step(engine, index, step)
+        assert engine.pool.commit_all() == expected
         assert engine.documents(None, None, None, 100) == memory.documents(None, None, None, 100)
         assert engine.customers("", 9, now_ms=NOW_MS) == memory.customers("", 9, now_ms=NOW_MS)
         assert engine.changes(None, 100) == memory.changes(None, 100)

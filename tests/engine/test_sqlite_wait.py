@@ -1,4 +1,4 @@
-"""Waiting for work on SQLite: woken by whoever writes, and hardly busy while nobody does."""
+"""Waiting for work on SQLite: woken by every commit, and nearly idle while there is none."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ import pytest
 from fairlane import Queue
 from fairlane.core.document import Done, Submission
 from fairlane.engine.sqlite import SqliteEngine
-from fairlane.engine.sqlite.wal_watch import Notice
+from fairlane.engine.sqlite import wait as wait_module
+from fairlane.engine.sqlite.pool import SqlitePool
+from fairlane.engine.sqlite.wait import WorkWaiter
+from fairlane.engine.sqlite.wal_watch import WalWatch
 
 LONG = 60.0
 SUBMIT = "import sys; from fairlane import Queue; Queue(sys.argv[1]).submit('acme')"
 
 
-@pytest.fixture(params=["noticed", "unnoticed"])
+@pytest.fixture(params=["notified", "polling"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqliteEngine:
-    """With notices of the kernel, and where it gives none."""
-    if request.param == "unnoticed":
-        monkeypatch.setattr(Notice, "is_given", property(lambda self: False))
+    """With the kernel's notifications, and where there are none."""
+    if request.param == "polling":
+        monkeypatch.setattr(WalWatch, "is_active", property(lambda self: False))
     engine = SqliteEngine(tmp_path / "queue.db")
     engine.migrate()
     return engine
 
 
 def waiting(engine: SqliteEngine, timeout_seconds: float = LONG) -> Callable[[], tuple[bool, float]]:
-    """A thread that waits; returns how to hear its answer, and after how long it came."""
+    """Start a thread that waits; return a function that joins it and returns its answer, and how long it took."""
     answers: list[tuple[bool, float]] = []
 
     def wait() -> None:
@@ -76,25 +79,36 @@ def test_a_delayed_document_ends_the_wait_when_it_is_due(engine: SqliteEngine) -
     engine.close()
 
 
-def test_a_wait_hardly_looks_while_nobody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class CountingPool(SqlitePool):
+    """Counts reads."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.reads = threading.Semaphore(0)
+
+    def read(self, operation: Callable[[Any], Any]) -> Any:
+        self.reads.release()
+        return super().read(operation)
+
+
+def test_a_wait_hardly_reads_while_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_module, "IDLE_POLL_SECONDS", 0.05)
     engine = SqliteEngine(tmp_path / "queue.db")
     engine.migrate()
-    looks = 0
-    read = engine._read
-
-    def counted(look: Any) -> Any:
-        nonlocal looks
-        looks += 1
-        return read(look)
-
-    monkeypatch.setattr(engine, "_read", counted)
-    assert not engine.wait(0.6)
-    assert looks < 20
+    pool = CountingPool(engine.path)
+    began = time.monotonic()
+    waiter = threading.Thread(target=WorkWaiter(pool).wait, args=(LONG, None))
+    waiter.start()
+    for _ in range(3 + 5):  # three reads at the beginning, then one for each idle poll
+        pool.reads.acquire()
+    assert time.monotonic() - began >= 4 * 0.05
+    engine.submit([Submission("id", "acme", "extract", "null")])
+    waiter.join()
     engine.close()
 
 
-def test_a_commit_that_was_noticed_before_it_could_be_read_is_not_missed(tmp_path: Path) -> None:
-    """Submissions one after the other from another thread, each waited for: a missed one would cost a look's interval."""
+def test_a_commit_that_was_notified_before_it_could_be_read_is_not_missed(tmp_path: Path) -> None:
+    """Submissions one after the other from another thread, each waited for: a missed one would cost an idle poll."""
     engine = SqliteEngine(tmp_path / "queue.db")
     with Queue(f"sqlite:///{tmp_path}/queue.db") as queue:
         began = time.monotonic()

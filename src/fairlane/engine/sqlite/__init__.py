@@ -1,3 +1,3 @@
-"""The embedded engine, in a file of SQLite."""
+"""The SQLite engine: a queue in one file."""
 
 from .engine import SqliteEngine as SqliteEngine

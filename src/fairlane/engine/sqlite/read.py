@@ -1,4 +1,4 @@
-"""What is seen without moving anything; every function runs inside one read transaction."""
+"""Reading the file: every function runs inside one read transaction and changes nothing."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from fairlane.engine.protocol import DocumentBody
 from fairlane.engine.read import customer_snapshot
 
 from .queries import Execute, sql
-from .rows import Account, competing_kinds, current_rules, own_terms
+from .rows import CustomerRow, TransitionRow, competing_kinds, read_rules, read_terms
 
 
 def customer(execute: Execute, id: str, now_ms: int) -> Customer:
-    row = execute(sql.account_by_id, (id,)).fetchone()
-    return _look(execute, Account(*(row or (0, id))), current_rules(execute), now_ms)
+    row = execute(sql.read_customer, (id,)).fetchone()
+    return _snapshot(execute, CustomerRow(*(row or (0, id))), read_rules(execute), now_ms)
 
 
 def customers(execute: Execute, after: str, limit: int, now_ms: int) -> list[Customer]:
-    everybody = current_rules(execute)
-    rows = execute(sql.accounts_after, (after, limit)).fetchall()
-    return [_look(execute, Account(*row), everybody, now_ms) for row in rows]
+    rules = read_rules(execute)
+    rows = execute(sql.read_customers, (after, limit)).fetchall()
+    return [_snapshot(execute, CustomerRow(*row), rules, now_ms) for row in rows]
 
 
-def _look(execute: Execute, account: Account, everybody: Rules, now_ms: int) -> Customer:
-    version, terms = own_terms(execute, account.number)
-    counts = execute(sql.counts_of, (account.number,)).fetchone()
-    return customer_snapshot(account.id, account.standing, counts, terms, version, everybody.policy, now_ms)
+def _snapshot(execute: Execute, customer: CustomerRow, rules: Rules, now_ms: int) -> Customer:
+    version, terms = read_terms(execute, customer.number)
+    counts = execute(sql.count_documents, (customer.number,)).fetchone()
+    return customer_snapshot(customer.id, customer.standing, counts, terms, version, rules.policy, now_ms)
 
 
 def document(execute: Execute, id: str) -> DocumentRow | None:
-    row = execute(sql.one_document, (id,)).fetchone()
-    return None if row is None else document_of(row)
+    row = execute(sql.read_snapshot, (id,)).fetchone()
+    return None if row is None else decode_document(row)
 
 
-def document_of(row: tuple[Any, ...]) -> DocumentRow:
-    """A row of the snapshots as a snapshot."""
+def decode_document(row: tuple[Any, ...]) -> DocumentRow:
+    """Return a row of the view `snapshots` as a document."""
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
     return DocumentRow(
         id, number, customer, kind, state, CheckRow(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
@@ -51,17 +51,19 @@ def document_of(row: tuple[Any, ...]) -> DocumentRow:
 def documents(execute: Execute, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
     number_max = TIME_MAX_MS if before is None else before
     if customer is not None:
-        row = execute(sql.account_by_id, (customer,)).fetchone()
+        row = execute(sql.read_customer, (customer,)).fetchone()
         if row is None:
             return []
-        found = execute(sql.documents_page_of_customer, (row[0], state, number_max, limit))
+        rows = execute(sql.page_documents_of_customer, (row[0], state, number_max, limit))
     elif state is None:
-        found = execute(sql.documents_page, (number_max, limit))
+        rows = execute(sql.page_documents, (number_max, limit))
+    elif state in ("failed", "cancelled"):
+        rows = execute(sql.page_failed_documents, (state, number_max, limit))
+    elif state == "running":
+        rows = execute(sql.page_running_documents, (state, number_max, limit))
     else:
-        special = {"failed": sql.documents_page_unhappy, "cancelled": sql.documents_page_unhappy}
-        special["running"] = sql.documents_page_running
-        found = execute(special.get(state, sql.documents_page_of_state), (state, number_max, limit))
-    return [document_of(one) for one in found]
+        rows = execute(sql.page_documents_of_state, (state, number_max, limit))
+    return [decode_document(row) for row in rows]
 
 
 def body(execute: Execute, id: str) -> DocumentBody | None:
@@ -70,13 +72,13 @@ def body(execute: Execute, id: str) -> DocumentBody | None:
 
 
 def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
-    row = execute(sql.read_moving, (id,)).fetchone()
-    if row is None or row[4] not in WAITING:
+    row = execute(sql.read_document, (id,)).fetchone()
+    document = None if row is None else TransitionRow(*row)
+    if document is None or document.state not in WAITING:
         return None
-    number, _, customer_number, kind, _, priority, *_ = row
-    lane = (customer_number, kind, priority)
-    (own_before,) = execute(sql.count_in_lane, (*lane, number)).fetchone()
-    (own_ready,) = execute(sql.count_in_lane, (*lane, TIME_MAX_MS)).fetchone()
+    priority = document.priority
+    (own_before,) = execute(sql.count_in_lane, (*document.lane_key, document.number)).fetchone()
+    (own_ready,) = execute(sql.count_in_lane, (*document.lane_key, TIME_MAX_MS)).fetchone()
     ready = execute(sql.read_priorities).fetchall()
     ahead = estimate_ahead(
         before=sum(count for count, _ in ready[: priority - 1]),
@@ -86,10 +88,10 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
     )
     dispatches, *_, from_ms, from_dispatches, mid_ms, mid_dispatches = execute(sql.read_queue).fetchone()
     pace = Pace(from_ms, from_dispatches, mid_ms, mid_dispatches)
-    _, terms = own_terms(execute, customer_number)
-    _, running, *_ = execute(sql.counts_of, (customer_number,)).fetchone()
+    _, terms = read_terms(execute, document.customer)
+    _, running, *_ = execute(sql.count_documents, (document.customer,)).fetchone()
     blocked = is_blocked(terms.paused, terms.cap, running)
-    (oldest_ready_ms,) = execute(sql.oldest_head, (kind,)).fetchone()
+    (oldest_ready_ms,) = execute(sql.read_oldest_head, (document.kind,)).fetchone()
     return Outlook(now_ms, ahead, blocked, *pace.recent(now_ms, dispatches), oldest_ready_ms)
 
 
@@ -97,27 +99,27 @@ def changes(execute: Execute, after: int | None, limit: int) -> list[ChangeRow]:
     _, _, _, floor, *_ = execute(sql.read_queue).fetchone()
     if after is not None and after < floor:
         raise purged_feed_error(floor, after)
-    return [ChangeRow(*row) for row in execute(sql.changes_after, (after or 0, limit))]
-
-
-def is_work_ready(execute: Execute, kinds: Sequence[str] | None, now_ms: int) -> tuple[bool, float]:
-    """Whether a claim would find something, and in how many milliseconds the next delayed document is due."""
-    (due_ms,) = execute(sql.next_due).fetchone()
-    due_in_ms = inf if due_ms is None else due_ms - now_ms
-    wanted = competing_kinds(execute) if kinds is None else kinds
-    return due_in_ms <= 0 or any(execute(sql.any_head, (kind,)).fetchone() for kind in wanted), due_in_ms
-
-
-def data_version(execute: Execute) -> int:
-    """A number that changes when another connection, of this process or another one, has committed."""
-    (version,) = execute(sql.data_version).fetchone()
-    return int(version)
+    return [ChangeRow(*row) for row in execute(sql.read_changes, (after or 0, limit))]
 
 
 def record(execute: Execute, group: str, key: str) -> Record | None:
-    row = execute(sql.one_record, (group, key)).fetchone()
+    row = execute(sql.read_record, (group, key)).fetchone()
     return None if row is None else Record(*row)
 
 
 def records(execute: Execute, group: str, after: str, limit: int) -> list[Record]:
-    return [Record(*row) for row in execute(sql.records_after, (group, after, limit))]
+    return [Record(*row) for row in execute(sql.read_records, (group, after, limit))]
+
+
+def is_work_ready(execute: Execute, kinds: Sequence[str] | None, now_ms: int) -> tuple[bool, float]:
+    """Return whether a claim would take something, and in how many milliseconds the next delayed document is due."""
+    (due_ms,) = execute(sql.read_next_due).fetchone()
+    due_in_ms = inf if due_ms is None else due_ms - now_ms
+    kinds = competing_kinds(execute) if kinds is None else kinds
+    return due_in_ms <= 0 or any(execute(sql.has_head, (kind,)).fetchone() for kind in kinds), due_in_ms
+
+
+def data_version(execute: Execute) -> int:
+    """Return a number that changes when another connection, of this process or another one, has committed."""
+    (version,) = execute(sql.data_version).fetchone()
+    return int(version)

@@ -1,21 +1,24 @@
-"""The rows that a transaction keeps in hand, and the small looks that writers and readers share."""
+"""Rows of the tables, and the reads of rules, terms and kinds that writers and readers share."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import NamedTuple
 
+from fairlane.core.document import State
 from fairlane.core.policy import Rules, Standing, Terms
 from fairlane.engine.codec import decode_rules, decode_terms
 
 from .queries import Execute, sql
 
-rules_of = lru_cache(maxsize=8)(decode_rules)
-_terms_from_json = lru_cache(maxsize=1024)(decode_terms)
+decode_rules_cached = lru_cache(maxsize=8)(decode_rules)
+_decode_terms_cached = lru_cache(maxsize=1024)(decode_terms)
+
+LaneKey = tuple[int, str, int]  # customer number, kind, priority
 
 
-class Account:
-    """A customer's row: where it stands."""
+class CustomerRow:
+    """A customer's counter."""
 
     __slots__ = ("id", "number", "standing")
 
@@ -25,12 +28,35 @@ class Account:
         self.standing = Standing(*standing)
 
 
-class Lane:
-    """A lane's row: its head and tags, and how many of its documents wait, run and have ended."""
+class TransitionRow(NamedTuple):
+    """The columns of a document that a change of its state needs (the view `moving`)."""
+
+    number: int
+    id: str
+    customer: int
+    kind: str
+    state: State
+    priority: int
+    token: int
+    attempts: int
+    attempts_max: int
+    cost: int
+    weight: int
+    resets: int
+    key: str | None
+    lease_ms: int | None
+
+    @property
+    def lane_key(self) -> LaneKey:
+        return self.customer, self.kind, self.priority
+
+
+class LaneRow:
+    """A lane's head and tags, and how many of its documents wait, run and have ended."""
 
     __slots__ = (
         "cancelled", "customer", "done", "failed", "finish", "head", "head_ready_ms", "kind", "priority", "running", "start",
-        "stored_place", "waiting",
+        "stored_position", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -52,21 +78,21 @@ class Lane:
         self.start = start
         self.finish = finish
         self.waiting, self.running, self.done, self.failed, self.cancelled = counts or (0, 0, 0, 0, 0)
-        self.stored_place = self.place() if counts else None  # None: the row is not there yet
+        self.stored_position = self.position() if counts else None  # None: the row is not stored yet
 
-    def place(self) -> tuple[int | None, ...]:
-        """What the indexes of lanes are made of."""
+    def key(self) -> LaneKey:
+        return self.customer, self.kind, self.priority
+
+    def position(self) -> tuple[int | None, ...]:
+        """Return the columns that the indexes of lanes are made of."""
         return self.head, self.head_ready_ms, self.start, self.finish
 
     def counts(self) -> tuple[int, ...]:
         return self.waiting, self.running, self.done, self.failed, self.cancelled
 
-    def name(self) -> tuple[int, str, int]:
-        return self.customer, self.kind, self.priority
 
-
-class Priority:
-    """A priority's row: its clock, and what is ready in how many lanes."""
+class PriorityRow:
+    """A priority's clock, and how many documents are ready in how many lanes."""
 
     __slots__ = ("clock", "lanes", "ready")
 
@@ -76,30 +102,30 @@ class Priority:
         self.lanes = lanes
 
 
-class OwnTerms(NamedTuple):
-    """What a customer has of its own; version 0: nothing."""
+class TermsRow(NamedTuple):
+    """A customer's terms; version 0: it has none of its own."""
 
     version: int
     terms: Terms
 
 
-NO_TERMS = OwnTerms(0, Terms())
+NO_TERMS = TermsRow(0, Terms())
 
 
-def own_terms(execute: Execute, customer: int) -> OwnTerms:
-    """The terms that hold for a customer now."""
+def read_terms(execute: Execute, customer: int) -> TermsRow:
+    """Return the terms that hold for a customer now."""
     row = execute(sql.read_terms, (customer,)).fetchone()
-    return NO_TERMS if row is None else OwnTerms(row[0], _terms_from_json(row[1]))
+    return NO_TERMS if row is None else TermsRow(row[0], _decode_terms_cached(row[1]))
 
 
-def current_rules(execute: Execute) -> Rules:
-    """The rules that hold now; parsed once a version."""
-    version, body = execute(sql.rules_body).fetchone()
-    return rules_of(body, version)
+def read_rules(execute: Execute) -> Rules:
+    """Return the rules that hold now; each version is parsed once."""
+    version, body = execute(sql.read_rules).fetchone()
+    return decode_rules_cached(body, version)
 
 
 def competing_kinds(execute: Execute) -> list[str]:
-    """The kinds that have a lane which competes, by hopping through the index."""
+    """Return the kinds that have a competing lane, with one index lookup a kind."""
     kinds = [""]
     while row := execute(sql.next_kind, (kinds[-1],)).fetchone():
         kinds.append(row[0])

@@ -1,199 +1,182 @@
-"""How does a document leave a worker, or end? Each by one conditional write on (id, state, token)."""
+"""Extend, settle, reclaim, cancel and retry: each by one conditional write on (id, state, token)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fairlane.core.document import ENDED, Claim, Done, Failed, Outcome, Released, Retried, State
 from fairlane.core.policy import correct_counter, step_of
 from fairlane.engine.protocol import EXPIRED, SPENT
 
 from .queries import sql
-from .rows import Lane
+from .rows import LaneRow, TransitionRow
 from .transaction import Transaction
 
 
-class Moving(NamedTuple):
-    """What is needed of a document to change its state."""
+def extend(tx: Transaction, claims: Sequence[Claim], until_ms: int) -> list[Claim]:
+    """Extend leases; return the lost claims."""
+    tx.flush_documents()
+    return [claim for claim in claims if not _extend(tx, claim, until_ms)]
 
-    number: int
-    id: str
-    customer: int
-    kind: str
-    state: State
-    priority: int
-    token: int
-    attempts: int
-    attempts_max: int
-    cost: int
-    weight: int
-    resets: int
-    key: str | None
-    lease_ms: int | None
 
-    def lane(self, tx: Transaction) -> Lane:
-        return tx.lane(self.customer, self.kind, self.priority)
+def _extend(tx: Transaction, claim: Claim, until_ms: int) -> bool:
+    return bool(tx.execute(sql.extend_lease, (until_ms, claim.number, claim.id, claim.token)).fetchall())
 
 
 def settle(tx: Transaction, settlements: Sequence[tuple[Claim, Outcome]], now_ms: int) -> list[Claim]:
-    """Each claim ends with its outcome; returns the lost ones."""
+    """End each claim with its outcome; return the lost ones."""
     tx.flush_documents()
-    return [claim for claim, outcome in settlements if not _settled(tx, claim, outcome, now_ms)]
+    return [claim for claim, outcome in settlements if not _settle(tx, claim, outcome, now_ms)]
 
 
-def _settled(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> bool:
+def _settle(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> bool:
+    """Settle one claim; return False if it was lost."""
     if isinstance(outcome, Done) and outcome.cost is None:  # the usual case in one statement
         row = tx.execute(sql.finish_document, (now_ms, claim.number, claim.id, claim.token)).fetchone()
         if row is not None:
-            _is_done(tx, claim, tx.lane(*row), outcome.result, now_ms)
+            _add_result(tx, claim, tx.lane(*row), outcome.result, now_ms)
         return row is not None
-    row = tx.execute(sql.read_held, (claim.number, claim.id, claim.token)).fetchone()
+    row = tx.execute(sql.read_claimed_document, (claim.number, claim.id, claim.token)).fetchone()
     if row is None:
         return False
-    moving = Moving(*row)
-    _correct_cost(tx, moving, claim.customer, outcome.cost, now_ms)
+    document = TransitionRow(*row)
+    _correct_cost(tx, document, claim.customer, outcome.cost, now_ms)
     match outcome:
         case Done():
             tx.execute(sql.finish_document, (now_ms, claim.number, claim.id, claim.token)).fetchall()
-            _is_done(tx, claim, moving.lane(tx), outcome.result, now_ms)
+            _add_result(tx, claim, tx.lane(*document.lane_key), outcome.result, now_ms)
         case Failed():
-            end(tx, moving, "failed", now_ms, outcome.reason)
+            _end(tx, document, "failed", now_ms, outcome.reason)
         case Released():
-            _come_back(tx, moving, "released", now_ms, attempts=moving.attempts - 1)
-        case Retried() if moving.attempts >= moving.attempts_max:
-            reason = SPENT.format(attempts=moving.attempts, attempts_max=moving.attempts_max, reason=outcome.reason)
-            end(tx, moving, "failed", now_ms, reason)
+            _requeue(tx, document, "released", now_ms, attempts=document.attempts - 1)
+        case Retried() if document.attempts >= document.attempts_max:
+            reason = SPENT.format(attempts=document.attempts, attempts_max=document.attempts_max, reason=outcome.reason)
+            _end(tx, document, "failed", now_ms, reason)
         case Retried():
-            _come_back(tx, moving, "retried", now_ms, moving.attempts, outcome.after_ms, outcome.reason)
+            _requeue(tx, document, "retried", now_ms, document.attempts, outcome.after_ms, outcome.reason)
     return True
 
 
-def _is_done(tx: Transaction, claim: Claim, lane: Lane, result: str | None, now_ms: int) -> None:
+def _add_result(tx: Transaction, claim: Claim, lane: LaneRow, result: str | None, now_ms: int) -> None:
+    """Count a document that was just finished, and store its result."""
     lane.done += 1
-    tx.stopped_running(lane)
+    tx.stop_running(lane)
     if result is not None:
         tx.execute(sql.add_result, (claim.number, result))
     tx.log(now_ms, "done", lane.customer, claim.number, claim.token)
 
 
-def _correct_cost(tx: Transaction, moving: Moving, customer_id: str, cost: int | None, now_ms: int) -> None:
-    if cost is None or cost == moving.cost:
+def _correct_cost(tx: Transaction, document: TransitionRow, customer_id: str, cost: int | None, now_ms: int) -> None:
+    if cost is None or cost == document.cost:
         return
-    account = tx.account(customer_id)
-    before, after = step_of(moving.cost, moving.weight), step_of(cost, moving.weight)
-    account.standing = correct_counter(account.standing, moving.resets, before, after)
-    tx.account_changed(account)
-    tx.execute(sql.correct_cost, (cost, moving.number))
-    tx.log(now_ms, "corrected", moving.customer, moving.number, moving.token, f"{moving.cost} {cost}")
+    customer = tx.customer(customer_id)
+    before, after = step_of(document.cost, document.weight), step_of(cost, document.weight)
+    customer.standing = correct_counter(customer.standing, document.resets, before, after)
+    tx.mark_changed(customer)
+    tx.execute(sql.correct_cost, (cost, document.number))
+    tx.log(now_ms, "corrected", document.customer, document.number, document.token, f"{document.cost} {cost}")
 
 
-def end(tx: Transaction, moving: Moving, state: State, now_ms: int, reason: str | None = None) -> None:
-    """A document that has not ended ends as failed or cancelled."""
-    tx.execute(sql.end_document, (state, now_ms, reason, moving.number, moving.state, moving.token))
-    lane = moving.lane(tx)
+def _end(tx: Transaction, document: TransitionRow, state: State, now_ms: int, reason: str | None = None) -> None:
+    """End a document as failed or cancelled."""
+    tx.execute(sql.end_document, (state, now_ms, reason, document.number, document.state, document.token))
+    lane = tx.lane(*document.lane_key)
     if state == "failed":
         lane.failed += 1
     else:
         lane.cancelled += 1
-    _no_longer(tx, moving, lane)
-    tx.log(now_ms, state, moving.customer, moving.number, moving.token, reason)
+    _uncount(tx, document, lane)
+    tx.log(now_ms, state, document.customer, document.number, document.token, reason)
 
 
-def _no_longer(tx: Transaction, moving: Moving, lane: Lane) -> None:
-    """A document whose row was already changed no longer waits or runs."""
-    if moving.state == "running":
-        tx.stopped_running(lane)
+def _uncount(tx: Transaction, document: TransitionRow, lane: LaneRow) -> None:
+    """Count a document no longer as waiting or running, after its row was changed."""
+    if document.state == "running":
+        tx.stop_running(lane)
         return
-    if moving.state == "ready":
-        tx.leave_lane(lane, moving.number)
+    if document.state == "ready":
+        tx.leave_lane(lane, document.number)
     lane.waiting -= 1
 
 
-def _come_back(
+def _requeue(
     tx: Transaction,
-    moving: Moving,
+    document: TransitionRow,
     what: str,
     now_ms: int,
     attempts: int,
     after_ms: int = 0,
     note: str | None = None,
 ) -> None:
+    """Make a running document wait again."""
     state, ready_ms = ("delayed" if after_ms else "ready"), now_ms + after_ms
-    tx.execute(sql.return_document, (state, ready_ms, attempts, moving.number, moving.token))
-    lane = moving.lane(tx)
+    tx.execute(sql.requeue_document, (state, ready_ms, attempts, document.number, document.token))
+    lane = tx.lane(*document.lane_key)
     lane.waiting += 1
-    tx.stopped_running(lane)
+    tx.stop_running(lane)
     if state == "ready":
-        tx.join_lane(lane, moving.number, ready_ms)
-    tx.log(now_ms, what, moving.customer, moving.number, moving.token, note)
-
-
-def extend(tx: Transaction, claims: Sequence[Claim], until_ms: int) -> list[Claim]:
-    """Longer leases; returns the lost claims."""
-    tx.flush_documents()
-    return [one for one in claims if not _extended(tx, one, until_ms)]
-
-
-def _extended(tx: Transaction, claim: Claim, until_ms: int) -> bool:
-    return bool(tx.execute(sql.extend_lease, (until_ms, claim.number, claim.id, claim.token)).fetchall())
+        tx.join_lane(lane, document.number, ready_ms)
+    tx.log(now_ms, what, document.customer, document.number, document.token, note)
 
 
 def reclaim(tx: Transaction, limit: int, now_ms: int) -> int:
-    """Documents whose lease ran out go back, or fail."""
+    """Return documents with an expired lease to their lanes, or fail them."""
     tx.flush_documents()
-    expired = [Moving(*row) for row in tx.execute(sql.expired_documents, (now_ms, limit))]
-    for moving in expired:
-        if moving.attempts >= moving.attempts_max:
-            reason = EXPIRED.format(attempts=moving.attempts, attempts_max=moving.attempts_max)
-            end(tx, moving, "failed", now_ms, reason)
+    expired = [TransitionRow(*row) for row in tx.execute(sql.read_expired_documents, (now_ms, limit))]
+    for document in expired:
+        if document.attempts >= document.attempts_max:
+            reason = EXPIRED.format(attempts=document.attempts, attempts_max=document.attempts_max)
+            _end(tx, document, "failed", now_ms, reason)
         else:
-            _come_back(tx, moving, "expired", now_ms, moving.attempts)
+            _requeue(tx, document, "expired", now_ms, document.attempts)
     return len(expired)
 
 
 def cancel(tx: Transaction, ids: Sequence[str], now_ms: int) -> list[str]:
-    """What has not ended ends as cancelled."""
+    """Cancel documents that have not ended."""
     tx.flush_documents()
     cancelled = []
     for id in ids:
-        row = tx.execute(sql.read_moving, (id,)).fetchone()
-        if row is None or row[4] in ENDED:
-            continue
-        end(tx, Moving(*row), "cancelled", now_ms)
-        cancelled.append(id)
+        document = _read_document(tx, id)
+        if document is not None and document.state not in ENDED:
+            _end(tx, document, "cancelled", now_ms)
+            cancelled.append(id)
     return cancelled
 
 
 def retry(tx: Transaction, id: str, now_ms: int) -> bool:
-    """A failed document gets another round of attempts."""
+    """Give a failed document another round of attempts."""
     tx.flush_documents()
-    row = tx.execute(sql.read_moving, (id,)).fetchone()
-    if row is None or row[4] != "failed":
+    document = _read_document(tx, id)
+    if document is None or document.state != "failed":
         return False
-    moving = Moving(*row)
-    tx.execute(sql.revive_document, (now_ms, moving.number, moving.token))
-    lane = moving.lane(tx)
+    tx.execute(sql.revive_document, (now_ms, document.number, document.token))
+    lane = tx.lane(*document.lane_key)
     lane.failed -= 1
     lane.waiting += 1
-    tx.join_lane(lane, moving.number, now_ms)
-    tx.log(now_ms, "revived", moving.customer, moving.number, moving.token)
+    tx.join_lane(lane, document.number, now_ms)
+    tx.log(now_ms, "revived", document.customer, document.number, document.token)
     return True
 
 
-def forget_document(tx: Transaction, moving: Moving) -> None:
-    """A document in whatever state is erased."""
-    drop_document(tx, moving.number, moving.customer, moving.key)
-    lane = moving.lane(tx)
-    if moving.state in ENDED:
-        setattr(lane, moving.state, getattr(lane, moving.state) - 1)
+def _read_document(tx: Transaction, id: str) -> TransitionRow | None:
+    row = tx.execute(sql.read_document, (id,)).fetchone()
+    return None if row is None else TransitionRow(*row)
+
+
+def forget_document(tx: Transaction, document: TransitionRow) -> None:
+    """Erase a document in any state, and no longer count it."""
+    delete_document(tx, document.number, document.customer, document.key)
+    lane = tx.lane(*document.lane_key)
+    if document.state in ENDED:
+        setattr(lane, document.state, getattr(lane, document.state) - 1)
     else:
-        _no_longer(tx, moving, lane)
+        _uncount(tx, document, lane)
 
 
-def drop_document(tx: Transaction, number: int, customer: int, key: str | None) -> None:
-    """A document's rows go."""
-    for statement in (sql.drop_progress, sql.drop_document, sql.drop_payload, sql.drop_result):
+def delete_document(tx: Transaction, number: int, customer: int, key: str | None) -> None:
+    """Delete a document's rows."""
+    for statement in (sql.delete_progress, sql.delete_document, sql.delete_payload, sql.delete_result):
         tx.execute(statement, (number,))
     if key is not None:
-        tx.execute(sql.drop_key, (customer, key))
+        tx.execute(sql.delete_key, (customer, key))

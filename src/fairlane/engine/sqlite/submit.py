@@ -1,4 +1,4 @@
-"""Check, priority and insert, in one step."""
+"""Check and submit: check, priority and insert in one step."""
 
 from __future__ import annotations
 
@@ -14,110 +14,111 @@ from .queries import sql
 from .transaction import Transaction
 
 
-class _Sender:
-    """A customer while a transaction takes its documents: its row, its policy, its lanes."""
+class _Submitter:
+    """A customer while a transaction inserts its documents: its row, policy and weight are read once."""
 
-    __slots__ = ("account", "policy", "terms_version", "tx", "weight")
+    __slots__ = ("customer", "policy", "terms_version", "tx", "weight")
 
-    def __init__(self, tx: Transaction, customer: str) -> None:
+    def __init__(self, tx: Transaction, customer_id: str) -> None:
         self.tx = tx
-        self.account = tx.account(customer)
-        self.terms_version, terms = tx.own_terms(self.account.number)
+        self.customer = tx.customer(customer_id)
+        self.terms_version, terms = tx.terms(self.customer.number)
         self.policy = terms.policy(tx.rules.policy)
         self.weight = terms.weight_thousandths
 
     def check(self, cost: int, now_ms: int) -> CheckRow:
-        """One check: the counter moves, and gives a priority."""
-        account = self.account
-        self.tx.account_changed(account)
-        account.standing = standing = self.policy.check(account.standing, now_ms, step_of(cost, self.weight))
+        """Move the counter by one check."""
+        customer = self.customer
+        self.tx.mark_changed(customer)
+        customer.standing = standing = self.policy.check(customer.standing, now_ms, step_of(cost, self.weight))
         level = self.policy.level(standing.counter)
-        return CheckRow(account.id, level, standing.counter, now_ms, self.tx.rules.version, self.terms_version)
+        return CheckRow(customer.id, level, standing.counter, now_ms, self.tx.rules.version, self.terms_version)
 
-    def take(self, submission: Submission, now_ms: int, source: CheckRow | None) -> ReceiptRow:
-        """Check, priority and insert; a document made from another one inherits instead of being checked."""
-        tx, account = self.tx, self.account
-        made = self.check(submission.cost, now_ms) if source is None else source._replace(checked_ms=now_ms)
-        resets = account.standing.resets if source is None else NO_CHECK
+    def submit(self, submission: Submission, now_ms: int, source_check: CheckRow | None) -> ReceiptRow:
+        """Insert a document; one made from another document inherits that one's check and moves no counter."""
+        tx, customer = self.tx, self.customer
+        check = self.check(submission.cost, now_ms) if source_check is None else source_check._replace(checked_ms=now_ms)
+        resets = customer.standing.resets if source_check is None else NO_CHECK
         tx.last_number = number = tx.last_number + 1
         ready_ms = now_ms + submission.delay_ms
-        tx.documents.append((
-            number, submission.id, account.number, account.id, submission.kind, "delayed" if submission.delay_ms else "ready",
-            *made[1:], self.weight, resets, submission.cost, submission.key, ready_ms, ATTEMPTS_DEFAULT,
-        ))  # fmt: skip
-        tx.payloads.append((number, submission.payload))
-        tx.log(now_ms, "submitted", account.number, number, 0, submission.made_from)
-        lane = tx.lane(account.number, submission.kind, made.priority)
+        state = "delayed" if submission.delay_ms else "ready"
+        row = (
+            number, submission.id, customer.number, customer.id, submission.kind, state, *check[1:], self.weight, resets,
+            submission.cost, submission.key, ready_ms, ATTEMPTS_DEFAULT,
+        )  # fmt: skip
+        tx.add_document(row, number, submission.payload)
+        tx.log(now_ms, "submitted", customer.number, number, 0, submission.made_from)
+        lane = tx.lane(customer.number, submission.kind, check.priority)
         lane.waiting += 1
         if not submission.delay_ms:
             tx.join_lane(lane, number, ready_ms)
-        return ReceiptRow(submission.id, number, made)
+        return ReceiptRow(submission.id, number, check)
 
 
-def check(tx: Transaction, customer: str, cost: int, now_ms: int) -> CheckRow:
-    """One check without a document."""
-    sender = _Sender(tx, customer)
-    made = sender.check(cost, now_ms)
-    tx.log(now_ms, "checked", sender.account.number, note=encode_check(made, cost))
-    return made
+def check(tx: Transaction, customer_id: str, cost: int, now_ms: int) -> CheckRow:
+    """Check a customer without submitting a document."""
+    submitter = _Submitter(tx, customer_id)
+    check = submitter.check(cost, now_ms)
+    tx.log(now_ms, "checked", submitter.customer.number, note=encode_check(check, cost))
+    return check
 
 
 def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> list[ReceiptRow]:
-    """All of them, in order; keys that are known return their first receipt."""
-    sources = _sources(tx, submissions)
-    known = _known_keys(tx, submissions)
-    senders: dict[str, _Sender] = {}
+    """Submit documents in order; known keys return their first receipt."""
+    source_checks = _read_source_checks(tx, submissions)
+    known = _read_known_keys(tx, submissions)
+    submitters: dict[str, _Submitter] = {}
     receipts: list[ReceiptRow] = []
-    for one in submissions:
-        if one.key is not None and (one.customer, one.key) in known:
-            receipts.append(known[one.customer, one.key])
+    for submission in submissions:
+        if submission.key is not None and (submission.customer, submission.key) in known:
+            receipts.append(known[submission.customer, submission.key])
             continue
-        sender = senders.get(one.customer)
-        if sender is None:
-            sender = senders[one.customer] = _Sender(tx, one.customer)
-        receipt = sender.take(one, now_ms, sources.get(one.made_from))
+        submitter = submitters.get(submission.customer)
+        if submitter is None:
+            submitter = submitters[submission.customer] = _Submitter(tx, submission.customer)
+        receipt = submitter.submit(submission, now_ms, source_checks.get(submission.made_from))
         receipts.append(receipt)
-        if one.key is not None:
-            known[one.customer, one.key] = receipt
-            tx.execute(sql.add_key, (sender.account.number, one.key, receipt.number, one.digest))
+        if submission.key is not None:
+            known[submission.customer, submission.key] = receipt
+            tx.execute(sql.add_key, (submitter.customer.number, submission.key, receipt.number, submission.digest))
     return receipts
 
 
-def _sources(tx: Transaction, submissions: Sequence[Submission]) -> dict[str | None, CheckRow]:
-    """What documents made from others inherit; refuses unknown ones before anything is written."""
-    sources: dict[str | None, CheckRow] = {}
-    for one in submissions:
-        if one.made_from is None:
+def _read_source_checks(tx: Transaction, submissions: Sequence[Submission]) -> dict[str | None, CheckRow]:
+    """Return the checks to inherit, by source document; raise Unknown before anything is written."""
+    checks: dict[str | None, CheckRow] = {}
+    for submission in submissions:
+        if submission.made_from is None:
             continue
         tx.flush_documents()
-        row = tx.execute(sql.read_source, (one.made_from,)).fetchone()
-        if row is None or row[0] != one.customer:
-            raise unknown_source_error(one)
+        row = tx.execute(sql.read_source_check, (submission.made_from,)).fetchone()
+        if row is None or row[0] != submission.customer:
+            raise unknown_source_error(submission)
         customer, priority, counter, *versions = row
-        sources[one.made_from] = CheckRow(customer, priority, counter, 0, *versions)
-    return sources
+        checks[submission.made_from] = CheckRow(customer, priority, counter, 0, *versions)
+    return checks
 
 
-def _known_keys(tx: Transaction, submissions: Sequence[Submission]) -> dict[tuple[str, str], ReceiptRow]:
-    """The receipts of keys that were used before; refuses conflicts before anything is written."""
-    known: dict[tuple[str, str], ReceiptRow] = {}
-    here: dict[tuple[str, str], tuple[str | None, str]] = {}
-    for one in submissions:
-        if one.key is None:
+def _read_known_keys(tx: Transaction, submissions: Sequence[Submission]) -> dict[tuple[str, str], ReceiptRow]:
+    """Return the receipts of keys that were used before; raise KeyConflict before anything is written."""
+    receipts: dict[tuple[str, str], ReceiptRow] = {}
+    owners: dict[tuple[str, str], tuple[str | None, str]] = {}  # (customer, key): digest and id of its document
+    for submission in submissions:
+        if submission.key is None:
             continue
-        name = (one.customer, one.key)
-        if name not in here:
+        name = (submission.customer, submission.key)
+        if name not in owners:
             tx.flush_documents()
-            account = tx.find_account(one.customer)
-            row = account and tx.execute(sql.known_key, (account.number, one.key)).fetchone()
+            customer = tx.find_customer(submission.customer)
+            row = customer and tx.execute(sql.read_key, (customer.number, submission.key)).fetchone()
             if row:
-                number, digest, id = row
-                here[name] = (digest, id)
-                id, number, *made = tx.execute(sql.read_receipt, (number,)).fetchone()
-                known[name] = ReceiptRow(id, number, CheckRow(*made))
+                number, *owner = row
+                owners[name] = (owner[0], owner[1])
+                id, number, *check = tx.execute(sql.read_receipt, (number,)).fetchone()
+                receipts[name] = ReceiptRow(id, number, CheckRow(*check))
             else:
-                here[name] = (one.digest, one.id)
-        digest, id = here[name]
-        if digest != one.digest:
-            raise KeyConflict(one.customer, one.key, id)
-    return known
+                owners[name] = (submission.digest, submission.id)
+        digest, id = owners[name]
+        if digest != submission.digest:
+            raise KeyConflict(submission.customer, submission.key, id)
+    return receipts

@@ -1,9 +1,9 @@
-"""What is read once and written once in a transaction, however many verbs share it?
+"""One write transaction: rows are read once and written once, however many operations share it.
 
-Customers, lanes, priorities, the queue's own row and the feed's new lines are kept here while the transaction lasts and
+Customers, lanes, priorities, the queue's own row and new lines of the feed are kept here while the transaction lasts and
 written by `flush`. The states of documents are written at once, each by one conditional statement.
 
-A claim and a settlement touch a customer's lanes and not its own row: with many customers every row is a page of its own.
+A claim and a settlement touch a customer's lanes and not its own row: with many customers every such row is another page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from fairlane.core.policy import Rules, Terms
 from fairlane.engine.codec import encode_terms
 
 from .queries import Execute, sql
-from .rows import NO_TERMS, Account, Lane, OwnTerms, Priority, own_terms, rules_of
+from .rows import NO_TERMS, CustomerRow, LaneKey, LaneRow, PriorityRow, TermsRow, decode_rules_cached, read_terms
+
+
+def current_time_ms(now_ms: int | None) -> int:
+    """Return the store's clock, or the time that a test passed in; writers call it while they hold the write lock."""
+    return time.time_ns() // 1_000_000 if now_ms is None else now_ms
 
 
 class Transaction:
@@ -36,91 +41,91 @@ class Transaction:
         self._tunings: int
         self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, self._tunings = row[:6]
         self.pace = Pace(*row[6:])
-        self._queue_before = tuple(row)
-        self.rules: Rules = rules_of(body, version)
-        self._accounts: dict[str, Account] = {}
-        self._accounts_changed: dict[int, Account] = {}
-        self._terms: dict[int, OwnTerms] = {}
-        self._lanes: dict[int, dict[tuple[str, int], Lane]] = {}  # by customer; all of them once `_lanes_of` was asked
-        self._lanes_whole: set[int] = set()
-        self._lanes_changed: dict[tuple[int, str, int], Lane] = {}
-        self._joined: list[tuple[int, str, int, int, int]] = []
-        self._priorities: dict[int, Priority] = {}
+        self._stored_queue = tuple(row)
+        self.rules: Rules = decode_rules_cached(body, version)
+        self._customers: dict[str, CustomerRow] = {}
+        self._customers_changed: dict[int, CustomerRow] = {}
+        self._terms: dict[int, TermsRow] = {}
+        self._lanes: dict[int, dict[tuple[str, int], LaneRow]] = {}  # by customer: the lanes that were read
+        self._lanes_complete: set[int] = set()  # customers of which all lanes were read
+        self._lanes_changed: dict[LaneKey, LaneRow] = {}
+        self._joined: list[tuple[int, str, int, int, int]] = []  # documents that joined a lane, not yet written
+        self._priorities: dict[int, PriorityRow] = {}
         self._changes: list[tuple[object, ...]] = []
-        self.documents: list[tuple[object, ...]] = []  # new ones, not yet written
-        self.payloads: list[tuple[int, str]] = []
-
-    @staticmethod
-    def now(now_ms: int | None) -> int:
-        """The store's clock, read while the write lock is held, or the time that a test passed in."""
-        return time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        self._documents: list[tuple[object, ...]] = []  # new ones, not yet written
+        self._payloads: list[tuple[int, str]] = []
 
     # -- customers ---------------------------------------------------------------------------------------------------
 
-    def find_account(self, id: str) -> Account | None:
-        """A customer, if it was ever seen."""
-        account = self._accounts.get(id)
-        if account is None:
-            row = self.execute(sql.account_by_id, (id,)).fetchone()
+    def find_customer(self, id: str) -> CustomerRow | None:
+        """Return a customer, or None if it was never seen."""
+        customer = self._customers.get(id)
+        if customer is None:
+            row = self.execute(sql.read_customer, (id,)).fetchone()
             if row is None:
                 return None
-            account = self._accounts[id] = Account(*row)
-        return account
+            customer = self._customers[id] = CustomerRow(*row)
+        return customer
 
-    def account(self, id: str) -> Account:
-        """A customer, new if it was never seen."""
-        account = self.find_account(id)
-        if account is None:
-            self.execute(sql.add_account, (id,))
-            account = self.find_account(id)
-            assert account is not None
-        return account
+    def customer(self, id: str) -> CustomerRow:
+        """Return a customer; insert it if it was never seen."""
+        customer = self.find_customer(id)
+        if customer is None:
+            self.execute(sql.add_customer, (id,))
+            customer = self.find_customer(id)
+            assert customer is not None
+        return customer
 
-    def account_changed(self, account: Account) -> None:
-        """The customer's row is to be written."""
-        self._accounts_changed[account.number] = account
+    def mark_changed(self, customer: CustomerRow) -> None:
+        """Have the customer's row written by the next flush."""
+        self._customers_changed[customer.number] = customer
 
-    def own_terms(self, customer: int) -> OwnTerms:
-        """What a customer has of its own."""
-        if self._tunings == 0:
+    def terms(self, customer: int) -> TermsRow:
+        """Return the terms that hold for a customer now."""
+        if self._tunings == 0:  # no customer was ever tuned: save the lookup
             return NO_TERMS
-        found = self._terms.get(customer)
-        if found is None:
-            found = self._terms[customer] = own_terms(self.execute, customer)
-        return found
+        terms = self._terms.get(customer)
+        if terms is None:
+            terms = self._terms[customer] = read_terms(self.execute, customer)
+        return terms
 
     def tune(self, customer: int, terms: Terms, now_ms: int) -> int:
-        """Other terms hold for a customer; its lanes may have to leave or join the index."""
+        """Replace a customer's terms, and block or unblock its lanes accordingly; return the new version."""
         was_blocked = self.is_blocked(customer)
-        version = self.own_terms(customer).version + 1
-        self.set_terms(customer, OwnTerms(version, terms), now_ms)
+        version = self.terms(customer).version + 1
+        self.add_terms(customer, TermsRow(version, terms), now_ms)
         if self.is_blocked(customer) != was_blocked:
-            self.gate(customer)
+            self.update_block(customer)
         return version
 
-    def set_terms(self, customer: int, own: OwnTerms, now_ms: int) -> None:
-        """Another version of a customer's terms is written."""
-        self.execute(sql.add_terms, (customer, own.version, now_ms, encode_terms(own.terms)))
-        self._terms[customer] = own
+    def add_terms(self, customer: int, row: TermsRow, now_ms: int) -> None:
+        """Write another version of a customer's terms."""
+        self.execute(sql.add_terms, (customer, row.version, now_ms, encode_terms(row.terms)))
+        self._terms[customer] = row
         self._tunings += 1
 
-    def drop_account(self, account: Account) -> None:
-        """The customer's row and everything that names it goes."""
+    def delete_customer(self, customer: CustomerRow) -> None:
+        """Delete the customer's row and everything that names it."""
         self.flush()
-        del self._accounts[account.id]
-        self._lanes.pop(account.number, None)
-        self._terms.pop(account.number, None)
-        self._lanes_whole.discard(account.number)
-        for statement in (sql.drop_lanes, sql.drop_terms, sql.drop_changes, sql.drop_account):
-            self.execute(statement, (account.number,))
+        del self._customers[customer.id]
+        self._lanes.pop(customer.number, None)
+        self._terms.pop(customer.number, None)
+        self._lanes_complete.discard(customer.number)
+        for statement in (sql.delete_lanes, sql.delete_terms, sql.delete_changes, sql.delete_customer):
+            self.execute(statement, (customer.number,))
 
-    # -- priorities and the feed -------------------------------------------------------------------------------------
+    # -- documents, priorities and the feed --------------------------------------------------------------------------
 
-    def priority(self, priority: int) -> Priority:
-        """A priority, which is to be written."""
+    def add_document(self, row: tuple[object, ...], number: int, payload: str) -> None:
+        """Have a new document written by the next flush."""
+        self._documents.append(row)
+        self._payloads.append((number, payload))
+
+    def priority(self, priority: int) -> PriorityRow:
+        """Return a priority's row, which `finish` writes back."""
         row = self._priorities.get(priority)
         if row is None:
-            row = self._priorities[priority] = Priority(*self.execute(sql.read_priority, (priority,)).fetchone())
+            row = self._priorities[priority] = PriorityRow(*self.execute(sql.read_priority, (priority,)).fetchone())
         return row
 
     def log(
@@ -132,98 +137,98 @@ class Transaction:
         token: int | None = None,
         note: str | None = None,
     ) -> None:
-        """A line of the feed."""
+        """Append a line to the feed."""
         self.last_change += 1
         self._changes.append((self.last_change, at_ms, what, customer, document, token, note))
 
     # -- lanes -------------------------------------------------------------------------------------------------------
 
-    def lane(self, customer: int, kind: str, priority: int) -> Lane:
-        """A lane, empty if it was never there; whoever asks for it changes it, so it is to be written."""
-        own = self._lanes.setdefault(customer, {})
-        lane = own.get((kind, priority))
+    def lane(self, customer: int, kind: str, priority: int) -> LaneRow:
+        """Return a lane, empty if it is new, to be changed: it is written by the next flush."""
+        lanes = self._lanes.setdefault(customer, {})
+        lane = lanes.get((kind, priority))
         if lane is None:
             row = self.execute(sql.read_lane, (customer, kind, priority)).fetchone()
-            lane = own[kind, priority] = Lane(customer, kind, priority, *(row or ()))
+            lane = lanes[kind, priority] = LaneRow(customer, kind, priority, *(row or ()))
         self._lanes_changed[customer, kind, priority] = lane
         return lane
 
-    def _lanes_of(self, customer: int) -> list[Lane]:
-        """All lanes of a customer."""
-        own = self._lanes.setdefault(customer, {})
-        if customer not in self._lanes_whole:
-            self._lanes_whole.add(customer)
-            for kind, priority, *row in self.execute(sql.lanes_of, (customer,)).fetchall():
-                own.setdefault((kind, priority), Lane(customer, kind, priority, *row))
-        return list(own.values())
+    def _all_lanes(self, customer: int) -> list[LaneRow]:
+        """Return all lanes of a customer."""
+        lanes = self._lanes.setdefault(customer, {})
+        if customer not in self._lanes_complete:
+            self._lanes_complete.add(customer)
+            for kind, priority, *row in self.execute(sql.read_lanes, (customer,)).fetchall():
+                lanes.setdefault((kind, priority), LaneRow(customer, kind, priority, *row))
+        return list(lanes.values())
 
-    def join_lane(self, lane: Lane, number: int, ready_ms: int) -> None:
-        """A ready document joins its lane by submission number."""
-        self._joined.append((*lane.name(), number, ready_ms))
+    def join_lane(self, lane: LaneRow, number: int, ready_ms: int) -> None:
+        """Add a ready document to its lane, ordered by submission number."""
+        self._joined.append((*lane.key(), number, ready_ms))
         row = self.priority(lane.priority)
         row.ready += 1
         if lane.head is not None and lane.head < number:
             return
         if lane.head is None:
             row.lanes += 1
-            is_out = self.is_blocked(lane.customer)
-            lane.start = None if is_out else start_tag(self.rules.dispatch, row.clock, lane.finish)
+            is_blocked = self.is_blocked(lane.customer)
+            lane.start = None if is_blocked else start_tag(self.rules.dispatch, row.clock, lane.finish)
         lane.head, lane.head_ready_ms = number, ready_ms
 
-    def leave_lane(self, lane: Lane, number: int) -> None:
-        """A ready document leaves without being served."""
+    def leave_lane(self, lane: LaneRow, number: int) -> None:
+        """Remove a ready document from its lane without serving it."""
         self._flush_joined()
-        self.execute(sql.leave_lane, (*lane.name(), number))
+        self.execute(sql.leave_lane, (*lane.key(), number))
         row = self.priority(lane.priority)
         row.ready -= 1
         if lane.head != number:
             return
-        following = self.execute(sql.next_in_lane, (*lane.name(), number, 1)).fetchone()
+        following = self.execute(sql.next_in_lane, (*lane.key(), number, 1)).fetchone()
         if following is None:
             row.lanes -= 1
             lane.start = None
         lane.head, lane.head_ready_ms = following or (None, None)
 
     def is_blocked(self, customer: int) -> bool:
-        """Whether a customer's lanes must not compete now."""
-        version, terms = self.own_terms(customer)
+        """Return whether a customer's lanes must not compete now."""
+        version, terms = self.terms(customer)
         if version == 0 or (terms.cap is None and not terms.paused):
             return False
-        return is_blocked(terms.paused, terms.cap, sum(lane.running for lane in self._lanes_of(customer)))
+        return is_blocked(terms.paused, terms.cap, sum(lane.running for lane in self._all_lanes(customer)))
 
-    def stopped_running(self, lane: Lane) -> None:
-        """One document fewer runs: a customer at its cap may compete again."""
+    def stop_running(self, lane: LaneRow) -> None:
+        """Count one running document less: a customer at its cap may compete again."""
         was_blocked = self.is_blocked(lane.customer)
         lane.running -= 1
         if self.is_blocked(lane.customer) != was_blocked:
-            self.gate(lane.customer)
+            self.update_block(lane.customer)
 
-    def gate(self, customer: int) -> None:
-        """All lanes of a customer stop competing, or compete again from where their priority's clock stands."""
-        is_out = self.is_blocked(customer)
-        for lane in self._lanes_of(customer):
-            if is_out or lane.head is None:
+    def update_block(self, customer: int) -> None:
+        """Take all lanes of a customer out of the competition, or let them compete again from their priority's clock."""
+        is_blocked = self.is_blocked(customer)
+        for lane in self._all_lanes(customer):
+            if is_blocked or lane.head is None:
                 lane.start = None
             else:
                 lane.start = start_tag(self.rules.dispatch, self.priority(lane.priority).clock, lane.finish)
-            self._lanes_changed[customer, lane.kind, lane.priority] = lane
+            self._lanes_changed[lane.key()] = lane
 
-    def start_all_level(self) -> None:
-        """Another dispatch holds: every lane that competes gets a new start tag."""
+    def level_lanes(self) -> None:
+        """Give every competing lane a new start tag, after a change of the dispatch."""
         self.flush()
-        for name in self.execute(sql.competing_lanes).fetchall():
-            lane = self.lane(*name)
+        for key in self.execute(sql.read_competing_lanes).fetchall():
+            lane = self.lane(*key)
             lane.start = start_tag(self.rules.dispatch, self.priority(lane.priority).clock, lane.finish)
 
-    # -- the end -----------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what is still only here."""
+        """Write everything but priorities and the queue's own row, so that statements can read it."""
         self.flush_documents()
-        if self._accounts_changed:
-            accounts = [(*one.standing, one.number) for one in self._accounts_changed.values()]
-            self.executemany(sql.write_account, accounts)
-            self._accounts_changed.clear()
+        if self._customers_changed:
+            customers = [(*customer.standing, customer.number) for customer in self._customers_changed.values()]
+            self.executemany(sql.write_customer, customers)
+            self._customers_changed.clear()
         self._flush_joined()
         if self._lanes_changed:
             self._flush_lanes(list(self._lanes_changed.values()))
@@ -233,28 +238,28 @@ class Transaction:
             self._changes.clear()
 
     def flush_documents(self) -> None:
-        """Write new documents; whoever reads or changes documents asks for it first."""
-        if self.documents:
-            self.executemany(sql.add_document, self.documents)
-            self.executemany(sql.add_payload, self.payloads)
-            self.documents.clear()
-            self.payloads.clear()
+        """Write new documents; an operation that reads or changes documents calls it first."""
+        if self._documents:
+            self.executemany(sql.add_document, self._documents)
+            self.executemany(sql.add_payload, self._payloads)
+            self._documents.clear()
+            self._payloads.clear()
 
     def _flush_joined(self) -> None:
         if self._joined:
             self.executemany(sql.join_lane, self._joined)
             self._joined.clear()
 
-    def _flush_lanes(self, lanes: list[Lane]) -> None:
-        """A lane that keeps its place has its counts written and its index entries left alone."""
-        placed = [lane for lane in lanes if lane.stored_place != lane.place()]
-        kept = [lane for lane in lanes if lane.stored_place == lane.place()]
-        if placed:
-            self.executemany(sql.write_lane, [(*lane.name(), *lane.place(), *lane.counts()) for lane in placed])
-        if kept:
-            self.executemany(sql.write_lane_counts, [(*lane.counts(), *lane.name()) for lane in kept])
-        for lane in placed:
-            lane.stored_place = lane.place()
+    def _flush_lanes(self, lanes: list[LaneRow]) -> None:
+        """Write lanes; of one whose position did not change only the counts, so that its index entries are left alone."""
+        moved = [lane for lane in lanes if lane.stored_position != lane.position()]
+        unmoved = [lane for lane in lanes if lane.stored_position == lane.position()]
+        if moved:
+            self.executemany(sql.write_lane, [(*lane.key(), *lane.position(), *lane.counts()) for lane in moved])
+        if unmoved:
+            self.executemany(sql.write_lane_counts, [(*lane.counts(), *lane.key()) for lane in unmoved])
+        for lane in moved:
+            lane.stored_position = lane.position()
 
     def finish(self) -> None:
         """Write everything; the commit follows."""
@@ -263,5 +268,5 @@ class Transaction:
             self.execute(sql.write_priority, (row.clock, row.ready, row.lanes, priority))
         counters = (self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, self._tunings)
         queue = (*counters, *self.pace)
-        if queue != self._queue_before:
+        if queue != self._stored_queue:
             self.execute(sql.write_queue, queue)

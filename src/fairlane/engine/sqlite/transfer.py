@@ -1,81 +1,83 @@
-"""How does a queue leave its file for another store, or come into one?
+"""Pack and unpack: how a queue in a file is moved to another store, or comes from one.
 
-A customer's counts are the sums over its lanes. What has ended elsewhere is counted in a lane of no kind, which never has a
-document: no other engine says in which lane it was.
+A customer's counts are the sums over its lanes. Documents that ended in another store are counted in a lane of no kind, which
+never has a document: the other engines do not say in which lane they were.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from fairlane.core.document import CheckRow, DocumentRow, Record
+from fairlane.core.document import WAITING, DocumentRow, Record
 from fairlane.core.policy import TIME_MAX_MS, Standing
 from fairlane.engine.codec import encode_rules
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
 from fairlane.engine.transfer import next_cursor, parse_cursor
 
 from .queries import Execute, sql
-from .read import document_of
-from .rows import OwnTerms, current_rules, own_terms
+from .read import decode_document
+from .rows import TermsRow, read_rules, read_terms
 from .transaction import Transaction
 
 NO_KIND = ""
 
 
 def pack(execute: Execute, cursor: str | None, limit: int) -> Packed:
-    """Some rows from a cursor on."""
+    """Pack one page of rows from a cursor on."""
     part, after = parse_cursor(cursor)
     match part:
         case "queue":
-            return Packed(next_cursor(part, [], limit), _queue(execute))
+            return Packed(next_cursor(part, [], limit), _pack_queue(execute))
         case "customers":
-            customers = [_customer(execute, *row) for row in execute(sql.accounts_after, (after or "", limit)).fetchall()]
-            return Packed(next_cursor(part, [one.id for one in customers], limit), customers=tuple(customers))
+            rows = execute(sql.read_customers, (after or "", limit)).fetchall()
+            customers = tuple(_pack_customer(execute, *row) for row in rows)
+            return Packed(next_cursor(part, [customer.id for customer in customers], limit), customers=customers)
         case "documents":
-            documents = [_document(row) for row in execute(sql.pack_documents, (after or 0, limit)).fetchall()]
-            return Packed(next_cursor(part, [one.snapshot.number for one in documents], limit), documents=tuple(documents))
+            rows = execute(sql.pack_documents, (after or 0, limit)).fetchall()
+            documents = tuple(_pack_document(row) for row in rows)
+            return Packed(next_cursor(part, [document.snapshot.number for document in documents], limit), documents=documents)
         case "lanes":
             lanes = [PackedLane(*row) for row in execute(sql.pack_lanes, (*(after or ("", "", 0)), limit)).fetchall()]
             return Packed(next_cursor(part, [lane[:3] for lane in lanes], limit), lanes=tuple(lanes))
         case _:
             records = [Record(*row) for row in execute(sql.pack_records, (*(after or ("", "")), limit)).fetchall()]
-            return Packed(next_cursor(part, [one[:2] for one in records], limit), records=tuple(records))
+            return Packed(next_cursor(part, [record[:2] for record in records], limit), records=tuple(records))
 
 
-def _queue(execute: Execute) -> PackedQueue:
+def _pack_queue(execute: Execute) -> PackedQueue:
     dispatches, last_number, last_change, _, last_record, *_ = execute(sql.read_queue).fetchone()
     clocks = tuple(clock for (clock,) in execute(sql.pack_clocks).fetchall())
-    return PackedQueue(current_rules(execute), clocks, dispatches, last_number, last_change, last_record)
+    return PackedQueue(read_rules(execute), clocks, dispatches, last_number, last_change, last_record)
 
 
-def _customer(execute: Execute, number: int, id: str, *standing: int) -> PackedCustomer:
-    _, _, done, failed, cancelled, _ = execute(sql.counts_of, (number,)).fetchone()
-    version, terms = own_terms(execute, number)
+def _pack_customer(execute: Execute, number: int, id: str, *standing: int) -> PackedCustomer:
+    _, _, done, failed, cancelled, _ = execute(sql.count_documents, (number,)).fetchone()
+    version, terms = read_terms(execute, number)
     return PackedCustomer(id, Standing(*standing), terms, version, done, failed, cancelled)
 
 
-def _document(row: tuple[Any, ...]) -> PackedDocument:
+def _pack_document(row: tuple[Any, ...]) -> PackedDocument:
     *snapshot, weight, resets, digest, payload, result = row
-    return PackedDocument(document_of(tuple(snapshot)), digest, weight, resets, payload, result)
+    return PackedDocument(decode_document(tuple(snapshot)), digest, weight, resets, payload, result)
 
 
 def unpack(tx: Transaction, packed: Packed) -> None:
-    """Write what was packed elsewhere; rows that are already there stay."""
+    """Write a page that was packed elsewhere; rows that already exist stay as they are."""
     if packed.queue is not None:
         _unpack_queue(tx, packed.queue)
     for customer in packed.customers:
         _unpack_customer(tx, customer)
     for document in packed.documents:
         _unpack_document(tx, document)
-    for one in packed.lanes:
-        lane = tx.lane(tx.account(one.customer).number, one.kind, one.priority)
-        lane.start, lane.finish = (None if lane.head is None else one.start), one.finish
+    for packed_lane in packed.lanes:
+        lane = tx.lane(tx.customer(packed_lane.customer).number, packed_lane.kind, packed_lane.priority)
+        lane.start, lane.finish = (None if lane.head is None else packed_lane.start), packed_lane.finish
     for record in packed.records:
-        tx.execute(sql.put_record, record)
+        tx.execute(sql.write_record, record)
 
 
 def _unpack_queue(tx: Transaction, queue: PackedQueue) -> None:
-    tx.execute(sql.drop_rules)
+    tx.execute(sql.delete_rules)
     tx.execute(sql.add_rules, (queue.rules.version, 0, encode_rules(queue.rules)))
     tx.rules = queue.rules
     tx.flush()
@@ -86,38 +88,36 @@ def _unpack_queue(tx: Transaction, queue: PackedQueue) -> None:
     tx.last_change = tx.changes_floor = queue.last_change
 
 
-def _unpack_customer(tx: Transaction, customer: PackedCustomer) -> None:
-    account = tx.account(customer.id)
-    account.standing = customer.standing
-    tx.account_changed(account)
-    if customer.terms_version and tx.own_terms(account.number).version == 0:
-        tx.set_terms(account.number, OwnTerms(customer.terms_version, customer.terms), 0)
-    lane = tx.lane(account.number, NO_KIND, 1)
-    lane.done, lane.failed, lane.cancelled = customer.done, customer.failed, customer.cancelled
+def _unpack_customer(tx: Transaction, packed: PackedCustomer) -> None:
+    customer = tx.customer(packed.id)
+    customer.standing = packed.standing
+    tx.mark_changed(customer)
+    if packed.terms_version and tx.terms(customer.number).version == 0:
+        tx.add_terms(customer.number, TermsRow(packed.terms_version, packed.terms), 0)
+    lane = tx.lane(customer.number, NO_KIND, 1)
+    lane.done, lane.failed, lane.cancelled = packed.done, packed.failed, packed.cancelled
 
 
 def _unpack_document(tx: Transaction, packed: PackedDocument) -> None:
-    told = packed.snapshot
-    if tx.execute(sql.one_document, (told.id,)).fetchone() is not None:
+    document = packed.snapshot
+    if tx.execute(sql.read_snapshot, (document.id,)).fetchone() is not None:
         return
-    customer = tx.account(told.customer).number
-    tx.execute(sql.unpack_document, _document_row(told, customer, packed))
-    tx.execute(sql.add_payload, (told.number, packed.payload))
+    customer = tx.customer(document.customer).number
+    tx.execute(sql.unpack_document, _document_row(document, customer, packed))
+    tx.execute(sql.add_payload, (document.number, packed.payload))
     if packed.result is not None:
-        tx.execute(sql.add_result, (told.number, packed.result))
-    if told.key is not None:
-        tx.execute(sql.add_key, (customer, told.key, told.number, packed.digest))
-    if told.state in ("ready", "delayed"):
-        lane = tx.lane(customer, told.kind, told.priority)
+        tx.execute(sql.add_result, (document.number, packed.result))
+    if document.key is not None:
+        tx.execute(sql.add_key, (customer, document.key, document.number, packed.digest))
+    if document.state in WAITING:
+        lane = tx.lane(customer, document.kind, document.priority)
         lane.waiting += 1
-        if told.state == "ready":
-            tx.join_lane(lane, told.number, told.ready_ms)
+        if document.state == "ready":
+            tx.join_lane(lane, document.number, document.ready_ms)
 
 
-def _document_row(told: DocumentRow, customer: int, packed: PackedDocument) -> tuple[object, ...]:
-    check: CheckRow = told.check
+def _document_row(document: DocumentRow, customer: int, packed: PackedDocument) -> tuple[object, ...]:
     return (
-        told.number, told.id, customer, told.customer, told.kind, told.state, check.priority, check.counter_thousandths,
-        check.checked_ms, check.policy_version, check.terms_version, packed.weight, packed.resets, told.cost, told.key,
-        told.ready_ms, told.attempts, told.attempts_max, told.token, told.worker, told.lease_ms, told.ended_ms, told.reason,
+        document.number, document.id, customer, document.customer, document.kind, document.state, *document.check[1:],
+        packed.weight, packed.resets, *document[6:],
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""How does a waiting process notice that another one wrote? The kernel tells when the file's log is written to (inotify).
+"""WAL watch: the kernel's notification (inotify) that another process writes the file's write-ahead log.
 
-It tells when a commit begins to write, and a moment passes until its data is on disk and can be read. So after a notice the
-reader looks often, and otherwise hardly ever. Where the kernel cannot tell, looking often is all there is.
+The notification comes when a commit begins to write; its data can be read a moment later, when it is on disk. So a reader
+polls often for a moment after a notification, and rarely otherwise. Without notifications it must always poll often.
 """
 
 from __future__ import annotations
@@ -16,40 +16,39 @@ _IN_MODIFY = 0x2
 _EVENTS_BYTES = 64 * 1024
 
 
-class Notice:
-    """Notices of writes to a queue's log; one for each thread that waits, as every notice is given once."""
+class WalWatch:
+    """An inotify watch on a queue's log; one for each waiting thread, because each event is delivered once."""
 
     def __init__(self, path: Path) -> None:
-        self._handle = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._handle >= 0 and _libc.inotify_add_watch(self._handle, os.fsencode(f"{path}-wal"), _IN_MODIFY) < 0:
+        self._descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor >= 0 and _libc.inotify_add_watch(self._descriptor, os.fsencode(f"{path}-wal"), _IN_MODIFY) < 0:
             self.close()
 
     @property
-    def is_given(self) -> bool:
-        """Whether the kernel tells; there may be too many who ask, or the disk may be of another kind."""
-        return bool(self._handle >= 0)
+    def is_active(self) -> bool:
+        """Whether the kernel notifies: there may be too many watches, or a filesystem that does not support them."""
+        return bool(self._descriptor >= 0)
 
-    def take(self) -> bool:
-        """Whether something was told since the last time; its commit may still be on its way."""
-        is_told = False
+    def drain(self) -> bool:
+        """Read all pending events; return whether there was one, whose commit may not be readable yet."""
+        has_events = False
         try:
-            while self._handle >= 0 and os.read(self._handle, _EVENTS_BYTES):
-                is_told = True
+            while self._descriptor >= 0 and os.read(self._descriptor, _EVENTS_BYTES):
+                has_events = True
         except BlockingIOError:
             pass
-        return is_told
+        return has_events
 
     def wait(self, seconds: float) -> bool:
-        """Until somebody writes; False after that time."""
+        """Wait until a process writes; return False after that time."""
         poll = select.poll()
-        poll.register(self._handle, select.POLLIN)
-        return bool(poll.poll(1000 * seconds)) and self.take()
+        poll.register(self._descriptor, select.POLLIN)
+        return bool(poll.poll(1000 * seconds)) and self.drain()
 
     def close(self) -> None:
-        """Let go of the handle."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def __del__(self) -> None:
         self.close()
