@@ -11,7 +11,8 @@ import pytest
 from fairlane.core.document import Claim, Done, Submission
 from fairlane.core.policy import Terms
 from fairlane.engine import Engine, open_engine
-from fairlane.engine.postgres.queries import Queries
+from fairlane.engine.postgres.queries import queries
+from fairlane.engine.queries import Queries
 from tests.servers import postgres
 
 SMALL, LARGE = (2_000, 200), (20_000, 2_000)  # documents, customers
@@ -34,7 +35,7 @@ class SizedQueue(NamedTuple):
 def make_queue(schema: str, documents: int, customers: int) -> SizedQueue:
     server = postgres.shared()
     engine = open_engine(f"{server.url}?schema={schema}")
-    connection, sql = psycopg.connect(server.url), Queries(schema)
+    connection, sql = psycopg.connect(server.url), queries(schema)
     claim = ([1], ["d"], [1])
     calls = [(name, parameters) for name, parameters, _ in CALLS.values()]
     for name, parameters in [*calls, ("settle", (*claim, ["done"], None, None, None, 1)), ("extend", (*claim, 1000, 1))]:

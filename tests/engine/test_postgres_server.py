@@ -18,7 +18,7 @@ from fairlane.core.document import Submission
 from fairlane.core.errors import BadValue, StoreBusy, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
 from fairlane.engine.postgres import migrate
-from fairlane.engine.postgres.queries import SCHEMA_VERSIONS, Queries
+from fairlane.engine.postgres.queries import SCHEMA_VERSIONS, queries
 from fairlane.engine.postgres.url import parse_url
 from tests.servers import postgres
 from tests.servers.postgres import backends, open_postgres
@@ -304,6 +304,6 @@ def test_a_dead_connection_is_found_before_anything_is_sent(url: str) -> None:
 
 def test_every_statement_says_what_it_does_and_is_used() -> None:
     code = "".join(path.read_text() for path in Path(migrate.__file__).parent.glob("*.py"))
-    for name, sentence in Queries().sentences.items():
+    for name, sentence in queries().sentences.items():
         assert sentence.endswith("."), name
         assert f"sql.{name}" in code, f"{name} is not used"

@@ -6,9 +6,10 @@ import re
 import time
 
 from fairlane.engine.protocol import Finding
+from fairlane.engine.queries import Queries
 
 from .pool import CallerTransaction, PostgresPool
-from .queries import SCHEMA_VERSIONS, Queries
+from .queries import SCHEMA_VERSIONS
 from .url import PostgresUrl
 
 CLOCK_SKEW_MS_MAX = 2000

@@ -7,10 +7,11 @@ import psycopg
 from fairlane.core.errors import StoreUnfit, Unknown
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine.codec import encode_rules
+from fairlane.engine.queries import Queries
 
 from .errors import translate_error
 from .pool import Connection, connect
-from .queries import SCHEMA_VERSIONS, Queries, in_schema, queries
+from .queries import SCHEMA_VERSIONS, in_schema, queries
 from .url import PostgresUrl
 
 SERVER_OLDEST = 14

@@ -8,11 +8,11 @@ from fairlane.core.document import DocumentRow, Record
 from fairlane.core.policy import Rules, Standing
 from fairlane.engine.codec import decode_terms, encode_rules, encode_terms
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
+from fairlane.engine.queries import Queries
 from fairlane.engine.transfer import next_cursor, parse_cursor
 
 from .migrate import depths_of, terms_columns
 from .pool import CallerTransaction, PostgresPool, Row
-from .queries import Queries
 from .read import document_from_row
 
 SNAPSHOT_COLUMNS = 21  # of the view `snapshots`, the customer's number included
