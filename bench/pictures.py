@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fairlane.sim.charts import standalone
-from fairlane.sim.contenders import NAMED
-from fairlane.sim.generators import generated
-from fairlane.sim.measures import answers
+from fairlane.sim.contenders import CONTENDERS
+from fairlane.sim.generators import generate
+from fairlane.sim.measures import measure
 from fairlane.sim.replay import replay
-from fairlane.sim.report import Story, before_and_after, by_size, counters
+from fairlane.sim.report import MeasuredReplay, before_and_after, by_size, counters
 
 FOLDER = Path(__file__).parents[1] / "docs/pictures"
 WORKERS, SEED = 4, 1
 
 
-def _stories(generator: str, *policies: str) -> list[Story]:
-    workload = generated(generator, SEED)
-    replays = [replay(workload, NAMED[policy], WORKERS) for policy in policies]
-    return [Story(one, answers(one)) for one in replays]
+def _stories(generator: str, *policies: str) -> list[MeasuredReplay]:
+    workload = generate(generator, SEED)
+    replays = [replay(workload, CONTENDERS[policy], WORKERS) for policy in policies]
+    return [MeasuredReplay(one, measure(one)) for one in replays]
 
 
 def pictures() -> Iterator[tuple[str, str]]:

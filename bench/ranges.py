@@ -23,8 +23,8 @@ from rich.table import Table
 from fairlane import Queue
 from fairlane.core.document import Claim, Done, Submission
 from fairlane.core.eta import StartEstimate
-from fairlane.sim.contenders import NAMED
-from fairlane.sim.generators import GENERATORS, generated
+from fairlane.sim.contenders import CONTENDERS
+from fairlane.sim.generators import GENERATORS, generate
 from fairlane.sim.replay import replay
 from fairlane.sim.workload import HEAVY_MIN, LIGHT_MAX, Workload, read_csv
 
@@ -56,7 +56,7 @@ LOADS = (
     Load(0.9, 4, speed=0.3),
 )
 TRACE_LOADS = (Load(0.7, 2), Load(0.9, 8), Load(1.1, 30))
-POLICIES = [one.name for one in NAMED.values() if not one.charges_service]
+POLICIES = [one.name for one in CONTENDERS.values() if not one.charges_service]
 
 
 class Asked(NamedTuple):
@@ -84,11 +84,11 @@ def share(asked: Iterable[Asked]) -> float:
 def ask(made: Workload, load: Load, count: int, policy: str = "texts") -> list[Asked]:
     """Serve a workload, and ask about up to `count` documents of light, middle and heavy senders each."""
     workload, dice = _timed(made, load), Random(f"{made.name} {load}")
-    start_ms = [one // 1000 for one in replay(workload, NAMED[policy], load.workers).start_us]
+    start_ms = [one // 1000 for one in replay(workload, CONTENDERS[policy], load.workers).start_us]
     moments = sorted(_moments(workload, start_ms, count, dice))
     asked: list[Asked] = []
     with Queue("memory://") as queue:
-        queue.engine.configure(replace(NAMED[policy].rules, version=1), now_ms=0)
+        queue.engine.configure(replace(CONTENDERS[policy].rules, version=1), now_ms=0)
 
         def look(now_ms: int, number: int) -> None:
             facts = queue.explain(str(number), now=(BEGIN_MS + now_ms) / 1000).facts
@@ -210,7 +210,7 @@ def main(traces: tuple[Path, ...], seeds: str, count: int, policy: str) -> None:
         asked = [one for trace, load in product(traces, TRACE_LOADS) for one in ask(read_csv(trace), load, count, policy)]
     else:
         for generator, seed, load in product(GENERATORS, range(first, last), LOADS):
-            asked += ask(generated(generator, seed), load, count, policy)
+            asked += ask(generate(generator, seed), load, count, policy)
     Console(width=120).print(table(asked, f"{policy}, {len(traces)} traces" if traces else f"{policy}, seeds {seeds}"))
 
 

@@ -12,7 +12,7 @@ import tracemalloc
 from collections.abc import Callable
 from random import Random
 
-from fairlane.sim.contenders import NAMED
+from fairlane.sim.contenders import CONTENDERS
 from fairlane.sim.replay import replay
 from fairlane.sim.workload import Arrival, Workload
 
@@ -39,14 +39,14 @@ def _workload(documents: int, load: float) -> Workload:
 
 def _seconds(workload: Workload) -> float:
     began = time.process_time()
-    replay(workload, NAMED["texts"], WORKERS)
+    replay(workload, CONTENDERS["texts"], WORKERS)
     return time.process_time() - began
 
 
 def _held(workload: Workload) -> float:
     """MiB at most, beside the answers."""
     tracemalloc.start()
-    replay(workload, NAMED["texts"], WORKERS)
+    replay(workload, CONTENDERS["texts"], WORKERS)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return (most - ANSWER_BYTES * len(workload)) / 2**20

@@ -18,8 +18,8 @@ from rich.table import Table
 
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import Policy, Rules
-from fairlane.sim.contenders import NAMED, Contender
-from fairlane.sim.measures import Answers, answers
+from fairlane.sim.contenders import CONTENDERS, Contender
+from fairlane.sim.measures import Measures, measure
 from fairlane.sim.replay import replay
 from fairlane.sim.workload import read_csv
 
@@ -28,11 +28,11 @@ FIGURES = ("mean", "p99", "max", "light p99", "quiet p99")
 POLICIES: dict[str, tuple[Contender, float | None]] = {
     # as the table calls it: what is replayed, and by how much it may differ. The table's `gradual` kept counters as real
     # numbers, the rules keep thousandths; where no bound stands, that is seen and not judged.
-    "first come first served": (NAMED["fifo"], 0.02),
-    "texts' rule, strict": (NAMED["texts-strict"], 0.02),
-    "texts' rule, fair": (NAMED["texts"], 0.05),
+    "first come first served": (CONTENDERS["fifo"], 0.02),
+    "texts' rule, strict": (CONTENDERS["texts-strict"], 0.02),
+    "texts' rule, fair": (CONTENDERS["texts"], 0.05),
     "gradual, strict": (Contender("gradual-strict", Rules(Policy(reset="gradual"), "strict")), None),
-    "gradual, fair": (NAMED["gradual"], 0.05),
+    "gradual, fair": (CONTENDERS["gradual"], 0.05),
 }
 
 
@@ -59,7 +59,7 @@ def wanted(sources: str) -> list[Wanted]:
     return found
 
 
-def figures_of(told: Answers) -> list[float]:
+def figures_of(told: Measures) -> list[float]:
     """What the table holds, of one replay."""
     every = told.waits["all"]
     values = (every.mean, every.p99, every.max, told.waits["light"].p99, told.waits["quiet"].p99)
@@ -83,7 +83,7 @@ def main(folder: Path) -> None:
     for line in track(lines, "replaying", console=Console(stderr=True), transient=True):
         contender, bound = POLICIES[line.policy]
         workload = read_csv(folder / f"{line.trace}.csv.gz").at_load(LOAD, line.workers)
-        got = figures_of(answers(replay(workload, contender, line.workers)))
+        got = figures_of(measure(replay(workload, contender, line.workers)))
         apart = [value / reference - 1 for value, reference in zip(got, line.figures, strict=True)]
         too_far = [bound is not None and abs(one) > bound for one in apart]
         missed += sum(too_far)

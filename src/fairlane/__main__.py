@@ -1,16 +1,16 @@
-"""`fairlane`, which is `python -m fairlane` too: until everything is loaded, Ctrl-C ends it without a word."""
+"""The entry point of `fairlane` and `python -m fairlane`."""
 
 import signal
 
 
 def main() -> None:
-    """Load the command line, and run it."""
-    is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started us wants it ignored
-    if is_heard:
+    """Import the command line and run it; Ctrl-C during the import ends the program without a traceback."""
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else the parent process had it ignored
+    if is_default:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from .cli import main as command
 
-    if is_heard:
+    if is_default:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     command()
 

@@ -1,7 +1,7 @@
-"""Where is the queue, and where are its files? In a store, or behind a server.
+"""Settings: the location of the queue (a store or a server) and of its files.
 
 One frozen object, made once from arguments, the environment and fairlane.toml, in that order. The first of them that names a
-store or a server decides which of the two it is.
+store or a server decides which of the two is used.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ DEFAULT_URL = "sqlite:///fairlane.db"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What every command needs to know."""
+    """The settings that every command needs."""
 
-    url: str = DEFAULT_URL  # empty: only a server was named
+    url: str = DEFAULT_URL  # empty: only a server is configured
     blobs: str | None = None  # a folder or s3://bucket/prefix; None: beside the queue, if that is a file
-    server: str | None = None  # the address of a server; None: the store is used itself
+    server: str | None = None  # the address of a server; None: use the store directly
 
 
 def load_settings(
     url: str | None, environment: Mapping[str, str], folder: Path, blobs: str | None = None, server: str | None = None
 ) -> Settings:
-    """An argument wins over FAIRLANE_URL, FAIRLANE_BLOBS and FAIRLANE_SERVER, which win over the file in this folder."""
+    """Load the settings: arguments win over FAIRLANE_URL, FAIRLANE_BLOBS and FAIRLANE_SERVER, which win over the file."""
     if url is not None and server is not None:
-        raise Mistake("--url and --server are both given; a queue is used either itself or through a server")
-    given = {name: value for name, value in {"url": url, "blobs": blobs, "server": server}.items() if value is not None}
-    levels = (given, _from_environment(environment), _from_file(folder / FILE))
-    where = next((level for level in levels if level.keys() & {"url", "server"}), {"url": DEFAULT_URL})
+        raise Mistake("--url and --server cannot be used together: use --url for a store, or --server for a server")
+    arguments = {name: value for name, value in {"url": url, "blobs": blobs, "server": server}.items() if value is not None}
+    levels = (arguments, _from_environment(environment), _from_file(folder / FILE))
+    queue_level = next((level for level in levels if level.keys() & {"url", "server"}), {"url": DEFAULT_URL})
     files = next((level["blobs"] for level in levels if "blobs" in level), None)
-    return Settings(where.get("url", ""), files, where.get("server"))
+    return Settings(queue_level.get("url", ""), files, queue_level.get("server"))
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    told = {}
-    for name, wanted in {"url": "a URL", "blobs": "a folder or s3://bucket/prefix", "server": "a server's address"}.items():
+    values = {}
+    for name, expected in {"url": "a URL", "blobs": "a folder or s3://bucket/prefix", "server": "a server's address"}.items():
         variable = f"FAIRLANE_{name.upper()}"
         value = environment.get(variable)
         if value == "":
-            raise BadValue(variable, value, f"{wanted}; unset it to use the default")
+            raise BadValue(variable, value, f"{expected}; unset it to use the default")
         if value is not None:
-            told[name] = value
-    return told
+            values[name] = value
+    return values
 
 
 def _from_file(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise Mistake(f"{path} cannot be read: {error}; mend it or remove it") from error
-    known = [one.name for one in fields(Settings)]
-    for name, value in told.items():
-        if name not in known:
-            raise Mistake(f"{path} sets {name!r}, which is not a setting; the settings are: {', '.join(known)}")
+        raise Mistake(f"{path} cannot be read: {error}; fix it or remove it") from error
+    names = [field.name for field in fields(Settings)]
+    for name, value in values.items():
+        if name not in names:
+            raise Mistake(f"{path} sets {name!r}, which is not a setting; the settings are: {', '.join(names)}")
         if not isinstance(value, str):
             raise BadValue(f"{name} in {path}", value, "text in quotes")
-    return told
+    return values

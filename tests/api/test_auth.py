@@ -9,7 +9,7 @@ import pytest
 from fairlane import Queue
 from fairlane.api import auth
 from fairlane.core.errors import Mistake, Unknown
-from tests.cli.running import run, told
+from tests.cli.running import run, run_json
 
 
 @pytest.fixture
@@ -18,10 +18,10 @@ def url(tmp_path: object) -> str:
 
 
 def test_a_key_is_shown_once_and_kept_as_a_hash(url: str) -> None:
-    (made,) = told("keys", "create", "--customer", "acme", "--name", "laptop", "--expires", "90d", "--url", url)
+    (made,) = run_json("keys", "create", "--customer", "acme", "--name", "laptop", "--expires", "90d", "--url", url)
     assert made["key"].startswith("fl_")
     assert len(made["key"].rpartition("_")[2]) >= 43 or made["key"].count("_") > 2  # 256 bits
-    (listed,) = told("keys", "list", "--url", url)
+    (listed,) = run_json("keys", "list", "--url", url)
     assert "key" not in listed
     assert (listed["role"], listed["customer"], listed["name"], listed["state"]) == ("customer", "acme", "laptop", "in use")
     with Queue(url) as queue:
@@ -31,10 +31,10 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(url: str) -> None:
 
 
 def test_revoking_is_for_good_and_may_be_repeated(url: str) -> None:
-    (made,) = told("keys", "create", "--operator", "--url", url)
-    (revoked,) = told("keys", "revoke", made["id"], "--url", url)
+    (made,) = run_json("keys", "create", "--operator", "--url", url)
+    (revoked,) = run_json("keys", "revoke", made["id"], "--url", url)
     assert revoked["state"] == "revoked"
-    assert told("keys", "revoke", made["id"], "--url", url) == [revoked]
+    assert run_json("keys", "revoke", made["id"], "--url", url) == [revoked]
     with Queue(url) as queue:
         assert not auth.has_operator(queue.engine)
 
@@ -42,8 +42,8 @@ def test_revoking_is_for_good_and_may_be_repeated(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("create",), "say whose key it is"),
-        (("create", "--operator", "--customer", "a"), "say whose key it is"),
+        (("create",), "a key is either for a customer or for an operator"),
+        (("create", "--operator", "--customer", "a"), "a key is either for a customer or for an operator"),
         (("create", "--customer", ""), "customer is ''"),
         (("create", "--operator", "--expires", "0s"), "expires is 0.0"),
         (("revoke", "nobody"), "there is no key nobody"),

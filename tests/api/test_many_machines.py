@@ -19,7 +19,7 @@ import pytest
 
 from fairlane import Client
 from fairlane.api import webhooks
-from tests.cli.running import start, told
+from tests.cli.running import run_json, start
 from tests.servers import postgres, redis
 from tests.servers.s3 import BUCKET, s3_server
 
@@ -151,11 +151,11 @@ def test_one_idempotency_key_at_both_servers_at_once_is_one_document(clients: Bo
 
 
 def test_a_key_holds_everywhere_and_ends_everywhere(machines: Machines, customer: str) -> None:
-    (made,) = told("keys", "create", "--customer", customer, "--url", machines.url)
+    (made,) = run_json("keys", "create", "--customer", customer, "--url", machines.url)
     with machines.one.client(made["key"]) as one, machines.other.client(made["key"]) as other:
         assert {client.get("/v1/me").json()["customer"] for client in (one, other)} == {customer}
         with watching(machines.other, made["key"]) as stream:
-            told("keys", "revoke", made["id"], "--url", machines.url)
+            run_json("keys", "revoke", made["id"], "--url", machines.url)
             until(lambda: [client.get("/v1/me").status_code for client in (one, other)] == [401, 401], "the key's end")
             until(lambda: stream.is_ended, "the stream's end")
 
@@ -225,7 +225,7 @@ def test_the_client_and_the_commands_work_on_it(machines: Machines, customer: st
         receipt = client.submit(path=tmp_path / "a.txt")
         assert client.wait(receipt.id, timeout=60).state == "done"
         assert "a file of the client" in client.text(receipt.id)
-    ((look,),) = told("status", customer, "--url", machines.url)
+    ((look,),) = run_json("status", customer, "--url", machines.url)
     assert (look["waiting"], look["counter"]) == (0, 0)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fairlane import Queue
-from tests.cli.running import COMMAND, ran, start
+from tests.cli.running import COMMAND, run_program, start
 from tests.worker.conftest import is_alive, process_tree
 
 from .running import Server, until
@@ -31,7 +31,7 @@ def test_the_first_operator_key_is_told_once(tmp_path: Path) -> None:
             program.send_signal(signal.SIGTERM)
             assert program.stdout.read() == ""
         assert program.returncode == 0
-    assert told[0].startswith("Fairlane runs at http://127.0.0.1:")
+    assert told[0].startswith("Fairlane is running at http://127.0.0.1:")
     assert "The first operator key, shown only now: fl_" in told[1]
     assert "fl_" not in told[2]
 
@@ -138,7 +138,7 @@ def _refuses(port: int) -> bool:
     ],
 )
 def test_what_cannot_be_is_told(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
-    code, said, complained = ran("serve", *options, cwd=tmp_path)
+    code, said, complained = run_program("serve", *options, cwd=tmp_path)
     assert (code, said, message in complained) == (2, "", True), complained
 
 
@@ -146,7 +146,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        code, _, complained = ran("serve", "--port", str(taken.getsockname()[1]), cwd=tmp_path)
+        code, _, complained = run_program("serve", "--port", str(taken.getsockname()[1]), cwd=tmp_path)
     assert (code, "cannot listen on 127.0.0.1 port" in complained) == (2, True), complained
 
 

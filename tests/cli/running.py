@@ -1,4 +1,4 @@
-"""How tests run a command: in this process, or as a program of its own."""
+"""Helpers of tests that run a command: in this process, as a program of its own, or in a terminal."""
 
 from __future__ import annotations
 
@@ -21,88 +21,86 @@ from click.testing import CliRunner, Result
 from fairlane.cli import main
 
 COMMAND = [sys.executable, "-m", "fairlane.cli"]
+UNSET = ("FAIRLANE_URL", "FAIRLANE_BLOBS", "COLUMNS", "LINES")  # a test sets the queue and the terminal's size itself
 
 
 def run(*arguments: str, input: str | bytes | None = None, **environment: str) -> Result:
-    """What a command says and how it ends."""
+    """Run a command in this process."""
     return CliRunner(env={"FAIRLANE_URL": None, "FAIRLANE_BLOBS": None, **environment}).invoke(
         main, arguments, input=input, prog_name="fairlane"
     )
 
 
-def told(*arguments: str) -> list[Any]:
-    """What a command that succeeds says in JSON, line by line."""
+def run_json(*arguments: str) -> list[Any]:
+    """Run a command that succeeds with --json; return the values it prints, line by line."""
     result = run(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-OURS = ("FAIRLANE_URL", "FAIRLANE_BLOBS", "COLUMNS", "LINES")  # a test says itself where the queue is, and how wide a terminal
-
-
 class Program(subprocess.Popen[str]):
-    """A program that a test never waits for in vain."""
+    """A program that is killed if the test fails."""
 
-    def __exit__(self, *told: Any) -> None:
-        if self.returncode is None and told[0] is not None:
+    def __exit__(self, *error: Any) -> None:
+        if self.returncode is None and error[0] is not None:
             self.kill()
         self.wait(timeout=60)
-        super().__exit__(*told)
+        super().__exit__(*error)
 
 
 def start(*arguments: str, **options: Any) -> Program:
-    """A command as a program of its own."""
-    environment = {name: value for name, value in os.environ.items() if name not in OURS}
+    """Start a command as a program of its own."""
+    environment = {name: value for name, value in os.environ.items() if name not in UNSET}
     environment |= options.pop("environment", {})
     return Program([*COMMAND, *arguments], text=True, env=environment, **options)
 
 
-def ran(*arguments: str, **options: Any) -> tuple[int, str, str]:
-    """How a program of its own ended, and what it said."""
+def run_program(*arguments: str, **options: Any) -> tuple[int, str, str]:
+    """Run a command as a program of its own; return its exit code, output and errors."""
     with start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as program:
-        said, complained = program.communicate(timeout=60)
-    assert "Traceback" not in complained
-    return program.returncode, said, complained
+        stdout, stderr = program.communicate(timeout=60)
+    assert "Traceback" not in stderr
+    return program.returncode, stdout, stderr
 
 
 class Terminal:
-    """A terminal of a given size with one command in it; what it shows is read until it is what we wait for."""
+    """A terminal of a given size with one command in it; `shown` is everything it has displayed so far."""
 
     def __init__(self, columns: int, lines: int, *arguments: str) -> None:
-        self._ours, theirs = pty.openpty()
-        ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        self.program = start(*arguments, stdin=theirs, stdout=theirs, stderr=theirs)
-        os.close(theirs)
+        self._controller, terminal = pty.openpty()
+        ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.program = start(*arguments, stdin=terminal, stdout=terminal, stderr=terminal)
+        os.close(terminal)
         self.shown = ""
 
     def __enter__(self) -> Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._ours)
+        os.close(self._controller)
         self.program.kill()
         self.program.wait()
 
     def read(self) -> bool:
-        """Read more; False if nothing more will come."""
-        readable, _, _ = select.select([self._ours], [], [], 30)
-        assert readable, f"nothing more came, and it had shown only: {self.shown}"
+        """Read more output; return False at its end."""
+        readable, _, _ = select.select([self._controller], [], [], 30)
+        assert readable, f"no more output; so far: {self.shown}"
         try:
-            more = os.read(self._ours, 65536)
-        except OSError:  # how a terminal says that nobody writes to it any more
+            output = os.read(self._controller, 65536)
+        except OSError:  # the other side was closed
             return False
-        self.shown += re.sub(r"\x1b\[[?\d;]*[A-Za-z]|\r", "", more.decode(errors="replace"))
-        return bool(more)
+        self.shown += re.sub(r"\x1b\[[?\d;]*[A-Za-z]|\r", "", output.decode(errors="replace"))
+        return bool(output)
 
-    def wait_for(self, wanted: Callable[[str], object]) -> None:
-        """Until it shows what is wanted."""
+    def wait_for(self, condition: Callable[[str], object]) -> None:
+        """Read until the output meets the condition."""
         deadline = time.monotonic() + 30
-        while not wanted(self.shown):
-            assert time.monotonic() < deadline, f"it does not come; what was shown: {self.shown[-4000:]}"
-            assert self.read(), f"it ended, and had shown only: {self.shown}"
+        while not condition(self.shown):
+            assert time.monotonic() < deadline, f"the expected output did not come; the last of it: {self.shown[-4000:]}"
+            assert self.read(), f"the command ended; its output: {self.shown}"
 
-    def ended(self) -> int:
-        """How the command ended, after everything it showed was read."""
+    def wait(self) -> int:
+        """Read the output to its end; return the exit code."""
         while self.read():
             pass
         return self.program.wait(timeout=30)

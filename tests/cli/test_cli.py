@@ -13,22 +13,22 @@ import pytest
 from fairlane import Queue, __version__
 from fairlane.cli import main
 
-from .running import ran, run
+from .running import run, run_program
 
 MOMENTS = [word for moment in ("0", "1", "2", "3", "1503", "3003.001") for word in ("--now", moment)]
 
 
 @pytest.mark.parametrize("engine", ["memory", "sqlite"])
 def test_the_worked_examples_of_the_rules(engine: str, url: str) -> None:
-    told = run("check", "acme", "--json", "--url", url if engine == "sqlite" else "memory://", *MOMENTS)
-    rows = [json.loads(line) for line in told.stdout.splitlines()]
+    result = run("check", "acme", "--json", "--url", url if engine == "sqlite" else "memory://", *MOMENTS)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(row["counter"], row["priority"]) for row in rows] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
 
 
 def test_the_worked_examples_one_command_at_a_time(url: str) -> None:
-    told = [run("check", "acme", "--now", moment, "--url", url).stdout for moment in MOMENTS[1::2]]
-    assert told[3] == "acme: priority 2, counter -3\n"
-    assert told[5] == "acme: priority 1, counter 0\n"
+    result = [run("check", "acme", "--now", moment, "--url", url).stdout for moment in MOMENTS[1::2]]
+    assert result[3] == "acme: priority 2, counter -3\n"
+    assert result[5] == "acme: priority 1, counter 0\n"
 
 
 def test_check_tells_in_words_and_in_json(url: str) -> None:
@@ -42,9 +42,9 @@ def test_status_shows_everybody_and_moves_nothing(url: str) -> None:
         queue.submit_many("big", range(30))
         queue.submit("[bold]small[/bold]")
         queue.pause("big")
-    told = run("status", "--url", url).stdout
-    assert "big (paused)" in told
-    assert "[bold]small[/bold]" in told
+    result = run("status", "--url", url).stdout
+    assert "big (paused)" in result
+    assert "[bold]small[/bold]" in result
     rows = json.loads(run("status", "--json", "--url", url).stdout)
     assert [(row["customer"], row["counter"], row["next_priority"], row["waiting"]) for row in rows] == [
         ("[bold]small[/bold]", 0, 1, 1),
@@ -65,8 +65,13 @@ def test_policy_shows_and_sets_with_a_version(url: str) -> None:
         "open_turn_every": 16,
     }
     options = ("--reset", "gradual", "--thresholds=-1,-2.5", "--dispatch", "strict", "--open-turn-every", "0")
-    told = json.loads(run("policy", *options, "--reset-interval", "60", "--json", "--url", url).stdout)
-    assert (told["version"], told["reset"], told["thresholds"], told["dispatch"]) == (2, "gradual", [-1, -2.5], "strict")
+    result = json.loads(run("policy", *options, "--reset-interval", "60", "--json", "--url", url).stdout)
+    assert (result["version"], result["reset"], result["thresholds"], result["dispatch"]) == (
+        2,
+        "gradual",
+        [-1, -2.5],
+        "strict",
+    )
     shown = run("policy", "--url", url).stdout
     assert "reset interval   60 s" in shown
     assert "< -2.5" in shown
@@ -88,10 +93,10 @@ def test_a_mistake_is_one_line_and_exit_code_2(url: str) -> None:
         (["check", "a", "--cost", "much"], "not a valid float"),
         (["frobnicate"], "No such command"),
     ]:
-        told = run(*arguments)
-        assert told.exit_code == 2, arguments
-        assert message in told.stderr
-        assert "Traceback" not in told.output
+        result = run(*arguments)
+        assert result.exit_code == 2, arguments
+        assert message in result.stderr
+        assert "Traceback" not in result.output
 
 
 def test_a_check_with_one_wrong_time_makes_none(url: str) -> None:
@@ -107,17 +112,19 @@ def test_an_answer_that_cannot_be_written_is_exit_code_1(tmp_path: Path, asked: 
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "fairlane.cli", *asked.split()]
         buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # as people have it
-        told = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=buffered)
-    assert told.returncode == 1
-    assert "the answer cannot be written" in told.stderr
-    assert "Traceback" not in told.stderr
+        result = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=buffered
+        )
+    assert result.returncode == 1
+    assert "cannot write the output" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_a_letter_that_the_terminal_does_not_have_is_replaced(url: str) -> None:
     with Queue(url) as queue:
         queue.check("zoë")
-    code, said, complained = ran("status", "--url", url, environment={"PYTHONIOENCODING": "ascii"})
-    assert (code, "zo? " in said, complained) == (0, True, "")
+    code, stdout, stderr = run_program("status", "--url", url, environment={"PYTHONIOENCODING": "ascii"})
+    assert (code, "zo? " in stdout, stderr) == (0, True, "")
 
 
 def test_long_times_are_told_in_days(url: str) -> None:
@@ -128,9 +135,9 @@ def test_long_times_are_told_in_days(url: str) -> None:
 
 
 def test_a_store_that_fails_is_exit_code_3(tmp_path: Path) -> None:
-    told = run("check", "acme", "--url", f"sqlite:///{tmp_path}/nowhere/queue.db")
-    assert told.exit_code == 3
-    assert "does not exist; create it" in told.stderr
+    result = run("check", "acme", "--url", f"sqlite:///{tmp_path}/nowhere/queue.db")
+    assert result.exit_code == 3
+    assert "does not exist; create it" in result.stderr
 
 
 def test_the_url_comes_from_the_option_then_the_environment_then_the_file(
@@ -161,9 +168,9 @@ def test_a_settings_file_that_is_wrong_is_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fairlane.toml").write_text(content)
-    told = run("check", "acme")
-    assert told.exit_code == 2
-    assert message in told.stderr
+    result = run("check", "acme")
+    assert result.exit_code == 2
+    assert message in result.stderr
 
 
 def test_the_place_of_files_comes_from_the_option_then_the_environment_then_the_file_then_beside(
@@ -190,10 +197,10 @@ def test_an_empty_environment_variable_is_not_taken_for_a_default() -> None:
 def test_version_and_help() -> None:
     assert __version__ in run("--version").stdout
     for command in main.commands:
-        told = run(command, "--help")
-        assert told.exit_code == 0
-        assert "Usage:" in told.stdout
-        assert f"fairlane {command} " in told.stdout.partition("Example:")[2].replace("\n", " "), "an example to copy"
+        result = run(command, "--help")
+        assert result.exit_code == 0
+        assert "Usage:" in result.stdout
+        assert f"fairlane {command} " in result.stdout.partition("Example:")[2].replace("\n", " "), "an example to copy"
 
 
 def test_no_sentence_of_the_help_is_cut() -> None:

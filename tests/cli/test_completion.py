@@ -13,7 +13,7 @@ from .running import COMMAND, run
 
 
 def offered(url: str, *words: str) -> list[str]:
-    """What bash is told when the last word is being typed."""
+    """What bash is result when the last word is being typed."""
     environment = {"COMP_WORDS": " ".join(("fairlane", *words)), "COMP_CWORD": str(len(words))}
     result = run(FAIRLANE_URL=url, _FAIRLANE_COMPLETE="bash_complete", **environment)
     assert result.exit_code == 0
@@ -28,8 +28,8 @@ def test_the_script_asks_fairlane(shell: str) -> None:
 
 def test_bash_accepts_the_script() -> None:
     script = run("completion", "bash").stdout
-    told = subprocess.run(["bash", "-c", f"{script}\ncomplete -p fairlane"], capture_output=True, text=True, check=True)
-    assert "_fairlane_completion fairlane" in told.stdout
+    result = subprocess.run(["bash", "-c", f"{script}\ncomplete -p fairlane"], capture_output=True, text=True, check=True)
+    assert "_fairlane_completion fairlane" in result.stdout
 
 
 def test_commands_and_options_are_offered(url: str) -> None:
@@ -59,5 +59,5 @@ def test_completion_makes_no_queue_and_complains_of_none(tmp_path: Path) -> None
 
 
 def test_completion_needs_a_shell_it_knows() -> None:
-    told = subprocess.run([*COMMAND, "completion", "tcsh"], capture_output=True, text=True, check=False)
-    assert (told.returncode, "is not one of 'bash', 'zsh', 'fish'" in told.stderr) == (2, True)
+    result = subprocess.run([*COMMAND, "completion", "tcsh"], capture_output=True, text=True, check=False)
+    assert (result.returncode, "is not one of 'bash', 'zsh', 'fish'" in result.stderr) == (2, True)

@@ -6,7 +6,7 @@ import pytest
 
 from fairlane import Queue, Terms
 
-from .running import run, told
+from .running import run, run_json
 
 
 @pytest.fixture
@@ -24,18 +24,18 @@ def terms(url: str) -> Terms:
 
 def test_pause_and_resume(acme: str) -> None:
     paused = run("pause", "acme", "--url", acme).stdout
-    assert paused == "acme is paused, with 30 documents waiting; `fairlane resume acme` serves it again.\n"
+    assert paused == "acme is paused, with 30 documents waiting; `fairlane resume acme` ends the pause.\n"
     assert terms(acme).paused
     assert "It is paused: nothing of it is served until it is resumed." in run("explain", "acme", "--url", acme).stdout
-    assert run("resume", "acme", "--url", acme).stdout == "acme is served again; 30 documents waiting.\n"
+    assert run("resume", "acme", "--url", acme).stdout == "acme is no longer paused; 30 documents waiting.\n"
     assert not terms(acme).paused
     assert run("resume", "acme", "--url", acme).stdout == "acme was not paused; 30 documents waiting.\n"
-    assert told("pause", "acme", "--url", acme) == [{"customer": "acme", "paused": True, "waiting": 30}]
-    assert told("resume", "acme", "--url", acme) == [{"customer": "acme", "paused": False, "waiting": 30}]
+    assert run_json("pause", "acme", "--url", acme) == [{"customer": "acme", "paused": True, "waiting": 30}]
+    assert run_json("resume", "acme", "--url", acme) == [{"customer": "acme", "paused": False, "waiting": 30}]
 
 
 def test_a_customer_can_be_paused_before_it_sends_anything(acme: str) -> None:
-    told("pause", "new one", "--url", acme)
+    run_json("pause", "new one", "--url", acme)
     assert "`fairlane resume 'new one'`" in run("pause", "new one", "--url", acme).stdout
     assert "It stands as never seen. Nothing of it is waiting. It is paused" in run("explain", "new one", "--url", acme).stdout
 
@@ -49,21 +49,21 @@ def test_a_name_that_is_wrong_is_told(acme: str, command: str) -> None:
 
 def test_tune_changes_what_is_named_and_none_is_as_everybody(acme: str) -> None:
     options = ("--weight", "2", "--cap", "3", "--reset", "gradual", "--reset-interval", "10m", "--thresholds=-1,-2.5")
-    (row,) = told("tune", "acme", *options, "--url", acme)
+    (row,) = run_json("tune", "acme", *options, "--url", acme)
     assert row == {
         "customer": "acme", "weight": 2, "cap": 3, "paused": False, "reset": "gradual", "reset_interval": 600,
         "thresholds": [-1, -2.5],
     }  # fmt: skip
     assert terms(acme) == Terms(2, 3, False, 600, (-1, -2.5), "gradual")
-    told("tune", "acme", "--cap", "none", "--url", acme)
+    run_json("tune", "acme", "--cap", "none", "--url", acme)
     assert terms(acme) == Terms(2, None, False, 600, (-1, -2.5), "gradual")
     nothing = [word for name in ("weight", "reset", "reset-interval", "thresholds") for word in (f"--{name}", "none")]
-    told("tune", "acme", *nothing, "--url", acme)
+    run_json("tune", "acme", *nothing, "--url", acme)
     assert terms(acme) == Terms()
 
 
 def test_tune_without_options_only_shows(acme: str) -> None:
-    told("tune", "acme", "--weight", "2.5", "--reset-interval", "10m", "--thresholds=-1,-2", "--url", acme)
+    run_json("tune", "acme", "--weight", "2.5", "--reset-interval", "10m", "--thresholds=-1,-2", "--url", acme)
     with Queue(acme) as queue:
         before = len(queue.changes())
         lines = run("tune", "acme", "--url", acme).stdout.splitlines()
@@ -72,7 +72,7 @@ def test_tune_without_options_only_shows(acme: str) -> None:
     assert [line.split(maxsplit=1)[0] for line in lines] == [
         "customer", "weight", "cap", "paused", "reset", "reset", "thresholds"
     ]  # fmt: skip
-    assert [line[17:] for line in lines] == ["acme", "2.5", "as everybody", "no", "as everybody", "600", "-1, -2"]
+    assert [line[17:] for line in lines] == ["acme", "2.5", "the queue's own", "no", "the queue's own", "600", "-1, -2"]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_terms_that_cannot_be_are_refused(acme: str, options: list[str], message
 
 
 def test_explain_tells_what_a_customer_has_of_its_own(acme: str) -> None:
-    told("tune", "acme", "--weight", "2", "--cap", "1", "--reset", "window", "--reset-interval", "1h", "--url", acme)
+    run_json("tune", "acme", "--weight", "2", "--cap", "1", "--reset", "window", "--reset-interval", "1h", "--url", acme)
     with Queue(acme) as queue:
         queue.engine.claim("w", 1, 60_000)
         sentence = run("explain", "acme", "--url", acme).stdout
@@ -113,9 +113,9 @@ def test_explain_tells_what_a_customer_has_of_its_own(acme: str) -> None:
 
 
 def test_reset_lets_a_customer_stand_as_never_seen(acme: str) -> None:
-    assert run("reset", "acme", "--url", acme).stdout == "acme stands as never seen; its counter was -29.\n"
-    assert told("reset", "acme", "--url", acme) == [{"customer": "acme", "counter_before": 0, "counter": 0}]
-    (look,) = told("status", "acme", "--url", acme)[0]
+    assert run("reset", "acme", "--url", acme).stdout == "acme counts as never seen; its counter was -29.\n"
+    assert run_json("reset", "acme", "--url", acme) == [{"customer": "acme", "counter_before": 0, "counter": 0}]
+    (look,) = run_json("status", "acme", "--url", acme)[0]
     assert (look["counter"], look["next_priority"], look["waiting"]) == (0, 1, 30)
 
 
@@ -125,9 +125,9 @@ def test_forget_asks_and_says_what_will_go(acme: str) -> None:
     assert "acme: documents: 30 waiting; counter -29; its terms and its lines of the feed.\nErase everything" in result.stderr
     assert "Nothing was erased." in result.stderr
     assert run("forget", "acme", "--url", acme, input="").exit_code == 1
-    assert told("status", "--url", acme)[0][0]["waiting"] == 30
-    assert run("forget", "acme", "--url", acme, input="y\n").stdout == "acme is forgotten, with 30 documents.\n"
-    assert told("status", "--url", acme) == [[]]
+    assert run_json("status", "--url", acme)[0][0]["waiting"] == 30
+    assert run("forget", "acme", "--url", acme, input="y\n").stdout == "acme was erased, with 30 documents.\n"
+    assert run_json("status", "--url", acme) == [[]]
 
 
 def test_forget_does_not_ask_when_told_not_to(acme: str) -> None:

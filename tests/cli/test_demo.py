@@ -18,7 +18,7 @@ import pytest
 from fairlane.extract import extract
 from fairlane.folders.scan import scan
 
-from .running import run, told
+from .running import run, run_json
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 
@@ -29,12 +29,12 @@ def made(folder: Path, *options: str) -> dict[str, bytes]:
 
 
 def test_one_big_and_several_small_customers(tmp_path: Path) -> None:
-    (row,) = told("demo", str(tmp_path / "new/inbox"))
+    (row,) = run_json("demo", str(tmp_path / "new/inbox"))
     counts = {"northwind": 150, **dict.fromkeys(("ada-law", "bakery", "clinic", "dentist", "elm-school"), 4)}
     assert row["documents"] == counts
     found = scan(str(tmp_path / "new/inbox"))
     assert {customer: len(paths) for customer, paths in found.documents.items()} == counts
-    assert found.passed_over == []
+    assert found.skipped == []
 
 
 def test_the_same_seed_makes_the_same_bytes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Commands for documents: what goes in, what is said of it, how it ends."""
+"""Commands for documents: what goes in, what is stdout of it, how it ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from fairlane import Queue
 from fairlane.core.document import Done, Failed, Outcome
 
-from .running import run, told
+from .running import run, run_json
 
 
 def files(folder: Path, *names: str) -> list[str]:
@@ -32,7 +32,7 @@ def settled(url: str, outcome: Outcome) -> str:
 def test_each_file_is_a_document_with_its_bytes_and_name(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     files(tmp_path, "a.txt", "b.txt")
     monkeypatch.chdir(tmp_path)
-    rows = told("submit", "--customer", "acme", "a.txt", "../" + tmp_path.name + "/b.txt", "--url", url)
+    rows = run_json("submit", "--customer", "acme", "a.txt", "../" + tmp_path.name + "/b.txt", "--url", url)
     assert [(row["priority"], row["counter"], row["path"]) for row in rows] == [
         (1, 0, f"{tmp_path}/a.txt"),
         (1, -1, f"{tmp_path}/b.txt"),
@@ -49,7 +49,7 @@ def test_each_file_is_a_document_with_its_bytes_and_name(tmp_path: Path, url: st
 
 def test_a_cost_in_pages_is_estimated_from_each_file(tmp_path: Path, url: str) -> None:
     (tmp_path / "three.pdf").write_bytes(b"%PDF-1.4" + 3 * b"<</Type /Page>>")
-    rows = told(
+    rows = run_json(
         "submit", "--customer", "acme", str(tmp_path / "three.pdf"), *files(tmp_path, "a"), "--cost", "pages", "--url", url
     )
     with Queue(url) as queue:
@@ -65,7 +65,7 @@ def test_submit_tells_people_a_line_a_document(tmp_path: Path, url: str) -> None
 
 def test_kind_cost_and_delay_are_passed_on(tmp_path: Path, url: str) -> None:
     options = ("--kind", "scan", "--cost", "2.5", "--delay", "2h")
-    (row,) = told("submit", "--customer", "acme", *files(tmp_path, "a"), *options, "--url", url)
+    (row,) = run_json("submit", "--customer", "acme", *files(tmp_path, "a"), *options, "--url", url)
     with Queue(url) as queue:
         document = queue.document(row["id"])
     assert (document.kind, document.cost, document.state) == ("scan", 2500, "delayed")
@@ -74,12 +74,12 @@ def test_kind_cost_and_delay_are_passed_on(tmp_path: Path, url: str) -> None:
 
 def test_a_repeated_key_gives_the_first_receipt(tmp_path: Path, url: str) -> None:
     first, other = files(tmp_path, "a", "b")
-    rows = [told("submit", "--customer", "acme", first, "--key", "k", "--url", url)[0]["id"] for _ in range(2)]
+    rows = [run_json("submit", "--customer", "acme", first, "--key", "k", "--url", url)[0]["id"] for _ in range(2)]
     assert rows[0] == rows[1]
     conflict = run("submit", "--customer", "acme", other, "--key", "k", "--url", url)
     assert (conflict.exit_code, "another body" in conflict.stderr) == (2, True)
     many = run("submit", "--customer", "acme", first, other, "--key", "k", "--url", url)
-    assert (many.exit_code, "--key names one document, and these are 2 files" in many.stderr) == (2, True)
+    assert (many.exit_code, "--key is for one document, not 2 files" in many.stderr) == (2, True)
 
 
 def test_one_bad_file_and_nothing_is_submitted(tmp_path: Path, url: str) -> None:
@@ -89,7 +89,7 @@ def test_one_bad_file_and_nothing_is_submitted(tmp_path: Path, url: str) -> None
     assert result.exit_code == 2
     assert f"there is no file {tmp_path}/nope" in result.stderr
     assert f"{tmp_path} is a folder, not a regular file" in result.stderr
-    assert (result.stdout, told("status", "--url", url)) == ("", [[]])
+    assert (result.stdout, run_json("status", "--url", url)) == ("", [[]])
 
 
 def test_names_of_files_come_from_standard_input(tmp_path: Path, url: str) -> None:
@@ -100,28 +100,28 @@ def test_names_of_files_come_from_standard_input(tmp_path: Path, url: str) -> No
     with Queue(url) as queue:
         assert {queue.input(one.id).name for one in queue.documents()} == {"a", "b b", "ü�"}
     empty = run("submit", "--customer", "acme", "-", "--url", url, input=b"\n")
-    assert (empty.exit_code, "no name of a file came on standard input" in empty.stderr) == (2, True)
+    assert (empty.exit_code, "standard input has no file names" in empty.stderr) == (2, True)
 
 
 # -- explain ---------------------------------------------------------------------------------------------------------
 
 
 def test_explain_a_document(tmp_path: Path, url: str) -> None:
-    *_, last = told("submit", "--customer", "acme", *files(tmp_path, *"abcd"), "--url", url)
+    *_, last = run_json("submit", "--customer", "acme", *files(tmp_path, *"abcd"), "--url", url)
     assert run("explain", last["id"], "--url", url).stdout.startswith(
         "Priority 2, because acme's counter stood at -3 when it was submitted. About 3 documents are ahead of it"
     )
-    (facts,) = told("explain", last["id"], "--url", url)
+    (facts,) = run_json("explain", last["id"], "--url", url)
     assert (facts["priority"], facts["ahead"], facts["expected_in"]) == (2, 3, None)
 
 
 def test_explain_tells_from_when_to_when_a_document_will_probably_start(tmp_path: Path, url: str) -> None:
-    *_, last = told("submit", "--customer", "acme", *files(tmp_path, *"abcd"), "--url", url)
+    *_, last = run_json("submit", "--customer", "acme", *files(tmp_path, *"abcd"), "--url", url)
     assert "no worker took a document in the last two minutes, so when" in run("explain", last["id"], "--url", url).stdout
     with Queue(url) as queue:
         queue.engine.claim("worker-1", 2, 60_000)
     assert "About 1 document is ahead of it; it will probably start " in run("explain", last["id"], "--url", url).stdout
-    (facts,) = told("explain", last["id"], "--url", url)
+    (facts,) = run_json("explain", last["id"], "--url", url)
     assert 0 <= facts["expected_in_low"] <= facts["expected_in"] <= facts["expected_in_high"]
 
 
@@ -133,7 +133,7 @@ def test_explain_a_customer(url: str) -> None:
         "acme's counter stands at -29; its next document gets priority 9. It starts afresh at 0 after about 25 minutes more "
         "without a document. 29 documents are waiting, the longest for a second; 1 done.\n"
     )
-    (facts,) = told("explain", "acme", "--url", url)
+    (facts,) = run_json("explain", "acme", "--url", url)
     assert (facts["counter"], facts["next_priority"], facts["waiting"], facts["done"]) == (-29, 9, 29, 1)
 
 
@@ -151,7 +151,7 @@ def test_cancel_ends_what_has_not_ended(url: str) -> None:
     with Queue(url) as queue:
         first, second = (one.id for one in queue.submit_many("acme", range(2)))
     settled(url, Done())
-    assert told("cancel", first, second, "--url", url) == [
+    assert run_json("cancel", first, second, "--url", url) == [
         {"id": first, "cancelled": False, "state": "done"},
         {"id": second, "cancelled": True, "state": "cancelled"},
     ]
@@ -171,8 +171,8 @@ def test_retry_gives_failed_documents_another_round(url: str) -> None:
     with Queue(url) as queue:
         queue.submit_many("acme", range(3))
     failed = [settled(url, Failed("torn page")) for _ in range(2)]
-    assert told("retry", *failed, failed[0], "--url", url) == [{"id": id, "retried": True} for id in failed]
-    assert told("status", "--url", url)[0][0]["waiting"] == 3
+    assert run_json("retry", *failed, failed[0], "--url", url) == [{"id": id, "retried": True} for id in failed]
+    assert run_json("status", "--url", url)[0][0]["waiting"] == 3
 
 
 def test_one_that_has_not_failed_and_none_is_retried(url: str) -> None:
@@ -190,17 +190,17 @@ def test_purge_forgets_what_ended_long_ago(url: str) -> None:
     with Queue(url) as queue:
         queue.submit_many("acme", range(2))
     settled(url, Done())
-    assert run("purge", "--older-than", "7d", "--url", url).stdout == "0 documents forgotten.\n"
-    assert run("purge", "--older-than", "0", "--url", url).stdout == "1 document forgotten.\n"
-    assert told("purge", "--older-than", "1.5h", "--url", url) == [{"purged": 0, "older_than": 5400.0}]
+    assert run("purge", "--older-than", "7d", "--url", url).stdout == "0 documents deleted.\n"
+    assert run("purge", "--older-than", "0", "--url", url).stdout == "1 document deleted.\n"
+    assert run_json("purge", "--older-than", "1.5h", "--url", url) == [{"purged": 0, "older_than": 5400.0}]
 
 
 def test_sweep_removes_what_no_document_owns(tmp_path: Path, url: str) -> None:
-    (row,) = told("submit", "--customer", "acme", *files(tmp_path, "a"), "--url", url)
+    (row,) = run_json("submit", "--customer", "acme", *files(tmp_path, "a"), "--url", url)
     with Queue(url) as queue:
         queue.files.open().put_input("acme", "01234567-0000-7000-8000-000000000000", b"orphan")
-        assert run("sweep", "--url", url).stdout == "2 files looked at; 0 removed, 0 bytes.\n"
-        assert told("sweep", "--grace", "0", "--url", url) == [{"looked": 2, "removed": 1, "bytes": 6}]
+        assert run("sweep", "--url", url).stdout == "2 files checked; 0 deleted, 0 bytes.\n"
+        assert run_json("sweep", "--grace", "0", "--url", url) == [{"looked": 2, "removed": 1, "bytes": 6}]
         assert [one.document for one in queue.files.open().list_files()] == [row["id"]]
         assert run("forget", "acme", "--yes", "--url", url).exit_code == 0
         assert list(queue.files.open().list_files()) == []
@@ -219,7 +219,7 @@ def test_a_duration_that_is_none_is_refused(url: str, duration: str) -> None:
 )
 def test_durations_have_a_unit_or_are_seconds(url: str, duration: str, seconds: float) -> None:
     Queue(url).close()
-    assert told("purge", "--older-than", duration, "--url", url)[0]["older_than"] == seconds
+    assert run_json("purge", "--older-than", duration, "--url", url)[0]["older_than"] == seconds
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A folder of documents, worked off: what is shown meanwhile, what is told in the end."""
+"""Processing a folder of documents: what is shown meanwhile, and the summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from fairlane import Queue
 from fairlane.demo.make import make
 
-from .running import Terminal, ran, run, start
+from .running import Terminal, run, run_program, start
 
 
 @pytest.fixture
@@ -43,10 +43,10 @@ def few(folder: Path, count: int = 5) -> Path:
     return folder
 
 
-def test_everything_is_worked_off_and_told(inbox: Path) -> None:
-    code, said, complained = ran("process", str(inbox))
-    assert (code, complained) == (0, "")
-    lines = said.splitlines()
+def test_everything_is_processed_and_summarised(inbox: Path) -> None:
+    code, stdout, stderr = run_program("process", str(inbox))
+    assert (code, stderr) == (0, "")
+    lines = stdout.splitlines()
     ended = [line for line in lines if line.endswith("  done")]
     assert len(ended) == 51
     assert sum(line.startswith("northwind  priority 9  waited ") for line in ended) == 24
@@ -62,43 +62,43 @@ def test_everything_is_worked_off_and_told(inbox: Path) -> None:
 
 
 def test_small_customers_wait_less_than_the_big_one(inbox: Path) -> None:
-    code, said, _ = ran("process", str(inbox), "--json", "--pace", "20ms", "--slots", "2")
-    told = json.loads(said)
-    assert (code, told["documents"], told["left"], told["failed"]) == (0, 51, 0, [])
-    small, other, big = told["customers"]
+    code, stdout, _ = run_program("process", str(inbox), "--json", "--pace", "20ms", "--slots", "2")
+    summary = json.loads(stdout)
+    assert (code, summary["documents"], summary["left"], summary["failed"]) == (0, 51, 0, [])
+    small, other, big = summary["customers"]
     assert big["priorities"] == {"1": 3, "2": 2, "3": 2, "4": 2, "5": 2, "6": 2, "7": 2, "8": 6, "9": 24}
     assert small["priorities"] == other["priorities"] == {"1": 3}
     assert max(small["wait_p95"], other["wait_p95"]) < big["wait_p50"]
 
 
-def test_a_live_picture_on_a_terminal(inbox: Path) -> None:
+def test_a_live_screen_on_a_terminal(inbox: Path) -> None:
     with Terminal(80, 24, "process", str(inbox), "--pace", "60ms") as terminal:
-        terminal.wait_for(lambda shown: "waiting, by priority" in shown and "■■■" in shown and "served last" in shown)
-        assert "of 46 documents have ended" in terminal.shown or "of 51 documents have ended" in terminal.shown
-        assert terminal.ended() == 0
-    picture, _, table = terminal.shown.rpartition("served last")
+        terminal.wait_for(lambda shown: "waiting, by priority" in shown and "■■■" in shown and "started last" in shown)
+        assert "of 46 documents finished" in terminal.shown or "of 51 documents finished" in terminal.shown
+        assert terminal.wait() == 0
+    picture, _, table = terminal.shown.rpartition("started last")
     assert "next" in picture
     assert "wait p95" in table
     assert "51 documents of 3 customers in" in table
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(80, 24), (120, 40), (40, 12)])
-def test_the_picture_fits_the_screen(tmp_path: Path, columns: int, lines: int) -> None:
+def test_the_live_view_fits_the_screen(tmp_path: Path, columns: int, lines: int) -> None:
     from rich.console import Console
 
-    from fairlane.cli.display import Picture
-    from fairlane.folders.tracker import Courses
+    from fairlane.cli.process_view import ProcessScreen
+    from fairlane.folders.tracker import Tracker
 
-    courses = Courses()
+    tracker = Tracker()
     with Queue("memory://") as queue:
         for number in range(30):
             count = 300 if number == 0 else 3
             receipts = queue.submit_many(f"customer {number} with quite a long name, [bold]really", range(count))
-            courses.add(receipts, ["folder/a-very-long-name-of-a-file-that-goes-on-and-on-for-ever-and-ever.pdf"] * count)
+            tracker.add(receipts, ["folder/a-very-long-name-of-a-file-that-goes-on-and-on-for-ever-and-ever.pdf"] * count)
         queue.engine.claim("w", 50, 60_000)
-        courses.follow(queue.changes())
+        tracker.apply(queue.changes())
         console = Console(width=columns, height=lines, record=True, file=io.StringIO())
-        console.print(Picture(courses, queue.look, console).draw())
+        console.print(ProcessScreen(tracker, queue.look, console).draw())
     drawn = console.export_text().splitlines()
     assert max(map(len, drawn)) <= columns
     assert len(drawn) <= max(lines - 1, 18)
@@ -114,12 +114,12 @@ def test_results_are_written_side_by_side_in_the_same_sub_folders(tmp_path: Path
         archive.writestr("../../../escaped.txt", "still inside")
         archive.writestr("letter.txt", "a letter")
     (folder / "acme/broken.pdf").write_bytes(b"%PDF-1.7 and no more")
-    code, said, complained = ran("process", str(folder), "--out", str(tmp_path / "out"), "--json")
+    code, stdout, stderr = run_program("process", str(folder), "--out", str(tmp_path / "out"), "--json")
     assert code == 1
-    assert complained == "" or "broken.pdf" in complained
-    told = json.loads(said)
-    assert [(one["name"], one["reason"].partition(":")[0]) for one in told["failed"]] == [("acme/broken.pdf", "corrupt")]
-    assert (told["documents"], told["customers"][0]["done"]) == (5, 4)
+    assert stderr == "" or "broken.pdf" in stderr
+    summary = json.loads(stdout)
+    assert [(one["name"], one["reason"].partition(":")[0]) for one in summary["failed"]] == [("acme/broken.pdf", "corrupt")]
+    assert (summary["documents"], summary["customers"][0]["done"]) == (5, 4)
     names = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file())
     assert [name for name in names if "escaped" not in name] == [
         "acme/0.txt.json", "acme/0.txt.md", "acme/0.txt.png", "acme/sub/two.zip.json", "acme/sub/two.zip.md",
@@ -134,19 +134,19 @@ def test_results_are_written_side_by_side_in_the_same_sub_folders(tmp_path: Path
 
 def test_a_folder_for_results_that_cannot_be_is_told_before_anything_is_done(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    code, said, complained = ran("process", str(few(tmp_path / "inbox")), "--out", str(tmp_path / "file"))
-    assert (code, said) == (2, "")
-    assert "is a file, not a folder" in complained
+    code, stdout, stderr = run_program("process", str(few(tmp_path / "inbox")), "--out", str(tmp_path / "file"))
+    assert (code, stdout) == (2, "")
+    assert "is a file, not a folder" in stderr
 
 
 def test_a_file_that_vanished_is_a_failed_document_and_exit_code_1(tmp_path: Path) -> None:
     folder = few(tmp_path / "inbox")
     with running(folder) as program:
         (folder / "acme/4.txt").unlink()
-        said, complained = program.communicate(timeout=60)
+        stdout, stderr = program.communicate(timeout=60)
     assert program.returncode == 1
-    assert f"4.txt  failed: there is no file {folder}/acme/4.txt" in said
-    assert complained.splitlines() == [
+    assert f"4.txt  failed: there is no file {folder}/acme/4.txt" in stdout
+    assert stderr.splitlines() == [
         f"failed: acme/4.txt: there is no file {folder}/acme/4.txt; it was moved, or its name is wrong"
     ]
 
@@ -154,10 +154,10 @@ def test_a_file_that_vanished_is_a_failed_document_and_exit_code_1(tmp_path: Pat
 def test_what_was_interrupted_can_be_worked_off_later(tmp_path: Path, url: str) -> None:
     with running(few(tmp_path / "inbox"), "--url", url) as program:
         program.send_signal(signal.SIGINT)
-        said, complained = program.communicate(timeout=60)
-    assert (program.returncode, "documents not worked off" in said) == (1, True)
-    assert f"`fairlane work --url {url}` works off the rest." in complained
-    code, *_ = ran("work", "--until-empty", "--url", url)
+        stdout, stderr = program.communicate(timeout=60)
+    assert (program.returncode, "documents not processed" in stdout) == (1, True)
+    assert f"`fairlane work --url {url}` processes the rest." in stderr
+    code, *_ = run_program("work", "--until-empty", "--url", url)
     with Queue(url) as queue:
         assert (code, queue.look("acme").done, queue.look("acme").failed) == (0, 5, 0)
 
@@ -188,8 +188,8 @@ def test_a_queue_of_its_own_is_removed_if_it_ends_before_the_first_document(tmp_
         while not list(temporary.glob("fairlane-*/queue.db")):
             assert program.poll() is None
         program.send_signal(number)
-        _, complained = program.communicate(timeout=60)
-    assert (program.returncode, "Traceback" in complained) == (1, False)
+        _, stderr = program.communicate(timeout=60)
+    assert (program.returncode, "Traceback" in stderr) == (1, False)
     assert list(temporary.iterdir()) == []
 
 
@@ -198,38 +198,38 @@ def test_it_goes_on_under_nohup_when_the_terminal_is_closed(tmp_path: Path) -> N
     try:
         with running(few(tmp_path / "inbox")) as program:
             program.send_signal(signal.SIGHUP)
-            said, _ = program.communicate(timeout=60)
+            stdout, _ = program.communicate(timeout=60)
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert (program.returncode, "5 documents of 1 customer in" in said) == (0, True)
+    assert (program.returncode, "5 documents of 1 customer in" in stdout) == (0, True)
 
 
 def test_on_a_shared_queue_only_its_own_documents_are_taken_and_told(tmp_path: Path, url: str) -> None:
     with Queue(url) as queue:
         before = queue.submit_many("acme", range(30))
         queue.cancel(before[0].id)
-        code, said, _ = ran("process", str(few(tmp_path / "inbox")), "--json", "--url", url)
+        code, stdout, _ = run_program("process", str(few(tmp_path / "inbox")), "--json", "--url", url)
         assert (queue.look("acme").waiting, queue.look("acme").done) == (29, 5)
-    (acme,) = json.loads(said)["customers"]
+    (acme,) = json.loads(stdout)["customers"]
     assert (code, acme["documents"], acme["done"], acme["cancelled"], acme["priorities"]) == (0, 5, 5, 0, {"9": 5})
 
 
 def test_documents_of_a_paused_customer_are_not_waited_for(tmp_path: Path, url: str) -> None:
     with Queue(url) as queue:
         queue.pause("acme")
-    code, said, complained = ran("process", str(few(tmp_path / "inbox")), "--url", url)
-    assert (code, "5 documents of 1 customer" in said, "5 documents not worked off" in said) == (1, True, True)
-    assert "works off the rest" in complained
+    code, stdout, stderr = run_program("process", str(few(tmp_path / "inbox")), "--url", url)
+    assert (code, "5 documents of 1 customer" in stdout, "5 documents not processed" in stdout) == (1, True, True)
+    assert "processes the rest" in stderr
 
 
-def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
+def test_what_is_skipped_is_reported(tmp_path: Path) -> None:
     folder = few(tmp_path / "inbox")
     (folder / "top.txt").write_text("")
     (folder / "acme/.hidden").write_text("")
-    code, _, complained = ran("process", str(folder))
-    assert (code, complained.splitlines()) == (
+    code, _, stderr = run_program("process", str(folder))
+    assert (code, stderr.splitlines()) == (
         0,
-        ["passed over: in no sub-folder, so of no customer: top.txt", "passed over: hidden: 1"],
+        ["skipped: not in a sub-folder, so without a customer: top.txt", "skipped: hidden: 1"],
     )
 
 

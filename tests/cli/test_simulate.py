@@ -26,16 +26,16 @@ FIGURES = {"mean", "p50", "p95", "p99", "max"}
 
 
 def run(*arguments: str) -> Result:
-    told = CliRunner(env={"FAIRLANE_URL": None, "COLUMNS": "80"}).invoke(main, arguments)
-    assert "Traceback" not in told.output
-    assert told.exception is None or isinstance(told.exception, SystemExit)
-    return told
+    result = CliRunner(env={"FAIRLANE_URL": None, "COLUMNS": "80"}).invoke(main, arguments)
+    assert "Traceback" not in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
 
 
 def figures(*arguments: str) -> list[dict[str, Any]]:
-    told = run("simulate", *arguments, "--json")
-    assert told.exit_code == 0, told.stderr
-    listed: list[dict[str, Any]] = json.loads(told.stdout, parse_constant=lambda name: pytest.fail(name))
+    result = run("simulate", *arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    listed: list[dict[str, Any]] = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(name))
     return listed
 
 
@@ -100,23 +100,23 @@ def test_a_gzipped_file_gives_the_same(path: Path, tmp_path: Path) -> None:
 
 def test_a_table_of_four_policies_fits_80_columns(path: Path) -> None:
     named = ("fifo", "texts-strict", "texts", "fair-queueing")
-    told = run("simulate", str(path), *(word for name in named for word in ("--policy", name)))
-    lines = told.stdout.splitlines()
+    result = run("simulate", str(path), *(word for name in named for word in ("--policy", name)))
+    lines = result.stdout.splitlines()
     assert max(len(line) for line in lines[2:]) <= 80
     assert lines[0] == "day.csv: 48 documents of 9 customers over 8.0 s; 4 workers, load 13.75"
-    assert "More work comes than the workers can do" in lines[1]
+    assert "More work arrives than the workers can do" in lines[1]
     assert any(line.split() == list(named) for line in lines)
     rows = [line[:22].strip() for line in lines]
     for row in ("light wait, mean", "quiet wait, p99", "heavy wait, max", "all slowdown, p99", "service gap", "Jain index",
                 "starved", "overtaken", "utilisation"):  # fmt: skip
         assert row in rows
-    assert "\x1b" not in told.stdout
+    assert "\x1b" not in result.stdout
 
 
 def test_a_load_that_can_be_met_has_no_warning(path: Path) -> None:
-    told = run("simulate", str(path), "--load", "0.9").stdout
-    assert "4 workers, load 0.90" in told
-    assert "More work comes" not in told
+    result = run("simulate", str(path), "--load", "0.9").stdout
+    assert "4 workers, load 0.90" in result
+    assert "More work arrives" not in result
     assert figures(str(path), "--load", "0.9")[0]["load"] == pytest.approx(0.9, abs=2e-6)
 
 
@@ -171,8 +171,8 @@ class Page(HTMLParser):
 def test_the_report_is_one_file_that_needs_nothing_besides_itself(path: Path, tmp_path: Path) -> None:
     path.write_text(GOOD.replace("whale", "<script>whale</script>"))
     report = tmp_path / "report.html"
-    told = run("simulate", str(path), "--policy", "fifo", "--policy", "texts", "--html", str(report))
-    assert f"The report is in {report}." in told.stdout
+    result = run("simulate", str(path), "--policy", "fifo", "--policy", "texts", "--html", str(report))
+    assert f"The report is in {report}." in result.stdout
     page = Page(report.read_text(encoding="utf-8"))
     assert page.fetched == []
     assert page.tags.count("svg") == 4
@@ -187,18 +187,18 @@ def test_counters_are_drawn_of_the_customers_that_are_asked_for(path: Path, tmp_
 
 
 def test_a_report_needs_a_folder_that_is_there(path: Path, tmp_path: Path) -> None:
-    told = run("simulate", str(path), "--html", str(tmp_path / "nowhere" / "report.html"))
-    assert told.exit_code == 2
-    assert "a file in a folder that is there" in told.stderr
+    result = run("simulate", str(path), "--html", str(tmp_path / "nowhere" / "report.html"))
+    assert result.exit_code == 2
+    assert "a file in an existing folder" in result.stderr
 
 
 def test_a_report_that_cannot_be_written_is_exit_code_1(path: Path, tmp_path: Path) -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("there is no /dev/full here")
-    told = run("simulate", str(path), "--html", str(full))
-    assert told.exit_code == 1
-    assert "the answer cannot be written" in told.stderr
+    result = run("simulate", str(path), "--html", str(full))
+    assert result.exit_code == 1
+    assert "cannot write the output" in result.stderr
 
 
 def test_a_progress_bar_is_drawn_on_a_terminal_only(path: Path) -> None:
@@ -221,8 +221,8 @@ def test_a_progress_bar_is_drawn_on_a_terminal_only(path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give either a WORKLOAD (a CSV file or one of flood,"),
-        (["{csv}", "--url", "sqlite:///x.db"], "give either a WORKLOAD"),
+        ([], "use either a WORKLOAD (a CSV file or one of flood,"),
+        (["{csv}", "--url", "sqlite:///x.db"], "use either a WORKLOAD"),
         (["nowhere.csv"], "WORKLOAD is 'nowhere.csv'; it must be a CSV file, or one of flood"),
         (["{folder}"], "must be a CSV file, or one of flood"),
         (["--url", "sqlite:///{folder}/none.db"], "there is no queue at"),
@@ -242,7 +242,7 @@ def test_a_progress_bar_is_drawn_on_a_terminal_only(path: Path) -> None:
         (["{csv}", "--weights", "whale=x"], "--weights is 'whale=x'"),
         (["{csv}", "--weights", "whale=0"], "weight is 0"),
         (["{csv}", "--weights", "whale=nan"], "weight is nan"),
-        (["{csv}", "--weights", "nobody=2"], "--weights is 'nobody'; it must be a customer of day.csv, as 'whale' is"),
+        (["{csv}", "--weights", "nobody=2"], "--weights is 'nobody'; it must be a customer of day.csv, such as 'whale'"),
         (["{csv}", "--customer", "nobody"], "--customer is 'nobody'"),
         (["flood", "--seed", "-1"], "--seed is -1"),
     ],
@@ -251,10 +251,10 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(path: Path, tmp_path: Pa
     (tmp_path / "paused.toml").write_text("[customers.whale]\npaused = true\n")
     (tmp_path / "wrong.toml").write_text("rest = 2\n")
     places = {"csv": path, "folder": tmp_path, "paused": tmp_path / "paused.toml", "wrong": tmp_path / "wrong.toml"}
-    told = run("simulate", *(argument.format(**places) for argument in arguments))
-    assert told.exit_code == 2
-    assert message in told.stderr
-    assert told.stdout == ""
+    result = run("simulate", *(argument.format(**places) for argument in arguments))
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -273,18 +273,18 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(path: Path, tmp_path: Pa
 def test_a_bad_file_is_told_in_one_line_with_exit_code_2(path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
     for command in ("simulate", "advise"):
-        told = run(command, str(path))
-        assert told.exit_code == 2
-        assert message in told.stderr
-        assert len(told.stderr.splitlines()) == 1
+        result = run(command, str(path))
+        assert result.exit_code == 2
+        assert message in result.stderr
+        assert len(result.stderr.splitlines()) == 1
 
 
 def test_what_comes_at_one_moment_has_no_load(path: Path) -> None:
     path.write_text(f"{HEADER}\n0,a,1\n0,b,1\n")
     assert "all at one moment" in run("simulate", str(path)).stdout
-    told = run("simulate", str(path), "--load", "0.9")
-    assert told.exit_code == 2
-    assert "cannot be scaled to a load" in told.stderr
+    result = run("simulate", str(path), "--load", "0.9")
+    assert result.exit_code == 2
+    assert "cannot be scaled to a load" in result.stderr
 
 
 # -- the history of a queue --------------------------------------------------------------------------------------------
@@ -299,22 +299,22 @@ def test_the_history_of_a_queue_is_replayed_under_its_own_rules(url: str) -> Non
     assert (current["documents"], current["customers"], current["policy"]) == (6, 2, "current")
     assert current["waits"] == fifo["waits"]
     assert texts["waits"] != fifo["waits"]
-    told = run("simulate", "--url", url).stdout
-    assert "1 documents that have not ended, or were cancelled, are left out." in told
+    result = run("simulate", "--url", url).stdout
+    assert "Documents left out, because they have not ended or were cancelled: 1." in result
 
 
 def test_the_url_of_the_environment_is_not_taken_for_a_history(path: Path, url: str) -> None:
-    told = CliRunner(env={"FAIRLANE_URL": url}).invoke(main, ["simulate", str(path), "--json"])
-    assert json.loads(told.stdout)[0]["documents"] == 48
+    result = CliRunner(env={"FAIRLANE_URL": url}).invoke(main, ["simulate", str(path), "--json"])
+    assert json.loads(result.stdout)[0]["documents"] == 48
 
 
 # -- verify ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_sound_queue_is_exit_code_0(url: str) -> None:
-    told = run("verify", "--url", url)
-    assert told.exit_code == 0
-    assert told.stdout == "7 checks made again, 2 customers compared.\nEverything is as the rules say.\n"
+    result = run("verify", "--url", url)
+    assert result.exit_code == 0
+    assert result.stdout == "7 checks recomputed, 2 customers compared.\nEverything agrees with the rules.\n"
     as_json = json.loads(run("verify", "--url", url, "--json").stdout)
     assert as_json == {"checks": 7, "skipped": 0, "customers": 2, "differences": []}
 
@@ -323,11 +323,11 @@ def test_a_tampered_queue_is_exit_code_4(url: str) -> None:
     connection = apsw.Connection(url.removeprefix("sqlite:///"))
     connection.execute("UPDATE customers SET counter = -2000 WHERE id = 'acme'; UPDATE documents SET priority = 7")
     connection.close()
-    told = run("verify", "--url", url)
-    assert told.exit_code == 4
-    lines = told.stdout.splitlines()
-    assert lines[1].endswith(": priority is 7, the rules say 1")
-    assert lines[-2] == "customer 'acme': counter is -2, the rules say -4"
+    result = run("verify", "--url", url)
+    assert result.exit_code == 4
+    lines = result.stdout.splitlines()
+    assert lines[1].endswith(": priority is 7; by the rules it should be 1")
+    assert lines[-2] == "customer 'acme': counter is -2; by the rules it should be -4"
     assert lines[-1] == "8 differences."
     as_json = run("verify", "--url", url, "--json")
     assert as_json.exit_code == 4
@@ -341,24 +341,24 @@ def test_of_many_differences_the_first_are_shown(url: str) -> None:
     connection = apsw.Connection(url.removeprefix("sqlite:///"))
     connection.execute("UPDATE documents SET counter = counter - 1 WHERE customer_id = 'new'")
     connection.close()
-    told = run("verify", "--url", url)
-    assert told.exit_code == 4
-    assert told.stdout.splitlines()[-2:] == ["... and 1,180 more; --json lists all.", "1,200 differences."]
-    assert len(told.stdout.splitlines()) == 1 + 20 + 2
+    result = run("verify", "--url", url)
+    assert result.exit_code == 4
+    assert result.stdout.splitlines()[-2:] == ["... and 1,180 more; --json lists all of them.", "1,200 differences."]
+    assert len(result.stdout.splitlines()) == 1 + 20 + 2
 
 
 def test_what_was_purged_is_told_as_skipped(url: str) -> None:
     with Queue(url) as queue:
         queue.purge(0, now=1001)
         queue.submit("acme", now=1100)
-    told = run("verify", "--url", url)
-    assert told.exit_code == 0
-    assert "1 checks skipped: what came before them was purged or erased." in told.stdout
+    result = run("verify", "--url", url)
+    assert result.exit_code == 0
+    assert "1 check skipped: the changes before were purged or erased." in result.stdout
 
 
 def test_a_queue_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    told = run("verify", "--url", f"sqlite:///{tmp_path}/none.db")
-    assert told.exit_code == 2
+    result = run("verify", "--url", f"sqlite:///{tmp_path}/none.db")
+    assert result.exit_code == 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -374,13 +374,13 @@ def steady_beside_batches() -> str:
 def test_advice_says_what_to_change_and_how(path: Path) -> None:
     path.write_text(steady_beside_batches())
     options = ("--policy", "texts-strict", "--objective", "light-mean", "--budget", "4", "--workers", "1")
-    told = run("advise", str(path), *options).stdout.splitlines()
-    assert told[0].split() == ["reset", "idle", "->", "window"]
-    assert any(line.strip().startswith("light wait, mean") and "better (-" in line for line in told)
-    assert any(line.strip().startswith("heavy wait, mean") and "worse (+" in line for line in told)
-    assert any(line.strip().startswith("quiet wait, p99") for line in told)
-    assert told[-1] == "To do it: fairlane policy --reset=window"
-    assert told[-2].startswith("On the 10 parts of the trace that the search did not see")
+    result = run("advise", str(path), *options).stdout.splitlines()
+    assert result[0].split() == ["reset", "idle", "->", "window"]
+    assert any(line.strip().startswith("light wait, mean") and "better (-" in line for line in result)
+    assert any(line.strip().startswith("heavy wait, mean") and "worse (+" in line for line in result)
+    assert any(line.strip().startswith("quiet wait, p99") for line in result)
+    assert result[-1] == "To change the settings: fairlane policy --reset=window"
+    assert result[-2].startswith("Measured on the 10 parts of the workload that the search did not see")
     as_json = json.loads(run("advise", str(path), *options, "--json").stdout)
     assert (as_json["objective"], as_json["replays"], as_json["worth_it"]) == ("light-mean", 4, True)
     assert as_json["changes"] == {"reset": {"before": "idle", "after": "window"}}
@@ -392,23 +392,25 @@ def test_advice_says_what_to_change_and_how(path: Path) -> None:
 
 
 def test_a_tiny_workload_is_told_to_stay_as_it_is(path: Path) -> None:
-    told = run("advise", str(path), "--budget", "30", "--workers", "1", "--objective", "all-mean").stdout
-    assert "Keep what you have: of 30 settings tried for all-mean" in told
-    assert "To do it" not in told
+    result = run("advise", str(path), "--budget", "30", "--workers", "1", "--objective", "all-mean").stdout
+    assert "Keep your settings: of 30 tried for all-mean" in result
+    assert "To change the settings" not in result
     path.write_text(f"{HEADER}\n0,a,1\n")
-    told = run("advise", str(path), "--budget", "3").stdout
-    assert told == "Keep what you have: of 3 settings tried for light-p99, nothing better was found.\n"
+    result = run("advise", str(path), "--budget", "3").stdout
+    assert result == "Keep your settings: of 3 tried for light-p99, none was better.\n"
     as_json = json.loads(run("advise", str(path), "--budget", "3", "--json").stdout)
     assert (as_json["worth_it"], as_json["changes"], as_json["command"]) == (False, {}, None)
 
 
 def test_a_gain_on_too_few_parts_is_not_called_better(path: Path) -> None:
     path.write_text("\n".join([HEADER, *(f"{1200 * tick},steady,5" for tick in range(40)), *["47000,big,60"] * 30, ""]))
-    told = run("advise", str(path), "--policy", "texts-strict", "--budget", "30", "--workers", "1", "--objective", "heavy-mean")
-    if "It would change" in told.stdout:
-        assert "too few parts to tell" in told.stdout
-        assert "within the noise between parts" in told.stdout
-    assert told.stdout.startswith("Keep what you have")
+    result = run(
+        "advise", str(path), "--policy", "texts-strict", "--budget", "30", "--workers", "1", "--objective", "heavy-mean"
+    )
+    if "It would change" in result.stdout:
+        assert "too few documents to tell" in result.stdout
+        assert "not better by more than noise" in result.stdout
+    assert result.stdout.startswith("Keep your settings")
 
 
 def test_advice_on_a_queue_begins_with_its_own_rules(url: str) -> None:
@@ -432,6 +434,6 @@ def test_advice_on_a_queue_begins_with_its_own_rules(url: str) -> None:
     ],
 )
 def test_advice_that_cannot_be_given_is_exit_code_2(path: Path, arguments: list[str], message: str) -> None:
-    told = run("advise", str(path), *arguments)
-    assert told.exit_code == 2
-    assert message in told.stderr
+    result = run("advise", str(path), *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr

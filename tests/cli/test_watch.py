@@ -26,16 +26,16 @@ def busy(url: str) -> str:
 
 def test_a_watched_status_changes_and_ends_quietly(busy: str) -> None:
     with Terminal(80, 24, "status", "--watch", "--url", busy) as terminal:
-        terminal.wait_for(lambda shown: "busy " in shown and "The 17 busiest of 42 customers. Ctrl-C ends." in shown)
+        terminal.wait_for(lambda shown: "busy " in shown and "The 17 busiest of 42 customers. Press Ctrl-C to stop." in shown)
         assert " a custome… " in terminal.shown
         before = len(terminal.shown)
         with Queue(busy) as queue:
             queue.submit_many("newcomer", range(9))
         terminal.wait_for(lambda shown: "newcomer" in shown[before:])
-        frame = terminal.shown[terminal.shown.rindex("oldest") : terminal.shown.rindex("Ctrl-C ends.")]
+        frame = terminal.shown[terminal.shown.rindex("oldest") : terminal.shown.rindex("Press Ctrl-C to stop.")]
         assert len(frame.splitlines()) <= 22
         terminal.program.send_signal(signal.SIGINT)
-        assert terminal.ended() == 0
+        assert terminal.wait() == 0
         assert "Aborted" not in terminal.shown
         assert "Traceback" not in terminal.shown
 
@@ -45,7 +45,7 @@ def test_in_a_narrow_terminal_no_figure_is_cut_and_every_part_has_the_names(url:
     with Queue(url) as queue:
         queue.submit_many("northwind", range(1000))
     with Terminal(columns, 40, "status", "--url", url) as terminal:
-        assert terminal.ended() == 0
+        assert terminal.wait() == 0
     lines = [line for line in terminal.shown.splitlines() if "northwind" in line]
     parts = [line.split() for line in lines]
     assert max(map(len, terminal.shown.splitlines())) <= columns
@@ -57,17 +57,17 @@ def test_in_a_narrow_terminal_no_figure_is_cut_and_every_part_has_the_names(url:
 def test_many_policies_side_by_side_keep_the_names_of_their_rows() -> None:
     policies = ("fifo", "texts-strict", "texts", "window", "gradual", "round-robin", "fair-queueing")
     with Terminal(80, 40, "simulate", "newcomers", *(word for one in policies for word in ("--policy", one))) as terminal:
-        assert terminal.ended() == 0
+        assert terminal.wait() == 0
     assert terminal.shown.count("light wait, p50") == 2
     assert all(one in terminal.shown for one in policies)
 
 
 def test_one_customer_can_be_watched(busy: str) -> None:
     with Terminal(80, 24, "status", "busy", "--watch", "--url", busy) as terminal:
-        terminal.wait_for(lambda shown: "Ctrl-C ends." in shown)
+        terminal.wait_for(lambda shown: "Press Ctrl-C to stop." in shown)
         assert "idle" not in terminal.shown
         terminal.program.send_signal(signal.SIGINT)
-        assert terminal.ended() == 0
+        assert terminal.wait() == 0
 
 
 def test_a_watched_status_in_json_is_an_array_a_line(busy: str) -> None:
@@ -87,17 +87,17 @@ def test_a_watched_status_in_a_pipe_ends_with_the_pipe(busy: str) -> None:
         assert program.stderr is not None
         line = next(line for line in program.stdout if "longer than there is room for" in line)
         program.stdout.close()
-        complaint = program.stderr.read()
+        stderr = program.stderr.read()
     assert "…" not in line
-    assert (complaint, program.returncode) == ("", 1)
+    assert (stderr, program.returncode) == ("", 1)
 
 
 def test_a_watched_queue_without_customers_waits_for_them(url: str, tmp_path: Path) -> None:
     Queue(url).close()
     with Terminal(80, 24, "status", "--watch", "--url", url) as terminal:
-        terminal.wait_for(lambda shown: "No customer yet" in shown)
+        terminal.wait_for(lambda shown: "No customers yet" in shown)
         with Queue(url) as queue:
             queue.check("first")
         terminal.wait_for(lambda shown: "first" in shown)
         terminal.program.send_signal(signal.SIGINT)
-        assert terminal.ended() == 0
+        assert terminal.wait() == 0

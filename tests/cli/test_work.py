@@ -13,7 +13,7 @@ import pytest
 
 from fairlane import Queue
 
-from .running import ran, start, told
+from .running import run_json, run_program, start
 
 TASKS = """
 from fairlane import Worker
@@ -40,11 +40,11 @@ def tasks(tmp_path: Path, url: str) -> Path:
 def test_the_built_in_handler_reads_the_file_and_keeps_what_it_says(tmp_path: Path, url: str) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one two\nthree\n")
-    (row,) = told("submit", "--customer", "acme", str(path), "--url", url)
-    code, said, complained = ran("work", "--until-empty", "--url", url)
-    assert (code, complained) == (0, "")
-    assert f"acme  {row['id']}  done after 0." in said
-    assert said.endswith("stopped: 1 done\n")
+    (row,) = run_json("submit", "--customer", "acme", str(path), "--url", url)
+    code, stdout, stderr = run_program("work", "--until-empty", "--url", url)
+    assert (code, stderr) == (0, "")
+    assert f"acme  {row['id']}  done after 0." in stdout
+    assert stdout.endswith("stopped: 1 done\n")
     with Queue(url) as queue:
         result = queue.result(row["id"])
         assert result.pop("fairlane.results").keys() == {"text", "facts", "thumbnail"}
@@ -61,13 +61,13 @@ def test_the_built_in_handler_reads_the_queues_own_copy_and_never_wrong_bytes(tm
     paths = [tmp_path / name for name in ("whole.txt", "damaged.txt", "gone.txt")]
     for path in paths:
         path.write_text(f"this is {path.name}\n")
-    rows = told("submit", "--customer", "acme", *map(str, paths), "--url", url, "--blobs", str(tmp_path / "files"))
+    rows = run_json("submit", "--customer", "acme", *map(str, paths), "--url", url, "--blobs", str(tmp_path / "files"))
     for path in paths:
         path.unlink()
     damaged, gone = (next((tmp_path / "files").rglob(f"{row['id']}/input")) for row in rows[1:])
     damaged.write_text("THIS is damaged.txt\n")
     gone.unlink()
-    code, _, _ = ran("work", "--until-empty", "--json", "--url", url, "--blobs", str(tmp_path / "files"))
+    code, _, _ = run_program("work", "--until-empty", "--json", "--url", url, "--blobs", str(tmp_path / "files"))
     assert code == 0
     with Queue(url, blobs=str(tmp_path / "files")) as queue:
         assert queue.text(rows[0]["id"]) == "this is whole.txt\n"
@@ -80,12 +80,12 @@ def test_what_cannot_be_read_fails_at_once_with_the_reason(tmp_path: Path, url: 
     with Queue(url) as queue:
         missing = queue.submit("acme", {"path": f"{tmp_path}/gone.txt"}, kind="folder").id
         other = queue.submit("acme", {"path": "/etc/hostname"}).id
-        code, said, _ = ran("work", "--until-empty", "--json", "--url", url)
+        code, stdout, _ = run_program("work", "--until-empty", "--json", "--url", url)
         assert code == 0
         assert (queue.document(missing).attempts, queue.document(other).attempts) == (1, 1)
         assert queue.document(missing).reason == f"there is no file {tmp_path}/gone.txt; it was moved, or its name is wrong"
         assert str(queue.document(other).reason).startswith("unsupported: the document has no file")
-    events = [json.loads(line) for line in said.splitlines()]
+    events = [json.loads(line) for line in stdout.splitlines()]
     assert [one["event"] for one in events] == ["started", "unfinished", "unfinished", "stopping", "summary"]
     assert {one["outcome"] for one in events[1:3]} == {"failed"}
     assert (events[-1]["done"], events[-1]["failed"]) == (0, 2)
@@ -97,30 +97,30 @@ def test_a_worker_of_a_module_in_this_folder(tasks: Path, url: str, name: str) -
         counted = queue.submit("acme", "four", kind="count").id
         failed = queue.submit("acme", kind="fail").id
         not_ours = queue.submit("acme").id
-        code, said, complained = ran(
+        code, stdout, stderr = run_program(
             "work", name, "--until-empty", "--slots", "1", cwd=tasks, environment={"PYTHONSAFEPATH": "1"}
         )
-        assert (code, complained) == (0, "")
+        assert (code, stderr) == (0, "")
         assert queue.result(counted) == {"length": 4}
         assert queue.document(not_ours).state == "ready"
-    assert f"acme  {failed}  failed after 0.0" in said
-    assert "ValueError: no such page" in said
+    assert f"acme  {failed}  failed after 0.0" in stdout
+    assert "ValueError: no such page" in stdout
 
 
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
         (None, "nowhere:worker", "there is no module nowhere in {cwd} or on Python's path"),
-        (None, "nowhere.py:worker", "write it without .py, as in nowhere:worker"),
-        (None, "tasks.py:worker", "write it without .py, as in tasks:worker"),
+        (None, "nowhere.py:worker", "leave out .py, as in nowhere:worker"),
+        (None, "tasks.py:worker", "leave out .py, as in tasks:worker"),
         (None, "tasks:other", "the module tasks has no other; its workers: tasks:worker"),
-        (None, "tasks:count", "the module tasks has a count that is no Worker but a function; its workers: tasks:worker"),
+        (None, "tasks:count", "the module tasks has a count that is a function, not a Worker; its workers: tasks:worker"),
         ("import no_such", "mine:worker", "ModuleNotFoundError: No module named 'no_such' ({cwd}/mine.py, line 1)"),
         ("x = 1\nx / 0", "mine:worker", "cannot be imported: ZeroDivisionError: division by zero ({cwd}/mine.py, line 2)"),
         ("def", "mine:worker", "the module mine cannot be imported: invalid syntax ({cwd}/mine.py, line 1)"),
         ("raise SystemExit(0)", "mine", "the module mine cannot be imported: SystemExit: 0"),
-        ("x = 1", "mine", "the module mine has no worker; make one there"),
-        ("from tasks import worker\nsecond = worker", "mine", "has several workers; write one of mine:worker, mine:second"),
+        ("x = 1", "mine", "the module mine has no worker; define one there"),
+        ("from tasks import worker\nsecond = worker", "mine", "has several workers; use one of mine:worker, mine:second"),
         ("from fairlane import Worker\nworker = Worker('sqlite:///x.db')", "mine", "this worker has no handlers"),
         (None, ":worker", "cannot be imported: ValueError: Empty module name"),
     ],
@@ -128,10 +128,10 @@ def test_a_worker_of_a_module_in_this_folder(tasks: Path, url: str, name: str) -
 def test_a_worker_that_cannot_be_found_is_told(tasks: Path, content: str | None, name: str, message: str) -> None:
     if content is not None:
         (tasks / "mine.py").write_text(content)
-    code, said, complained = ran("work", name, cwd=tasks)
-    assert (code, said) == (2, "")
-    assert message.format(cwd=tasks) in complained
-    assert len(complained.splitlines()) == 1
+    code, stdout, stderr = run_program("work", name, cwd=tasks)
+    assert (code, stdout) == (2, "")
+    assert message.format(cwd=tasks) in stderr
+    assert len(stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -144,19 +144,19 @@ def test_a_worker_that_cannot_be_found_is_told(tasks: Path, content: str | None,
     ],
 )
 def test_options_that_cannot_be_are_told(tasks: Path, arguments: tuple[str, ...], message: str) -> None:
-    code, said, complained = ran("work", *arguments, cwd=tasks)
-    assert (code, said, message in complained) == (2, "", True), complained
+    code, stdout, stderr = run_program("work", *arguments, cwd=tasks)
+    assert (code, stdout, message in stderr) == (2, "", True), stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_good_order(url: str, number: int) -> None:
     with start("work", "--url", url, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         assert program.stdout is not None
-        assert program.stdout.readline().endswith(" works; Ctrl-C stops it\n")
+        assert program.stdout.readline().endswith(" is running; press Ctrl-C to stop it\n")
         program.send_signal(number)
-        said, complained = program.communicate(timeout=60)
-    assert (program.returncode, complained) == (0, "")
-    assert said.splitlines()[-1] == "stopped: nothing was to do"
+        stdout, stderr = program.communicate(timeout=60)
+    assert (program.returncode, stderr) == (0, "")
+    assert stdout.splitlines()[-1] == "stopped: there was nothing to do"
 
 
 def test_nobody_reads_any_more_and_it_stops(tmp_path: Path, url: str) -> None:

@@ -77,7 +77,7 @@ def test_customers_and_rules(server: Server, customer: str) -> None:
     assert run_json(server, "policy", "--open-turn-every", "16")[0]["open_turn_every"] == 16
     result = run("explain", "nobody", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.operator)
     assert (result.exit_code, "neither a document nor a customer" in result.stderr) == (2, True)
-    assert "of customers a server tells only operators" in result.stderr
+    assert "a server explains customers only to operators" in result.stderr
 
 
 def test_a_customer_sees_itself(server: Server, customer: str) -> None:
@@ -94,8 +94,8 @@ def test_the_key_comes_from_a_file_or_the_environment_and_is_never_shown(server:
     file.write_text(server.operator + "\n")
     assert run("status", "--server", server.address, "--key-file", str(file)).exit_code == 0
     for content, message in (
-        ("", "does not hold a key"),
-        ("two words", "does not hold a key"),
+        ("", "does not contain a key"),
+        ("two words", "does not contain a key"),
         ("fl_wrong", "key that is in use"),
     ):
         file.write_text(content)
@@ -111,9 +111,9 @@ def test_the_key_comes_from_a_file_or_the_environment_and_is_never_shown(server:
 def test_what_a_server_cannot_do_is_said(server: Server, tmp_path: Path) -> None:
     server_option = ("--server", server.address)
     for arguments, message in (
-        (("check", "acme", "--now", "1"), "its own clock rules"),
-        (("submit", "--customer", "acme", "--blobs", "x", __file__), "a server knows that itself"),
-        (("status", "--url", "sqlite:///x"), "--url and --server are both given"),
+        (("check", "acme", "--now", "1"), "which uses its own clock"),
+        (("submit", "--customer", "acme", "--blobs", "x", __file__), "a server has its own setting for that"),
+        (("status", "--url", "sqlite:///x"), "--url and --server cannot be used together"),
     ):
         result = run(*arguments, *server_option, FAIRLANE_KEY=server.operator)
         assert (result.exit_code, message in result.stderr) == (2, True), result.output
@@ -126,7 +126,7 @@ def test_commands_that_need_the_store_say_so(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for said in (run(*arguments, "--server", "http://127.0.0.1:1"), run(*arguments, FAIRLANE_SERVER="http://127.0.0.1:1")):
-        assert (said.exit_code, "works on the store itself" in said.stderr) == (2, True), said.output
+        assert (said.exit_code, "needs the store itself" in said.stderr) == (2, True), said.output
     assert list(tmp_path.iterdir()) == []
 
 
@@ -152,7 +152,7 @@ def test_the_first_place_that_names_a_store_or_a_server_decides(tmp_path: Path) 
     (tmp_path / "fairlane.toml").write_text('server = "http://f"\nblobs = "/f"')
     assert load_settings(None, {}, tmp_path) == Settings("", "/f", "http://f")
     assert load_settings(None, {"FAIRLANE_URL": "sqlite:///e"}, tmp_path) == Settings("sqlite:///e", "/f", None)
-    with pytest.raises(Mistake, match="both given"):
+    with pytest.raises(Mistake, match="cannot be used together"):
         load_settings("sqlite:///a", {}, tmp_path, server="http://a")
     with pytest.raises(BadValue, match="FAIRLANE_SERVER"):
         load_settings(None, {"FAIRLANE_SERVER": ""}, tmp_path)

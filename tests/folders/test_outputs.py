@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.errors import Mistake
-from fairlane.folders.outputs import NAME_BYTES_MAX, Outputs, member_places, plain_parts
+from fairlane.folders.outputs import NAME_BYTES_MAX, Outputs, member_paths, safe_parts
 from tests.conftest import as_nobody
 
-PLACES = st.lists(
+PATHS = st.lists(
     st.sampled_from(["a", "..", ".", "", "~", "a~ca978112", "\\", "\0", "\n", "ż" * 150, "\ud800", " "]), max_size=6
 ).map("/".join) | st.text(max_size=80)
 
@@ -23,7 +23,7 @@ def files_in(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_text_facts_and_picture_are_side_by_side(tmp_path: Path) -> None:
+def test_text_facts_and_thumbnail_are_side_by_side(tmp_path: Path) -> None:
     outputs = Outputs(str(tmp_path / "new" / "out"))
     outputs.prepare()
     outputs.write("acme/2025/ł.pdf", "Zażółć\n".encode(), {"title": "ł"}, b"PNG")
@@ -41,30 +41,30 @@ def test_a_second_run_replaces_what_the_first_wrote(tmp_path: Path) -> None:
     assert (tmp_path / "acme/a.md").read_text() == "short"
 
 
-@given(PLACES)
-def test_no_place_leads_out_of_the_folder(place: str) -> None:
-    for part in plain_parts(place):
+@given(PATHS)
+def test_no_path_leads_out_of_the_folder(path: str) -> None:
+    for part in safe_parts(path):
         assert part not in ("", ".", "..")
         assert "/" not in part
         assert "\0" not in part
         assert len(os.fsencode(part)) <= NAME_BYTES_MAX + 10
 
 
-@given(PLACES, PLACES)
-def test_places_that_differ_stay_different(one: str, other: str) -> None:
-    def meant(place: str) -> list[str]:
-        return [part for part in place.split("/") if part not in ("", ".")]
+@given(PATHS, PATHS)
+def test_paths_that_differ_stay_different(one: str, other: str) -> None:
+    def normalised(path: str) -> list[str]:
+        return [part for part in path.split("/") if part not in ("", ".")]
 
-    assert (plain_parts(one) == plain_parts(other)) == (meant(one) == meant(other))
+    assert (safe_parts(one) == safe_parts(other)) == (normalised(one) == normalised(other))
 
 
-def test_members_of_an_archive_get_places_of_their_own() -> None:
+def test_members_of_an_archive_get_paths_of_their_own() -> None:
     names = ["a.txt", "a.txt", "b/a.txt", "../../etc/passwd", "a.txt"]
-    places = member_places("acme/x.zip", names)
-    assert places[:3] == ["acme/x.zip/a.txt", "acme/x.zip/a.txt (2)", "acme/x.zip/b/a.txt"]
-    assert places[4] == "acme/x.zip/a.txt (3)"
-    assert ".." not in places[3].split("/")
-    assert len(set(places)) == 5
+    paths = member_paths("acme/x.zip", names)
+    assert paths[:3] == ["acme/x.zip/a.txt", "acme/x.zip/a.txt (2)", "acme/x.zip/b/a.txt"]
+    assert paths[4] == "acme/x.zip/a.txt (3)"
+    assert ".." not in paths[3].split("/")
+    assert len(set(paths)) == 5
 
 
 def test_what_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:

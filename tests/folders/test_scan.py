@@ -1,4 +1,4 @@
-"""A folder of documents: whose they are, and what is passed over."""
+"""Scanning a folder of documents: customers, files, and what is skipped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlane.core.errors import Mistake
-from fairlane.folders.scan import NAMED_MAX, named, payload_of, readable, scan
+from fairlane.folders.scan import NAMES_SHOWN_MAX, check_readable, list_names, payload_of, scan
 from tests.conftest import as_nobody
 
 
@@ -26,10 +26,10 @@ def test_each_sub_folder_is_a_customer_and_each_file_a_document(tmp_path: Path) 
         "zoë": [f"{tmp_path}/zoë/a.txt", f"{tmp_path}/zoë/b.txt"],
     }
     assert list(found.documents) == ["acme", "zoë"]
-    assert found.passed_over == []
+    assert found.skipped == []
 
 
-def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
+def test_what_is_skipped_is_reported(tmp_path: Path) -> None:
     put(tmp_path, "acme/a.txt", "acme/.hidden", "acme/.git/config", ".DS_Store", "top.txt", "readme.md", "elsewhere/x/deep.txt")
     (tmp_path / "acme/linked").symlink_to(tmp_path / "elsewhere/x", target_is_directory=True)
     (tmp_path / "friend").symlink_to(tmp_path / "acme", target_is_directory=True)
@@ -39,8 +39,8 @@ def test_what_is_passed_over_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "acme/pipe")
     found = scan(str(tmp_path))
     assert found.documents == {"acme": [f"{tmp_path}/acme/a.txt"], "elsewhere": [f"{tmp_path}/elsewhere/x/deep.txt"]}
-    assert found.passed_over == [
-        "in no sub-folder, so of no customer: readme.md, top.txt",
+    assert found.skipped == [
+        "not in a sub-folder, so without a customer: readme.md, top.txt",
         "links to folders, which are not followed: acme/circle, acme/linked, friend",
         "neither files nor links to one: acme/dangling, acme/pipe",
         "sub-folders without documents: nobody",
@@ -59,7 +59,7 @@ def test_a_relative_folder_gives_full_paths(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "inbox/acme/dangling").symlink_to("nowhere")
     (tmp_path / "inbox/link").symlink_to("acme")
     monkeypatch.chdir(tmp_path)
-    assert scan("inbox").passed_over == [
+    assert scan("inbox").skipped == [
         "links to folders, which are not followed: link",
         "neither files nor links to one: acme/dangling",
     ]
@@ -71,17 +71,17 @@ def test_a_relative_folder_gives_full_paths(tmp_path: Path, monkeypatch: pytest.
     ("names", "message"),
     [
         ([], r"there is no document in .* \(it is empty\); each sub-folder is a customer"),
-        (["a.pdf", "b.pdf"], r"\(in no sub-folder, so of no customer: a.pdf, b.pdf\)"),
+        (["a.pdf", "b.pdf"], r"\(not in a sub-folder, so without a customer: a.pdf, b.pdf\)"),
         (["acme/.hidden", ".other"], r"\(hidden: 2\)"),
         (["bad\nname/a.txt"], r"sub-folder bad�name cannot be a customer"),
-        (["x" * 201 + "/a.txt"], "cannot be a customer: customer is 'xxx.*; give it another name"),
+        (["x" * 201 + "/a.txt"], "cannot be a customer: customer is 'xxx.*; rename it"),
     ],
 )
 def test_a_folder_without_documents_is_refused(tmp_path: Path, names: list[str], message: str) -> None:
     put(tmp_path, *names)
-    with pytest.raises(Mistake, match=message) as told:
+    with pytest.raises(Mistake, match=message) as raised:
         scan(str(tmp_path))
-    assert str(told.value).isprintable()
+    assert str(raised.value).isprintable()
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -106,11 +106,11 @@ def test_a_folder_that_may_not_be_listed_is_refused_whole(tmp_path: Path, monkey
 def test_every_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     put(tmp_path, "good.txt")
     good = str(tmp_path / "good.txt")
-    assert readable([good, good]) == [good, good]
-    with pytest.raises(Mistake) as told:
-        readable([good, f"{tmp_path}/one", str(tmp_path), f"{tmp_path}/two"])
-    first, *others = str(told.value).splitlines()
-    assert first == "nothing was submitted, because of what cannot be read:"
+    assert check_readable([good, good]) == [good, good]
+    with pytest.raises(Mistake) as raised:
+        check_readable([good, f"{tmp_path}/one", str(tmp_path), f"{tmp_path}/two"])
+    first, *others = str(raised.value).splitlines()
+    assert first == "nothing was submitted, because these files cannot be read:"
     assert [line.split(";")[0] for line in others] == [
         f"there is no file {tmp_path}/one",
         f"{tmp_path} is a folder, not a regular file",
@@ -119,5 +119,5 @@ def test_every_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_many_names_are_counted() -> None:
-    assert named("abc") == "a, b, c"
-    assert named(map(str, range(NAMED_MAX + 2))) == "0, 1, 2, 3, 4 and 2 more"
+    assert list_names("abc") == "a, b, c"
+    assert list_names(map(str, range(NAMES_SHOWN_MAX + 2))) == "0, 1, 2, 3, 4 and 2 more"

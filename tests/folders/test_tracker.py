@@ -1,4 +1,4 @@
-"""What became of a set of documents, told by the feed."""
+"""Tracking documents through the change feed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from fairlane import Queue
 from fairlane.core.document import ChangeRow, Done, Failed, Outcome, Released, Retried
-from fairlane.folders.tracker import Courses, last_change, percentile
+from fairlane.folders.tracker import Tracker, last_change, percentile
 
 
-def submitted(queue: Queue, courses: Courses, customer: str, count: int, now: float) -> list[str]:
+def submit(queue: Queue, tracker: Tracker, customer: str, count: int, now: float) -> list[str]:
     names = [f"{customer}-{number}" for number in range(count)]
     receipts = queue.submit_many(customer, names, now=now)
-    courses.add(receipts, names)
-    return [one.id for one in receipts]
+    tracker.add(receipts, names)
+    return [receipt.id for receipt in receipts]
 
 
-def served(queue: Queue, outcome: Outcome, now_ms: int) -> None:
+def claim_and_settle(queue: Queue, outcome: Outcome, now_ms: int) -> None:
     (claim,) = queue.engine.claim("w", 1, 60_000, now_ms=now_ms)
     queue.engine.settle([(claim, outcome)], now_ms=now_ms + 500)
 
@@ -29,52 +29,52 @@ def queue() -> Queue:
 
 
 def test_documents_wait_run_and_end_as_the_feed_says(queue: Queue) -> None:
-    courses = Courses()
-    submitted(queue, courses, "big", 4, now=100)
-    submitted(queue, courses, "small", 1, now=100)
+    tracker = Tracker()
+    submit(queue, tracker, "big", 4, now=100)
+    submit(queue, tracker, "small", 1, now=100)
     queue.submit("stranger", now=100)
-    assert {priority: dict(lane) for priority, lane in courses.lanes.items()} == {1: {"big": 3, "small": 1}, 2: {"big": 1}}
+    assert {priority: dict(lane) for priority, lane in tracker.lanes.items()} == {1: {"big": 3, "small": 1}, 2: {"big": 1}}
     (claim,) = queue.engine.claim("w", 1, 60_000, now_ms=101_000)
-    courses.follow(queue.changes())
-    assert courses.by_customer["big"] == {"waiting": 3, "running": 1}
-    assert courses.lanes[1]["big"] == 2
-    assert [(one.name, one.wait_ms) for one in courses.served] == [("big-0", 1000)]
+    tracker.apply(queue.changes())
+    assert tracker.by_customer["big"] == {"waiting": 3, "running": 1}
+    assert tracker.lanes[1]["big"] == 2
+    assert [(document.name, document.wait_ms) for document in tracker.last_claimed] == [("big-0", 1000)]
     queue.engine.settle([(claim, Failed("no such page"))], now_ms=102_000)
-    (ended,) = courses.follow(queue.changes(after=7))
+    (ended,) = tracker.apply(queue.changes(after=7))
     assert (ended.name, ended.state, ended.reason) == ("big-0", "failed", "no such page")
-    assert courses.failed == [ended]
-    assert courses.left == 4
+    assert tracker.failed == [ended]
+    assert tracker.remaining == 4
 
 
 def test_the_wait_ends_when_a_worker_first_takes_it(queue: Queue) -> None:
-    courses = Courses()
-    submitted(queue, courses, "acme", 1, now=100)
-    served(queue, Retried(reason="again"), now_ms=103_000)
-    served(queue, Released(), now_ms=110_000)
-    courses.follow(queue.changes())
-    assert (courses.by_customer["acme"]["waiting"], courses.lanes[1]["acme"], courses.left) == (1, 1, 1)
-    served(queue, Done(), now_ms=120_000)
-    courses.follow(queue.changes(after=5))
-    (row,) = courses.rows()
-    assert (row.documents, row.done, row.failed, row.wait_p50, row.wait_p95) == (1, 1, 0, 3.0, 3.0)
-    assert len(courses.served) == 1
-    assert courses.left == 0
+    tracker = Tracker()
+    submit(queue, tracker, "acme", 1, now=100)
+    claim_and_settle(queue, Retried(reason="again"), now_ms=103_000)
+    claim_and_settle(queue, Released(), now_ms=110_000)
+    tracker.apply(queue.changes())
+    assert (tracker.by_customer["acme"]["waiting"], tracker.lanes[1]["acme"], tracker.remaining) == (1, 1, 1)
+    claim_and_settle(queue, Done(), now_ms=120_000)
+    tracker.apply(queue.changes(after=5))
+    (summary,) = tracker.summaries()
+    assert (summary.documents, summary.done, summary.failed, summary.wait_p50, summary.wait_p95) == (1, 1, 0, 3.0, 3.0)
+    assert len(tracker.last_claimed) == 1
+    assert tracker.remaining == 0
 
 
 def test_what_every_customer_got(queue: Queue) -> None:
-    courses = Courses()
-    submitted(queue, courses, "big", 22, now=100)
-    (small,) = submitted(queue, courses, "a-small", 1, now=100)
+    tracker = Tracker()
+    submit(queue, tracker, "big", 22, now=100)
+    (small,) = submit(queue, tracker, "a-small", 1, now=100)
     queue.cancel(small)
     for number in range(22):
-        served(queue, Done(), now_ms=100_000 + 1000 * number)
-    courses.follow(queue.changes())
-    first, second = courses.rows()
+        claim_and_settle(queue, Done(), now_ms=100_000 + 1000 * number)
+    tracker.apply(queue.changes())
+    first, second = tracker.summaries()
     assert (first.customer, first.cancelled, first.wait_p50, first.wait_p95) == ("a-small", 1, None, None)
     assert second.priorities == {1: 3, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2, 8: 6, 9: 1}
     assert (second.documents, second.done) == (22, 22)
     assert (second.wait_p50, second.wait_p95) == (10.0, 20.0)
-    assert dict(courses.longest_ms) == {"big": 21_000}
+    assert dict(tracker.longest_ms) == {"big": 21_000}
 
 
 def test_percentiles_are_waits_that_happened() -> None:
@@ -88,15 +88,15 @@ def test_percentiles_are_waits_that_happened() -> None:
 @given(numbers=st.sets(st.integers(1, 5000)), dense=st.booleans())
 def test_the_newest_change_is_found_however_long_the_feed(numbers: set[int], dense: bool) -> None:
     kept = sorted(range(min(numbers), max(numbers) + 1) if dense and numbers else numbers)
-    looks = 0
+    reads = 0
 
     def changes(after: int | None, limit: int) -> list[ChangeRow]:
-        nonlocal looks
-        looks += 1
-        return [ChangeRow(one, 0, "done", None, None, None, None) for one in kept if one > (after or 0)][:limit]
+        nonlocal reads
+        reads += 1
+        return [ChangeRow(number, 0, "done", None, None, None, None) for number in kept if number > (after or 0)][:limit]
 
     assert last_change(changes) == (kept[-1] if kept else None)
-    assert looks <= 40
+    assert reads <= 40
 
 
 def test_the_newest_change_of_a_queue(queue: Queue) -> None:

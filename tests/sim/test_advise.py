@@ -12,13 +12,23 @@ from hypothesis import strategies as st
 
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import Policy, Rules, Terms
-from fairlane.sim.advise import BUDGET_MAX, PARTS_MAX, Advice, Effect, Objective, _between, _parts, _Trial, advise
-from fairlane.sim.contenders import NAMED, Contender
+from fairlane.sim.advise import (
+    BUDGET_MAX,
+    PARTS_MAX,
+    Advice,
+    Effect,
+    Evaluator,
+    Objective,
+    advise,
+    confidence_interval,
+    split_trace,
+)
+from fairlane.sim.contenders import CONTENDERS, Contender
 from fairlane.sim.workload import Arrival, Workload
 
 from .shared import alike, brief, by_hand, workloads
 
-TEXTS = NAMED["texts"]
+TEXTS = CONTENDERS["texts"]
 
 
 def steady_beside_batches(seed: int, hours: int = 24) -> Iterator[Arrival]:
@@ -34,14 +44,14 @@ def steady_beside_batches(seed: int, hours: int = 24) -> Iterator[Arrival]:
 
 
 def advice_on(arrivals: Iterator[Arrival], start: Contender, objective: str, budget: int, seed: int = 0) -> Advice:
-    return advise(Workload.of("some", arrivals), start, 1, Objective.named(objective), budget, seed)
+    return advise(Workload.of("some", arrivals), start, 1, Objective.parse(objective), budget, seed)
 
 
-def test_where_another_reset_rule_plainly_helps_it_is_found() -> None:
-    told = advice_on(steady_beside_batches(1), NAMED["texts-strict"], "light-mean", 12)
-    assert told.worth_it
-    assert told.changes()["reset"] in (("idle", "gradual"), ("idle", "window"))
-    effect = told.effect
+def test_where_another_reset_rule_clearly_helps_it_is_found() -> None:
+    advice = advice_on(steady_beside_batches(1), CONTENDERS["texts-strict"], "light-mean", 12)
+    assert advice.worth_it
+    assert advice.changes()["reset"] in (("idle", "gradual"), ("idle", "window"))
+    effect = advice.effect
     assert effect.parts == PARTS_MAX // 2 - 2
     assert effect.real
     assert effect.ratio is not None
@@ -49,8 +59,8 @@ def test_where_another_reset_rule_plainly_helps_it_is_found() -> None:
     assert effect.low is not None
     assert effect.high is not None
     assert effect.low <= effect.ratio <= effect.high < 1
-    costs_whom = next(one for one in told.effects if str(one.objective) == "heavy-mean")
-    assert (costs_whom.ratio or 0) > 1
+    heavy = next(effect for effect in advice.effects if str(effect.objective) == "heavy-mean")
+    assert (heavy.ratio or 0) > 1
 
 
 def test_where_all_customers_are_alike_luck_is_not_taken_for_better() -> None:
@@ -64,23 +74,23 @@ def test_where_all_customers_are_alike_luck_is_not_taken_for_better() -> None:
 def test_the_budget_is_kept() -> None:
     workload = Workload.of("alike", alike(1, 8, 3, 1.5))
     for budget, seed in product((1, 2, 3, *range(18, 40)), range(4)):
-        told: list[int] = []
-        advice = advise(workload, TEXTS, 2, Objective("all", "p99"), budget, seed, told.append)
-        assert advice.replays == sum(told) == budget
+        steps: list[int] = []
+        advice = advise(workload, TEXTS, 2, Objective("all", "p99"), budget, seed, steps.append)
+        assert advice.replays == sum(steps) == budget
 
 
 def blocks(odd_service: int) -> Workload:
-    """Four parts far apart; what stands in the second and the fourth is told."""
+    """Four parts far apart; what stands in the second and the fourth is advice."""
     services = (5, odd_service, 7, odd_service)
     rows = ((10**6 * part, "a", service) for part, service in enumerate(services) for _ in range(100))
     return by_hand(*rows)
 
 
 def test_the_search_sees_one_half_and_the_verdict_the_other() -> None:
-    trials = [_Trial(blocks(service), TEXTS, 1, Objective("all", "mean"), lambda _: None) for service in (1, 50)]
-    one, other = (trial.score(Rules()) for trial in trials)
+    evaluators = [Evaluator(blocks(service), TEXTS, 1, Objective("all", "mean"), lambda _: None) for service in (1, 50)]
+    one, other = (evaluator.score(Rules()) for evaluator in evaluators)
     assert one == other == pytest.approx(6 * 99 / 2)
-    seen = [trial.effects(Rules(), Rules(), [Objective("all", "mean")])[0].before for trial in trials]
+    seen = [evaluator.effects(Rules(), Rules(), [Objective("all", "mean")])[0].before for evaluator in evaluators]
     assert seen == [pytest.approx(99 / 2), pytest.approx(50 * 99 / 2)]
 
 
@@ -114,15 +124,15 @@ def test_the_same_seed_gives_the_same_advice() -> None:
     assert one == again
 
 
-@pytest.mark.parametrize("told", ["", "light", "light-", "light-p98", "lights-p99", "p99-light", "all-mean-x", "all p99"])
-def test_an_objective_that_is_none_is_refused(told: str) -> None:
+@pytest.mark.parametrize("text", ["", "light", "light-", "light-p98", "lights-p99", "p99-light", "all-mean-x", "all p99"])
+def test_an_unknown_objective_is_refused(text: str) -> None:
     with pytest.raises(BadValue, match=r"--objective is .* must be a class \(all, light, quiet, heavy\) and a figure"):
-        Objective.named(told)
+        Objective.parse(text)
 
 
 def test_objectives_are_a_class_and_a_figure() -> None:
-    assert Objective.named("heavy-max") == ("heavy", "max")
-    assert str(Objective.named("quiet-p50")) == "quiet-p50"
+    assert Objective.parse("heavy-max") == ("heavy", "max")
+    assert str(Objective.parse("quiet-p50")) == "quiet-p50"
 
 
 @pytest.mark.parametrize("budget", [0, -1, BUDGET_MAX + 1])
@@ -134,30 +144,30 @@ def test_a_budget_that_is_none_is_refused(budget: int) -> None:
 @brief
 @given(workloads(most=8), st.sampled_from(("all-mean", "light-p99", "quiet-max", "heavy-p50")), st.integers(1, 12))
 def test_of_too_few_documents_nothing_is_called_real(workload: Workload, objective: str, budget: int) -> None:
-    told = advise(workload, TEXTS, 1, Objective.named(objective), budget)
-    assert not told.worth_it
-    assert not any(one.real for one in told.effects)
-    assert told.effect.parts <= 1
+    advice = advise(workload, TEXTS, 1, Objective.parse(objective), budget)
+    assert not advice.worth_it
+    assert not any(effect.real for effect in advice.effects)
+    assert advice.effect.parts <= 1
 
 
 def test_a_class_without_documents_has_no_figures() -> None:
-    told = advise(by_hand((0, "a", 1), (1, "b", 1)), TEXTS, 1, Objective("heavy", "p99"), 5)
-    assert (told.effect.before, told.effect.ratio, told.effect.parts, told.worth_it) == (None, None, 0, False)
+    advice = advise(by_hand((0, "a", 1), (1, "b", 1)), TEXTS, 1, Objective("heavy", "p99"), 5)
+    assert (advice.effect.before, advice.effect.ratio, advice.effect.parts, advice.worth_it) == (None, None, 0, False)
 
 
 def test_the_effects_are_on_every_class_and_the_objective_is_among_them() -> None:
-    told = advice_on(alike(2, 60, 3, 0.9), TEXTS, "quiet-p50", 3)
+    advice = advice_on(alike(2, 60, 3, 0.9), TEXTS, "quiet-p50", 3)
     names = [f"{group}-{figure}" for group in ("all", "light", "quiet", "heavy") for figure in ("mean", "p99")]
-    assert [str(one.objective) for one in told.effects] == sorted(
+    assert [str(effect.objective) for effect in advice.effects] == sorted(
         [*names, "quiet-p50"], key=lambda name: ("alqh".index(name[0]), name.split("-")[1])
     )
 
 
 def test_open_turns_are_never_advised_away_and_a_dispatch_is_kept() -> None:
     start = Contender("mine", Rules(Policy(700), "strict", 5), {"customer-1": Terms(weight=2)})
-    told = advice_on(alike(3, 300, 4, 1.1), start, "all-max", 60)
-    assert told.best.open_turn_every > 0
-    assert (told.before, told.best.dispatch) == (start.rules, "strict")
+    advice = advice_on(alike(3, 300, 4, 1.1), start, "all-max", 60)
+    assert advice.best.open_turn_every > 0
+    assert (advice.before, advice.best.dispatch) == (start.rules, "strict")
 
 
 def test_a_start_that_pauses_somebody_is_refused() -> None:
@@ -167,31 +177,31 @@ def test_a_start_that_pauses_somebody_is_refused() -> None:
 
 def test_changes_are_only_the_settings_that_differ() -> None:
     before, after = Rules(), Rules(Policy(600, reset="gradual"), open_turn_every=8)
-    told = Advice(Objective("all", "mean"), before, after, (), 0)
-    assert told.changes() == {"reset": ("idle", "gradual"), "reset_interval": (1500.0, 600), "open_turn_every": (16, 8)}
+    advice = Advice(Objective("all", "mean"), before, after, (), 0)
+    assert advice.changes() == {"reset": ("idle", "gradual"), "reset_interval": (1500.0, 600), "open_turn_every": (16, 8)}
     other = Rules(Policy(thresholds=(-1,)))
     assert Advice(Objective("all", "mean"), before, other, (), 0).changes() == {"thresholds": (Policy().thresholds, (-1,))}
 
 
 def test_parts_follow_each_other_and_hold_as_many_of_the_class_each() -> None:
-    inside = [number % 3 == 0 for number in range(3000)]
-    parts = _parts(inside)
+    members = [number % 3 == 0 for number in range(3000)]
+    parts = split_trace(members)
     assert parts == sorted(parts)
-    held = [sum(belongs for belongs, part in zip(inside, parts, strict=True) if part == one) for one in range(10)]
-    assert held == [100] * 10
-    assert max(_parts([True] * 100_000)) == PARTS_MAX - 1
-    assert set(_parts([True] * 5)) == {0, 1}
-    assert _parts([False, False]) == [0, 0]
+    counts = [sum(is_member for is_member, part in zip(members, parts, strict=True) if part == number) for number in range(10)]
+    assert counts == [100] * 10
+    assert max(split_trace([True] * 100_000)) == PARTS_MAX - 1
+    assert set(split_trace([True] * 5)) == {0, 1}
+    assert split_trace([False, False]) == [0, 0]
 
 
 def test_a_mean_is_between_what_student_says() -> None:
-    assert _between([]) == (None, None, None)
-    assert _between([0.0, 0.0]) == (1.0, None, None)
-    assert _between([0.0, 0.0, 0.0]) == (1.0, 1.0, 1.0)
-    ratio, low, high = _between([-0.1, 0.0, 0.1])
+    assert confidence_interval([]) == (None, None, None)
+    assert confidence_interval([0.0, 0.0]) == (1.0, None, None)
+    assert confidence_interval([0.0, 0.0, 0.0]) == (1.0, 1.0, 1.0)
+    ratio, low, high = confidence_interval([-0.1, 0.0, 0.1])
     assert ratio == pytest.approx(1)
     assert low == pytest.approx(0.78, abs=0.005)  # 4.303 times 0.1 / the root of 3 is 0.248
     assert high == pytest.approx(1.282, abs=0.005)
-    ratio, low, high = _between([0.1, 0.2] * 6)
+    ratio, low, high = confidence_interval([0.1, 0.2] * 6)
     assert low == pytest.approx(1.1243, abs=0.0005)  # 2.201 times 0.05222 / the root of 12 is 0.0332
     assert high == pytest.approx(1.2011, abs=0.0005)

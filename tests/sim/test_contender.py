@@ -8,7 +8,7 @@ import pytest
 
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import Policy, Rules, Terms
-from fairlane.sim.contenders import NAMED, Contender, contender
+from fairlane.sim.contenders import CONTENDERS, Contender, load_contender
 
 
 @pytest.fixture
@@ -17,13 +17,15 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_name_means_rules_of_production() -> None:
-    assert contender("texts") == Contender("texts", Rules())
-    assert contender("texts-strict").rules == Rules(dispatch="strict")
-    assert contender("window").rules.policy.reset == "window"
-    assert contender("gradual").rules.policy.reset == "gradual"
-    assert contender("fifo").rules == Rules(Policy(thresholds=()), "strict")
-    assert contender("round-robin").rules == contender("fair-queueing").rules == Rules(Policy(thresholds=()), "fair", 0)
-    assert [one.name for one in NAMED.values() if one.charges_service] == ["fair-queueing"]
+    assert load_contender("texts") == Contender("texts", Rules())
+    assert load_contender("texts-strict").rules == Rules(dispatch="strict")
+    assert load_contender("window").rules.policy.reset == "window"
+    assert load_contender("gradual").rules.policy.reset == "gradual"
+    assert load_contender("fifo").rules == Rules(Policy(thresholds=()), "strict")
+    assert (
+        load_contender("round-robin").rules == load_contender("fair-queueing").rules == Rules(Policy(thresholds=()), "fair", 0)
+    )
+    assert [one.name for one in CONTENDERS.values() if one.charges_service] == ["fair-queueing"]
 
 
 def test_a_file_may_set_everything(path: Path) -> None:
@@ -31,21 +33,21 @@ def test_a_file_may_set_everything(path: Path) -> None:
         'reset = "gradual"\nreset_interval = 600\nthresholds = [-1, -2.5]\ndispatch = "strict"\nopen_turn_every = 8\n'
         '[customers.acme]\nweight = 2\ncap = 3\n[customers."bolt & co"]\nreset = "window"\nthresholds = [-9]\n'
     )
-    told = contender(str(path))
-    assert told.name == "mine"
-    assert told.rules == Rules(Policy(600, (-1, -2.5), "gradual"), "strict", 8)
-    assert told.terms == {"acme": Terms(weight=2, cap=3), "bolt & co": Terms(reset="window", thresholds=(-9,))}
+    loaded = load_contender(str(path))
+    assert loaded.name == "mine"
+    assert loaded.rules == Rules(Policy(600, (-1, -2.5), "gradual"), "strict", 8)
+    assert loaded.terms == {"acme": Terms(weight=2, cap=3), "bolt & co": Terms(reset="window", thresholds=(-9,))}
 
 
 def test_an_empty_file_is_the_default(path: Path) -> None:
     path.write_text("")
-    assert contender(str(path)) == Contender("mine")
+    assert load_contender(str(path)) == Contender("mine")
 
 
 def test_a_file_does_not_pass_for_a_named_policy(tmp_path: Path) -> None:
     path = tmp_path / "texts.toml"
     path.write_text('dispatch = "strict"')
-    assert contender(str(path)).name == "texts.toml"
+    assert load_contender(str(path)).name == "texts.toml"
 
 
 @pytest.mark.parametrize(
@@ -83,25 +85,25 @@ def test_a_file_does_not_pass_for_a_named_policy(tmp_path: Path) -> None:
         ("\xff", "cannot be read as a policy"),
     ],
 )
-def test_a_file_that_is_wrong_is_told_with_its_name(path: Path, content: str, message: str) -> None:
+def test_a_file_that_is_wrong_is_refused_with_its_name(path: Path, content: str, message: str) -> None:
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(Mistake, match=r"mine\.toml.*" + message):
-        contender(str(path))
+        load_contender(str(path))
 
 
-def test_what_is_no_name_and_no_file_is_told(tmp_path: Path) -> None:
-    for told in ("lifo", str(tmp_path), str(tmp_path / "nowhere.toml"), "", "current"):
+def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
+    for name in ("lifo", str(tmp_path), str(tmp_path / "nowhere.toml"), "", "current"):
         with pytest.raises(BadValue, match=r"--policy is .*; it must be one of fifo, texts-strict, .* or a policy file"):
-            contender(told)
+            load_contender(name)
 
 
 def test_changes_hold_where_they_mean_something() -> None:
     own = Contender("mine", Rules(dispatch="strict"), {"acme": Terms(cap=2), "bolt": Terms(weight=3)})
-    told = own.changed(600, (-1, -2), {"acme": 5, "new": 0.5})
-    assert told.rules == Rules(Policy(600, (-1, -2)), "strict")
-    assert told.terms == {"acme": Terms(cap=2, weight=5), "bolt": Terms(weight=3), "new": Terms(weight=0.5)}
-    assert own.changed() == own
-    assert NAMED["fifo"].changed(thresholds=(-1, -2)).rules.policy.thresholds == ()
-    assert NAMED["fifo"].changed(reset_interval=9).rules.policy.reset_interval == 9
+    changed = own.with_changes(600, (-1, -2), {"acme": 5, "new": 0.5})
+    assert changed.rules == Rules(Policy(600, (-1, -2)), "strict")
+    assert changed.terms == {"acme": Terms(cap=2, weight=5), "bolt": Terms(weight=3), "new": Terms(weight=0.5)}
+    assert own.with_changes() == own
+    assert CONTENDERS["fifo"].with_changes(thresholds=(-1, -2)).rules.policy.thresholds == ()
+    assert CONTENDERS["fifo"].with_changes(reset_interval=9).rules.policy.reset_interval == 9
     with pytest.raises(BadValue, match="weight is 0"):
-        own.changed(weights={"acme": 0})
+        own.with_changes(weights={"acme": 0})

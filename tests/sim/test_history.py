@@ -12,7 +12,7 @@ from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retri
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.sim.contenders import Contender
-from fairlane.sim.history import current, feed, history
+from fairlane.sim.history import current_contender, load_history, read_feed
 from fairlane.sim.replay import replay
 
 from .shared import rows_of
@@ -48,9 +48,9 @@ def hands(queue: Queue) -> Hands:
     return Hands(queue)
 
 
-def told(queue: Queue) -> list[tuple[float, str, float]]:
+def ended_rows(queue: Queue) -> list[tuple[float, str, float]]:
     """(seconds from the start, customer, service) of the history."""
-    return [(at_ms / 1000 - START, customer, took / 10**6) for at_ms, customer, took, _ in rows_of(history(queue))]
+    return [(at_ms / 1000 - START, customer, took / 10**6) for at_ms, customer, took, _ in rows_of(load_history(queue))]
 
 
 def test_documents_come_back_with_their_times(queue: Queue, hands: Hands) -> None:
@@ -59,8 +59,8 @@ def test_documents_come_back_with_their_times(queue: Queue, hands: Hands) -> Non
     hands.submit("acme", 1.5)
     for start, end in ((10, 12.25), (20, 20), (30, 31)):
         hands.settle(hands.take(start), end, Done())
-    assert told(queue) == [(0, "acme", 2.25), (1.5, "bolt", 0), (1.5, "acme", 1)]
-    workload = history(queue)
+    assert ended_rows(queue) == [(0, "acme", 2.25), (1.5, "bolt", 0), (1.5, "acme", 1)]
+    workload = load_history(queue)
     assert [row[3] for row in rows_of(workload)] == [1000, 2500, 1000]
     assert (workload.name, workload.notes) == (queue.url, ())
 
@@ -68,7 +68,7 @@ def test_documents_come_back_with_their_times(queue: Queue, hands: Hands) -> Non
 def test_a_cost_that_was_corrected_is_the_one_that_is_replayed(queue: Queue, hands: Hands) -> None:
     hands.submit("acme", 0)
     hands.settle(hands.take(1), 2, Done(cost=7000))
-    assert rows_of(history(queue))[0][3] == 7000
+    assert rows_of(load_history(queue))[0][3] == 7000
 
 
 def test_all_attempts_of_a_document_are_added_up(queue: Queue, hands: Hands) -> None:
@@ -78,7 +78,7 @@ def test_all_attempts_of_a_document_are_added_up(queue: Queue, hands: Hands) -> 
     hands.take(20, lease=8)
     assert queue.engine.reclaim(10, now_ms=(START + 30) * 1000) == 1
     hands.settle(hands.take(100), 150, Failed("corrupt"))
-    assert told(queue) == [(0, "acme", 2 + 5 + 10 + 50)]
+    assert ended_rows(queue) == [(0, "acme", 2 + 5 + 10 + 50)]
 
 
 def test_what_has_not_ended_or_was_cancelled_is_left_out_with_a_note(queue: Queue, hands: Hands) -> None:
@@ -93,8 +93,8 @@ def test_what_has_not_ended_or_was_cancelled_is_left_out_with_a_note(queue: Queu
     failed = hands.submit("revived", 8)
     hands.settle(hands.take(9), 10, Failed("corrupt"))
     queue.retry(failed)
-    assert told(queue) == [(0, "done", 1)]
-    assert history(queue).notes == ("4 documents that have not ended, or were cancelled, are left out.",)
+    assert ended_rows(queue) == [(0, "done", 1)]
+    assert load_history(queue).notes == ("Documents left out, because they have not ended or were cancelled: 4.",)
 
 
 def test_a_revived_document_that_ends_has_the_time_of_both_rounds(queue: Queue, hands: Hands) -> None:
@@ -102,15 +102,15 @@ def test_a_revived_document_that_ends_has_the_time_of_both_rounds(queue: Queue, 
     hands.settle(hands.take(1), 2, Failed("corrupt"))
     queue.retry(failed)
     hands.settle(hands.take(10), 14, Done())
-    assert told(queue) == [(0, "acme", 5)]
+    assert ended_rows(queue) == [(0, "acme", 5)]
 
 
 def test_a_queue_without_anything_that_ended_is_told(queue: Queue, hands: Hands) -> None:
     with pytest.raises(Mistake, match="has no document that was submitted and has ended since its feed begins"):
-        history(queue)
+        load_history(queue)
     hands.submit("acme", 0)
     with pytest.raises(Mistake, match="nothing to replay"):
-        history(queue)
+        load_history(queue)
 
 
 def test_what_was_purged_is_not_there_and_the_rest_is(queue: Queue, hands: Hands) -> None:
@@ -119,13 +119,13 @@ def test_what_was_purged_is_not_there_and_the_rest_is(queue: Queue, hands: Hands
     hands.submit("new", 1000)
     hands.settle(hands.take(1001), 1005, Done())
     queue.purge(500, now=START + 1005)
-    assert told(queue) == [(1000, "new", 4)]
+    assert ended_rows(queue) == [(1000, "new", 4)]
 
 
 def test_the_feed_is_read_page_by_page_to_its_end(queue: Queue) -> None:
     queue.submit_many("acme", range(1100), now=START)
     queue.submit_many("acme", range(1100), now=START)
-    assert [one.number for one in feed(queue)] == list(range(1, 2201))
+    assert [one.number for one in read_feed(queue)] == list(range(1, 2201))
 
 
 def test_the_current_policy_is_that_of_the_queue_with_its_customers(queue: Queue, hands: Hands) -> None:
@@ -134,15 +134,15 @@ def test_the_current_policy_is_that_of_the_queue_with_its_customers(queue: Queue
     queue.tune("bolt", thresholds=(-7,))
     queue.submit("plain")
     expected = Rules(Policy(600, (-1, -3), "gradual"), "strict", 9, version=2)
-    assert current(queue) == Contender("current", expected, {"acme": Terms(2, 3), "bolt": Terms(thresholds=(-7,))})
+    assert current_contender(queue) == Contender("current", expected, {"acme": Terms(2, 3), "bolt": Terms(thresholds=(-7,))})
 
 
 def test_a_pause_of_now_does_not_keep_the_past_from_being_replayed(queue: Queue, hands: Hands) -> None:
     hands.submit("acme", 0)
     hands.settle(hands.take(1), 2, Done())
     queue.tune("acme", paused=True, weight=2)
-    assert current(queue).terms == {"acme": Terms(weight=2)}
-    assert list(replay(history(queue), current(queue), 1).turn) == [1]
+    assert current_contender(queue).terms == {"acme": Terms(weight=2)}
+    assert list(replay(load_history(queue), current_contender(queue), 1).turn) == [1]
 
 
 def test_priorities_of_the_replayed_history_are_those_of_the_queue(queue: Queue, hands: Hands) -> None:
@@ -153,7 +153,7 @@ def test_priorities_of_the_replayed_history_are_those_of_the_queue(queue: Queue,
     for tick in range(40):
         hands.settle(hands.take(400 + tick), 401 + tick, Done())
     recorded = [(one.customer, one.priority) for one in sorted(queue.documents(), key=lambda one: one.number)]
-    again = replay(history(queue), current(queue), 2)
+    again = replay(load_history(queue), current_contender(queue), 2)
     assert recorded == [
         (again.workload.customers[who], priority) for who, priority in zip(again.workload.customer, again.priority, strict=True)
     ]

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.policy import Policy, Rules
-from fairlane.sim.contenders import NAMED, Contender
-from fairlane.sim.measures import RIVALS, Spread, answers, nearest_rank, spread
+from fairlane.sim.contenders import CONTENDERS, Contender
+from fairlane.sim.measures import GAP_CUSTOMERS_MAX, Spread, measure, nearest_rank, spread
 from fairlane.sim.replay import Replay, replay
 from fairlane.sim.workload import Workload
 
 from .shared import by_hand, thorough, workloads
 
-named = st.sampled_from(list(NAMED.values()))
+named = st.sampled_from(list(CONTENDERS.values()))
 numbers = st.lists(st.sampled_from((0.0, 0.5, 1.0, 2.0, 7.0, 100.0)), min_size=1, max_size=250)
 
 
@@ -34,9 +34,9 @@ def test_a_percentile_is_the_least_value_that_so_many_do_not_exceed(values: list
 def test_a_spread_is_mean_percentiles_and_maximum(values: list[float]) -> None:
     ordered = sorted(values)
     ranks = [ordered[ceil(len(values) * share / 100) - 1] for share in (50, 95, 99)]
-    told = spread(values)
-    assert told.mean == pytest.approx(sum(values) / len(values))
-    assert list(told[1:]) == [*ranks, max(values)]
+    result = spread(values)
+    assert result.mean == pytest.approx(sum(values) / len(values))
+    assert list(result[1:]) == [*ranks, max(values)]
     assert spread([]) == Spread(None, None, None, None, None)
 
 
@@ -64,10 +64,10 @@ def classes(workload: Workload) -> dict[str, list[int]]:
 @thorough
 @given(workloads(), named, st.integers(1, 3))
 def test_waits_are_told_by_class(workload: Workload, contender: Contender, workers: int) -> None:
-    told = replay(workload, contender, workers)
-    waits = [(start - at) / 10**6 for start, at in zip(told.start_us, workload.at_us, strict=True)]
+    result = replay(workload, contender, workers)
+    waits = [(start - at) / 10**6 for start, at in zip(result.start_us, workload.at_us, strict=True)]
     for name, inside in classes(workload).items():
-        assert answers(told).waits[name] == spread([waits[one] for one in inside]), name
+        assert measure(result).waits[name] == spread([waits[one] for one in inside]), name
 
 
 def alone_us(workload: Workload, workers: int) -> list[int]:
@@ -86,19 +86,19 @@ def alone_us(workload: Workload, workers: int) -> list[int]:
 @thorough
 @given(workloads(), named, st.integers(1, 3))
 def test_slowdown_and_jain_index_are_beside_running_alone(workload: Workload, contender: Contender, workers: int) -> None:
-    told = replay(workload, contender, workers)
+    result = replay(workload, contender, workers)
     alone = alone_us(workload, workers)
-    ends = [start + took for start, took in zip(told.start_us, workload.service_us, strict=True)]
+    ends = [start + took for start, took in zip(result.start_us, workload.service_us, strict=True)]
     took = [end - at for end, at in zip(ends, workload.at_us, strict=True)]
     slow = [max(1.0, one / max(least, 1000)) for one, least in zip(took, alone, strict=True)]
     for name, inside in classes(workload).items():
-        assert answers(told).slowdowns[name] == spread([slow[one] for one in inside]), name
+        assert measure(result).slowdowns[name] == spread([slow[one] for one in inside]), name
     speeds = []
     for who in set(workload.customer):
         own = [one for one in range(len(workload)) if workload.customer[one] == who]
         speeds.append(min(1.0, sum(max(alone[one], 1000) for one in own) / sum(max(took[one], 1000) for one in own)))
     jain = sum(speeds) ** 2 / len(speeds) / sum(speed**2 for speed in speeds)
-    assert answers(told).jain == pytest.approx(jain)
+    assert measure(result).jain == pytest.approx(jain)
 
 
 @thorough
@@ -106,14 +106,14 @@ def test_slowdown_and_jain_index_are_beside_running_alone(workload: Workload, co
 def test_starved_are_those_that_saw_a_later_one_taken_after_an_interval(
     workload: Workload, contender: Contender, workers: int, interval: float
 ) -> None:
-    told = replay(workload, contender.changed(reset_interval=interval), workers)
+    result = replay(workload, contender.with_changes(reset_interval=interval), workers)
     starved = 0
-    for number, (at_us, turn) in enumerate(zip(workload.at_us, told.turn, strict=True)):
+    for number, (at_us, turn) in enumerate(zip(workload.at_us, result.turn, strict=True)):
         starved += any(
-            told.turn[later] < turn and told.start_us[later] - at_us > interval * 10**6
+            result.turn[later] < turn and result.start_us[later] - at_us > interval * 10**6
             for later in range(number + 1, len(workload))
         )
-    assert answers(told).starved == starved
+    assert measure(result).starved == starved
 
 
 @thorough
@@ -121,44 +121,47 @@ def test_starved_are_those_that_saw_a_later_one_taken_after_an_interval(
 def test_overtaken_is_the_share_that_was_taken_before_an_earlier_one_of_its_own(
     workload: Workload, contender: Contender, workers: int, interval: float
 ) -> None:
-    told = replay(workload, contender.changed(reset_interval=interval), workers)
+    result = replay(workload, contender.with_changes(reset_interval=interval), workers)
     overtook = sum(
-        any(workload.customer[one] == workload.customer[number] and told.turn[one] > told.turn[number] for one in range(number))
+        any(
+            workload.customer[one] == workload.customer[number] and result.turn[one] > result.turn[number]
+            for one in range(number)
+        )
         for number in range(len(workload))
     )
-    assert answers(told).overtaken == overtook / len(workload)
+    assert measure(result).overtaken == overtook / len(workload)
 
 
 @thorough
 @given(workloads(), named, st.integers(1, 3))
 def test_utilisation_is_work_beside_what_the_workers_could_do(workload: Workload, contender: Contender, workers: int) -> None:
-    told = replay(workload, contender, workers)
-    end_us = max(start + took for start, took in zip(told.start_us, workload.service_us, strict=True))
-    assert answers(told).utilisation == pytest.approx(sum(workload.service_us) / workers / end_us if end_us else 0)
-    assert answers(told).utilisation <= 1
+    result = replay(workload, contender, workers)
+    end_us = max(start + took for start, took in zip(result.start_us, workload.service_us, strict=True))
+    assert measure(result).utilisation == pytest.approx(sum(workload.service_us) / workers / end_us if end_us else 0)
+    assert measure(result).utilisation <= 1
 
 
-def widest_gap_us(told: Replay) -> int:
+def widest_gap_us(result: Replay) -> int:
     """For every two customers and every stretch of turns during which both have something waiting: the most that one got
     more than the other."""
-    workload = told.workload
-    order = sorted(range(len(workload)), key=lambda number: told.turn[number])
+    workload = result.workload
+    order = sorted(range(len(workload)), key=lambda number: result.turn[number])
     widest = 0
     for pair in combinations(sorted(set(workload.customer)), 2):
         together: list[int] = []  # what one got more than the other, turn by turn, since both wait
         for place, taken in enumerate(order):
-            if not all(waiting(told, who, order[place:], told.start_us[taken]) for who in pair):
+            if not all(waiting(result, who, order[place:], result.start_us[taken]) for who in pair):
                 together = []
             elif workload.customer[taken] in pair:
                 together.append(workload.service_us[taken] * (1 if workload.customer[taken] == pair[0] else -1))
                 widest = max(widest, *(abs(sum(together[begin:])) for begin in range(len(together))))
-            if not all(waiting(told, who, order[place + 1 :], told.start_us[taken]) for who in pair):
+            if not all(waiting(result, who, order[place + 1 :], result.start_us[taken]) for who in pair):
                 together = []
     return widest
 
 
-def waiting(told: Replay, who: int, left: list[int], now_us: int) -> bool:
-    return any(told.workload.customer[one] == who and told.workload.at_us[one] <= now_us for one in left)
+def waiting(result: Replay, who: int, left: list[int], now_us: int) -> bool:
+    return any(result.workload.customer[one] == who and result.workload.at_us[one] <= now_us for one in left)
 
 
 @thorough
@@ -166,59 +169,59 @@ def waiting(told: Replay, who: int, left: list[int], now_us: int) -> bool:
 def test_the_service_gap_is_the_widest_while_both_had_documents_waiting(
     workload: Workload, contender: Contender, workers: int
 ) -> None:
-    told = replay(workload, contender, workers)
-    assert answers(told).service_gap * 10**6 == pytest.approx(widest_gap_us(told))
+    result = replay(workload, contender, workers)
+    assert measure(result).service_gap * 10**6 == pytest.approx(widest_gap_us(result))
 
 
 def test_the_service_gap_is_looked_for_between_the_busiest() -> None:
-    many = [(0.0, f"busy-{number:02}", 1.0) for number in range(RIVALS) for _ in range(3)]
+    many = [(0.0, f"busy-{number:02}", 1.0) for number in range(GAP_CUSTOMERS_MAX) for _ in range(3)]
     slow = [(0.0, f"rare-{number}", 1000.0) for number in range(2) for _ in range(2)]
-    assert answers(replay(by_hand(*slow, *many), NAMED["fifo"], 1)).service_gap == 3
-    assert answers(replay(by_hand(*slow, *many[3:]), NAMED["fifo"], 1)).service_gap == 2000
+    assert measure(replay(by_hand(*slow, *many), CONTENDERS["fifo"], 1)).service_gap == 3
+    assert measure(replay(by_hand(*slow, *many[3:]), CONTENDERS["fifo"], 1)).service_gap == 2000
 
 
 def test_exactly_one_interval_is_not_yet_starved() -> None:
     workload = by_hand((0, "a", 10), (0, "a", 1), (5, "b", 1))
     for interval, starved in ((10, 0), (9.999, 1)):
         rules = Rules(Policy(interval, (0,)), "strict")
-        assert answers(replay(workload, Contender("mine", rules), 1)).starved == starved
+        assert measure(replay(workload, Contender("mine", rules), 1)).starved == starved
 
 
 def test_all_that_overtake_after_a_reset_are_counted() -> None:
     rows = [(0.0, "a", 100.0)] * 25 + [(1800.0, "a", 1.0)] * 2
-    assert answers(replay(by_hand(*rows), NAMED["texts-strict"], 1)).overtaken == 2 / 27
+    assert measure(replay(by_hand(*rows), CONTENDERS["texts-strict"], 1)).overtaken == 2 / 27
 
 
 def test_a_customer_served_sooner_than_alone_is_not_faster_than_full_speed() -> None:
     long_then_short = [(0.0, "a", 1000.0)] * 5 + [(2000.0, "a", 1.0)] * 2
-    told = answers(replay(by_hand(*long_then_short, (4500.0, "b", 1000.0)), NAMED["texts-strict"].changed(1000), 1))
-    assert told.waits["all"].max == 4002
+    result = measure(replay(by_hand(*long_then_short, (4500.0, "b", 1000.0)), CONTENDERS["texts-strict"].with_changes(1000), 1))
+    assert result.waits["all"].max == 4002
     slowed = 1000 / 1502  # b waits for 502 s; a, whose short ones go first, is not slowed at all
-    assert told.jain == pytest.approx((1 + slowed) ** 2 / 2 / (1 + slowed**2))
+    assert result.jain == pytest.approx((1 + slowed) ** 2 / 2 / (1 + slowed**2))
 
 
 def test_figures_of_one_document() -> None:
-    told = answers(replay(by_hand((5, "acme", 2)), NAMED["texts"], 2))
-    assert (told.documents, told.customers, told.load, told.jain, told.utilisation) == (1, 1, None, 1, 0.5)
-    assert told.waits["all"] == told.waits["quiet"] == Spread(0, 0, 0, 0, 0)
-    assert told.waits["heavy"] == Spread(None, None, None, None, None)
+    result = measure(replay(by_hand((5, "acme", 2)), CONTENDERS["texts"], 2))
+    assert (result.documents, result.customers, result.load, result.jain, result.utilisation) == (1, 1, None, 1, 0.5)
+    assert result.waits["all"] == result.waits["quiet"] == Spread(0, 0, 0, 0, 0)
+    assert result.waits["heavy"] == Spread(None, None, None, None, None)
 
 
 def test_the_ends_of_the_classes() -> None:
     heavy = by_hand(*[(0, "big", 1.0)] * 22, *((1, "middle", 1.0) for _ in range(21)), (2, "small", 1.0))
-    told: dict[str, Any] = answers(replay(heavy, NAMED["fifo"], 1)).waits
-    assert told["heavy"].max == 21
-    assert told["quiet"] == Spread(41, 41, 41, 41, 41)
+    result: dict[str, Any] = measure(replay(heavy, CONTENDERS["fifo"], 1)).waits
+    assert result["heavy"].max == 21
+    assert result["quiet"] == Spread(41, 41, 41, 41, 41)
     steady = by_hand(*((500.0 * tick, "steady", 1.0) for tick in range(9)))
-    assert answers(replay(steady, NAMED["fifo"], 1)).waits["quiet"].max == 0
+    assert measure(replay(steady, CONTENDERS["fifo"], 1)).waits["quiet"].max == 0
     close = by_hand(*((499.9 * tick, "close", 1.0) for tick in range(9)))
-    assert answers(replay(close, NAMED["fifo"], 1)).waits["quiet"].max is None
+    assert measure(replay(close, CONTENDERS["fifo"], 1)).waits["quiet"].max is None
 
 
 def test_an_interval_of_the_policy_moves_starved_but_not_the_classes() -> None:
     rows = [(0.0, "big", 60.0)] * 30 + [(float(tick), "small", 60.0) for tick in range(3)]
     short, usual = (
-        answers(replay(by_hand(*rows), Contender("mine", Rules(Policy(interval), "strict")), 1)) for interval in (100, 1500)
+        measure(replay(by_hand(*rows), Contender("mine", Rules(Policy(interval), "strict")), 1)) for interval in (100, 1500)
     )
     assert short.starved > usual.starved
     assert short.waits.keys() == usual.waits.keys()

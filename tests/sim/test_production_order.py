@@ -12,14 +12,14 @@ from fairlane import Queue
 from fairlane.core.document import Claim, Done, Submission
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine, open_engine
-from fairlane.sim.contenders import NAMED, Contender
+from fairlane.sim.contenders import CONTENDERS, Contender
 from fairlane.sim.replay import replay
 from fairlane.sim.workload import Workload
 
 from .shared import some_terms, thorough, workloads
 
 rules = st.one_of(
-    st.sampled_from([one.rules for one in NAMED.values()]),
+    st.sampled_from([one.rules for one in CONTENDERS.values()]),
     st.builds(
         Rules,
         st.builds(
@@ -87,10 +87,10 @@ class Working:
 
 
 def same_order(workload: Workload, contender: Contender, workers: int) -> None:
-    told = replay(workload, contender, workers)
+    result = replay(workload, contender, workers)
     first_ms = workload.checked_ms[0]
-    starts_ms = [first_ms + start // 1000 for start in told.start_us]
-    assert Working(workload, contender, workers).all_of_it() == list(map(Served, told.turn, starts_ms, told.priority))
+    starts_ms = [first_ms + start // 1000 for start in result.start_us]
+    assert Working(workload, contender, workers).all_of_it() == list(map(Served, result.turn, starts_ms, result.priority))
 
 
 @thorough
@@ -102,7 +102,7 @@ def test_the_order_of_service_is_that_of_the_memory_engine(
 
 
 @thorough
-@given(workloads(), st.sampled_from(list(NAMED.values())), st.sampled_from((1, 2, 4)))
+@given(workloads(), st.sampled_from(list(CONTENDERS.values())), st.sampled_from((1, 2, 4)))
 def test_every_named_policy_is_one_that_a_queue_can_have(workload: Workload, contender: Contender, workers: int) -> None:
     same_order(workload, contender, workers)
 
@@ -110,7 +110,7 @@ def test_every_named_policy_is_one_that_a_queue_can_have(workload: Workload, con
 @thorough
 @given(workloads(), rules, some_terms)
 def test_every_priority_and_counter_is_what_a_queue_gives(workload: Workload, rules: Rules, terms: dict[str, Terms]) -> None:
-    told = replay(workload, Contender("some", rules, terms), 2)
+    result = replay(workload, Contender("some", rules, terms), 2)
     policy = rules.policy
     with Queue("memory://") as queue:
         queue.configure(reset_interval=policy.reset_interval, thresholds=policy.thresholds, reset=policy.reset)
@@ -121,4 +121,4 @@ def test_every_priority_and_counter_is_what_a_queue_gives(workload: Workload, ru
         for number, sender in enumerate(workload.customer):
             cost, now = workload.cost[number] / 1000, workload.checked_ms[number] / 1000
             receipt = queue.submit(workload.customers[sender], cost=cost, now=now)
-            assert (receipt.priority, receipt.counter) == (told.priority[number], told.counter[number] / 1000)
+            assert (receipt.priority, receipt.counter) == (result.priority[number], result.counter[number] / 1000)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from bench.ranges import Asked, Load, ask, share
-from fairlane.sim.generators import GENERATORS, generated
+from fairlane.sim.generators import GENERATORS, generate
 
 LOADS = (Load(None, 4), Load(0.6, 1), Load(1.1, 20), Load(0.9, 8, speed=30))  # and a seed each
 SEED = 11
@@ -18,7 +18,7 @@ COUNT = 50  # of each kind of sender
 @pytest.fixture(scope="module")
 def asked() -> list[Asked]:
     seeds = list(enumerate(LOADS, SEED))
-    return [one for generator in GENERATORS for seed, load in seeds for one in ask(generated(generator, seed), load, COUNT)]
+    return [one for generator in GENERATORS for seed, load in seeds for one in ask(generate(generator, seed), load, COUNT)]
 
 
 def test_the_range_holds_seven_to_nine_true_starts_in_ten(asked: list[Asked]) -> None:

@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 from fairlane.core.policy import Policy, Rules
 from fairlane.sim.charts import (
     PRIORITIES,
-    Line,
-    bars,
+    Series,
+    bar_chart,
     below_axis,
     count_axis,
     duration,
-    layers,
-    lines,
+    line_chart,
     log_time_axis,
     names_axis,
+    stacked_chart,
     time_axis,
 )
-from fairlane.sim.contenders import MEANINGS, NAMED, Contender
-from fairlane.sim.measures import answers
+from fairlane.sim.contenders import CONTENDERS, MEANINGS, Contender
+from fairlane.sim.measures import measure
 from fairlane.sim.replay import replay
-from fairlane.sim.report import Story, before_and_after, by_size, chosen_customers, counters, over_time, page
+from fairlane.sim.report import MeasuredReplay, before_and_after, by_size, counters, over_time, report_page, sample_customers
 from fairlane.sim.workload import Workload
 
 from .shared import brief, by_hand, workloads
@@ -37,9 +37,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 YEAR = 365 * 86_400.0
 
 
-def stories(workload: Workload, *names: str, workers: int = 1) -> list[Story]:
-    replays = [replay(workload, NAMED[name], workers) for name in names]
-    return [Story(one, answers(one)) for one in replays]
+def measured_replays(workload: Workload, *names: str, workers: int = 1) -> list[MeasuredReplay]:
+    replays = [replay(workload, CONTENDERS[name], workers) for name in names]
+    return [MeasuredReplay(one, measure(one)) for one in replays]
 
 
 def drawing(svg: str) -> ElementTree.Element:
@@ -60,8 +60,8 @@ def texts(root: ElementTree.Element) -> list[str]:
     return [one.text or "" for one in root.iter(f"{SVG}text")]
 
 
-class Seen(HTMLParser):
-    """What a page holds, and what it would fetch."""
+class ParsedPage(HTMLParser):
+    """The tags and words of a page, and what it would fetch."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -105,24 +105,24 @@ ODD = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_every_picture_of_an_odd_workload_is_well_formed(name: str) -> None:
-    told = stories(ODD[name], "texts", "fifo")
-    drawing(before_and_after(told))
-    drawing(by_size(told))
-    drawing(over_time(told[0]))
-    drawing(counters(told[0], chosen_customers(ODD[name])))
-    assert Seen(page(told, chosen_customers(ODD[name]))).open == []
+    measured = measured_replays(ODD[name], "texts", "fifo")
+    drawing(before_and_after(measured))
+    drawing(by_size(measured))
+    drawing(over_time(measured[0]))
+    drawing(counters(measured[0], sample_customers(ODD[name])))
+    assert ParsedPage(report_page(measured, sample_customers(ODD[name]))).open == []
 
 
 @brief
-@given(workloads(), st.lists(st.sampled_from(list(NAMED)), min_size=1, max_size=8))
+@given(workloads(), st.lists(st.sampled_from(list(CONTENDERS)), min_size=1, max_size=8))
 def test_every_page_is_whole_and_needs_nothing_besides_itself(workload: Workload, names: list[str]) -> None:
-    html = page(stories(workload, *names, workers=2), chosen_customers(workload))
-    seen = Seen(html)
-    assert (seen.fetched, seen.open, seen.tags.count("script")) == ([], [], 0)
+    html = report_page(measured_replays(workload, *names, workers=2), sample_customers(workload))
+    parsed = ParsedPage(html)
+    assert (parsed.fetched, parsed.open, parsed.tags.count("script")) == ([], [], 0)
     assert "url(" not in html
     assert "@import" not in html
-    with_table = sum(bool(NAMED[name].rules.policy.thresholds) for name in names)
-    assert seen.tags.count("svg") == seen.tags.count("figcaption") == 2 + 2 * with_table
+    with_table = sum(bool(CONTENDERS[name].rules.policy.thresholds) for name in names)
+    assert parsed.tags.count("svg") == parsed.tags.count("figcaption") == 2 + 2 * with_table
     for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
         drawing(svg)
 
@@ -135,43 +135,46 @@ def test_a_name_that_looks_like_code_is_text() -> None:
         workload.cost, ("<i>note</i>",),
     )  # fmt: skip
     contender = Contender("<u>mine</u>", Rules(Policy(600)))
-    story = replay(renamed, contender, 1)
-    html = page([Story(story, answers(story))], [name, "b"])
-    seen = Seen(html)
-    assert not {"script", "i", "u"} & set(seen.tags)
-    assert seen.words.count("<b>day</b>: who waited") == 2
-    for word in (name, "<b>day</b>: who waited how long?", "<i>note</i>", "<u>mine</u>"):
-        assert word in seen.words
+    result = replay(renamed, contender, 1)
+    html = report_page([MeasuredReplay(result, measure(result))], [name, "b"])
+    parsed = ParsedPage(html)
+    assert not {"script", "i", "u"} & set(parsed.tags)
+    assert parsed.words.count("<b>day</b>: waits by policy") == 2
+    for word in (name, "<b>day</b>: waits by policy", "<i>note</i>", "<u>mine</u>"):
+        assert word in parsed.words
     for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL):
         drawing(svg)
 
 
 def test_the_page_tells_the_figures_and_what_the_words_mean() -> None:
     workload = by_hand(*[(0, "big", 10.0)] * 40, *((float(tick), "small", 5.0) for tick in (5, 2000, 4000)))
-    told = stories(workload, "fifo", "texts")
-    words = Seen(page(told, ["big"])).words
+    measured = measured_replays(workload, "fifo", "texts")
+    words = ParsedPage(report_page(measured, ["big"])).words
     assert "43 documents of 2 customers over 1.11 h, replayed on 1 workers at a load of" in words
-    before, after = (one.answers.waits["light"].p99 or 0 for one in told)
+    before, after = (result.measures.waits["light"].p99 or 0 for result in measured)
     assert f"waited at most {duration(before)} under fifo, and {duration(after)} under texts." in words
-    for word in ("Before and after", "Wait by customer size", "What waited, by priority", "Counters of big", "Jain index"):
+    for word in ("Before and after", "Wait by customer size", "Waiting documents by priority", "Counters of big", "Jain index"):
         assert word in words
     assert f"texts: {MEANINGS['texts']}" in words
     assert "fifo" + MEANINGS["fifo"] in words
 
 
-def test_a_story_at_one_moment_says_so() -> None:
-    assert "all at one moment" in Seen(page(stories(by_hand((0, "a", 1), (0, "a", 1)), "texts"), ["a"])).words
+def test_a_report_of_one_moment_says_so() -> None:
+    assert (
+        "all at one moment"
+        in ParsedPage(report_page(measured_replays(by_hand((0, "a", 1), (0, "a", 1)), "texts"), ["a"])).words
+    )
 
 
 def test_the_chosen_are_the_biggest_the_smallest_and_some_between() -> None:
     rows = [(0.0, f"c{size:02}", 1.0) for size in range(20, 0, -1) for _ in range(size)]
-    assert chosen_customers(by_hand(*rows)) == ["c20", "c18", "c12", "c01"]
-    assert chosen_customers(by_hand((0, "b", 1), (0, "a", 1), (0, "a", 1))) == ["a", "b"]
-    assert chosen_customers(by_hand((0, "only", 1))) == ["only"]
+    assert sample_customers(by_hand(*rows)) == ["c20", "c18", "c12", "c01"]
+    assert sample_customers(by_hand((0, "b", 1), (0, "a", 1), (0, "a", 1))) == ["a", "b"]
+    assert sample_customers(by_hand((0, "only", 1))) == ["only"]
 
 
 def test_waiting_documents_are_stacked_by_priority() -> None:
-    root = drawing(over_time(stories(by_hand(*[(0, "big", 10.0)] * 30, (0, "small", 10.0)), "texts")[0]))
+    root = drawing(over_time(measured_replays(by_hand(*[(0, "big", 10.0)] * 30, (0, "small", 10.0)), "texts")[0]))
     bands = [title.text for title in root.iter(f"{SVG}title")]
     assert bands == [f"priority {number}" for number in range(9, 0, -1)]
     assert "30" in texts(root)
@@ -187,7 +190,7 @@ def band_tops(svg: str) -> list[str]:
 
 
 def test_what_waits_is_drawn_while_it_waits() -> None:
-    svg = over_time(stories(by_hand((0, "a", 150.0), (0, "a", 150.0), (150, "a", 1)), "texts")[0])
+    svg = over_time(measured_replays(by_hand((0, "a", 150.0), (0, "a", 150.0), (150, "a", 1)), "texts")[0])
     (band,) = band_tops(svg)
     spots = [(float(across), float(up)) for across, up in re.findall(r"[ML]([\d.]+) ([\d.]+)", band)]
     upper = spots[:301]
@@ -196,40 +199,40 @@ def test_what_waits_is_drawn_while_it_waits() -> None:
 
 
 def test_a_counter_is_drawn_in_steps_from_zero() -> None:
-    svg = counters(stories(by_hand((0, "a", 1), (10, "a", 1), (20, "b", 1)), "texts")[0], ["a"])
+    svg = counters(measured_replays(by_hand((0, "a", 1), (10, "a", 1), (20, "b", 1)), "texts")[0], ["a"])
     (drawn,) = re.findall(r'<path d="([^"]*)" fill="none" stroke="#', svg)
     assert drawn == "M66.0 34.0H407.0V84.0"  # -1 of the 22 that are drawn at least, by its logarithm
 
 
 def test_sizes_of_customers_are_grouped() -> None:
     rows = [(0.0, "one", 1.0)] + [(0.0, "two", 1.0)] * 2 + [(0.0, "ten", 1.0)] * 10 + [(0.0, "eleven", 1.0)] * 11
-    root = drawing(by_size(stories(by_hand(*rows), "fifo")))
+    root = drawing(by_size(measured_replays(by_hand(*rows), "fifo")))
     assert [one for one in texts(root) if re.fullmatch(r"[\d,]+(-[\d,]+)?", one)] == ["1", "2-3", "4-10", "11-30"]
-    many = drawing(by_size(stories(ODD["many of one"], "fifo")))
+    many = drawing(by_size(measured_replays(ODD["many of one"], "fifo")))
     assert "over 10,000" in texts(many)
     titles = [one.text for one in root.iter(f"{SVG}title")]
     assert titles == ["fifo", "fifo: 0 s", "fifo: 1 s", "fifo: 7 s", "fifo: 18 s"]
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "formatted"),
     [(0, "0 s"), (0.0005, "0 s"), (0.001, "1 ms"), (0.25, "250 ms"), (1, "1 s"), (59.94, "59.9 s"), (60, "1 min"),
      (5400, "1.5 h"), (86_400, "1 d"), (259_200, "3 d")],
 )  # fmt: skip
-def test_a_duration_is_told_in_one_unit(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_a_duration_has_one_unit(seconds: float, formatted: str) -> None:
+    assert duration(seconds) == formatted
 
 
 @brief
 @given(st.lists(st.floats(0, 1e12), max_size=6))
 def test_waits_stand_between_the_ends_of_their_axis(values: list[float]) -> None:
     axis = log_time_axis(values, "wait")
-    assert all(0 <= axis.place(value) <= 1 for value in values)
-    assert axis.place(axis.ticks[0][0]) == 0
-    assert axis.place(axis.ticks[-1][0]) == pytest.approx(1)
+    assert all(0 <= axis.scale(value) <= 1 for value in values)
+    assert axis.scale(axis.ticks[0][0]) == 0
+    assert axis.scale(axis.ticks[-1][0]) == pytest.approx(1)
     assert len(axis.ticks) >= 2
-    places = [axis.place(value) for value in sorted(values)]
-    assert places == sorted(places)
+    positions = [axis.scale(value) for value in sorted(values)]
+    assert positions == sorted(positions)
 
 
 def test_axes_have_about_five_round_numbers() -> None:
@@ -238,16 +241,16 @@ def test_axes_have_about_five_round_numbers() -> None:
     assert [label for _, label in time_axis(7200).ticks] == ["0 min", "25 min", "50 min", "75 min", "100 min"]
     assert [label for _, label in time_axis(10_800).ticks][-1] == "3 h"
     assert time_axis(0).ticks == [(0.0, "0 s")]
-    assert time_axis(0).place(0) == count_axis(0, "n").place(0) == 0
+    assert time_axis(0).scale(0) == count_axis(0, "n").scale(0) == 0
     assert [tick for tick, _ in below_axis(-250, "counter").ticks] == [0, -2, -20, -200]
-    assert below_axis(-250, "counter").place(0) == 1
-    assert below_axis(-250, "counter").place(-250) == 0
+    assert below_axis(-250, "counter").scale(0) == 1
+    assert below_axis(-250, "counter").scale(-250) == 0
 
 
 def test_charts_of_anything_are_well_formed() -> None:
     odd = "<&\"'>"
     x, y = names_axis([odd, "b"], odd), log_time_axis([1, 50], odd)
-    drawing(lines(odd, x, y, [Line(odd, [(0, 1), (1, 50)]), Line("b", [])] * 5, dots=True))
-    root = drawing(bars(odd, [odd, "b"], y, [(odd, [1.0, None]), ("b", [0.0, 50.0])]))
+    drawing(line_chart(odd, x, y, [Series(odd, [(0, 1), (1, 50)]), Series("b", [])] * 5, dots=True))
+    root = drawing(bar_chart(odd, [odd, "b"], y, [(odd, [1.0, None]), ("b", [0.0, 50.0])]))
     assert len([one for one in root.iter(f"{SVG}rect") if one.find(f"{SVG}title") is not None]) == 3
-    drawing(layers(odd, time_axis(2), count_axis(3, odd), [0, 1, 2], [[0, 0, 0], [1, 2, 3]]))
+    drawing(stacked_chart(odd, time_axis(2), count_axis(3, odd), [0, 1, 2], [[0, 0, 0], [1, 2, 3]]))

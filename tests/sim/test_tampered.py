@@ -10,9 +10,9 @@ import pytest
 
 from fairlane import Queue
 from fairlane.core.document import Done
-from fairlane.sim.verify import Difference, Verdict, verify
+from fairlane.sim.verify import Difference, Verification, verify
 
-Tamper = Callable[[str], Verdict]
+Tamper = Callable[[str], Verification]
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def tamper(tmp_path: Path) -> Tamper:
         (claim,) = queue.engine.claim("worker", 1, 1000, now_ms=111_000)
         queue.engine.settle([(claim, Done(cost=3000))], now_ms=112_000)
 
-    def tamper(statement: str) -> Verdict:
+    def tamper(statement: str) -> Verification:
         connection = apsw.Connection(str(path))
         connection.execute(statement)
         assert connection.changes() == 1
@@ -83,10 +83,10 @@ def test_a_difference_is_told_with_both_figures(tamper: Tamper) -> None:
     first, second = tamper(DOCUMENT.format("priority = 9, counter = -1500")).differences
     assert isinstance(first, Difference)
     assert (first.customer, first.stored, first.replayed) == ("acme", -1.5, -2)
-    assert str(first) == f"document {first.document}: counter is -1.5, the rules say -2"
-    assert str(second) == f"document {first.document}: priority is 9, the rules say 1"
+    assert str(first) == f"document {first.document}: counter is -1.5; by the rules it should be -2"
+    assert str(second) == f"document {first.document}: priority is 9; by the rules it should be 1"
 
 
 def test_a_difference_of_a_customer_is_told_with_its_name(tamper: Tamper) -> None:
     (only,) = tamper(CUSTOMER.format("counter = -1000")).differences
-    assert str(only) == "customer 'acme': counter is -1, the rules say -7"
+    assert str(only) == "customer 'acme': counter is -1; by the rules it should be -7"

@@ -69,7 +69,7 @@ erasing = st.one_of(
 
 
 class Program:
-    """Steps on a queue, at times that are told."""
+    """Steps on a queue, at given times."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -78,8 +78,8 @@ class Program:
         self.ids: list[str] = []
 
     def step(self, step: tuple[Any, ...]) -> None:
-        name, *told = step
-        getattr(self, name)(*told)
+        name, *arguments = step
+        getattr(self, name)(*arguments)
 
     def together(self, steps: list[tuple[Any, ...]]) -> None:
         for step in steps:
@@ -295,7 +295,7 @@ def test_others_may_come_between_any_two_reads(
 @thorough
 @given(st.lists(kept, max_size=15), st.lists(st.one_of(kept, erasing), max_size=60))
 def test_others_that_erase_meanwhile_raise_no_alarm(before: list[tuple[Any, ...]], meanwhile: list[tuple[Any, ...]]) -> None:
-    with Queue("memory://") as queue, suppress(StoreError):  # the feed was purged where it is read: told, not an alarm
+    with Queue("memory://") as queue, suppress(StoreError):  # the feed was purged where it is read: an error, not an alarm
         verify_in_a_crowd(queue, before, meanwhile)
 
 
@@ -329,9 +329,9 @@ def test_threads_that_submit_meanwhile_raise_no_alarm(engine: str, tmp_path: Pat
 @given(st.lists(kept, min_size=1, max_size=20))
 def test_progress_adds_up_to_the_feed(steps: list[tuple[Any, ...]]) -> None:
     with programmed("memory", steps) as queue:
-        told: list[int] = []
-        verify(queue, told.append)
-        assert sum(told) == len(queue.changes(None, 100_000))
+        counts: list[int] = []
+        verify(queue, counts.append)
+        assert sum(counts) == len(queue.changes(None, 100_000))
 
 
 def test_rules_are_those_of_the_texts_until_they_are_changed() -> None:

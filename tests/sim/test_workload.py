@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.sim.contenders import NAMED
+from fairlane.sim.contenders import CONTENDERS
 from fairlane.sim.replay import replay
 from fairlane.sim.workload import Arrival, Workload, read_csv
 
@@ -58,9 +58,9 @@ def test_a_time_without_a_zone_is_utc_wherever_the_machine_stands(path: Path, mo
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("TZ", "UTC-9")
         time.tzset()
-        told = rows_of(read_csv(path))
+        result = rows_of(read_csv(path))
     time.tzset()
-    assert told == [(3_600_000, "acme", 1_000_000, 1000)]
+    assert result == [(3_600_000, "acme", 1_000_000, 1000)]
 
 
 def test_rows_may_stand_in_any_order_and_equal_times_keep_theirs(path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_bad_cost_is_named_by_its_line_and_value(path: Path, cost: str) -> Non
         (b"\n\n", "line 1: the header must name"),
         (b"1,acme,2\n", "submitted_at, customer, service_s is missing in '1,acme,2'"),
         (b"submitted_at,customer\n1,acme\n", "service_s is missing in 'submitted_at,customer'"),
-        (b"submitted_at,customer,service_s\n", "holds no document; there is nothing to replay"),
+        (b"submitted_at,customer,service_s\n", "contains no document; there is nothing to replay"),
         (gzip.compress(b""), "line 1: the header must name"),
         (gzip.compress(csv_of(ROWS * 300).encode())[:-20], "cannot be read: Compressed file ended"),
         (gzip.compress(csv_of(ROWS).encode())[:12], "cannot be read"),
@@ -151,13 +151,13 @@ def test_a_bad_cost_is_named_by_its_line_and_value(path: Path, cost: str) -> Non
     ],
     ids=itertools.count(),
 )
-def test_a_file_that_is_none_is_told(path: Path, content: bytes, message: str) -> None:
+def test_a_broken_file_is_refused(path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
     with pytest.raises(Mistake, match=message):
         read_csv(path)
 
 
-def test_a_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
+def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match=r"cannot be read: .*directory"):
         read_csv(tmp_path)
     with pytest.raises(Mistake, match=r"cannot be read: .*No such file"):
@@ -166,7 +166,7 @@ def test_a_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
 
 def test_more_time_than_can_be_counted_is_refused(path: Path) -> None:
     path.write_text(csv_of([(0, "acme", 1), (9_007_199_254_740, "acme", 1)]))
-    with pytest.raises(Mistake, match="more than can be counted; are its times in seconds"):
+    with pytest.raises(Mistake, match="more than can be counted; check that its times are in seconds"):
         read_csv(path)
     days = Workload.of("days", (Arrival(1_000_000 * tick, "acme", 1) for tick in range(100)))
     with pytest.raises(Mistake, match="more than can be counted"):
@@ -202,15 +202,15 @@ def test_a_load_changes_no_check_and_no_class(workload: Workload) -> None:
             workload.at_load(0.9, 1)
         return
     scaled = workload.at_load(0.9, 1)
-    before, after = (replay(one, NAMED["gradual"], 1) for one in (workload, scaled))
+    before, after = (replay(one, CONTENDERS["gradual"], 1) for one in (workload, scaled))
     assert (before.counter, before.priority) == (after.counter, after.priority)
     assert (scaled.recent, scaled.customers, scaled.cost) == (workload.recent, workload.customers, workload.cost)
 
 
 def test_checks_know_nothing_of_cut_silences() -> None:
     rows = [(0.0, "a", 1.0), (1.0, "a", 1.0), (5001.0, "a", 1.0), (8001.0, "a", 1.0)]
-    told = replay(by_hand(*rows).at_load(0.5, 1), NAMED["texts"].changed(reset_interval=3000), 1)
-    assert [counter // 1000 for counter in told.counter] == [0, -1, 0, -1]
+    result = replay(by_hand(*rows).at_load(0.5, 1), CONTENDERS["texts"].with_changes(reset_interval=3000), 1)
+    assert [counter // 1000 for counter in result.counter] == [0, -1, 0, -1]
 
 
 @pytest.mark.parametrize("load", [0.0, -1.0, float("nan"), float("inf")])

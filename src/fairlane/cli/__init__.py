@@ -1,4 +1,4 @@
-"""The command line: one function a command, no logic."""
+"""The command line: one module for each group of commands, no logic."""
 
 from . import completion, customers, demo, documents, keys, process, queue, serve, simulate, stores, work
 from .group import main

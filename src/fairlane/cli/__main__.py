@@ -1,4 +1,4 @@
-"""`python -m fairlane.cli` is `fairlane`."""
+"""`python -m fairlane.cli`, the same as `fairlane`."""
 
 from . import main
 

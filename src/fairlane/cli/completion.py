@@ -1,4 +1,4 @@
-"""How does a shell learn to complete what is typed? Commands and options come from click, customers from the queue."""
+"""The command that prints a shell's completion script; commands and options come from click, customers from the queue."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import click
 
 from .group import main
 
-SWITCH_ON = {
+SETUP_LINES = {
     "bash": 'eval "$(fairlane completion bash)"    # in ~/.bashrc',
     "zsh": 'eval "$(fairlane completion zsh)"     # in ~/.zshrc',
     "fish": "fairlane completion fish | source     # in ~/.config/fish/config.fish",
 }
 
 
-@main.command(epilog="Example:\n\n\b\n  " + "\n  ".join(SWITCH_ON.values()))
-@click.argument("shell", type=click.Choice(list(SWITCH_ON)))
+@main.command(epilog="Example:\n\n\b\n  " + "\n  ".join(SETUP_LINES.values()))
+@click.argument("shell", type=click.Choice(list(SETUP_LINES)))
 def completion(shell: str) -> None:
-    """Print what switches on completion in SHELL.
+    """Print the script that turns on completion in SHELL.
 
-    Commands, options and the ids of customers are then completed with the tab key.
+    The tab key then completes commands, options and the ids of customers.
     """
     from click.shell_completion import get_completion_class
 
-    made = get_completion_class(shell)
-    assert made is not None, "click knows the shells of the choice"
-    click.echo(made(main, {}, "fairlane", "_FAIRLANE_COMPLETE").source())
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None, "click has a class for every shell of the choice"
+    click.echo(completion_class(main, {}, "fairlane", "_FAIRLANE_COMPLETE").source())

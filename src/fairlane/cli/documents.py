@@ -12,39 +12,32 @@ import click
 from fairlane.blobs.safe_open import display_path
 from fairlane.core.document import ReceiptRow
 from fairlane.core.errors import Mistake, Unknown, WrongState
-from fairlane.folders.scan import readable
+from fairlane.folders.scan import check_readable
 from fairlane.queue import DEFAULT_KIND, Cost, Input, Queue
 from fairlane.queue.explain import Explanation
 
-from .common import (
-    blobs_option,
-    counted,
-    json_option,
-    open_queue,
-    open_store,
-    place_options,
-    some_customers,
-    tell,
-    url_option,
-)
 from .group import main
-from .parameters import COST, DURATION
+from .options import blobs_option, complete_customer, json_option, open_queue, open_store, queue_options, url_option
+from .output import format_count, print_result
+from .param_types import COST, DURATION
 
 if TYPE_CHECKING:
     from fairlane.client import Receipt as RemoteReceipt
 
-    from .remote import Remote
+    from .remote import RemoteQueue
 
 
 @main.command(epilog="Example:  fairlane submit --customer acme inbox/*.pdf")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
-@click.option("--customer", required=True, shell_complete=some_customers, help="Whose documents they are.")
-@click.option("--kind", default=DEFAULT_KIND, show_default=True, help="Which handler of a worker takes them.")
-@click.option("--key", help="Makes a repeat harmless: the same key and file give the first receipt again. For one file.")
-@click.option("--cost", type=COST, default="1", show_default=True, help="What each counts, in documents; or pages: as many.")
-@click.option("--delay", type=DURATION, default="0", metavar="DURATION", help="Not before that long, as in 90s or 2h.")
+@click.option("--customer", required=True, shell_complete=complete_customer, help="The customer that the documents belong to.")
+@click.option(
+    "--kind", default=DEFAULT_KIND, show_default=True, help="The kind of document, which selects the worker's handler."
+)
+@click.option("--key", help="Idempotency key for one file: submitting it again returns the first receipt.")
+@click.option("--cost", type=COST, default="1", show_default=True, help="How many documents each file counts as; or pages.")
+@click.option("--delay", type=DURATION, default="0", metavar="DURATION", help="Start them no sooner than in 90s, 2h, ...")
 @blobs_option
-@place_options
+@queue_options
 @json_option
 def submit(
     files: tuple[str, ...],
@@ -59,24 +52,28 @@ def submit(
 ) -> None:
     """Submit each FILE as a document of a customer.
 
-    All are submitted, or none if one of them cannot be read. The bytes are copied beside the queue, or to --blobs, before the
-    answer comes; the file may go then. A server takes them one by one: what it took before one that it refuses stays. `-`
-    reads names of files from standard input, one a line. With --json an object a line, a line a document.
+    If one file cannot be read, none is submitted. The bytes are copied beside the queue, or to --blobs; when the command
+    returns, the files may be removed. Through a server each file is a request of its own: if one is refused, those before it
+    stay submitted. `-` reads file names from standard input, one per line. With --json, prints an object per line and document.
     """
-    paths = readable(_listed(files))
+    paths = check_readable(_expand(files))
     if key is not None and len(paths) != 1:
-        raise Mistake(f"--key names one document, and these are {len(paths):,} files; submit them one by one, or without --key")
+        raise Mistake(f"--key is for one document, not {len(paths):,} files; submit them one by one, or without --key")
     inputs = [Input(path, key=key) for path in paths]
     with open_queue(url, blobs=blobs) as queue:
         receipts: Iterable[ReceiptRow | RemoteReceipt] = queue.submit_files(customer, inputs, kind=kind, cost=cost, delay=delay)
-        for one, path in zip(receipts, paths, strict=True):
-            told = {"id": one.id, "customer": customer, "kind": kind, "priority": one.priority, "counter": one.counter}
-            sentence = f"{one.id}  priority {one.priority}  counter {one.counter}  {display_path(os.path.basename(path))}"
-            tell(as_json, {**told, "path": os.path.abspath(path)}, sentence)
+        for receipt, path in zip(receipts, paths, strict=True):
+            data = {
+                "id": receipt.id, "customer": customer, "kind": kind, "priority": receipt.priority, "counter": receipt.counter,
+                "path": os.path.abspath(path),
+            }  # fmt: skip
+            name = display_path(os.path.basename(path))
+            sentence = f"{receipt.id}  priority {receipt.priority}  counter {receipt.counter}  {name}"
+            print_result(as_json, data, sentence)
 
 
-def _listed(files: tuple[str, ...]) -> Iterator[str]:
-    """The files, with `-` replaced by the names on standard input."""
+def _expand(files: tuple[str, ...]) -> Iterator[str]:
+    """Yield the files, with `-` replaced by the names on standard input."""
     for file in files:
         if file != "-":
             yield file
@@ -84,27 +81,27 @@ def _listed(files: tuple[str, ...]) -> Iterator[str]:
         lines = sys.stdin.buffer.read().splitlines()
         names = [os.fsdecode(line) for line in lines if line]
         if not names:
-            raise Mistake("no name of a file came on standard input; write one a line, as `find inbox -type f` does")
+            raise Mistake("standard input has no file names; write one per line, as `find inbox -type f` does")
         yield from names
 
 
 @main.command(epilog="Example:  fairlane explain acme")
-@click.argument("name", shell_complete=some_customers)
-@place_options
+@click.argument("name", shell_complete=complete_customer)
+@queue_options
 @json_option
 def explain(name: str, url: str | None, as_json: bool) -> None:
-    """Say why a document waits, or where a customer stands.
+    """Explain why a document waits, or where a customer stands.
 
-    NAME is the id of either. Of a document: why it has its priority, about how much is ahead of it, from when to when it will
-    probably start. Of a customer: its counter, its next priority, when it starts afresh, what waits, and what it has of its
-    own. Moves nothing.
+    NAME is the id of a document or of a customer. For a document: why it has its priority, roughly how many are ahead of it,
+    and when it will probably start. For a customer: its counter, its next priority, when its counter resets, how many documents
+    wait, and its own settings. Changes nothing.
     """
     with open_queue(url, create=False) as queue:
-        explanation = _explained(queue, name)
-    tell(as_json, explanation.facts, explanation.sentence)
+        explanation = _explain(queue, name)
+    print_result(as_json, explanation.facts, explanation.sentence)
 
 
-def _explained(queue: Queue | Remote, name: str) -> Explanation:
+def _explain(queue: Queue | RemoteQueue, name: str) -> Explanation:
     try:
         return queue.explain(name)
     except Unknown:
@@ -115,39 +112,39 @@ def _explained(queue: Queue | Remote, name: str) -> Explanation:
         raise Unknown(
             f"{name!r} is neither a document nor a customer of this queue; `fairlane status` lists the customers, "
             "`fairlane submit` prints the ids of documents"
-            + ("" if isinstance(queue, Queue) else "; of customers a server tells only operators")
+            + ("" if isinstance(queue, Queue) else "; a server explains customers only to operators")
         ) from None
 
 
 @main.command(epilog="Example:  fairlane cancel 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@place_options
+@queue_options
 @json_option
 def cancel(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
-    """End each document ID that has not ended.
+    """Cancel the documents with these IDs.
 
-    A worker that runs it loses its claim. One that has already ended stays as it is, and is told. If one ID is unknown,
-    nothing is cancelled. With --json an object a line, a line a document.
+    A worker that runs one loses its claim. A document that has already ended stays as it is; its state is printed. If one ID is
+    unknown, nothing is cancelled. With --json, prints an object per line and document.
     """
     with open_queue(url, create=False) as queue:
         for id in ids:
-            queue.document(id)  # all of them are known before the first one ends
+            queue.document(id)  # raise for an unknown id before anything is cancelled
         for id in ids:
             cancelled = queue.cancel(id)
             state = queue.document(id).state
             sentence = f"{id}: cancelled" if cancelled else f"{id}: was already {state}"
-            tell(as_json, {"id": id, "cancelled": cancelled, "state": state}, sentence)
+            print_result(as_json, {"id": id, "cancelled": cancelled, "state": state}, sentence)
 
 
 @main.command(epilog="Example:  fairlane retry 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@place_options
+@queue_options
 @json_option
 def retry(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
-    """Give each failed document ID another round of attempts.
+    """Retry the failed documents with these IDs.
 
-    It keeps its priority: a retry is not a new document. If one ID is unknown or has not failed, none is retried. With --json
-    an object a line, a line a document.
+    Each gets another round of attempts and keeps its priority: a retry is not a new document. If one ID is unknown or has not
+    failed, none is retried. With --json, prints an object per line and document.
     """
     with open_queue(url, create=False) as queue:
         others = [f"{id} is {state}" for id in ids if (state := queue.document(id).state) != "failed"]
@@ -155,40 +152,41 @@ def retry(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
             raise WrongState(f"nothing was retried: {', '.join(others)}; only a failed document can be retried")
         for id in dict.fromkeys(ids):
             queue.retry(id)
-            tell(as_json, {"id": id, "retried": True}, f"{id}: ready again")
+            print_result(as_json, {"id": id, "retried": True}, f"{id}: ready again")
 
 
 @main.command(epilog="Example:  fairlane purge --older-than 7d")
-@click.option("--older-than", type=DURATION, required=True, metavar="DURATION", help="As in 90s, 15m, 24h or 7d; 0 for all.")
+@click.option("--older-than", type=DURATION, required=True, metavar="DURATION", help="Such as 90s, 15m, 24h or 7d; 0: all.")
 @blobs_option
 @url_option
 @json_option
 def purge(older_than: float, blobs: str | None, url: str | None, as_json: bool) -> None:
-    """Forget documents that ended longer ago than that.
+    """Delete documents that ended longer ago than --older-than.
 
-    With them go their results and the feed of changes up to then, and their files once these are a day old. What has not ended
-    stays, however old.
+    Their results and the change feed up to then are deleted too, and their files once these are a day old. Documents that have
+    not ended stay, however old they are.
     """
     with open_store(url, create=False, blobs=blobs) as queue:
-        gone = queue.purge(older_than)
-    told: dict[str, Any] = {"purged": gone, "older_than": older_than}
-    tell(as_json, told, f"{counted(gone)} forgotten.")
+        purged = queue.purge(older_than)
+    data: dict[str, Any] = {"purged": purged, "older_than": older_than}
+    print_result(as_json, data, f"{format_count(purged)} deleted.")
 
 
 @main.command(epilog="Example:  fairlane sweep --grace 48h")
 @click.option(
-    "--grace", type=DURATION, default="24h", show_default=True, metavar="DURATION", help="Leave what is younger alone."
+    "--grace", type=DURATION, default="24h", show_default=True, metavar="DURATION", help="Keep files that are younger."
 )
 @blobs_option
 @url_option
 @json_option
 def sweep(grace: float, blobs: str | None, url: str | None, as_json: bool) -> None:
-    """Remove files that no document owns.
+    """Delete files that belong to no document.
 
-    Such files are left by senders and workers that died, and by purged documents. A sender writes its file before its document
-    exists: choose a grace that is longer than any submission takes, and 0 only while nobody submits or works.
+    Such files are left by senders and workers that were killed, and by purged documents. A sender writes its file before its
+    document exists: choose a grace period longer than any submission takes, and 0 only while nothing is submitted or running.
     """
     with open_store(url, create=False, blobs=blobs) as queue:
         swept = queue.sweep(grace=grace)
-    told: dict[str, Any] = {"looked": swept.looked, "removed": swept.removed, "bytes": swept.bytes}
-    tell(as_json, told, f"{counted(swept.looked, 'file')} looked at; {swept.removed:,} removed, {swept.bytes:,} bytes.")
+    data: dict[str, Any] = {"looked": swept.looked, "removed": swept.removed, "bytes": swept.bytes}
+    sentence = f"{format_count(swept.looked, 'file')} checked; {swept.removed:,} deleted, {swept.bytes:,} bytes."
+    print_result(as_json, data, sentence)

@@ -1,4 +1,4 @@
-"""Commands for the keys of the service: create, list, revoke."""
+"""Commands for the service's keys: create, list, revoke."""
 
 from __future__ import annotations
 
@@ -11,55 +11,59 @@ import click
 from fairlane.api import auth as ring
 from fairlane.core.errors import Mistake
 
-from .common import json_option, open_store, some_customers, table, tell, url_option
 from .group import main
-from .parameters import DURATION
+from .options import complete_customer, json_option, open_store, url_option
+from .output import print_result, print_table
+from .param_types import DURATION
 
 
 @main.group(epilog="Example:  fairlane keys create --customer acme --expires 90d")
 def keys() -> None:
-    """Keys of the service: who may call it.
+    """Manage the keys of the service.
 
-    A customer's key sees and touches only that customer's documents, an operator's key all of them. The store keeps a hash of
-    each key; the key itself is shown once, when it is made.
+    A customer's key gives access to that customer's documents only, an operator's key to everything. The store keeps a hash of
+    each key; the key itself is shown once, when it is created.
     """
 
 
 @keys.command(epilog="Example:  fairlane keys create --customer acme --name laptop --expires 90d")
-@click.option("--customer", metavar="CUSTOMER", shell_complete=some_customers, help="A key that sees only this customer's.")
-@click.option("--operator", is_flag=True, help="A key that sees and may do everything.")
-@click.option("--name", default="", help="What it is for, to find it again in the list.")
-@click.option("--expires", type=DURATION, metavar="DURATION", help="It ends by itself after this long, as in 90d.")
+@click.option(
+    "--customer", metavar="CUSTOMER", shell_complete=complete_customer, help="A key for this customer's documents only."
+)
+@click.option("--operator", is_flag=True, help="A key with access to everything.")
+@click.option("--name", default="", help="A note on what the key is for, shown in the list.")
+@click.option("--expires", type=DURATION, metavar="DURATION", help="When the key expires, such as 90d. Default: never.")
 @url_option
 @json_option
 def create(customer: str | None, operator: bool, name: str, expires: float | None, url: str | None, as_json: bool) -> None:
-    """Make a key, for a customer or an operator, and show it once."""
+    """Create a key for a customer or an operator, and show it once."""
     if (customer is None) != operator:
-        raise Mistake("say whose key it is: --customer NAME, or --operator")
+        raise Mistake("a key is either for a customer or for an operator: use --customer NAME or --operator")
     with open_store(url) as queue:
-        told, key = ring.create(queue.engine, customer=customer, name=name, expires_seconds=expires)
-    whose = "an operator" if key.customer is None else f"customer {key.customer}"
-    tell(as_json, {"key": told, **_shown(key)}, f"{told}\nThis is a key of {whose}. It is not shown again; keep it safe.")
+        secret, key = ring.create(queue.engine, customer=customer, name=name, expires_seconds=expires)
+    owner = "an operator" if key.customer is None else f"customer {key.customer}"
+    sentence = f"{secret}\nThis is a key of {owner}. It is not shown again; keep it safe."
+    print_result(as_json, {"key": secret, **_to_dict(key)}, sentence)
 
 
 @keys.command("list", epilog="Example:  fairlane keys list")
 @url_option
 @json_option
 def list_keys(url: str | None, as_json: bool) -> None:
-    """Show every key that was made, without the key itself.
+    """List all keys, without the secrets.
 
-    With --json an object a line.
+    With --json, prints an object per line.
     """
     with open_store(url, create=False) as queue:
-        rows = [_shown(key) for key in ring.list_keys(queue.engine)]
+        rows = [_to_dict(key) for key in ring.list_keys(queue.engine)]
     if as_json:
         for row in rows:
             click.echo(json.dumps(row))
         return None
     if not rows:
-        return click.echo("No key yet: `fairlane keys create --operator` makes one.")
+        return click.echo("No keys yet: `fairlane keys create --operator` creates one.")
     columns = ("id", "role", "customer", "name", "made", "expires", "state")
-    return table(columns, [[row[column] or "-" for column in columns] for row in rows])
+    return print_table(columns, [[row[column] or "-" for column in columns] for row in rows])
 
 
 @keys.command(epilog="Example:  fairlane keys revoke 3f9c2a7b51e08d46")
@@ -67,26 +71,26 @@ def list_keys(url: str | None, as_json: bool) -> None:
 @url_option
 @json_option
 def revoke(id: str, url: str | None, as_json: bool) -> None:
-    """End the key with this ID, at once and for good.
+    """Revoke the key with this ID for good.
 
-    Streams that it opened end too.
+    Event streams that were opened with it end too.
     """
     with open_store(url, create=False) as queue:
         key = ring.revoke(queue.engine, id)
-    tell(as_json, _shown(key), f"The key {key.id} is revoked; servers refuse it within a second.")
+    print_result(as_json, _to_dict(key), f"The key {key.id} is revoked; servers refuse it within a second.")
 
 
-def _shown(key: ring.Key) -> dict[str, Any]:
+def _to_dict(key: ring.Key) -> dict[str, Any]:
     return {
         "id": key.id,
         "role": key.role,
         "customer": key.customer,
         "name": key.name,
-        "made": _moment(key.made_ms),
-        "expires": None if key.expires_ms is None else _moment(key.expires_ms),
+        "made": _format_time(key.made_ms),
+        "expires": None if key.expires_ms is None else _format_time(key.expires_ms),
         "state": key.ended(ring.time_ms()) or "in use",
     }
 
 
-def _moment(at_ms: int) -> str:
+def _format_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms // 1000, UTC).isoformat().replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""How is a worker found by its name, `module:worker`? What is wrong with the name or the module is told in one line."""
+"""Import of a worker by its name, `module:worker`; every error is one line that names the module."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ from fairlane.core.errors import Mistake
 from fairlane.worker import Worker
 
 
-def load_worker(told: str) -> Worker:
-    """The worker that a name says; the module is looked for in this folder first."""
-    module_name, _, name = told.partition(":")
-    module = _module(module_name)
-    if name:
-        return _named(module, name)
-    found = _workers(module)
-    if len(found) == 1:
-        return found.popitem()[1]
-    if not found:
-        raise Mistake(f"the module {module_name} has no worker; make one there, as in worker = Worker(...)")
-    raise Mistake(f"the module {module_name} has several workers; write one of {', '.join(_names(module))}")
+def load_worker(name: str) -> Worker:
+    """Import the worker `module:worker`; the current folder comes first on the path."""
+    module_name, _, attribute = name.partition(":")
+    module = _import_module(module_name)
+    if attribute:
+        return _worker_named(module, attribute)
+    workers = _workers(module)
+    if len(workers) == 1:
+        return workers.popitem()[1]
+    if not workers:
+        raise Mistake(f"the module {module_name} has no worker; define one there, as in worker = Worker(...)")
+    raise Mistake(f"the module {module_name} has several workers; use one of {', '.join(_full_names(module))}")
 
 
-def _module(name: str) -> ModuleType:
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+def _import_module(name: str) -> ModuleType:
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and f"{name}.".startswith(f"{error.name}."):
-            hint = f"; write it without .py, as in {name[:-3]}:worker" if name.endswith(".py") else ""
-            raise Mistake(f"there is no module {name} in {here} or on Python's path{hint}") from None
-        raise _broken(name, error) from error
-    except (Exception, SystemExit) as error:  # whatever somebody else's module does
-        raise _broken(name, error) from error
+            hint = f"; leave out .py, as in {name[:-3]}:worker" if name.endswith(".py") else ""
+            raise Mistake(f"there is no module {name} in {folder} or on Python's path{hint}") from None
+        raise _import_error(name, error) from error
+    except (Exception, SystemExit) as error:  # the module is the user's own and may raise anything
+        raise _import_error(name, error) from error
 
 
-def _broken(name: str, error: BaseException) -> Mistake:
-    """What a module raised, and where."""
+def _import_error(name: str, error: BaseException) -> Mistake:
+    """Describe what a module raised, with file and line."""
     if isinstance(error, SyntaxError):
-        where = f"{error.filename}, line {error.lineno}"
-        return Mistake(f"the module {name} cannot be imported: {error.msg} ({where})")
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith("<frozen")]
-    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""
-    return Mistake(f"the module {name} cannot be imported: {type(error).__name__}: {error}{where}")
+        location = f"{error.filename}, line {error.lineno}"
+        return Mistake(f"the module {name} cannot be imported: {error.msg} ({location})")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    location = f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 1 else ""
+    return Mistake(f"the module {name} cannot be imported: {type(error).__name__}: {error}{location}")
 
 
-def _named(module: ModuleType, name: str) -> Worker:
-    found = getattr(module, name, None)
-    if isinstance(found, Worker):
-        return found
-    others = ", ".join(_names(module)) or "none"
-    what = f"has no {name}" if found is None else f"has a {name} that is no Worker but a {type(found).__name__}"
-    raise Mistake(f"the module {module.__name__} {what}; its workers: {others}")
+def _worker_named(module: ModuleType, name: str) -> Worker:
+    value = getattr(module, name, None)
+    if isinstance(value, Worker):
+        return value
+    names = ", ".join(_full_names(module)) or "none"
+    problem = f"has no {name}" if value is None else f"has a {name} that is a {type(value).__name__}, not a Worker"
+    raise Mistake(f"the module {module.__name__} {problem}; its workers: {names}")
 
 
 def _workers(module: ModuleType) -> dict[str, Worker]:
-    return {name: one for name, one in vars(module).items() if isinstance(one, Worker) and not name.startswith("_")}
+    return {name: value for name, value in vars(module).items() if isinstance(value, Worker) and not name.startswith("_")}
 
 
-def _names(module: ModuleType) -> list[str]:
+def _full_names(module: ModuleType) -> list[str]:
     return [f"{module.__name__}:{name}" for name in _workers(module)]

@@ -1,4 +1,4 @@
-"""The command that works off a whole folder."""
+"""The command that processes a whole folder."""
 
 from __future__ import annotations
 
@@ -8,68 +8,72 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from shlex import quote
 
 import click
 
 from fairlane.core.document import BATCH_MAX
+from fairlane.folders.feed_follower import FeedFollower
 from fairlane.folders.outputs import Outputs
-from fairlane.folders.scan import FOLDER_KIND, Folder, payload_of, scan
-from fairlane.folders.tracker import Courses, last_change
+from fairlane.folders.scan import FOLDER_KIND, payload_of, scan
+from fairlane.folders.temporary import temporary_folder
+from fairlane.folders.tracker import Tracker, last_change
 from fairlane.queue import Queue
 from fairlane.settings import load_settings
 from fairlane.worker import Worker
 
-from .common import blobs_option, counted, json_option, temporary_folder
-from .display import last_table
-from .feed_follower import Follower
-from .group import EXIT_OTHERWISE, main
-from .parameters import DURATION
-from .work import quiet_log
+from .group import EXIT_FAILURE, main
+from .options import blobs_option, json_option
+from .output import format_count
+from .param_types import DURATION
+from .process_view import no_view, open_view, print_summary
+from .work import silence_log
 
 
 @main.command(epilog="Example:  fairlane demo inbox && fairlane process inbox")
 @click.argument("folder", type=click.Path())
-@click.option("--out", type=click.Path(), metavar="FOLDER", help="Write text, facts and a picture of each document there.")
-@click.option("--slots", type=int, default=4, show_default=True, help="How many documents at once.")
-@click.option("--pace", type=DURATION, default="0", metavar="DURATION", help="At least so long for each, to watch it.")
-@click.option("--url", metavar="URL", help="Use this queue; else a fresh one that is removed in the end.")
+@click.option("--out", type=click.Path(), metavar="FOLDER", help="Write the text, facts and a picture of each document here.")
+@click.option("--slots", type=int, default=4, show_default=True, help="How many documents to process at once.")
+@click.option("--pace", type=DURATION, default="0", metavar="DURATION", help="Spend at least this long on each, to watch it.")
+@click.option("--url", metavar="URL", help="Use this queue. Default: a new one that is removed at the end.")
 @blobs_option
 @json_option
 def process(folder: str, out: str | None, slots: int, pace: float, url: str | None, blobs: str | None, as_json: bool) -> None:
-    """Work off every file in FOLDER; each sub-folder is a customer.
+    """Process every file in FOLDER; each sub-folder is a customer.
 
-    Submits all of them, the customer with most documents first, and reads each in a sandbox. With --out there are name.md,
-    name.json and name.png for each file, in the same sub-folders. Files in archives and e-mails become documents too. Shows
-    who waits and who is served, and ends with a table: documents, priorities used, and the wait that half and that 95 % of
-    them did not exceed. Exit code 1 if a document failed or was not worked off.
+    Submits all files, those of the customer with the most documents first, and reads each in a sandbox. Files inside archives
+    and e-mails become documents too. With --out, the results are written as name.md, name.json and name.png in the same
+    sub-folders. The summary shows for each customer its documents, their priorities, and the wait that half (p50) and that
+    95 % (p95) of them did not exceed. Exits with 1 if a document failed or was not processed.
     """
     from fairlane.extract.handler import ExtractOptions, built_in_worker
 
     found = scan(folder)
-    for sentence in found.passed_over:
-        click.echo(f"passed over: {sentence}", err=True)
+    for sentence in found.skipped:
+        click.echo(f"skipped: {sentence}", err=True)
     outputs = None if out is None else Outputs(out)
     if outputs is not None:
         outputs.prepare()
-    with _queue(url) as at:
-        where = load_settings(at, os.environ, Path.cwd(), blobs).blobs
-        options = ExtractOptions(at, where, pace=pace, outputs=outputs, keep_results=url is not None)
-        worker = built_in_worker(options, slots, (FOLDER_KIND,))  # what is wrong is told before anything is submitted
-        began, courses = time.monotonic(), Courses()
-        after = _submit(at, folder, found, courses)
-        _work_off(worker, Follower(at, courses, after, is_shown=not as_json))
-        _tell(courses, time.monotonic() - began, as_json)
-    if courses.left and url is not None:
-        click.echo(f"`fairlane work --url {quote(url)}` works off the rest.", err=True)
-    if courses.left or courses.failed:
-        raise click.exceptions.Exit(EXIT_OTHERWISE)
+    with _queue_url(url) as queue_url:
+        files = load_settings(queue_url, os.environ, Path.cwd(), blobs).blobs
+        options = ExtractOptions(queue_url, files, pace=pace, outputs=outputs, keep_results=url is not None)
+        worker = built_in_worker(options, slots, (FOLDER_KIND,))  # before the submissions: it raises if a value is wrong
+        began, tracker = time.monotonic(), Tracker()
+        last_before = _submit(queue_url, folder, found.documents, tracker)
+        view = no_view if as_json else partial(open_view, tracker)
+        _run(worker, FeedFollower(queue_url, tracker, last_before, view))
+        _print_end(tracker, time.monotonic() - began, as_json)
+    if tracker.remaining and url is not None:
+        click.echo(f"`fairlane work --url {quote(url)}` processes the rest.", err=True)
+    if tracker.remaining or tracker.failed:
+        raise click.exceptions.Exit(EXIT_FAILURE)
 
 
 @contextmanager
-def _queue(url: str | None) -> Iterator[str]:
-    """The queue that was named, or one that is gone afterwards."""
+def _queue_url(url: str | None) -> Iterator[str]:
+    """Yield the URL that was given, or one in a temporary folder."""
     if url is not None:
         yield url
         return
@@ -77,26 +81,26 @@ def _queue(url: str | None) -> Iterator[str]:
         yield f"sqlite:///{folder}/queue.db"
 
 
-def _submit(url: str, folder: str, found: Folder, courses: Courses) -> int | None:
-    """Submit every document; returns the number of the last change before."""
+def _submit(url: str, folder: str, documents: dict[str, list[str]], tracker: Tracker) -> int | None:
+    """Submit every document; return the number of the last change before them."""
     with Queue(url) as queue:
-        after = last_change(queue.changes)
-        for customer, paths in sorted(found.documents.items(), key=lambda one: -len(one[1])):
-            for at in range(0, len(paths), BATCH_MAX):
-                some = paths[at : at + BATCH_MAX]
-                receipts = queue.submit_many(customer, [payload_of(path, folder) for path in some], kind=FOLDER_KIND)
-                courses.add(receipts, [os.path.relpath(path, folder) for path in some])
-    return after
+        last_before = last_change(queue.changes)
+        for customer, paths in sorted(documents.items(), key=lambda item: -len(item[1])):
+            for start in range(0, len(paths), BATCH_MAX):
+                batch = paths[start : start + BATCH_MAX]
+                receipts = queue.submit_many(customer, [payload_of(path, folder) for path in batch], kind=FOLDER_KIND)
+                tracker.add(receipts, [os.path.relpath(path, folder) for path in batch])
+    return last_before
 
 
-def _work_off(worker: Worker, follower: Follower) -> None:
-    """Run the worker until all are worked off; the feed is followed meanwhile."""
-    quiet_log()
+def _run(worker: Worker, follower: FeedFollower) -> None:
+    """Run the worker until the queue is empty, with the follower beside it."""
+    silence_log()
     follower.on_error = worker.stop
-    worker.on("started", lambda _: follower.start())  # not before: a worker forks, and threads do not survive that
+    worker.on("started", lambda _: follower.start())  # not earlier: the worker forks, and threads do not survive that
     before = signal.getsignal(signal.SIGHUP)
-    if before != signal.SIG_IGN:  # as under nohup
-        signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # the terminal is closed: end, and leave nothing behind
+    if before != signal.SIG_IGN:  # nohup ignores it
+        signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # the terminal was closed: stop and clean up
     try:
         worker.run(until_empty=True)
     finally:
@@ -104,13 +108,13 @@ def _work_off(worker: Worker, follower: Follower) -> None:
         follower.finish()
 
 
-def _tell(courses: Courses, seconds: float, as_json: bool) -> None:
+def _print_end(tracker: Tracker, seconds: float, as_json: bool) -> None:
+    total, customer_count = len(tracker.documents), len(tracker.by_customer)
     if as_json:
-        failed = [{"customer": one.customer, "name": one.name, "reason": one.reason} for one in courses.failed]
-        customers = [row._asdict() for row in courses.rows()]
-        told = {"documents": len(courses.documents), "seconds": round(seconds, 3), "left": courses.left}
-        return click.echo(json.dumps({**told, "customers": customers, "failed": failed}))
-    last_table(courses)
-    left = f"; {counted(courses.left)} not worked off" if courses.left else ""
-    customers_count = counted(len(courses.by_customer), "customer")
-    return click.echo(f"{counted(len(courses.documents))} of {customers_count} in {seconds:.1f} s{left}")
+        failed = [{"customer": failure.customer, "name": failure.name, "reason": failure.reason} for failure in tracker.failed]
+        customers = [summary._asdict() for summary in tracker.summaries()]
+        totals = {"documents": total, "seconds": round(seconds, 3), "left": tracker.remaining}
+        return click.echo(json.dumps({**totals, "customers": customers, "failed": failed}))
+    print_summary(tracker)
+    remaining = f"; {format_count(tracker.remaining)} not processed" if tracker.remaining else ""
+    return click.echo(f"{format_count(total)} of {format_count(customer_count, 'customer')} in {seconds:.1f} s{remaining}")

@@ -1,4 +1,4 @@
-"""Commands that look at a queue and change its rules."""
+"""Commands that show a queue's customers and change its rules: check, status, policy."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ import click
 from fairlane.core.policy import TIME_MAX_MS, to_milliseconds
 from fairlane.queue import Look
 
-from .common import customer_argument, json_option, open_queue, place_options, seconds, some_customers, table
 from .group import main
-from .parameters import DURATION, THRESHOLDS
-from .watch import every_second, watch
+from .options import complete_customer, customer_argument, json_option, open_queue, queue_options
+from .output import format_seconds, print_table
+from .param_types import DURATION, THRESHOLDS
+from .watch import repeat_every_second, watch
 
 STATUS_COLUMNS = ("customer", "counter", "next\npriority", "waiting", "running", "done", "failed", "oldest\nwait", "resets\nin")
 
 
 @main.command(epilog="Example:  fairlane check acme --json")
 @customer_argument
-@click.option("--cost", type=float, default=1, show_default=True, help="What the check costs, in documents.")
+@click.option("--cost", type=float, default=1, show_default=True, help="How many documents the check counts as.")
 @click.option(
     "--now",
     "moments",
     type=float,
     multiple=True,
     metavar="SECONDS",
-    help="Check at this time instead of now; give it several times for several checks.",
+    help="Check at this Unix time instead of now; repeat it for several checks.",
 )
-@place_options
+@queue_options
 @json_option
 def check(customer: str, cost: float, moments: tuple[float, ...], url: str | None, as_json: bool) -> None:
-    """Check CUSTOMER without a document.
+    """Charge CUSTOMER for one document without submitting one.
 
-    A check moves the counter. To look without moving it, use `fairlane status`. With --json an object a line, a line a check.
+    This moves the customer's counter and prints the priority that a document would have got. To see the counter without moving
+    it, use `fairlane status` or `fairlane explain`. With --json, prints an object per line and check.
     """
     for now in moments:
-        to_milliseconds("--now", now, 0, TIME_MAX_MS)  # all of them before the first check is made
+        to_milliseconds("--now", now, 0, TIME_MAX_MS)  # validate all of them before the first check moves the counter
     with open_queue(url) as queue:
         checks = [queue.check(customer, cost=cost, now=now) for now in moments or (None,)]
     rows = [
-        {"customer": one.customer, "counter": one.counter, "priority": one.priority, "checked_at": one.checked_at}
-        for one in checks
+        {"customer": check.customer, "counter": check.counter, "priority": check.priority, "checked_at": check.checked_at}
+        for check in checks
     ]
     if as_json:
         for row in rows:
@@ -54,47 +56,54 @@ def check(customer: str, cost: float, moments: tuple[float, ...], url: str | Non
 
 
 @main.command(epilog="Example:  fairlane status --watch")
-@click.argument("customer", required=False, shell_complete=some_customers)
-@click.option("--watch", "watching", is_flag=True, help="Stay, and show it again every second; Ctrl-C ends.")
-@place_options
+@click.argument("customer", required=False, shell_complete=complete_customer)
+@click.option("--watch", "watching", is_flag=True, help="Show it again every second until Ctrl-C.")
+@queue_options
 @json_option
 def status(customer: str | None, watching: bool, url: str | None, as_json: bool) -> None:
-    """Show where customers stand; moves nothing.
+    """Show customers with their counters; changes nothing.
 
-    Counter, next priority, what waits and runs. With --json an array, an object a customer; with --watch an array a line.
+    For each customer: its counter, the priority of its next document, and how many documents wait, run, are done and failed.
+    With --json, prints an array with an object per customer; with --watch, an array per line.
     """
     with open_queue(url, create=False) as queue:
 
         def looks() -> list[Look]:
             return list(queue.customers()) if customer is None else [queue.look(customer)]
 
-        def tell_json() -> None:
-            click.echo(json.dumps([one._asdict() for one in looks()]))
+        def print_json() -> None:
+            click.echo(json.dumps([look._asdict() for look in looks()]))
 
         if as_json:
-            return every_second(tell_json) if watching else tell_json()
+            return repeat_every_second(print_json) if watching else print_json()
         if watching:
             return watch(looks, _status_row, STATUS_COLUMNS)
-        known = looks()
-    if not known:
-        return click.echo("No customer yet: nothing was submitted or checked.")
-    return table(STATUS_COLUMNS, map(_status_row, known))
+        rows = list(map(_status_row, looks()))
+    if not rows:
+        return click.echo("No customers yet: nothing was submitted or checked.")
+    return print_table(STATUS_COLUMNS, rows)
 
 
-def _status_row(one: Look) -> Sequence[object]:
+def _status_row(look: Look) -> Sequence[object]:
     return (
-        one.customer + (" (paused)" if one.paused else ""), one.counter, one.next_priority, one.waiting, one.running,
-        one.done, one.failed, seconds(one.oldest_wait), seconds(one.resets_in),
+        look.customer + (" (paused)" if look.paused else ""), look.counter, look.next_priority, look.waiting, look.running,
+        look.done, look.failed, format_seconds(look.oldest_wait), format_seconds(look.resets_in),
     )  # fmt: skip
 
 
 @main.command(epilog="Example:  fairlane policy --reset gradual --reset-interval 25m")
-@click.option("--reset", type=click.Choice(["idle", "window", "gradual"]), help="When counters go back to zero.")
-@click.option("--reset-interval", type=DURATION, metavar="DURATION", help="As in 90s or 25m; up to 30d.")
-@click.option("--thresholds", type=THRESHOLDS, metavar="LIST", help="Up to 8 falling numbers, as in =-2,-4,-6,-8.")
-@click.option("--dispatch", type=click.Choice(["fair", "strict"]), help="Turns inside a priority, or bare priority and number.")
-@click.option("--open-turn-every", type=int, metavar="N", help="One dispatch in N goes to whoever waits longest; 0: never.")
-@place_options
+@click.option("--reset", type=click.Choice(["idle", "window", "gradual"]), help="How counters return to zero.")
+@click.option("--reset-interval", type=DURATION, metavar="DURATION", help="Such as 90s or 25m; up to 30d.")
+@click.option("--thresholds", type=THRESHOLDS, metavar="LIST", help="Up to 8 falling numbers, such as =-2,-4,-6,-8.")
+@click.option(
+    "--dispatch",
+    type=click.Choice(["fair", "strict"]),
+    help="fair: customers take turns within a priority. strict: first come, first served within a priority.",
+)
+@click.option(
+    "--open-turn-every", type=int, metavar="N", help="Every Nth dispatch takes the longest waiting document; 0: never."
+)
+@queue_options
 @json_option
 def policy(
     reset: Any,
@@ -105,12 +114,12 @@ def policy(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Show or change the rules for everybody.
+    """Show or change the queue's rules.
 
-    A change holds from the next check or claim on, for everybody who uses the queue.
+    A change applies to all customers, from the next check or claim on.
     """
-    wanted = (reset, reset_interval, thresholds, dispatch, open_turn_every)
-    with open_queue(url, create=any(one is not None for one in wanted)) as queue:
+    options = (reset, reset_interval, thresholds, dispatch, open_turn_every)
+    with open_queue(url, create=any(option is not None for option in options)) as queue:
         rules = queue.configure(
             reset=reset,
             reset_interval=reset_interval,
@@ -118,7 +127,7 @@ def policy(
             dispatch=dispatch,
             open_turn_every=open_turn_every,
         )
-    told: dict[str, object] = {
+    data: dict[str, object] = {
         "version": rules.version,
         "reset": rules.policy.reset,
         "reset_interval": rules.policy.reset_interval,
@@ -127,16 +136,16 @@ def policy(
         "open_turn_every": rules.open_turn_every,
     }
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(data))
         return
-    told["reset_interval"] = f"{rules.policy.reset_interval:.3f}".rstrip("0").rstrip(".") + " s"
-    for name, value in told.items():
+    data["reset_interval"] = f"{rules.policy.reset_interval:.3f}".rstrip("0").rstrip(".") + " s"
+    for name, value in data.items():
         click.echo(f"{name.replace('_', ' '):16} {', '.join(map(str, value)) if isinstance(value, list) else value}")
     click.echo()
-    table(("counter", "priority"), _priority_lines(rules.policy.thresholds))
+    print_table(("counter", "priority"), _priority_rows(rules.policy.thresholds))
 
 
-def _priority_lines(thresholds: Sequence[float]) -> list[tuple[str, int]]:
+def _priority_rows(thresholds: Sequence[float]) -> list[tuple[str, int]]:
     if not thresholds:
         return [("any", 1)]
-    return [(f">= {thresholds[0]}", 1), *((f"< {one}", level) for level, one in enumerate(thresholds, start=2))]
+    return [(f">= {thresholds[0]}", 1), *((f"< {threshold}", level) for level, threshold in enumerate(thresholds, start=2))]

@@ -12,25 +12,25 @@ from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.queue import Queue
 
-from .common import blobs_option, json_option, store_settings, url_option
 from .group import main
-from .parameters import DURATION
+from .options import blobs_option, json_option, store_settings, url_option
+from .param_types import DURATION
 
 MISSING = "the service needs packages that are not installed: pip install 'fairlane[serve]'"
 
 
 @main.command(epilog="Example:  fairlane serve --port 8000 --retention 7d")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=int, default=8000, show_default=True, help="The port; 0: any that is free.")
-@click.option("--no-work", is_flag=True, help="Answer only; workers run elsewhere.")
-@click.option("--slots", type=int, help="How many documents the worker takes at once.")
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help='Customers may submit this kind too, besides "extract".')
-@click.option("--retention", type=DURATION, metavar="DURATION", help="Purge what ended longer ago; never, unless given.")
+@click.option("--port", type=int, default=8000, show_default=True, help="The port to listen on; 0: any free port.")
+@click.option("--no-work", is_flag=True, help="Serve only the API; workers run elsewhere.")
+@click.option("--slots", type=int, help="How many documents the worker processes at once.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help='Let customers submit this kind too, besides "extract".')
+@click.option("--retention", type=DURATION, metavar="DURATION", help="Purge documents that ended longer ago. Default: never.")
 @click.option("--limit", "limits", multiple=True, metavar="NAME=NUMBER", help="Change a limit; docs/service.md lists them.")
-@click.option("--allow-private-webhooks", is_flag=True, help="Webhooks may lead to private and loopback addresses.")
-@click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Answer with TLS.")
-@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The key of the certificate.")
-@click.option("--behind-proxy", is_flag=True, help="Something in front has TLS; listen elsewhere than on loopback without it.")
+@click.option("--allow-private-webhooks", is_flag=True, help="Allow webhooks to private and loopback addresses.")
+@click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Use TLS with this.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The certificate's private key.")
+@click.option("--behind-proxy", is_flag=True, help="Allow other hosts than loopback without TLS: a proxy in front does TLS.")
 @blobs_option
 @url_option
 @json_option
@@ -39,10 +39,10 @@ def serve(
     limits: tuple[str, ...], allow_private_webhooks: bool, tls_certificate: str | None, tls_key: str | None,
     behind_proxy: bool, blobs: str | None, url: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run the service: an HTTP API, a worker and upkeep, until Ctrl-C or SIGTERM.
+    """Run the service until Ctrl-C or SIGTERM.
 
-    Without an operator key there is nobody who could use it: the first one is made, and shown once. What happens is logged to
-    standard error, a JSON object a line. With --json the address and the key are told as an object.
+    The service is an HTTP API, a web page, a worker and regular maintenance. If there is no operator key yet, one is created
+    and shown once. Logs go to standard error, a JSON object per line. With --json, prints the address and the key as an object.
     """
     try:
         from fairlane.api.server import Place, bound, worker_of
@@ -57,17 +57,17 @@ def serve(
     settings = store_settings(url, blobs)
     at = settings.url
     if at.startswith("memory:"):
-        raise Mistake("a queue in memory cannot be served, as the worker is a process of its own; give --url sqlite:///file.db")
+        raise Mistake("a queue in memory cannot be served, because the worker is another process; use --url sqlite:///file.db")
     work = None if no_work else worker_of(at, settings.blobs, slots)
     allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
     options = Options(told_limits(limits), allowed, retention, allow_private_webhooks, work)
     listening = bound(place)
     with Queue(at, blobs=settings.blobs) as queue:
-        run(queue, options, place, listening, lambda: _tell(queue, place, listening.getsockname()[1], as_json), Console)
+        run(queue, options, place, listening, lambda: _print_started(queue, place, listening.getsockname()[1], as_json), Console)
 
 
-def _tell(queue: Queue, place: object, port: int, as_json: bool) -> None:
-    """Where it runs, and the first key."""
+def _print_started(queue: Queue, place: object, port: int, as_json: bool) -> None:
+    """Print the address, and the first operator key if there was none."""
     key = None
     if not ring.has_operator(queue.engine):
         key, _ = ring.create(queue.engine, customer=None, name="first")
@@ -77,6 +77,6 @@ def _tell(queue: Queue, place: object, port: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"address": address, "operator_key": key}))
         return
-    click.echo(f"Fairlane runs at {address}; Ctrl-C stops it.")
+    click.echo(f"Fairlane is running at {address}; press Ctrl-C to stop it.")
     if key is not None:
         click.echo(f"The first operator key, shown only now: {key}")

@@ -1,4 +1,4 @@
-"""Commands that replay: what would another policy have done, which would be better, and was every check right?"""
+"""Commands that replay a workload or a queue's history: simulate, advise, verify."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import click
 
 from fairlane.core.errors import BadValue, Mistake
 
-from .common import counted, json_option, open_store, seconds, table, url_option
-from .group import EXIT_FOUND, main
-from .parameters import THRESHOLDS
+from .group import EXIT_FINDINGS, main
+from .options import json_option, open_store, url_option
+from .output import format_count, format_seconds, print_table
+from .param_types import THRESHOLDS
 
 if TYPE_CHECKING:
     from fairlane.sim.advise import Advice, Effect
     from fairlane.sim.contenders import Contender
-    from fairlane.sim.measures import Answers
-    from fairlane.sim.verify import Verdict
+    from fairlane.sim.measures import Measures
+    from fairlane.sim.verify import Verification
     from fairlane.sim.workload import Workload
 
 GENERATOR_NAMES = "flood, metronome, two-whales, newcomers, day"
@@ -30,19 +31,21 @@ DIFFERENCES_SHOWN = 20
 
 workload_argument = click.argument("workload", required=False)
 workers_option = click.option(
-    "--workers", type=click.IntRange(1, 100_000), default=4, show_default=True, help="Documents served at once."
+    "--workers", type=click.IntRange(1, 100_000), default=4, show_default=True, help="How many documents are processed at once."
 )
 load_option = click.option(
     "--load", type=click.FloatRange(0, 100, min_open=True), metavar="SHARE",
-    help="Scale service times to this share of what the workers can do, as in 0.9; long silences of everybody are cut.",
+    help="Scale the service times to this share of the workers' capacity, such as 0.9; long gaps without documents are cut.",
 )  # fmt: skip
-seed_option = click.option("--seed", type=int, default=1, show_default=True, help="For generators: another seed, another day.")
-interval_option = click.option("--reset-interval", type=float, metavar="SECONDS", help="Instead of the policy's own.")
+seed_option = click.option(
+    "--seed", type=int, default=1, show_default=True, help="For generators: another seed makes other documents."
+)
+interval_option = click.option("--reset-interval", type=float, metavar="SECONDS", help="Replaces that of every policy.")
 thresholds_option = click.option(
-    "--thresholds", type=THRESHOLDS, metavar="LIST", help="Instead of the policy's own table, as in =-2,-4,-6,-8."
+    "--thresholds", type=THRESHOLDS, metavar="LIST", help="Replaces the table of every policy, such as =-2,-4,-6,-8."
 )
 weights_option = click.option(
-    "--weights", multiple=True, metavar="CUSTOMER=WEIGHT", help="A customer's weight; several times, or with commas between."
+    "--weights", multiple=True, metavar="CUSTOMER=WEIGHT", help="A customer's weight; repeat it, or separate several by commas."
 )
 live_option = click.option("--url", metavar="URL", help="Replay the history of this queue instead of a WORKLOAD.")
 
@@ -50,7 +53,11 @@ live_option = click.option("--url", metavar="URL", help="Replay the history of t
 @main.command()
 @workload_argument
 @click.option(
-    "--policy", "policies", multiple=True, metavar="NAME|FILE", help=f"{POLICY_NAMES}, current (with --url) or a TOML file."
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME|FILE",
+    help=f"{POLICY_NAMES}, current (with --url), or a TOML file. Repeat it to compare several. Default: texts.",
 )
 @workers_option
 @load_option
@@ -59,7 +66,7 @@ live_option = click.option("--url", metavar="URL", help="Replay the history of t
 @thresholds_option
 @weights_option
 @click.option(
-    "--html", "html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a report with pictures."
+    "--html", "html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a report with charts."
 )
 @click.option("--customer", "customers", multiple=True, metavar="CUSTOMER", help="Draw this customer's counter in the report.")
 @live_option
@@ -80,8 +87,9 @@ def simulate(
 ) -> None:
     """Replay WORKLOAD under one or several policies, side by side.
 
-    WORKLOAD is a CSV of submitted_at,customer,service_s (plain or gzipped), or a generator: flood, metronome, two-whales,
-    newcomers, day. With --url it is the history of that queue. The policy and the dispatch are those of production.
+    WORKLOAD is a CSV file with the columns submitted_at,customer,service_s (plain or gzipped), or a generator: flood,
+    metronome, two-whales, newcomers, day. With --url, the history of that queue is replayed instead. The replay uses the same
+    policy and dispatch code as a real queue.
 
     \b
     Example:
@@ -89,29 +97,30 @@ def simulate(
       fairlane simulate yesterday.csv --policy texts --policy gradual --html report.html
       fairlane simulate --url sqlite:///fairlane.db --policy current --policy mine.toml
     """
-    from fairlane.sim.measures import answers
+    from fairlane.sim.measures import measure
     from fairlane.sim.replay import replay
-    from fairlane.sim.report import Story, chosen_customers, page
+    from fairlane.sim.report import MeasuredReplay, report_page, sample_customers
 
     if html is not None and not html.parent.is_dir():
-        raise BadValue("--html", str(html), "a file in a folder that is there")
-    replayed, known = _workload(workload, url, seed, workers, load, policies or ("texts",))
-    contenders = [one.changed(reset_interval, thresholds, _weights(weights, replayed)) for one in known]
+        raise BadValue("--html", str(html), "a file in an existing folder")
+    replayed, loaded = _load(workload, url, seed, workers, load, policies or ("texts",))
+    contenders = [contender.with_changes(reset_interval, thresholds, _weights(weights, replayed)) for contender in loaded]
     for customer in customers:
-        _among(replayed, "--customer", customer)
-    stories = []
+        _check_customer(replayed, "--customer", customer)
+    results = []
     with _progress("documents", len(replayed) * len(contenders), as_json) as advance:
         for contender in contenders:
-            told = replay(replayed, contender, workers, advance)
-            stories.append(Story(told, answers(told)))
+            result = replay(replayed, contender, workers, advance)
+            results.append(MeasuredReplay(result, measure(result)))
             if html is None:
-                stories[-1] = stories[-1]._replace(replay=stories[0].replay)  # only the report needs the others
+                results[-1] = results[-1]._replace(replay=results[0].replay)  # free the memory: only the report needs it
     if html is not None:
-        html.write_text(page(stories, customers or chosen_customers(replayed)), encoding="utf-8")
+        html.write_text(report_page(results, customers or sample_customers(replayed)), encoding="utf-8")
+    all_measures = [result.measures for result in results]
     if as_json:
-        click.echo(json.dumps([one.answers.as_json() for one in stories]))
+        click.echo(json.dumps([measures.as_json() for measures in all_measures]))
         return
-    _show_answers(replayed, [one.answers for one in stories])
+    _print_measures(replayed, all_measures)
     if html is not None:
         click.echo(f"The report is in {html}.")
 
@@ -119,10 +128,10 @@ def simulate(
 @main.command()
 @workload_argument
 @click.option("--objective", default="light-p99", show_default=True, metavar="CLASS-FIGURE",
-              help="all, light, quiet or heavy; mean, p50, p95, p99 or max.")  # fmt: skip
-@click.option("--budget", type=int, default=200, show_default=True, help="How many settings may be tried, a replay each.")
+              help="The wait to shorten: all, light, quiet or heavy; mean, p50, p95, p99 or max.")  # fmt: skip
+@click.option("--budget", type=int, default=200, show_default=True, help="How many settings to try; each is a replay.")
 @click.option(
-    "--policy", "policy", metavar="NAME|FILE", help="What you have now; default: texts, or the queue's own with --url."
+    "--policy", "policy", metavar="NAME|FILE", help="The policy to start from. Default: texts; with --url the queue's own."
 )
 @workers_option
 @load_option
@@ -142,8 +151,9 @@ def advise(
 ) -> None:
     """Search for settings that would have served WORKLOAD better.
 
-    Tries the reset rule, the reset interval, the table and the open-turn share, and says what the best would change and what
-    it costs whom. The search sees one half of the trace; the other half decides whether a difference is more than noise.
+    Varies the reset rule, the reset interval, the thresholds and the share of open turns, and shows for the best settings what
+    they would change, and for whom. The search uses one half of the workload; the other half decides whether the difference is
+    more than noise.
 
     \b
     Example:
@@ -152,24 +162,24 @@ def advise(
     """
     from fairlane.sim.advise import Objective, advise
 
-    aim = Objective.named(objective)
-    replayed, (start,) = _workload(workload, url, seed, workers, load, (policy or ("current" if url else "texts"),))
+    target = Objective.parse(objective)
+    replayed, (start,) = _load(workload, url, seed, workers, load, (policy or ("current" if url else "texts"),))
     with _progress("replays", budget, as_json) as advance:
-        advice = advise(replayed, start, workers, aim, budget, seed, advance)
+        advice = advise(replayed, start, workers, target, budget, seed, advance)
     if as_json:
         click.echo(json.dumps(_advice_json(advice)))
         return
-    _show_advice(advice)
+    _print_advice(advice)
 
 
 @main.command()
 @url_option
 @json_option
 def verify(url: str | None, as_json: bool) -> None:
-    """Make every recorded check of a queue again and compare.
+    """Recompute every recorded check of a queue and compare.
 
-    Every counter and priority of the store is compared with what the rules say. Moves nothing; the queue may be in use. Exit
-    code 4 if something differs.
+    Compares every counter and priority in the store with what the rules give. Changes nothing; the queue may be in use. Exits
+    with 4 if something differs.
 
     \b
     Example:
@@ -178,79 +188,79 @@ def verify(url: str | None, as_json: bool) -> None:
     from fairlane.sim.verify import verify
 
     with open_store(url, create=False) as queue, _progress("changes", None, as_json) as advance:
-        verdict = verify(queue, advance)
+        result = verify(queue, advance)
     if as_json:
-        told = verdict._asdict() | {"differences": [one._asdict() for one in verdict.differences]}
-        click.echo(json.dumps(told, default=str))
+        data = result._asdict() | {"differences": [difference._asdict() for difference in result.differences]}
+        click.echo(json.dumps(data, default=str))
     else:
-        click.echo(f"{counted(verdict.checks, 'check')} made again, {counted(verdict.customers, 'customer')} compared.")
-        if verdict.skipped:
-            click.echo(f"{verdict.skipped:,} checks skipped: what came before them was purged or erased.")
-        for one in verdict.differences[:DIFFERENCES_SHOWN]:
-            click.echo(str(one))
-        more = len(verdict.differences) - DIFFERENCES_SHOWN
+        click.echo(f"{format_count(result.checks, 'check')} recomputed, {format_count(result.customers, 'customer')} compared.")
+        if result.skipped:
+            click.echo(f"{format_count(result.skipped, 'check')} skipped: the changes before were purged or erased.")
+        for difference in result.differences[:DIFFERENCES_SHOWN]:
+            click.echo(str(difference))
+        more = len(result.differences) - DIFFERENCES_SHOWN
         if more > 0:
-            click.echo(f"... and {more:,} more; --json lists all.")
-        click.echo(_conclusion(verdict))
-    if verdict.differences:
-        sys.exit(EXIT_FOUND)
+            click.echo(f"... and {more:,} more; --json lists all of them.")
+        click.echo(_conclusion(result))
+    if result.differences:
+        sys.exit(EXIT_FINDINGS)
 
 
-def _conclusion(verdict: Verdict) -> str:
-    if verdict.differences:
-        return f"{counted(len(verdict.differences), 'difference')}."
-    return "Everything is as the rules say." if verdict.checks or verdict.customers else "There was nothing to compare."
+def _conclusion(result: Verification) -> str:
+    if result.differences:
+        return f"{format_count(len(result.differences), 'difference')}."
+    return "Everything agrees with the rules." if result.checks or result.customers else "There was nothing to compare."
 
 
-def _workload(
-    told: str | None, url: str | None, seed: int, workers: int, load: float | None, policies: Sequence[str]
+def _load(
+    workload_name: str | None, url: str | None, seed: int, workers: int, load: float | None, policies: Sequence[str]
 ) -> tuple[Workload, list[Contender]]:
-    """What is replayed, and under which policies."""
-    from fairlane.sim.contenders import contender
-    from fairlane.sim.generators import GENERATORS, generated
-    from fairlane.sim.history import current, history
+    """Load the workload and the contenders."""
+    from fairlane.sim.contenders import load_contender
+    from fairlane.sim.generators import GENERATORS, generate
+    from fairlane.sim.history import current_contender, load_history
     from fairlane.sim.workload import read_csv
 
-    if (told is None) == (url is None):
-        raise Mistake(f"give either a WORKLOAD (a CSV file or one of {GENERATOR_NAMES}) or --url for the history of a queue")
+    if (workload_name is None) == (url is None):
+        raise Mistake(f"use either a WORKLOAD (a CSV file or one of {GENERATOR_NAMES}) or --url, for the history of a queue")
     contenders = []
     if url is not None:
         with open_store(url, create=False) as queue:
-            contenders = [current(queue) if one == "current" else contender(one) for one in policies]
-            workload = history(queue)
-    elif told is not None:
-        contenders = [contender(one) for one in policies]
-        if told in GENERATORS:
-            workload = generated(told, seed)
-        elif Path(told).is_file():
-            workload = read_csv(Path(told))
+            contenders = [current_contender(queue) if name == "current" else load_contender(name) for name in policies]
+            workload = load_history(queue)
+    elif workload_name is not None:
+        contenders = [load_contender(name) for name in policies]
+        if workload_name in GENERATORS:
+            workload = generate(workload_name, seed)
+        elif Path(workload_name).is_file():
+            workload = read_csv(Path(workload_name))
         else:
-            raise BadValue("WORKLOAD", told, f"a CSV file, or one of {GENERATOR_NAMES}")
+            raise BadValue("WORKLOAD", workload_name, f"a CSV file, or one of {GENERATOR_NAMES}")
     return (workload if load is None else workload.at_load(load, workers)), contenders
 
 
-def _weights(told: Sequence[str], workload: Workload) -> dict[str, float]:
+def _weights(options: Sequence[str], workload: Workload) -> dict[str, float]:
     weights = {}
-    for one in (part for listed in told for part in listed.split(",")):
-        customer, equals, weight = one.rpartition("=")
+    for assignment in (part for option in options for part in option.split(",")):
+        customer, equals, weight = assignment.rpartition("=")
         try:
             weights[customer] = float(weight)
         except ValueError:
             equals = ""
         if not equals:
-            raise BadValue("--weights", one, "a customer and a weight, as in acme=2")
-        _among(workload, "--weights", customer)
+            raise BadValue("--weights", assignment, "a customer and a weight, as in acme=2")
+        _check_customer(workload, "--weights", customer)
     return weights
 
 
-def _among(workload: Workload, option: str, customer: str) -> None:
+def _check_customer(workload: Workload, option: str, customer: str) -> None:
     if customer not in workload.customers:
-        raise BadValue(option, customer, f"a customer of {workload.name}, as {workload.customers[0]!r} is")
+        raise BadValue(option, customer, f"a customer of {workload.name}, such as {workload.customers[0]!r}")
 
 
 @contextmanager
-def _progress(of_what: str, total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on the terminal's error stream; nothing in a pipe, or where programs read."""
+def _progress(description: str, total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on standard error, if that is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -259,84 +269,85 @@ def _progress(of_what: str, total: int | None, quiet: bool) -> Iterator[Callable
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(of_what, total=total)
+        task = bar.add_task(description, total=total)
         yield lambda count: bar.advance(task, count)
 
 
-def _show_answers(workload: Workload, told: list[Answers]) -> None:
+def _print_measures(workload: Workload, all_measures: list[Measures]) -> None:
     from fairlane.sim.measures import Spread
 
-    first = told[0]
-    span = seconds(workload.at_us[-1] / 1_000_000)
+    first = all_measures[0]
+    span = format_seconds(workload.at_us[-1] / 1_000_000)
     load = "all at one moment" if first.load is None else f"load {first.load:.2f}"
-    came = f"{counted(first.documents, 'document')} of {counted(first.customers, 'customer')} over {span}"
-    click.echo(f"{workload.name}: {came}; {counted(first.workers, 'worker')}, {load}")
+    documents = f"{format_count(first.documents)} of {format_count(first.customers, 'customer')} over {span}"
+    click.echo(f"{workload.name}: {documents}; {format_count(first.workers, 'worker')}, {load}")
     for note in workload.notes:
         click.echo(note)
     if first.load is not None and first.load >= 1:
-        click.echo("More work comes than the workers can do: whatever the policy, somebody's wait grows.")
+        click.echo("More work arrives than the workers can do: under every policy some waits keep growing.")
     rows: list[tuple[object, ...] | None] = []
     for group in ("light", "quiet", "heavy", "all"):
         for figure in Spread._fields:
-            cells = [seconds(getattr(one.waits[group], figure)) for one in told]
+            cells = [format_seconds(getattr(measures.waits[group], figure)) for measures in all_measures]
             rows.append((f"{group} wait, {figure}", *cells))
-        rows += [(f"{group} slowdown, p99", *(_times(one.slowdowns[group].p99) for one in told)), None]
+        rows += [
+            (f"{group} slowdown, p99", *(_format_factor(measures.slowdowns[group].p99) for measures in all_measures)),
+            None,
+        ]
     rows += [
-        ("service gap", *(seconds(one.service_gap) for one in told)),
-        ("Jain index", *(f"{one.jain:.3f}" for one in told)),
-        ("starved", *(f"{one.starved:,}" for one in told)),
-        ("overtaken", *(f"{one.overtaken:.1%}" for one in told)),
-        ("utilisation", *(f"{one.utilisation:.1%}" for one in told)),
+        ("service gap", *(format_seconds(measures.service_gap) for measures in all_measures)),
+        ("Jain index", *(f"{measures.jain:.3f}" for measures in all_measures)),
+        ("starved", *(f"{measures.starved:,}" for measures in all_measures)),
+        ("overtaken", *(f"{measures.overtaken:.1%}" for measures in all_measures)),
+        ("utilisation", *(f"{measures.utilisation:.1%}" for measures in all_measures)),
     ]
-    table(("", *(one.policy for one in told)), rows)
+    print_table(("", *(measures.policy for measures in all_measures)), rows)
 
 
-def _times(slowdown: float | None) -> str:
+def _format_factor(slowdown: float | None) -> str:
     return "-" if slowdown is None else f"{slowdown:,.1f} x"
 
 
-def _show_advice(advice: Advice) -> None:
+def _print_advice(advice: Advice) -> None:
     if not advice.worth_it:
-        why = (
-            "nothing better was found" if not advice.changes() else "the best that was found is within the noise between parts"
-        )
-        click.echo(f"Keep what you have: of {advice.replays:,} settings tried for {advice.objective}, {why}.")
+        why = "none was better" if not advice.changes() else "the best was not better by more than noise"
+        click.echo(f"Keep your settings: of {advice.replays:,} tried for {advice.objective}, {why}.")
         if advice.changes():
             click.echo("It would change:")
     for name, (before, after) in advice.changes().items():
-        click.echo(f"{name.replace('_', ' '):16} {_setting(before)} -> {_setting(after)}")
+        click.echo(f"{name.replace('_', ' '):16} {_format_setting(before)} -> {_format_setting(after)}")
     if advice.changes():
-        table(
-            ("", "before", "after", "in a part", "verdict"),
-            [(f"{one.objective.group} wait, {one.objective.figure}", seconds(one.before), seconds(one.after), *_verdict(one))
-             for one in advice.effects],
+        print_table(
+            ("", "before", "after", "change", "verdict"),
+            [(f"{effect.objective.group} wait, {effect.objective.figure}", format_seconds(effect.before),
+              format_seconds(effect.after), *_describe_effect(effect)) for effect in advice.effects],
         )  # fmt: skip
         parts = advice.effect.parts
         click.echo(
-            f"On the {parts} parts of the trace that the search did not see: all of them together before and after, then the "
-            "mean change in a part, and in brackets where that lies with 95 % certainty."
+            f"Measured on the {parts} parts of the workload that the search did not see: before and after are of all parts "
+            "together; change is the mean over the parts, with its 95 % confidence interval in brackets."
         )
     if advice.worth_it:
-        click.echo(f"To do it: {_command(advice)}")
+        click.echo(f"To change the settings: {_command(advice)}")
 
 
-def _setting(value: object) -> str:
-    listed = value if isinstance(value, tuple) else (value,)
-    return ",".join(one if isinstance(one, str) else f"{one:.10g}" for one in listed)
+def _format_setting(value: object) -> str:
+    values = value if isinstance(value, tuple) else (value,)
+    return ",".join(item if isinstance(item, str) else f"{item:.10g}" for item in values)
 
 
-def _verdict(effect: Effect) -> tuple[str, str]:
+def _describe_effect(effect: Effect) -> tuple[str, str]:
     if effect.ratio is None:
         return "-", "no such documents"
     change = f"{effect.ratio - 1:+.0%}"
     if effect.low is None or effect.high is None:
-        return change, "too few parts to tell"
-    word = "within the noise" if not effect.real else "better" if effect.ratio < 1 else "worse"
+        return change, "too few documents to tell"
+    word = "no more than noise" if not effect.real else "better" if effect.ratio < 1 else "worse"
     return change, f"{word} ({effect.low - 1:+.0%} to {effect.high - 1:+.0%})"
 
 
 def _command(advice: Advice) -> str:
-    options = [f"--{name.replace('_', '-')}={_setting(after)}" for name, (_, after) in advice.changes().items()]
+    options = [f"--{name.replace('_', '-')}={_format_setting(after)}" for name, (_, after) in advice.changes().items()]
     return " ".join(["fairlane policy", *options])
 
 
@@ -348,10 +359,10 @@ def _advice_json(advice: Advice) -> dict[str, Any]:
         "changes": {name: {"before": before, "after": after} for name, (before, after) in advice.changes().items()},
         "effects": [
             {
-                "objective": str(one.objective), "before": one.before, "after": one.after, "ratio": one.ratio,
-                "low": one.low, "high": one.high, "parts": one.parts, "real": one.real,
+                "objective": str(effect.objective), "before": effect.before, "after": effect.after, "ratio": effect.ratio,
+                "low": effect.low, "high": effect.high, "parts": effect.parts, "real": effect.real,
             }
-            for one in advice.effects
+            for effect in advice.effects
         ],
         "command": _command(advice) if advice.worth_it else None,
     }  # fmt: skip

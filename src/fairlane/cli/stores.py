@@ -1,4 +1,4 @@
-"""Commands about where a queue lives: bring it to this version, examine it, move it."""
+"""Commands for a queue's store: migrate, doctor, move."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ import click
 from fairlane.core.errors import Mistake
 from fairlane.transfer import TransferProgress
 
-from .common import counted, json_option, open_store, store_settings, url_option
-from .group import EXIT_FOUND, main
+from .group import EXIT_FINDINGS, main
+from .options import json_option, open_store, store_settings, url_option
+from .output import format_count
 
 
 @main.command()
 @url_option
 @json_option
 def migrate(url: str | None, as_json: bool) -> None:
-    """Bring a queue's store to this version's form, making it if it is not there.
+    """Migrate a queue's store to this version; create it if it does not exist.
 
-    Every command and every program does this by itself when it opens the queue; this one does nothing else. Safe under
-    traffic and from many machines at once.
+    Every command and program does this when it opens the queue; this one does nothing else. It is safe while the queue is in
+    use, and from many machines at once.
 
     \b
     Example:
       fairlane migrate --url sqlite:///fairlane.db
     """
     with open_store(url) as queue:
-        told = {"url": _shown(queue.url), "durability": queue.engine.durability}
-    click.echo(json.dumps(told) if as_json else f"{told['url']} is ready; {told['durability']}")
+        data = {"url": _without_password(queue.url), "durability": queue.engine.durability}
+    click.echo(json.dumps(data) if as_json else f"{data['url']} is ready; {data['durability']}")
 
 
 @main.command()
 @url_option
 @json_option
 def doctor(url: str | None, as_json: bool) -> None:
-    """Examine a queue's store; each finding says what to do.
+    """Examine a queue's store and this machine's sandbox.
 
-    Exit code 4 if something is bad. With --json an array, an object a finding.
+    Each warning says what to do. Exits with 4 if something is bad. With --json, prints an array with an object per finding.
 
     \b
     Example:
@@ -47,35 +48,35 @@ def doctor(url: str | None, as_json: bool) -> None:
     from fairlane.doctor import findings
 
     with open_store(url, create=False) as queue:
-        found = findings(queue)
+        results = findings(queue)
     if as_json:
-        fields = [{"name": f.name, "level": f.level, "told": f.message, "advice": f.advice} for f in found]
+        fields = [{"name": f.name, "level": f.level, "told": f.message, "advice": f.advice} for f in results]
         click.echo(json.dumps(fields))
     else:
-        for one in found:
-            click.secho(f"{one.level:8}", fg={"fine": "green", "warning": "yellow", "bad": "red"}[one.level], nl=False)
-            click.echo(f"{one.name:11} {one.message}")
-            if one.advice:
-                click.echo(f"{'':20}-> {one.advice}")
-    if any(one.level == "bad" for one in found):
-        sys.exit(EXIT_FOUND)
+        for finding in results:
+            click.secho(f"{finding.level:8}", fg={"fine": "green", "warning": "yellow", "bad": "red"}[finding.level], nl=False)
+            click.echo(f"{finding.name:11} {finding.message}")
+            if finding.advice:
+                click.echo(f"{'':20}-> {finding.advice}")
+    if any(finding.level == "bad" for finding in results):
+        sys.exit(EXIT_FINDINGS)
 
 
 @main.command()
 @click.argument("from_url", metavar="FROM-URL")
 @click.argument("to_url", metavar="TO-URL", required=False)
-@click.option("--from-blobs", metavar="WHERE", help="Where the files are, if not beside FROM-URL; else as --blobs elsewhere.")
-@click.option("--to-blobs", metavar="WHERE", help="Where files shall be, as s3://bucket/prefix, if not beside TO-URL.")
-@click.option("--stop", "is_stopped", is_flag=True, help="Give a move of FROM-URL up; it takes documents again.")
+@click.option("--from-blobs", metavar="WHERE", help="The files' folder or s3://bucket/prefix. Default: beside FROM-URL.")
+@click.option("--to-blobs", metavar="WHERE", help="Where to copy the files. Default: beside TO-URL.")
+@click.option("--stop", "is_stopped", is_flag=True, help="Abandon a move of FROM-URL, which then takes documents again.")
 @json_option
 def move(
     from_url: str, to_url: str | None, from_blobs: str | None, to_blobs: str | None, is_stopped: bool, as_json: bool
 ) -> None:
     """Move the queue at FROM-URL to the empty store at TO-URL.
 
-    FROM-URL is frozen, with an error that tells its users where it is going; what runs may end, or its leases are waited out;
-    then customers, counters, rules, keys, documents, lanes, records and files are carried over. Run it again if it was
-    interrupted: it goes on where it stopped. The feed of changes stays behind.
+    First FROM-URL is frozen: its users get an error that names TO-URL. Then the command waits until running documents end or
+    their leases expire, and copies customers, counters, rules, keys, documents, lanes, records and files. The change feed is
+    not copied. If the command is interrupted, run it again: it continues where it stopped.
 
     \b
     Example:
@@ -87,32 +88,32 @@ def move(
 
     if is_stopped:
         if to_url is not None:
-            raise Mistake("--stop takes FROM-URL alone: the target is left as it is, and may be dropped")
+            raise Mistake("--stop takes only FROM-URL; leave TO-URL out (it is not changed, and may be deleted)")
         stop(from_url)
-        click.echo(json.dumps({"stopped": True}) if as_json else f"{_shown(from_url)} takes documents again.")
+        click.echo(json.dumps({"stopped": True}) if as_json else f"{_without_password(from_url)} takes documents again.")
         return
     if to_url is None:
-        raise Mistake("say where to: fairlane move FROM-URL TO-URL")
+        raise Mistake("TO-URL is missing: use `fairlane move FROM-URL TO-URL`, or `fairlane move --stop FROM-URL`")
     with _MoveBar(as_json) as bar:
         files = {"from_blobs": store_settings(from_url, from_blobs).blobs, "to_blobs": store_settings(to_url, to_blobs).blobs}
-        moved = move_queue(from_url, to_url, bar.told, **files)
+        moved = move_queue(from_url, to_url, bar.update, **files)
     if as_json:
         click.echo(json.dumps(moved._asdict()))
         return
-    carried = [counted(number, name.removesuffix("s")) for name, number in moved._asdict().items()]
-    click.echo(f"Carried over: {', '.join(carried)}. Use {_shown(to_url)} from now on.")
+    counts = [format_count(number, name.removesuffix("s")) for name, number in moved._asdict().items()]
+    click.echo(f"Moved: {', '.join(counts)}. Use {_without_password(to_url)} from now on.")
     if to_blobs is not None:
-        click.echo(f"Files are in {to_blobs}: say so with --blobs, FAIRLANE_BLOBS or blobs in fairlane.toml.")
+        click.echo(f"The files are in {to_blobs}: set --blobs, FAIRLANE_BLOBS or blobs in fairlane.toml to that.")
 
 
-def _shown(url: str) -> str:
+def _without_password(url: str) -> str:
     from fairlane.transfer import display_url
 
     return display_url(url)
 
 
 class _MoveBar:
-    """How far a move has come, on the terminal's error stream."""
+    """A progress bar for a move, on standard error if that is a terminal."""
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet or not sys.stderr.isatty()
@@ -132,11 +133,11 @@ class _MoveBar:
         if not self.quiet:
             self.progress.stop()
 
-    def told(self, at: TransferProgress) -> None:
+    def update(self, move: TransferProgress) -> None:
         if self.quiet:
             return
-        if at.phase == "waiting":
-            self.progress.update(self.task, description=f"waiting for {counted(at.running, 'running document')}")
+        if move.phase == "waiting":
+            self.progress.update(self.task, description=f"waiting for {format_count(move.running, 'running document')}")
         else:
-            name = "documents" if at.phase == "copying" else at.phase
-            self.progress.update(self.task, description=name, completed=at.copied, total=at.total)
+            name = "documents" if move.phase == "copying" else move.phase
+            self.progress.update(self.task, description=name, completed=move.copied, total=move.total)

@@ -1,4 +1,4 @@
-"""A table that stays on the screen and changes; Ctrl-C ends it quietly."""
+"""A live table of customers, drawn again every second until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 from fairlane.queue import Look
 
-from .common import PIPE_WIDTH, drawn, parts
+from .output import PIPE_WIDTH, build_table, split_columns
 
 EVERY_SECONDS = 1.0
-AROUND = 7  # lines of the screen that are not customers: the frame, the heads of columns, what is below, the cursor
+OTHER_LINES = 7  # of the screen: the frame, the column heads, the footer, the cursor
 
 
-def watch(looks: Callable[[], list[Look]], show: Callable[[Look], Sequence[object]], columns: Sequence[str]) -> None:
-    """Draw the customers again every second; where nobody watches, print the table again."""
+def watch(looks: Callable[[], list[Look]], to_row: Callable[[Look], Sequence[object]], columns: Sequence[str]) -> None:
+    """Draw the customers every second; without a terminal, print the table every second."""
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text
@@ -23,26 +23,26 @@ def watch(looks: Callable[[], list[Look]], show: Callable[[Look], Sequence[objec
     if not console.is_terminal:
         console.width = PIPE_WIDTH
 
-    def picture() -> Group:
-        known = looks()
-        room = max(1, console.height - AROUND) if console.is_terminal else len(known)
-        chosen = known if len(known) <= room else sorted(known, key=_busiest)[:room]
-        rows = [show(look) for look in chosen]
-        fitting = parts(columns, rows, console.width)[0]
-        table = drawn(
-            [columns[at] for at in fitting], [[row[at] for at in fitting] for row in rows], one_line=console.is_terminal
+    def frame() -> Group:
+        all_looks = looks()
+        room = max(1, console.height - OTHER_LINES) if console.is_terminal else len(all_looks)
+        shown = all_looks if len(all_looks) <= room else sorted(all_looks, key=_busiest_first)[:room]
+        rows = [to_row(look) for look in shown]
+        fitting = split_columns(columns, rows, console.width)[0]
+        table = build_table(
+            [columns[index] for index in fitting], [[row[i] for i in fitting] for row in rows], one_line=console.is_terminal
         )
-        return Group(table, Text(_below(len(known), len(chosen)), "dim"))
+        return Group(table, Text(_footer(len(all_looks), len(shown)), "dim"))
 
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-            every_second(lambda: live.update(picture(), refresh=True))
+            repeat_every_second(lambda: live.update(frame(), refresh=True))
     else:
-        every_second(lambda: console.print(picture()))
+        repeat_every_second(lambda: console.print(frame()))
 
 
-def every_second(draw: Callable[[], object]) -> None:
-    """Draw again and again until Ctrl-C."""
+def repeat_every_second(draw: Callable[[], object]) -> None:
+    """Call `draw` every second until Ctrl-C."""
     try:
         while True:
             draw()
@@ -51,12 +51,12 @@ def every_second(draw: Callable[[], object]) -> None:
         return
 
 
-def _busiest(look: Look) -> tuple[int, str]:
+def _busiest_first(look: Look) -> tuple[int, str]:
     return (-look.waiting - look.running, look.customer)
 
 
-def _below(known: int, shown: int) -> str:
-    if known == 0:
-        return "No customer yet: nothing was submitted or checked. Ctrl-C ends."
-    more = f"The {shown} busiest of {known:,} customers. " if shown < known else ""
-    return more + "Ctrl-C ends."
+def _footer(total: int, shown: int) -> str:
+    if total == 0:
+        return "No customers yet: nothing was submitted or checked. Press Ctrl-C to stop."
+    more = f"The {shown} busiest of {total:,} customers. " if shown < total else ""
+    return more + "Press Ctrl-C to stop."

@@ -20,8 +20,8 @@ from fairlane.api.feed import first_since, newest
 from fairlane.core.errors import FairlaneError, Mistake
 from fairlane.queue import Queue
 from fairlane.sim.contenders import Contender
-from fairlane.sim.history import ATTEMPT_ENDS, current, feed, history
-from fairlane.sim.measures import answers
+from fairlane.sim.history import ATTEMPT_ENDS, current_contender, load_history, read_feed
+from fairlane.sim.measures import measure
 from fairlane.sim.replay import replay
 
 CHANGES_MAX = 600_000
@@ -33,8 +33,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     with Queue(question["url"], create=False) as queue:
         after = max(first_since(queue.engine, question["since_ms"]), newest(queue.engine) - CHANGES_MAX)
         busy = _busy(queue, after)
-        workload = history(queue, after)
-        now = current(queue)
+        workload = load_history(queue, after)
+        now = current_contender(queue)
     policy = now.rules.policy
     wanted = {name: question[name] for name in ("reset", "reset_interval") if question.get(name) is not None}
     if question.get("thresholds") is not None:
@@ -42,8 +42,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     then = Contender("then", replace(now.rules, policy=replace(policy, **wanted)), now.terms)
     workers = question.get("workers") or busy.most
     return {
-        "now": answers(replay(workload, now, busy.most)).as_json(),
-        "then": answers(replay(workload, then, workers)).as_json(),
+        "now": measure(replay(workload, now, busy.most)).as_json(),
+        "then": measure(replay(workload, then, workers)).as_json(),
         "documents": len(workload),
         "from": busy.first_ms,
         "to": busy.last_ms,
@@ -61,7 +61,7 @@ class _Busy:
 
 def _busy(queue: Queue, after: int) -> _Busy:
     told, running = _Busy(), set[str]()
-    for change in feed(queue, after):
+    for change in read_feed(queue, after):
         told.first_ms = told.first_ms or change.at_ms
         told.last_ms = change.at_ms
         if change.what == "claimed" and change.document is not None:

@@ -1,1 +1,1 @@
-"""Sample documents to try Fairlane with."""
+"""The demo: sample documents, and a service with sample customers."""

@@ -1,4 +1,4 @@
-"""How is a folder filled with sample documents? One big customer, several small ones; the same dice make the same bytes."""
+"""Sample documents in a folder: one big customer, several small ones; the same seed makes the same bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOCUMENTS_MAX = 100_000
 
 
 def make(folder: str, seed: int, big: int, small: int, each: int, paragraphs: int) -> dict[str, int]:
-    """Fill a new or empty folder; returns how many documents each customer has."""
+    """Fill a new or empty folder; return how many documents each customer has."""
     for name, value, least, most in (
         ("--big", big, 1, DOCUMENTS_MAX), ("--small", small, 0, len(SMALL)), ("--each", each, 1, DOCUMENTS_MAX),
         ("--paragraphs", paragraphs, 1, 100_000),
@@ -40,7 +40,7 @@ def _make_empty(folder: str) -> None:
     os.makedirs(folder, exist_ok=True)
     if os.listdir(folder):
         raise Mistake(
-            f"the folder {display_path(folder)} is not empty; name one that is new or empty, so that nothing is mixed up"
+            f"the folder {display_path(folder)} is not empty; name one that is new or empty, so that files are not mixed"
         )
 
 

@@ -1,4 +1,4 @@
-"""What do sample documents say? Short letters and invoices in five languages, as customers of a document service send them."""
+"""Texts of the sample documents: short letters and invoices in five languages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 
 @dataclass(frozen=True)
 class Language:
-    """How one language says what every document says."""
+    """The texts of one language."""
 
     code: str
     titles: tuple[str, ...]
@@ -111,7 +111,7 @@ LANGUAGES = (
 
 @dataclass(frozen=True)
 class Letter:
-    """What one document says, whatever its format."""
+    """The content of one document, for every format."""
 
     language: Language
     number: int
@@ -122,7 +122,7 @@ class Letter:
 
 
 def letter(random: Random, number: int, paragraphs: int) -> Letter:
-    """The letter that these dice make."""
+    """Make a random letter."""
     language = random.choice(LANGUAGES)
     body = tuple(" ".join(random.sample(language.sentences, random.randint(2, 4))) for _ in range(paragraphs))
     lines = tuple(

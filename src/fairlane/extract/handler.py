@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from fairlane.blobs.safe_open import open_regular_file
 from fairlane.core.errors import BlobDamaged, Mistake
-from fairlane.folders.outputs import Outputs, member_places
+from fairlane.folders.outputs import Outputs, member_paths
 from fairlane.folders.scan import FOLDER_KIND
 from fairlane.procs import syscalls
 from fairlane.queue import DEFAULT_KIND, PAGES, Input, Queue
@@ -101,7 +101,7 @@ class ExtractHandler:
         """Submit the files inside as documents of their own."""
         if not extraction.members:
             return []
-        paths = member_places(source.output_path, [member.name for member in extraction.members])
+        paths = member_paths(source.output_path, [member.name for member in extraction.members])
         inputs = [
             Input(member.path, name=member.name, payload={"place": path}, key=f"member {number} of {document.id}",
                   depth=source.depth + 1, parent=document.id)

@@ -1,1 +1,1 @@
-"""What happens to a document once it is its turn: facts of a file, extractors, a folder of documents."""
+"""Folders of documents, as `fairlane process` uses them: scan, track progress, write outputs."""

@@ -1,9 +1,9 @@
-"""Where do the results of documents go in a folder? Text, facts and picture side by side: `name.md`, `name.json`, `name.png`.
+"""Results of documents as files in a folder: text, facts and thumbnail side by side as `name.md`, `name.json`, `name.png`.
 
 Laws:
-- A place is text from outside, so no part of it leads anywhere but down: what is not a plain name is made one.
-- Places that differ stay different, also when their names had to be cut or cleaned.
-- A file is there whole or not at all, and what an earlier run wrote in its place is replaced.
+- A document's path is untrusted text: no part of it may lead out of the folder, so unsafe parts are replaced by safe names.
+- Paths that differ stay different, also when their names were cut or cleaned.
+- A file is written whole or not at all, and replaces the file of an earlier run.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 from fairlane.blobs.safe_open import display_path
 from fairlane.core.errors import Mistake
 
-NAME_BYTES_MAX = 200  # of one part: what is appended must fit into the 255 that file systems allow
+NAME_BYTES_MAX = 200  # of one part: with the suffixes it must fit into the 255 bytes that file systems allow
 PARTS_MAX = 40
-_MARK_LENGTH = 8
+_DIGEST_LENGTH = 8
 
 
 class Outputs:
@@ -31,61 +31,61 @@ class Outputs:
         self.folder = Path(folder)
 
     def prepare(self) -> None:
-        """Make the folder, or say why that cannot be done."""
+        """Create the folder; raise a Mistake if that is not possible."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise Mistake(f"{display_path(str(self.folder))} is a file, not a folder; name a folder for the results") from None
         except OSError as error:
-            raise _cannot_be_written(self.folder, error) from None
+            raise _cannot_write(self.folder, error) from None
 
-    def write(self, place: str, text: bytes, facts: dict[str, Any], thumbnail: bytes | None) -> None:
-        """Write what came of one document; the facts come last, so where they are all is."""
-        base = self.folder.joinpath(*plain_parts(place))
-        picture = base.with_name(base.name + ".png")
+    def write(self, path: str, text: bytes, facts: dict[str, Any], thumbnail: bytes | None) -> None:
+        """Write the results of one document; the facts come last, so a facts file means that all files are complete."""
+        base = self.folder.joinpath(*safe_parts(path))
+        thumbnail_path = base.with_name(base.name + ".png")
         try:
             base.parent.mkdir(parents=True, exist_ok=True)
             _write(base.with_name(base.name + ".md"), text)
             if thumbnail is None:
-                picture.unlink(missing_ok=True)
+                thumbnail_path.unlink(missing_ok=True)
             else:
-                _write(picture, thumbnail)
+                _write(thumbnail_path, thumbnail)
             _write(base.with_name(base.name + ".json"), (json.dumps(facts, ensure_ascii=False, indent=2) + "\n").encode())
         except OSError as error:
-            raise _cannot_be_written(base, error) from None
+            raise _cannot_write(base, error) from None
 
 
-def plain_parts(place: str) -> list[str]:
-    """The parts of a place as names that can be made below any folder."""
-    parts = [part for part in place.split("/") if part not in ("", ".")]
+def safe_parts(path: str) -> list[str]:
+    """Split a path into names that are safe to create below any folder."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
     if len(parts) > PARTS_MAX:
         parts = [*parts[: PARTS_MAX - 1], "/".join(parts[PARTS_MAX - 1 :])]
-    return [_plain(part) for part in parts] or [_plain("/")]
+    return [_safe_name(part) for part in parts] or [_safe_name("/")]
 
 
-def member_places(place: str, names: Iterable[str]) -> list[str]:
-    """Places for the members of an archive: below the archive's own, no two the same."""
-    places: list[str] = []
+def member_paths(path: str, names: Iterable[str]) -> list[str]:
+    """Return a unique path below the archive's own path for each of its members."""
+    paths: list[str] = []
     seen: set[str] = set()
     for name in names:
-        parts = plain_parts(name)
-        told, count = "/".join(parts), 1
-        while told in seen:
+        parts = safe_parts(name)
+        member, count = "/".join(parts), 1
+        while member in seen:
             count += 1
-            told = "/".join([*parts[:-1], f"{parts[-1]} ({count})"])
-        seen.add(told)
-        places.append(f"{place}/{told}")
-    return places
+            member = "/".join([*parts[:-1], f"{parts[-1]} ({count})"])
+        seen.add(member)
+        paths.append(f"{path}/{member}")
+    return paths
 
 
-def _plain(part: str) -> str:
-    """One part as a plain name; if that changes it, a mark of the whole is appended."""
-    kept = "".join(letter if letter.isprintable() and letter not in "/\\" else "_" for letter in part)
-    whole = part.encode(errors="surrogatepass")
-    cut = kept.encode(errors="replace")[:NAME_BYTES_MAX].decode(errors="ignore")
-    if cut == part and part not in ("..", ".") and "~" not in part:  # which could imitate a mark
+def _safe_name(part: str) -> str:
+    """Return the part if it is a safe name; else a cleaned name with a digest of the original appended."""
+    cleaned = "".join(letter if letter.isprintable() and letter not in "/\\" else "_" for letter in part)
+    original = part.encode(errors="surrogatepass")
+    cut = cleaned.encode(errors="replace")[:NAME_BYTES_MAX].decode(errors="ignore")
+    if cut == part and part not in ("..", ".") and "~" not in part:  # a name with ~ could collide with a digested one
         return part
-    return f"{cut.strip('.') or '_'}~{hashlib.sha256(whole).hexdigest()[:_MARK_LENGTH]}"
+    return f"{cut.strip('.') or '_'}~{hashlib.sha256(original).hexdigest()[:_DIGEST_LENGTH]}"
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -100,6 +100,8 @@ def _write(path: Path, content: bytes) -> None:
         raise
 
 
-def _cannot_be_written(path: Path, error: OSError) -> Mistake:
-    told = error.strerror or str(error)
-    return Mistake(f"{display_path(str(path))} cannot be written: {told}; choose another folder, or make room or permission")
+def _cannot_write(path: Path, error: OSError) -> Mistake:
+    cause = error.strerror or str(error)
+    return Mistake(
+        f"{display_path(str(path))} cannot be written: {cause}; choose another folder, free some space or fix the permissions"
+    )

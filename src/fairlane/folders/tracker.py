@@ -1,8 +1,8 @@
-"""What became of a set of documents? Told by the feed of changes alone, whoever works them off.
+"""Progress of a set of documents, read from the change feed, whichever worker runs them.
 
 Laws:
-- Following costs in proportion to what happened, not to how much waits.
-- The wait of a document is from its submission to the first time a worker took it, by the store's clock.
+- The cost of tracking grows with the number of changes, not with the number of waiting documents.
+- A document's wait is the time from its submission to its first claim, by the store's clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fairlane.core.document import ChangeRow, ReceiptRow
 
-SERVED_KEPT = 20
+CLAIMED_KEPT = 20
 
 _STATE_AFTER = {"claimed": "running", "done": "done", "failed": "failed", "cancelled": "cancelled"} | dict.fromkeys(
     ("retried", "released", "expired", "revived"), "waiting"
@@ -23,8 +23,8 @@ _STATE_AFTER = {"claimed": "running", "done": "done", "failed": "failed", "cance
 
 
 @dataclass(slots=True)
-class Course:
-    """One document so far."""
+class TrackedDocument:
+    """The latest known state of one document."""
 
     customer: str
     name: str
@@ -35,107 +35,114 @@ class Course:
     reason: str | None = None
 
 
-Newcomer = Callable[[str], Course | None]  # None: it is not one of those that are followed
+DocumentLookup = Callable[[str], TrackedDocument | None]  # by document id; None: do not track it
 
 
-class Row(NamedTuple):
-    """What one customer got."""
+class CustomerSummary(NamedTuple):
+    """Totals of one customer's documents."""
 
     customer: str
     documents: int
     done: int
     failed: int
     cancelled: int
-    priorities: dict[int, int]  # how many documents had each
+    priorities: dict[int, int]  # number of documents by priority
     wait_p50: float | None  # seconds
     wait_p95: float | None
 
 
-class Courses:
-    """Documents by state, priority and customer, kept up to date by `follow`."""
+class Tracker:
+    """Documents by state, priority and customer; `apply` brings them up to date."""
 
     def __init__(self) -> None:
-        self.documents: dict[str, Course] = {}
-        self.by_customer: dict[str, Counter[str]] = defaultdict(Counter)  # states
-        self.lanes: dict[int, Counter[str]] = defaultdict(Counter)  # how many wait, by priority and customer
+        self.documents: dict[str, TrackedDocument] = {}
+        self.by_customer: dict[str, Counter[str]] = defaultdict(Counter)  # number of documents by state
+        self.lanes: dict[int, Counter[str]] = defaultdict(Counter)  # number waiting, by priority and customer
         self.longest_ms: dict[str, int] = defaultdict(int)  # the longest wait of each customer
-        self.served: deque[Course] = deque(maxlen=SERVED_KEPT)
+        self.last_claimed: deque[TrackedDocument] = deque(maxlen=CLAIMED_KEPT)
 
     def add(self, receipts: Iterable[ReceiptRow], names: Iterable[str]) -> None:
-        """Documents that were submitted."""
+        """Track documents that were just submitted."""
         for receipt, name in zip(receipts, names, strict=True):
-            course = Course(receipt.customer, name, receipt.priority, receipt.check.checked_ms)
-            self.documents[receipt.id] = course
-            self._count(course, 1)
+            self._add(receipt.id, TrackedDocument(receipt.customer, name, receipt.priority, receipt.check.checked_ms))
 
-    def follow(self, changes: Iterable[ChangeRow], newcomer: Newcomer = lambda _: None) -> list[Course]:
-        """Take in what happened; returns the documents that ended. `newcomer` tells of one that others have submitted."""
+    def apply(self, changes: Iterable[ChangeRow], look_up: DocumentLookup = lambda _: None) -> list[TrackedDocument]:
+        """Apply changes of the feed; return the documents that ended.
+
+        `look_up` is called for submissions that are not tracked yet, such as the members of an archive.
+        """
         ended = []
         for change in changes:
             id = change.document or ""
-            if change.what == "submitted" and id not in self.documents and (new := newcomer(id)) is not None:
-                self.documents[id] = new
-                self._count(new, 1)
-            course = self.documents.get(id)
-            if course is None or change.what not in _STATE_AFTER:
+            if change.what == "submitted" and id not in self.documents and (new := look_up(id)) is not None:
+                self._add(id, new)
+            document = self.documents.get(id)
+            if document is None or change.what not in _STATE_AFTER:
                 continue
-            self._count(course, -1)
-            course.state = _STATE_AFTER[change.what]
-            self._count(course, 1)
+            self._count(document, -1)
+            document.state = _STATE_AFTER[change.what]
+            self._count(document, 1)
             if change.what == "claimed":
-                self._served(course, change.at_ms)
-            elif course.state != "waiting":
-                course.reason = change.note
-                ended.append(course)
+                self._claimed(document, change.at_ms)
+            elif document.state != "waiting":
+                document.reason = change.note
+                ended.append(document)
         return ended
 
     @property
-    def left(self) -> int:
-        """How many have not ended."""
+    def remaining(self) -> int:
+        """The number of documents that have not ended."""
         return sum(states["waiting"] + states["running"] for states in self.by_customer.values())
 
     @property
-    def failed(self) -> list[Course]:
-        """Those that failed, in the order of submission."""
-        return [one for one in self.documents.values() if one.state == "failed"]
+    def failed(self) -> list[TrackedDocument]:
+        """The failed documents in order of submission."""
+        return [document for document in self.documents.values() if document.state == "failed"]
 
-    def rows(self) -> list[Row]:
-        """What every customer got, by its name."""
-        courses: dict[str, list[Course]] = defaultdict(list)
-        for course in self.documents.values():
-            courses[course.customer].append(course)
-        return [self._row(customer, courses[customer]) for customer in sorted(courses)]
+    def summaries(self) -> list[CustomerSummary]:
+        """Summarise every customer, sorted by name."""
+        by_customer: dict[str, list[TrackedDocument]] = defaultdict(list)
+        for document in self.documents.values():
+            by_customer[document.customer].append(document)
+        return [self._summary(customer, by_customer[customer]) for customer in sorted(by_customer)]
 
-    def _row(self, customer: str, courses: list[Course]) -> Row:
+    def _summary(self, customer: str, documents: list[TrackedDocument]) -> CustomerSummary:
         states = self.by_customer[customer]
-        waits = sorted(one.wait_ms for one in courses if one.wait_ms is not None)
-        priorities = Counter(one.priority for one in courses)
-        return Row(
-            customer, len(courses), states["done"], states["failed"], states["cancelled"], dict(sorted(priorities.items())),
+        waits = sorted(document.wait_ms for document in documents if document.wait_ms is not None)
+        priorities = Counter(document.priority for document in documents)
+        return CustomerSummary(
+            customer, len(documents), states["done"], states["failed"], states["cancelled"], dict(sorted(priorities.items())),
             percentile(waits, 50), percentile(waits, 95),
         )  # fmt: skip
 
-    def _served(self, course: Course, at_ms: int) -> None:
-        if course.wait_ms is None:
-            course.wait_ms = max(0, at_ms - course.submitted_ms)
-            self.longest_ms[course.customer] = max(self.longest_ms[course.customer], course.wait_ms)
-            self.served.append(course)
+    def _add(self, id: str, document: TrackedDocument) -> None:
+        self.documents[id] = document
+        self._count(document, 1)
 
-    def _count(self, course: Course, by: int) -> None:
-        self.by_customer[course.customer][course.state] += by
-        if course.state == "waiting":
-            self.lanes[course.priority][course.customer] += by
+    def _claimed(self, document: TrackedDocument, at_ms: int) -> None:
+        if document.wait_ms is None:
+            document.wait_ms = max(0, at_ms - document.submitted_ms)
+            self.longest_ms[document.customer] = max(self.longest_ms[document.customer], document.wait_ms)
+            self.last_claimed.append(document)
+
+    def _count(self, document: TrackedDocument, by: int) -> None:
+        self.by_customer[document.customer][document.state] += by
+        if document.state == "waiting":
+            self.lanes[document.priority][document.customer] += by
 
 
-def percentile(waits_ms: Sequence[int], share: int) -> float | None:
-    """The smallest wait that this share of them does not exceed, in seconds; None of none. They are sorted."""
+def percentile(waits_ms: Sequence[int], percent: int) -> float | None:
+    """Return the nearest-rank percentile of sorted waits, in seconds; None if there are none."""
     if not waits_ms:
         return None
-    return waits_ms[math.ceil(len(waits_ms) * share / 100) - 1] / 1000
+    return waits_ms[math.ceil(len(waits_ms) * percent / 100) - 1] / 1000
 
 
 def last_change(changes: Callable[[int | None, int], list[ChangeRow]]) -> int | None:
-    """The number of the newest change, found in a few looks however long the feed is; None if none is kept."""
+    """Return the number of the newest change; None if the feed is empty.
+
+    The feed has no query for its end, so the number is found by doubling and halving steps: a few reads for any length.
+    """
     oldest = changes(None, 1)
     if not oldest:
         return None

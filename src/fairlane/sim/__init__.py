@@ -1,1 +1,1 @@
-"""What would another policy have done? Workloads, replay and answers, with the policy and dispatch of production."""
+"""The simulator: replays workloads under other policies, with the policy and dispatch code of production."""

@@ -1,7 +1,7 @@
-"""Which policies can be tried beside each other? Names, files, and what each means in the terms of production.
+"""Contenders: the policies that a simulation compares, by name or from a TOML file.
 
-Every contender is a set of production rules: first come first served is one priority without turns, round-robin is one
-priority with turns, fair queueing is round-robin in which a turn costs what it takes.
+Every contender is a set of production rules: first come, first served is one priority without turns, round-robin is one
+priority with turns, fair queueing is round-robin in which a turn costs its service time.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ ONE_LEVEL = Policy(thresholds=())
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Rules under a name, with what some customers have of their own."""
+    """Rules with a name, and the terms of some customers."""
 
     name: str
     rules: Rules = field(default_factory=Rules)
     terms: Mapping[str, Terms] = field(default_factory=dict)
     charges_service: bool = False  # a turn costs the service time instead of the document's cost
 
-    def changed(
+    def with_changes(
         self,
         reset_interval: float | None = None,
         thresholds: tuple[float, ...] | None = None,
         weights: Mapping[str, float] | None = None,
     ) -> Contender:
-        """The same with another interval, table (where there is one) or weights."""
+        """Return a copy with another reset interval, table (if it has one) or weights."""
         policy = self.rules.policy
         if reset_interval is not None:
             policy = replace(policy, reset_interval=reset_interval)
@@ -45,9 +45,9 @@ class Contender:
         return replace(self, rules=replace(self.rules, policy=policy), terms=terms)
 
 
-NAMED = {
-    one.name: one
-    for one in (
+CONTENDERS = {
+    contender.name: contender
+    for contender in (
         Contender("fifo", Rules(ONE_LEVEL, "strict")),
         Contender("texts-strict", Rules(dispatch="strict")),
         Contender("texts"),
@@ -61,54 +61,57 @@ MEANINGS = {
     "fifo": "first come, first served",
     "texts-strict": "the texts' rule: priority number, then submission number",
     "texts": "the texts' rule with turns and open turns: Fairlane's default",
-    "window": "as texts, the counter starts afresh every interval",
-    "gradual": "as texts, the counter recovers bit by bit",
+    "window": "as texts, but the counter restarts every interval",
+    "gradual": "as texts, but the counter recovers bit by bit",
     "round-robin": "no priorities: customers take turns, a document each",
     "fair-queueing": "no priorities: customers take turns, the same service time each",
 }
 
 
-def contender(told: str) -> Contender:
-    """A name, or a file in TOML."""
-    if told in NAMED:
-        return NAMED[told]
-    path = Path(told)
+def load_contender(name: str) -> Contender:
+    """Return the contender with this name, or load it from a TOML file."""
+    if name in CONTENDERS:
+        return CONTENDERS[name]
+    path = Path(name)
     if not path.is_file():
-        raise BadValue("--policy", told, f"one of {', '.join(NAMED)}, or a policy file")
+        raise BadValue("--policy", name, f"one of {', '.join(CONTENDERS)}, or a policy file")
     return _from_file(path)
 
 
 def _from_file(path: Path) -> Contender:
-    """reset, reset_interval, thresholds, dispatch, open_turn_every; and [customers.NAME] with terms."""
+    """Load reset, reset_interval, thresholds, dispatch, open_turn_every, and the terms in [customers.NAME]."""
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:
         raise Mistake(f"{path} cannot be read as a policy: {error}") from error
     try:
-        customers = told.pop("customers", {})
+        customers = content.pop("customers", {})
         if not isinstance(customers, dict):
             raise BadValue("customers", customers, "tables, as in [customers.acme]")
-        terms = {name: Terms(**_known(own, Terms, f"customers.{name}")) for name, own in customers.items()}
-        of_policy = {name: told.pop(name) for name in list(told) if name in _names(Policy)}
-        of_rules = _known(told, Rules, "the file", ("policy", "version"), _names(Policy))
-        name = path.name if path.stem in NAMED else path.stem
-        return Contender(name, Rules(Policy(**_tupled(of_policy)), **of_rules), terms)
+        terms = {name: Terms(**_arguments(table, Terms, f"customers.{name}")) for name, table in customers.items()}
+        policy_values = {name: content.pop(name) for name in list(content) if name in _field_names(Policy)}
+        rules_values = _arguments(content, Rules, "the file", ("policy", "version"), _field_names(Policy))
+        name = path.name if path.stem in CONTENDERS else path.stem
+        return Contender(name, Rules(Policy(**_lists_to_tuples(policy_values)), **rules_values), terms)
     except Mistake as error:
         raise Mistake(f"{path}: {error}") from error
 
 
-def _names(kind: Any) -> list[str]:
-    return [one.name for one in fields(kind) if one.init]
+def _field_names(cls: Any) -> list[str]:
+    return [field.name for field in fields(cls) if field.init]
 
 
-def _known(told: Any, kind: Any, where: str, hidden: tuple[str, ...] = (), more: list[str] | None = None) -> dict[str, Any]:
-    if not isinstance(told, dict):
-        raise BadValue(where, told, "a table")
-    names = [name for name in _names(kind) if name not in hidden]
-    if unknown := [name for name in told if name not in names]:
-        raise BadValue(f"a name in {where}", unknown[0], "one of " + ", ".join([*(more or []), *names]))
-    return _tupled(told)
+def _arguments(
+    table: Any, cls: Any, location: str, hidden: tuple[str, ...] = (), also_valid: list[str] | None = None
+) -> dict[str, Any]:
+    """Return a TOML table as keyword arguments of a class; raise BadValue for a name that is not a field."""
+    if not isinstance(table, dict):
+        raise BadValue(location, table, "a table")
+    names = [name for name in _field_names(cls) if name not in hidden]
+    if unknown := [name for name in table if name not in names]:
+        raise BadValue(f"a name in {location}", unknown[0], "one of " + ", ".join([*(also_valid or []), *names]))
+    return _lists_to_tuples(table)
 
 
-def _tupled(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+def _lists_to_tuples(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}

@@ -1,6 +1,6 @@
-"""What could a day look like? Made-up workloads, the same for the same seed; each shows one trouble that queues have.
+"""Generated workloads, each with one typical problem of queues; the same seed gives the same workload.
 
-They are made for four workers: without `--load` these are busy nine tenths of the time, more or less.
+They are sized for four workers, which are busy about nine tenths of the time without `--load`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SEED_MAX = 2**53 - 1
 
 
 def _document(random: Random, at: float, customer: str, mean: float) -> Arrival:
-    """One document; most take less than the mean, a few take much more."""
+    """Make one document; most take less than the mean, a few take much more."""
     service = random.lognormvariate(math.log(mean) - 0.32, 0.8)
     return Arrival(round(at * 1000), customer, round(service * 1_000_000))
 
 
 def _visitors(random: Random, name: str, customers: int, visits: float, hours: float, mean: float) -> Iterator[Arrival]:
-    """Light customers that come by now and then with one to three documents."""
+    """Make light customers that now and then send one to three documents."""
     for number in range(customers):
         at = random.expovariate(visits / HOUR)
         while at < hours * HOUR:
@@ -34,43 +34,43 @@ def _visitors(random: Random, name: str, customers: int, visits: float, hours: f
             at += random.expovariate(visits / HOUR)
 
 
-def _drop(random: Random, customer: str, at: float, count: int, mean: float) -> Iterator[Arrival]:
-    """A customer hands in everything at once, ten a second."""
+def _batch(random: Random, customer: str, at: float, count: int, mean: float) -> Iterator[Arrival]:
+    """Make a customer that sends everything at once, ten documents a second."""
     for number in range(count):
         yield _document(random, at + number / 10, customer, mean)
 
 
 def _flood(random: Random) -> Iterator[Arrival]:
-    """One customer drops 3,000 documents on forty light ones."""
+    """One customer sends 3,000 documents beside forty light ones."""
     yield from _visitors(random, "light", 40, 1.5, 4, mean=12)
-    yield from _drop(random, "whale", 0.5 * HOUR, 3000, mean=14)
+    yield from _batch(random, "whale", 0.5 * HOUR, 3000, mean=14)
 
 
 def _metronome(random: Random) -> Iterator[Arrival]:
-    """Sixty customers send one document every 20 minutes all day and so never reset; three others drop 1,500 each."""
+    """Sixty customers send a document every 20 minutes all day and so never reset; three others send 1,500 at once."""
     for number in range(60):
         phase = random.uniform(0, 1200)
         for tick in range(72):
             yield _document(random, phase + 1200 * tick, f"steady-{number:02}", mean=15)
     yield from _visitors(random, "light", 30, 0.5, 24, mean=15)
     for number, hour in enumerate((2, 7, 13)):
-        yield from _drop(random, f"batch-{number}", hour * HOUR, 1500, mean=50)
+        yield from _batch(random, f"batch-{number}", hour * HOUR, 1500, mean=50)
 
 
 def _two_whales(random: Random) -> Iterator[Arrival]:
     """Two big senders, the second half an hour after the first; forty light ones besides."""
     yield from _visitors(random, "light", 40, 1.5, 8, mean=12)
-    yield from _drop(random, "whale-a", 0.5 * HOUR, 4000, mean=11)
-    yield from _drop(random, "whale-b", HOUR, 4000, mean=11)
+    yield from _batch(random, "whale-a", 0.5 * HOUR, 4000, mean=11)
+    yield from _batch(random, "whale-b", HOUR, 4000, mean=11)
 
 
 def _newcomers(random: Random) -> Iterator[Arrival]:
-    """Somebody new every half minute, with one to five documents, never seen again; three old customers send all the time."""
+    """A new customer every half minute sends one to five documents and never returns; three others send all the time."""
     at = 0.0
     for number in range(900):
         at += random.expovariate(1 / 32)
-        for place in range(random.randint(1, 5)):
-            yield _document(random, at + 2 * place, f"new-{number:04}", mean=14)
+        for index in range(random.randint(1, 5)):
+            yield _document(random, at + 2 * index, f"new-{number:04}", mean=14)
     for number in range(3):
         at = 0.0
         while at < 8 * HOUR:
@@ -79,7 +79,7 @@ def _newcomers(random: Random) -> Iterator[Arrival]:
 
 
 def _day(random: Random) -> Iterator[Arrival]:
-    """Two hundred customers, few big and many small, over a working day with its morning and its lunch."""
+    """Two hundred customers, a few big and many small, over a day with a busy morning and afternoon."""
     for number in range(200):
         batches = random.randint(1, 4) if number else 6
         size = max(1.0, 400 / (number + 1) ** 0.8)
@@ -100,8 +100,8 @@ GENERATORS: dict[str, Callable[[Random], Iterator[Arrival]]] = {
 }
 
 
-def generated(name: str, seed: int) -> Workload:
-    """The workload of a generator."""
+def generate(name: str, seed: int) -> Workload:
+    """Generate the workload with this name."""
     if name not in GENERATORS:
         raise BadValue("generator", name, "one of " + ", ".join(GENERATORS))
     if not 0 <= seed <= SEED_MAX:

@@ -1,4 +1,4 @@
-"""What did a live queue really get? Its feed as a workload, and its rules as a contender."""
+"""The history of a live queue: its change feed as a workload, its rules as a contender."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from .workload import Arrival, Workload
 ATTEMPT_ENDS = ("done", "failed", "retried", "released", "expired", "cancelled")
 
 
-def feed(queue: Queue, after: int | None = None) -> Iterator[ChangeRow]:
-    """Every change that is kept, or those after a number, oldest first, up to now."""
+def read_feed(queue: Queue, after: int | None = None) -> Iterator[ChangeRow]:
+    """Yield the changes that are kept, or those after a number, oldest first, up to now."""
     page = queue.changes(after)
     while page:
         yield from page
         page = queue.changes(page[-1].number, PAGE_SIZE)
 
 
-class _Past:
-    """What a feed tells of documents."""
+class _DocumentTimes:
+    """Submission and service times of documents, read from the feed."""
 
     def __init__(self) -> None:
-        self.submitted: dict[str, tuple[int, str]] = {}  # by id: when, and by whom
+        self.submitted: dict[str, tuple[int, str]] = {}  # by id: time and customer
         self.claimed_ms: dict[str, int] = {}
-        self.spent_ms: dict[str, int] = {}  # by workers, all attempts together
+        self.service_ms: dict[str, int] = {}  # all attempts together
         self.ended: set[str] = set()
-        self.unlike = 0  # checks without a document, and documents without a check
+        self.unpaired = 0  # checks without a document, and documents without a check
 
-    def follow(self, change: ChangeRow) -> None:
+    def apply(self, change: ChangeRow) -> None:
         id, what = change.document, change.what
-        self.unlike += what == "checked" or (what == "submitted" and change.note is not None)
+        self.unpaired += what == "checked" or (what == "submitted" and change.note is not None)
         if id is None or change.customer is None:
             return
         if what == "submitted":
@@ -45,7 +45,7 @@ class _Past:
         elif what == "claimed":
             self.claimed_ms[id] = change.at_ms
         elif what in ATTEMPT_ENDS and id in self.claimed_ms:
-            self.spent_ms[id] = self.spent_ms.get(id, 0) + max(0, change.at_ms - self.claimed_ms.pop(id))
+            self.service_ms[id] = self.service_ms.get(id, 0) + max(0, change.at_ms - self.claimed_ms.pop(id))
             if what in ("done", "failed"):
                 self.ended.add(id)
         elif what == "revived":
@@ -53,36 +53,36 @@ class _Past:
 
     def notes(self) -> tuple[str, ...]:
         left_out = len(self.submitted.keys() - self.ended)
-        told = []
+        notes = []
         if left_out:
-            told.append(f"{left_out:,} documents that have not ended, or were cancelled, are left out.")
-        if self.unlike:
-            told.append(
-                f"{self.unlike:,} were checks without a document (left out) or documents without a check (checked here)."
+            notes.append(f"Documents left out, because they have not ended or were cancelled: {left_out:,}.")
+        if self.unpaired:
+            notes.append(
+                f"Checks without a document (left out), or documents without a check (checked here): {self.unpaired:,}."
             )
-        return tuple(told)
+        return tuple(notes)
 
 
-def history(queue: Queue, after: int | None = None) -> Workload:
-    """The documents of a queue that have ended, each with the time that workers spent on it; those submitted after a change."""
-    past = _Past()
-    for change in feed(queue, after):
-        past.follow(change)
-    known = [(id, *at) for id, at in past.submitted.items() if id in past.ended]
-    if not known:
+def load_history(queue: Queue, after: int | None = None) -> Workload:
+    """Load the documents that have ended, with their service times; all that the feed has, or those after a change."""
+    times = _DocumentTimes()
+    for change in read_feed(queue, after):
+        times.apply(change)
+    ended = [(id, *submitted) for id, submitted in times.submitted.items() if id in times.ended]
+    if not ended:
         raise Mistake(f"{queue.url} has no document that was submitted and has ended since its feed begins; nothing to replay")
-    first_ms = min(at_ms for _, at_ms, _ in known)
-    recent = takewhile(lambda one: one.submitted_ms >= first_ms, queue.documents())  # newest first
-    costs = {one.id: one.cost for one in recent if one.cost != STEP}
-    arrivals = [Arrival(at_ms, customer, past.spent_ms[id] * 1000, costs.get(id, STEP)) for id, at_ms, customer in known]
-    return Workload.of(queue.url, arrivals, past.notes())
+    first_ms = min(at_ms for _, at_ms, _ in ended)
+    recent = takewhile(lambda document: document.submitted_ms >= first_ms, queue.documents())  # newest first
+    costs = {document.id: document.cost for document in recent if document.cost != STEP}
+    arrivals = [Arrival(at_ms, customer, times.service_ms[id] * 1000, costs.get(id, STEP)) for id, at_ms, customer in ended]
+    return Workload.of(queue.url, arrivals, times.notes())
 
 
-def current(queue: Queue) -> Contender:
-    """The rules that hold in a queue now, with what its customers have of their own, but pauses: what ended was served."""
+def current_contender(queue: Queue) -> Contender:
+    """Return the queue's rules and its customers' terms; without pauses, because paused documents would never be served."""
     terms: dict[str, Terms] = {}
     after = ""
     while page := queue.engine.customers(after, PAGE_SIZE):
-        terms.update((one.id, replace(one.terms, paused=False)) for one in page if one.terms_version)
+        terms.update((customer.id, replace(customer.terms, paused=False)) for customer in page if customer.terms_version)
         after = page[-1].id
     return Contender("current", queue.rules(), terms)

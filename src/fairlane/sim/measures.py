@@ -1,17 +1,17 @@
-"""How fair and how fast was it? The figures of one replay.
+"""Measures of one replay: waits, slowdowns and fairness.
 
 | word | meaning |
 |---|---|
 | light | documents whose customer sent at most 3 within the last 1500 s, this one included |
 | quiet | documents of customers that never sent more than 3 within 1500 s |
 | heavy | documents of customers that at some time sent more than 21 within 1500 s |
-| slowdown | time from submission to end, beside the same if the customer had all workers to itself |
+| slowdown | time from submission to end, divided by the time it would take if the customer had all workers to itself |
 | Jain index | of the customers' speeds (1 / slowdown): 1 if all are slowed alike, 1 / customers if one gets everything |
 | service gap | the most that one customer was served more than another while both had documents waiting all along |
 | starved | documents that had been ready for longer than one reset interval when a later one was taken |
 | overtaken | the share of documents that were taken before an earlier one of their own customer |
 
-Percentiles are by nearest rank: always a value that really occurred.
+Percentiles are by nearest rank, so each is a value that occurred.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .replay import Replay
 from .workload import HEAVY_MIN, LIGHT_MAX, Workload
 
 CLASSES = ("all", "light", "quiet", "heavy")
-RIVALS = 16  # the busiest customers, between which the service gap is looked for
+GAP_CUSTOMERS_MAX = 16  # the service gap is measured between the busiest customers only
 SECOND_US = 1_000_000
-ALONE_LEAST_US = 1000  # nothing is called slow beside less than a millisecond
+ALONE_US_MIN = 1000  # shorter times alone would make any wait look slow
 
 
 class Spread(NamedTuple):
-    """How a figure is spread over documents; None where there is no document."""
+    """Statistics of a figure over documents; None if there are no documents."""
 
     mean: float | None
     p50: float | None
@@ -43,8 +43,8 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """The figures of one replay; times in seconds."""
+class Measures:
+    """The measures of one replay; times in seconds."""
 
     policy: str
     workers: int
@@ -60,21 +60,21 @@ class Answers:
     utilisation: float
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        told = asdict(self)
+        """Return the measures as JSON values."""
+        data = asdict(self)
         for name in ("waits", "slowdowns"):
-            told[name] = {one: spread._asdict() for one, spread in getattr(self, name).items()}
-        return told
+            data[name] = {group: spread._asdict() for group, spread in getattr(self, name).items()}
+        return data
 
 
-def answers(replay: Replay) -> Answers:
-    """Every figure of a replay."""
+def measure(replay: Replay) -> Measures:
+    """Measure a replay."""
     workload = replay.workload
     wait_us = replay.wait_us()
     response_us = array("q", (wait + service for wait, service in zip(wait_us, workload.service_us, strict=True)))
     alone_us = _alone(workload, replay.workers)
-    slowdowns = [max(1.0, response / max(alone, ALONE_LEAST_US)) for response, alone in zip(response_us, alone_us, strict=True)]
-    return Answers(
+    slowdowns = [max(1.0, response / max(alone, ALONE_US_MIN)) for response, alone in zip(response_us, alone_us, strict=True)]
+    return Measures(
         policy=replay.contender.name,
         workers=replay.workers,
         load=None if (load := workload.load(replay.workers)) is None else round(load, 6),
@@ -91,7 +91,7 @@ def answers(replay: Replay) -> Answers:
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Mean, percentiles and maximum."""
+    """Return mean, percentiles and maximum."""
     ordered = sorted(values)
     if not ordered:
         return Spread(None, None, None, None, None)
@@ -100,12 +100,12 @@ def spread(values: Iterable[float]) -> Spread:
 
 
 def nearest_rank(ordered: Sequence[float], percent: int) -> float:
-    """The percentile of sorted values: the smallest that at least so many per cent do not exceed."""
+    """Return the percentile of sorted values: the smallest value that this many per cent do not exceed."""
     return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
 
 
 def members(workload: Workload) -> dict[str, Iterator[bool]]:
-    """For each class, document by document, whether it belongs."""
+    """Yield for each class, document by document, whether the document is a member."""
     most = workload.most_recent()
     return {
         "all": (True for _ in workload.customer),
@@ -117,13 +117,13 @@ def members(workload: Workload) -> dict[str, Iterator[bool]]:
 
 def _by_class(workload: Workload, values: Sequence[float]) -> dict[str, Spread]:
     return {
-        name: spread(value for value, belongs in zip(values, inside, strict=True) if belongs)
-        for name, inside in members(workload).items()
+        name: spread(value for value, is_member in zip(values, flags, strict=True) if is_member)
+        for name, flags in members(workload).items()
     }
 
 
 def _alone(workload: Workload, workers: int) -> array[int]:
-    """How long each would have taken if its customer had had all the workers to itself, first come first served."""
+    """Return how long each document would have taken if its customer had had all workers to itself, in FIFO order."""
     busy: list[list[int]] = [[] for _ in workload.customers]  # for each customer a heap of ends
     alone = array("q")
     for customer, at_us, service_us in zip(workload.customer, workload.at_us, workload.service_us, strict=True):
@@ -137,11 +137,11 @@ def _alone(workload: Workload, workers: int) -> array[int]:
 
 
 def _speeds(workload: Workload, response_us: Sequence[int], alone_us: Sequence[int]) -> list[float]:
-    """For each customer the time it would have taken alone, as a share of the time it took."""
+    """Return for each customer the time its documents would have taken alone, as a share of the time they took."""
     response, alone = [0] * len(workload.customers), [0] * len(workload.customers)
     for customer, took_us, least_us in zip(workload.customer, response_us, alone_us, strict=True):
-        response[customer] += max(took_us, ALONE_LEAST_US)
-        alone[customer] += max(least_us, ALONE_LEAST_US)
+        response[customer] += max(took_us, ALONE_US_MIN)
+        alone[customer] += max(least_us, ALONE_US_MIN)
     return [min(1.0, least / took) for least, took in zip(alone, response, strict=True)]
 
 
@@ -161,7 +161,7 @@ def _overtaken(replay: Replay) -> float:
 
 
 def in_turn(replay: Replay) -> array[int]:
-    """The documents in the order in which they were taken."""
+    """Return the documents in the order in which they were started."""
     order = array("q", bytes(8 * len(replay.turn)))
     for number, turn in enumerate(replay.turn):
         order[turn - 1] = number
@@ -169,7 +169,7 @@ def in_turn(replay: Replay) -> array[int]:
 
 
 def _starved(replay: Replay) -> int:
-    """Go through the turns; all that had waited too long before a later document was taken, and still wait, are starved."""
+    """Count documents that had waited longer than the reset interval when a later document was started before them."""
     at_us, turn, start_us = replay.workload.at_us, replay.turn, replay.start_us
     interval_us = replay.contender.rules.policy.interval_ms * 1000
     starved = judged = 0
@@ -187,31 +187,31 @@ def _utilisation(replay: Replay) -> float:
 
 
 def _service_gap(replay: Replay) -> int:
-    """Between every two of the busiest customers: the widest swing of the difference of their service, both waiting."""
+    """Return the widest swing of the service difference between two of the busiest customers while both wait."""
     sizes = replay.workload.sizes()
-    busiest = sorted(range(len(sizes)), key=lambda one: (-sizes[one], one))[:RIVALS]
+    busiest = sorted(range(len(sizes)), key=lambda customer: (-sizes[customer], customer))[:GAP_CUSTOMERS_MAX]
     waiting = dict.fromkeys(busiest, 0)
-    rivalries: dict[int, dict[int, _Rivalry]] = {one: {} for one in busiest}
-    for one, other in combinations(busiest, 2):
-        rivalries[one][other] = rivalries[other][one] = _Rivalry(one)
+    differences: dict[int, dict[int, _ServiceDifference]] = {customer: {} for customer in busiest}
+    for first, second in combinations(busiest, 2):
+        differences[first][second] = differences[second][first] = _ServiceDifference(first)
     widest = 0
     for number, is_start in _events(replay):
         customer = replay.workload.customer[number]
         if customer not in waiting:
             continue
         if is_start:
-            for other, rivalry in rivalries[customer].items():
+            for other, difference in differences[customer].items():
                 if waiting[other]:
-                    widest = max(widest, rivalry.served(customer, replay.workload.service_us[number]))
+                    widest = max(widest, difference.add(customer, replay.workload.service_us[number]))
         waiting[customer] += -1 if is_start else 1
         if waiting[customer] == 0:
-            for rivalry in rivalries[customer].values():
-                rivalry.over()
+            for difference in differences[customer].values():
+                difference.reset()
     return widest
 
 
 def _events(replay: Replay) -> Iterator[tuple[int, bool]]:
-    """Submissions and starts in the order of time; at one moment the submissions come first."""
+    """Yield submissions and starts in order of time; at the same moment the submissions come first."""
     at_us, arrived = replay.workload.at_us, 0
     for number in in_turn(replay):
         while arrived < len(at_us) and at_us[arrived] <= replay.start_us[number]:
@@ -220,20 +220,20 @@ def _events(replay: Replay) -> Iterator[tuple[int, bool]]:
         yield number, True
 
 
-class _Rivalry:
-    """The difference of service between two customers since both have documents waiting, and its bounds."""
+class _ServiceDifference:
+    """The difference of service between two customers since both began to wait, and its bounds."""
 
     __slots__ = ("difference", "first", "highest", "lowest")
 
     def __init__(self, first: int) -> None:
         self.first = first
-        self.over()
+        self.reset()
 
-    def over(self) -> None:
+    def reset(self) -> None:
         self.difference = self.highest = self.lowest = 0
 
-    def served(self, customer: int, service_us: int) -> int:
-        """One of the two was served; returns the widest swing so far."""
+    def add(self, customer: int, service_us: int) -> int:
+        """Add the service of one of the two; return the widest swing so far."""
         self.difference += service_us if customer == self.first else -service_us
         self.highest = max(self.highest, self.difference)
         self.lowest = min(self.lowest, self.difference)

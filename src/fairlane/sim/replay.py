@@ -1,9 +1,9 @@
-"""In which order, and when, would these documents have been served? The production policy and lanes in virtual time.
+"""Replay of a workload in virtual time, with the policy and the lanes of production.
 
 Laws:
-- Workers take one document after the other and never put one down. All arrivals and endings of a moment come before a choice.
+- Workers process one document after the other to its end. At each moment, all arrivals and endings come before a dispatch.
 - A check happens at a document's true time of submission; the lanes are those of the memory engine.
-- What is held besides the answers is in proportion to what waits, and to the customers seen.
+- Memory besides the results grows with the number of waiting documents and of customers only.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from fairlane.core.policy import Policy, Standing, Terms, step_of
 from .contenders import Contender
 from .workload import Workload
 
-TOLD_EVERY = 2000  # documents between two calls of `progress`
+PROGRESS_EVERY = 2000  # documents between two calls of `progress`
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What became of every document, by its number."""
+    """The counter, priority and start of every document, by its number."""
 
     workload: Workload
     contender: Contender
     workers: int
-    counter: array[int]  # thousandths
+    counter: array[int]  # to_thousandths
     priority: array[int]
     start_us: array[int]
     turn: array[int]  # the dispatch that took it
 
     def wait_us(self) -> array[int]:
-        """How long each waited."""
+        """Return how long each document waited."""
         return array("q", (start - at for start, at in zip(self.start_us, self.workload.at_us, strict=True)))
 
 
 def replay(workload: Workload, contender: Contender, workers: int, progress: Callable[[int], None] = lambda _: None) -> Replay:
-    """Serve a workload under a contender's rules; `progress` is told how many documents were served since its last call."""
+    """Replay a workload under a contender's rules; call `progress` with the number of documents served since its last call."""
     for customer in workload.customers:
         if customer in contender.terms and contender.terms[customer].paused:
             raise Mistake(f"{contender.name} pauses {customer!r}, whose documents would never be served; leave the pause out")
-    run = _Run(workload, contender, workers)
-    told = 0
-    while (served := run.step()) is not None:
-        if served - told >= TOLD_EVERY:
-            progress(served - told)
-            told = served
-    progress(len(workload) - told)
-    return Replay(workload, contender, workers, run.counter, run.priority, run.start_us, run.turn)
+    state = _ReplayState(workload, contender, workers)
+    reported = 0
+    while (served := state.step()) is not None:
+        if served - reported >= PROGRESS_EVERY:
+            progress(served - reported)
+            reported = served
+    progress(len(workload) - reported)
+    return Replay(workload, contender, workers, state.counter, state.priority, state.start_us, state.turn)
 
 
-class _Run:
-    """A replay under way."""
+class _ReplayState:
+    """A replay in progress."""
 
     def __init__(self, workload: Workload, contender: Contender, workers: int) -> None:
         self.workload = workload
@@ -65,19 +65,18 @@ class _Run:
         self.free = workers
         self.arrived = 0
         self.ends: list[tuple[int, int]] = []  # heap of (end, customer), one for each running document
-        own = [contender.terms.get(name, Terms()) for name in workload.customers]
-        self.policies: list[Policy] = [terms.policy(contender.rules.policy) for terms in own]
-        self.weights = [terms.weight_thousandths for terms in own]
-        self.terms = own
-        self.standings = [Standing()] * len(own)
-        self.running = [0] * len(own)
+        self.terms = [contender.terms.get(name, Terms()) for name in workload.customers]
+        self.policies: list[Policy] = [terms.policy(contender.rules.policy) for terms in self.terms]
+        self.weights = [terms.weight_thousandths for terms in self.terms]
+        self.standings = [Standing()] * len(self.terms)
+        self.running = [0] * len(self.terms)
         self.counter, self.priority = array("q", [0]) * len(workload), array("b", [0]) * len(workload)
         self.start_us, self.turn = array("q", [0]) * len(workload), array("q", [0]) * len(workload)
-        for customer in range(len(own)):
-            self._gate(customer)
+        for customer in range(len(self.terms)):
+            self._update_block(customer)
 
     def step(self) -> int | None:
-        """The next moment at which something happens; returns how many were served so far, None when all is over."""
+        """Go to the next moment at which something happens; return how many were served so far, or None at the end."""
         at_us, arrived, ends = self.workload.at_us, self.arrived, self.ends
         total = len(at_us)
         if arrived < total and (not ends or at_us[arrived] <= ends[0][0]):
@@ -122,17 +121,17 @@ class _Run:
         self.free -= 1
         self.running[customer] += 1
         if self.terms[customer].cap is not None:
-            self._gate(customer)
+            self._update_block(customer)
         return number
 
     def _end(self, customer: int) -> None:
         self.free += 1
         self.running[customer] -= 1
         if self.terms[customer].cap is not None:
-            self._gate(customer)
+            self._update_block(customer)
 
-    def _gate(self, customer: int) -> None:
-        """Block or unblock the customer's lanes as its terms and what runs demand."""
+    def _update_block(self, customer: int) -> None:
+        """Block or unblock the customer's lanes by its pause, its cap and its running documents."""
         terms = self.terms[customer]
         if is_blocked(terms.paused, terms.cap, self.running[customer]):
             self.lanes.block(self.workload.customers[customer])

@@ -1,10 +1,10 @@
-"""Does the store say what the rules say? Every recorded check is made again and compared.
+"""Verification of a store: recompute every recorded check from the change feed and compare it with what is stored.
 
 Laws:
-- The feed tells what happened, in order; the policy is the one of production; nothing in the store is moved.
-- Where a beginning is not known, because the feed was purged up to there, a customer is followed from its first reset on:
-  a counter of 0 right after a check comes from nothing else. What comes before is counted as skipped, never as right.
-- A queue may be in use meanwhile: a customer that moved while it was compared is compared again.
+- The feed has the history in order; the policy code is that of production; nothing in the store is changed.
+- If the feed was purged, a customer's state at its beginning is unknown; the customer is followed from its first reset on,
+  because a counter of 0 after a check means a reset. Earlier checks count as skipped, never as correct.
+- The queue may be in use meanwhile: a customer that changed during the comparison is compared again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from fairlane.core.policy import Policy, Rules, Standing, Terms, correct_counter
 from fairlane.engine.codec import decode_rules, decode_terms
 from fairlane.queue import PAGE_SIZE, Queue
 
-TRIES = 100  # looks at a customer that keeps moving
+TRIES = 100  # to read a customer that keeps changing
 
 
 class Difference(NamedTuple):
-    """One figure of the store that is not what the rules say."""
+    """A stored value that differs from the recomputed one."""
 
     customer: str
     what: str
@@ -32,12 +32,12 @@ class Difference(NamedTuple):
     replayed: object
 
     def __str__(self) -> str:
-        where = f"document {self.document}" if self.document else f"customer {self.customer!r}"
-        return f"{where}: {self.what} is {self.stored}, the rules say {self.replayed}"
+        subject = f"document {self.document}" if self.document else f"customer {self.customer!r}"
+        return f"{subject}: {self.what} is {self.stored}; by the rules it should be {self.replayed}"
 
 
-class Verdict(NamedTuple):
-    """What was compared, and what was found."""
+class Verification(NamedTuple):
+    """What was compared, and the differences."""
 
     checks: int
     skipped: int  # checks whose beginning or rules lie before the kept feed
@@ -45,59 +45,58 @@ class Verdict(NamedTuple):
     differences: tuple[Difference, ...]
 
 
-class _Index(NamedTuple):
-    """What must be known before the feed is followed from its beginning."""
+class _FeedIndex(NamedTuple):
+    """Facts from the whole feed that are needed before it is replayed from its beginning."""
 
-    whole: bool  # the feed goes back to the first change
-    costs: dict[str, int]  # of documents whose cost was corrected: what it was at the check
+    is_complete: bool  # the feed goes back to the first change
+    costs: dict[str, int]  # of documents whose cost was corrected: the cost at the check
     tuned: set[str]  # customers whose terms changed
-    configured: bool  # the rules changed
+    rules_changed: bool
 
 
-class _Life:
-    """A customer as the feed tells it."""
+class _ReplayedCustomer:
+    """A customer's state as recomputed from the feed."""
 
     __slots__ = ("standing", "terms", "terms_version")
 
     def __init__(self, standing: Standing | None, terms: Terms | None, terms_version: int) -> None:
-        self.standing = standing  # None: not known yet
-        self.terms = terms  # None: not known yet
+        self.standing = standing  # None: unknown so far
+        self.terms = terms  # None: unknown so far
         self.terms_version = terms_version
 
 
-def verify(queue: Queue, progress: Callable[[int], None] = lambda _: None) -> Verdict:
-    """Make every recorded check again; `progress` is told how many changes were followed since its last call."""
+def verify(queue: Queue, progress: Callable[[int], None] = lambda _: None) -> Verification:
+    """Recompute every recorded check; call `progress` with the number of changes replayed since its last call."""
     try:
-        return _Verification(queue, progress).verdict()
+        return _Verifier(queue, progress).result()
     except Unknown as error:
-        raise StoreError("changes were purged while they were followed; run verify again") from error
+        raise StoreError("changes were purged while they were read; run verify again") from error
 
 
-class _Verification:
+class _Verifier:
     def __init__(self, queue: Queue, progress: Callable[[int], None]) -> None:
         self.queue = queue
         self.progress = progress
-        self.lives: dict[str, _Life] = {}
-        self.checked: dict[
-            str, tuple[int, int]
-        ] = {}  # of documents that are or may be corrected: (resets, weight) at their check
+        self.customers: dict[str, _ReplayedCustomer] = {}
+        # (resets, weight) at the check, of documents whose cost was or may be corrected
+        self.checked: dict[str, tuple[int, int]] = {}
         self.differences: list[Difference] = []
         self.checks = self.skipped = self.compared = 0
-        self.moved: set[str] = set()  # customers that moved since a page of them was read
-        self.index = _Index(self._is_whole(), {}, set(), False)
-        self.followed = self.indexed = 0 if self.index.whole else None  # the last change that was followed, and read
-        self._read_on()
-        self.began, self.erased = self.indexed or 0, False  # the last change before us; whether documents were erased since
+        self.changed: set[str] = set()  # customers that changed since a page of them was read
+        self.index = _FeedIndex(self._is_complete(), {}, set(), False)
+        self.followed = self.indexed = 0 if self.index.is_complete else None  # the last change replayed, and indexed
+        self._extend_index()
+        self.began, self.has_erasures = self.indexed or 0, False  # the last change at the start; were documents erased since
         self.rules: Rules | None = self._first_rules()
 
-    def verdict(self) -> Verdict:
-        self._follow()
+    def result(self) -> Verification:
+        self._follow_feed()
         self._compare_customers()
-        return Verdict(self.checks, self.skipped, self.compared, tuple(self.differences))
+        return Verification(self.checks, self.skipped, self.compared, tuple(self.differences))
 
-    # -- before the beginning ----------------------------------------------------------------------------------------
+    # -- the state at the beginning ----------------------------------------------------------------------------------
 
-    def _is_whole(self) -> bool:
+    def _is_complete(self) -> bool:
         try:
             self.queue.changes(0, 1)
         except Unknown:
@@ -105,185 +104,182 @@ class _Verification:
         return True
 
     def _first_rules(self) -> Rules | None:
-        if self.index.whole:
+        if self.index.is_complete:
             return Rules()
         rules = self.queue.rules()
-        self._read_on()  # rules that were changed before they were read are in the index
-        return None if self.index.configured else rules
+        self._extend_index()  # after reading the rules: a change before the read is then in the index
+        return None if self.index.rules_changed else rules
 
-    def _life(self, customer: str) -> _Life:
-        life = self.lives.get(customer)
-        if life is None:
-            if self.index.whole:
-                life = _Life(Standing(), Terms(), 0)
+    def _customer(self, customer: str) -> _ReplayedCustomer:
+        state = self.customers.get(customer)
+        if state is None:
+            if self.index.is_complete:
+                state = _ReplayedCustomer(Standing(), Terms(), 0)
             else:
-                known = self.queue.engine.customer(customer)
-                self._read_on()  # as for rules
-                life = _Life(None, None if customer in self.index.tuned else known.terms, known.terms_version)
-            self.lives[customer] = life
-        return life
+                stored = self.queue.engine.customer(customer)
+                self._extend_index()  # as for rules
+                state = _ReplayedCustomer(None, None if customer in self.index.tuned else stored.terms, stored.terms_version)
+            self.customers[customer] = state
+        return state
 
-    def _read_on(self) -> None:
-        """Index what was added to the feed since the last time."""
+    def _extend_index(self) -> None:
+        """Index the changes that were added to the feed since the last call."""
         while page := self.queue.changes(self.indexed, PAGE_SIZE):
             for change in page:
                 if change.what == "forgotten" or (change.what == "corrected" and change.document is None):
-                    self.erased = True
+                    self.has_erasures = True
                 elif change.what == "corrected" and change.document and change.note:
                     self.index.costs.setdefault(change.document, int(change.note.split()[0]))
                 elif change.what == "tuned" and change.customer:
                     self.index.tuned.add(change.customer)
                 elif change.what == "configured":
-                    self.index = self.index._replace(configured=True)
+                    self.index = self.index._replace(rules_changed=True)
             self.indexed = page[-1].number
 
-    # -- following ---------------------------------------------------------------------------------------------------
+    # -- replaying the feed ------------------------------------------------------------------------------------------
 
-    def _follow(self) -> None:
-        """Follow the feed to its end, and note the customers that moved."""
+    def _follow_feed(self) -> None:
+        """Replay the feed to its end, and record the customers that changed."""
         while page := self.queue.changes(self.followed, PAGE_SIZE):
-            documents = {one.document: self._document(one) for one in page if one.what == "submitted"}
-            self._read_on()  # after the documents were read: a cost that was corrected before that is in the index ...
-            if self.erased:  # ... unless its document was erased in between
-                documents, self.erased = {}, False
+            documents = {change.document: self._document(change) for change in page if change.what == "submitted"}
+            self._extend_index()  # after reading the documents: a cost that was corrected before is then in the index ...
+            if self.has_erasures:  # ... unless its document was erased in between
+                documents, self.has_erasures = {}, False
             for change in page:
                 if change.customer is not None:
-                    self.moved.add(change.customer)
-                self._fold(change, documents.get(change.document))
+                    self.changed.add(change.customer)
+                self._apply(change, documents.get(change.document))
             self.followed = page[-1].number
             self.progress(len(page))
 
     def _document(self, change: ChangeRow) -> DocumentRow | None:
         return None if change.document is None else self.queue.engine.document(change.document)
 
-    def _fold(self, change: ChangeRow, document: DocumentRow | None) -> None:
+    def _apply(self, change: ChangeRow, document: DocumentRow | None) -> None:
         what, customer, note = change.what, change.customer, change.note or ""
         if what == "configured":
             version = self.rules.version + 1 if self.rules else 0
             self.rules = decode_rules(note, version)
-        elif what == "forgotten" and change.number > self.began:  # who it was is not told: follow everybody anew
-            self.index = self.index._replace(whole=False)
-            self.lives.clear()
+        elif what == "forgotten" and change.number > self.began:  # without the customer's id: forget all states
+            self.index = self.index._replace(is_complete=False)
+            self.customers.clear()
             self.checked.clear()
         if customer is None:
             return
-        life = self._life(customer)
+        state = self._customer(customer)
         if what == "tuned":
-            life.terms, life.terms_version = decode_terms(note), life.terms_version + 1
+            state.terms, state.terms_version = decode_terms(note), state.terms_version + 1
         elif what == "reset":
-            life.standing = operator_reset(life.standing or Standing())
+            state.standing = operator_reset(state.standing or Standing())
         elif what == "checked":
-            told = json.loads(note)
-            check = CheckRow(customer, told["priority"], told["counter"], change.at_ms, told["policy"], told["terms"])
-            self._check(life, check, told["cost"], None)
+            stored = json.loads(note)
+            check = CheckRow(customer, stored["priority"], stored["counter"], change.at_ms, stored["policy"], stored["terms"])
+            self._check(state, check, stored["cost"], None)
         elif what == "corrected":
-            self._correct(life, change.document, note)
+            self._correct(state, change.document, note)
         elif what == "submitted" and change.note is None:
-            self._submitted(life, document)
+            self._submitted(state, document)
         elif what == "submitted":
             self._inherited(customer, document, note)
 
-    def _submitted(self, life: _Life, document: DocumentRow | None) -> None:
-        if document is None:  # erased meanwhile: what its check did is not known
-            life.standing = None
+    def _submitted(self, state: _ReplayedCustomer, document: DocumentRow | None) -> None:
+        if document is None:  # erased meanwhile: its check is unknown
+            state.standing = None
             self.skipped += 1
             return
-        self._check(life, document.check, self.index.costs.get(document.id, document.cost), document.id)
+        self._check(state, document.check, self.index.costs.get(document.id, document.cost), document.id)
         correctable = document.id in self.index.costs or document.state not in ("done", "cancelled")
-        if correctable and life.standing is not None and life.terms is not None:
-            self.checked[document.id] = life.standing.resets, life.terms.weight_thousandths
+        if correctable and state.standing is not None and state.terms is not None:
+            self.checked[document.id] = state.standing.resets, state.terms.weight_thousandths
 
-    def _check(self, life: _Life, stored: CheckRow, cost: int, document: str | None) -> None:
-        """Make a check again, compare it, and go on from what the rules say."""
-        if self.rules is None or life.terms is None:
-            life.standing = None
+    def _check(self, state: _ReplayedCustomer, stored: CheckRow, cost: int, document: str | None) -> None:
+        """Recompute a check, compare it, and continue from the recomputed state."""
+        if self.rules is None or state.terms is None:
+            state.standing = None
             self.skipped += 1
             return
-        policy = life.terms.policy(self.rules.policy)
-        if life.standing is None:
+        policy = state.terms.policy(self.rules.policy)
+        if state.standing is None:
             self.skipped += 1
             if stored.counter_thousandths == 0:
-                life.standing = Standing(0, stored.checked_ms, stored.checked_ms)
+                state.standing = Standing(0, stored.checked_ms, stored.checked_ms)
             return
-        step = step_of(cost, life.terms.weight_thousandths)
-        life.standing = policy.check(life.standing, stored.checked_ms, step)
+        step = step_of(cost, state.terms.weight_thousandths)
+        state.standing = policy.check(state.standing, stored.checked_ms, step)
         self.checks += 1
-        self._compare(stored, life, policy, document)
+        self._compare(stored, state, policy, document)
 
-    def _compare(self, stored: CheckRow, life: _Life, policy: Policy, document: str | None) -> None:
-        assert life.standing is not None
-        counter = life.standing.counter
+    def _compare(self, stored: CheckRow, state: _ReplayedCustomer, policy: Policy, document: str | None) -> None:
+        assert state.standing is not None
+        counter = state.standing.counter
         figures = [
             ("counter", stored.counter, from_thousandths(counter)),
             ("priority", stored.priority, policy.level(counter)),
         ]
-        if self.index.whole and self.rules is not None:
+        if self.index.is_complete and self.rules is not None:
             figures += [
                 ("policy version", stored.policy_version, self.rules.version),
-                ("terms version", stored.terms_version, life.terms_version),
+                ("terms version", stored.terms_version, state.terms_version),
             ]
-        for what, said, replayed in figures:
-            self._found(stored.customer, what, document, said, replayed)
+        for what, value, replayed in figures:
+            self._compare_values(stored.customer, what, document, value, replayed)
 
-    def _found(self, customer: str, what: str, document: str | None, stored: object, replayed: object) -> None:
+    def _compare_values(self, customer: str, what: str, document: str | None, stored: object, replayed: object) -> None:
         if stored != replayed:
             self.differences.append(Difference(customer, what, document, stored, replayed))
 
     def _inherited(self, customer: str, document: DocumentRow | None, source: str) -> None:
-        made_from = self.queue.engine.document(source)
-        if document is None or made_from is None:
+        parent = self.queue.engine.document(source)
+        if document is None or parent is None:
             self.skipped += 1
             return
         self.checks += 1
-        self._found(customer, "priority", document.id, document.priority, made_from.priority)
+        self._compare_values(customer, "priority", document.id, document.priority, parent.priority)
 
-    def _correct(self, life: _Life, document: str | None, note: str) -> None:
-        if document is None:  # erased meanwhile: which check it belongs to is not known
-            life.standing = None
-        if life.standing is None or document not in self.checked:
+    def _correct(self, state: _ReplayedCustomer, document: str | None, note: str) -> None:
+        if document is None:  # erased meanwhile: its check is unknown
+            state.standing = None
+        if state.standing is None or document not in self.checked:
             return
         resets, weight = self.checked[document]
         before, after = (step_of(int(cost), weight) for cost in note.split())
-        life.standing = correct_counter(life.standing, resets, before, after)
+        state.standing = correct_counter(state.standing, resets, before, after)
 
-    # -- at the end --------------------------------------------------------------------------------------------------
+    # -- comparing customers -----------------------------------------------------------------------------------------
 
     def _compare_customers(self) -> None:
         for page in self._pages():
-            self._follow()
-            for known in page:
-                if known.id in self.moved:
-                    again = self._at_rest(known.id)
-                    if again is None:
-                        continue
-                    known = again
-                self._compare_customer(known)
+            self._follow_feed()
+            for customer in page:
+                stored = self._read_unchanged(customer.id) if customer.id in self.changed else customer
+                if stored is not None:
+                    self._compare_customer(stored)
 
     def _pages(self) -> Iterator[list[Customer]]:
         after = ""
-        self.moved.clear()
+        self.changed.clear()
         while page := self.queue.engine.customers(after, PAGE_SIZE):
             yield page
             after = page[-1].id
-            self.moved.clear()
+            self.changed.clear()
 
-    def _at_rest(self, customer: str) -> Customer | None:
-        """A customer as it stood when the feed was followed to its end; None if it never stands still."""
+    def _read_unchanged(self, id: str) -> Customer | None:
+        """Read a customer that does not change while the feed is replayed to its end; None if it changes at every try."""
         for _ in range(TRIES):
-            self.moved.discard(customer)
-            known = self.queue.engine.customer(customer)
-            self._follow()
-            if customer not in self.moved:
-                return known
+            self.changed.discard(id)
+            customer = self.queue.engine.customer(id)
+            self._follow_feed()
+            if id not in self.changed:
+                return customer
         return None
 
-    def _compare_customer(self, known: Customer) -> None:
-        life = self._life(known.id)
-        if life.standing is None:
+    def _compare_customer(self, stored: Customer) -> None:
+        state = self._customer(stored.id)
+        if state.standing is None:
             return
         self.compared += 1
-        self._found(known.id, "counter", None, known.counter, from_thousandths(life.standing.counter))
-        self._found(known.id, "last update", None, known.standing.updated_ms, life.standing.updated_ms)
-        if self.index.whole:
-            self._found(known.id, "last reset", None, known.standing.reset_ms, life.standing.reset_ms)
-            self._found(known.id, "terms", None, known.terms, life.terms)
+        self._compare_values(stored.id, "counter", None, stored.counter, from_thousandths(state.standing.counter))
+        self._compare_values(stored.id, "last update", None, stored.standing.updated_ms, state.standing.updated_ms)
+        if self.index.is_complete:
+            self._compare_values(stored.id, "last reset", None, stored.standing.reset_ms, state.standing.reset_ms)
+            self._compare_values(stored.id, "terms", None, stored.terms, state.terms)

@@ -1,9 +1,8 @@
-"""How are values told on the command line? Durations with a unit, and `none` for what is as everybody's."""
+"""Types of options: durations with a unit, costs, thresholds, and `none` for the value that everybody has."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,20 +21,20 @@ _UNIT_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|s|m|h|d|w|)")
 
 
-class _Duration(ParamType):
-    """Seconds, told with a unit or as a bare number of seconds."""
+class _DurationType(ParamType):
+    """Seconds, written with a unit or as a bare number."""
 
     name = "duration"
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
-        told = _DURATION.fullmatch(str(value).strip().lower())
-        if told is None:
+        match = _DURATION.fullmatch(str(value).strip().lower())
+        if match is None:
             self.fail(f"{value!r} is not a duration; write it as 90s, 15m, 24h or 7d", parameter, context)
-        return float(told[1]) * _UNIT_SECONDS[told[2]]
+        return float(match[1]) * _UNIT_SECONDS[match[2]]
 
 
-class _Cost(ParamType):
-    """A number of documents, or `pages`: as many as the file has."""
+class _CostType(ParamType):
+    """A number of documents, or `pages`: the number of pages of the file."""
 
     name = "number|pages"
 
@@ -46,8 +45,20 @@ class _Cost(ParamType):
             self.fail(f"{value!r} is neither a number nor {PAGES!r}", parameter, context)
 
 
-class OrNone(ParamType):
-    """Another type, or `none`; an option that is not given keeps what there is."""
+class _ThresholdsType(ParamType):
+    """Numbers separated by commas."""
+
+    name = "list"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> tuple[float, ...]:
+        try:
+            return tuple(float(number) if "." in number else int(number) for number in value.split(","))
+        except ValueError:
+            raise BadValue("--thresholds", value, "numbers separated by commas, as in --thresholds=-2,-4,-6") from None
+
+
+class OptionalType(ParamType):
+    """Another type, or `none`; an option that is left out keeps the current value."""
 
     def __init__(self, type: ParamType) -> None:
         self.type = type
@@ -62,28 +73,10 @@ class OrNone(ParamType):
         return self.type.shell_complete(ctx, param, incomplete)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
-        told = self.type.get_metavar(param, ctx)
-        return f"{told[:-1]}|none]" if told and told.endswith("]") else None
+        metavar = self.type.get_metavar(param, ctx)
+        return f"{metavar[:-1]}|none]" if metavar and metavar.endswith("]") else None
 
 
-class _Told(ParamType):
-    """A function that reads the text and says what is wrong with it."""
-
-    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
-        self.name = name
-        self.read = read
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        return self.read(value)
-
-
-def _thresholds(told: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(one) if "." in one else int(one) for one in told.split(","))
-    except ValueError:
-        raise BadValue("--thresholds", told, "numbers with commas between them, as in --thresholds=-2,-4,-6") from None
-
-
-DURATION = _Duration()
-THRESHOLDS = _Told("list", _thresholds)
-COST = _Cost()
+DURATION = _DurationType()
+THRESHOLDS = _ThresholdsType()
+COST = _CostType()
