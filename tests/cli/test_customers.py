@@ -122,7 +122,9 @@ def test_reset_lets_a_customer_stand_as_never_seen(acme: str) -> None:
 def test_forget_asks_first(acme: str) -> None:
     result = run("forget", "acme", "--url", acme, input="n\n")
     assert result.exit_code == 1
-    assert "acme: documents: 30 waiting; counter -29; its settings and its entries in the feed.\nErase all data" in result.stderr
+    assert (
+        "acme: documents: 30 waiting; counter -29; its settings and its entries in the feed.\nErase all data" in result.stderr
+    )
     assert "Nothing was erased." in result.stderr
     assert run("forget", "acme", "--url", acme, input="").exit_code == 1
     assert run_json("status", "--url", acme)[0][0]["waiting"] == 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from fairlane.blobs.safe_open import open_regular_file, display_path
+from fairlane.blobs.safe_open import display_path, open_regular_file
 from fairlane.client import Check, Client, Receipt
 from fairlane.core.errors import Mistake
 from fairlane.queue import DEFAULT_KIND, Cost, Input
@@ -45,6 +45,6 @@ def read_key(path: str | None, environment: Mapping[str, str]) -> str:
     key = content.decode("ascii", "replace").strip()
     if not key or not key.isascii() or len(key.split()) != 1:
         raise Mistake(
-            f"{display_path(path)} does not contain a key; it must contain one line, the key that `fairlane keys create` printed"
+            f"{display_path(path)} does not contain a key; it must contain one line, as `fairlane keys create` printed it"
         )
     return key

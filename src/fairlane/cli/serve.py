@@ -63,7 +63,9 @@ def serve(
     options = Options(told_limits(limits), allowed, retention, allow_private_webhooks, work)
     listening = bound(place)
     with Queue(at, blobs=settings.blobs) as queue:
-        run(queue, options, place, listening, lambda: _print_started(queue, place, listening.getsockname()[1], as_json), Console)
+        run(
+            queue, options, place, listening, lambda: _print_started(queue, place, listening.getsockname()[1], as_json), Console
+        )
 
 
 def _print_started(queue: Queue, place: object, port: int, as_json: bool) -> None:

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable
 from typing import Any, NamedTuple, NoReturn
 
-from fairlane.blobs.safe_open import open_regular_file, display_path
+from fairlane.blobs.safe_open import display_path, open_regular_file
 from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake
 
