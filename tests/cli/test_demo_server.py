@@ -15,7 +15,7 @@ import pytest
 from fairlane import Client
 from fairlane.demo import server as demo_server
 from tests.api.running import until
-from tests.worker.conftest import process_tree, is_alive
+from tests.worker.conftest import is_alive, process_tree
 
 from .running import Terminal, run, start
 
