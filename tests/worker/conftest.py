@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,12 @@ import pytest
 from fairlane import Backoff, Queue, Worker
 from fairlane.core.document import Claim
 from fairlane.worker import Event, Summary
+from fairlane.worker.blob_gc import BlobCollector
+from fairlane.worker.context import RunContext
+from fairlane.worker.handlers import Handlers
+from fairlane.worker.hooks import Hooks
+from fairlane.worker.progress import ProgressStore
+from fairlane.worker.store import Store
 
 SECONDS_MAX = 40.0  # no test of this folder needs that long, on a busy machine neither
 CLAIM = Claim("id", 1, 1, "acme", "extract", 1, "null", 1, 3, 0, 1, False)
@@ -123,3 +130,29 @@ class Bench:
 @pytest.fixture
 def bench(url: str) -> Bench:
     return Bench(url)
+
+
+def make_context(queue: Queue, heartbeat: socket.socket, handlers: Handlers, hooks: Hooks) -> RunContext:
+    """What a run works with, for tests of its parts."""
+    return RunContext(
+        store=Store(queue.engine, "worker", 60_000, handlers.attempts()),
+        progress=ProgressStore(queue.engine),
+        blobs=BlobCollector(queue.files),
+        files=queue.files.open,
+        handlers=handlers,
+        hooks=hooks,
+        heartbeat=heartbeat,
+        backoff=AT_ONCE,
+        fork_server=None,
+        slots=2,
+        lease_ms=60_000,
+        grace=30.0,
+        until_empty=False,
+    )
+
+
+async def until_async(condition: Callable[[], Any], what: str = "it") -> None:
+    """Wait for a condition on the loop."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while not condition():
+            await yield_loop()

@@ -1,0 +1,110 @@
+"""Waiting for work alone, on a real queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fairlane import Queue
+from fairlane.worker.idle_wait import IdleWait
+from fairlane.worker.store import Exchange, Store
+from fairlane.worker.threads import CallThread
+
+from .conftest import until_async
+
+
+class Claims:
+    """What a run loop is to an idle wait: takes what comes, and can be stopped."""
+
+    def __init__(self, capacity: int = 2) -> None:
+        self.accepted: list[tuple[Exchange, int]] = []
+        self.reasons: list[str] = []
+        self._capacity = capacity
+
+    @property
+    def is_stopping(self) -> bool:
+        return bool(self.reasons)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.accepted
+
+    def capacity(self) -> int:
+        return self._capacity
+
+    def accept(self, exchange: Exchange, limit: int) -> None:
+        self.accepted.append((exchange, limit))
+
+    def stop(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+@asynccontextmanager
+async def waiting(queue: Queue, claimer: Claims, until_empty: bool = False) -> AsyncIterator[IdleWait]:
+    idle = IdleWait(Store(queue.engine, "worker", 10_000, {"extract": 3}), until_empty, lambda: None)
+    thread = CallThread("wait")
+    task = asyncio.create_task(idle.run(claimer, thread))
+    yield idle
+    task.cancel()
+    thread.close()
+
+
+def test_it_claims_as_soon_as_there_is_work_and_then_lets_others_claim() -> None:
+    async def scenario() -> None:
+        claimer = Claims()
+        with Queue("memory://") as queue:
+            async with waiting(queue, claimer) as idle:
+                idle.claimed(0, 2)
+                await until_async(lambda: idle.is_claiming)
+                assert idle.is_needed, "others must not claim meanwhile"
+                id = queue.submit("acme").id
+                await until_async(lambda: claimer.accepted)
+                ((exchange, limit),) = claimer.accepted
+                assert ([claim.id for claim in exchange.claims], limit) == ([id], 2)
+                await until_async(lambda: not idle.is_needed)
+
+    asyncio.run(scenario())
+
+
+def test_a_full_claim_needs_no_wait() -> None:
+    async def scenario() -> None:
+        with Queue("memory://") as queue:
+            async with waiting(queue, Claims()) as idle:
+                idle.claimed(2, 2)
+                idle.claimed(0, 0)
+                assert not idle.is_needed
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_claimed_once_the_worker_stops() -> None:
+    async def scenario() -> None:
+        claimer = Claims()
+        with Queue("memory://") as queue:
+            async with waiting(queue, claimer) as idle:
+                idle.claimed(0, 2)
+                await until_async(lambda: idle.is_claiming)
+                claimer.stop("a signal")
+                id = queue.submit("acme").id
+                await until_async(lambda: not idle.is_claiming)
+                assert all(exchange.claims == [] for exchange, _ in claimer.accepted)
+                assert queue.document(id).state == "ready"
+
+    asyncio.run(scenario())
+
+
+def test_until_empty_stops_at_an_empty_queue_and_not_before() -> None:
+    async def scenario() -> None:
+        claimer = Claims()
+        with Queue("memory://") as queue:
+            queue.submit("acme", delay=1000)
+            async with waiting(queue, claimer, until_empty=True) as idle:
+                idle.claimed(0, 2)
+                await until_async(lambda: idle.is_claiming)
+                await until_async(lambda: not idle.is_claiming)
+                assert claimer.reasons == []
+                queue.cancel(next(iter(queue.documents())).id)
+                await until_async(lambda: claimer.reasons == ["the queue is empty"])
+
+    asyncio.run(scenario())
