@@ -1,9 +1,9 @@
-"""How fast does a worker work documents off, how soon does it begin one, and what does a flood cost the others?
+"""Figures of the worker: throughput, time to start, and the cost of a flood to other customers.
 
-The worker runs in a process of its own, as in production, on an SQLite file; this process submits and reads what came out.
+The worker runs in a process of its own, as in production, on an SQLite file; this process submits and reads the results.
 Handlers return the moment they began, on the clock that both processes share, so a wait ends with the first line of the
 handler. It begins with the call of `submit`, or, where that is said, with its return: from then on the document is there.
-Values are medians of the rounds, and the notes tell the rounds.
+Values are medians of the rounds, and the notes show the rounds.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ HANDLERS: dict[str, Callable[[Document], object]] = {
 
 
 def child(url: str, kind: str, is_until_empty: bool) -> None:
-    """A worker; tells when it has started, and at the end what it cost."""
+    """Run a worker that prints when it has started, and at its end what it cost."""
     worker = Worker(url, slots=SLOTS)
     worker.handler(kind)(HANDLERS[kind])
     worker.on("started", lambda _: print("started", flush=True))
     began = time.perf_counter()
     worker.run(until_empty=is_until_empty)
-    wall = time.perf_counter() - began
+    elapsed = time.perf_counter() - began
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    print(json.dumps({"wall": wall, "cpu": sum(one.ru_utime + one.ru_stime for one in used)}), flush=True)
+    print(json.dumps({"seconds": elapsed, "cpu": sum(usage.ru_utime + usage.ru_stime for usage in used)}), flush=True)
 
 
 @contextmanager
@@ -88,37 +88,37 @@ def _results(queue: Queue, ids: list[str]) -> list[float]:
 
 
 def _until_done(queue: Queue, customers: int, count: int) -> None:
-    while sum(one.done for one in queue.customers()) < count:
+    while sum(customer.done for customer in queue.customers()) < count:
         time.sleep(0.01)
 
 
 def drain(kind: str, documents: int, folder: Path) -> tuple[float, float]:
-    """Documents a second from the first begun to the last settled, and CPU seconds for a thousand."""
+    """Measure documents a second from the first begun to the last settled, and CPU seconds for a thousand."""
     url = f"sqlite:///{folder / 'drain.db'}"
     with Queue(url) as queue:
-        receipts = [one for n in range(20) for one in queue.submit_many(f"customer-{n}", [n] * (documents // 20), kind=kind)]
+        batches = [queue.submit_many(f"customer-{n}", [n] * (documents // 20), kind=kind) for n in range(20)]
         with _worker(url, kind, is_until_empty=True) as process:
             assert process.stdout is not None
-            told = json.loads(process.stdout.readline())
-        first = min(_results(queue, [one.id for one in receipts]))
-        last = max(one.at_ms for one in queue.changes(limit=100_000) if one.what == "done") / 1000
-    return documents / (last - first), 1000 * told["cpu"] / documents
+            usage = json.loads(process.stdout.readline())
+        first = min(_results(queue, [receipt.id for batch in batches for receipt in batch]))
+        last = max(change.at_ms for change in queue.changes(limit=100_000) if change.what == "done") / 1000
+    return documents / (last - first), 1000 * usage["cpu"] / documents
 
 
 def latency(kind: str, rounds: int, folder: Path) -> tuple[list[float], list[float]]:
-    """Milliseconds to the handler's first line: from the call of submit, and from its return."""
+    """Measure milliseconds to the handler's first line: from the call of submit, and from its return."""
     url = f"sqlite:///{folder / 'latency.db'}"
     from_call, from_return = [], []
     dice = random.Random(7)
     with Queue(url) as queue, _worker(url, kind):
-        for place in range(rounds + 10):
+        for number in range(rounds + 10):
             called = time.time()
-            id = queue.submit(f"customer-{place}", None, kind=kind).id
+            id = queue.submit(f"customer-{number}", None, kind=kind).id
             returned = time.time()
             while queue.document(id).state != "done":
                 time.sleep(0.002)
             began = queue.result(id)
-            if place >= 10:  # the first ones fork and import
+            if number >= 10:  # the first ones fork and import
                 from_call.append(1000 * (began - called))
                 from_return.append(1000 * (began - returned))
             time.sleep(dice.uniform(0.005, 0.03))
@@ -126,42 +126,42 @@ def latency(kind: str, rounds: int, folder: Path) -> tuple[list[float], list[flo
 
 
 def idle_cpu(seconds: float, folder: Path) -> float:
-    """The share of a core that a worker with nothing to do takes, in per cent, its helpers included."""
+    """Measure the share of a core that an idle worker takes, in per cent, its helpers included."""
     with _worker(f"sqlite:///{folder / 'idle.db'}", "nothing") as process:
         time.sleep(0.5)
-        before = _cpu_of_family(process.pid)
+        before = _cpu_of_tree(process.pid)
         time.sleep(seconds)
-        return 100 * (_cpu_of_family(process.pid) - before) / seconds
+        return 100 * (_cpu_of_tree(process.pid) - before) / seconds
 
 
-def _cpu_of_family(pid: int) -> float:
-    """CPU seconds of a process and those it forked, so far."""
-    total, family = 0.0, {pid}
-    for name in sorted((one for one in os.listdir("/proc") if one.isdigit()), key=int):
+def _cpu_of_tree(pid: int) -> float:
+    """Return the CPU seconds of a process and those it forked, so far."""
+    total, tree = 0.0, {pid}
+    for name in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         try:
             fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if int(name) in family or int(fields[1]) in family:
-            family.add(int(name))
+        if int(name) in tree or int(fields[1]) in tree:
+            tree.add(int(name))
             total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return total
 
 
 def run_flood(kind: str, documents: int, folder: Path) -> tuple[list[float], float, float]:
-    """Light customers' waits in milliseconds; how long the flood took beside the ideal; and by its own run times."""
+    """Measure light customers' waits in milliseconds, and the time of the flood by the ideal and by its own run times."""
     url = f"sqlite:///{folder / 'flood.db'}"
     share = documents / 3000
     dice = random.Random(7)
     moments = sorted(dice.uniform(0, LIGHT_SPAN_SECONDS * share) for _ in range(LIGHT_CUSTOMERS * LIGHT_EACH))
     with Queue(url) as queue, _worker(url, kind):
-        heavy = [one.id for one in queue.submit_many("big", [None] * documents, kind=kind)]
+        heavy = [receipt.id for receipt in queue.submit_many("big", [None] * documents, kind=kind)]
         start = time.time()
         light: dict[str, float] = {}
-        for place, moment in enumerate(moments):
+        for number, moment in enumerate(moments):
             time.sleep(max(0.0, start + moment - time.time()))
             called = time.time()
-            light[queue.submit(f"light-{place % LIGHT_CUSTOMERS}", None, kind=kind).id] = called
+            light[queue.submit(f"light-{number % LIGHT_CUSTOMERS}", None, kind=kind).id] = called
         _until_done(queue, LIGHT_CUSTOMERS + 1, documents + len(light))
         runs = [queue.result(id) for id in heavy]
         light_runs = {id: queue.result(id) for id in light}
@@ -177,11 +177,11 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[Figure]:
-    """All figures of the worker."""
+    """Measure all figures of the worker."""
     figures: list[Figure] = []
     count = 400 if is_quick else 20_000
     for kind, name, goal in (("nothing_async", "async def", 4000), ("nothing", "def", None)):
-        rounds = [drain(kind, count, _made(folder / f"{kind}-{place}")) for place in range(1 if is_quick else 3)]
+        rounds = [drain(kind, count, _make(folder / f"{kind}-{number}")) for number in range(1 if is_quick else 3)]
         advance()
         rates, costs = [rate for rate, _ in rounds], [1000 * cost for _, cost in rounds]
         rate, cost = statistics.median(rates), statistics.median(costs)
@@ -190,7 +190,7 @@ def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[F
         figures.append(Figure(f"worker: drain, {name}", rate, "documents/s", goal or rate, least, note))
         figures.append(Figure(f"worker: drain, {name}: CPU", cost, "ms/1,000", cost, None, "all its processes"))
     for kind, name in (("nothing", "def"), ("nothing_async", "async def")):
-        called, returned = latency(kind, 20 if is_quick else 300, _made(folder / f"latency-{kind}"))
+        called, returned = latency(kind, 20 if is_quick else 300, _make(folder / f"latency-{kind}"))
         advance()
         note = f"idle, from submit's return; from its call {statistics.median(called):.2f}"
         p50, p99 = statistics.median(returned), percentile(returned, 0.99)
@@ -198,21 +198,21 @@ def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[F
         note = f"from its call {percentile(called, 0.99):.2f}"
         figures.append(Figure(f"worker: submit to start, {name}, p99", p99, "ms", 2.0, None, note))
     figures.append(
-        Figure("worker: idle CPU", idle_cpu(1 if is_quick else 5, _made(folder / "idle")), "%", 1.0, Goal(1.0, False))
+        Figure("worker: idle CPU", idle_cpu(1 if is_quick else 5, _make(folder / "idle")), "%", 1.0, Goal(1.0, False))
     )
     advance()
-    floods = [run_flood("flood", 150 if is_quick else 3000, _made(folder / f"flood-{n}")) for n in range(1 if is_quick else 3)]
+    floods = [run_flood("flood", 150 if is_quick else 3000, _make(folder / f"flood-{n}")) for n in range(1 if is_quick else 3)]
     advance()
     waits = [percentile(light, 0.99) for light, _, _ in floods]
-    ratios, own = [ratio for _, ratio, _ in floods], statistics.median(one for _, _, one in floods)
-    note = f"rounds {', '.join(f'{one:.1f}' for one in waits)}"
+    ratios, own = [ratio for _, ratio, _ in floods], statistics.median(share for _, _, share in floods)
+    note = f"rounds {', '.join(f'{wait:.1f}' for wait in waits)}"
     figures.append(Figure("worker: flood, light p99 wait", statistics.median(waits), "ms", 20.0, Goal(1.0, False), note))
-    note = f"{own:.3f} of the sum of run times; rounds {', '.join(f'{one:.3f}' for one in ratios)}"
+    note = f"{own:.3f} of the sum of run times; rounds {', '.join(f'{ratio:.3f}' for ratio in ratios)}"
     figures.append(Figure("worker: flood, time / ideal", statistics.median(ratios), "x", 1.0, Goal(1.05, False), note))
     return figures
 
 
-def _made(folder: Path) -> Path:
+def _make(folder: Path) -> Path:
     folder.mkdir(parents=True)
     return folder
 

@@ -1,7 +1,7 @@
-"""Can a worker that was frozen past its lease and thawed change anything?
+"""Chaos for a stopped worker: after its lease, nothing that it does changes anything.
 
-A worker claims a document and is stopped (SIGSTOP) with the order to settle already given. Its lease runs out, another
-worker takes the document and ends it. Then the first one is thawed (SIGCONT): it extends and settles, and both must be
+A worker claims a document and is stopped (SIGSTOP) with the order to settle already on its way. Its lease runs out, another
+worker takes the document and ends it. Then the first one goes on (SIGCONT): it extends and settles, and both must be
 refused without any change. `python -m chaos.frozen --engine postgres --times 100`.
 """
 
@@ -31,7 +31,7 @@ OUTCOMES: dict[str, Outcome] = {
 
 
 def worker(url: str) -> None:
-    """Claims one document for each line it is sent, and settles it as the next line says."""
+    """Claim a document for each line of standard input, and settle it as the next line says."""
     with Queue(url) as queue:
         for _ in sys.stdin:
             (claim,) = queue.engine.claim("frozen", 1, LEASE_MS)
@@ -42,19 +42,19 @@ def worker(url: str) -> None:
 
 
 def everything(queue: Queue) -> tuple[object, ...]:
-    """All that can be seen."""
+    """Return the whole visible state."""
     engine = queue.engine
     documents = engine.documents(None, None, None, 1000)
     return (
         documents,
-        [engine.body(one.id) for one in documents],
+        [engine.body(document.id) for document in documents],
         engine.customers("", 10, now_ms=0),
         engine.changes(None, 10**6),
     )
 
 
 def run(url: str, times: int) -> list[str]:
-    """Freeze and thaw that often; says what is wrong."""
+    """Stop and continue a worker that often; returns what was wrong."""
     wrong: list[str] = []
     command = [sys.executable, "-m", "chaos.frozen", "--worker", url]
     with (
@@ -62,8 +62,8 @@ def run(url: str, times: int) -> list[str]:
         subprocess.Popen(command, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child,
     ):
         try:
-            for place in range(times):
-                wrong += _once(queue, child, place)
+            for number in range(times):
+                wrong += _once(queue, child, number)
         finally:
             with suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGCONT)
@@ -71,30 +71,30 @@ def run(url: str, times: int) -> list[str]:
     return wrong
 
 
-def _once(queue: Queue, child: subprocess.Popen[str], place: int) -> list[str]:
+def _once(queue: Queue, child: subprocess.Popen[str], number: int) -> list[str]:
     assert child.stdin is not None
     assert child.stdout is not None
-    id = queue.submit("acme", place).id
+    id = queue.submit("acme", number).id
     child.stdin.write("claim\n")
     child.stdin.flush()
     claimed = child.stdout.readline().strip()
     os.kill(child.pid, signal.SIGSTOP)
-    child.stdin.write(list(OUTCOMES)[place % len(OUTCOMES)] + "\n")
+    child.stdin.write(list(OUTCOMES)[number % len(OUTCOMES)] + "\n")
     child.stdin.flush()
     while not queue.engine.reclaim(10):
         time.sleep(0.005)
-    if place % 3:  # another worker ends it, or it is running there, or it waits
+    if number % 3:  # another worker ends it, or it is running there, or it waits
         (claim,) = queue.engine.claim("other", 1, 600_000)
-        if place % 3 == 1:
+        if number % 3 == 1:
             queue.engine.settle([(claim, Done('"other"'))])
     before = everything(queue)
     os.kill(child.pid, signal.SIGCONT)
     lost = child.stdout.readline().strip()
-    wrong = [] if claimed == id else [f"round {place}: {claimed} was claimed instead of {id}"]
+    wrong = [] if claimed == id else [f"round {number}: {claimed} was claimed instead of {id}"]
     if lost != "2":
-        wrong.append(f"round {place}: {lost} of 2 calls were refused")
+        wrong.append(f"round {number}: {lost} of 2 calls were refused")
     if everything(queue) != before:
-        wrong.append(f"round {place}: a refused call changed something")
+        wrong.append(f"round {number}: a refused call changed something")
     queue.cancel(id)
     return wrong
 
@@ -104,7 +104,7 @@ def _once(queue: Queue, child: subprocess.Popen[str], place: int) -> list[str]:
 @click.option("--url", help="A queue that is there already; it must be empty.")
 @click.option("--times", default=100, show_default=True)
 def main(engine: str, url: str | None, times: int) -> None:
-    """Freeze a worker past its lease, thaw it, and see that nothing changes."""
+    """Stop a worker past its lease, let it go on, and check that nothing changes."""
     with tempfile.TemporaryDirectory(prefix="fairlane-chaos-") as folder:
         server = None if url or engine == "sqlite" else SERVERS[engine]()
         try:
@@ -112,8 +112,8 @@ def main(engine: str, url: str | None, times: int) -> None:
         finally:
             if server is not None:
                 server.close()
-    for one in wrong:
-        print(f"WRONG: {one}")
+    for problem in wrong:
+        print(f"WRONG: {problem}")
     print(f"Frozen and thawed {times} times on {engine}. " + ("Nothing is wrong." if not wrong else f"{len(wrong)} wrong."))
     sys.exit(1 if wrong else 0)
 

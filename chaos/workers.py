@@ -1,8 +1,8 @@
-"""Does anything get lost, doubled or stuck when whole workers are killed or frozen at random moments?
+"""Chaos for whole workers: killed with kill -9 or stopped with SIGSTOP at random moments, nothing is lost, doubled or stuck.
 
-Workers with `def` and `async def` handlers share one SQLite file. A supervisor submits documents all along and, one after
-the other, kills a worker with kill -9, or freezes one past its lease with SIGSTOP and lets it go on. Half of the frozen ones
-are frozen with all their processes, half alone. At the end every document must have ended once, every settlement must be in
+Workers with `def` and `async def` handlers share one SQLite file. A supervisor submits documents all along and, again and
+again, kills a worker with kill -9, or stops one past its lease with SIGSTOP and lets it go on. Half of the stopped ones
+are stopped with all their processes, half alone. At the end every document must have ended once, every settlement must be in
 the feed, what a worker had lost must not have ended by it, and no process of a killed worker may be left.
 
 As `python -m chaos.workers worker NAME FOLDER` it is one of those workers.
@@ -53,7 +53,7 @@ class Options:
 
 @dataclass
 class Report:
-    """What a run did and what it found."""
+    """What a run did, and what was wrong."""
 
     options: Options
     faults: Counter[str] = field(default_factory=Counter)
@@ -65,14 +65,14 @@ class Report:
 
 
 def work(name: str, folder: Path) -> None:
-    """A worker that logs what it holds and what became of it."""
+    """Run a worker that logs its claims and what became of them."""
     log = Log(folder / f"{name}.log")
     worker = Worker(
         f"sqlite:///{folder / 'queue.db'}", slots=2, lease=LEASE_SECONDS, name=name, backoff=Backoff(0, ceiling_seconds=0)
     )
 
-    def answer(document: Document) -> str:
-        """Unique for each claim, so the store tells whose outcome it kept."""
+    def result_of(document: Document) -> str:
+        """Return a value that is unique for each claim, so that the store shows whose outcome it kept."""
         mark = f"{document.id}/{document.token}"
         if random.random() < 0.05:
             raise Retry(after=0, reason=mark)
@@ -81,12 +81,12 @@ def work(name: str, folder: Path) -> None:
     @worker.handler("child", attempts=1000)
     def child(document: Document) -> str:
         time.sleep(random.choice(RUN_SECONDS))
-        return answer(document)
+        return result_of(document)
 
     @worker.handler("loop", attempts=1000)
     async def loop(document: Document) -> str:
         await asyncio.sleep(random.choice(RUN_SECONDS))
-        return answer(document)
+        return result_of(document)
 
     def settled(event: Event) -> None:
         mark = f"{event.id}/{event.token}"
@@ -98,8 +98,8 @@ def work(name: str, folder: Path) -> None:
         log.write("settling", [(mark, event.id, event.token, "lost")])
         log.write("settled", [(mark, False)])
 
-    for name_of, hook in (("finished", settled), ("unfinished", settled), ("lost", lost)):
-        worker.on(name_of, hook)
+    for event_name, hook in (("finished", settled), ("unfinished", settled), ("lost", lost)):
+        worker.on(event_name, hook)
     worker.on("began", lambda event: log.write("claimed", [(event.id, event.token)]))
     worker.on("started", lambda event: log.write("started", os.getpid()))
     worker.run()
@@ -109,7 +109,7 @@ def work(name: str, folder: Path) -> None:
 
 
 class Supervisor:
-    """Submits, kills, freezes, and checks."""
+    """Submits, kills, stops, and checks."""
 
     def __init__(self, options: Options, folder: Path) -> None:
         self.report = Report(options)
@@ -117,22 +117,22 @@ class Supervisor:
         self._folder = folder
         self._queue = Queue(f"sqlite:///{folder / 'queue.db'}")
         self._log = Log(folder / "submitter.log")
-        self._made = 0
-        self._workers = [Child("worker", f"worker-{place}", folder, (), "chaos.workers") for place in range(options.workers)]
+        self._submitted = 0
+        self._workers = [Child("worker", f"worker-{number}", folder, (), "chaos.workers") for number in range(options.workers)]
 
     def run(self, advance: Callable[[], None]) -> Report:
-        """All faults in random order, then everything is worked off."""
+        """Make all faults in random order, then let the workers finish everything."""
         options = self.report.options
         faults = ["kill"] * options.kills + ["freeze"] * options.freezes
         self._dice.shuffle(faults)
         try:
-            for place, fault in enumerate(faults):
-                self._submit(options.documents * (place + 5) // (len(faults) + 5))
+            for number, fault in enumerate(faults):
+                self._submit(options.documents * (number + 5) // (len(faults) + 5))
                 worker = self._dice.choice(self._workers)
                 worker.await_work()
                 self._sleep(0.3)
-                if told := worker.ended_by_itself():
-                    self.report.wrong.append(told)
+                if problem := worker.ended_by_itself():
+                    self.report.wrong.append(problem)
                 self._kill(worker) if fault == "kill" else self._freeze(worker)
                 advance()
             self._submit(options.documents)
@@ -147,49 +147,49 @@ class Supervisor:
         time.sleep(self._dice.uniform(0, seconds_max))
 
     def _submit(self, upto: int) -> None:
-        """As many documents as belong to the faults so far, of a few customers."""
-        while self._made < upto:
+        """Submit as many documents as belong to the faults so far, of a few customers."""
+        while self._submitted < upto:
             customer, kind = f"customer-{self._dice.randrange(8)}", self._dice.choice(KINDS)
-            key = f"document-{self._made}"
+            key = f"document-{self._submitted}"
             self._log.write("submitting", [(customer, key)])
             id = self._queue.submit(customer, None, kind=kind, key=key).id
             self._log.write("submitted", [(customer, key, id)])
-            self._made += 1
+            self._submitted += 1
 
-    def _holds(self, worker: Child) -> str:
+    def _describe_claims(self, worker: Child) -> str:
         return "holding documents" if any(
-            one.worker == worker.name for one in self._queue.engine.documents(None, "running", None, 1000)
+            document.worker == worker.name for document in self._queue.engine.documents(None, "running", None, 1000)
         ) else "holding nothing"  # fmt: skip
 
     def _kill(self, worker: Child) -> None:
-        self.report.faults[f"kill -9 of a worker {self._holds(worker)}"] += 1
-        family = family_of(worker.pid)
+        self.report.faults[f"kill -9 of a worker {self._describe_claims(worker)}"] += 1
+        tree = process_tree(worker.pid)
         worker.kill()
-        if left := _left_of(family):
+        if left := _left_of(tree):
             self.report.wrong.append(f"processes {left} of {worker.name} outlived it")
         worker.start()
 
     def _freeze(self, worker: Child) -> None:
-        """Past the lease, so that others take over what it holds."""
-        family = sorted(family_of(worker.pid)) if self._dice.random() < 0.5 else [worker.pid]
-        whom = "with its helpers" if len(family) > 1 else "alone"
-        self.report.faults[f"SIGSTOP of a worker {whom} {self._holds(worker)}"] += 1
-        _signal(family, signal.SIGSTOP)
+        """Stop a worker past its lease, so that others take over its documents."""
+        pids = sorted(process_tree(worker.pid)) if self._dice.random() < 0.5 else [worker.pid]
+        extent = "with its helpers" if len(pids) > 1 else "alone"
+        self.report.faults[f"SIGSTOP of a worker {extent} {self._describe_claims(worker)}"] += 1
+        _signal(pids, signal.SIGSTOP)
         time.sleep(LEASE_SECONDS * self._dice.uniform(1.2, 1.8))
-        _signal(family, signal.SIGCONT)
+        _signal(pids, signal.SIGCONT)
 
     def _finish(self) -> None:
-        """Until everything has ended; then the workers stop by themselves."""
+        """Wait until every document has ended; then stop the workers."""
         deadline = time.monotonic() + WAIT_SECONDS + self.report.options.documents / 20
-        while any(one.waiting or one.running for one in self._queue.customers()):
+        while any(customer.waiting or customer.running for customer in self._queue.customers()):
             if time.monotonic() > deadline:
-                self.report.wrong.append("not everything was worked off in time")
+                self.report.wrong.append("not every document ended in time")
                 return
             time.sleep(0.05)
         for worker in self._workers:
             worker.await_work()
             worker.terminate()
-        self.report.wrong += [told for worker in self._workers if (told := worker.end())]
+        self.report.wrong += [problem for worker in self._workers if (problem := worker.end())]
 
     def _check(self) -> None:
         self._queue.close()
@@ -198,36 +198,41 @@ class Supervisor:
         settlements = list(clients.settlements.values())
         report.wrong += wrong_at_rest(store, clients)
         lives = lives_of(store)
-        for one in settlements:
-            closing = lives[one.id].closing.get(one.token) if one.id in lives else None
-            if one.outcome == "lost" and closing is not None and closing.what in OURS:
-                report.wrong.append(f"{one.id}, token {one.token}, was lost by its worker and {closing.what} all the same")
-        report.wrong += [f"document {one.number} is {one.state}" for one in store.documents if one.state != "done"]
-        wanted = ("kill -9 of a worker holding documents", "SIGSTOP of a worker alone", "SIGSTOP of a worker with its helpers")
-        report.wrong += [f"there was no {one}" for one in wanted if not any(map(one.__eq__, _without_holding(report.faults)))]
+        for settlement in settlements:
+            id, token = settlement.id, settlement.token
+            closing = lives[id].closing.get(token) if id in lives else None
+            if settlement.outcome == "lost" and closing is not None and closing.what in OURS:
+                report.wrong.append(f"{id}, token {token}, was lost by its worker and {closing.what} all the same")
+        report.wrong += [f"document {row.number} is {row.state}" for row in store.documents if row.state != "done"]
+        required = (
+            "kill -9 of a worker holding documents",
+            "SIGSTOP of a worker alone",
+            "SIGSTOP of a worker with its helpers",
+        )
+        report.wrong += [f"there was no {fault}" for fault in needed if fault not in _without_claims(report.faults)]
         runs = sum(len(facts[0]) for worker in self._workers for what, *facts in lines(worker.log) if what == "claimed")
         report.figures = {
             "documents": len(store.documents),
             "handlers begun": runs,
             "leases run out": sum(line.what == "expired" for line in store.changes),
-            "claims lost and noticed": sum(one.outcome == "lost" for one in settlements),
-            "retried": sum(one.outcome == "retried" for one in settlements),
-            "done": sum(one.state == "done" for one in store.documents),
+            "claims lost and noticed": sum(settlement.outcome == "lost" for settlement in settlements),
+            "retried": sum(settlement.outcome == "retried" for settlement in settlements),
+            "done": sum(row.state == "done" for row in store.documents),
         }
         if not report.figures["leases run out"] or (report.options.freezes and not report.figures["claims lost and noticed"]):
             report.wrong.append("no lease ran out, or no worker noticed that it had lost one: nothing was proved")
 
 
-def _without_holding(faults: Counter[str]) -> list[str]:
-    """The names of faults, those of frozen workers whatever they held."""
+def _without_claims(faults: Counter[str]) -> list[str]:
+    """Return the names of faults, those of stopped workers whatever claims they had."""
     return [
         name.removesuffix(" holding nothing").removesuffix(" holding documents") if "STOP" in name else name for name in faults
     ]
 
 
-def family_of(pid: int) -> set[int]:
-    """A process and its descendants."""
-    return {pid}.union(*(family_of(one) for one in reaper.children_of(pid)))
+def process_tree(pid: int) -> set[int]:
+    """Return a process and its descendants."""
+    return {pid}.union(*(process_tree(child) for child in reaper.children_of(pid)))
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:
@@ -238,17 +243,17 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
             continue
 
 
-def _left_of(family: set[int]) -> list[int]:
-    """Processes that are still there after a while."""
+def _left_of(pids: set[int]) -> list[int]:
+    """Return the processes that still live after a while."""
     deadline = time.monotonic() + 10
-    while left := [pid for pid in family if _is_there(pid)]:
+    while left := [pid for pid in pids if _is_alive(pid)]:
         if time.monotonic() > deadline:
             return left
         time.sleep(0.005)
     return []
 
 
-def _is_there(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -256,7 +261,7 @@ def _is_there(pid: int) -> bool:
 
 
 def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: None) -> Report:
-    """One whole run; the folder must be empty."""
+    """Make one whole run; the folder must be empty."""
     return Supervisor(options, folder).run(advance)
 
 
@@ -266,14 +271,14 @@ def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: No
 @click.option("--documents", default=Options.documents, show_default=True)
 @click.option("--workers", default=Options.workers, show_default=True)
 @click.option("--seed", type=int, help="Repeat a run's choices; left out, a new one is drawn and shown.")
-def main(seed: int | None, **given: int) -> None:
+def main(seed: int | None, **numbers: int) -> None:
     """kill -9 and SIGSTOP of whole workers at random moments, on one SQLite file."""
-    options = Options(seed=random.randrange(10**6) if seed is None else seed, **given)
+    options = Options(seed=random.randrange(10**6) if seed is None else seed, **numbers)
     print(f"workers, seed {options.seed}")
     with tempfile.TemporaryDirectory(prefix="fairlane-chaos-") as folder:
         report = run(options, Path(folder))
-    told = {"options": asdict(options), "faults": dict(report.faults), "figures": report.figures, "wrong": report.wrong}
-    print(json.dumps(told | {"is_good": not report.wrong}, indent=2))
+    outcome = {"options": asdict(options), "faults": dict(report.faults), "figures": report.figures, "wrong": report.wrong}
+    print(json.dumps(outcome | {"is_good": not report.wrong}, indent=2))
     sys.exit(1 if report.wrong else 0)
 
 
