@@ -209,7 +209,7 @@ class Supervisor:
             "SIGSTOP of a worker alone",
             "SIGSTOP of a worker with its helpers",
         )
-        report.wrong += [f"there was no {fault}" for fault in needed if fault not in _without_claims(report.faults)]
+        report.wrong += [f"there was no {fault}" for fault in required if fault not in _without_claims(report.faults)]
         runs = sum(len(facts[0]) for worker in self._workers for what, *facts in lines(worker.log) if what == "claimed")
         report.figures = {
             "documents": len(store.documents),
