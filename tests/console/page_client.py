@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from fairlane.console.sessions import COOKIE, CSRF_HEADER
+from fairlane.core.document import Claim
 from tests.api.running import Server, until
 
 CSRF = CSRF_HEADER.decode()
@@ -75,3 +76,21 @@ def open_stream(client: httpx.Client, path: str = "/page/frames") -> Iterator[St
         yield stream
     finally:
         stream.close()
+
+
+def newest_change(server: Server) -> int:
+    return server.queue.changes(None, 100_000)[-1].number
+
+
+def caught_up(server: Server, stream: Stream) -> dict[str, Any]:
+    """Wait for the first frame that holds everything that has happened by now."""
+    change = newest_change(server)
+    until(lambda: any(frame["change"] >= change for frame in stream.events), "a frame of now")
+    return next(frame for frame in stream.events if frame["change"] >= change)
+
+
+def claim_only(server: Server, *ids: str) -> list[Claim]:
+    """Claim these documents, and cancel whatever else was waiting."""
+    claims = server.claim(1000)
+    server.queue.engine.cancel([claim.id for claim in claims if claim.id not in ids])
+    return [claim for claim in claims if claim.id in ids]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.console.assets import static
+from fairlane.console.assets import static_files
 from tests.api.running import Server
 
 ROOT = Path(__file__).parents[2]
@@ -29,9 +29,9 @@ def test_a_browser_gets_the_page_and_a_program_the_links(server: Server) -> None
 
 def test_files_are_compressed_once_and_known_again(server: Server) -> None:
     with server.client(None) as client:
-        for name, file in static().items():
+        for name, file in static_files().items():
             plain = client.get(f"/static/{name}", headers={"Accept-Encoding": "identity"})
-            assert plain.content == file.plain
+            assert plain.content == file.content
             assert plain.headers["content-type"] == file.media_type
             assert plain.headers.get_list("cache-control") == ["no-cache"]
             again = client.get(f"/static/{name}", headers={"If-None-Match": plain.headers["etag"]})
@@ -39,9 +39,9 @@ def test_files_are_compressed_once_and_known_again(server: Server) -> None:
             with client.stream("GET", f"/static/{name}", headers={"Accept-Encoding": "gzip, br"}) as answer:
                 sent = b"".join(answer.iter_raw())
             if answer.headers.get("content-encoding") == "gzip":
-                assert len(sent) < len(file.plain)
+                assert len(sent) < len(file.content)
                 sent = gzip.decompress(sent)
-            assert sent == file.plain
+            assert sent == file.content
 
 
 @pytest.mark.parametrize("name", ["", "../app.py", "%2e%2e/app.py", "..%2fapp.py", "locales", "nothing.js", "/etc/passwd"])
@@ -56,5 +56,5 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
     [wheel] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
         names = set(packed.namelist())
-    assert {f"fairlane/console/static/{name}" for name in static()} <= names
-    assert "index.html" in static()
+    assert {f"fairlane/console/static/{name}" for name in static_files()} <= names
+    assert "index.html" in static_files()

@@ -1,4 +1,4 @@
-"""Signing in: a key becomes a cookie that opens what the key opens, changes nothing without our word, and ends with the key."""
+"""Sessions: a key becomes a cookie that grants what the key grants; changes need the CSRF token; it ends with its key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from fairlane.api import auth
-from fairlane.console.sessions import SESSIONS_A_KEY, Sessions, csrf_of
+from fairlane.console.sessions import SESSIONS_A_KEY, SessionStore, csrf_token
 from tests.api.running import Server, problem_of, until
 
 from .page_client import CSRF, open_stream, signed_in
@@ -25,36 +25,36 @@ def browser(server: Server, customer: str) -> Iterator[httpx.Client]:
 def test_a_key_becomes_a_cookie_that_scripts_cannot_read(server: Server, customer: str) -> None:
     with server.client(None) as client:
         assert client.get("/page/session").status_code == 401
-        answer = client.post("/page/session", json={"key": server.key(customer)})
-        told = answer.json()
-        assert (told["role"], told["customer"]) == ("customer", customer)
-        cookie = answer.headers["set-cookie"]
+        response = client.post("/page/session", json={"key": server.key(customer)})
+        session = response.json()
+        assert (session["role"], session["customer"]) == ("customer", customer)
+        cookie = response.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
         assert "Path=/" in cookie
         assert "Secure" not in cookie  # the tests speak plain HTTP
-        assert client.get("/page/session").json() == told
+        assert client.get("/page/session").json() == session
         assert client.get("/v1/me").json()["customer"] == customer
 
 
 def test_behind_tls_the_cookie_is_for_tls_alone(server: Server) -> None:
     with server.client(None) as client:
-        answer = client.post("/page/session", json={"key": server.operator}, headers={"X-Forwarded-Proto": "https"})
-        assert "Secure" in answer.headers["set-cookie"]
-        assert answer.json() | {"csrf": ""} == {"role": "operator", "customer": None, "csrf": ""}
+        response = client.post("/page/session", json={"key": server.operator}, headers={"X-Forwarded-Proto": "https"})
+        assert "Secure" in response.headers["set-cookie"]
+        assert response.json() | {"csrf": ""} == {"role": "operator", "customer": None, "csrf": ""}
 
 
 @pytest.mark.parametrize("key", ["", "fl_", "x", "fl_0123456789abcdef_" + "A" * 43, "0123456789abcdef." + "A" * 43])
 def test_what_is_not_a_key_signs_nobody_in(server: Server, key: str) -> None:
     with server.client(None) as client:
-        answer = client.post("/page/session", json={"key": key})
-        assert (answer.status_code, problem_of(answer)) == (401, "no-key")
-        assert "set-cookie" not in answer.headers
+        response = client.post("/page/session", json={"key": key})
+        assert (response.status_code, problem_of(response)) == (401, "no-key")
+        assert "set-cookie" not in response.headers
 
 
 def test_a_cookie_does_not_sign_in_again(server: Server, browser: httpx.Client) -> None:
-    answer = browser.post("/page/session", json={"key": browser.cookies["fairlane"]})
-    assert problem_of(answer) == "no-key"
+    response = browser.post("/page/session", json={"key": browser.cookies["fairlane"]})
+    assert problem_of(response) == "no-key"
 
 
 def test_another_site_cannot_sign_anybody_in(server: Server, customer: str) -> None:
@@ -67,19 +67,19 @@ def test_another_site_cannot_sign_anybody_in(server: Server, customer: str) -> N
         assert not client.cookies
 
 
-@pytest.mark.parametrize("word", [None, "", "0" * 64, "ü" * 64])
-def test_nothing_is_changed_without_the_word_of_the_page(server: Server, browser: httpx.Client, word: str | None) -> None:
+@pytest.mark.parametrize("token", [None, "", "0" * 64, "ü" * 64])
+def test_nothing_is_changed_without_the_csrf_token(server: Server, browser: httpx.Client, token: str | None) -> None:
     del browser.headers[CSRF]
-    headers = {} if word is None else {CSRF.encode(): word.encode()}
+    headers = {} if token is None else {CSRF.encode(): token.encode()}
     id = browser.get("/v1/me").json()["customer"]
     for method, path in (("POST", "/v1/documents"), ("DELETE", "/page/session"), ("POST", "/v1/checks")):
-        answer = browser.request(method, path, json={"payload": 1}, headers=headers)
-        assert (answer.status_code, problem_of(answer)) == (403, "not-from-page")
+        response = browser.request(method, path, json={"payload": 1}, headers=headers)
+        assert (response.status_code, problem_of(response)) == (403, "not-from-page")
     assert server.queue.look(id).waiting == 0
     assert browser.get("/v1/documents").status_code == 200  # looking takes the cookie alone
 
 
-def test_with_the_word_the_cookie_does_what_the_key_does(server: Server, browser: httpx.Client, customer: str) -> None:
+def test_with_the_token_the_cookie_does_what_the_key_does(server: Server, browser: httpx.Client, customer: str) -> None:
     id = browser.post("/v1/documents", json={"payload": 1}).json()["id"]
     assert browser.delete(f"/v1/documents/{id}").json()["state"] == "cancelled"
     other = server.queue.submit("somebody else", 1).id
@@ -87,11 +87,11 @@ def test_with_the_word_the_cookie_does_what_the_key_does(server: Server, browser
     assert browser.get("/v1/customers").status_code == 404
 
 
-def test_the_word_of_one_session_does_not_serve_another(server: Server, customer: str) -> None:
+def test_the_token_of_one_session_does_not_serve_another(server: Server, customer: str) -> None:
     key = server.key(customer)
-    with signed_in(server, key) as one, signed_in(server, key) as other:
-        one.headers[CSRF] = other.headers[CSRF]
-        assert one.post("/v1/checks", json={}).status_code == 403
+    with signed_in(server, key) as first, signed_in(server, key) as second:
+        first.headers[CSRF] = second.headers[CSRF]
+        assert first.post("/v1/checks", json={}).status_code == 403
 
 
 def test_signing_out_ends_the_cookie_for_everybody_who_has_it(server: Server, browser: httpx.Client) -> None:
@@ -104,8 +104,8 @@ def test_signing_out_ends_the_cookie_for_everybody_who_has_it(server: Server, br
 
 
 def test_a_session_ends_with_its_key(server: Server, customer: str) -> None:
-    told, key = auth.create(server.queue.engine, customer=customer)
-    with signed_in(server, told) as browser:
+    secret, key = auth.create(server.queue.engine, customer=customer)
+    with signed_in(server, secret) as browser:
         assert browser.get("/v1/me").status_code == 200
         auth.revoke(server.queue.engine, key.id)
         until(lambda: browser.get("/v1/me").status_code == 401)
@@ -114,7 +114,7 @@ def test_a_session_ends_with_its_key(server: Server, customer: str) -> None:
 def test_events_are_watched_with_a_cookie_and_end_with_its_session(server: Server, customer: str) -> None:
     with signed_in(server, server.key(customer)) as browser, open_stream(browser, "/v1/events?after=0") as stream:
         id = server.queue.submit(customer, 1).id
-        until(lambda: any(one["document"] == id for one in stream.events))
+        until(lambda: any(event["document"] == id for event in stream.events))
         browser.delete("/page/session")
         until(lambda: stream.is_ended)
 
@@ -130,7 +130,7 @@ def test_a_key_has_few_sessions_and_the_oldest_goes(server: Server, customer: st
 
 def test_a_session_ends_by_itself(server: Server, customer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _, key = auth.create(server.queue.engine, customer=customer)
-    sessions = Sessions(server.queue.engine)
+    sessions = SessionStore(server.queue.engine)
     monkeypatch.setattr("fairlane.console.sessions.SESSION_SECONDS", -1)
     cookie = sessions.begin(key.id)
     with server.client(None) as client:
@@ -147,7 +147,7 @@ def test_the_store_holds_no_cookie(server: Server, browser: httpx.Client) -> Non
     secret = cookie.partition(".")[2]
     written = b"".join(path.read_bytes() for path in Path(server.folder).iterdir() if path.is_file())
     assert secret.encode() not in written
-    assert csrf_of(cookie).encode() not in written
+    assert csrf_token(cookie).encode() not in written
 
 
 def test_everything_is_answered_with_a_strict_policy(server: Server, browser: httpx.Client) -> None:

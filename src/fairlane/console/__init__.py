@@ -1,1 +1,1 @@
-"""The page: what browsers are served besides the API, and what is kept in memory for it."""
+"""The console: the web page for operators and customers, as an extension of the API."""

@@ -1,4 +1,4 @@
-"""The console as an extension of the API: its routes, its sessions, and the live picture of the queue."""
+"""The console as an extension of the API: its routes, its sessions, and its view of the feed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fairlane.api.submit_batcher import Accepted
 from fairlane.core.document import ChangeRow
 
 from . import assets
-from .routes import customers, documents, live, session, what_if
-from .sessions import CSRF_HEADER, cookie_in, csrf_of, key_id_of
+from .routes import customers, documents, history, live, rules, session, what_if
+from .sessions import CSRF_HEADER, csrf_token, find_cookie, key_id_of
 from .state import ConsoleState
 
 
 class Console(Extension):
     """Adds the console to an API."""
 
-    routers = (assets.router, session.router, live.router, customers.router, documents.router, what_if.router)
+    routers = tuple(module.router for module in (assets, session, live, history, customers, documents, rules, what_if))
     operator_paths = ("/page/frames", "/page/history", "/page/customers", "/page/what-if")
 
     def __init__(self, service: Service) -> None:
@@ -31,11 +31,11 @@ class Console(Extension):
         return path.startswith("/static/") or (method, path) == ("POST", "/page/session")
 
     def credential(self, headers: dict[bytes, bytes]) -> str:
-        return cookie_in(headers)
+        return find_cookie(headers)
 
     def refuse_forged(self, credential: str, headers: dict[bytes, bytes], close: bool) -> None:
-        if not hmac.compare_digest(headers.get(CSRF_HEADER, b""), csrf_of(credential).encode()):
-            needed = f"a change that is asked for with a cookie needs the header {CSRF_HEADER.decode()}"
+        if not hmac.compare_digest(headers.get(CSRF_HEADER, b""), csrf_token(credential).encode()):
+            needed = f"a request with a cookie that changes something needs the header {CSRF_HEADER.decode()}"
             raise Problem("not-from-page", needed, close=close)
 
     def recognises(self, credential: str) -> bool:
@@ -52,10 +52,10 @@ class Console(Extension):
         return self._service.keyring.holder(key_id)
 
     def on_accepted(self, accepted: Accepted) -> None:
-        self.state.follower.taken(accepted.receipt, accepted.delay_ms)
+        self.state.loader.on_accepted(accepted.receipt, accepted.delay_ms)
 
     async def on_changes(self, changes: list[ChangeRow]) -> None:
-        await self.state.follower.told(changes)
+        await self.state.loader.on_changes(changes)
 
     def stop(self) -> None:
-        self.state.frames.stop()
+        self.state.broadcast.stop()

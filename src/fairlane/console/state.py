@@ -1,4 +1,4 @@
-"""What the routes of the console share: sessions, the live picture of the queue, and who watches it."""
+"""The state that the routes of the console share: sessions, the read model, and the broadcast of frames."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from fastapi import Depends, Request
 
 from fairlane.api.service import Service
 
-from .broadcast import Frames
-from .read_model.loader import Follower
-from .sessions import Sessions
+from .broadcast import Broadcast
+from .read_model.loader import ReadModelLoader
+from .sessions import SessionStore
 
 
 class ConsoleState:
-    """One for each server."""
+    """The shared state, one for each server."""
 
     def __init__(self, service: Service) -> None:
         engine = service.queue.engine
-        self.sessions = Sessions(engine)
-        self.follower = Follower(engine, service.call, service.feed)
-        self.frames = Frames(self.follower)
+        self.sessions = SessionStore(engine)
+        self.loader = ReadModelLoader(engine, service.call, service.feed)
+        self.broadcast = Broadcast(self.loader)
         self.is_what_if_running = False
 
 

@@ -1,10 +1,10 @@
-"""What would the last hours have looked like under other rules, or with other workers? A program that answers one question.
+"""The what-if simulation as a program: replays the last hours under the current rules and under others.
 
-It reads the question as JSON from standard input and writes the answer to standard output; the server runs it as a process of
-its own, so that it stays live meanwhile and can end it.
+It reads the question as JSON from standard input and writes the answer to standard output. The server runs it as a process of
+its own, so that it stays responsive meanwhile and can end it.
 
 Laws:
-- Both answers come from the simulator, on the same documents: what really happened is not compared with what is simulated.
+- Both answers come from the simulator, on the same documents: reality is not compared with a simulation.
 - It reads at most `CHANGES_MAX` changes.
 """
 
@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairlane.api.feed import first_since, newest
 from fairlane.core.errors import FairlaneError, Mistake
@@ -25,64 +25,63 @@ from fairlane.sim.measures import measure
 from fairlane.sim.replay import replay
 
 CHANGES_MAX = 600_000
-NICER = 10
+NICENESS = 10
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """Both replays of the last hours."""
+    """Replay the last hours twice."""
     with Queue(question["url"], create=False) as queue:
         after = max(first_since(queue.engine, question["since_ms"]), newest(queue.engine) - CHANGES_MAX)
-        busy = _busy(queue, after)
+        period = _measure_period(queue, after)
         workload = load_history(queue, after)
         now = current_contender(queue)
-    policy = now.rules.policy
-    wanted = {name: question[name] for name in ("reset", "reset_interval") if question.get(name) is not None}
+    changed = {name: question[name] for name in ("reset", "reset_interval") if question.get(name) is not None}
     if question.get("thresholds") is not None:
-        wanted["thresholds"] = tuple(question["thresholds"])
-    then = Contender("then", replace(now.rules, policy=replace(policy, **wanted)), now.terms)
-    workers = question.get("workers") or busy.most
+        changed["thresholds"] = tuple(question["thresholds"])
+    then = Contender("then", replace(now.rules, policy=replace(now.rules.policy, **changed)), now.terms)
+    workers = question.get("workers") or period.running_max
     return {
-        "now": measure(replay(workload, now, busy.most)).as_json(),
+        "now": measure(replay(workload, now, period.running_max)).as_json(),
         "then": measure(replay(workload, then, workers)).as_json(),
         "documents": len(workload),
-        "from": busy.first_ms,
-        "to": busy.last_ms,
+        "from": period.first_ms,
+        "to": period.last_ms,
         "notes": list(workload.notes),
     }
 
 
-class _Busy:
-    """How many documents ran at once."""
+class Period(NamedTuple):
+    """The time that the changes cover, and how many documents ran at once."""
 
-    def __init__(self) -> None:
-        self.first_ms = self.last_ms = 0
-        self.most = 1
+    first_ms: int
+    last_ms: int
+    running_max: int
 
 
-def _busy(queue: Queue, after: int) -> _Busy:
-    told, running = _Busy(), set[str]()
+def _measure_period(queue: Queue, after: int) -> Period:
+    first_ms = last_ms = 0
+    running_max, running = 1, set[str]()
     for change in read_feed(queue, after):
-        told.first_ms = told.first_ms or change.at_ms
-        told.last_ms = change.at_ms
+        first_ms, last_ms = first_ms or change.at_ms, change.at_ms
         if change.what == "claimed" and change.document is not None:
             running.add(change.document)
-            told.most = max(told.most, len(running))
+            running_max = max(running_max, len(running))
         elif change.what in ATTEMPT_ENDS and change.document is not None:
             running.discard(change.document)
-    return told
+    return Period(first_ms, last_ms, running_max)
 
 
 def main() -> None:
     """Answer the question on standard input."""
-    os.nice(NICER)
+    os.nice(NICENESS)
     question = json.load(sys.stdin)
     try:
-        told: dict[str, Any] = answer(question)
+        result: dict[str, Any] = answer(question)
     except Mistake as error:
-        told = {"mistake": str(error)}
+        result = {"mistake": str(error)}
     except FairlaneError:
-        told = {"mistake": None}
-    json.dump(told, sys.stdout)
+        result = {"mistake": None}
+    json.dump(result, sys.stdout)
 
 
 if __name__ == "__main__":

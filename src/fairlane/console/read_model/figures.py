@@ -1,8 +1,8 @@
-"""How long did documents wait, and how many came and went? Figures by minute, for the last day.
+"""Figures by minute for the last day: waits, throughput, failures and starved documents.
 
 Laws:
-- Waits are counted in steps of a tenth: a percentile is within five per cent of a wait that really occurred.
-- What is kept is bounded: a day of minutes, each with at most so many steps a class.
+- Waits are counted in buckets of a tenth: a percentile is within five per cent of a wait that really occurred.
+- Memory is bounded: a day of minutes, each with a limited number of buckets a class.
 """
 
 from __future__ import annotations
@@ -15,37 +15,38 @@ from typing import Any
 
 MINUTE_MS = 60_000
 DAY_MINUTES = 24 * 60
-RECENT_MINUTES = 10  # what "now" means for waits
-STILL_CHANGING = 3  # minutes back, as a store's clock may be late
+RECENT_MINUTES = 10  # that the current waits are taken from
+CHANGING_MINUTES = 3  # the newest minutes may still change, because a store's clock may be late
+POINTS_MAX = 180
 LIGHT, HEAVY = "light", "heavy"
-CLASSES: tuple[int | str, ...] = (*range(1, 10), LIGHT, HEAVY)
-_STEP = log(1.1)
+CLASSES: tuple[int | str, ...] = (*range(1, 10), LIGHT, HEAVY)  # waits are counted by priority and by class of sender
+_BUCKET_WIDTH = log(1.1)
 
-Steps = Counter[int]  # how many waits fell into each step
-
-
-def step_of(wait_ms: int) -> int:
-    """The step that a wait falls into."""
-    return 0 if wait_ms < 1 else 1 + int(log(wait_ms) / _STEP)
+Buckets = Counter[int]  # bucket: how many waits fell into it
 
 
-def seconds_of(step: int) -> float:
-    """About how long a wait in this step was."""
-    return 0.0 if step == 0 else float(f"{exp((step - 0.5) * _STEP) / 1000:.3g}")
+def bucket_of(wait_ms: int) -> int:
+    """Return the bucket of a wait."""
+    return 0 if wait_ms < 1 else 1 + int(log(wait_ms) / _BUCKET_WIDTH)
 
 
-def percentile(steps: Steps, percent: int) -> float | None:
-    """By nearest rank, in seconds; None: there were no waits."""
-    left = -(-percent * steps.total() // 100)
-    for step in sorted(steps):
-        left -= steps[step]
+def bucket_seconds(bucket: int) -> float:
+    """Return the middle of a bucket."""
+    return 0.0 if bucket == 0 else float(f"{exp((bucket - 0.5) * _BUCKET_WIDTH) / 1000:.3g}")
+
+
+def percentile(buckets: Buckets, percent: int) -> float | None:
+    """Return a percentile by nearest rank, in seconds; None if there were no waits."""
+    left = -(-percent * buckets.total() // 100)
+    for bucket in sorted(buckets):
+        left -= buckets[bucket]
         if left <= 0:
-            return seconds_of(step)
+            return bucket_seconds(bucket)
     return None
 
 
-class Minute:
-    """What happened within one minute."""
+class MinuteFigures:
+    """The figures of one minute."""
 
     __slots__ = ("done", "failed", "started", "starved", "waits")
 
@@ -54,126 +55,129 @@ class Minute:
         self.done = 0
         self.failed: Counter[str] = Counter()
         self.starved = 0  # the most that were starved at one time
-        self.waits: dict[int | str, Steps] = {}  # by priority, and of light and heavy ones
+        self.waits: dict[int | str, Buckets] = {}
 
-    def waited(self, priority: int, sort: str, wait_ms: int) -> None:
-        """A document began, after that long."""
+    def record_start(self, priority: int, sender_class: str, wait_ms: int) -> None:
+        """Count a document that a worker claimed."""
         self.started += 1
-        step = step_of(wait_ms)
-        for name in (priority, sort) if sort else (priority,):
-            steps = self.waits.get(name)
-            if steps is None:
-                steps = self.waits[name] = Counter()
-            steps[step] += 1
+        bucket = bucket_of(wait_ms)
+        for name in (priority, sender_class) if sender_class else (priority,):
+            buckets = self.waits.get(name)
+            if buckets is None:
+                buckets = self.waits[name] = Counter()
+            buckets[bucket] += 1
 
 
 class Figures:
-    """The minutes of the last day, and what happened since midnight (UTC)."""
+    """The minutes of the last day, and the totals since midnight (UTC)."""
 
     def __init__(self) -> None:
-        self._minutes: dict[int, Minute] = {}
-        self._seconds: dict[int, int] = {}  # how many began in each of the last seconds
+        self._minutes: dict[int, MinuteFigures] = {}
+        self._starts: dict[int, int] = {}  # second: documents claimed in it, for the last seconds
         self.day = 0
         self.done_today = 0
         self.failed_today: Counter[str] = Counter()
 
-    def minute(self, at_ms: int) -> Minute:
-        """The minute of a moment."""
+    def minute(self, at_ms: int) -> MinuteFigures:
+        """Return the figures of a minute, new if there are none; drop those older than a day."""
         number = at_ms // MINUTE_MS
-        found = self._minutes.get(number)
-        if found is None:
-            found = self._minutes[number] = Minute()
-            for old in [one for one in self._minutes if one <= number - DAY_MINUTES]:
+        minute = self._minutes.get(number)
+        if minute is None:
+            minute = self._minutes[number] = MinuteFigures()
+            for old in [other for other in self._minutes if other <= number - DAY_MINUTES]:
                 del self._minutes[old]
-        return found
+        return minute
 
-    def began(self, at_ms: int, priority: int, sort: str, wait_ms: int) -> None:
-        """A document began."""
-        self.minute(at_ms).waited(priority, sort, wait_ms)
+    def record_start(self, at_ms: int, priority: int, sender_class: str, wait_ms: int) -> None:
+        """Count a document that a worker claimed."""
+        self.minute(at_ms).record_start(priority, sender_class, wait_ms)
         second = at_ms // 1000
-        if second not in self._seconds and len(self._seconds) > 120:
-            self._seconds = {one: count for one, count in self._seconds.items() if one > second - 60}
-        self._seconds[second] = self._seconds.get(second, 0) + 1
+        if second not in self._starts and len(self._starts) > 120:
+            self._starts = {other: count for other, count in self._starts.items() if other > second - 60}
+        self._starts[second] = self._starts.get(second, 0) + 1
 
-    def ended(self, at_ms: int, code: str | None) -> None:
-        """A document is done, or failed with that code."""
-        self.turn(at_ms)
+    def record_end(self, at_ms: int, failure_code: str | None) -> None:
+        """Count a document that is done, or failed with a code."""
+        self.advance_day(at_ms)
         minute = self.minute(at_ms)
-        if code is None:
+        if failure_code is None:
             minute.done += 1
             self.done_today += 1
         else:
-            minute.failed[code] += 1
-            self.failed_today[code] += 1
+            minute.failed[failure_code] += 1
+            self.failed_today[failure_code] += 1
 
-    def turn(self, at_ms: int) -> None:
-        """At midnight the day's counts begin again."""
+    def advance_day(self, at_ms: int) -> None:
+        """Clear the totals of the day after midnight."""
         day = at_ms // (DAY_MINUTES * MINUTE_MS)
         if day > self.day:
             self.day, self.done_today, self.failed_today = day, 0, Counter()
 
-    # -- what is told --------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------------
 
-    def pace(self, now_ms: int) -> dict[str, Any]:
-        """How fast it goes now."""
+    def rate(self, now_ms: int) -> dict[str, Any]:
+        """Return how fast documents start and end."""
         second, ten = now_ms // 1000, range(1, 11)
-        last = [self._minutes.get(now_ms // MINUTE_MS - back) for back in (0, 1)]
+        newest = [self._minutes.get(now_ms // MINUTE_MS - back) for back in (0, 1)]
         share = 1 - (now_ms % MINUTE_MS) / MINUTE_MS  # of the minute before, to have a whole one
 
-        def within(counts: list[int]) -> int:
+        def last_minute(counts: list[int]) -> int:
             return round(counts[0] + counts[1] * share)
 
         return {
-            "started_per_second": round(sum(self._seconds.get(second - back, 0) for back in ten) / 10, 1),
-            "done_last_minute": within([one.done if one else 0 for one in last]),
-            "failed_last_minute": within([one.failed.total() if one else 0 for one in last]),
+            "started_per_second": round(sum(self._starts.get(second - back, 0) for back in ten) / 10, 1),
+            "done_last_minute": last_minute([minute.done if minute else 0 for minute in newest]),
+            "failed_last_minute": last_minute([minute.failed.total() if minute else 0 for minute in newest]),
         }
 
     def waits(self, now_ms: int) -> dict[str, float | None]:
-        """Light and heavy waits of the last minutes."""
-        told: dict[str, float | None] = {}
-        minutes = [self._minutes.get(now_ms // MINUTE_MS - back) for back in range(RECENT_MINUTES)]
-        for sort in (LIGHT, HEAVY):
-            steps = _together(one.waits[sort] for one in minutes if one is not None and sort in one.waits)
-            told |= {f"{sort}_p{percent}": percentile(steps, percent) for percent in (50, 95)}
-        return told
+        """Return percentiles of the recent waits of light and heavy senders."""
+        waits: dict[str, float | None] = {}
+        recent = [self._minutes.get(now_ms // MINUTE_MS - back) for back in range(RECENT_MINUTES)]
+        for name in (LIGHT, HEAVY):
+            buckets = _merge(minute.waits[name] for minute in recent if minute is not None and name in minute.waits)
+            waits |= {f"{name}_p{percent}": percentile(buckets, percent) for percent in (50, 95)}
+        return waits
 
-    def copied(self, now_ms: int) -> dict[int, Minute]:
-        """The minutes as they are now; those that may still change are copied, so that another thread may read them."""
-        last = now_ms // MINUTE_MS
-        return self._minutes | {at: deepcopy(one) for at, one in self._minutes.items() if at >= last - STILL_CHANGING}
+    def snapshot(self, now_ms: int) -> dict[int, MinuteFigures]:
+        """Return the minutes for another thread to read: those that may still change are copied."""
+        first_changing = now_ms // MINUTE_MS - CHANGING_MINUTES
+        changing = {number: minute for number, minute in self._minutes.items() if number >= first_changing}
+        return self._minutes | deepcopy(changing)
 
 
-def history(known: Mapping[int, Minute], now_ms: int, minutes: int) -> dict[str, Any]:
-    """Series for charts, oldest first; at most 180 points."""
-    step = max(1, -(-minutes // 180))
+def history(known: Mapping[int, MinuteFigures], now_ms: int, minutes: int) -> dict[str, Any]:
+    """Return series for charts, oldest first, at most `POINTS_MAX` points."""
+    step = max(1, -(-minutes // POINTS_MAX))
     last = now_ms // MINUTE_MS
     first = last - last % step - step * (-(-minutes // step) - 1)
     groups = [
-        [one for at in range(start, start + step) if (one := known.get(at)) is not None]
+        [minute for number in range(start, start + step) if (minute := known.get(number)) is not None]
         for start in range(first, last + 1, step)
     ]
-    codes = sorted({code for group in groups for one in group for code in one.failed})
-    waits = {name: [_together(one.waits[name] for one in group if name in one.waits) for group in groups] for name in CLASSES}
+    codes = sorted({code for group in groups for minute in group for code in minute.failed})
+    waits = {
+        name: [_merge(minute.waits[name] for minute in group if name in minute.waits) for group in groups] for name in CLASSES
+    }
     series: dict[str, Any] = {
         f"wait_p{percent}": {
-            str(name): [percentile(steps, percent) for steps in waits[name]] for name in CLASSES if isinstance(name, int)
+            str(name): [percentile(buckets, percent) for buckets in waits[name]] for name in CLASSES if isinstance(name, int)
         }
         for percent in (50, 95)
     }
-    series |= {f"{name}_p95": [percentile(steps, 95) for steps in waits[name]] for name in (LIGHT, HEAVY)}
+    series |= {f"{name}_p95": [percentile(buckets, 95) for buckets in waits[name]] for name in (LIGHT, HEAVY)}
     series |= {
-        "started": [sum(one.started for one in group) for group in groups],
-        "done": [sum(one.done for one in group) for group in groups],
-        "failed": {code: [sum(one.failed[code] for one in group) for group in groups] for code in codes},
-        "starved": [max((one.starved for one in group), default=0) for group in groups],
+        "started": [sum(minute.started for minute in group) for group in groups],
+        "done": [sum(minute.done for minute in group) for group in groups],
+        "failed": {code: [sum(minute.failed[code] for minute in group) for group in groups] for code in codes},
+        "starved": [max((minute.starved for minute in group), default=0) for group in groups],
     }
     return {"step_seconds": step * 60, "from": first * MINUTE_MS, "series": series}
 
 
-def _together(many: Iterable[Steps]) -> Steps:
-    steps: Steps = Counter()
-    for one in many:
-        for step, count in one.items():  # quicker than update, which asks what it is given
-            steps[step] = steps.get(step, 0) + count
-    return steps
+def _merge(many: Iterable[Buckets]) -> Buckets:
+    merged: Buckets = Counter()
+    for buckets in many:
+        for bucket, count in buckets.items():  # Counter.update is slower: it checks the type of its argument
+            merged[bucket] = merged.get(bucket, 0) + count
+    return merged

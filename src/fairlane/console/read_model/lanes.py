@@ -1,7 +1,7 @@
-"""Who waits in a priority? How many of whom, the biggest first, and since when the longest.
+"""The ready documents of one priority: how many of which customer, the biggest first, and the oldest of them.
 
 Laws:
-- The biggest are exact. All customers are looked at only when those remembered, and those that moved since, may not be enough.
+- The biggest are exact. All customers are scanned only when the remembered ones, and those that moved since, may not suffice.
 """
 
 from __future__ import annotations
@@ -9,103 +9,103 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, nlargest
 from typing import Any
 
-from .customers import Row
+from .customers import CustomerRow
 
 TOP = 12
 REMEMBERED = 100
 MOVED_MAX = 2000
 
 
-class Followed:
+class TrackedDocument:
     """A document that has not ended."""
 
-    __slots__ = ("id", "is_starved", "number", "priority", "ready_ms", "row", "since_ms", "sort", "state", "worker")
+    __slots__ = ("id", "is_starved", "number", "priority", "ready_ms", "row", "sender_class", "since_ms", "state", "worker")
 
-    def __init__(self, id: str, number: int, row: Row, priority: int, ready_ms: int) -> None:
+    def __init__(self, id: str, number: int, row: CustomerRow, priority: int, ready_ms: int) -> None:
         self.id = id
         self.number = number
         self.row = row
         self.priority = priority
         self.ready_ms = ready_ms
         self.state = ""  # ready, delayed or running; empty: not known yet, or ended
-        self.sort = ""  # light, heavy or neither
+        self.sender_class = ""  # light, heavy or neither
         self.since_ms = 0
         self.worker = ""
         self.is_starved = False
 
-    def __lt__(self, other: Followed) -> bool:  # a heap may hold a document twice, with the same time
+    def __lt__(self, other: TrackedDocument) -> bool:  # a heap may hold a document twice, with the same time
         return self.number < other.number
 
 
-class Lane:
-    """What is ready in one priority."""
+class LaneCounts:
+    """The counts of one priority."""
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
         self.ready = 0
         self.running = 0
-        self._counts: dict[Row, int] = {}
-        self._heads: list[tuple[int, int, Followed]] = []  # heap by when they became ready; some may have left
-        self._remembered: set[Row] = set()
-        self._floor = 0  # no customer that is not remembered has more, unless it moved
-        self._moved: set[Row] = set()
+        self._counts: dict[CustomerRow, int] = {}
+        self._heap: list[tuple[int, int, TrackedDocument]] = []  # by when they became ready; some may have left the lane
+        self._remembered: set[CustomerRow] = set()
+        self._floor = 0  # customers that are not remembered have at most this many, unless they moved
+        self._moved: set[CustomerRow] = set()
 
-    def hold(self, one: Followed) -> None:
-        """A document was read and is ready, in whatever order: `held` puts all of them in theirs."""
+    def load(self, document: TrackedDocument) -> None:
+        """Add a ready document while the store is read, in any order; `finish_loading` sorts them."""
         self.ready += 1
-        self._counts[one.row] = self._counts.get(one.row, 0) + 1
-        self._heads.append((one.ready_ms, one.number, one))
+        self._counts[document.row] = self._counts.get(document.row, 0) + 1
+        self._heap.append((document.ready_ms, document.number, document))
 
-    def held(self) -> None:
-        """This is what was read, so far."""
-        heapify(self._heads)
-        self._look_at_all()
+    def finish_loading(self) -> None:
+        """Put in order what was loaded, all or so far."""
+        heapify(self._heap)
+        self._rescan()
 
-    def add(self, one: Followed) -> None:
-        """A document is ready."""
+    def add(self, document: TrackedDocument) -> None:
+        """Add a document that became ready."""
         self.ready += 1
-        self._counts[one.row] = self._counts.get(one.row, 0) + 1
-        self._moved.add(one.row)
-        heappush(self._heads, (one.ready_ms, one.number, one))
+        self._counts[document.row] = self._counts.get(document.row, 0) + 1
+        self._moved.add(document.row)
+        heappush(self._heap, (document.ready_ms, document.number, document))
 
-    def remove(self, one: Followed) -> None:
-        """A document is ready no more."""
+    def remove(self, document: TrackedDocument) -> None:
+        """Remove a document that is no longer ready."""
         self.ready -= 1
-        left = self._counts[one.row] - 1
+        left = self._counts[document.row] - 1
         if left:
-            self._counts[one.row] = left
+            self._counts[document.row] = left
         else:
-            del self._counts[one.row]
-        if len(self._heads) > 1000 and len(self._heads) > 4 * self.ready:  # most have left: make it anew
-            self._heads = sorted(head for head in self._heads if is_head(head))
+            del self._counts[document.row]
+        if len(self._heap) > 1000 and len(self._heap) > 4 * self.ready:  # most have left the lane: drop them
+            self._heap = sorted(entry for entry in self._heap if _is_current(entry))
 
     def oldest_ms(self) -> int | None:
-        """Since when the longest is ready; None: nothing is."""
-        heads = self._heads
-        while heads and not is_head(heads[0]):
-            heappop(heads)
-        return heads[0][0] if heads else None
+        """Return when the document that is ready longest became ready; None if there is none."""
+        heap = self._heap
+        while heap and not _is_current(heap[0]):
+            heappop(heap)
+        return heap[0][0] if heap else None
 
-    def top(self) -> list[tuple[Row, int]]:
-        """The customers with most documents ready, the biggest first."""
+    def top(self) -> list[tuple[CustomerRow, int]]:
+        """Return the customers with most documents ready, the biggest first."""
         counts = self._counts
         if len(self._moved) > MOVED_MAX:
-            self._look_at_all()
+            self._rescan()
         while True:
-            known = [(row, counts[row]) for row in self._remembered | self._moved if row in counts]
-            best = sorted(nlargest(TOP, known, key=lambda one: one[1]), key=lambda one: (-one[1], one[0].customer))
-            if not self._floor or (len(best) == TOP and best[-1][1] >= self._floor):
-                return best
-            self._look_at_all()
+            candidates = [(row, counts[row]) for row in self._remembered | self._moved if row in counts]
+            biggest = nlargest(TOP, candidates, key=lambda entry: entry[1])
+            if not self._floor or (len(biggest) == TOP and biggest[-1][1] >= self._floor):
+                return sorted(biggest, key=lambda entry: (-entry[1], entry[0].customer))
+            self._rescan()
 
-    def _look_at_all(self) -> None:
-        best = nlargest(REMEMBERED, self._counts.items(), key=lambda one: one[1])
-        self._remembered = {row for row, _ in best}
-        self._floor = best[-1][1] if len(best) == REMEMBERED and len(self._counts) > REMEMBERED else 0
+    def _rescan(self) -> None:
+        biggest = nlargest(REMEMBERED, self._counts.items(), key=lambda entry: entry[1])
+        self._remembered = {row for row, _ in biggest}
+        self._floor = biggest[-1][1] if len(biggest) == REMEMBERED and len(self._counts) > REMEMBERED else 0
         self._moved = set()
 
-    def told(self, now_ms: int) -> dict[str, Any]:
-        """As a frame tells it."""
+    def as_json(self, now_ms: int) -> dict[str, Any]:
+        """Return the lane as a frame shows it."""
         top = self.top()
         oldest_ms = self.oldest_ms()
         shown = sum(count for _, count in top)
@@ -119,6 +119,6 @@ class Lane:
         }
 
 
-def is_head(head: tuple[int, int, Followed]) -> bool:
-    """Whether a document is still ready since then."""
-    return head[2].state == "ready" and head[2].ready_ms == head[0]
+def _is_current(entry: tuple[int, int, TrackedDocument]) -> bool:
+    """Return whether a document is still ready since the time of its entry."""
+    return entry[2].state == "ready" and entry[2].ready_ms == entry[0]

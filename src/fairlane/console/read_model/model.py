@@ -1,12 +1,12 @@
-"""What is true now? The whole queue as its feed tells it: documents, lanes, workers, customers and figures.
+"""The read model: the whole queue in memory, kept up to date from the feed. Documents, lanes, workers, customers and figures.
 
-It begins with what a store held at some moment and follows the feed from a change before that moment: the last change of a
-document says where it is, whatever was read of it, so that both meet without a lock.
+It is loaded from the store and then follows the feed from a change before the load began: the last change of a document says
+where it is, whatever was loaded of it, so that both meet without a lock.
 
 Laws:
-- Counts are a fold of the feed up to `change`; nothing is estimated but waits, which are counted in steps.
-- Whatever a change says of a document that is not known is no harm: it is counted, and nothing is guessed.
-- What is light, heavy and starved means the same as in the simulator.
+- Counts are a fold of the feed up to `change`; nothing is estimated but waits, which are counted in buckets.
+- A change of a document that is not known does no harm: it is counted, and nothing is guessed.
+- Light, heavy and starved mean the same as in the simulator.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from fairlane.core.policy import Rules, Standing
 from fairlane.engine.codec import decode_terms
 from fairlane.extract.failure import CAN_RETRY
 
-from .customers import Row
+from .customers import CustomerRow
 from .figures import Figures
-from .lanes import Followed, Lane
+from .lanes import LaneCounts, TrackedDocument
 
-ANEW = ("retried", "revived")  # after these it is not known when a document is ready, or it was let go before
-COMES_BACK = ("retried", "released", "expired", "revived")
-SHOWN = 24
-MOVES = 60
-MOVES_KEPT_MAX = 10_000
-JUDGED_AT_ONCE = 2000
-SPENT = " failed: "  # ends what the store puts before the reason of a last attempt
+NEEDS_LOOKUP = ("retried", "revived")  # the feed does not say when a retried document is ready; a revived one was dropped
+REQUEUED = ("retried", "released", "expired", "revived")
+SHOWN_MAX = 24  # running documents and workers in a frame
+MOVES_SHOWN = 60
+MOVES_MAX = 10_000
+OVERDUE_BATCH = 2000  # documents that one change may move to the overdue ones
+LAST_ATTEMPT_END = " failed: "  # ends the words that the store puts before the reason of the last attempt
 
 
-class Seen(NamedTuple):
-    """What must be known of a document besides what the feed says."""
+class DocumentFacts(NamedTuple):
+    """What the read model must know of a document besides the feed."""
 
     number: int
     priority: int
     counter: int  # thousandths
     submitted_ms: int
     ready_ms: int  # at first, as far as the store still knows
-    again_ms: int  # when it was, or will be, ready for its next attempt
+    next_ready_ms: int  # when it was, or will be, ready for its next attempt
     token: int
 
 
-def seen(document: DocumentRow) -> Seen:
-    """A document that was read; after an attempt the store only knows when it was ready again."""
+def facts_of(document: DocumentRow) -> DocumentFacts:
+    """Return the facts of a document; after an attempt the store only knows when it was ready again."""
     check = document.check
     ready_ms = check.checked_ms if document.attempts else document.ready_ms
-    return Seen(
+    return DocumentFacts(
         document.number,
         check.priority,
         check.counter_thousandths,
@@ -64,250 +64,254 @@ def seen(document: DocumentRow) -> Seen:
     )
 
 
-class Live:
-    """The queue, in memory."""
+class ReadModel:
+    """The queue in memory."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.change = 0
+        self.change = 0  # the number of the last change that is applied
         self.now_ms = 0
-        self.since_ms = 0  # figures begin here
-        self.rows: dict[str, Row] = {}
-        self.documents: dict[str, Followed] = {}
-        self.lanes = {priority: Lane(priority) for priority in range(1, 10)}
+        self.since_ms = 0  # the figures begin here
+        self.rows: dict[str, CustomerRow] = {}
+        self.documents: dict[str, TrackedDocument] = {}
+        self.lanes = {priority: LaneCounts(priority) for priority in range(1, 10)}
         self.figures = Figures()
-        self.is_unsure = False  # somebody was forgotten: the feed does not say who
-        self._is_watched = False
+        self.is_stale = False  # a customer was forgotten: the feed does not say which, so the model must be loaded again
         self.starved = 0
-        self._running: dict[str, Followed] = {}
+        self._counts_moves = False
+        self._moves: Counter[tuple[str, str, int]] = Counter()  # what happened, customer, priority
+        self._running: dict[str, TrackedDocument] = {}
         self._workers: Counter[str] = Counter()
-        self._delayed: list[tuple[int, int, Followed]] = []  # heap; some may have left
+        self._delayed: list[tuple[int, int, TrackedDocument]] = []  # heap by when they are ready; some may have left
         self._delayed_count = 0
-        self._unjudged: deque[tuple[int, Followed]] = deque()  # ready ones in the order they became so
-        self._overdue: list[tuple[int, int, Followed]] = []  # heap by number: ready for too long, and not passed over yet
-        self._moves: Counter[tuple[str, str, int]] = Counter()
+        self._by_ready_time: deque[tuple[int, TrackedDocument]] = deque()  # ready documents that are not overdue yet
+        self._overdue: list[tuple[int, int, TrackedDocument]] = []  # heap by number: ready for longer than the interval
 
-    def row(self, customer: str) -> Row:
-        """A customer, new if it was never seen."""
+    def row(self, customer: str) -> CustomerRow:
+        """Return the row of a customer, new if there is none."""
         row = self.rows.get(customer)
         if row is None:
-            row = self.rows[customer] = Row(customer)
+            row = self.rows[customer] = CustomerRow(customer)
         return row
 
-    # -- beginning -----------------------------------------------------------------------------------------------------
+    # -- loading -------------------------------------------------------------------------------------------------------
 
-    def hold(self, document: DocumentRow) -> None:
-        """A document that was read and has not ended."""
-        if document.id not in self.documents:
-            ready_ms = document.ready_ms
-            row = self.row(document.customer)
-            one = Followed(document.id, document.number, row, document.check.priority, ready_ms)
-            self.documents[document.id] = one
-            if document.state == "ready":  # most are
-                one.state = "ready"
-                row.waiting += 1
-                self.lanes[one.priority].hold(one)
-                self._unjudged.append((ready_ms, one))
-            else:
-                one.worker, one.since_ms = document.worker or "", ready_ms
-                self._enter(one, document.state)
+    def load(self, document: DocumentRow) -> None:
+        """Add a document of the store that has not ended."""
+        if document.id in self.documents:
+            return
+        row = self.row(document.customer)
+        tracked = TrackedDocument(document.id, document.number, row, document.check.priority, document.ready_ms)
+        self.documents[document.id] = tracked
+        if document.state == "ready":  # most are
+            tracked.state = "ready"
+            row.waiting += 1
+            self.lanes[tracked.priority].load(tracked)
+            self._by_ready_time.append((tracked.ready_ms, tracked))
+        else:
+            tracked.worker, tracked.since_ms = document.worker or "", tracked.ready_ms
+            self._enter(tracked, document.state)
 
-    def held(self) -> None:
-        """Everything was read, in whatever order."""
-        self._unjudged = deque(sorted(self._unjudged, key=itemgetter(0)))
+    def finish_loading(self) -> None:
+        """Put in order what was loaded."""
+        self._by_ready_time = deque(sorted(self._by_ready_time, key=itemgetter(0)))
         for lane in self.lanes.values():
-            lane.held()
+            lane.finish_loading()
 
-    # -- following -----------------------------------------------------------------------------------------------------
+    # -- following the feed --------------------------------------------------------------------------------------------
 
-    def follow(self, changes: list[ChangeRow], read: Mapping[str, Seen]) -> None:
-        """Some changes, in their order; `read` holds those of their documents that had to be looked up."""
+    def apply(self, changes: list[ChangeRow], facts: Mapping[str, DocumentFacts]) -> None:
+        """Apply changes in their order; `facts` holds the documents that `missing` named."""
         for change in changes:
             self.change = change.number
             self.now_ms = max(self.now_ms, change.at_ms)
             if change.document is not None and change.customer is not None:
-                self._happened(change, change.document, change.customer, read.get(change.document))
+                self._apply_to_document(change, change.document, change.customer, facts.get(change.document))
             elif change.customer is not None:
-                self._customer_changed(change, self.row(change.customer))
+                self._apply_to_customer(change, self.row(change.customer))
             elif change.what == "forgotten":
-                self.is_unsure = True
+                self.is_stale = True
 
-    def needs(self, changes: list[ChangeRow]) -> list[str]:
-        """Which documents must be looked up to follow these changes."""
+    def missing(self, changes: list[ChangeRow]) -> list[str]:
+        """Return the ids of the documents whose facts must be read from the store to apply these changes."""
         known = self.documents
         return list(
             {
                 change.document: None
                 for change in changes
                 if change.document is not None
-                and (change.what in ANEW or (change.document not in known and change.what in ("submitted", "claimed")))
+                and (change.what in NEEDS_LOOKUP or (change.document not in known and change.what in ("submitted", "claimed")))
             }
         )
 
-    def _happened(self, change: ChangeRow, id: str, customer: str, read: Seen | None) -> None:
-        what, one = change.what, self.documents.get(id)
-        if one is None and what in ("submitted", "claimed", *COMES_BACK) and read is not None:
-            one = self.documents[id] = Followed(id, read.number, self.row(customer), read.priority, read.ready_ms)
-        if self._is_watched and len(self._moves) < MOVES_KEPT_MAX:
-            self._moves[what, customer, one.priority if one is not None else 0] += 1
+    def _apply_to_document(self, change: ChangeRow, id: str, customer: str, facts: DocumentFacts | None) -> None:
+        what, document = change.what, self.documents.get(id)
+        if document is None and what in ("submitted", "claimed", *REQUEUED) and facts is not None:
+            document = TrackedDocument(id, facts.number, self.row(customer), facts.priority, facts.ready_ms)
+            self.documents[id] = document
+        if self._counts_moves and len(self._moves) < MOVES_MAX:
+            self._moves[what, customer, document.priority if document is not None else 0] += 1
         if what == "submitted":
-            self._submitted(change, self.row(customer), one, read)
-        elif what == "claimed":
-            self._claimed(change, one)
-        elif what in COMES_BACK:
-            self._came_back(change, one, read)
+            self._submitted(change, self.row(customer), document, facts)
+        elif what == "claimed" and document is not None:
+            self._claimed(change, document)
+        elif what in REQUEUED and document is not None:
+            self._requeued(change, document, facts)
         elif what in ENDED:
-            self._ended(change, self.row(customer), one)
+            self._ended(change, self.row(customer), document)
 
-    def _submitted(self, change: ChangeRow, row: Row, one: Followed | None, read: Seen | None) -> None:
-        sort = row.sent(change.at_ms)
-        if one is not None:
-            one.sort = sort
-            if not one.state:
-                self._enter(one, "delayed" if one.ready_ms > change.at_ms else "ready")
-        if read is not None and change.note is None and (row.standing.updated_ms or 0) <= read.submitted_ms:
-            row.standing = _stepped(row.standing, read.counter, read.submitted_ms)
+    def _submitted(
+        self, change: ChangeRow, row: CustomerRow, document: TrackedDocument | None, facts: DocumentFacts | None
+    ) -> None:
+        sender_class = row.record_submission(change.at_ms)
+        if document is not None:
+            document.sender_class = sender_class
+            if not document.state:
+                self._enter(document, "delayed" if document.ready_ms > change.at_ms else "ready")
+        if facts is not None and change.note is None and (row.standing.updated_ms or 0) <= facts.submitted_ms:
+            row.standing = _standing_after_check(row.standing, facts.counter, facts.submitted_ms)
 
-    def _claimed(self, change: ChangeRow, one: Followed | None) -> None:
-        if one is None:
-            return
-        self._leave(one)
-        one.worker, one.since_ms = change.note or "", change.at_ms
-        wait_ms = max(0, change.at_ms - one.ready_ms)
-        one.row.waited(wait_ms)
-        self.figures.began(change.at_ms, one.priority, one.sort, wait_ms)
-        self._enter(one, "running")
-        self._judge(change.at_ms, one.number)
+    def _claimed(self, change: ChangeRow, document: TrackedDocument) -> None:
+        self._leave(document)
+        document.worker, document.since_ms = change.note or "", change.at_ms
+        wait_ms = max(0, change.at_ms - document.ready_ms)
+        document.row.record_wait(wait_ms)
+        self.figures.record_start(change.at_ms, document.priority, document.sender_class, wait_ms)
+        self._enter(document, "running")
+        self._find_starved(change.at_ms, document.number)
 
-    def _came_back(self, change: ChangeRow, one: Followed | None, read: Seen | None) -> None:
-        if one is None:
-            return
-        self._leave(one)
-        one.ready_ms, one.worker = change.at_ms, ""
-        state = "ready"
-        if change.what == "retried" and read is not None and read.token == change.token and read.again_ms > change.at_ms:
-            one.ready_ms, state = read.again_ms, "delayed"
-        self._enter(one, state)
+    def _requeued(self, change: ChangeRow, document: TrackedDocument, facts: DocumentFacts | None) -> None:
+        self._leave(document)
+        document.ready_ms, document.worker = change.at_ms, ""
+        if change.what == "retried" and facts is not None and facts.token == change.token:
+            document.ready_ms = max(change.at_ms, facts.next_ready_ms)
+        self._enter(document, "delayed" if document.ready_ms > change.at_ms else "ready")
 
-    def _ended(self, change: ChangeRow, row: Row, one: Followed | None) -> None:
-        if one is not None:
-            self._leave(one)
-            del self.documents[one.id]
+    def _ended(self, change: ChangeRow, row: CustomerRow, document: TrackedDocument | None) -> None:
+        if document is not None:
+            self._leave(document)
+            del self.documents[document.id]
         if change.what == "cancelled":
             return
-        code = None if change.what == "done" else code_of(change.note)
-        row.ended(change.at_ms, code is None)
-        self.figures.ended(change.at_ms, code)
+        code = None if change.what == "done" else failure_code(change.note)
+        row.record_end(change.at_ms, code is None)
+        self.figures.record_end(change.at_ms, code)
 
-    def _customer_changed(self, change: ChangeRow, row: Row) -> None:
+    def _apply_to_customer(self, change: ChangeRow, row: CustomerRow) -> None:
         if change.what == "tuned":
             row.terms = decode_terms(change.note)
         elif change.what == "reset":
             row.standing = Standing()
         elif change.what == "checked" and (row.standing.updated_ms or 0) <= change.at_ms:
-            row.standing = _stepped(row.standing, json.loads(change.note or "{}").get("counter", 0), change.at_ms)
+            counter = json.loads(change.note or "{}").get("counter", 0)
+            row.standing = _standing_after_check(row.standing, counter, change.at_ms)
 
-    # -- where documents are -------------------------------------------------------------------------------------------
+    # -- states --------------------------------------------------------------------------------------------------------
 
-    def _enter(self, one: Followed, state: str) -> None:
-        one.state = state
+    def _enter(self, document: TrackedDocument, state: str) -> None:
+        document.state = state
         if state == "running":
-            self.lanes[one.priority].running += 1
-            one.row.running += 1
-            self._running[one.id] = one
-            self._workers[one.worker] += 1
+            self.lanes[document.priority].running += 1
+            document.row.running += 1
+            self._running[document.id] = document
+            self._workers[document.worker] += 1
             return
-        one.row.waiting += 1
+        document.row.waiting += 1
         if state == "ready":
-            self._ready(one)
+            self._add_ready(document)
         else:
             self._delayed_count += 1
-            heappush(self._delayed, (one.ready_ms, one.number, one))
+            heappush(self._delayed, (document.ready_ms, document.number, document))
 
-    def _ready(self, one: Followed) -> None:
-        self.lanes[one.priority].add(one)
-        self._unjudged.append((one.ready_ms, one))
+    def _add_ready(self, document: TrackedDocument) -> None:
+        self.lanes[document.priority].add(document)
+        self._by_ready_time.append((document.ready_ms, document))
 
-    def _leave(self, one: Followed) -> None:
-        state, one.state = one.state, ""
+    def _leave(self, document: TrackedDocument) -> None:
+        state, document.state = document.state, ""
         if state == "running":
-            self.lanes[one.priority].running -= 1
-            one.row.running -= 1
-            del self._running[one.id]
-            self._workers[one.worker] -= 1
-            if not self._workers[one.worker]:
-                del self._workers[one.worker]
+            self.lanes[document.priority].running -= 1
+            document.row.running -= 1
+            del self._running[document.id]
+            self._workers[document.worker] -= 1
+            if not self._workers[document.worker]:
+                del self._workers[document.worker]
         elif state:
-            one.row.waiting -= 1
+            document.row.waiting -= 1
             if state == "ready":
-                self.lanes[one.priority].remove(one)
+                self.lanes[document.priority].remove(document)
             else:
                 self._delayed_count -= 1
-            self.starved -= one.is_starved
-            one.is_starved = False
+            self.starved -= document.is_starved
+            document.is_starved = False
 
-    def pass_time(self, now_ms: int) -> None:
-        """What was held back until now is ready; the store says nothing of that until somebody asks for work."""
+    def advance_clock(self, now_ms: int) -> None:
+        """Move delayed documents that are due to their lanes; the feed mentions them only when a worker next claims."""
         self.now_ms = max(self.now_ms, now_ms)
-        self.figures.turn(self.now_ms)
+        self.figures.advance_day(self.now_ms)
         while self._delayed and self._delayed[0][0] <= self.now_ms:
-            at_ms, _, one = heappop(self._delayed)
-            if one.state == "delayed" and one.ready_ms == at_ms:
+            ready_ms, _, document = heappop(self._delayed)
+            if document.state == "delayed" and document.ready_ms == ready_ms:
                 self._delayed_count -= 1
-                one.state = "ready"
-                self._ready(one)
+                document.state = "ready"
+                self._add_ready(document)
 
-    def _judge(self, at_ms: int, number: int) -> None:
-        """A document was taken: those that were ready for longer than the reset interval and came before it are starved."""
+    def _find_starved(self, at_ms: int, claimed_number: int) -> None:
+        """Mark documents as starved that are ready for longer than the reset interval while a later one was claimed."""
         limit_ms = at_ms - self.rules.policy.interval_ms
-        for _ in range(JUDGED_AT_ONCE):
-            if not self._unjudged or self._unjudged[0][0] >= limit_ms:
+        for _ in range(OVERDUE_BATCH):
+            if not self._by_ready_time or self._by_ready_time[0][0] >= limit_ms:
                 break
-            ready_ms, one = self._unjudged.popleft()
-            if one.state == "ready" and one.ready_ms == ready_ms:
-                heappush(self._overdue, (one.number, ready_ms, one))
-        while self._overdue and self._overdue[0][0] < number:
-            _, ready_ms, one = heappop(self._overdue)
-            if one.state == "ready" and one.ready_ms == ready_ms and not one.is_starved:
-                one.is_starved = True
+            ready_ms, document = self._by_ready_time.popleft()
+            if document.state == "ready" and document.ready_ms == ready_ms:
+                heappush(self._overdue, (document.number, ready_ms, document))
+        while self._overdue and self._overdue[0][0] < claimed_number:
+            _, ready_ms, document = heappop(self._overdue)
+            if document.state == "ready" and document.ready_ms == ready_ms and not document.is_starved:
+                document.is_starved = True
                 self.starved += 1
         if self.starved:
             minute = self.figures.minute(at_ms)
             minute.starved = max(minute.starved, self.starved)
 
-    # -- what is told --------------------------------------------------------------------------------------------------
+    # -- frames --------------------------------------------------------------------------------------------------------
 
-    def watch(self, is_watched: bool) -> None:
-        """Moves are counted only while somebody watches."""
-        self._is_watched = is_watched
-        if not is_watched:
+    def count_moves(self, is_on: bool) -> None:
+        """Begin or stop counting moves; they are counted only while there are viewers."""
+        self._counts_moves = is_on
+        if not is_on:
             self._moves.clear()
 
-    def moves(self) -> list[dict[str, Any]]:
-        """What moved since this was last asked, the most first."""
-        told = [
+    def take_moves(self) -> list[dict[str, Any]]:
+        """Return what moved since the last call, the most frequent first."""
+        moves = [
             {"what": what, "customer": customer, "priority": priority, "count": count}
-            for (what, customer, priority), count in self._moves.most_common(MOVES)
+            for (what, customer, priority), count in self._moves.most_common(MOVES_SHOWN)
         ]
         self._moves.clear()
-        return told
+        return moves
 
     def frame(self, moves: list[dict[str, Any]], counted: int | None = None) -> dict[str, Any]:
-        """Everything that viewers see at a glance; `counted`: the queue is still being read, so many so far."""
+        """Return what the live view shows; `counted` is how many documents were read while the load is not finished."""
         now_ms, figures = self.now_ms, self.figures
-        workers = sorted(self._workers.items(), key=lambda one: (-one[1], one[0]))
+        workers = sorted(self._workers.items(), key=lambda entry: (-entry[1], entry[0]))
         return {
             "at": now_ms,
             "change": self.change,
             "since": self.since_ms,
             "counted": counted,
-            "lanes": [lane.told(now_ms) for lane in self.lanes.values()],
+            "lanes": [lane.as_json(now_ms) for lane in self.lanes.values()],
             "running": [
-                {"id": one.id, "customer": one.row.customer, "priority": one.priority, "since": one.since_ms}
-                for one in islice(self._running.values(), SHOWN)
+                {
+                    "id": document.id,
+                    "customer": document.row.customer,
+                    "priority": document.priority,
+                    "since": document.since_ms,
+                }
+                for document in islice(self._running.values(), SHOWN_MAX)
             ],
             "running_total": len(self._running),
-            "workers": [{"name": name, "running": count} for name, count in workers[:SHOWN]],
+            "workers": [{"name": name, "running": count} for name, count in workers[:SHOWN_MAX]],
             "workers_total": len(workers),
             "moves": moves,
             "totals": {
@@ -318,36 +322,36 @@ class Live:
                 "done_today": figures.done_today,
                 "failed_today": figures.failed_today.total(),
             },
-            "rate": figures.pace(now_ms),
+            "rate": figures.rate(now_ms),
             "waits": figures.waits(now_ms),
             "starved": self.starved,
             "failures": [{"code": code, "count": count} for code, count in figures.failed_today.most_common()],
         }
 
 
-def written(live: Live, moves: list[dict[str, Any]]) -> bytes:
-    """A frame as a server-sent event."""
-    told = json.dumps(live.frame(moves), separators=(",", ":"))
-    return f"id: {live.change}\ndata: {told}\n\n".encode()
+def encode_frame(model: ReadModel, moves: list[dict[str, Any]]) -> bytes:
+    """Return a frame as a server-sent event."""
+    data = json.dumps(model.frame(moves), separators=(",", ":"))
+    return f"id: {model.change}\ndata: {data}\n\n".encode()
 
 
-def written_so_far(live: Live) -> bytes:
-    """The same of a queue that is still being read; it has no number, as it is not true at any."""
-    for lane in live.lanes.values():
-        lane.held()
-    told = json.dumps(live.frame([], len(live.documents)), separators=(",", ":"))
-    return f"data: {told}\n\n".encode()
+def encode_partial_frame(model: ReadModel) -> bytes:
+    """Return a frame of a model that is still being loaded; it has no id, because it is not the state at any change."""
+    for lane in model.lanes.values():
+        lane.finish_loading()
+    data = json.dumps(model.frame([], len(model.documents)), separators=(",", ":"))
+    return f"data: {data}\n\n".encode()
 
 
-def code_of(reason: str | None) -> str:
-    """Why a document failed, in a word; `other` if its reason does not begin with one that we know."""
-    told = reason or ""
-    told = told.partition(SPENT)[2] if told.startswith("attempt ") else told
-    code = told.partition(":")[0].strip()
+def failure_code(reason: str | None) -> str:
+    """Return the code that the reason of a failed document begins with; `other` if it begins with none of ours."""
+    text = reason or ""
+    text = text.partition(LAST_ATTEMPT_END)[2] if text.startswith("attempt ") else text
+    code = text.partition(":")[0].strip()
     return code if code in CAN_RETRY else "other"
 
 
-def _stepped(standing: Standing, counter: int, at_ms: int) -> Standing:
-    """Where a customer stands after a check; one that did not step down was a reset."""
+def _standing_after_check(standing: Standing, counter: int, at_ms: int) -> Standing:
+    """Return the standing after a check; a counter that did not go down was reset."""
     is_reset = standing.reset_ms is None or counter >= standing.counter
     return Standing(counter, at_ms, at_ms if is_reset else standing.reset_ms, standing.resets + is_reset)

@@ -1,8 +1,8 @@
-"""Routes of documents: found by id or name, and the whole life of one: what happened, why its priority, when it will start.
+"""Routes of documents: search by id or name, and the details of one: its history, why it has its priority, when it will start.
 
 Laws:
-- Every document here came through access. Customers see their own, and nothing of workers.
-- Everything that is searched is bounded: how many documents, how many changes, how long.
+- Every document comes through `access`. Customers see their own, and nothing of workers.
+- Every search is bounded: in documents, in changes and in time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from starlette.responses import Response
 from fairlane.api.access.documents import CheckContext, DocumentAccess
 from fairlane.api.dependencies import AnyCaller, IdInPath, RequestContext, document_json, json_response
 from fairlane.api.problems import Problem
-from fairlane.console.read_model.model import code_of
+from fairlane.console.counter import is_reset
+from fairlane.console.read_model.model import failure_code
 from fairlane.core.document import WAITING, ChangeRow, DocumentRow, State
 from fairlane.core.policy import from_thousandths
 
-from .customers import is_reset
-
 LIMIT_MAX = 200
-SEARCHED_MAX = 5000  # documents that one search looks at
+SEARCHED_MAX = 5000  # documents that one search reads
 SEARCH_SECONDS = 1.0
 PAGE = 500
 router = APIRouter(tags=["page"], include_in_schema=False)
@@ -39,104 +38,94 @@ async def list_documents(
     after: Annotated[str | None, Query(max_length=64)] = None,
     limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 50,
 ) -> Response:
-    """Documents, newest first; with `search` those whose id begins with it or whose name holds it."""
-    found = _Search(context, customer, state, search.strip().casefold(), limit)
-    return json_response(await context.service.call(found.told, after))
+    """Return documents, newest first; with `search` those whose id begins with it or whose name contains it."""
+    document_search = DocumentSearch(context, customer, state, search.strip().casefold(), limit)
+    return json_response(await context.service.call(document_search.read_page, after))
 
 
-class _Search:
-    """One look through documents, on a thread."""
+class DocumentSearch:
+    """A search through documents; its methods may block."""
 
-    def __init__(self, context: RequestContext, customer: str | None, state: State | None, search: str, limit: int) -> None:
+    def __init__(self, context: RequestContext, customer: str | None, state: State | None, text: str, limit: int) -> None:
         self._context = context
         self._customer = customer
         self._state = state
-        self._search = search
+        self._text = text
         self._limit = limit
 
-    def told(self, before: str | None) -> dict[str, Any]:
-        whole = self._whole() if before is None and self._search else None
-        if whole is not None:
-            return {"documents": [whole], "next": None, "searched": 1}
-        deadline, looked = time.monotonic() + SEARCH_SECONDS, 0
-        found: list[dict[str, Any]] = []
-        documents, size = self._context.access.documents, PAGE if self._search else self._limit
+    def read_page(self, before: str | None) -> dict[str, Any]:
+        exact = self._find_by_id() if before is None and self._text else None
+        if exact is not None:
+            return {"documents": [exact], "next": None, "searched": 1}
+        deadline, searched = time.monotonic() + SEARCH_SECONDS, 0
+        matches: list[dict[str, Any]] = []
+        size = PAGE if self._text else self._limit
         while True:
-            page = documents.page(self._customer, self._state, before, size)
-            for one in page:
-                looked, before = looked + 1, one.id
-                told = self._fitting(one)
-                if told is not None:
-                    found.append(told)
-                if len(found) == self._limit or looked == SEARCHED_MAX or time.monotonic() > deadline:
-                    return {"documents": found, "next": one.id, "searched": looked}
+            page = self._context.access.documents.page(self._customer, self._state, before, size)
+            for document in page:
+                searched, before = searched + 1, document.id
+                match = self._match(document)
+                if match is not None:
+                    matches.append(match)
+                if len(matches) == self._limit or searched == SEARCHED_MAX or time.monotonic() > deadline:
+                    return {"documents": matches, "next": document.id, "searched": searched}
             if len(page) < size:
-                return {"documents": found, "next": None, "searched": looked}
+                return {"documents": matches, "next": None, "searched": searched}
 
-    def _whole(self) -> dict[str, Any] | None:
-        """The document whose whole id was given, however old it is."""
+    def _find_by_id(self) -> dict[str, Any] | None:
+        """Return the document whose id is the whole search text, however old it is."""
         try:
-            one = self._context.access.documents.get(self._search)
+            document = self._context.access.documents.get(self._text)
         except Problem:
             return None
-        fits = self._customer in (None, one.customer) and self._state in (None, one.state)
-        return self._fitting(one) if fits else None
+        fits = self._customer in (None, document.customer) and self._state in (None, document.state)
+        return self._match(document) if fits else None
 
-    def _fitting(self, one: DocumentRow) -> dict[str, Any] | None:
-        file = file_json(self._context, one)
+    def _match(self, document: DocumentRow) -> dict[str, Any] | None:
+        file = file_json(self._context, document)
         name = file["name"] or ""
-        if self._search and not one.id.startswith(self._search) and self._search not in name.casefold():
+        if self._text and not document.id.startswith(self._text) and self._text not in name.casefold():
             return None
-        return document_json(self._context.caller, one) | file
+        return document_json(self._context.caller, document) | file
 
 
 def file_json(context: RequestContext, document: DocumentRow) -> dict[str, Any]:
-    """What a document's file is called, how large it is, and its type as the name says."""
+    """Return the name and size of a document's file, and the media type that its name suggests."""
     name, size = context.access.documents.file_info(document)
     return {"name": name, "size": size, "media_type": guess_type(name)[0] if name else None}
 
 
 @router.get("/page/documents/{id}")
 async def get_document(context: AnyCaller, id: IdInPath) -> Response:
-    """The whole life of one document."""
+    """Return the details of one document."""
 
-    def told() -> dict[str, Any]:
+    def read_document() -> dict[str, Any]:
         documents = context.access.documents
         document = documents.get(id)
         return {
             "document": document_json(context.caller, document) | file_json(context, document),
-            "life": life(documents.changes(document), document),
-            "why": _why(documents.check_context(document), document),
-            "outlook": _outlook(documents, document),
-            "failure_code": code_of(document.reason) if document.state == "failed" else None,
+            "life": history_json(documents.changes(document), document),
+            "why": _check_json(documents.check_context(document), document),
+            "outlook": _outlook_json(documents, document),
+            "failure_code": failure_code(document.reason) if document.state == "failed" else None,
         }
 
-    return json_response(await context.service.call(told))
+    return json_response(await context.service.call(read_document))
 
 
-# -- what happened -----------------------------------------------------------------------------------------------------
+def history_json(changes: list[ChangeRow], document: DocumentRow) -> list[dict[str, Any]]:
+    """Return what happened to a document, oldest first; its submission and end are known even when the feed was purged."""
+    history = [_change_json(change) for change in changes]
+    known = {change.what for change in changes}
+    if "submitted" not in known:
+        history.insert(0, {"at": document.submitted_ms, "what": "submitted", "attempt": 0, "worker": None, "note": None})
+    if document.ended_ms is not None and document.state not in known:
+        end = {"at": document.ended_ms, "what": document.state, "attempt": document.token}
+        history.append(end | {"worker": None, "note": document.reason})
+    return history
 
 
-def life(changes: list[ChangeRow], document: DocumentRow) -> list[dict[str, Any]]:
-    """What happened to a document, oldest first; what the feed no longer tells is as the document itself says."""
-    told = [_line(change) for change in changes]
-    whats = {one["what"] for one in told}
-    if "submitted" not in whats:
-        told.insert(0, {"at": document.submitted_ms, "what": "submitted", "attempt": 0, "worker": None, "note": None})
-    if document.ended_ms is not None and document.state not in whats:
-        told.append(
-            {
-                "at": document.ended_ms,
-                "what": document.state,
-                "attempt": document.token,
-                "worker": None,
-                "note": document.reason,
-            }
-        )
-    return told
-
-
-def _line(change: ChangeRow) -> dict[str, Any]:
+def _change_json(change: ChangeRow) -> dict[str, Any]:
     is_claim = change.what == "claimed"
     return {
         "at": change.at_ms,
@@ -147,20 +136,18 @@ def _line(change: ChangeRow) -> dict[str, Any]:
     }
 
 
-# -- why and when ------------------------------------------------------------------------------------------------------
-
-
-def _why(known: CheckContext, document: DocumentRow) -> dict[str, Any]:
-    check, rules, customer = document.check, known.rules, known.customer
+def _check_json(context: CheckContext, document: DocumentRow) -> dict[str, Any]:
+    """Return what explains the priority of a document."""
+    check, rules, customer = document.check, context.rules, context.customer
     policy = customer.terms.policy(rules.policy)
     is_same = check.policy_version == rules.version and check.terms_version == customer.terms_version
     threshold = policy.thresholds[check.priority - 2] if is_same and check.priority > 1 else None
     return {
         "counter": check.counter,
         "priority": check.priority,
-        "threshold": threshold,  # the counter was below it; None: at the top of the table, or the rules were others then
+        "threshold": threshold,  # the counter was below it; None: it was above all, or the rules have changed since
         "was_reset": is_reset(document, customer.terms.weight_thousandths),
-        "silence": None if known.previous is None else max(0, check.checked_ms - known.previous.check.checked_ms) / 1000,
+        "silence": None if context.previous is None else max(0, check.checked_ms - context.previous.check.checked_ms) / 1000,
         "reset": policy.reset,
         "reset_interval": policy.reset_interval,
         "weight": customer.terms.weight,
@@ -168,18 +155,24 @@ def _why(known: CheckContext, document: DocumentRow) -> dict[str, Any]:
     }
 
 
-def _outlook(documents: DocumentAccess, document: DocumentRow) -> dict[str, Any]:
-    told: dict[str, Any] = {"ahead": None, "low": None, "likely": None, "high": None, "not_before": None, "blocked": None}
+def _outlook_json(documents: DocumentAccess, document: DocumentRow) -> dict[str, Any]:
+    """Return how many documents are ahead of a waiting one, when it will start, and what blocks it."""
     if document.state not in WAITING:
-        return told
-    facts = documents.explain(document.id)
+        return {"ahead": None, "low": None, "likely": None, "high": None, "not_before": None, "blocked": None}
+    explanation = documents.explain(document.id)
     customer = documents.check_context(document).customer
-    told |= {"ahead": facts["ahead"], "not_before": facts.get("not_before_in"), "likely": facts["expected_in"]}
-    told |= {"low": facts["expected_in_low"], "high": facts["expected_in_high"]}
+    blocked = None
     if customer.terms.paused:
-        told["blocked"] = "paused"
+        blocked = "paused"
     elif customer.terms.cap is not None and customer.running >= customer.terms.cap:
-        told["blocked"] = "cap"
-    elif facts["expected_in"] is None and facts["ahead"] is not None:
-        told["blocked"] = "no_worker"
-    return told
+        blocked = "cap"
+    elif explanation["expected_in"] is None and explanation["ahead"] is not None:
+        blocked = "no_worker"
+    return {
+        "ahead": explanation["ahead"],
+        "low": explanation["expected_in_low"],
+        "likely": explanation["expected_in"],
+        "high": explanation["expected_in_high"],
+        "not_before": explanation.get("not_before_in"),
+        "blocked": blocked,
+    }

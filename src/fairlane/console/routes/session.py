@@ -1,8 +1,8 @@
-"""Routes of sessions: sign in, who am I, sign out.
+"""Routes of sessions: sign in, read the session, sign out.
 
 Laws:
 - The cookie is for the browser alone: scripts cannot read it, other sites cannot send it.
-- Only a body in JSON signs in, which another site's form cannot send: nobody is signed in as somebody else unknowingly.
+- Only a JSON body signs in, which a form of another site cannot send: a visitor is never signed in without noticing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fairlane.api.middleware import is_json
 from fairlane.api.problems import Problem
 from fairlane.api.schemas import RequestBody
 from fairlane.api.service import Service
-from fairlane.console.sessions import COOKIE, SESSION_SECONDS, csrf_of, key_id_of
+from fairlane.console.sessions import COOKIE, SESSION_SECONDS, csrf_token, key_id_of
 from fairlane.console.state import SharedState
 
 router = APIRouter(tags=["page"], include_in_schema=False)
 
 
 class KeyBody(RequestBody):
-    """A key to be exchanged."""
+    """A key to sign in with."""
 
     key: StrictStr = Field(max_length=200)
 
@@ -39,34 +39,35 @@ async def sign_in(request: Request, state: SharedState, body: KeyBody) -> Respon
     if not is_json(request.headers.get("content-type", "").encode()):
         raise Problem("wrong-media-type", "Content-Type must be application/json")
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Problem("not-from-page", "only the page of this server signs in")
+        raise Problem("not-from-page", "sign-in is possible only from the page of this server")
     key = body.key.strip()
     caller = None if key_id_of(key) else await service.caller(key)  # a cookie is not a key
     if caller is None:
-        raise Problem("no-key", "this is not a key that is in use")
+        raise Problem("no-key", "this key is not valid")
     if not service.rate_limiter.take(caller.key_id):
         raise Problem("too-many-requests", "too many requests with this key", retry_after=1)
     cookie = await service.call(state.sessions.begin, caller.key_id)
-    told = json_response(_session(caller, csrf_of(cookie)))
+    response = json_response(_session_json(caller, csrf_token(cookie)))
     is_secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
-    told.set_cookie(COOKIE, cookie, SESSION_SECONDS, path="/", secure=is_secure, httponly=True, samesite="strict")
-    return told
+    response.set_cookie(COOKIE, cookie, SESSION_SECONDS, path="/", secure=is_secure, httponly=True, samesite="strict")
+    return response
 
 
 @router.get("/page/session")
 async def get_session(context: AnyCaller) -> Response:
-    """Who is signed in."""
-    return json_response(_session(context.caller, csrf_of(context.credential) if key_id_of(context.credential) else None))
+    """Return who is signed in."""
+    is_cookie = key_id_of(context.credential) != ""
+    return json_response(_session_json(context.caller, csrf_token(context.credential) if is_cookie else None))
 
 
 @router.delete("/page/session", status_code=204)
 async def sign_out(context: AnyCaller, state: SharedState) -> Response:
     """End the session."""
     await context.service.call(state.sessions.end, context.credential)
-    told = Response(status_code=204)
-    told.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
-    return told
+    response = Response(status_code=204)
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    return response
 
 
-def _session(caller: Caller, csrf: str | None) -> dict[str, Any]:
+def _session_json(caller: Caller, csrf: str | None) -> dict[str, Any]:
     return {"role": "operator" if caller.is_operator else "customer", "customer": caller.customer, "csrf": csrf}

@@ -1,7 +1,7 @@
-"""The route of what-if: other rules or workers, and what the last hours would have been with them.
+"""The route of what-if: the last hours replayed under other rules, or with other workers.
 
 Laws:
-- One question at a time, for so many seconds at most; it ends when whoever asked goes away, and with the server.
+- One question at a time, with a time limit; its process ends when the client disconnects, and with the server.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from fairlane.core.policy import Policy
 from fairlane.procs.syscalls import die_with_parent
 
 SECONDS_MAX = 120.0
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25  # between checks whether the client is still there
 WORKERS_MAX = 10_000
 ANSWER_BYTES_MAX = 1_000_000
 router = APIRouter(tags=["page"], include_in_schema=False)
 
 
 class WhatIfBody(RequestBody):
-    """What is to be otherwise; what is left out is as it is."""
+    """The rules and workers to replay with; what is left out stays as it is."""
 
     reset_interval: Number | None = None
     reset: Reset | None = None
@@ -46,24 +46,24 @@ class WhatIfBody(RequestBody):
 
 @router.post("/page/what-if")
 async def what_if(context: OperatorOnly, state: SharedState, request: Request, body: WhatIfBody) -> Response:
-    """Replay the last hours as they are and as they would be."""
+    """Replay the last hours under the current rules and under others."""
     service = context.service
     rules = await service.call(context.access.operator.rules)
-    told = body.model_dump(exclude={"hours"})
-    wanted = {name: told[name] for name in ("reset", "reset_interval") if told[name] is not None}
-    Policy(**{"thresholds": tuple(told["thresholds"] or rules.policy.thresholds), **wanted})  # bad values are told at once
-    question = told | {"url": service.store_url, "since_ms": time_ms() - body.hours * 3_600_000}
+    fields = body.model_dump(exclude={"hours"})
+    changed = {name: fields[name] for name in ("reset", "reset_interval") if fields[name] is not None}
+    Policy(**{"thresholds": tuple(fields["thresholds"] or rules.policy.thresholds), **changed})  # refuses bad values now
+    question = fields | {"url": service.store_url, "since_ms": time_ms() - body.hours * 3_600_000}
     if state.is_what_if_running:
-        raise Problem("what-if-busy", "another question is being answered; ask again in a moment", retry_after=5)
+        raise Problem("what-if-busy", "another question is being answered; try again in a moment", retry_after=5)
     state.is_what_if_running = True
     try:
         with service.while_waiting():
-            return json_response(await _answer(context, request, question))
+            return json_response(await _run_process(context, request, question))
     finally:
         state.is_what_if_running = False
 
 
-async def _answer(context: RequestContext, request: Request, question: dict[str, Any]) -> dict[str, Any]:
+async def _run_process(context: RequestContext, request: Request, question: dict[str, Any]) -> dict[str, Any]:
     parent = os.getpid()
 
     def before_exec() -> None:
@@ -74,25 +74,30 @@ async def _answer(context: RequestContext, request: Request, question: dict[str,
         sys.executable, "-m", "fairlane.console.what_if_process", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL, preexec_fn=before_exec,
     )  # fmt: skip
-    talking = asyncio.create_task(process.communicate(json.dumps(question).encode()))
+    communication = asyncio.create_task(process.communicate(json.dumps(question).encode()))
     try:
         async with asyncio.timeout(SECONDS_MAX):
-            while not talking.done():
-                await asyncio.wait([talking], timeout=LOOK_SECONDS)
+            while not communication.done():
+                await asyncio.wait([communication], timeout=POLL_SECONDS)
                 if context.service.is_stopping or await request.is_disconnected():
-                    raise Problem("stopping", "nobody waits for the answer any more")
-        written, _ = talking.result()
+                    raise Problem("stopping", "the server stops, or the client has disconnected")
+        output, _ = communication.result()
     except TimeoutError:
-        raise Problem("overloaded", f"it took longer than {SECONDS_MAX:g} s; ask for fewer hours", retry_after=60) from None
+        raise Problem(
+            "overloaded", f"the replay took longer than {SECONDS_MAX:g} s; ask for fewer hours", retry_after=60
+        ) from None
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await asyncio.gather(talking, return_exceptions=True)
-    told: dict[str, Any] = (
-        json.loads(written) if process.returncode == 0 and len(written) < ANSWER_BYTES_MAX else {"mistake": None}
-    )
-    if "mistake" in told:
-        if told["mistake"] is None:
-            raise Problem("broken", "the replay did not end as it should")
-        raise Problem("no-history", "no document has ended within that time, so there is nothing to replay")
-    return told
+        await asyncio.gather(communication, return_exceptions=True)
+    return _parse_answer(process.returncode, output)
+
+
+def _parse_answer(exit_code: int | None, output: bytes) -> dict[str, Any]:
+    is_whole = exit_code == 0 and len(output) < ANSWER_BYTES_MAX
+    answer: dict[str, Any] = json.loads(output) if is_whole else {"mistake": None}
+    if "mistake" not in answer:
+        return answer
+    if answer["mistake"] is None:
+        raise Problem("broken", "the replay failed")
+    raise Problem("no-history", "no document has ended within that time, so there is nothing to replay")

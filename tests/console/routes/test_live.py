@@ -1,72 +1,56 @@
-"""The live picture on a real server: what frames say is what the store holds, for everybody who watches, and for operators."""
+"""The live view on a real server: frames show what the store holds, the same to every viewer, and only to operators."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fairlane.api import auth
 from fairlane.core.document import Done, Failed
 from tests.api.running import Server, problem_of, until
-
-from .page_client import Stream, open_stream, signed_in
-
-
-def newest_change(server: Server) -> int:
-    return server.queue.changes(None, 100_000)[-1].number
+from tests.console.page_client import caught_up, newest_change, open_stream, signed_in
 
 
-def caught_up(server: Server, stream: Stream) -> dict[str, Any]:
-    """The first frame that tells everything that has happened by now."""
-    change = newest_change(server)
-    until(lambda: any(one["change"] >= change for one in stream.events), "a frame of now")
-    return next(one for one in stream.events if one["change"] >= change)
-
-
-def test_after_a_flood_the_frame_says_what_the_store_holds(server: Server, customer: str) -> None:
+def test_after_a_flood_the_frame_shows_what_the_store_holds(server: Server, customer: str) -> None:
     with signed_in(server, server.operator) as browser, open_stream(browser) as stream:
         stream.first()
         big, small = f"{customer}, big", [f"{customer}, small {number}" for number in range(20)]
         server.queue.submit_many(big, [1] * 300)
-        for one in small:
-            server.queue.submit_many(one, [1] * 2)
+        for name in small:
+            server.queue.submit_many(name, [1] * 2)
         server.queue.submit_many(small[0], [1] * 5, delay=3600)
         claims = server.claim(60)
         done, failed, kept = claims[:30], claims[30:40], claims[40:]
-        server.queue.engine.settle([(one, Done()) for one in done])
-        server.queue.engine.settle([(one, Failed("encrypted: it asks for a password")) for one in failed])
+        server.queue.engine.settle([(claim, Done()) for claim in done])
+        server.queue.engine.settle([(claim, Failed("encrypted: it asks for a password")) for claim in failed])
         frame = caught_up(server, stream)
 
-        found = server.queue.engine.documents(None, None, None, 100_000)
-        states = Counter(one.state for one in found)
+        documents = server.queue.engine.documents(None, None, None, 100_000)
+        states = Counter[str](document.state for document in documents)
         totals = frame["totals"]
-        assert (totals["ready"], totals["delayed"], totals["running"]) == (
-            states["ready"],
-            states["delayed"],
-            states["running"],
-        )
-        assert (totals["done_today"], totals["failed_today"]) == (states["done"], states["failed"])
+        names = {"ready": "ready", "delayed": "delayed", "running": "running", "done_today": "done", "failed_today": "failed"}
+        assert {name: totals[name] for name in names} == {name: states[state] for name, state in names.items()}
         for lane in frame["lanes"]:
-            own = [one for one in found if one.priority == lane["priority"]]
-            assert lane["ready"] == sum(one.state == "ready" for one in own)
-            assert lane["running"] == sum(one.state == "running" for one in own)
-            assert lane["ready"] == sum(one["ready"] for one in lane["top"]) + lane["others"]["ready"]
-        assert {one["customer"]: one["ready"] for one in frame["lanes"][8]["top"]}[big] > 200
-        assert {one["id"] for one in frame["running"]} <= {one.id for one in found if one.state == "running"}
+            own = [document for document in documents if document.priority == lane["priority"]]
+            assert lane["ready"] == sum(document.state == "ready" for document in own)
+            assert lane["running"] == sum(document.state == "running" for document in own)
+            assert lane["ready"] == sum(entry["ready"] for entry in lane["top"]) + lane["others"]["ready"]
+        assert {entry["customer"]: entry["ready"] for entry in frame["lanes"][8]["top"]}[big] > 200
+        running = {document.id for document in documents if document.state == "running"}
+        assert {document["id"] for document in frame["running"]} <= running
         assert {"name": "tester", "running": len(kept)} in frame["workers"]
         assert {"code": "encrypted", "count": len(failed)} in frame["failures"]
         moves = Counter[tuple[str, str]]()
-        for told in stream.events:
-            for move in told["moves"]:
+        for event in stream.events:
+            for move in event["moves"]:
                 moves[move["what"], move["customer"]] += move["count"]
         assert moves["submitted", big] == 300
 
 
-def test_a_picture_that_begins_late_is_as_true(tmp_path: Path) -> None:
+def test_a_model_that_is_loaded_late_is_as_true(tmp_path: Path) -> None:
     server = Server(tmp_path)
     try:
         server.queue.submit_many("acme", [1] * 50)
@@ -76,29 +60,30 @@ def test_a_picture_that_begins_late_is_as_true(tmp_path: Path) -> None:
                 frame = caught_up(server, stream)
                 assert frame["change"] == newest_change(server)
                 assert (frame["totals"]["ready"], frame["totals"]["done_today"]) == (30, 20)
-            server.finish(5)  # nobody watches
+            server.finish(5)  # without viewers
             with open_stream(browser) as stream:
                 frame = caught_up(server, stream)
                 assert (frame["totals"]["ready"], frame["totals"]["done_today"]) == (25, 25)
                 assert stream.events[0]["moves"] == []
-            server.queue.forget("acme")  # which the feed does not tell one by one
+            server.queue.forget("acme")  # the feed does not list their documents
             server.queue.submit("other", 1)
             with open_stream(browser) as stream:
                 until(
-                    lambda: stream.events and stream.events[-1]["totals"]["ready"] == 1, "a picture without the forgotten one"
+                    lambda: stream.events and stream.events[-1]["totals"]["ready"] == 1,
+                    "a frame without the forgotten customer",
                 )
     finally:
         server.close()
 
 
 def test_all_viewers_get_the_same_frames(server: Server, customer: str) -> None:
-    with signed_in(server, server.operator) as browser, open_stream(browser) as one, open_stream(browser) as other:
-        one.first(), other.first()
+    with signed_in(server, server.operator) as browser, open_stream(browser) as first, open_stream(browser) as second:
+        first.first(), second.first()
         for _ in range(2):
             server.queue.submit(customer, 1)
-            caught_up(server, one)
-            caught_up(server, other)
-        texts = [{part for part in stream.text.split("\n\n")[2:-1] if "data: " in part} for stream in (one, other)]
+            caught_up(server, first)
+            caught_up(server, second)
+        texts = [{part for part in stream.text.split("\n\n")[2:-1] if "data: " in part} for stream in (first, second)]
         assert texts[0] & texts[1]
 
 
@@ -109,32 +94,32 @@ def test_hostile_names_do_no_harm(server: Server) -> None:
         for name in names:
             server.queue.submit_many(name, [1] * 3)
         frame = caught_up(server, stream)
-        told = {one["customer"]: one["ready"] for one in frame["lanes"][0]["top"]}
+        ready = {entry["customer"]: entry["ready"] for entry in frame["lanes"][0]["top"]}
         text = stream.text[: stream.text.rfind("\n\n")]  # the next event may be on its way
         assert all(text.isascii() for text in text.split("\n"))
         assert all(part.startswith(("id: ", "data: {", ":", "retry: ")) for part in text.split("\n\n"))
-        assert sum(told.get(name, 0) for name in names) > 0
+        assert sum(ready.get(name, 0) for name in names) > 0
 
 
-def test_a_customer_finds_no_picture(server: Server, customer: str) -> None:
+def test_the_live_view_does_not_exist_for_customers(server: Server, customer: str) -> None:
     with signed_in(server, server.key(customer)) as browser:
-        nowhere = browser.get("/page/no/such/place")
+        nowhere = browser.get("/page/no/such/path")
         for path in ("/page/frames", "/page/history", "/page/customers", "/page/customers/acme"):
-            answer = browser.get(path)
-            assert (answer.status_code, answer.content) == (404, nowhere.content), path
+            response = browser.get(path)
+            assert (response.status_code, response.content) == (404, nowhere.content), path
         assert browser.post("/page/what-if", json={}).content == nowhere.content
 
 
 def test_streams_end_with_their_session_and_their_key(server: Server) -> None:
-    told, key = auth.create(server.queue.engine, customer=None)
+    secret, key = auth.create(server.queue.engine, customer=None)
     with (
-        signed_in(server, told) as one,
-        signed_in(server, told) as other,
-        open_stream(one) as first,
-        open_stream(other) as second,
+        signed_in(server, secret) as leaving,
+        signed_in(server, secret) as staying,
+        open_stream(leaving) as first,
+        open_stream(staying) as second,
     ):
         first.first(), second.first()
-        one.delete("/page/session")
+        leaving.delete("/page/session")
         until(lambda: first.is_ended)
         assert not second.is_ended
         auth.revoke(server.queue.engine, key.id)
@@ -144,12 +129,12 @@ def test_streams_end_with_their_session_and_their_key(server: Server) -> None:
 def test_only_so_many_watch_with_one_key(tmp_path: Path) -> None:
     server = Server(tmp_path, limits=("viewers_a_key=2",))
     try:
-        with signed_in(server, server.operator) as browser, open_stream(browser) as one, open_stream(browser) as two:
-            one.first(), two.first()
-            answer = browser.get("/page/frames")
-            assert (answer.status_code, problem_of(answer)) == (429, "too-many-requests")
+        with signed_in(server, server.operator) as browser, open_stream(browser) as first, open_stream(browser) as second:
+            first.first(), second.first()
+            response = browser.get("/page/frames")
+            assert (response.status_code, problem_of(response)) == (429, "too-many-requests")
             assert server.stop() == 0  # and streams end with the server
-            until(lambda: one.is_ended and two.is_ended)
+            until(lambda: first.is_ended and second.is_ended)
     finally:
         server.close()
 

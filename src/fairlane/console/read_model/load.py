@@ -1,0 +1,137 @@
+"""Reads a whole queue from a store into a read model, on a thread, a page at a time."""
+
+from __future__ import annotations
+
+import gc
+from collections import ChainMap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from fairlane.api.auth import time_ms
+from fairlane.api.feed import first_since, newest
+from fairlane.api.problems import Problem
+from fairlane.core.document import ENDED, ChangeRow
+from fairlane.core.errors import Unknown
+from fairlane.engine import Engine
+
+from .model import NEEDS_LOOKUP, DocumentFacts, ReadModel, facts_of
+
+PAGE = 1000
+PAST_CHANGES_MAX = 400_000  # changes that are read for the figures of the last day
+PAST_MS = 24 * 3600 * 1000
+TRACKED_MAX = 2_000_000  # documents that have not ended, or customers
+LOOK_UP_SINGLY_MAX = 20  # more documents than this are first searched for among the newest
+
+OnPage = Callable[[ReadModel], None]
+
+
+def load_model(engine: Engine, until: int, on_page: OnPage = lambda model: None) -> tuple[ReadModel, int]:
+    """Return the queue up to change `until`, and the newest change that may be in it already.
+
+    `on_page` is called with the unfinished model after every page of documents."""
+    with _garbage_collection_paused():
+        return _load_model(engine, until, on_page)
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Pause the cyclic garbage collector: the load allocates millions of acyclic objects, and scanning them again and again
+    takes longer than the load itself and delays other requests."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
+
+
+def _load_model(engine: Engine, until: int, on_page: OnPage) -> tuple[ReadModel, int]:
+    model = ReadModel(engine.rules())
+    now_ms = time_ms()
+    start = min(until, max(first_since(engine, now_ms - PAST_MS), until - PAST_CHANGES_MAX))
+    changes = _changes_after(engine, start)
+    model.since_ms = changes[0].at_ms if changes else now_ms
+    ended = _load_documents(engine, model, on_page)
+    _load_customers(engine, model)
+    newest_change = newest(engine)
+    while changes:
+        due = [change for change in changes if change.number <= until]
+        unknown = [
+            change.document
+            for change in due
+            if change.what in NEEDS_LOOKUP and change.document is not None and change.document not in ended
+        ]
+        model.apply(due, ChainMap(look_up(engine, unknown), ended) if unknown else ended)
+        if len(due) < len(changes):
+            break
+        changes = _changes_after(engine, changes[-1].number)
+    model.change = until
+    model.is_stale = False  # customers that were forgotten before the load are not in it
+    return model, newest_change
+
+
+def look_up(engine: Engine, ids: list[str]) -> dict[str, DocumentFacts]:
+    """Read the facts of documents; if they are many, search the newest page for them first."""
+    facts: dict[str, DocumentFacts] = {}
+    left = set(ids)
+    if len(ids) > LOOK_UP_SINGLY_MAX:
+        page = engine.documents(None, None, None, PAGE)
+        facts = {document.id: facts_of(document) for document in page if document.id in left}
+    for id in left - facts.keys():
+        document = engine.document(id)
+        if document is not None:
+            facts[id] = facts_of(document)
+    return facts
+
+
+def _changes_after(engine: Engine, number: int) -> list[ChangeRow]:
+    try:
+        return engine.changes(number, PAGE)
+    except Unknown:  # purged meanwhile: continue with the oldest there is
+        return engine.changes(None, PAGE)
+
+
+def _load_documents(engine: Engine, model: ReadModel, on_page: OnPage) -> dict[str, DocumentFacts]:
+    """Load every document that has not ended; return those that have, as far back as the figures go."""
+    ended: dict[str, DocumentFacts] = {}
+    before: int | None = None
+    while page := engine.documents(None, None, before, PAGE):
+        before = page[-1].number
+        for document in page:
+            if document.state in ENDED:
+                ended[document.id] = facts_of(document)
+            else:
+                model.load(document)
+        on_page(model)
+        if page[-1].submitted_ms < model.since_ms or len(ended) > PAST_CHANGES_MAX:
+            break
+        _refuse_too_many(len(model.documents))
+    for state in ("running", "ready", "delayed"):
+        below = before
+        while below is not None and (page := engine.documents(None, state, below, PAGE)):
+            below = page[-1].number
+            for document in page:
+                model.load(document)
+            on_page(model)
+            _refuse_too_many(len(model.documents))
+    model.finish_loading()
+    return ended
+
+
+def _load_customers(engine: Engine, model: ReadModel) -> None:
+    after = ""
+    while page := engine.customers(after, PAGE):
+        for customer in page:
+            row = model.row(customer.id)
+            row.standing = customer.standing
+            if customer.terms_version:
+                row.terms = customer.terms
+        after = page[-1].id
+        _refuse_too_many(len(model.rows))
+
+
+def _refuse_too_many(count: int) -> None:
+    if count > TRACKED_MAX:
+        raise Problem("overloaded", f"the live view can follow at most {TRACKED_MAX:,} waiting documents and customers")

@@ -1,0 +1,77 @@
+"""Documents as the page shows them: found by id, name, state and customer, and the details of one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+
+from fairlane.core.document import Failed, Retried
+from tests.api.running import Server
+from tests.console.page_client import claim_only, signed_in
+
+
+def test_the_history_of_a_document(server: Server, page: httpx.Client, customer: str) -> None:
+    receipts = server.queue.submit_many(customer, [1] * 5)
+    id = receipts[4].id
+    [claim] = claim_only(server, id)
+    server.queue.engine.settle([(claim, Retried(0, "timed_out: once"))])
+    [claim] = claim_only(server, id)
+    server.queue.engine.settle([(claim, Failed("encrypted: it asks for a password"))])
+    body = page.get(f"/page/documents/{id}").json()
+    assert [change["what"] for change in body["life"]] == ["submitted", "claimed", "retried", "claimed", "failed"]
+    assert [change["worker"] for change in body["life"]] == [None, "tester", None, "tester", None]
+    assert body["failure_code"] == "encrypted"
+    why = body["why"]
+    assert (why["counter"], why["priority"], why["threshold"], why["was_reset"]) == (-4, 2, -2, False)
+    assert why["silence"] == 0
+    assert body["outlook"]["blocked"] is None
+    with signed_in(server, server.key(customer)) as owner:
+        own_body = owner.get(f"/page/documents/{id}").json()
+        assert "tester" not in json.dumps(own_body)
+        assert [change["what"] for change in own_body["life"]] == [change["what"] for change in body["life"]]
+    with signed_in(server, server.key(f"{customer}, neighbour")) as neighbour:
+        unknown = neighbour.get("/page/documents/01a1e26c-a079-7924-b052-ca4fc538e719")
+        foreign = neighbour.get(f"/page/documents/{id}")
+        assert (foreign.status_code, foreign.content) == (unknown.status_code, unknown.content) == (404, unknown.content)
+
+
+def test_why_it_waits(server: Server, page: httpx.Client, customer: str) -> None:
+    id = server.queue.submit(customer, 1).id
+    assert page.get(f"/page/documents/{id}").json()["why"]["was_reset"] is True
+    server.queue.tune(customer, paused=True)
+    assert page.get(f"/page/documents/{id}").json()["outlook"]["blocked"] == "paused"
+    server.queue.tune(customer, paused=False)
+    assert page.get(f"/page/documents/{id}").json()["outlook"]["ahead"] is not None
+
+
+def all_ids(client: httpx.Client, **query: Any) -> list[str]:
+    """Read the ids on all pages."""
+    ids, after = list[str](), None
+    while True:
+        body = client.get("/page/documents", params=query | ({} if after is None else {"after": after})).json()
+        ids += [document["id"] for document in body["documents"]]
+        after = body["next"]
+        if after is None:
+            return ids
+
+
+def test_documents_are_found_by_id_name_state_and_customer(server: Server, page: httpx.Client, customer: str) -> None:
+    named = server.queue.submit(customer, content=b"x", name="Rechnung <script>alert(1)</script> März.pdf").id
+    plain = [receipt.id for receipt in server.queue.submit_many(customer, [1] * 7)]
+    server.queue.cancel(plain[0])
+    assert all_ids(page, customer=customer, limit=3) == [*reversed(plain), named]
+    assert all_ids(page, customer=customer, state="cancelled") == [plain[0]]
+    assert all_ids(page, search="märz", customer=customer) == [named]
+    assert plain[3] in all_ids(page, search=plain[3])
+    assert all_ids(page, search=plain[3][:35].upper(), customer=customer) == [plain[3]]
+    document = page.get("/page/documents", params={"customer": customer, "search": "rechnung"}).json()["documents"][0]
+    assert (document["size"], document["media_type"]) == (1, "application/pdf")
+    assert document["name"].startswith("Rechnung <script>")
+    neighbour_key = server.key(f"{customer}, neighbour")
+    with signed_in(server, server.key(customer)) as owner, signed_in(server, neighbour_key) as neighbour:
+        assert set(all_ids(owner, limit=2)) == {*plain, named}
+        assert all_ids(neighbour) == []
+        assert all_ids(neighbour, search=plain[3]) == []
+        assert neighbour.get("/page/documents", params={"customer": customer}).status_code == 404
