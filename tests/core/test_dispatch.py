@@ -112,7 +112,7 @@ def test_an_open_turn_takes_the_head_ready_first_then_the_lowest_number() -> Non
     assert numbers(lanes, 4) == [3, 2, 4, 1]
 
 
-def test_an_open_turn_looks_at_heads_only() -> None:
+def test_an_open_turn_considers_heads_only() -> None:
     """2 has been ready longest, but 1, which came back later, is the head of its lane."""
     lanes = Lanes(open_turn_every=1)
     lanes.add(2, "a", "pdf", 9, ready_ms=5)
@@ -204,7 +204,7 @@ def test_a_customer_can_be_blocked_before_it_ever_sent_anything() -> None:
 
 
 def test_a_capped_customer_takes_its_turns_one_by_one() -> None:
-    """Blocked while one runs, unblocked when it ends: nobody else notices."""
+    """Blocked while one runs, unblocked when it ends; the others are not affected."""
     lanes = Lanes(open_turn_every=0)
     ready(lanes, 1, "aaaabbbb")
     served = ""
@@ -223,7 +223,7 @@ def test_a_lane_is_one_customers_documents_of_one_priority_and_one_kind() -> Non
     lanes = Lanes()
     for number, key in enumerate([("a", "pdf", 9), ("a", "zip", 9), ("a", "pdf", 8), ("b", "pdf", 9), ("a", "pdf", 9)]):
         lanes.add(number, *key, ready_ms=0)
-    assert {key: sorted(one.ready) for key, one in lanes.lanes.items()} == {
+    assert {key: sorted(lane.ready) for key, lane in lanes.lanes.items()} == {
         ("a", "pdf", 9): [0, 4],
         ("a", "zip", 9): [1],
         ("a", "pdf", 8): [2],
@@ -253,7 +253,7 @@ def test_lanes_of_different_kinds_share_the_turns_of_their_priority() -> None:
     assert customers(lanes, 6) == "ababab"
 
 
-def test_a_look_takes_nothing() -> None:
+def test_next_takes_nothing() -> None:
     lanes = Lanes(open_turn_every=2)
     ready(lanes, 1, "ab")
     assert lanes.next() == lanes.next()
@@ -348,7 +348,7 @@ def test_an_unblocked_lane_starts_at_the_higher_of_clock_and_finish() -> None:
     assert (lanes.clocks[9], lane(lanes, "a").start) == (7 * STEP, 7 * STEP)
 
 
-def test_a_head_that_is_replaced_leaves_its_lane_the_place_it_had() -> None:
+def test_a_head_that_is_replaced_leaves_its_lane_its_start_tag() -> None:
     """Even where an open turn has moved the clock beyond it."""
     lanes = Lanes(open_turn_every=4)
     ready(lanes, 11, "aaaaaabbbbbb")

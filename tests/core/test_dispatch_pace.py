@@ -34,11 +34,11 @@ def test_after_a_long_silence_or_a_clock_that_steps_back_the_marks_start_anew(ag
     assert BEGUN.recent(NOW_MS + age_ms, 107) == (0, 0)
 
 
-def test_just_before_silence_the_pace_is_still_told() -> None:
+def test_just_before_silence_the_pace_is_still_known() -> None:
     assert BEGUN.recent(NOW_MS + 2 * PACE_MS, 107) == (7, 2 * PACE_MS)
 
 
-def test_steady_claims_are_told_over_one_to_two_minutes() -> None:
+def test_steady_claims_are_measured_over_one_to_two_minutes() -> None:
     pace = BEGUN
     for second in range(1, 600):
         pace = pace.advance(NOW_MS + second * 1000, 100 + second)

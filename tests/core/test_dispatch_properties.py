@@ -161,13 +161,13 @@ def competing(lanes: Lanes) -> list[Lane]:
 
 @FEW
 @given(st.lists(events, min_size=20, max_size=60))
-def test_whatever_happens_nobody_is_owed_a_turn_or_owes_more_than_its_last(happenings: list[tuple[str, int, int]]) -> None:
+def test_whatever_happens_nobody_is_owed_a_turn_or_owes_more_than_its_last(events_drawn: list[tuple[str, int, int]]) -> None:
     """Pauses, cancels, changes of weight: every start tag is between the clock and one turn, the lane's last, beyond."""
     lanes = Lanes(open_turn_every=0)
     last_step: dict[str, int] = {}
-    for number, (what, index, step) in enumerate(happenings):
+    for number, (what, index, step) in enumerate(events_drawn):
         customer = f"c{index}"
-        waiting = [one for lane in lanes.lanes.values() if lane.customer == customer for one in lane.ready]
+        waiting = [queued for lane in lanes.lanes.values() if lane.customer == customer for queued in lane.ready]
         if what == "send":
             lanes.add(number, customer, "pdf", 9, number)
         elif what == "pause":

@@ -1,4 +1,4 @@
-"""The table of states and transitions, the words a document may use, and what errors say."""
+"""States and transitions, text values, snapshots, and the messages of errors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from fairlane.core.document import (
 from fairlane.core.policy import Standing, Terms
 
 STATES = get_args(State)
-MOVES = {(what, one, other) for what, (before, after) in TRANSITIONS.items() for one in before for other in after}
+MOVES = {(what, old, new) for what, (before, after) in TRANSITIONS.items() for old in before for new in after}
 
 
 # -- states and transitions --------------------------------------------------------------------------------------------
 
 
-def test_every_happening_has_its_transitions_and_only_known_states_appear() -> None:
+def test_every_event_has_its_transitions_and_only_known_states_appear() -> None:
     assert set(TRANSITIONS) == set(get_args(EventType))
     named = set(chain.from_iterable(before + after for before, after in TRANSITIONS.values()))
     assert named == {None, *STATES}
@@ -76,7 +76,7 @@ def test_an_ended_document_stays_so_but_a_failed_one_can_be_revived() -> None:
     ],
 )
 def test_the_ways_out_of_each_state(before: State | None, ways: set[tuple[EventType, State]]) -> None:
-    assert {(what, after) for what, one, after in MOVES if one == before} == ways
+    assert {(what, new) for what, old, new in MOVES if old == before} == ways
 
 
 def test_every_state_that_has_not_ended_can_still_end() -> None:
@@ -90,7 +90,7 @@ def test_only_a_claim_makes_a_document_run() -> None:
     assert {(what, before) for what, before, after in MOVES if after == "running"} == {("claimed", "ready")}
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
+# -- text --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["a", " ", "Zażółć gęślą jaźń", "客户", "🚂", "a" * 200, "\u00a0", "'; drop table --"])

@@ -1,4 +1,4 @@
-"""What is expected of a waiting document, and how it is told."""
+"""Start estimates of waiting documents, and the sentences that explain them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NOW = 1_000_000_000
 def outlook(
     ahead: int = 99, dispatches: int = 100, span_ms: int = 100_000, busy_ms: int | None = 500_000, blocked: bool = False
 ) -> Outlook:
-    """Of a queue that takes one document a second and has waited for longer than that was measured, unless told otherwise."""
+    """Return the outlook of a queue that takes one document a second and has been busy for longer than it was measured."""
     return Outlook(NOW, ahead, blocked, dispatches, span_ms, None if busy_ms is None else NOW - busy_ms)
 
 
-def known(told: Outlook) -> StartEstimate:
-    expectation = estimate_start(told)
-    assert expectation is not None
-    return expectation
+def estimate(outlook: Outlook) -> StartEstimate:
+    start = estimate_start(outlook)
+    assert start is not None
+    return start
 
 
 @given(
@@ -36,10 +36,10 @@ def known(told: Outlook) -> StartEstimate:
     st.integers(1, 9),
 )
 def test_the_laws(ahead: int, dispatches: int, span_ms: int, busy_ms: int | None, more: int) -> None:
-    one = known(outlook(ahead, dispatches, span_ms, busy_ms))
-    assert 0 <= one.low <= one.likely <= one.high
-    other = known(outlook(ahead + more, dispatches, span_ms, busy_ms))
-    assert all(after >= before for before, after in zip(one, other, strict=True))
+    start = estimate(outlook(ahead, dispatches, span_ms, busy_ms))
+    assert 0 <= start.low <= start.likely <= start.high
+    later = estimate(outlook(ahead + more, dispatches, span_ms, busy_ms))
+    assert all(after >= before for before, after in zip(start, later, strict=True))
 
 
 def test_nothing_is_expected_without_a_pace_or_of_a_customer_that_is_blocked() -> None:
@@ -48,32 +48,32 @@ def test_nothing_is_expected_without_a_pace_or_of_a_customer_that_is_blocked() -
 
 
 def test_a_hundred_documents_at_one_a_second() -> None:
-    low, likely, high = known(outlook())
+    low, likely, high = estimate(outlook())
     assert 80 < low < 100 < likely < 150 < high < 260
 
 
 def test_twice_the_pace_is_half_the_time() -> None:
-    slow, fast = known(outlook()), known(outlook(span_ms=200_000))
-    assert fast == pytest.approx([2 * one for one in slow])
+    slow, fast = estimate(outlook()), estimate(outlook(span_ms=200_000))
+    assert fast == pytest.approx([2 * seconds for seconds in slow])
 
 
 def test_a_pace_of_few_documents_is_vague() -> None:
-    many, few = known(outlook()), known(outlook(dispatches=1, span_ms=PACE_MS))
-    few = StartEstimate(*(one * 1_000 / PACE_MS for one in few))  # at the same pace
+    many, few = estimate(outlook()), estimate(outlook(dispatches=1, span_ms=PACE_MS))
+    few = StartEstimate(*(seconds * 1_000 / PACE_MS for seconds in few))  # at the same pace
     assert few.low < many.low / 1.5 < many.high * 1.5 < few.high
 
 
 def test_a_queue_that_was_idle_may_be_faster_than_its_pace() -> None:
-    steady, burst = known(outlook()), known(outlook(busy_ms=10_000))
+    steady, burst = estimate(outlook()), estimate(outlook(busy_ms=10_000))
     assert burst.low == pytest.approx(steady.low / 10)
     assert steady.low / 10 < burst.likely < steady.likely
     assert burst.high == steady.high
 
 
 def test_workers_that_have_just_begun_may_be_slower_than_they_seem() -> None:
-    begun = known(outlook(dispatches=8, span_ms=1_000))
-    assert begun.high > 20 * known(outlook(dispatches=8 * 100, span_ms=100_000)).high
-    assert begun.likely == pytest.approx(known(outlook(dispatches=8 * 100, span_ms=100_000)).likely)
+    begun = estimate(outlook(dispatches=8, span_ms=1_000))
+    assert begun.high > 20 * estimate(outlook(dispatches=8 * 100, span_ms=100_000)).high
+    assert begun.likely == pytest.approx(estimate(outlook(dispatches=8 * 100, span_ms=100_000)).likely)
 
 
 def test_the_factors_are_those_of_the_table_and_between() -> None:
@@ -85,22 +85,22 @@ def test_the_factors_are_those_of_the_table_and_between() -> None:
     )
 
 
-def document(held_ms: int = 0) -> DocumentRow:
+def document(delay_ms: int = 0) -> DocumentRow:
     check = CheckRow("acme", 2, -3000, NOW, 1, 0)
-    state: State = "delayed" if held_ms else "ready"
-    return DocumentRow("d", 1, "acme", "document", state, check, 1000, None, NOW + held_ms, 0, 3, 0, None, None, None, None)
+    state: State = "delayed" if delay_ms else "ready"
+    return DocumentRow("d", 1, "acme", "document", state, check, 1000, None, NOW + delay_ms, 0, 3, 0, None, None, None, None)
 
 
-def test_a_document_that_is_held_back_does_not_start_before() -> None:
-    facts = explain_document(document(held_ms=600_000), Rules(), outlook()).facts
-    free = known(outlook())
+def test_a_delayed_document_does_not_start_before() -> None:
+    facts = explain_document(document(delay_ms=600_000), Rules(), outlook()).facts
+    free = estimate(outlook())
     assert facts["not_before_in"] == 600
     assert (facts["expected_in_low"], facts["expected_in"]) == (600, 600)
     assert facts["expected_in_high"] == round(600 + free.high, 3)
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "told"),
+    ("low", "high", "words"),
     [
         (0.1, 0.9, "in less than a second"),
         (0.9, 1, "within 1 second"),
@@ -115,22 +115,22 @@ def test_a_document_that_is_held_back_does_not_start_before() -> None:
         (1e9, 2e9, "in 11,574 to 23,149 days"),
     ],
 )
-def test_a_range_in_words(low: float, high: float, told: str) -> None:
-    assert format_range(low, high) == told
+def test_a_range_in_words(low: float, high: float, words: str) -> None:
+    assert format_range(low, high) == words
 
 
-def test_the_sentence_tells_the_range() -> None:
-    told = explain_document(document(), Rules(), outlook())
-    low, likely, high = (told.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high"))
+def test_the_sentence_names_the_range() -> None:
+    explanation = explain_document(document(), Rules(), outlook())
+    low, likely, high = (explanation.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high"))
     spoken = format_range(low, high)
-    assert told.sentence.endswith(f" About 99 documents are ahead of it; it will probably start {spoken}.")
-    assert known(outlook()) == pytest.approx([low, likely, high], abs=0.001)
+    assert explanation.sentence.endswith(f" About 99 documents are ahead of it; it will probably start {spoken}.")
+    assert estimate(outlook()) == pytest.approx([low, likely, high], abs=0.001)
     alone = explain_document(document(), Rules(), outlook(0))
     assert " Nothing is ahead of it; it will probably start " in alone.sentence
 
 
 @pytest.mark.parametrize(
-    ("rules", "seen", "told"),
+    ("rules", "seen", "ending"),
     [
         (Rules(), outlook(blocked=True), "ahead of it; acme is paused or at its cap, so when it starts cannot be said."),
         (
@@ -141,8 +141,8 @@ def test_the_sentence_tells_the_range() -> None:
         (Rules(frozen="is being moved"), outlook(), "ahead of it; the queue is being moved, so when it starts cannot be said."),
     ],
 )
-def test_what_cannot_be_known_is_not_told_as_a_number(rules: Rules, seen: Outlook, told: str) -> None:
+def test_what_cannot_be_known_is_not_given_as_a_number(rules: Rules, seen: Outlook, ending: str) -> None:
     explanation = explain_document(document(), rules, seen)
-    assert explanation.sentence.endswith(told)
+    assert explanation.sentence.endswith(ending)
     assert {explanation.facts[name] for name in ("expected_in_low", "expected_in", "expected_in_high")} == {None}
     assert explanation.facts["ahead"] == 99

@@ -258,8 +258,8 @@ def test_one_step_is_the_cost_divided_by_the_weight_at_least_one_thousandth(cost
 
 def test_a_customer_of_weight_2_may_send_twice_as_much_for_the_same_priority() -> None:
     def documents_at(weight: int) -> dict[int, int]:
-        given = priorities(Policy(), history(Policy(), range(60), step_of(STEP, weight)))
-        return {priority: len(list(documents)) for priority, documents in groupby(given)}
+        received = priorities(Policy(), history(Policy(), range(60), step_of(STEP, weight)))
+        return {priority: len(list(documents)) for priority, documents in groupby(received)}
 
     once, twice = documents_at(1_000), documents_at(2_000)
     assert all(twice[priority] == 2 * once[priority] for priority in range(2, 9))

@@ -140,12 +140,12 @@ def test_under_window_no_check_is_more_than_the_interval_after_its_reset(data: s
 @FEW
 @given(st.data(), policies(), steps, steps)
 def test_a_correction_and_its_opposite_never_leave_a_customer_better_off(
-    data: st.DataObject, policy: Policy, sent: int, found: int
+    data: st.DataObject, policy: Policy, sent: int, true: int
 ) -> None:
     standing = data.draw(histories(policy))[-1][-1]
-    moved = correct_counter(standing, standing.resets, sent, found)
-    assert moved == standing._replace(counter=max(COUNTER_FLOOR, min(0, standing.counter + sent - found)))
-    back = correct_counter(moved, moved.resets, found, sent)
+    moved = correct_counter(standing, standing.resets, sent, true)
+    assert moved == standing._replace(counter=max(COUNTER_FLOOR, min(0, standing.counter + sent - true)))
+    back = correct_counter(moved, moved.resets, true, sent)
     assert back.counter <= standing.counter or moved.counter == COUNTER_FLOOR
 
 

@@ -85,7 +85,7 @@ def test_a_tenth_level_is_refused() -> None:
 
 
 def test_a_refused_table_is_shown_whole() -> None:
-    """Else the threshold that is wrong might be the one that is cut away."""
+    """Otherwise the wrong threshold might be cut from the message."""
     with pytest.raises(BadValue, match=re.escape("(-2, -4, -6, -8, -10, -12, -14, -13)")):
         Policy(thresholds=(-2, -4, -6, -8, -10, -12, -14, -13))
 
@@ -108,9 +108,9 @@ def test_thresholds_that_do_not_strictly_fall_are_refused_by_name_and_value(valu
 
 
 def test_a_table_is_kept_as_a_tuple_that_nobody_can_change() -> None:
-    given: Any = [-2, -4]
-    policy, terms = Policy(thresholds=given), Terms(thresholds=given)
-    given.append(-6)
+    table: Any = [-2, -4]
+    policy, terms = Policy(thresholds=table), Terms(thresholds=table)
+    table.append(-6)
     assert (policy, terms) == (Policy(thresholds=(-2, -4)), Terms(thresholds=(-2, -4)))
     assert type(policy.thresholds) is tuple
 

@@ -14,10 +14,10 @@ from tests.servers import postgres, redis
 ENGINES = ("memory", "sqlite", "postgres", "redis", "valkey")
 
 
-def url_of(name: str, folder: Path, place: int = 0) -> str:
-    """Where a fresh queue of that engine lives; another place is another queue."""
+def url_of(name: str, folder: Path, index: int = 0) -> str:
+    """Return the URL of a fresh queue of that engine; another index is another queue."""
     if name == "postgres":
-        return postgres.empty_queue(postgres.shared(), f"tests{place or ''}")
+        return postgres.empty_queue(postgres.shared(), f"tests{index or ''}")
     if name in redis.PRODUCTS:
         return redis.shared(name).url()
     return "memory://" if name == "memory" else f"sqlite:///{folder}/queue.db"
@@ -43,12 +43,12 @@ Take = Callable[..., list[Claim]]
 
 @pytest.fixture
 def send(engine: Engine) -> Send:
-    """Submit documents for a customer at a time; returns their ids."""
+    """Submit documents for a customer at a time; return their ids."""
     sent = 0
 
     def send(customer: str, count: int = 1, *, at: int = 0, kind: str = "extract", **fields: object) -> list[str]:
         nonlocal sent
-        ids = [f"{customer}-{sent + one}" for one in range(count)]
+        ids = [f"{customer}-{sent + index}" for index in range(count)]
         sent += count
         submissions = [Submission(id, customer, kind, '{"n":1}', **fields) for id in ids]  # type: ignore[arg-type]
         engine.submit(submissions, now_ms=at)

@@ -22,7 +22,7 @@ from tests.servers import redis
 
 from .conftest import ENGINES, url_of
 
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # what is synced there takes no time: thousands of commits
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a sync takes no time there, and there are thousands
 CUSTOMERS = ("ada", "bob", "żółw", "d")
 KINDS = ("extract", "scan")
 COSTS = st.sampled_from((1000, 1000, 1000, 1, 2500, 10_000_000))
@@ -59,7 +59,7 @@ class Agreement(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="agreement", dir=MEMORY))
         self.urls = [url_of(name, self.folder) for name in ENGINES]
         self.engines: list[Engine] = [open_engine(url) for url in self.urls]
-        self.now_ms, self.place = 1_000_000, 0
+        self.now_ms, self.queue_index = 1_000_000, 0
         self.ids: list[str] = []
         self.claims: list[Claim] = []
 
@@ -71,16 +71,16 @@ class Agreement(RuleBasedStateMachine):
         shutil.rmtree(getattr(self, "folder", "/nowhere"), ignore_errors=True)
 
     def all(self, verb: Callable[[Engine], Any]) -> Any:
-        """The one answer that all engines give, refusals included."""
-        answers = []
+        """Return the result that all engines agree on, errors included."""
+        results = []
         for engine in self.engines:
             try:
-                answers.append(verb(engine))
+                results.append(verb(engine))
             except (Mistake, StoreFrozen) as mistake:
-                answers.append((type(mistake), str(mistake)))
-        for name, answer in zip(ENGINES, answers, strict=True):
-            assert answer == answers[0], f"{name} differs from {ENGINES[0]}"
-        return answers[0]
+                results.append((type(mistake), str(mistake)))
+        for name, result in zip(ENGINES, results, strict=True):
+            assert result == results[0], f"{name} differs from {ENGINES[0]}"
+        return results[0]
 
     @rule(by_ms=st.sampled_from((1, 40, 999, 5_000, 10_000, 1_500_000, 1_500_001, 61_000, -3_000)))
     def time_passes(self, by_ms: int) -> None:
@@ -133,7 +133,7 @@ class Agreement(RuleBasedStateMachine):
         self.claims += self.all(lambda engine: engine.claim(worker, limit, lease_ms, kinds, now_ms=self.now_ms))
 
     def some_claims(self, picks: list[int]) -> list[Claim]:
-        """Recent claims mostly, stale ones among them."""
+        """Return some recent claims, stale ones among them."""
         recent = self.claims[-15:]
         return [recent[pick % len(recent)] for pick in picks] if recent else []
 
@@ -154,12 +154,12 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(picks=st.lists(st.integers(0, 1000), max_size=6))
     def cancel(self, picks: list[int]) -> None:
-        ids = [self.ids[pick % len(self.ids)] for pick in picks] if self.ids else ["nobody"]
+        ids = [self.ids[pick % len(self.ids)] for pick in picks] if self.ids else ["unknown"]
         self.all(lambda engine: engine.cancel(ids, now_ms=self.now_ms))
 
     @rule(pick=st.integers(0, 1000))
     def retry(self, pick: int) -> None:
-        failed = [one.id for one in self.engines[0].documents(None, "failed", None, 100)] or ["nobody"]
+        failed = [document.id for document in self.engines[0].documents(None, "failed", None, 100)] or ["unknown"]
         self.all(lambda engine: engine.retry(failed[pick % len(failed)], now_ms=self.now_ms))
 
     @rule(age_ms=st.sampled_from((0, 1_000, 60_000)), limit=st.sampled_from((3, 1000)))
@@ -172,10 +172,10 @@ class Agreement(RuleBasedStateMachine):
         self.all(lambda engine: engine.configure(Rules(policy, dispatch, every, version), now_ms=self.now_ms))
         self.all(lambda engine: engine.configure(Rules(policy, dispatch, every, version), now_ms=self.now_ms))
 
-    @rule(customer=customers, wanted=terms, stale=st.sampled_from((0, 0, 0, 1)))
-    def tune(self, customer: str, wanted: Terms, stale: int) -> None:
+    @rule(customer=customers, new_terms=terms, stale=st.sampled_from((0, 0, 0, 1)))
+    def tune(self, customer: str, new_terms: Terms, stale: int) -> None:
         version = self.engines[0].customer(customer).terms_version + stale
-        self.all(lambda engine: engine.tune(customer, wanted, version, now_ms=self.now_ms))
+        self.all(lambda engine: engine.tune(customer, new_terms, version, now_ms=self.now_ms))
 
     @rule(customer=customers)
     def resume(self, customer: str) -> None:
@@ -198,12 +198,12 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(limit=st.sampled_from((1, 7, 1000)))
     def move(self, limit: int) -> None:
-        """Everybody moves into a fresh store of the next engine, and must go on as if nothing had happened."""
+        """Move every queue into a fresh store; it must go on as if nothing had happened."""
         self.all(lambda engine: engine.reclaim(10_000, now_ms=self.now_ms + 10**9))
         self.freeze("is being moved")
-        self.place = 1 - self.place
+        self.queue_index = 1 - self.queue_index
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        urls = [url_of(name, folder, self.place) for name in ENGINES]
+        urls = [url_of(name, folder, self.queue_index) for name in ENGINES]
         self.urls += urls
         fresh = [open_engine(url) for url in urls]
         packed = self.all(lambda engine: engine.pack(None, limit))
@@ -226,8 +226,8 @@ class Agreement(RuleBasedStateMachine):
         self.all(lambda engine: engine.configure(rules, now_ms=self.now_ms))
 
     @rule(pick=st.integers(0, 1000))
-    def look_closely(self, pick: int) -> None:
-        id = self.ids[pick % len(self.ids)] if self.ids else "nobody"
+    def read_document(self, pick: int) -> None:
+        id = self.ids[pick % len(self.ids)] if self.ids else "unknown"
         self.all(lambda engine: engine.document(id))
         self.all(lambda engine: engine.body(id))
         self.all(lambda engine: engine.outlook(id, now_ms=self.now_ms))
@@ -239,7 +239,7 @@ class Agreement(RuleBasedStateMachine):
             self.all(lambda engine: engine.documents(customer, state, first[-1].number, 3))
 
     @invariant()
-    def all_look_the_same(self) -> None:
+    def all_read_the_same(self) -> None:
         if not hasattr(self, "engines"):
             return
         self.all(lambda engine: engine.customers("", 100, now_ms=self.now_ms))

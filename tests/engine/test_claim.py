@@ -13,14 +13,14 @@ from .conftest import Send, Take
 
 
 def names(claims: list[Claim]) -> list[str]:
-    return [one.customer for one in claims]
+    return [claim.customer for claim in claims]
 
 
 def test_the_lowest_priority_number_that_has_a_document_ready_is_served(engine: Engine, send: Send, take: Take) -> None:
     send("big", 30, at=0)
     send("small", 2, at=5)
     claims = take(8, at=10)
-    assert [one.priority for one in claims] == [1, 1, 1, 1, 1, 2, 2, 3]
+    assert [claim.priority for claim in claims] == [1, 1, 1, 1, 1, 2, 2, 3]
     assert names(claims)[:5] == ["big", "small", "big", "small", "big"]
 
 
@@ -55,15 +55,15 @@ def test_one_dispatch_in_sixteen_goes_to_the_head_ready_longest(engine: Engine, 
     for n in range(34):
         send(f"newcomer-{n}", at=2 + n)
         claims += take(1, at=2 + n)
-    assert {one.turn for one in claims if one.is_open_turn} == {32, 48, 64}
-    assert {one.customer for one in claims if one.is_open_turn} == {"big"}
-    assert {one.priority for one in claims if not one.is_open_turn} == {1}
+    assert {claim.turn for claim in claims if claim.is_open_turn} == {32, 48, 64}
+    assert {claim.customer for claim in claims if claim.is_open_turn} == {"big"}
+    assert {claim.priority for claim in claims if not claim.is_open_turn} == {1}
 
 
 def test_dispatches_are_counted_a_document_once_a_queue_from_one(engine: Engine, send: Send, take: Take) -> None:
     send("a", 20)
     send("b", 20)
-    turns = [one.turn for _ in range(5) for one in take(4)] + [one.turn for one in take(3, kinds={"extract": 1})]
+    turns = [claim.turn for _ in range(5) for claim in take(4)] + [claim.turn for claim in take(3, kinds={"extract": 1})]
     assert turns == list(range(1, 24))
 
 
@@ -72,8 +72,8 @@ def test_strict_is_priority_then_number_without_open_turns(engine: Engine, send:
     send("big", 30, at=0)
     send("small", 3, at=5)
     claims = take(33, at=9)
-    assert [(one.priority, one.number) for one in claims] == sorted((one.priority, one.number) for one in claims)
-    assert not any(one.is_open_turn for one in claims)
+    assert [(claim.priority, claim.number) for claim in claims] == sorted((claim.priority, claim.number) for claim in claims)
+    assert not any(claim.is_open_turn for claim in claims)
 
 
 def test_a_change_of_dispatch_holds_from_the_next_claim(engine: Engine, send: Send, take: Take) -> None:
@@ -98,10 +98,10 @@ def test_under_strict_no_tag_of_before_counts(engine: Engine, send: Send, take: 
 
 def test_a_worker_gets_only_the_kinds_it_takes_and_others_are_left_untouched(engine: Engine, send: Send, take: Take) -> None:
     send("ada", 3, kind="scan")
-    (wanted,) = send("ada", kind="fax")
-    assert [one.id for one in take(5, kinds={"fax": 1, "letter": 2})] == [wanted]
+    (fax,) = send("ada", kind="fax")
+    assert [claim.id for claim in take(5, kinds={"fax": 1, "letter": 2})] == [fax]
     assert take(5, kinds={"fax": 1}) == []
-    assert {one.state for one in engine.documents(None, None, None, 10) if one.kind == "scan"} == {"ready"}
+    assert {document.state for document in engine.documents(None, None, None, 10) if document.kind == "scan"} == {"ready"}
 
 
 def test_attempts_are_counted_at_the_claim_and_tokens_rise_by_one(engine: Engine, send: Send, take: Take) -> None:
@@ -129,7 +129,7 @@ def test_a_document_that_comes_back_rejoins_its_lane_by_submission_number(engine
     ids = send("ada", 3)
     claims = take(2)
     engine.settle([(claims[0], Retried())], now_ms=5)
-    assert [one.id for one in take(5, at=6)] == [ids[0], ids[2]]
+    assert [claim.id for claim in take(5, at=6)] == [ids[0], ids[2]]
 
 
 def test_a_retry_waits_for_its_time_and_is_no_new_check(engine: Engine, send: Send, take: Take) -> None:
@@ -150,7 +150,7 @@ def test_a_cap_is_never_exceeded_and_others_are_served(engine: Engine, send: Sen
     assert names(claims).count("capped") == 2
     assert names(claims).count("other") == 2
     assert take(10) == []
-    engine.settle([(one, Done()) for one in claims if one.customer == "capped"][:1])
+    engine.settle([(claim, Done()) for claim in claims if claim.customer == "capped"][:1])
     assert names(take(10)) == ["capped"]
 
 
@@ -175,7 +175,7 @@ def test_a_cap_under_many_threads_is_never_exceeded(engine: Engine, send: Send) 
                 highest[0] = max(highest[0], running[0])
             with lock:
                 running[0] -= len(claims)
-                engine.settle([(one, Done()) for one in claims])
+                engine.settle([(claim, Done()) for claim in claims])
 
     threads = [threading.Thread(target=work, args=(f"w{n}",)) for n in range(6)]
     for thread in threads:
@@ -191,7 +191,7 @@ def test_an_expired_lease_frees_the_cap_once_reclaimed(engine: Engine, send: Sen
     (claim,) = take(5, at=0)
     assert engine.reclaim(10, now_ms=9_999) == 0
     assert engine.reclaim(10, now_ms=10_000) == 1
-    assert [one.id for one in take(5, at=10_000)] == [claim.id]
+    assert [claim.id for claim in take(5, at=10_000)] == [claim.id]
 
 
 def test_a_paused_customer_is_passed_over_and_may_go_on_submitting(engine: Engine, send: Send, take: Take) -> None:
@@ -275,7 +275,7 @@ def test_a_head_that_is_replaced_leaves_its_lane_as_it_was(engine: Engine, send:
 
 def test_documents_of_one_millisecond_keep_their_order(engine: Engine, send: Send, take: Take) -> None:
     ids = send("ada", 3, at=0)
-    assert [one.id for one in take(3, at=0)] == ids
+    assert [claim.id for claim in take(3, at=0)] == ids
 
 
 def test_concurrent_claims_take_every_document_once(engine: Engine, send: Send) -> None:
@@ -284,7 +284,7 @@ def test_concurrent_claims_take_every_document_once(engine: Engine, send: Send) 
 
     def work(name: str) -> None:
         while claims := engine.claim(name, 7, 60_000):
-            taken.extend(one.id for one in claims)
+            taken.extend(claim.id for claim in claims)
 
     threads = [threading.Thread(target=work, args=(f"w{n}",)) for n in range(8)]
     for thread in threads:

@@ -16,7 +16,7 @@ from fairlane.engine.protocol import PROGRESS, Packed
 from .conftest import Send, Take
 
 
-def freeze(engine: Engine, why: str | None = "is being moved to a better place") -> None:
+def freeze(engine: Engine, why: str | None = "is being moved to a better store") -> None:
     assert engine.configure(replace(engine.rules(), frozen=why)) is not None
 
 
@@ -38,7 +38,7 @@ def test_a_frozen_queue_begins_nothing_and_says_why(engine: Engine, send: Send, 
     send("ada", 2)
     freeze(engine)
     before = engine.pack(None, 10), engine.customers("", 10, now_ms=0), engine.documents(None, None, None, 10)
-    with pytest.raises(StoreFrozen, match="this queue is being moved to a better place; nothing was changed"):
+    with pytest.raises(StoreFrozen, match="this queue is being moved to a better store; nothing was changed"):
         BEGINNINGS[verb](engine)
     assert (engine.pack(None, 10), engine.customers("", 10, now_ms=0), engine.documents(None, None, None, 10)) == before
 
@@ -51,7 +51,7 @@ def test_what_runs_in_a_frozen_queue_may_end(engine: Engine, send: Send, take: T
     assert engine.settle([(first, Done("1"))], now_ms=2) == []
     assert engine.settle([(first, Done("2"))], now_ms=2) == [first]
     assert engine.reclaim(10, now_ms=10_001) == 2
-    assert {one.state for one in engine.documents("ada", None, None, 10)} == {"done", "ready"}
+    assert {document.state for document in engine.documents("ada", None, None, 10)} == {"done", "ready"}
     assert second != third
 
 
@@ -85,10 +85,10 @@ def everything(engine: Engine) -> Packed:
     return Packed(
         None,
         whole[0].queue,
-        tuple(one for page in whole for one in page.customers),
-        tuple(one for page in whole for one in page.documents),
-        tuple(one for page in whole for one in page.lanes),
-        tuple(one for page in whole for one in page.records),
+        tuple(customer for page in whole for customer in page.customers),
+        tuple(document for page in whole for document in page.documents),
+        tuple(lane for page in whole for lane in page.lanes),
+        tuple(record for page in whole for record in page.records),
     )
 
 
@@ -146,9 +146,9 @@ def test_what_was_packed_elsewhere_goes_on_here(engine: Engine, send: Send) -> N
     assert engine.changes(None, 100) == engine.changes(last, 100) == []
     with pytest.raises(Unknown, match="were purged"):
         engine.changes(last - 1, 100)
-    for one in (source, engine):
-        freeze(one, None)
-        one.tune("bob", Terms(), 1, now_ms=2001)
+    for target in (source, engine):
+        freeze(target, None)
+        target.tune("bob", Terms(), 1, now_ms=2001)
     for at in range(2002, 2012):
         assert engine.claim("w", 2, 10**6, now_ms=3 * at) == source.claim("w", 2, 10**6, now_ms=3 * at)
         again = Submission(f"again-{at}", "bob", "scan", "1", key=f"k{at - 2002}", digest="d")
@@ -161,17 +161,17 @@ def test_a_reader_of_the_feed_goes_on_in_the_new_store(engine: Engine, send: Sen
     send("ada", 3)
     freeze(engine)
     last = engine.changes(None, 100)[-1].number
-    there = open_engine("memory://")
-    there.unpack(everything(engine))
-    assert there.changes(last, 100) == []
-    freeze(there, None)
-    assert [one.what for one in there.changes(last, 100)] == ["configured"]
+    target = open_engine("memory://")
+    target.unpack(everything(engine))
+    assert target.changes(last, 100) == []
+    freeze(target, None)
+    assert [change.what for change in target.changes(last, 100)] == ["configured"]
 
 
-def test_an_examination_names_what_it_looked_at(engine: Engine) -> None:
-    found = engine.diagnose()
-    assert "durability" in [one.name for one in found]
-    assert all(one.message and (one.level == "fine") == (one.advice is None) for one in found)
+def test_a_diagnosis_names_what_it_checked(engine: Engine) -> None:
+    findings = engine.diagnose()
+    assert "durability" in [finding.name for finding in findings]
+    assert all(finding.message and (finding.level == "fine") == (finding.advice is None) for finding in findings)
 
 
 def test_why_a_queue_is_frozen_may_be_said_in_any_words(engine: Engine) -> None:
@@ -188,12 +188,12 @@ def test_what_was_reported_of_a_document_goes_with_it(engine: Engine, send: Send
     engine.settle([(claim, Done()) for claim in take(1)], now_ms=1)
     while any(engine.purge(0, 10, now_ms=2)):
         pass
-    assert [one.key for one in engine.records(PROGRESS, "", 10)] == [second, third]
+    assert [record.key for record in engine.records(PROGRESS, "", 10)] == [second, third]
     while engine.forget("ada", 1, now_ms=3):
         pass
     assert engine.records(PROGRESS, "", 10) == []
     assert engine.record(PROGRESS, second) is None
-    assert [one[:2] for one in everything(engine).records] == [("other", first)]
+    assert [record[:2] for record in everything(engine).records] == [("other", first)]
     assert engine.record("other", first) is not None
 
 
@@ -211,6 +211,6 @@ def test_pages_of_any_size_hold_the_same(engine: Engine, send: Send, take: Take)
     assert (len(whole.customers), len(whole.documents), len(whole.records)) == (230, 460, 4)
     assert len(whole.lanes) >= 230
     for limit in (1, 50, 1000):
-        found = pages(engine, limit)
+        packed = pages(engine, limit)
         for part in ("customers", "documents", "lanes", "records"):
-            assert tuple(one for page in found for one in getattr(page, part)) == getattr(whole, part)
+            assert tuple(row for page in packed for row in getattr(page, part)) == getattr(whole, part)

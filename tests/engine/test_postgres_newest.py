@@ -17,8 +17,8 @@ from . import test_agreement
 def test_the_newest_server_does_what_the_memory_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
     with postgres.Server(postgres.newest_programs()) as server:
 
-        def url_of(name: str, _: Path, place: int = 0) -> str:
-            return "memory://" if name == "memory" else postgres.empty_queue(server, f"tests{place or ''}")
+        def url_of(name: str, _: Path, index: int = 0) -> str:
+            return "memory://" if name == "memory" else postgres.empty_queue(server, f"tests{index or ''}")
 
         monkeypatch.setattr(test_agreement, "ENGINES", ("memory", "postgres"))
         monkeypatch.setattr(test_agreement, "url_of", url_of)

@@ -20,9 +20,9 @@ def state_of(engine: Engine, id: str) -> State | None:
 
 
 def everything(engine: Engine) -> tuple[object, ...]:
-    """All that can be seen, so that "nothing was changed" can be said of all of it."""
+    """Return all that can be read, to assert that nothing of it was changed."""
     documents = engine.documents(None, None, None, 1000)
-    bodies = [engine.body(one.id) for one in documents]
+    bodies = [engine.body(document.id) for document in documents]
     return documents, bodies, engine.customers("", 100, now_ms=0), engine.changes(None, 10_000), engine.rules()
 
 
@@ -105,11 +105,11 @@ def test_a_lost_claim_in_a_batch_does_not_hold_up_the_others(engine: Engine, sen
     ids = send("ada", 3)
     claims = take(3)
     engine.cancel([ids[1]])
-    assert engine.settle([(one, Done()) for one in claims]) == [claims[1]]
+    assert engine.settle([(claim, Done()) for claim in claims]) == [claims[1]]
     assert [state_of(engine, id) for id in ids] == ["done", "cancelled", "done"]
 
 
-def test_a_claim_settles_after_its_lease_ended_if_nobody_took_it_back(engine: Engine, send: Send, take: Take) -> None:
+def test_a_claim_settles_after_its_lease_ended_if_it_was_not_reclaimed(engine: Engine, send: Send, take: Take) -> None:
     send("ada", at=0)
     (claim,) = take(at=0)
     assert engine.settle([(claim, Done())], now_ms=99_000) == []
@@ -153,11 +153,11 @@ def test_a_sweep_never_overwrites_what_a_worker_finished(engine: Engine, send: S
     assert state_of(engine, id) == "done"
 
 
-def test_cancel_ends_waiting_and_running_and_tells_at_the_next_extend(engine: Engine, send: Send, take: Take) -> None:
+def test_cancel_ends_waiting_and_running_and_the_next_extend_reports_it(engine: Engine, send: Send, take: Take) -> None:
     running, waiting, delayed = send("ada")[0], send("bob")[0], send("eve", delay_ms=99)[0]
     (claim,) = take(1)
     assert claim.id == running
-    assert engine.cancel([waiting, running, delayed, "nobody", waiting]) == [waiting, running, delayed]
+    assert engine.cancel([waiting, running, delayed, "unknown", waiting]) == [waiting, running, delayed]
     assert {state_of(engine, id) for id in (running, waiting, delayed)} == {"cancelled"}
     assert engine.extend([claim], 1_000) == [claim]
     assert engine.settle([(claim, Done())]) == [claim]
@@ -229,17 +229,17 @@ def test_forget_erases_everything_that_names_the_customer(engine: Engine, send: 
     engine.put_record("settings", "a", "1")
     while engine.forget("ada", 3):
         pass
-    assert [one.id for one in engine.customers("", 10)] == ["bob"]
-    assert {one.customer for one in engine.documents(None, None, None, 10)} == {"bob"}
-    assert {one.customer for one in engine.changes(None, 100)} == {"bob", None}
-    lost = engine.settle([(one, Done()) for one in claims])
-    assert {one.customer for one in lost} == {"ada"}
-    assert [one.customer for one in take(10)] == [] if len(lost) == 1 else ["bob"]
+    assert [customer.id for customer in engine.customers("", 10)] == ["bob"]
+    assert {document.customer for document in engine.documents(None, None, None, 10)} == {"bob"}
+    assert {change.customer for change in engine.changes(None, 100)} == {"bob", None}
+    lost = engine.settle([(claim, Done()) for claim in claims])
+    assert {claim.customer for claim in lost} == {"ada"}
+    assert [claim.customer for claim in take(10)] == [] if len(lost) == 1 else ["bob"]
     assert engine.customer("ada", now_ms=0).counter == 0
 
 
-def test_forgetting_nobody_is_nothing(engine: Engine) -> None:
-    assert engine.forget("nobody", 10) == 0
+def test_forgetting_an_unknown_customer_does_nothing(engine: Engine) -> None:
+    assert engine.forget("unknown", 10) == 0
     assert engine.changes(None, 10) == []
 
 
@@ -272,10 +272,10 @@ def bring_to(engine: Engine, send: Send, take: Take, state: State) -> tuple[str,
 @pytest.mark.parametrize("verb", ["claim", "done", "failed", "retry", "release", "reclaim", "cancel", "revive"])
 def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Take, state: State, verb: str) -> None:
     id, claim = bring_to(engine, send, take, state)
-    holding = claim or Claim(id, 1, 1, "ada", "extract", 1, "{}", 1, 3, 0, 1, False)
+    last_claim = claim or Claim(id, 1, 1, "ada", "extract", 1, "{}", 1, 3, 0, 1, False)
     settled: dict[str, Outcome] = {"done": Done(), "failed": Failed("f"), "retry": Retried(50), "release": Released()}
     if verb in settled:
-        engine.settle([(holding, settled[verb])], now_ms=50)
+        engine.settle([(last_claim, settled[verb])], now_ms=50)
     elif verb == "claim":
         take(at=50)
     elif verb == "reclaim":
@@ -284,9 +284,9 @@ def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Ta
         engine.cancel([id], now_ms=50)
     else:
         engine.retry(id, now_ms=50)
-    happening = {"claim": "claimed", "retry": "retried", "release": "released", "reclaim": "expired", "cancel": "cancelled",
+    event = {"claim": "claimed", "retry": "retried", "release": "released", "reclaim": "expired", "cancel": "cancelled",
                  "revive": "revived"}.get(verb, verb)  # fmt: skip
-    sources, targets = TRANSITIONS[happening]  # type: ignore[index]
+    sources, targets = TRANSITIONS[event]  # type: ignore[index]
     after = state_of(engine, id)
     assert after in targets if state in sources else after == state
     if state in ENDED and verb != "revive":
@@ -299,13 +299,13 @@ def test_changes_are_fed_in_the_order_of_commits_and_resume(engine: Engine, send
     engine.settle([(claim, Retried(reason="busy"))], now_ms=3)
     engine.cancel([id], now_ms=4)
     feed = engine.changes(None, 100)
-    assert [(one.number, one.at_ms, one.what, one.document) for one in feed] == [
+    assert [(change.number, change.at_ms, change.what, change.document) for change in feed] == [
         (1, 1, "submitted", id),
         (2, 2, "claimed", id),
         (3, 3, "retried", id),
         (4, 4, "cancelled", id),
     ]
-    assert [one.note for one in feed] == [None, "worker", "busy", None]
+    assert [change.note for change in feed] == [None, "worker", "busy", None]
     assert engine.changes(2, 1) == [feed[2]]
     assert engine.changes(4, 10) == []
 
@@ -316,8 +316,8 @@ def test_a_feed_that_was_purged_says_so_instead_of_skipping(engine: Engine, send
     engine.purge(4, 100, now_ms=5)
     with pytest.raises(Unknown, match="changes up to 3 were purged"):
         engine.changes(2, 10)
-    assert [one.number for one in engine.changes(None, 10)] == [4]
-    assert [one.number for one in engine.changes(3, 10)] == [4]
+    assert [change.number for change in engine.changes(None, 10)] == [4]
+    assert [change.number for change in engine.changes(3, 10)] == [4]
 
 
 def test_a_purge_of_the_feed_stops_at_the_first_line_that_is_too_young(engine: Engine, send: Send) -> None:
@@ -325,7 +325,7 @@ def test_a_purge_of_the_feed_stops_at_the_first_line_that_is_too_young(engine: E
     send("ada", at=9)
     send("ada", at=2)  # the clock stepped back
     assert engine.purge(0, 100, now_ms=5).changes == 1
-    assert [one.number for one in engine.changes(None, 10)] == [2, 3]
+    assert [change.number for change in engine.changes(None, 10)] == [2, 3]
 
 
 def test_numbers_of_changes_and_documents_are_never_used_again(engine: Engine, send: Send) -> None:
@@ -342,8 +342,8 @@ def test_records_are_kept_by_group_and_change_only_from_the_version_that_was_see
     first = engine.put_record("keys", "b", "1")
     assert engine.put_record("keys", "a", "2") == 2
     engine.put_record("webhooks", "a", "9")
-    assert [(one.key, one.value) for one in engine.records("keys", "", 10)] == [("a", "2"), ("b", "1")]
-    assert [one.key for one in engine.records("keys", "a", 10)] == ["b"]
+    assert [(record.key, record.value) for record in engine.records("keys", "", 10)] == [("a", "2"), ("b", "1")]
+    assert [record.key for record in engine.records("keys", "a", 10)] == ["b"]
     assert engine.put_record("keys", "b", "x", version=99) is None
     assert engine.put_record("keys", "b", "y", version=first) == 4
     assert engine.put_record("keys", "new", "z", version=1) is None
@@ -367,8 +367,8 @@ def test_rules_and_terms_change_only_from_the_version_that_was_seen(engine: Engi
 def test_an_operators_reset_makes_the_customer_as_never_seen(engine: Engine, send: Send) -> None:
     send("ada", 25, at=0)
     engine.reset("ada", now_ms=1)
-    look = engine.customer("ada", now_ms=1)
-    assert (look.counter, look.next_priority, look.waiting, look.standing.updated_ms) == (0, 1, 25, None)
+    customer = engine.customer("ada", now_ms=1)
+    assert (customer.counter, customer.next_priority, customer.waiting, customer.standing.updated_ms) == (0, 1, 25, None)
     assert engine.check("ada", 1000, now_ms=2).counter == 0
 
 
@@ -383,7 +383,7 @@ def test_an_outlook_says_about_how_many_are_ahead_and_how_fast_it_goes(engine: E
     assert outlook is not None
     assert (outlook.ahead, outlook.dispatches, outlook.dispatches_span_ms) == (20, 10, 2_000)
     assert engine.outlook(claims[0].id) is None
-    assert engine.outlook("nobody") is None
+    assert engine.outlook("unknown") is None
 
 
 def test_an_outlook_says_since_when_its_kind_has_waited(engine: Engine, send: Send, take: Take) -> None:

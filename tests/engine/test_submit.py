@@ -22,21 +22,23 @@ def keyed(id: str, key: str, digest: str = "d", customer: str = "ada") -> Submis
 
 def test_the_nth_document_of_an_unbroken_run_gets_the_priority_of_the_list(engine: Engine) -> None:
     receipts = engine.submit([Submission(f"d{n}", "ada", "extract", "{}") for n in range(30)], now_ms=0)
-    assert [one.priority for one in receipts] == PRIORITIES
-    assert [one.counter for one in receipts] == [-n for n in range(30)]
-    assert [one.number for one in receipts] == list(range(1, 31))
+    assert [receipt.priority for receipt in receipts] == PRIORITIES
+    assert [receipt.counter for receipt in receipts] == [-n for n in range(30)]
+    assert [receipt.number for receipt in receipts] == list(range(1, 31))
 
 
 def test_a_batch_of_n_is_n_checks_in_order(engine: Engine) -> None:
     batch = engine.submit([Submission(f"a{n}", "ada", "extract", "{}") for n in range(25)], now_ms=7)
     singles = [engine.submit([Submission(f"b{n}", "bob", "extract", "{}")], now_ms=7)[0] for n in range(25)]
-    assert [one.check._replace(customer="") for one in batch] == [one.check._replace(customer="") for one in singles]
+    assert [receipt.check._replace(customer="") for receipt in batch] == [
+        receipt.check._replace(customer="") for receipt in singles
+    ]
 
 
 def test_worked_examples(engine: Engine) -> None:
     moments = (0, 1_000, 2_000, 3_000, 1_503_000, 3_003_001)
     checks = [engine.check("ada", 1000, now_ms=moment) for moment in moments]
-    assert [(one.counter, one.priority) for one in checks] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
+    assert [(check.counter, check.priority) for check in checks] == [(0, 1), (-1, 1), (-2, 1), (-3, 2), (-4, 2), (0, 1)]
 
 
 def test_window_counts_from_the_check_that_last_reset(engine: Engine) -> None:
@@ -44,16 +46,19 @@ def test_window_counts_from_the_check_that_last_reset(engine: Engine) -> None:
     moments = (0, 1_000_000, 1_500_000, 1_500_001, 2_000_000)
     assert [engine.check("ada", 1000, now_ms=moment).counter for moment in moments] == [0, -1, -2, 0, -1]
     receipts = [engine.submit([Submission(f"d{moment}", "bob", "extract", "{}")], now_ms=moment)[0] for moment in moments]
-    assert [one.counter for one in receipts] == [0, -1, -2, 0, -1]
+    assert [receipt.counter for receipt in receipts] == [0, -1, -2, 0, -1]
 
 
 def test_gradual_recovers_in_proportion_to_the_gap_cut_towards_zero(engine: Engine) -> None:
     engine.configure(Rules(Policy(reset="gradual")))
     engine.submit([Submission(f"a{n}", "ada", "extract", "{}") for n in range(3)], now_ms=0)
-    (one,) = engine.submit([Submission("b", "ada", "extract", "{}")], now_ms=1_000)
-    assert one.check.counter_thousandths == -1998 - 1000  # 2000 * 1499 / 1500 is 1998.67
+    (receipt,) = engine.submit([Submission("b", "ada", "extract", "{}")], now_ms=1_000)
+    assert receipt.check.counter_thousandths == -1998 - 1000  # 2000 * 1499 / 1500 is 1998.67
     batch = engine.submit([Submission(f"c{n}", "ada", "extract", "{}") for n in range(2)], now_ms=2_000)
-    assert [one.check.counter_thousandths for one in batch] == [-2996 - 1000, -2996 - 2000]  # 2998 * 1499 / 1500 is 2996.001
+    assert [receipt.check.counter_thousandths for receipt in batch] == [
+        -2996 - 1000,
+        -2996 - 2000,
+    ]  # 2998 * 1499 / 1500 is 2996.001
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -163,7 +168,7 @@ def test_a_document_made_by_a_worker_out_of_another_one_inherits_its_priority_an
     assert (receipt.priority, receipt.counter, receipt.check.checked_ms) == (4, -8, 500)
     assert engine.customer("ada", now_ms=500).standing == before
     assert engine.changes(None, 100)[-1].note == ids[8]
-    (claim,) = [one for one in take(10, at=500) if one.id == "page"]
+    (claim,) = [claim for claim in take(10, at=500) if claim.id == "page"]
     engine.settle([(claim, Done(cost=9000))], now_ms=501)
     assert engine.customer("ada", now_ms=501).standing == before
 
@@ -185,17 +190,17 @@ def test_a_delayed_document_is_checked_at_submission_and_served_when_due(engine:
     assert document is not None
     assert (document.state, document.check.checked_ms, document.ready_ms) == ("delayed", 0, 5_000)
     assert engine.customer("ada", now_ms=1).waiting == 2
-    assert [one.id for one in take(5, at=4_999)] == [soon]
-    assert [one.id for one in take(5, at=5_000)] == [late]
+    assert [claim.id for claim in take(5, at=4_999)] == [soon]
+    assert [claim.id for claim in take(5, at=5_000)] == [late]
 
 
 def test_a_delayed_document_joins_its_lane_by_submission_number(engine: Engine, send: Send, take: Take) -> None:
     (late,) = send("ada", at=0, delay_ms=5_000)
     (soon,) = send("ada", at=1)
-    assert [one.id for one in take(5, at=6_000)] == [late, soon]
+    assert [claim.id for claim in take(5, at=6_000)] == [late, soon]
 
 
-def test_customer_ids_come_back_exactly_as_given(engine: Engine) -> None:
+def test_customer_ids_come_back_unchanged(engine: Engine) -> None:
     odd = [
         " ",
         "a" * 200,
@@ -210,8 +215,8 @@ def test_customer_ids_come_back_exactly_as_given(engine: Engine) -> None:
         "__proto__",
     ]
     engine.submit([Submission(f"d{n}", customer, "extract", "{}") for n, customer in enumerate(odd)], now_ms=0)
-    assert [one.id for one in engine.customers("", 100)] == sorted(odd)
-    assert {one.customer for one in engine.documents(None, None, None, 100)} == set(odd)
+    assert [customer.id for customer in engine.customers("", 100)] == sorted(odd)
+    assert {document.customer for document in engine.documents(None, None, None, 100)} == set(odd)
 
 
 def test_payload_and_result_come_back_as_they_were(engine: Engine, take: Take) -> None:
@@ -224,7 +229,7 @@ def test_payload_and_result_come_back_as_they_were(engine: Engine, take: Take) -
     assert (body.payload, body.result) == (payload, None)
 
 
-def test_a_look_is_not_a_check(engine: Engine, send: Send) -> None:
+def test_reading_is_not_a_check(engine: Engine, send: Send) -> None:
     (id,) = send("ada", at=0)
     before = engine.changes(None, 100)
     for _ in range(5):
@@ -236,17 +241,19 @@ def test_a_look_is_not_a_check(engine: Engine, send: Send) -> None:
     assert engine.check("ada", 1000, now_ms=10).counter == -1
 
 
-def test_a_look_shows_the_stored_counter_and_the_priority_a_check_now_would_give(engine: Engine, send: Send) -> None:
+def test_reading_a_customer_shows_the_stored_counter_and_the_priority_a_check_now_would_give(
+    engine: Engine, send: Send
+) -> None:
     send("ada", 22, at=0)
-    look = engine.customer("ada", now_ms=1_500_000)
-    assert (look.counter, look.next_priority, look.resets_in_ms) == (-21, 9, 0)
-    look = engine.customer("ada", now_ms=1_500_001)
-    assert (look.counter, look.next_priority) == (-21, 1)
+    customer = engine.customer("ada", now_ms=1_500_000)
+    assert (customer.counter, customer.next_priority, customer.resets_in_ms) == (-21, 9, 0)
+    customer = engine.customer("ada", now_ms=1_500_001)
+    assert (customer.counter, customer.next_priority) == (-21, 1)
 
 
-def test_a_customer_never_seen_looks_like_itself_before_its_first_check(engine: Engine) -> None:
-    look = engine.customer("nobody", now_ms=0)
-    assert (look.counter, look.next_priority, look.waiting, look.terms_version) == (0, 1, 0, 0)
+def test_a_customer_never_seen_reads_as_before_its_first_check(engine: Engine) -> None:
+    customer = engine.customer("unknown", now_ms=0)
+    assert (customer.counter, customer.next_priority, customer.waiting, customer.terms_version) == (0, 1, 0, 0)
     assert engine.customers("", 10) == []
 
 

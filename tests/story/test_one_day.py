@@ -47,19 +47,19 @@ def test_a_big_sender_sinks_and_the_small_pass() -> None:
     # A minute later, with most of them still waiting, a one-page invoice comes in ...
     serve(queue, 100, now=30)
     invoice = queue.submit("bakery", {"path": "invoice.pdf"}, now=60)
-    told = queue.explain(invoice.id, now=60)
-    assert told.facts["ahead"] == 0
-    assert told.sentence.endswith("Nothing is ahead of it; it will probably start in less than a second.")
+    explanation = queue.explain(invoice.id, now=60)
+    assert explanation.facts["ahead"] == 0
+    assert explanation.sentence.endswith("Nothing is ahead of it; it will probably start in less than a second.")
 
     # ... and is the very next to be served.
-    assert [one.id for one in serve(queue, 1, now=60)] == [invoice.id]
+    assert [claim.id for claim in serve(queue, 1, now=60)] == [invoice.id]
 
 
 def test_two_big_senders_share_whoever_came_first() -> None:
     queue = Queue("memory://")
     queue.submit_many("early", range(500), now=0)
     queue.submit_many("late", range(500), now=60)
-    served = [one.customer for one in serve(queue, 200, now=61)]
+    served = [claim.customer for claim in serve(queue, 200, now=61)]
     assert abs(served.count("early") - served.count("late")) <= 22
 
 
@@ -72,7 +72,7 @@ def test_nobody_waits_for_ever_whatever_the_load() -> None:
     for moment in range(50 * 16):
         queue.submit(f"newcomer-{moment}", now=1 + moment)
         served += serve(queue, 1, now=1 + moment)
-    assert [one.customer for one in served].count("northwind") >= 49
+    assert [claim.customer for claim in served].count("northwind") >= 49
 
 
 def test_silence_of_more_than_25_minutes_sets_the_counter_back() -> None:
@@ -108,7 +108,7 @@ def test_a_worker_that_dies_or_freezes_loses_its_document_and_can_do_no_harm() -
     receipt = queue.submit("bakery", now=0)
     (frozen,) = queue.engine.claim("worker-1", 1, LEASE_MS, now_ms=0)
 
-    # The lease runs out; anybody may sweep, and the document goes back to its lane.
+    # The lease runs out; any worker may sweep, and the document goes back to its lane.
     assert queue.engine.reclaim(100, now_ms=LEASE_MS) == 1
     (fresh,) = queue.engine.claim("worker-2", 1, LEASE_MS, now_ms=LEASE_MS)
     assert (fresh.id, fresh.attempts) == (receipt.id, 2)
@@ -119,7 +119,7 @@ def test_a_worker_that_dies_or_freezes_loses_its_document_and_can_do_no_harm() -
     assert queue.result(receipt.id) == "right"
 
 
-def test_a_document_that_fails_is_tried_again_and_then_told() -> None:
+def test_a_document_that_fails_is_tried_again_and_then_reported() -> None:
     queue = Queue("memory://")
     receipt = queue.submit("bakery", now=0)
     for attempt in range(3):
@@ -139,7 +139,7 @@ def test_an_operator_steps_in() -> None:
 
     # Nothing of a paused customer is served, and it costs the others nothing.
     queue.pause("northwind")
-    assert {one.customer for one in serve(queue, 10, now=2)} == {"bakery"}
+    assert {claim.customer for claim in serve(queue, 10, now=2)} == {"bakery"}
     queue.resume("northwind")
 
     # A cap bounds what runs at once.
@@ -152,7 +152,7 @@ def test_an_operator_steps_in() -> None:
 
     # And when a customer leaves, everything about it goes.
     assert queue.forget("northwind") == 100
-    assert [one.customer for one in queue.customers()] == ["bakery", "school"]
+    assert [customer.customer for customer in queue.customers()] == ["bakery", "school"]
 
 
 def test_why_did_it_fail() -> None:
@@ -163,4 +163,4 @@ def test_why_did_it_fail() -> None:
     assert queue.explain(receipt.id).sentence == (
         "Priority 1, because bakery's counter stood at 0 when it was submitted. It is failed: the file is encrypted."
     )
-    assert [one.what for one in queue.changes()] == ["submitted", "claimed", "failed"]
+    assert [change.what for change in queue.changes()] == ["submitted", "claimed", "failed"]
