@@ -19,7 +19,7 @@ from fairlane.core.errors import FairlaneError
 from . import schemas
 from .dependencies import json_response
 from .extension import Extension
-from .middleware import DOCUMENTS, OPERATOR_PATHS, PUBLIC_PATHS, RequestMiddleware
+from .middleware import DOCUMENTS, OPERATOR_PATHS, PUBLIC_PATHS, DirectRoute, RequestMiddleware
 from .problems import MEDIA_TYPE, TITLES, Problem, nothing_here, problem_of
 from .routes import batches, customers, documents, events, health, policy
 from .service import Service
@@ -62,7 +62,9 @@ def make_app(service: Service, extension: Extension) -> RequestMiddleware:
     app.add_exception_handler(Problem, _problem_raised)
     app.add_exception_handler(FairlaneError, _problem_raised)
     paths = sorted({str(getattr(route, "path", "")) for router in routers for route in router.routes})
-    return RequestMiddleware(app, service, paths, {("POST", DOCUMENTS): documents.Submitting(service, app.state.uploads)})
+    # Called past FastAPI, which would double the cost of every submission.
+    direct: dict[tuple[str, str], DirectRoute] = {("POST", DOCUMENTS): documents.submit_document}
+    return RequestMiddleware(app, service, paths, direct)
 
 
 def _problem_response(problem: Problem) -> Response:

@@ -14,9 +14,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import Response
+
 from fairlane.core.errors import FairlaneError
 
 from .auth import Caller
+from .dependencies import RequestContext
 from .problems import Problem, nothing_here, problem_of
 from .service import Service
 
@@ -25,7 +29,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-DirectRoute = Callable[[Scope, Receive, "Sender"], Awaitable[None]]
+DirectRoute = Callable[[RequestContext, Request], Awaitable[Response]]
 
 PUBLIC_PATHS = frozenset(("/", "/healthz", "/readyz", "/v1/openapi.json"))
 OPERATOR_PATHS = ("/v1/customers", "/v1/policy", "/metrics")
@@ -39,7 +43,7 @@ class ClientGone(Exception):
 
 
 class RequestMiddleware:
-    """The outermost layer of the app; `direct` are routes that are called without the framework."""
+    """The outermost layer of the app; `direct` are routes that are called past the framework."""
 
     def __init__(self, app: App, service: Service, paths: Iterable[str], direct: dict[tuple[str, str], DirectRoute]) -> None:
         self._app = app
@@ -56,7 +60,7 @@ class RequestMiddleware:
         scope["path"] = scope["raw_path"].decode("ascii", "replace") if scope.get("raw_path") else scope["path"]
         log_fields: dict[str, Any] = {}
         scope["log"] = log_fields
-        sender = Sender(send, scope.get("send_at_once"))
+        sender = Sender(send)
         service.active_requests += 1
         try:
             await self._handle(scope, receive, sender)
@@ -98,8 +102,13 @@ class RequestMiddleware:
                 scope["log"]["customer"] = caller.customer
             self._refuse(path, caller, headers)
         limited = LimitedReceive(receive, self._bytes_max(scope["method"], path, headers))
-        app: App | DirectRoute = self._direct.get((scope["method"], path), self._app)
-        await app(scope, limited, sender)
+        direct = self._direct.get((scope["method"], path))
+        if direct is None:
+            return await self._app(scope, limited, sender)
+        scope["app"] = self._app
+        request = Request(scope, limited)
+        response = await direct(RequestContext(self._service, scope["caller"], scope["credential"]), request)
+        return await response(scope, limited, sender)
 
     async def _authenticate(self, method: str, headers: dict[bytes, bytes]) -> tuple[str, Caller]:
         """Identify the caller by its credential, a key or one of the extension, before the body is read."""
@@ -163,9 +172,8 @@ class LimitedReceive:
 class Sender:
     """Sends the response, and remembers its status."""
 
-    def __init__(self, send: Send, send_at_once: Callable[[int, bytes, bytes], bool] | None) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
-        self._send_at_once = send_at_once  # how the server sends a short response in one write, if it can
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
@@ -176,23 +184,13 @@ class Sender:
                 headers.append((b"cache-control", b"no-store"))
         await self._send(message)
 
-    async def accepted(self, location: bytes, body: bytes) -> None:
-        """Respond that something was accepted, and where it is."""
-        lines = b"content-type: application/json\r\ncache-control: no-store\r\nlocation: %b\r\n" % location
-        if self._send_at_once is not None and self._send_at_once(202, lines, body):
-            self.status = 202
-        else:
-            await self._whole(202, [(b"content-type", b"application/json"), (b"location", location)], body)
-
     async def problem(self, problem: Problem) -> None:
         """Respond with a problem, unless a response has begun."""
         if not self.status:
-            await self._whole(problem.status, problem.headers(), problem.body())
-
-    async def _whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        headers = [*headers, (b"content-length", b"%d" % len(body))]
-        await self({"type": "http.response.start", "status": status, "headers": headers})
-        await self({"type": "http.response.body", "body": body})
+            body = problem.body()
+            headers = [*problem.headers(), (b"content-length", b"%d" % len(body))]
+            await self({"type": "http.response.start", "status": problem.status, "headers": headers})
+            await self({"type": "http.response.body", "body": body})
 
 
 async def read_body(receive: Receive) -> bytes:

@@ -20,7 +20,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import uvicorn
@@ -31,7 +31,7 @@ from fairlane.queue import Queue
 from fairlane.tracing import open_spans
 
 from .app import make_app
-from .connection import limited
+from .connection import limited_protocol
 from .extension import Extension
 from .logging import Log
 from .service import Options, Service, WorkerProcess
@@ -126,7 +126,16 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.stop()
         await super().shutdown(sockets)
-        self._captured_signals.clear()  # it was answered: the process ends as asked, not by the signal
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on SIGINT and SIGTERM; uvicorn's own method raises the signal again at the end, so that the exit code is not 0."""
+        previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
 def serve(
@@ -145,7 +154,7 @@ def serve(
     config = uvicorn.Config(
         make_app(service, extend(service)),
         loop="uvloop",
-        http=limited(options.limits),
+        http=limited_protocol(options.limits),
         ws="none",
         lifespan="on",
         log_config=None,

@@ -19,13 +19,11 @@ from fairlane.api.dependencies import (
     json_response,
     quote_name,
 )
-from fairlane.api.middleware import DOCUMENTS, Receive, Scope, Sender, is_json, read_body
+from fairlane.api.middleware import DOCUMENTS, is_json, read_body
 from fairlane.api.parsing import idempotency_key, parse_document
-from fairlane.api.problems import Problem, encode_json
+from fairlane.api.problems import Problem
 from fairlane.api.schemas import State
-from fairlane.api.service import Service
 from fairlane.api.submit_batcher import Accepted
-from fairlane.api.uploads import Uploads
 from fairlane.core.document import ENDED, DocumentRow
 
 PAGE_DEFAULT = 50
@@ -65,27 +63,6 @@ def receipt_json(accepted: Accepted) -> dict[str, Any]:
     }
 
 
-class Submitting:
-    """`POST /v1/documents`, as a bare application."""
-
-    def __init__(self, service: Service, uploads: Uploads) -> None:
-        self._service = service
-        self._uploads = uploads
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Sender) -> None:
-        headers, began = dict(scope["headers"]), time.time_ns()
-        if is_json(headers.get(b"content-type", b"")):
-            key = idempotency_key(headers)
-            body = await read_body(receive)
-            accepted = await self._service.batcher.submit(parse_document(self._service, scope["caller"], body, key))
-        else:
-            accepted = await self._uploads.submit(scope, receive, media_type(headers))
-        self._service.trace(headers, began, [accepted])
-        scope["log"] |= {"document": accepted.receipt.id, "customer": accepted.receipt.customer}
-        body = encode_json(receipt_json(accepted)).encode()
-        await send.accepted(f"{DOCUMENTS}/{accepted.receipt.id}".encode(), body)
-
-
 def media_type(headers: dict[bytes, bytes]) -> str:
     """Return the media type of a file; refused if it is none, or the one that clients send by mistake."""
     content_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
@@ -96,9 +73,19 @@ def media_type(headers: dict[bytes, bytes]) -> str:
 
 
 @router.post("/v1/documents", status_code=202, responses={202: {"model": schemas.Receipt}}, openapi_extra=SUBMIT)
-async def submit_document(request: Request) -> Response:
+async def submit_document(context: AnyCaller, request: Request) -> Response:
     """Hand in one document: one check of its customer, which decides its priority."""
-    raise AssertionError("the middleware calls Submitting instead")
+    service, headers, began = context.service, dict(request.scope["headers"]), time.time_ns()
+    if is_json(headers.get(b"content-type", b"")):
+        key = idempotency_key(headers)
+        body = await read_body(request.receive)
+        accepted = await service.batcher.submit(parse_document(service, context.caller, body, key))
+    else:
+        accepted = await request.app.state.uploads.submit(request.scope, request.receive, media_type(headers))
+    service.trace(headers, began, [accepted])
+    receipt = accepted.receipt
+    request.scope["log"] |= {"document": receipt.id, "customer": receipt.customer}
+    return json_response(receipt_json(accepted), 202, location=f"{DOCUMENTS}/{receipt.id}")
 
 
 @router.get("/v1/documents", responses={200: {"model": schemas.Documents}})
