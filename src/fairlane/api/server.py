@@ -129,7 +129,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on SIGINT and SIGTERM; uvicorn's own method raises the signal again at the end, so that the exit code is not 0."""
+        """Stop on SIGINT and SIGTERM; uvicorn's own method would raise the signal again, and the exit code would not be 0."""
         previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
