@@ -1,5 +1,7 @@
-"""What would the same writes cost by hand, in apsw? The writes that the engine made, made again with nothing around them:
-no check, no read, no decision; the same rows, statements, commits, schema and sync settings."""
+"""The bare limit of the SQLite engine: its own writes, recorded and replayed in apsw with nothing around them.
+
+No check, no read, no decision; the same rows, statements, commits, schema and sync settings.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ Commit = list[tuple[str, list[Any]]]  # the writes of one transaction: a stateme
 
 
 @contextmanager
-def recorded() -> Iterator[list[Commit]]:
-    """Every write of the connections that are opened meanwhile, commit by commit."""
+def record_commits() -> Iterator[list[Commit]]:
+    """Record every write of the connections that are opened meanwhile, commit by commit."""
     commits: list[Commit] = []
 
-    def note(_: apsw.Cursor, statement: str, row: Any) -> bool:
+    def record(_: apsw.Cursor, statement: str, row: Any) -> bool:
         if statement.startswith("BEGIN IMMEDIATE"):
             commits.append([])
         elif statement.startswith(("INSERT", "UPDATE", "DELETE", "REPLACE")):
@@ -26,13 +28,13 @@ def recorded() -> Iterator[list[Commit]]:
             commits[-1][-1][1].append(row)
         return True
 
-    apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", note))
+    apsw.connection_hooks.append(lambda connection: setattr(connection, "exec_trace", record))
     yield commits
     apsw.connection_hooks.pop()
 
 
 def replay(connection: apsw.Connection, commits: Sequence[Commit]) -> None:
-    """The bare limit: only the writes and the commits."""
+    """Make the writes and the commits again."""
     for commit in commits:
         connection.execute("BEGIN IMMEDIATE")
         for statement, rows in commit:

@@ -27,7 +27,7 @@ from fairlane.engine.sqlite.connection import connect
 from fairlane.engine.sqlite.migrate import migrate
 from fairlane.queue import DEFAULT_KIND, json_text, new_ids
 
-from .bare import Commit, recorded, replay
+from .bare import Commit, record_commits, replay
 from .figures import Figure, Goal
 
 CUSTOMERS = 100
@@ -163,7 +163,7 @@ def _compare_live(way: Way, rounds: int, folder: Path, advance: Callable[[], Non
     with _bare(folder / "bare.db") as connection, _queue(folder / "ours.db") as queue, _queue(folder / "recorded.db") as other:
         with _counted() as count:
             _open_writer(queue)
-        with recorded() as commits:
+        with record_commits() as commits:
             _open_writer(other)
         for round in range(rounds):
             before = count.total()
@@ -218,7 +218,7 @@ def _figures(way: Way, made: Rounds) -> list[Figure]:
 
 def _record(way: Way, rounds: int, path: Path) -> tuple[list[Commit], list[list[Commit]]]:
     """What ours writes: before the first round, and in each."""
-    with _queue(path) as queue, recorded() as commits:
+    with _queue(path) as queue, record_commits() as commits:
         way.prepare(queue, rounds)
         bounds = [len(commits)]
         for round in range(rounds):

@@ -1,11 +1,11 @@
-"""How many pages a second does each extractor read, beside a bare loop of the library underneath on the same file?
+"""Benchmark of the extractors: pages a second, beside a bare loop of the parser on the same file; and the start of an attempt.
 
-CPU seconds, in turns, the median of the rounds. The bare loop does the least that could be called reading: PDFium gives the
-text of its pages, expat parses without listening, Pillow decodes. So the ratio is what structure, counting, cleaning, hashing,
-language and the thumbnail cost. A page is a page, a slide or a sheet; of formats without pages, 3,000 characters.
+Measured in CPU seconds, alternately, the median of the rounds. The bare loop does the least that could be called reading:
+PDFium returns the text of its pages, expat parses without handlers, Pillow decodes. The ratio is what structure, counting,
+cleaning, hashing, language and the thumbnail cost. A page is a page, a slide or a sheet; of other formats 3,000 characters.
 
-Then what isolation costs: from the call to the answer of an attempt that does nothing, in a process with every parser loaded;
-with every layer of this machine, and with those that need no namespace. By the clock, beside the goal of 10 ms.
+The cost of isolation is the wall-clock time from the call to the response of an attempt that does nothing, with every parser
+loaded; with all layers of this machine, and with those that need no namespace. The goal is 10 ms.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WITHOUT = {"all layers": frozenset[str](), "without namespaces": sandbox.NAMESPA
 
 
 class Case(NamedTuple):
-    """A file, how many pages it has, and the bare loop."""
+    """A file, its number of pages, and the bare loop."""
 
     name: str
     content: bytes
@@ -90,7 +90,7 @@ def _mail(content: bytes) -> object:
 
 
 def cases(share: float) -> list[Case]:
-    """One file of each format; `share` makes all of them smaller."""
+    """Make one file of each format; `share` makes all of them smaller."""
     count = max(20, int(PARAGRAPHS * share))
     lines = [SAMPLE.paragraph] * count
     text = "\n\n".join(lines)
@@ -134,7 +134,7 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def measure(share: float, rounds: int, folder: Path, advance: Callable[[], None]) -> list[Figure]:
-    """Pages a second for every format."""
+    """Measure pages a second for every format, and the start of an attempt."""
     warm()
     figures = []
     for case in cases(share):
@@ -158,15 +158,15 @@ def measure(share: float, rounds: int, folder: Path, advance: Callable[[], None]
 
 
 def _start(name: str, folder: Path, rounds: int) -> Figure:
-    """How long an attempt that does nothing takes, from the call to its answer, as the built-in worker begins one."""
+    """Measure an attempt that does nothing, from the call to its response, started as the built-in worker does."""
     scratch = folder / f"start {name}"
     scratch.mkdir()
-    template = sandbox.Template.started("bench.nothing")
+    fork_server = sandbox.ForkServer.start("bench.nothing")
     marks = []
     for _ in range(rounds + 2):
         marks.append(time.perf_counter())
-        sandbox.run_in(template, (), scratch, without=WITHOUT[name])
-    template.close()
-    took = sorted(1000 * (end - began) for began, end in pairwise(marks[1:]))  # without the first, for which a guard is forked
+        sandbox.run_in_fork_server(fork_server, (), scratch, without=WITHOUT[name])
+    fork_server.close()
+    took = sorted(1000 * (end - began) for began, end in pairwise(marks[1:]))  # without the first, which forks a supervisor
     note = f"median; 99 of 100 within {took[min(len(took) - 1, len(took) * 99 // 100)]:.1f} ms"
     return Figure(f"start, {name}", statistics.median(took), "ms", START_MS_MAX, Goal(1, is_least=False), note)

@@ -1,7 +1,7 @@
-"""What a person's own loop over files does: read each, and write text, facts and picture into three files.
+"""The bare loop that the pipeline is compared with: extract each, and write text, facts and thumbnail to three files.
 
-As a program: a folder for the results, and the files. It waits for a line after it has loaded everything, so that its start
-is not measured.
+A program with these arguments: a folder for the results, and the files. It waits for a line on stdin after it has loaded
+everything, so that its start is not measured.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from fairlane.extract import extract, warm
 
 
-def read_and_written(path: Path, base: Path) -> None:
-    """One file; no copy under another name first, no sync, no hash of what is written."""
+def extract_to(path: Path, base: Path) -> None:
+    """Extract one file, without a temporary name, fsync or hash of the output."""
     result = extract(path, path.name)
     base.with_suffix(".md").write_bytes(result.text_bytes)
     base.with_suffix(".json").write_text(json.dumps(result.facts(), ensure_ascii=False), encoding="utf-8")
@@ -23,12 +23,12 @@ def read_and_written(path: Path, base: Path) -> None:
 
 
 def main(results: str, *paths: str) -> None:
-    """The loop."""
+    """Run the loop."""
     warm()
     print("ready", flush=True)
     sys.stdin.readline()
     for number, path in enumerate(paths):
-        read_and_written(Path(path), Path(results, str(number)))
+        extract_to(Path(path), Path(results, str(number)))
 
 
 if __name__ == "__main__":

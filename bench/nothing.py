@@ -1,4 +1,4 @@
-"""Work that does nothing, in a template like the worker's: what is left is what an attempt costs to begin and to end."""
+"""Work that does nothing, in a fork server like the worker's: so an attempt costs only its beginning and its end."""
 
 from __future__ import annotations
 

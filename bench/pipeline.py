@@ -1,23 +1,20 @@
-"""What do the queue and the sandbox cost on top of reading a document?
+"""Benchmark of the pipeline: what the queue and the sandbox cost on top of extracting a document.
 
-The same files on both cores: in a bare loop in two processes, which calls `extract` and writes text, facts and picture into
-three files, as a person's own loop would (`bench/loop.py`); and through a queue on SQLite, by the built-in worker as it is by
-default (four slots, so that the cores do not wait for the disk), each attempt confined, text, facts and picture kept and
-synced. The bare loops are fresh processes, so that nothing which this one has loaded weighs on them.
+The same files on both cores: in a bare loop in two fresh processes, which call `extract` and write text, facts and thumbnail to
+three files (`bench/loop.py`); and through a queue on SQLite by the built-in worker with its four slots, every attempt
+confined, text, facts and thumbnail stored and synced.
 
-The files are of six formats in turns, each with headings, paragraphs, lists and tables (the sheet with words and numbers) over
-and over until reading it takes about 100 ms. Some need more memory or write more text than others, and so cost the sandbox or
-the queue more: no one of them speaks for all.
+The files are of six formats, each with headings, paragraphs, lists and tables, repeated until extraction takes about 100 ms.
+Formats differ in how much memory they need and how much text they write, and so in what sandbox and queue cost: no single
+format speaks for all.
 
-A round is the one and right after it the other, and what is told is the middle one of the rounds, by how they compare. So a
-machine that is slower for a minute slows both, a moment that slows one of them is one round of many, and every round has a
-worker of its own, whose template is a little faster or slower than the next.
+A round runs the bare loop and right after it the queue; the result is the median round by the ratio of the two. So a machine
+that is slow for a minute slows both, a brief disturbance spoils one round of many, and every round has a worker of its own.
 
-What is compared is work under way, not a start: a round is long enough that its beginning and its end weigh little, and the
-time of the queue is from the first claim to the last ending, by the store's clock. The start of the worker and submitting come
-before it; what submitting takes is told. CPU seconds are told too: of everything, the starts as well.
+The time of the queue is from the first claim to the last ending, by the store's clock, so the start of the worker and
+submitting do not count; the time of submitting and the CPU seconds of everything, starts included, are reported beside it.
 
-Nothing is removed between rounds: on ext4 files are made more slowly for minutes after others were deleted.
+Nothing is removed between rounds: ext4 creates files more slowly for minutes after others were deleted.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ from .extract import SAMPLE
 from .figures import Figure, Goal
 
 CORES = 2
-WANTED_SECONDS = 0.1
+FILE_SECONDS = 0.1
 SIZING_TURNS = 6
 ROUNDS = 9
 SHARE_LEAST = 1 / 1.15  # of the bare speed
@@ -62,15 +59,15 @@ FILES: dict[str, Callable[[int], bytes]] = {  # of so many pages, samples or row
 }
 
 
-class Sent(NamedTuple):
-    """One file."""
+class SampleFile(NamedTuple):
+    """A file, and its number of pages."""
 
     path: Path
     pages: int
 
 
 class Round(NamedTuple):
-    """Seconds of the same files in the bare loop and through the queue, those of submitting, and how CPU seconds compare."""
+    """Seconds of the same files in the bare loop, through the queue and for submitting; and the ratio of CPU seconds."""
 
     bare: float
     queued: float
@@ -78,15 +75,15 @@ class Round(NamedTuple):
     cpu: float
 
     @property
-    def times(self) -> float:
-        """How many times as long as the bare loop."""
+    def ratio(self) -> float:
+        """How many times as long as the bare loop the queue took."""
         return self.queued / self.bare
 
 
-def _sized(folder: Path) -> list[Sent]:
-    """A file of each format that takes about as long as wanted.
+def _make_files(folder: Path) -> list[SampleFile]:
+    """Make a file of each format that takes about 100 ms.
 
-    Formats take turns, and of all that was measured the quickest counts: else a slow second would make one of them too short.
+    Formats alternate, and the quickest time of each counts: else a slow second would make a file too short.
     """
     sizes = dict.fromkeys(FILES, 40)
     quickest = dict.fromkeys(FILES, math.inf)  # seconds a page, sample or row
@@ -99,17 +96,17 @@ def _sized(folder: Path) -> list[Sent]:
                 began = time.process_time()
                 pages[name] = len(extract(path, name).pages)
                 quickest[name] = min(quickest[name], (time.process_time() - began) / sizes[name])
-            sizes[name] = max(1, round(WANTED_SECONDS / quickest[name]))
-    return [Sent(folder / name, pages[name]) for name in FILES]
+            sizes[name] = max(1, round(FILE_SECONDS / quickest[name]))
+    return [SampleFile(folder / name, pages[name]) for name in FILES]
 
 
-def _bare(files: list[Sent]) -> float:
-    """Seconds of the bare loop, in as many fresh processes as there are cores; each has as many files of each format."""
+def _run_bare(files: list[SampleFile]) -> float:
+    """Return the seconds of the bare loop, in a fresh process for each core; each gets as many files of each format."""
     each = len(files) // CORES
     loops = []
     for core in range(CORES):
         results = tempfile.mkdtemp(dir=files[0].path.parent)
-        paths = [str(one.path) for one in files[core * each : core * each + each]]
+        paths = [str(file.path) for file in files[core * each : core * each + each]]
         command = [sys.executable, "-m", "bench.loop", results, *paths]
         loops.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
     for loop in loops:
@@ -124,64 +121,64 @@ def _bare(files: list[Sent]) -> float:
     return time.perf_counter() - began
 
 
-def _queued(files: list[Sent], folder: Path) -> tuple[float, float]:
-    """Seconds from the first claim to the last ending; and those that submitting took."""
+def _run_queued(files: list[SampleFile], folder: Path) -> tuple[float, float]:
+    """Return the seconds from the first claim to the last ending, and those of submitting."""
     url = f"sqlite:///{folder / 'queue.db'}"
     with Queue(url) as queue:
         began = time.perf_counter()
         for number in range(0, len(files), 20):
-            queue.submit_files(f"customer-{number}", [Input(one.path) for one in files[number : number + 20]])
+            queue.submit_files(f"customer-{number}", [Input(file.path) for file in files[number : number + 20]])
         submitting = time.perf_counter() - began
         command = [sys.executable, "-m", "fairlane.cli", "work", "--until-empty", "--url", url]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        with suppress(ChildProcessError):  # the template, which ends after the worker: what it used counts too
+        with suppress(ChildProcessError):  # the fork server, which ends after the worker: its CPU seconds count too
             while os.wait():
                 pass
         changes = queue.changes(limit=10_000)
-        assert sum(one.what == "done" for one in changes) == len(files)
-    first = min(one.at_ms for one in changes if one.what == "claimed")
-    last = max(one.at_ms for one in changes if one.what == "done")
+        assert sum(change.what == "done" for change in changes) == len(files)
+    first = min(change.at_ms for change in changes if change.what == "claimed")
+    last = max(change.at_ms for change in changes if change.what == "done")
     return (last - first) / 1000, submitting
 
 
 def _cpu() -> float:
-    """CPU seconds of all processes that have ended: the loops, the worker and everything it forked."""
+    """Return the CPU seconds of all processes that have ended: the loops, the worker and everything it forked."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def _round(files: list[Sent], folder: Path, advance: Callable[[], None]) -> Round:
+def _run_round(files: list[SampleFile], folder: Path, advance: Callable[[], None]) -> Round:
     at_first = _cpu()
-    bare = _bare(files)
+    bare = _run_bare(files)
     between = _cpu()
     advance()
-    queued, submitting = _queued(files, Path(tempfile.mkdtemp(dir=folder)))
+    queued, submitting = _run_queued(files, Path(tempfile.mkdtemp(dir=folder)))
     at_last = _cpu()
     advance()
     return Round(bare, queued, submitting, (at_last - between) / (between - at_first))
 
 
 def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[Figure]:
-    """Documents and pages a second, beside the bare loop."""
+    """Measure documents and pages a second, beside the bare loop."""
     warm()
     become_subreaper()
     times, rounds = (1, 1) if is_quick else (26, ROUNDS)
-    files = _sized(folder) * times
-    done = [_round(files, folder, advance) for _ in range(rounds)]
-    middle = sorted(done, key=lambda one: one.times)[len(done) // 2]
-    count, pages = len(files), sum(one.pages for one in files)
-    each, submitting = CORES * middle.bare / count, statistics.median(one.submitting for one in done) / count
+    files = _make_files(folder) * times
+    done = [_run_round(files, folder, advance) for _ in range(rounds)]
+    median = sorted(done, key=lambda result: result.ratio)[len(done) // 2]
+    count, pages = len(files), sum(file.pages for file in files)
+    each, submitting = CORES * median.bare / count, statistics.median(result.submitting for result in done) / count
     note = f"{1000 * each:.0f} ms a document; submitting took {1000 * submitting:.1f} ms each"
-    told = ", ".join(f"{one.times:.2f}" for one in done)
-    cpu = statistics.median(one.cpu for one in done)
+    ratios = ", ".join(f"{result.ratio:.2f}" for result in done)
+    cpu = statistics.median(result.cpu for result in done)
     return [
-        Figure("queue and sandbox", count / middle.queued, "documents/s", count / middle.bare, Goal(SHARE_LEAST), note),
+        Figure("queue and sandbox", count / median.queued, "documents/s", count / median.bare, Goal(SHARE_LEAST), note),
         Figure(
             "queue and sandbox: pages",
-            pages / middle.queued,
+            pages / median.queued,
             "pages/s",
-            pages / middle.bare,
+            pages / median.bare,
             None,
-            f"times the bare loop, rounds {told}; CPU {cpu:.2f}",
+            f"times the bare loop, rounds {ratios}; CPU {cpu:.2f}",
         ),
     ]

@@ -1,9 +1,8 @@
-"""Is a document ever lost, or a worker brought down, by what is in a file?
+"""Chaos test of the built-in worker: damaged files lose no document and bring down no worker.
 
-`python -m chaos.documents --count 20000` submits damaged files of the corpus to a queue on SQLite, and lets the
-built-in worker work them off in the sandbox. Wrong is: a document that has not ended, or ended in
-another way than done, or failed with a known code; an ending that comes twice; a worker, or a child of a slot, that died; a
-process, a file of an attempt or bytes that no document owns, left behind.
+`python -m chaos.documents --count 20000` submits damaged files of the corpus to a queue on SQLite, and runs the built-in worker
+until the queue is empty. Errors are: a document that has not ended, or neither done nor failed with a known code; a second
+ending; a worker, or a child of a slot, that died; a scratch folder or bytes without a document that are left behind.
 """
 
 from __future__ import annotations
@@ -34,40 +33,40 @@ AT_ONCE = 200
 
 
 class Report(NamedTuple):
-    """What came of the documents, and what should not have."""
+    """The outcomes, and the errors."""
 
     outcomes: Counter[str]
     wrong: list[str]
 
 
 def run(count: int, seed: int, folder: Path, advance: Callable[[int], None] = lambda _: None) -> Report:
-    """Submit them all, work them off, and look at what is left."""
+    """Submit all files, process them, and check what is left."""
     url, temporary = f"sqlite:///{folder / 'queue.db'}", folder / "temporary"
     temporary.mkdir()
     with Queue(url) as queue:
-        ids = list(_submitted(queue, count, seed))
+        ids = list(_submit(queue, count, seed))
         events = Counter(_events(url, temporary, advance))
         report = Report(Counter(), [])
-        _look_at_documents(queue, ids, report)
+        _check_documents(queue, ids, report)
         swept = queue.sweep(grace=0)
     if events["child_ended"] or events["lost"] or events["code"]:
-        report.wrong.append(f"the worker told of {dict(events)}")
+        report.wrong.append(f"events of the worker: {dict(events)}")
     if swept.removed:
-        report.wrong.append(f"{swept.removed} files of {swept.looked} were nobody's")
+        report.wrong.append(f"{swept.removed} files of {swept.looked} belonged to no document")
     report.wrong.extend(f"left behind: {path}" for path in temporary.iterdir() if path.name.startswith(PREFIX))
     return report
 
 
-def _submitted(queue: Queue, count: int, seed: int) -> Iterator[str]:
+def _submit(queue: Queue, count: int, seed: int) -> Iterator[str]:
     damaged = files(count, seed)
     number = 0
-    while some := [Input(content=content, name=name) for name, content in islice(damaged, AT_ONCE)]:
-        yield from (one.id for one in queue.submit_files(f"customer-{number % CUSTOMERS}", some))
+    while inputs := [Input(content=content, name=name) for name, content in islice(damaged, AT_ONCE)]:
+        yield from (receipt.id for receipt in queue.submit_files(f"customer-{number % CUSTOMERS}", inputs))
         number += 1
 
 
 def _events(url: str, temporary: Path, advance: Callable[[int], None]) -> Iterator[str]:
-    """What a worker in a process of its own tells, until the queue is empty, and `code` if it did not end well."""
+    """Yield the events of a worker in a process of its own until the queue is empty, and `code` if it failed."""
     command = [sys.executable, "-c", WORKER, url]
     environment = {**os.environ, "TMPDIR": str(temporary)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
@@ -92,15 +91,15 @@ worker.run(until_empty=True)
 """
 
 
-def _look_at_documents(queue: Queue, ids: list[str], report: Report) -> None:
+def _check_documents(queue: Queue, ids: list[str], report: Report) -> None:
     endings: Counter[str] = Counter()
     after: int | None = None
     while changes := queue.changes(after, 1000):
         after = changes[-1].number
-        endings.update(one.document or "" for one in changes if one.what in ("done", "failed", "cancelled"))
-    seen, sent = {one.id: one for one in queue.documents()}, set(ids)
-    report.wrong.extend(f"lost: {id}" for id in sent - seen.keys())
-    for id, document in seen.items():
+        endings.update(change.document or "" for change in changes if change.what in ("done", "failed", "cancelled"))
+    documents, sent = {document.id: document for document in queue.documents()}, set(ids)
+    report.wrong.extend(f"lost: {id}" for id in sent - documents.keys())
+    for id, document in documents.items():
         code = failure_code(document.reason) if document.state == "failed" else None
         outcome = document.state if code is None else code
         report.outcomes["member" if id not in sent and outcome == "done" else outcome] += 1
@@ -114,19 +113,19 @@ def _look_at_documents(queue: Queue, ids: list[str], report: Report) -> None:
 @click.option("--count", default=20_000, show_default=True)
 @click.option("--seed", default=1, show_default=True)
 def main(count: int, seed: int) -> None:
-    """Work off damaged files, and count what comes of them."""
+    """Process damaged files, and count the outcomes."""
     print(f"{count:,} files, seed {seed}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         tempfile.TemporaryDirectory(prefix="fairlane-documents-") as folder,
         Progress(*columns, console=Console(stderr=True)) as progress,
     ):
-        task = progress.add_task("documents, and what was in them", total=count)
+        task = progress.add_task("documents and their members", total=count)
         report = run(count, seed, Path(folder), lambda done: progress.update(task, advance=done))
     for outcome, number in report.outcomes.most_common():
         print(f"  {outcome}: {number:,}")
-    for one in report.wrong:
-        print(f"WRONG: {one}")
+    for error in report.wrong:
+        print(f"WRONG: {error}")
     print("Nothing is wrong." if not report.wrong else f"{len(report.wrong)} things are wrong.")
     sys.exit(1 if report.wrong else 0)
 

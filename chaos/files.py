@@ -1,11 +1,11 @@
-"""Do damaged files ever make the extractors do anything but answer?
+"""Chaos test of the extractors: damaged files.
 
 `python -m chaos.files --count 20000` damages files of the corpus at random, reads them in forked children, a batch each, and
-counts what came out. Wrong is: anything but a result or an `Unreadable`; the code `crashed`, which means that our own code
-threw; a child that died or that wrote outside its folder; a result that breaks its laws; a file that took too long.
+counts the outcomes. Errors are: anything but a result or an `Unreadable`; the code `crashed`, which means that our own code
+raised; a child that died or wrote outside of its folder; a result that breaks its laws; a file that took too long.
 
-With `--sandbox` each file is read in a confined process of its own. There a parser may die, and is counted by its signal; wrong
-is also a process that is left, and anything written beside the scratch folder.
+With `--sandbox` every file is read in a confined process of its own. There a parser may die, and is counted by its signal; a
+process that is left is also an error, and so is anything written beside the scratch folder.
 """
 
 from __future__ import annotations
@@ -52,50 +52,50 @@ TOKENS = (
 
 
 class Report(NamedTuple):
-    """What came out, and what should not have."""
+    """The outcomes, and the errors."""
 
     outcomes: Counter[str]
     wrong: list[str]
 
 
-def damaged(content: bytes, random: Random) -> bytes:
-    """The same file with something wrong with it."""
+def damage(content: bytes, random: Random) -> bytes:
+    """Return the file with random changes."""
     changed = bytearray(content)
     for _ in range(random.choice((1, 1, 2, 4, 16, 64))):
-        place = random.randrange(len(changed)) if changed else 0
+        position = random.randrange(len(changed)) if changed else 0
         match random.randrange(7):
             case 0 | 1:
-                changed[place : place + 1] = bytes([random.randrange(256)])
+                changed[position : position + 1] = bytes([random.randrange(256)])
             case 2:
-                changed[place : place + 1] = bytes([random.choice(INTERESTING)])
+                changed[position : position + 1] = bytes([random.choice(INTERESTING)])
             case 3:
-                del changed[place : place + random.choice((1, 2, 16, 200))]
+                del changed[position : position + random.choice((1, 2, 16, 200))]
             case 4:
-                changed[place:place] = random.choice(TOKENS)
+                changed[position:position] = random.choice(TOKENS)
             case 5:
                 other = random.randrange(len(changed) + 1)
-                changed[place:place] = changed[other : other + random.choice((4, 40, 400))]
+                changed[position:position] = changed[other : other + random.choice((4, 40, 400))]
             case 6:
                 if random.random() < 0.2:
-                    del changed[place:]
+                    del changed[position:]
     return bytes(changed) or b"\0"
 
 
 def files(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    """So many damaged files; the same for the same seed. Parts of office documents are damaged before they are zipped."""
+    """Yield damaged files, the same for the same seed. Parts of office documents are damaged before they are zipped."""
     random = Random(seed)
     names = sorted(corpus())
     for number in range(count):
         name = names[number % len(names)]
         content = corpus()[name]
         if content.startswith(b"PK") and random.random() < 0.7:
-            content = _damaged_inside(content, random)
+            content = _damage_part(content, random)
         else:
-            content = damaged(content, random)
+            content = damage(content, random)
         yield (name if random.random() < 0.8 else random.choice(names)), content
 
 
-def _damaged_inside(content: bytes, random: Random) -> bytes:
+def _damage_part(content: bytes, random: Random) -> bytes:
     import io
     import zipfile
 
@@ -105,12 +105,12 @@ def _damaged_inside(content: bytes, random: Random) -> bytes:
         parts: dict[str, str | bytes] = {name: package.read(name) for name in package.namelist()}
     chosen = random.choice(sorted(parts))
     part = parts[chosen]
-    parts[chosen] = damaged(part if isinstance(part, bytes) else part.encode(), random)
+    parts[chosen] = damage(part if isinstance(part, bytes) else part.encode(), random)
     return zipped(parts)
 
 
-def wrong_in(result: Extraction, scratch: Path) -> list[str]:
-    """Which laws of a result are broken."""
+def broken_laws(result: Extraction, scratch: Path) -> list[str]:
+    """List the laws of a result that are broken."""
     wrong = []
     try:
         result.text.encode()
@@ -121,16 +121,16 @@ def wrong_in(result: Extraction, scratch: Path) -> list[str]:
         wrong.append("control characters")
     if result.pages[0].start != 0 or result.pages[-1].end != len(result.text):
         wrong.append("pages do not cover the text")
-    if {path.resolve() for path in scratch.iterdir()} != {one.path.resolve() for one in result.members}:
-        wrong.append("the scratch folder holds something else than the members")
+    if {path.resolve() for path in scratch.iterdir()} != {member.path.resolve() for member in result.members}:
+        wrong.append("the scratch folder contains something else than the members")
     return wrong
 
 
-def _read_one(read: Callable[..., Extraction], path: Path, name: str, scratch: Path) -> tuple[str, list[str]]:
+def _read_file(read: Callable[..., Extraction], path: Path, name: str, scratch: Path) -> tuple[str, list[str]]:
     began = time.monotonic()
     try:
         result = read(path, name, scratch, LIMITS)
-        outcome, wrong = "read", wrong_in(result, scratch)
+        outcome, wrong = "read", broken_laws(result, scratch)
     except Unreadable as error:
         outcome, wrong = error.code, []
         died = DIED.search(error.detail) if read is extract_isolated else None
@@ -140,7 +140,7 @@ def _read_one(read: Callable[..., Extraction], path: Path, name: str, scratch: P
             wrong = [error.detail, "".join(traceback.format_exception(error.__cause__))]
         elif error.code not in CAN_RETRY:
             wrong = [f"an unknown code: {error.code}"]
-    except BaseException:  # noqa: BLE001 - that is what we are looking for
+    except BaseException:  # noqa: BLE001 - what this test is for
         outcome, wrong = "surprise", [traceback.format_exc()]
     if time.monotonic() - began > SECONDS_MAX:
         wrong.append(f"took {time.monotonic() - began:.0f} s")
@@ -148,7 +148,7 @@ def _read_one(read: Callable[..., Extraction], path: Path, name: str, scratch: P
 
 
 def _traces(folder: Path, content: bytes) -> list[str]:
-    """What the reading of a file left beside its scratch folder."""
+    """List what the reading of a file left beside its scratch folder."""
     traces = [f"wrote {path}" for path in folder.iterdir() if path.name != "file" and not path.name.startswith("scratch-")]
     if (folder / "file").read_bytes() != content:
         traces.append("changed the file")
@@ -161,7 +161,7 @@ def _traces(folder: Path, content: bytes) -> list[str]:
 
 
 def _child(batch: list[tuple[str, bytes]], folder: Path, log: Path, read: Callable[..., Extraction]) -> None:
-    """Reads a batch, writes a line for each; never returns."""
+    """Read a batch, write a line for each file, and exit."""
     become_subreaper()
     folder.chmod(0o777)  # so that only the sandbox keeps others from writing here
     with log.open("w") as lines:
@@ -169,7 +169,7 @@ def _child(batch: list[tuple[str, bytes]], folder: Path, log: Path, read: Callab
             path, scratch = folder / "file", folder / f"scratch-{number}"
             path.write_bytes(content)
             scratch.mkdir()
-            outcome, wrong = _read_one(read, path, name, scratch)
+            outcome, wrong = _read_file(read, path, name, scratch)
             lines.write(json.dumps([outcome, wrong + _traces(folder, content)]) + "\n")
             lines.flush()
             for member in scratch.iterdir():
@@ -186,19 +186,19 @@ def run(
     advance: Callable[[int], None] = lambda _: None,
     is_confined: bool = False,
 ) -> Report:
-    """Read them all."""
+    """Read all files."""
     report = Report(Counter(), [])
     warm()
     if is_confined:
         prepare()
     read = extract_isolated if is_confined else extract
-    waiting: list[tuple[str, bytes]] = []
-    for number, one in enumerate(files(count, seed), start=1):
-        waiting.append(one)
-        if len(waiting) == batch or number == count:
-            _run_batch(report, waiting, folder / f"batch-{number}", number - len(waiting), read)
-            advance(len(waiting))
-            waiting = []
+    pending: list[tuple[str, bytes]] = []
+    for number, file in enumerate(files(count, seed), start=1):
+        pending.append(file)
+        if len(pending) == batch or number == count:
+            _run_batch(report, pending, folder / f"batch-{number}", number - len(pending), read)
+            advance(len(pending))
+            pending = []
     release()
     return report
 
@@ -215,7 +215,7 @@ def _run_batch(
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     for number, (outcome, wrong) in enumerate(lines):
         report.outcomes[outcome] += 1
-        report.wrong.extend(f"file {first + number} ({batch[number][0]}): {one}" for one in wrong)
+        report.wrong.extend(f"file {first + number} ({batch[number][0]}): {error}" for error in wrong)
     if os.waitstatus_to_exitcode(status) != 0:
         name, content = batch[len(lines)]
         kept = Path(tempfile.gettempdir()) / f"fairlane-killer-{first + len(lines)}"
@@ -229,7 +229,7 @@ def _run_batch(
 @click.option("--seed", default=1, show_default=True)
 @click.option("--sandbox", "is_confined", is_flag=True, help="Read each file in a confined process of its own.")
 def main(count: int, seed: int, is_confined: bool) -> None:
-    """Read damaged files, and count what comes out."""
+    """Read damaged files, and count the outcomes."""
     print(f"{count:,} files, seed {seed}{', in the sandbox' if is_confined else ''}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
@@ -241,8 +241,8 @@ def main(count: int, seed: int, is_confined: bool) -> None:
         report = run(count, seed, Path(folder), batch, lambda done: progress.update(task, advance=done), is_confined)
     for outcome, number in report.outcomes.most_common():
         print(f"  {outcome}: {number}")
-    for one in report.wrong:
-        print(f"WRONG: {one}")
+    for error in report.wrong:
+        print(f"WRONG: {error}")
     print("Nothing is wrong." if not report.wrong else f"{len(report.wrong)} things are wrong.")
     sys.exit(1 if report.wrong else 0)
 

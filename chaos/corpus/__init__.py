@@ -1,4 +1,4 @@
-"""Which files do the extractors have to read? Made here, with the standard library and Pillow: every format, five languages.
+"""Corpus of the extractors: files of every format in five languages, made with the standard library and Pillow.
 
 Nothing in here is taken from anywhere: a test that fails can be read down to the byte.
 """

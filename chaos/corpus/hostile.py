@@ -1,4 +1,4 @@
-"""Which files try to do harm, and what must be said of each?
+"""Hostile files, and the code that each must end with.
 
 Made when asked for: some are large.
 """
@@ -71,13 +71,13 @@ def deflated(start: bytes, block: bytes, times: int) -> Packed:
     return Packed(head + again * times + b"\x03\x00", len(start) + len(block) * times)
 
 
-def raw_zip(members: dict[str, Packed], tell_size: int | None = None) -> bytes:
+def raw_zip(members: dict[str, Packed], declared_size: int | None = None) -> bytes:
     """A ZIP of members that are packed already; the check sums of large ones are wrong, and nobody gets so far."""
     body = directory = b""
     for name, (content, size) in members.items():
-        told = size if tell_size is None else tell_size
+        declared = size if declared_size is None else declared_size
         check = zlib.crc32(zlib.decompress(content, -15)) if size < 100_000 else 0
-        fields = struct.pack("<HHHHHLLLH", 20, 0, 8, 0, 33, check, len(content), told, len(name)) + b"\0\0"
+        fields = struct.pack("<HHHHHLLLH", 20, 0, 8, 0, 33, check, len(content), declared, len(name)) + b"\0\0"
         directory += (
             b"PK\x01\x02" + struct.pack("<H", 20) + fields + struct.pack("<HHHLL", 0, 0, 0, 0, len(body)) + name.encode()
         )
@@ -135,7 +135,7 @@ def encrypted_zip() -> bytes:
 
 def lying_zip() -> bytes:
     """Sizes in the directory say a few bytes; there are a great many."""
-    return raw_zip({"zeros.txt": deflated(b"", bytes(MILLION), 600)}, tell_size=5)
+    return raw_zip({"zeros.txt": deflated(b"", bytes(MILLION), 600)}, declared_size=5)
 
 
 def hostile_names() -> bytes:

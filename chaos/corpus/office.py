@@ -39,12 +39,12 @@ def zipped(parts: Mapping[str, str | bytes], compression: int = zipfile.ZIP_DEFL
 
 def rels(*targets: tuple[str, str, str]) -> str:
     """Relationships: id, kind, target; a target with a scheme is outside."""
-    told = "".join(
+    elements = "".join(
         f"<Relationship Id={quoteattr(id)} Type={quoteattr(kind if '/' in kind else f'{DOCUMENT}/{kind}')} "
         f"Target={quoteattr(target)}{' TargetMode=' + quoteattr('External') if '://' in target else ''}/>"
         for id, kind, target in targets
     )
-    return f'{HEAD}<Relationships xmlns="{PACKAGE}/relationships">{told}</Relationships>'
+    return f'{HEAD}<Relationships xmlns="{PACKAGE}/relationships">{elements}</Relationships>'
 
 
 def office(main: str, content_type: str, sample: Sample, parts: Mapping[str, str | bytes]) -> bytes:
@@ -83,7 +83,7 @@ def word_body(sample: Sample) -> str:
     """Its heading, paragraph, list and table."""
     item = '<w:numPr><w:ilvl w:val="0"/><w:numId w:val="1"/></w:numPr>'
     body = paragraph(sample.title, '<w:pStyle w:val="Nagwek1"/>') + paragraph(sample.paragraph)
-    return body + "".join(paragraph(one, item) for one in sample.items) + word_table(sample.table)
+    return body + "".join(paragraph(text, item) for text in sample.items) + word_table(sample.table)
 
 
 def make_docx(sample: Sample, body: str | None = None, more: Mapping[str, str | bytes] | None = None) -> bytes:
@@ -115,9 +115,9 @@ def make_docx(sample: Sample, body: str | None = None, more: Mapping[str, str | 
 
 
 def _shape(lines: list[tuple[str, int]], role: str = "") -> str:
-    told = "".join(f'<a:p><a:pPr lvl="{level}"/><a:r><a:t>{escape(line)}</a:t></a:r></a:p>' for line, level in lines)
+    paragraphs = "".join(f'<a:p><a:pPr lvl="{level}"/><a:r><a:t>{escape(line)}</a:t></a:r></a:p>' for line, level in lines)
     placeholder = f'<p:ph type="{role}"/>' if role else ""
-    return f"<p:sp><p:nvSpPr><p:nvPr>{placeholder}</p:nvPr></p:nvSpPr><p:txBody>{told}</p:txBody></p:sp>"
+    return f"<p:sp><p:nvSpPr><p:nvPr>{placeholder}</p:nvPr></p:nvSpPr><p:txBody>{paragraphs}</p:txBody></p:sp>"
 
 
 def _slide_table(table: tuple[tuple[str, ...], ...]) -> str:
@@ -133,7 +133,7 @@ def _slide_table(table: tuple[tuple[str, ...], ...]) -> str:
 def make_pptx(sample: Sample) -> bytes:
     """Two slides, whose parts are numbered against their order, and notes."""
     first = _shape([(sample.title, 0)], "ctrTitle") + _shape([(sample.paragraph, 0)]) + _shape([("17", 0)], "sldNum")
-    second = _shape([(one, 1) for one in sample.items]) + _slide_table(sample.table)
+    second = _shape([(text, 1) for text in sample.items]) + _slide_table(sample.table)
     return office(
         "ppt/presentation.xml",
         "application/vnd.openxmlformats-officedocument.presentationml.presentation.main+xml",
@@ -182,7 +182,7 @@ def make_xlsx(sample: Sample, rows: str | None = None, strings: list[str] | None
             '<numFmt numFmtId="164" formatCode="[$-415]d\\ mmmm\\ yyyy&quot; r.&quot;"/></numFmts><cellXfs><xf numFmtId="0"/>'
             '<xf numFmtId="164"/><xf numFmtId="22"/><xf numFmtId="165"/></cellXfs></styleSheet>',
             "xl/sharedStrings.xml": f"{HEAD}<sst {SHEET}>"
-            + "".join(f"<si><r><t>{escape(one)}</t></r><rPh><t>reading</t></rPh></si>" for one in shared)
+            + "".join(f"<si><r><t>{escape(text)}</t></r><rPh><t>reading</t></rPh></si>" for text in shared)
             + "</sst>",
             **sheets,
         },
@@ -194,7 +194,7 @@ def make_xlsx(sample: Sample, rows: str | None = None, strings: list[str] | None
 
 def odt_content(sample: Sample) -> str:
     """Its heading, paragraph, list and table."""
-    items = "".join(f"<text:list-item><text:p>{escape(one)}</text:p></text:list-item>" for one in sample.items)
+    items = "".join(f"<text:list-item><text:p>{escape(text)}</text:p></text:list-item>" for text in sample.items)
     rows = "".join(
         "<table:table-row>"
         + "".join(f"<table:table-cell><text:p>{escape(cell)}</text:p></table:table-cell>" for cell in cells)

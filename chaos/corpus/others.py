@@ -33,26 +33,26 @@ def rtf_text(text: str, codepage: str = "cp1252") -> str:
 
 def _pairs(letter: str) -> list[bytes]:
     content = letter.encode("utf-16-le")
-    return [content[place : place + 2] for place in range(0, len(content), 2)]
+    return [content[start : start + 2] for start in range(0, len(content), 2)]
 
 
 def make_rtf(sample: Sample, codepage: int = 1252, times: int = 1) -> bytes:
     """What the sample has, so many times over."""
 
-    def told(text: str) -> str:
+    def encode(text: str) -> str:
         return rtf_text(text, f"cp{codepage}")
 
     rows = "".join(
-        "\\trowd\\cellx3000\\cellx6000\n" + "".join(f"\\intbl {told(cell)}\\cell\n" for cell in cells) + "\\row\n"
+        "\\trowd\\cellx3000\\cellx6000\n" + "".join(f"\\intbl {encode(cell)}\\cell\n" for cell in cells) + "\\row\n"
         for cells in sample.table
     )
     body = (
-        f"\\pard\\outlinelevel0\\b {told(sample.title)}\\b0\\par\n\\pard {told(sample.paragraph)}\\par\n"
-        f"{told(sample.items[0])}\\par {told(sample.items[1])}\\par\n{rows}\\pard\\par"
+        f"\\pard\\outlinelevel0\\b {encode(sample.title)}\\b0\\par\n\\pard {encode(sample.paragraph)}\\par\n"
+        f"{encode(sample.items[0])}\\par {encode(sample.items[1])}\\par\n{rows}\\pard\\par"
     )
     return (
         f"{{\\rtf1\\ansi\\ansicpg{codepage}\\deff0{{\\fonttbl{{\\f0\\fswiss Arial;}}}}{{\\colortbl;\\red0\\green0\\blue0;}}\n"
-        f"{{\\info{{\\title {told(sample.title)}}}{{\\author {told(sample.author)}}}"
+        f"{{\\info{{\\title {encode(sample.title)}}}{{\\author {encode(sample.author)}}}"
         "{\\creatim\\yr2026\\mo3\\dy1\\hr9\\min30}}\n{\\*\\generator Nobody;}{\\pict\\pngblip 89504e47}"
         f"{body * times}}}"
     ).encode("ascii")
@@ -60,7 +60,7 @@ def make_rtf(sample: Sample, codepage: int = 1252, times: int = 1) -> bytes:
 
 def make_html(sample: Sample, encoding: str = "utf-8", times: int = 1) -> bytes:
     """What the sample has, so many times over."""
-    items = "".join(f"<li>{escape(one)}" for one in sample.items)
+    items = "".join(f"<li>{escape(text)}" for text in sample.items)
     rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>" for cells in sample.table)
     body = f"<h1>{escape(sample.title)}</h1>\n<p>{escape(sample.paragraph)}</p>\n<ul>{items}</ul><table>{rows}</table>"
     page = (

@@ -18,9 +18,9 @@ def rc4(key: bytes, content: bytes) -> bytes:
     """The cipher of old PDFs."""
     box = list(range(256))
     other = 0
-    for place in range(256):
-        other = (other + box[place] + key[place % len(key)]) % 256
-        box[place], box[other] = box[other], box[place]
+    for index in range(256):
+        other = (other + box[index] + key[index % len(key)]) % 256
+        box[index], box[other] = box[other], box[index]
     first = second = 0
     out = bytearray()
     for byte in content:
@@ -92,8 +92,8 @@ def text_string(text: str) -> bytes:
 
 
 def _font(pdf: Pdf, letters: str) -> tuple[int, dict[str, int]]:
-    """A font whose codes mean these letters, told by a ToUnicode map."""
-    codes = {letter: 32 + place for place, letter in enumerate(letters)}
+    """A font whose codes stand for these letters, by a ToUnicode map."""
+    codes = {letter: 32 + index for index, letter in enumerate(letters)}
     names = b" ".join(b"/uni%04X" % ord(letter) for letter in letters)
     pairs = b"\n".join(b"<%02X> <%s>" % (code, letter.encode("utf-16-be").hex().encode()) for letter, code in codes.items())
     cmap = (

@@ -67,7 +67,7 @@ def _sandbox() -> list[Finding]:
     """List the sandbox layers of this machine, those in force first."""
     layers = sorted(sandbox.layers(), key=lambda layer: not layer.is_in_force)
     findings = [
-        Finding("sandbox", "fine", f"{'' if layer.is_in_force else 'not in force: '}{layer.name}: {layer.told}")
+        Finding("sandbox", "fine", f"{'' if layer.is_in_force else 'not in force: '}{layer.name}: {layer.detail}")
         for layer in layers
     ]
     try:

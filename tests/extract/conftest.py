@@ -42,4 +42,4 @@ def refused(read: Read) -> Refused:
 
 def codes(extraction: Extraction) -> set[str]:
     """The codes of its warnings."""
-    return {notice.code for notice in extraction.warnings}
+    return {warning.code for warning in extraction.warnings}

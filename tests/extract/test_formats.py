@@ -126,7 +126,7 @@ def test_pictures(read: Read, name: str) -> None:
     assert result.media_type == {"pdf": "application/pdf", "jpg": "image/jpeg"}.get(
         name[-3:], f"image/{name.rpartition('.')[2]}"
     )
-    assert [notice.code for notice in result.warnings] == ["no_text"]
+    assert [warning.code for warning in result.warnings] == ["no_text"]
     assert len(result.pages) == (2 if name.startswith("pages") else 1)
     if not name.endswith("pdf"):
         assert (result.width, result.height) == (160, 60)
@@ -140,7 +140,7 @@ def test_what_holds_for_every_result(read: Read, name: str) -> None:
     assert result.text.encode().decode() == result.text
     assert result.pages[0].start == 0
     assert result.pages[-1].end == len(result.text)
-    assert all(one.end == other.start for one, other in zip(result.pages, result.pages[1:], strict=False))
+    assert all(page.end == following.start for page, following in zip(result.pages, result.pages[1:], strict=False))
     if result.thumbnail is not None:
         with Image.open(io.BytesIO(result.thumbnail)) as image:
             assert image.format == "PNG"

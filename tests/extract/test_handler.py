@@ -20,7 +20,7 @@ from fairlane.extract.handler import ExtractHandler, ExtractOptions, built_in_wo
 from fairlane.folders.scan import FOLDER_KIND
 from fairlane.queue.files import open_files_of
 from fairlane.worker import Document
-from tests.sandbox.confined import open_folder
+from tests.sandbox.harness import open_folder
 from tests.worker.conftest import AT_ONCE, Bench, until
 
 POLISH = of_sample(BY_LANGUAGE["pl"])
@@ -45,17 +45,17 @@ def test_every_format_comes_out_as_its_text_its_facts_and_a_picture(
     bench: Bench, queue: Queue, url: str, tmp_path: Path
 ) -> None:
     names = [name for name in POLISH if not name.endswith(("eml", "zip"))]
-    ids = [one.id for one in queue.submit_files("acme", [Input(content=POLISH[name], name=name) for name in names])]
+    ids = [receipt.id for receipt in queue.submit_files("acme", [Input(content=POLISH[name], name=name) for name in names])]
     worked_off(bench, url)
     for name, id in zip(names, ids, strict=True):
         path = tmp_path / name
         path.write_bytes(POLISH[name])
-        wanted = extract(path, name)
-        assert queue.text(id) == wanted.text, name
-        assert queue.facts(id) == wanted.facts(), name
-        assert queue.thumbnail(id) == wanted.thumbnail, name
+        expected = extract(path, name)
+        assert queue.text(id) == expected.text, name
+        assert queue.facts(id) == expected.facts(), name
+        assert queue.thumbnail(id) == expected.thumbnail, name
         result = queue.result(id)
-        assert (result["media_type"], result["pages"]) == (wanted.media_type, len(wanted.pages))
+        assert (result["media_type"], result["pages"]) == (expected.media_type, len(expected.pages))
 
 
 def test_a_worker_that_runs_reads_scans_as_soon_as_tesseract_is_installed(
@@ -63,7 +63,7 @@ def test_a_worker_that_runs_reads_scans_as_soon_as_tesseract_is_installed(
 ) -> None:
     tesseract = program("tesseract")
     scan = make_image(draw(["Invoice number 4217"], (700, 120), 48), "PNG")
-    sandboxed.release()  # an earlier test's template knows another PATH
+    sandboxed.release()  # an earlier test's fork server has another PATH
     with open_folder() as folder:
         monkeypatch.setenv("PATH", str(folder))
         stop = bench.start(built_in_worker(ExtractOptions(url), 1))
@@ -77,7 +77,7 @@ def test_a_worker_that_runs_reads_scans_as_soon_as_tesseract_is_installed(
             stop()
             sandboxed.release()
     assert [queue.document(id).reason for id in (first, second)] == [None, None]
-    warnings = [[one["code"] for one in queue.facts(id)["warnings"]] for id in (first, second)]
+    warnings = [[warning["code"] for warning in queue.facts(id)["warnings"]] for id in (first, second)]
     assert (queue.text(first), "ocr_missing" in warnings[0]) == ("", True)
     assert ("Invoice number 4217" in queue.text(second), "ocr_missing" in warnings[1]) == (True, False)
 
@@ -109,10 +109,10 @@ def test_members_of_an_archive_are_documents_with_a_check_each(bench: Bench, que
     id = queue.submit("acme", content=archive, name="letters.zip").id
     worked_off(bench, url)
     ids = queue.result(id)["members"]
-    assert [one["document"] for one in queue.facts(id)["members"]] == ids
-    assert [queue.input(one).parent for one in ids] == [id] * 6
-    assert [queue.document(one).check.counter for one in ids] == [-1, -2, -3, -4, -5, -6]
-    assert sorted(queue.text(one) for one in ids[:5]) == [f"letter {number}" for number in range(5)]
+    assert [member["document"] for member in queue.facts(id)["members"]] == ids
+    assert [queue.input(member).parent for member in ids] == [id] * 6
+    assert [queue.document(member).check.counter for member in ids] == [-1, -2, -3, -4, -5, -6]
+    assert sorted(queue.text(member) for member in ids[:5]) == [f"letter {number}" for number in range(5)]
     assert queue.document(ids[5]).state == "failed"
     assert (queue.look("acme").done, queue.look("acme").failed) == (6, 1)
 
@@ -121,8 +121,8 @@ def test_archives_in_archives_come_to_an_end(bench: Bench, queue: Queue, url: st
     queue.submit("acme", content=zip_of_zips(6), name="nested.zip")
     worked_off(bench, url)
     ended = list(queue.documents("acme"))
-    assert max(queue.input(one.id).depth for one in ended) == Limits().depth_max
-    (failed,) = [one for one in ended if one.state == "failed"]
+    assert max(queue.input(document.id).depth for document in ended) == Limits().depth_max
+    (failed,) = [document for document in ended if document.state == "failed"]
     assert str(failed.reason).startswith("too_large: archives inside each other")
 
 
@@ -139,7 +139,7 @@ def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> Non
     first, second = handler(document)["members"], handler(document)["members"]
     assert first == second
     assert queue.look("acme").waiting == 2
-    assert queue.sweep(grace=0).removed == 0, "the bytes that were written twice are gone"
+    assert queue.sweep(grace=0).removed == 0, "the bytes that were written twice are wait_until_gone"
 
 
 def test_the_cost_by_pages_is_corrected_when_their_number_is_known(bench: Bench, queue: Queue, url: str) -> None:

@@ -33,7 +33,7 @@ for line in sys.stdin:
     began = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     try:
         result = extract(Path(path), name, Path(scratch), Limits(ocr_pages_max=0))
-        said = {"code": None, "text": result.text[:500], "warnings": [one.code for one in result.warnings]}
+        said = {"code": None, "text": result.text[:500], "warnings": [warning.code for warning in result.warnings]}
     except Unreadable as error:
         said = {"code": error.code, "detail": error.detail}
     status = Path("/proc/self/status").read_text()
@@ -87,21 +87,21 @@ def test_each_ends_with_its_code_in_little_memory_and_time(child: Child, tmp_pat
 
 def test_names_in_archives_are_only_shown(read: Read) -> None:
     result = read(HOSTILE["hostile names"].make(), HOSTILE["hostile names"].name)
-    assert [one.path.name for one in result.members] == [f"member-{number:05d}" for number in range(1, 8)]
-    assert all(one.path.read_bytes() == b"harmless" for one in result.members)
+    assert [member.path.name for member in result.members] == [f"member-{number:05d}" for number in range(1, 8)]
+    assert all(member.path.read_bytes() == b"harmless" for member in result.members)
     assert result.members[0].name == "../../etc/passwd"
-    assert all(len(one.name) <= 255 and one.name.isprintable() for one in result.members)
+    assert all(len(member.name) <= 255 and member.name.isprintable() for member in result.members)
     assert codes(result) == {"members_skipped"}  # the link
 
 
 def test_a_file_in_an_archive_that_is_too_large_is_left_out_alone(read: Read, refused: Refused) -> None:
     limits = replace(NO_OCR, size_max=1000)
     result = read(zipped({"large.txt": "x" * 1001, "just.txt": "x" * 1000}), "a.zip", limits=limits)
-    assert [(one.name, one.size) for one in result.members] == [("just.txt", 1000)]
-    assert [(one.code, one.detail) for one in result.warnings] == [
+    assert [(member.name, member.size) for member in result.members] == [("just.txt", 1000)]
+    assert [(warning.code, warning.detail) for warning in result.warnings] == [
         ("members_skipped", "large.txt: too_large: more than 1,000 bytes")
     ]
-    assert [one.name for one in result.members[0].path.parent.iterdir() if one.name.startswith("member")] == ["member-00001"]
+    assert [path.name for path in result.members[0].path.parent.iterdir() if path.name.startswith("member")] == ["member-00001"]
     assert refused(zipped({"large.txt": "x" * 1001}), "a.zip", limits=limits).code == "too_large"
 
 

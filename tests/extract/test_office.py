@@ -94,8 +94,8 @@ def test_other_packages_are_unsupported(refused: Refused, kind: str, code: str) 
 def test_an_encrypted_part_is_encrypted(read: Read, refused: Refused) -> None:
     assert refused(locked(make_odt(SAMPLE), "content.xml"), "a.odt").code == "encrypted"
     result = read(locked(zipped({"one.txt": "open", "two.txt": "closed"}), "two.txt"), "a.zip")
-    assert [one.name for one in result.members] == ["one.txt"]
-    assert [(one.code, "encrypted" in one.detail) for one in result.warnings] == [("members_skipped", True)]
+    assert [member.name for member in result.members] == ["one.txt"]
+    assert [(warning.code, "encrypted" in warning.detail) for warning in result.warnings] == [("members_skipped", True)]
 
 
 # -- sheets

@@ -146,7 +146,7 @@ def test_after_the_first_page_only_its_language_is_read(read: Read, monkeypatch:
     words = BY_LANGUAGE["en"].paragraph.split()[:16]
     page = draw([" ".join(words[:8]), " ".join(words[8:])], (1100, 160))
     result = read(make_image(page, "TIFF", save_all=True, append_images=[page]), "a.tiff", Limits(ocr_languages=("deu", "eng")))
-    assert [one for one in languages_used if one] == ["deu+eng", "eng"]
+    assert [languages for languages in languages_used if languages] == ["deu+eng", "eng"]
     assert result.text_of(0).split() == words == result.text_of(1).split()
 
 

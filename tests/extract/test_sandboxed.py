@@ -1,4 +1,4 @@
-"""Files read in the sandbox give what they give outside of it, and nothing that comes back is believed unseen."""
+"""Files read in the sandbox give what they give outside of it, and nothing that comes back is trusted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,20 +27,29 @@ from fairlane.extract import Extraction, Limits, Unreadable, extract, sandbox_en
 from fairlane.extract.builder import ExtractionBuilder
 from fairlane.extract.sandboxed import extract_isolated
 from fairlane.extract.validation import validate_response
-from fairlane.sandbox import Heard
-from tests.sandbox.confined import CALLERS, forked, open_folder, template_of
+from fairlane.sandbox import Response
+from tests.sandbox.harness import (
+    CALLERS,
+    call_in_fork,
+    children_of,
+    fork_server_of,
+    open_folder,
+    parent_of,
+    supervisors_of,
+    wait_until_ended,
+)
 
 NO_OCR = Limits(ocr_pages_max=0)
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
+def folder() -> Iterator[Path]:
     warm()
     with open_folder() as folder:
         yield folder
 
 
-def made(folder: Path, content: bytes) -> tuple[Path, Path]:
+def write_input(folder: Path, content: bytes) -> tuple[Path, Path]:
     path, scratch = folder / "file", folder / "scratch"
     path.write_bytes(content)
     scratch.mkdir()
@@ -45,47 +57,46 @@ def made(folder: Path, content: bytes) -> tuple[Path, Path]:
 
 
 def with_contents(result: Extraction) -> tuple[Extraction, list[bytes]]:
-    contents = [one.path.read_bytes() for one in result.members]
-    for one in result.members:
-        one.path.unlink()
+    contents = [member.path.read_bytes() for member in result.members]
+    for member in result.members:
+        member.path.unlink()
     return result, contents
 
 
-def test_every_good_file_gives_the_very_same(place: Path) -> None:
+def test_every_good_file_gives_the_very_same(folder: Path) -> None:
     for number, (name, content) in enumerate(corpus().items()):
-        folder = place / str(number)
-        folder.mkdir()
-        path, scratch = made(folder, content)
+        (folder / str(number)).mkdir()
+        path, scratch = write_input(folder / str(number), content)
         plain = with_contents(extract(path, name, scratch, NO_OCR))
         assert with_contents(extract_isolated(path, name, scratch, NO_OCR)) == plain, name
         assert list(scratch.iterdir()) == []
         assert with_contents(extract_isolated(path, name, scratch, NO_OCR, without=sandbox.NAMESPACES)) == plain, name
 
 
-@pytest.mark.parametrize("shift", range(5))
-def test_a_long_text_is_whole_wherever_its_blocks_end(place: Path, shift: int) -> None:
+@pytest.mark.parametrize("offset", range(5))
+def test_a_long_text_is_whole_wherever_its_blocks_end(folder: Path, offset: int) -> None:
     """Characters of one to four bytes, of which every block's end cuts another."""
-    text = "a" * shift + "🦊żół \xa0" * 40_000
-    path, scratch = made(place, text.encode())
+    text = "a" * offset + "🦊żół \xa0" * 40_000
+    path, scratch = write_input(folder, text.encode())
     for result in (extract(path, "a.txt", scratch), extract_isolated(path, "a.txt", scratch)):
         assert (result.text, result.text_bytes) == (text, text.encode())
         assert [(page.start, page.end) for page in result.pages] == [(0, len(text))]
-        assert [one.code for one in result.warnings] == []
+        assert [warning.code for warning in result.warnings] == []
 
 
 @pytest.mark.parametrize("letter", ["a", "ż", "€", "🦊"])
-def test_a_sample_has_as_many_characters_as_were_asked_for(place: Path, letter: str) -> None:
-    builder = ExtractionBuilder(place / "file", "a.txt", None, NO_OCR)
+def test_a_sample_has_as_many_characters_as_its_length(folder: Path, letter: str) -> None:
+    builder = ExtractionBuilder(folder / "file", "a.txt", None, NO_OCR)
     builder.write(letter * 100)
     assert [len(builder.sample(length)) for length in (0, 7, 99, 100, 101)] == [0, 7, 99, 100, 100]
 
 
-def test_a_text_of_spaces_only_is_none(place: Path) -> None:
-    path, scratch = made(place, ("\xa0 \n" * 50_000).encode())
+def test_a_text_of_spaces_only_is_none(folder: Path) -> None:
+    path, scratch = write_input(folder, ("\xa0 \n" * 50_000).encode())
     result = extract(path, "a.txt", scratch)
-    assert [one.code for one in result.warnings] == ["no_text"]
+    assert [warning.code for warning in result.warnings] == ["no_text"]
     path.write_bytes(path.read_bytes() + b"x")
-    assert "no_text" not in [one.code for one in extract(path, "a.txt", scratch).warnings]
+    assert "no_text" not in [warning.code for warning in extract(path, "a.txt", scratch).warnings]
 
 
 def file_of(name: str) -> bytes:
@@ -93,58 +104,61 @@ def file_of(name: str) -> bytes:
 
 
 @cache
-def plainly(name: str) -> tuple[str, object]:
+def extract_outside(name: str) -> tuple[str, object]:
     """Text and facts of a file that is read outside of the sandbox."""
     with open_folder() as folder:
-        path, scratch = made(folder, file_of(name))
+        path, scratch = write_input(folder, file_of(name))
         result = extract(path, name, scratch)
         return result.text, json.loads(json.dumps(result.facts()))
 
 
 @pytest.mark.parametrize("name", CALLERS)
 @pytest.mark.parametrize("file", ["pl.pdf", "de.zip", "scan.png"])
-def test_every_caller_reads_the_same_with_words_on_pictures(place: Path, name: str, file: str) -> None:
+def test_every_caller_reads_the_same_with_words_on_pictures(folder: Path, name: str, file: str) -> None:
     """Tesseract runs inside, if it is here at all."""
-    path = place / "file"
+    path = folder / "file"
     path.write_bytes(file_of(file))
-    expected = plainly(file)
+    expected = extract_outside(file)
 
     def call() -> list[object]:
-        scratch = place / "scratch"
+        scratch = folder / "scratch"
         scratch.mkdir()
-        by_template = template_of(lambda *arguments: sandbox_entry.work(*arguments)())
-        with by_template if CALLERS[name].has_template else nullcontext((None, 0)) as (sandboxed._template, _):
-            result = extract_isolated(path, file, scratch, without=CALLERS[name].without)
+        with ExitStack() as stack:
+            fork_server = None
+            if CALLERS[name].has_fork_server:
+                work = fork_server_of(lambda *arguments: sandbox_entry.work(*arguments)())
+                fork_server, _ = stack.enter_context(work)
+            result = extract_isolated(path, file, scratch, without=CALLERS[name].without, fork_server=fork_server)
         return [result.text, result.facts()]
 
-    assert tuple(forked(CALLERS[name], call)) == expected
+    assert tuple(call_in_fork(CALLERS[name], call)) == expected
     if file == "scan.png" and shutil.which("tesseract"):
         assert "Invoice number 4217" in expected[0]
 
 
 @pytest.mark.parametrize("key", HOSTILE)
-def test_every_hostile_file_ends_with_its_code(place: Path, key: str) -> None:
-    path, scratch = made(place, HOSTILE[key].make())
+def test_every_hostile_file_ends_with_its_code(folder: Path, key: str) -> None:
+    path, scratch = write_input(folder, HOSTILE[key].make())
     try:
         result = extract_isolated(path, HOSTILE[key].name, scratch, NO_OCR)
-        code, left = None, [one.path for one in result.members]
+        code, left = None, [member.path for member in result.members]
     except Unreadable as failure:
         code, left = failure.code, []
     assert code == HOSTILE[key].code
     assert sorted(scratch.iterdir()) == left
-    assert sorted(place.iterdir()) == [path, scratch]
+    assert sorted(folder.iterdir()) == [path, scratch]
 
 
-def test_a_relative_path_works_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(place, corpus()["en.zip"])
-    monkeypatch.chdir(place)
+def test_a_relative_path_works_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_input(folder, corpus()["en.zip"])
+    monkeypatch.chdir(folder)
     result = extract_isolated(Path("file"), "a.zip", Path("scratch"), NO_OCR)
     assert result.members[0].path == Path("scratch/member-00001")
     assert result.members[0].path.stat().st_uid == os.geteuid()
 
 
-def test_the_folder_must_be_empty_and_the_promises_kept(place: Path) -> None:
-    path, scratch = made(place, b"text")
+def test_the_folder_must_be_empty_and_the_promises_kept(folder: Path) -> None:
+    path, scratch = write_input(folder, b"text")
     with pytest.raises(Mistake, match="no network"):
         extract_isolated(path, "a.txt", scratch, without=frozenset({"seccomp"}))
     (scratch / "old").touch()
@@ -152,8 +166,8 @@ def test_the_folder_must_be_empty_and_the_promises_kept(place: Path) -> None:
         extract_isolated(path, "a.txt", scratch)
 
 
-def test_time_and_memory_are_limited(place: Path) -> None:
-    path, scratch = made(place, HOSTILE["many cells"].make())
+def test_time_and_memory_are_limited(folder: Path) -> None:
+    path, scratch = write_input(folder, HOSTILE["many cells"].make())
     with pytest.raises(Unreadable) as caught:
         extract_isolated(path, "a.xlsx", scratch, Limits(seconds_max=0.2))
     assert caught.value.code == "timed_out"
@@ -163,7 +177,89 @@ def test_time_and_memory_are_limited(place: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
+# -- by the fork server
+
+
+@pytest.fixture
+def standby() -> Iterator[int]:
+    """The pid of the standby process of the built-in worker's fork server."""
+    before = children_of(os.getpid())
+    sandboxed.prepare()
+    (pid,) = set(children_of(os.getpid())) - {*before}
+    yield pid
+    sandboxed.release()
+
+
+def test_every_good_file_gives_the_very_same_by_the_fork_server(folder: Path, standby: int) -> None:
+    for number, (name, content) in enumerate(corpus().items()):
+        (folder / str(number)).mkdir()
+        path, scratch = write_input(folder / str(number), content)
+        plain = with_contents(extract(path, name, scratch, NO_OCR))
+        assert with_contents(extract_isolated(path, name, scratch, NO_OCR)) == plain, name
+    assert len(supervisors_of(standby)) == 1, "one supervisor for all"
+
+
+def test_the_longest_paths_fit_into_a_request(folder: Path, standby: int) -> None:
+    deep = bytes(folder)
+    while len(deep) < 3_800:
+        deep = os.path.join(deep, b"\xff" * 200)  # not UTF-8: such a name is the longest as JSON
+    os.makedirs(deep)
+    path, scratch = write_input(Path(os.fsdecode(deep)), b"deep")
+    assert extract_isolated(path, "\udcff" * 255, scratch, NO_OCR).text == "deep"
+    assert len(supervisors_of(standby)) == 1
+
+
+def test_files_are_read_without_the_fork_server_when_all_of_it_was_killed(folder: Path, standby: int) -> None:
+    path, scratch = write_input(folder, b"text")
+    assert extract_isolated(path, "a.txt", scratch).text == "text"
+    (supervisor,) = supervisors_of(standby)
+    server = parent_of(supervisor)
+    for pid in (standby, server, supervisor):
+        os.kill(pid, signal.SIGKILL)
+        wait_until_ended(pid)
+    assert extract_isolated(path, "a.txt", scratch).text == "text"
+
+
+def test_every_sample_is_read(folder: Path) -> None:
+    for name, content in sandbox_entry.samples().items():
+        (folder / name).write_bytes(content)
+        assert extract(folder / name, name, folder).text.strip() == "This is the sample", name
+
+
+@pytest.mark.parametrize("is_fork", [False, True])
+def test_nothing_is_left_open_when_python_ends(tmp_path: Path, is_fork: bool) -> None:
+    (tmp_path / "a.txt").write_text("one two")
+    (tmp_path / "scratch").mkdir()
+    script = f"""
+import os
+from pathlib import Path
+from fairlane.extract.sandboxed import extract_isolated, prepare
+
+prepare()
+def read():
+    return extract_isolated(Path("a.txt"), "a.txt", Path("scratch")).text
+read()
+if {is_fork} and os.fork():
+    assert os.wait()[1] == 0
+    assert "one two" in read()
+"""
+    command = [sys.executable, "-W", "default", "-W", "ignore::DeprecationWarning", "-c", script]
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert completed.stderr == ""
+
+
 # -- what comes back
+
+
+def test_a_code_that_no_extractor_has_is_a_crash(folder: Path) -> None:
+    def work(*arguments: object) -> None:
+        raise sandbox.WorkFailed("hacked", "by the file")
+
+    path, scratch = write_input(folder, b"text")
+    with fork_server_of(work) as (fork_server, _), pytest.raises(Unreadable) as caught:
+        extract_isolated(path, "a.txt", scratch, fork_server=fork_server)
+    assert (caught.value.code, caught.value.detail) == ("crashed", "the response is malformed")
+
 
 Spoil = Callable[[dict[str, Any], Path], object]
 SPOILED: dict[str, Spoil] = {
@@ -214,29 +310,34 @@ def linked(path: Path) -> None:
     path.symlink_to(moved)
 
 
-def answered(place: Path) -> tuple[Heard, int, str, Path]:
-    path, scratch = made(place, corpus()["pl.zip"])
+def honest_response(folder: Path) -> tuple[Response, int, str, Path]:
+    path, scratch = write_input(folder, corpus()["pl.zip"])
     result = extract(path, "a.zip", scratch, NO_OCR)
     facts: dict[str, Any] = json.loads(json.dumps(result.facts()))
-    return Heard(facts, (result.text_bytes, b"")), path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest(), scratch
+    return (
+        Response(facts, (result.text_bytes, b"")),
+        path.stat().st_size,
+        hashlib.sha256(path.read_bytes()).hexdigest(),
+        scratch,
+    )
 
 
-def test_an_honest_answer_is_taken(place: Path) -> None:
-    heard, size, sha256, scratch = answered(place)
-    assert validate_response(heard, size, sha256, scratch, NO_OCR).facts() == heard.value
+def test_an_honest_response_is_accepted(folder: Path) -> None:
+    response, size, sha256, scratch = honest_response(folder)
+    assert validate_response(response, size, sha256, scratch, NO_OCR).facts() == response.value
 
 
 @pytest.mark.parametrize("how", [*SPOILED, *PARTS])
-def test_an_answer_that_breaks_a_law_is_a_crash(place: Path, how: str) -> None:
-    heard, size, sha256, scratch = answered(place)
-    assert isinstance(heard.value, dict)
+def test_a_response_that_breaks_a_law_is_a_crash(folder: Path, how: str) -> None:
+    response, size, sha256, scratch = honest_response(folder)
+    assert isinstance(response.value, dict)
     if how in SPOILED:
-        SPOILED[how](heard.value, scratch)
+        SPOILED[how](response.value, scratch)
     else:
         text, picture = PARTS[how]
-        heard = Heard(heard.value, (heard.parts[0] if text is None else text, picture))
+        response = Response(response.value, (response.parts[0] if text is None else text, picture))
     with pytest.raises(Unreadable, match="sent an invalid result") as caught:
-        validate_response(heard, size, sha256, scratch, NO_OCR)
+        validate_response(response, size, sha256, scratch, NO_OCR)
     assert caught.value.code == "crashed"
 
 

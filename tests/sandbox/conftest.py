@@ -1,4 +1,4 @@
-"""A sandbox's caller, of every kind, and a folder of its own."""
+"""A caller of the sandbox, of every kind, and a folder of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .confined import CALLERS, Caller, open_folder, scratch_of
+from .harness import CALLERS, Caller, open_folder, scratch_of
 
 
 @pytest.fixture(params=CALLERS, ids=lambda name: str(name))
@@ -16,11 +16,11 @@ def caller(request: pytest.FixtureRequest) -> Caller:
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    with open_folder() as folder:
-        yield folder
+def folder() -> Iterator[Path]:
+    with open_folder() as path:
+        yield path
 
 
 @pytest.fixture
-def scratch(place: Path, caller: Caller) -> Path:
-    return scratch_of(place, caller)
+def scratch(folder: Path, caller: Caller) -> Path:
+    return scratch_of(folder, caller)

@@ -1,4 +1,4 @@
-"""Work that does everything it must not, in the very process that strangers' files are read in: each ends with its reason."""
+"""Work that does everything it must not do: each attempt ends with its reason, and does no harm."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ import pytest
 
 from fairlane import sandbox
 from fairlane.core.errors import BadValue
-from fairlane.extract import Unreadable
 from fairlane.procs import syscalls
 from fairlane.sandbox import seccomp, supervisor
 
-from .confined import CALLERS, QUICK, WITH_ALL_LAYERS, Caller, forked, outcome, tried
+from .harness import CALLERS, QUICK, WITH_ALL_LAYERS, Caller, call_in_fork, error_name, outcome
 
 _libc = ctypes.CDLL(None, use_errno=True)
 INT_80 = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"  # mov eax, 20; int 0x80; ret: a call of another architecture
 
 
 WITH_LANDLOCK = pytest.mark.parametrize(
-    "caller", [name for name, one in CALLERS.items() if "landlock" not in one.without], indirect=True
+    "caller", [name for name, caller in CALLERS.items() if "landlock" not in caller.without], indirect=True
 )
 
 
@@ -50,7 +49,7 @@ def test_a_value_comes_back(caller: Caller, scratch: Path) -> None:
 
 def test_a_failure_travels_with_its_code_and_detail(caller: Caller, scratch: Path) -> None:
     def work() -> None:
-        raise Unreadable("encrypted", "needs a password")
+        raise sandbox.WorkFailed("encrypted", "needs a password")
 
     assert outcome(caller, work, scratch) == ["encrypted", "needs a password"]
 
@@ -66,9 +65,9 @@ def test_a_segfault_is_a_crash_that_names_its_signal(caller: Caller, scratch: Pa
 
 @WITH_ALL_LAYERS
 def test_a_crash_in_a_fork_of_a_large_process_is_not_taken_for_one_that_needed_memory(caller: Caller, scratch: Path) -> None:
-    held = bytearray(b"x" * QUICK.memory_max)
+    large = bytearray(b"x" * QUICK.memory_max)
     code, _ = outcome(caller, lambda: ctypes.string_at(0), scratch)
-    assert (code, len(held)) == ("crashed", QUICK.memory_max)
+    assert (code, len(large)) == ("crashed", QUICK.memory_max)
 
 
 def test_an_abort_is_a_crash(caller: Caller, scratch: Path) -> None:
@@ -77,9 +76,9 @@ def test_an_abort_is_a_crash(caller: Caller, scratch: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_an_exit_without_an_answer_is_a_crash(caller: Caller, scratch: Path, code: int) -> None:
-    told = "the process answered nothing" if code == 0 else "the process ended with code 3"
-    assert outcome(caller, lambda: os._exit(code), scratch) == ["crashed", told]
+def test_an_exit_without_a_response_is_a_crash(caller: Caller, scratch: Path, code: int) -> None:
+    detail = "the process sent no response" if code == 0 else "the process ended with code 3"
+    assert outcome(caller, lambda: os._exit(code), scratch) == ["crashed", detail]
 
 
 @WITH_ALL_LAYERS
@@ -115,16 +114,16 @@ def test_memory_ends(caller: Caller, scratch: Path) -> None:
 def test_a_parser_that_dies_of_memory_is_too_large(caller: Caller, scratch: Path) -> None:
     def work() -> None:
         _libc.malloc.restype = ctypes.c_void_p
-        while place := _libc.malloc(ctypes.c_size_t(1_000_000)):
-            ctypes.memset(place, 1, 1_000_000)
+        while address := _libc.malloc(ctypes.c_size_t(1_000_000)):
+            ctypes.memset(address, 1, 1_000_000)
         ctypes.string_at(0)
 
     code, detail = outcome(caller, work, scratch)
     assert (code, "SIGSEGV" in detail) == ("too_large", True)
 
 
-def all_memory_taken() -> None:
-    """By nobody's fault but ours, and without touching it."""
+def take_all_memory() -> None:
+    """Allocate all address space, without touching it."""
     _libc.malloc.restype = ctypes.c_void_p
     for size in (1_000_000, 10_000):
         while _libc.malloc(ctypes.c_size_t(size)):
@@ -136,11 +135,11 @@ def test_whoever_goes_on_without_memory_is_too_large(caller: Caller, scratch: Pa
     """As Python may do, which then loops where it handles exceptions."""
 
     def work() -> None:
-        all_memory_taken()
+        take_all_memory()
         while True:
             pass
 
-    monkeypatch.setattr(supervisor, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "MEMORY_CHECK_SECONDS", 0.05)
     code, detail = outcome(caller, work, scratch)
     assert (code, "needs more memory than 300,000,000 bytes" in detail) == ("too_large", True)
 
@@ -154,7 +153,7 @@ def test_whoever_has_memory_left_may_go_on(caller: Caller, scratch: Path, monkey
             pass
         return len(kept)
 
-    monkeypatch.setattr(supervisor, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(supervisor, "MEMORY_CHECK_SECONDS", 0.05)
     assert outcome(caller, work, scratch) == ["value", 1]
 
 
@@ -208,7 +207,7 @@ def test_nobody_else_is_signalled(caller: Caller, scratch: Path) -> None:
         targets = [victim.pid, -victim.pid]
         if "process namespace" in caller.without:
             targets.append(os.getppid())
-        return [tried(os.kill, target, signal.SIGKILL) for target in targets]
+        return [error_name(os.kill, target, signal.SIGKILL) for target in targets]
 
     try:
         code, errors = outcome(caller, work, scratch)
@@ -226,10 +225,10 @@ def test_where_nothing_else_keeps_signals_from_others_the_filter_does() -> None:
     def call() -> list[str | None]:
         syscalls.set_no_new_privileges()
         syscalls.load_seccomp_filter(seccomp.program(platform.machine(), False))
-        return [tried(os.kill, pid, signal.SIGKILL) for pid in (victim.pid, os.getppid())]
+        return [error_name(os.kill, pid, signal.SIGKILL) for pid in (victim.pid, os.getppid())]
 
     try:
-        assert forked(Caller(os.geteuid(), frozenset()), call) == ["EPERM", "EPERM"]
+        assert call_in_fork(Caller(os.geteuid(), frozenset()), call) == ["EPERM", "EPERM"]
         assert victim.poll() is None
     finally:
         victim.kill()
@@ -239,14 +238,14 @@ def test_where_nothing_else_keeps_signals_from_others_the_filter_does() -> None:
 # -- network
 
 
-def listeners(place: Path) -> list[tuple[socket.socket, tuple[str, int] | str]]:
-    """Open doors on this machine, of every kind."""
-    found: list[tuple[socket.socket, tuple[str, int] | str]] = []
+def listeners(folder: Path) -> list[tuple[socket.socket, tuple[str, int] | str]]:
+    """Listening sockets on this machine, of every kind."""
+    listening: list[tuple[socket.socket, tuple[str, int] | str]] = []
     for family, address in (
         (socket.AF_INET, ("127.0.0.1", 0)),
         (socket.AF_INET6, ("::1", 0)),
-        (socket.AF_UNIX, str(place / "door")),
-        (socket.AF_UNIX, f"\0{place}"),
+        (socket.AF_UNIX, str(folder / "door")),
+        (socket.AF_UNIX, f"\0{folder}"),
     ):
         door = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -256,24 +255,24 @@ def listeners(place: Path) -> list[tuple[socket.socket, tuple[str, int] | str]]:
             continue
         door.listen()
         door.setblocking(False)
-        found.append((door, door.getsockname()))
-    (place / "door").chmod(0o777)
-    return found
+        listening.append((door, door.getsockname()))
+    (folder / "door").chmod(0o777)
+    return listening
 
 
 def connect(family: int, address: tuple[str, int] | str) -> None:
     socket.socket(family).connect(address)
 
 
-def test_no_socket_of_any_kind_is_had_and_nobody_is_reached(caller: Caller, place: Path, scratch: Path) -> None:
-    doors = listeners(place)
+def test_no_socket_of_any_kind_is_had_and_nobody_is_reached(caller: Caller, folder: Path, scratch: Path) -> None:
+    doors = listeners(folder)
 
     def work() -> list[str | None]:
         kinds = (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW)
         families = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK, socket.AF_PACKET, socket.AF_VSOCK)
-        errors = [tried(socket.socket, family, kind) for family in families for kind in kinds]
-        errors += [tried(connect, door.family, address) for door, address in doors]
-        return [*errors, tried(connect, socket.AF_INET, ("192.0.2.1", 80)), tried(socket.socketpair)]
+        errors = [error_name(socket.socket, family, kind) for family in families for kind in kinds]
+        errors += [error_name(connect, door.family, address) for door, address in doors]
+        return [*errors, error_name(connect, socket.AF_INET, ("192.0.2.1", 80)), error_name(socket.socketpair)]
 
     code, errors = outcome(caller, work, scratch)
     assert (code, set(errors)) == ("value", {"EPERM"})
@@ -286,8 +285,8 @@ def test_no_socket_of_any_kind_is_had_and_nobody_is_reached(caller: Caller, plac
 # -- files
 
 
-def test_nothing_is_written_moved_or_changed_outside(caller: Caller, place: Path, scratch: Path) -> None:
-    outside, victim = place / "outside", place / "outside" / "victim"
+def test_nothing_is_written_moved_or_changed_outside(caller: Caller, folder: Path, scratch: Path) -> None:
+    outside, victim = folder / "outside", folder / "outside" / "victim"
     outside.mkdir()
     victim.write_text("whole")
     for path in (outside, victim):
@@ -303,21 +302,21 @@ def test_nothing_is_written_moved_or_changed_outside(caller: Caller, place: Path
         links = [victim, scratch / "link", scratch / "folder" / "new"]
         others = [Path(folder, "fairlane-harm") for folder in (outside, "/tmp", "/dev/shm", "/var/tmp", "/", "/root")]
         return [
-            *(tried(path.write_text, "harm") for path in (*links, *others)),
-            tried(os.open, victim, os.O_RDONLY | os.O_TRUNC),
-            tried(os.truncate, victim, 0),
-            tried(os.chmod, victim, 0),
-            tried(os.utime, victim, (1, 1)),
-            tried(os.setxattr, victim, "user.harm", b"1"),
-            tried(os.unlink, victim),
-            tried(os.rename, victim, scratch / "stolen"),
-            tried(os.rename, own, outside / "own"),
-            tried(os.link, victim, scratch / "linked"),
-            tried(os.link, own, outside / "linked"),
-            tried(os.mkdir, outside / "folder"),
-            tried(os.symlink, "x", outside / "symlink"),
-            tried(os.mkfifo, outside / "pipe"),
-            tried(os.mknod, scratch / "device", 0o600 | 0o060000, os.makedev(254, 0)),
+            *(error_name(path.write_text, "harm") for path in (*links, *others)),
+            error_name(os.open, victim, os.O_RDONLY | os.O_TRUNC),
+            error_name(os.truncate, victim, 0),
+            error_name(os.chmod, victim, 0),
+            error_name(os.utime, victim, (1, 1)),
+            error_name(os.setxattr, victim, "user.harm", b"1"),
+            error_name(os.unlink, victim),
+            error_name(os.rename, victim, scratch / "stolen"),
+            error_name(os.rename, own, outside / "own"),
+            error_name(os.link, victim, scratch / "linked"),
+            error_name(os.link, own, outside / "linked"),
+            error_name(os.mkdir, outside / "folder"),
+            error_name(os.symlink, "x", outside / "symlink"),
+            error_name(os.mkfifo, outside / "pipe"),
+            error_name(os.mknod, scratch / "device", 0o600 | 0o060000, os.makedev(254, 0)),
         ]
 
     code, errors = outcome(caller, work, scratch)
@@ -332,33 +331,37 @@ def test_nothing_is_written_moved_or_changed_outside(caller: Caller, place: Path
     ]
 
 
-def test_the_input_can_be_read_and_not_written(caller: Caller, place: Path, scratch: Path) -> None:
-    given = place / "input"
-    given.write_text("given")
-    given.chmod(0o666)
+def test_the_input_can_be_read_and_not_written(caller: Caller, folder: Path, scratch: Path) -> None:
+    input_file = folder / "input"
+    input_file.write_text("content")
+    input_file.chmod(0o666)
 
     def work() -> list[str | None]:
-        return [given.read_text(), tried(lambda: given.write_text("harm")), tried(lambda: given.unlink())]
+        return [
+            input_file.read_text(),
+            error_name(lambda: input_file.write_text("harm")),
+            error_name(lambda: input_file.unlink()),
+        ]
 
-    code, (content, *errors) = outcome(caller, work, scratch, readable=(given,))
-    assert (code, content) == ("value", "given")
+    code, (content, *errors) = outcome(caller, work, scratch, readable=(input_file,))
+    assert (code, content) == ("value", "content")
     assert None not in errors
-    assert given.read_text() == "given"
+    assert input_file.read_text() == "content"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who can read everything")
 def test_root_can_have_its_files_in_closed_folders(tmp_path: Path) -> None:
-    given, scratch = tmp_path / "input", tmp_path / "scratch"
-    given.write_text("given")
+    input_file, scratch = tmp_path / "input", tmp_path / "scratch"
+    input_file.write_text("content")
     scratch.mkdir()
-    for path, mode in ((given, 0o600), (scratch, 0o700), (tmp_path, 0o700)):
+    for path, mode in ((input_file, 0o600), (scratch, 0o700), (tmp_path, 0o700)):
         path.chmod(mode)
 
     def work() -> str:
-        return given.read_text() + (scratch / "own").write_text("x") * "!"
+        return input_file.read_text() + (scratch / "own").write_text("x") * "!"
 
     for without in (frozenset[str](), sandbox.NAMESPACES):
-        assert outcome(Caller(0, without), work, scratch, readable=(given,)) == ["value", "given!"]
+        assert outcome(Caller(0, without), work, scratch, readable=(input_file,)) == ["value", "content!"]
         (scratch / "own").unlink()
     assert scratch.stat().st_uid == 0
 
@@ -369,11 +372,11 @@ def test_nothing_but_plain_files_is_made_in_the_scratch_folder(caller: Caller, s
 
     def work() -> list[str | None]:
         return [
-            tried(os.symlink, "/etc/passwd", "link"),
-            tried(os.mkdir, "folder"),
-            tried(os.mkfifo, "pipe"),
-            tried(os.rename, "there", "../outside"),
-            tried(Path("plain").write_text, "x"),
+            error_name(os.symlink, "/etc/passwd", "link"),
+            error_name(os.mkdir, "folder"),
+            error_name(os.mkfifo, "pipe"),
+            error_name(os.rename, "there", "../outside"),
+            error_name(Path("plain").write_text, "x"),
         ]
 
     code, (*errors, plain) = outcome(caller, work, scratch)
@@ -383,20 +386,20 @@ def test_nothing_but_plain_files_is_made_in_the_scratch_folder(caller: Caller, s
 
 @WITH_LANDLOCK
 def test_other_files_and_secrets_are_not_read(
-    caller: Caller, place: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+    caller: Caller, folder: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    canary = place / "canary"
+    canary = folder / "canary"
     canary.write_text("canary")
     (scratch / "link").symlink_to(canary)
     monkeypatch.setenv("FAIRLANE_URL", "postgresql://user:secret@host/database")
 
     def work() -> list[object]:
         paths = (canary, scratch / "link", Path("/etc/passwd"), Path("/proc/self/environ"), Path(f"/proc/{os.getpid()}/mem"))
-        folders = (place, "/", "/proc", "/tmp", "/root")
+        folders = (folder, "/", "/proc", "/tmp", "/root")
         return [
             os.environ.get("FAIRLANE_URL"),
-            *(tried(path.read_bytes) for path in paths),
-            *(tried(os.listdir, one) for one in folders),
+            *(error_name(path.read_bytes) for path in paths),
+            *(error_name(os.listdir, closed) for closed in folders),
         ]
 
     code, (url, *errors) = outcome(caller, work, scratch)
@@ -459,19 +462,21 @@ def test_every_forbidden_call_is_refused(caller: Caller, scratch: Path) -> None:
 
     def called(number: int, *values: int) -> int:
         ctypes.set_errno(0)
-        _libc.syscall(ctypes.c_long(number), *(ctypes.c_long(one) for one in (*values, *[0] * (6 - len(values)))))
+        _libc.syscall(ctypes.c_long(number), *(ctypes.c_long(value) for value in (*values, *[0] * (6 - len(values)))))
         return ctypes.get_errno()
 
     def work() -> dict[str, int]:
-        found = {
+        errors = {
             name: called(numbers[column] or 0) for name, numbers in seccomp.FORBIDDEN.items() if numbers[column] is not None
         }
-        found |= {name: called(numbers[column] or 0) - errno.ENOSYS + errno.EPERM for name, numbers in seccomp.UNKNOWN.items()}
+        errors |= {
+            name: called(numbers[column] or 0) - errno.ENOSYS + errno.EPERM for name, numbers in seccomp.NOT_IMPLEMENTED.items()
+        }
         clone = 56 if column == 0 else 220
-        found["clone"] = called(clone, 0x10000000 | signal.SIGCHLD)
-        found["prctl"] = called(157 if column == 0 else 167, 1, 0)
-        found["prlimit"] = called(302 if column == 0 else 261, 1)
-        return found
+        errors["clone"] = called(clone, 0x10000000 | signal.SIGCHLD)
+        errors["prctl"] = called(157 if column == 0 else 167, 1, 0)
+        errors["prlimit"] = called(302 if column == 0 else 261, 1)
+        return errors
 
     code, errors = outcome(caller, work, scratch)
     assert code == "value"
@@ -491,10 +496,10 @@ def test_calls_of_another_architecture_end_it(caller: Caller, scratch: Path) -> 
     assert "SIGSYS" in detail or "SIGSEGV" in detail  # the latter where the kernel has no such calls at all
 
 
-def test_scratch_must_be_a_folder(place: Path) -> None:
-    (place / "file").write_text("x")
+def test_scratch_must_be_a_folder(folder: Path) -> None:
+    (folder / "file").write_text("x")
     with pytest.raises(BadValue, match=r"scratch is .*; it must be a folder"):
-        sandbox.run(lambda: None, place / "file")
+        sandbox.run(lambda: None, folder / "file")
 
 
 def test_values_are_json(caller: Caller, scratch: Path) -> None:

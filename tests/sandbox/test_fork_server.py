@@ -1,4 +1,4 @@
-"""Attempts by a template: a fresh Python that knows nothing of the caller, and one guard for many attempts."""
+"""Attempts by a fork server: a fresh Python that knows nothing of the caller, and one supervisor for many attempts."""
 
 from __future__ import annotations
 
@@ -11,130 +11,101 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pytest
 
-from chaos.corpus.all import corpus
 from fairlane import sandbox
-from fairlane.extract import Limits, Unreadable, extract, sandbox_entry, sandboxed
-from fairlane.extract.sandboxed import extract_isolated
 
-from .confined import (
+from . import file_work
+from .harness import (
     CALLERS,
     QUICK,
     Caller,
+    call_in_fork,
     children_of,
-    forked,
-    gone,
-    guard_of,
+    fork_server_of,
+    living,
     name_process,
     parent_of,
-    template_of,
+    supervisors_of,
+    wait_until_ended,
+    wait_until_gone,
 )
 
-NO_OCR = Limits(ocr_pages_max=0)
-BY_TEMPLATE = [name for name, one in CALLERS.items() if one.has_template]
+BY_FORK_SERVER = [name for name, caller in CALLERS.items() if caller.has_fork_server]
 PLAIN = Caller(os.geteuid(), frozenset())
+START_MAIN = "import sys; from fairlane.sandbox.fork_server import main; main(int(sys.argv[1]), sys.argv[2])"
 
 
-BEGIN = "import sys; from fairlane.sandbox.fork_server import main; main(int(sys.argv[1]), sys.argv[2])"
+class Started(NamedTuple):
+    """A fork server that is a fresh Python, and the pid of its standby process."""
+
+    fork_server: sandbox.ForkServer
+    standby: int
+
+    def read(self, folder: Path, text: str) -> object:
+        """Have the work read a file of this text."""
+        path = folder / secrets.token_hex(4)
+        path.write_text(text)
+        scratch = folder / f"{path.name}-scratch"
+        scratch.mkdir()
+        return sandbox.run_in_fork_server(self.fork_server, (str(path),), scratch, QUICK, (path,)).value
+
+    def supervisors(self) -> list[int]:
+        return supervisors_of(self.standby)
+
+
+@contextlib.contextmanager
+def start() -> Iterator[Started]:
+    before = children_of(os.getpid())
+    fork_server = sandbox.ForkServer.start(file_work.__name__)
+    (standby,) = set(children_of(os.getpid())) - {*before}
+    try:
+        yield Started(fork_server, standby)
+    finally:
+        fork_server.close()
+        os.waitpid(standby, 0)
 
 
 @pytest.fixture
-def prepared() -> Iterator[sandbox.Template]:
-    """The template that the built-in worker has, a fresh Python."""
-    sandboxed.prepare()
-    assert sandboxed._template is not None
-    yield sandboxed._template
-    sandboxed.release()
+def started() -> Iterator[Started]:
+    with start() as started:
+        yield started
 
 
-def guards(template: sandbox.Template) -> list[int]:
-    return [guard_of(line) for lines in template._idle.values() for line in lines]
-
-
-def ended(pid: int) -> bool:
-    """Wait until a process is gone or a zombie."""
-    while True:
-        try:
-            if Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z":
-                return True
-        except OSError:
-            return True
-
-
-def read(place: Path, content: bytes, name: str) -> Any:
-    folder = place / secrets.token_hex(4)
-    scratch = folder / "scratch"
-    scratch.mkdir(parents=True)
-    (folder / "file").write_bytes(content)
-    return extract_isolated(folder / "file", name, scratch, NO_OCR)
-
-
-def test_the_longest_paths_fit_into_what_a_guard_is_asked(place: Path, prepared: sandbox.Template) -> None:
-    deep = bytes(place)
-    while len(deep) < 3_800:
-        deep = os.path.join(deep, b"\xff" * 200)  # no text: such a name is the longest as JSON
-    os.makedirs(deep)
-    folder = Path(os.fsdecode(deep))
-    assert read(folder, b"deep", "\udcff" * 255).text == "deep"
-    assert len(guards(prepared)) == 1
-
-
-def test_every_sample_is_read(place: Path) -> None:
-    for name, content in sandbox_entry.samples().items():
-        (place / name).write_bytes(content)
-        assert extract(place / name, name, place).text.strip() == "This is the sample", name
-
-
-def test_every_good_file_gives_the_very_same_by_a_template(place: Path, prepared: sandbox.Template) -> None:
-    for name, content in corpus().items():
-        scratch = place / name
-        scratch.mkdir()
-        (place / "file").write_bytes(content)
-        plain = extract(place / "file", name, scratch, NO_OCR)
-        by_template = read(place, content, name)
-        assert (by_template.text, by_template.thumbnail) == (plain.text, plain.thumbnail), name
-        assert by_template.facts() == plain.facts(), name
-    assert len(guards(prepared)) == 1, "all by one guard"
-
-
-def test_nothing_of_the_caller_is_in_memory_there(
-    place: Path, prepared: sandbox.Template, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_the_caller_is_in_memory_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = f"password-{secrets.token_hex(16)}"
-    sandboxed.release()
     monkeypatch.setenv("FAIRLANE_URL", f"postgresql://me:{secret}@example.org/queue")
-    sandboxed.prepare()
-    read(place, b"text", "a.txt")
-    assert sandboxed._template is not None
-    (guard,) = guards(sandboxed._template)
-    assert secret.encode() not in memory_of(guard)
-    assert secret.encode() not in memory_of(parent_of(guard)), "nor in the template"
-    assert secret.encode() in memory_of(os.getpid()), "else we looked in the wrong places"
+    with start() as started:
+        started.read(folder, "text")
+        (supervisor,) = started.supervisors()
+        assert secret.encode() not in writable_memory(supervisor)
+        assert secret.encode() not in writable_memory(parent_of(supervisor)), "nor in the fork server"
+        assert secret.encode() in writable_memory(os.getpid()), "else we looked in the wrong memory"
 
 
-def memory_of(pid: int) -> bytes:
-    """Everything that a process can write to; its variables are in it."""
-    found = bytearray()
+def writable_memory(pid: int) -> bytes:
+    """Everything that a process can write to; its environment is in it."""
+    content = bytearray()
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
             start, _, end = line.split()[0].partition("-")
             if line.split()[1].startswith("rw"):
                 with contextlib.suppress(OSError):
                     memory.seek(int(start, 16))
-                    found += memory.read(int(end, 16) - int(start, 16))
-    return bytes(found)
+                    content += memory.read(int(end, 16) - int(start, 16))
+    return bytes(content)
 
 
 def namespaces(process: object = "self") -> dict[str, int]:
     return {kind: os.stat(f"/proc/{process}/ns/{kind}").st_ino for kind in ("pid", "mnt", "net")}
 
 
-@pytest.mark.parametrize("name", BY_TEMPLATE)
-def test_attempts_of_one_guard_share_no_processes_folders_or_user(place: Path, name: str) -> None:
+@pytest.mark.parametrize("name", BY_FORK_SERVER)
+def test_attempts_of_one_supervisor_share_no_processes_folders_or_user(folder: Path, name: str) -> None:
     caller = CALLERS[name]
 
     def work(before: str) -> object:
@@ -149,34 +120,35 @@ def test_attempts_of_one_guard_share_no_processes_folders_or_user(place: Path, n
         return [os.getpid(), os.getuid(), namespaces(), can_write]
 
     def call() -> object:
-        with template_of(work) as (template, _):
-            seen = []
+        with fork_server_of(work) as (fork_server, standby):
+            attempts = []
             for number in range(1, 4):
-                scratch = place / f"scratch-{number}"
+                scratch = folder / f"scratch-{number}"
                 scratch.mkdir(mode=0o777)
-                before = str(place / f"scratch-{number - 1}")
-                seen.append(sandbox.run_in(template, (before,), scratch, QUICK, without=caller.without).value)
-            (guard,) = guards(template)
-            has_own = "process namespace" in sandbox.require(caller.without).layers
-            assert str(place) not in Path(f"/proc/{guard}/mounts").read_text(), "nothing is left that could be written"
-            return [namespaces(), namespaces(guard), seen, has_own]
+                before = str(folder / f"scratch-{number - 1}")
+                response = sandbox.run_in_fork_server(fork_server, (before,), scratch, QUICK, without=caller.without)
+                attempts.append(response.value)
+            (supervisor,) = supervisors_of(standby)
+            has_process_namespace = "process namespace" in sandbox.require(caller.without).layers
+            assert str(folder) not in Path(f"/proc/{supervisor}/mounts").read_text(), "nothing is left that could be written"
+            return [namespaces(), namespaces(supervisor), attempts, has_process_namespace]
 
-    (place / "scratch-0").mkdir()
-    (place / "scratch-0").chmod(0o777)
-    callers, guards_own, seen, has_own = forked(caller, call)
-    for pid, _, own, can_write in seen:
+    (folder / "scratch-0").mkdir()
+    (folder / "scratch-0").chmod(0o777)
+    of_caller, of_supervisor, attempts, has_process_namespace = call_in_fork(caller, call)
+    for pid, _, own, can_write in attempts:
         assert not can_write
-        if has_own:
+        if has_process_namespace:
             assert pid == 1
-            assert own["pid"] not in (callers["pid"], guards_own["pid"])
-            assert own["mnt"] == guards_own["mnt"] != callers["mnt"]
-            assert own["net"] == guards_own["net"] != callers["net"]
+            assert own["pid"] not in (of_caller["pid"], of_supervisor["pid"])
+            assert own["mnt"] == of_supervisor["mnt"] != of_caller["mnt"]
+            assert own["net"] == of_supervisor["net"] != of_caller["net"]
     if caller.user == 0:
-        assert len({user for _, user, _, _ in seen}) == 3
+        assert len({user for _, user, _, _ in attempts}) == 3
 
 
-@pytest.mark.parametrize("name", BY_TEMPLATE)
-def test_an_attempt_that_was_ended_leaves_its_guard_ready(place: Path, name: str) -> None:
+@pytest.mark.parametrize("name", BY_FORK_SERVER)
+def test_an_attempt_that_was_ended_leaves_its_supervisor_ready(folder: Path, name: str) -> None:
     caller = CALLERS[name]
 
     def work(how: str) -> object:
@@ -187,109 +159,104 @@ def test_an_attempt_that_was_ended_leaves_its_guard_ready(place: Path, name: str
         return how
 
     def call() -> object:
-        told: list[object] = []
-        with template_of(work) as (template, _):
+        values: list[object] = []
+        with fork_server_of(work) as (fork_server, standby):
             for number, how in enumerate(("a", "hang", "b", "crash", "c")):
-                scratch = place / f"scratch-{number}"
+                scratch = folder / f"scratch-{number}"
                 scratch.mkdir()
+                limits = sandbox.ResourceLimits(seconds_max=0.3 if how == "hang" else 10)
                 try:
-                    bounds = sandbox.Bounds(seconds_max=0.3 if how == "hang" else 10)
-                    told.append(sandbox.run_in(template, (how,), scratch, bounds, without=caller.without).value)
-                except Unreadable as error:
-                    told.append(error.code)
-            return [told, len(guards(template))]
+                    response = sandbox.run_in_fork_server(fork_server, (how,), scratch, limits, without=caller.without)
+                    values.append(response.value)
+                except sandbox.AttemptFailed as failure:
+                    values.append(failure.code)
+            return [values, len(supervisors_of(standby))]
 
-    assert forked(caller, call) == [["a", "timed_out", "b", "crashed", "c"], 1]
-
-
-def test_a_guard_that_was_killed_is_replaced(place: Path, prepared: sandbox.Template) -> None:
-    assert read(place, b"one", "a.txt").text == "one"
-    (guard,) = guards(prepared)
-    os.kill(guard, signal.SIGKILL)
-    assert ended(guard)
-    assert read(place, b"two", "a.txt").text == "two"
-    assert guards(prepared) != [guard]
+    assert call_in_fork(caller, call) == [["a", "timed_out", "b", "crashed", "c"], 1]
 
 
-def test_a_template_that_was_killed_is_there_again(place: Path, prepared: sandbox.Template) -> None:
-    seen = set()
+def test_a_supervisor_that_was_killed_is_replaced(folder: Path, started: Started) -> None:
+    assert started.read(folder, "one") == "one"
+    (supervisor,) = started.supervisors()
+    os.kill(supervisor, signal.SIGKILL)
+    wait_until_ended(supervisor)
+    assert started.read(folder, "two") == "two"
+    assert started.supervisors() != [supervisor]
+
+
+def test_a_fork_server_that_was_killed_is_there_again(folder: Path, started: Started) -> None:
+    servers = set()
     for _ in range(3):
-        assert read(place, b"text", "a.txt").text == "text"
-        (guard,) = guards(prepared)
-        template = parent_of(guard)
-        seen.add((guard, template, parent_of(template)))
-        for pid in (template, guard):
+        assert started.read(folder, "text") == "text"
+        (supervisor,) = started.supervisors()
+        server = parent_of(supervisor)
+        servers.add(server)
+        assert parent_of(server) == started.standby
+        for pid in (server, supervisor):
             os.kill(pid, signal.SIGKILL)
-            assert ended(pid)
-    assert len({template for _, template, _ in seen}) == 3
-    assert len({behind for _, _, behind in seen}) == 1
+            wait_until_ended(pid)
+    assert len(servers) == 3
 
 
-def test_a_guard_goes_on_when_its_template_was_killed(place: Path, prepared: sandbox.Template) -> None:
-    assert read(place, b"one", "a.txt").text == "one"
-    (guard,) = guards(prepared)
-    template = parent_of(guard)
-    os.kill(template, signal.SIGKILL)
-    assert ended(template)
-    assert read(place, b"two", "a.txt").text == "two"
-    assert guards(prepared) == [guard]
+def test_a_supervisor_goes_on_when_its_fork_server_was_killed(folder: Path, started: Started) -> None:
+    assert started.read(folder, "one") == "one"
+    (supervisor,) = started.supervisors()
+    server = parent_of(supervisor)
+    os.kill(server, signal.SIGKILL)
+    wait_until_ended(server)
+    assert started.read(folder, "two") == "two"
+    assert started.supervisors() == [supervisor]
 
 
-def test_files_are_read_without_a_template_when_all_of_it_was_killed(place: Path, prepared: sandbox.Template) -> None:
-    assert read(place, b"one", "a.txt").text == "one"
-    (guard,) = guards(prepared)
-    template = parent_of(guard)
-    for pid in (parent_of(template), template, guard):
+def test_without_any_of_its_processes_the_fork_server_is_gone(folder: Path, started: Started) -> None:
+    assert started.read(folder, "one") == "one"
+    (supervisor,) = started.supervisors()
+    server = parent_of(supervisor)
+    for pid in (started.standby, server, supervisor):
         os.kill(pid, signal.SIGKILL)
-        assert ended(pid)
-    assert read(place, b"two", "a.txt").text == "two"
-    assert guards(prepared) == []
+        wait_until_ended(pid)
+    with pytest.raises(sandbox.ForkServerGone):
+        started.read(folder, "two")
 
 
-def test_a_fork_of_the_caller_has_a_guard_of_its_own(place: Path, prepared: sandbox.Template) -> None:
-    assert read(place, b"one", "a.txt").text == "one"
-    ours = guards(prepared)
-    theirs = forked(PLAIN, lambda: [read(place, b"two", "a.txt").text, guards(prepared)])
-    assert theirs[0] == "two"
-    (guard,) = theirs[1]
-    assert [guard] != ours
-    assert ended(guard), "it ended with its caller"
-    assert read(place, b"three", "a.txt").text == "three"
-    assert guards(prepared) == ours
+def test_a_fork_of_the_caller_has_a_supervisor_of_its_own(folder: Path, started: Started) -> None:
+    assert started.read(folder, "one") == "one"
+    (ours,) = started.supervisors()
+    text, supervisors = call_in_fork(PLAIN, lambda: [started.read(folder, "two"), started.supervisors()])
+    assert text == "two"
+    (theirs,) = {*supervisors} - {ours}
+    wait_until_ended(theirs)  # with its caller
+    assert started.read(folder, "three") == "three"
+    assert started.supervisors() == [ours]
 
 
 CALLER = """
-import os, sys
+import sys
 from pathlib import Path
-from fairlane.extract import sandboxed
-from tests.sandbox.confined import guard_of
-sandboxed.prepare()
-folder = Path(sys.argv[1])
-(folder / "scratch").mkdir()
-sandboxed.extract_isolated(folder / "file", "a.txt", folder / "scratch")
-print(*[guard_of(line) for lines in sandboxed._template._idle.values() for line in lines], flush=True)
-sys.stdin.read()
+from tests.sandbox.test_fork_server import start
+with start() as started:
+    started.read(Path(sys.argv[1]), "text")
+    print(*started.supervisors(), flush=True)
+    sys.stdin.read()
 """
 
 
-def test_template_and_guard_end_with_a_caller_that_got_kill_9(place: Path) -> None:
-    (place / "file").write_bytes(b"text")
-    command = [sys.executable, "-c", CALLER, str(place)]
+def test_fork_server_and_supervisor_end_with_a_caller_that_got_kill_9(folder: Path) -> None:
+    command = [sys.executable, "-c", CALLER, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as caller:
         assert caller.stdout is not None
-        guard = int(caller.stdout.readline())
-        template = parent_of(guard)
-        behind = parent_of(template)
+        supervisor = int(caller.stdout.readline())
+        server = parent_of(supervisor)
+        standby = parent_of(server)
         caller.kill()
-    assert ended(guard)
-    assert ended(template)
-    assert ended(behind)
+    for pid in (supervisor, server, standby):
+        wait_until_ended(pid)
 
 
-@pytest.mark.parametrize("victim", ["caller", "guard", "template"])
-def test_nothing_of_an_attempt_survives_kill_9_of_anybody(place: Path, victim: str) -> None:
+@pytest.mark.parametrize("victim", ["caller", "supervisor", "fork server"])
+def test_nothing_of_an_attempt_survives_kill_9_of_anybody(folder: Path, victim: str) -> None:
     mark = f"fl-{secrets.token_hex(4)}"
-    (place / "scratch").mkdir()
+    (folder / "scratch").mkdir()
 
     def work() -> None:
         if os.fork() == 0:
@@ -298,78 +265,51 @@ def test_nothing_of_an_attempt_survives_kill_9_of_anybody(place: Path, victim: s
         while True:
             signal.pause()
 
-    pid = os.fork()
-    if pid == 0:
+    caller = os.fork()
+    if caller == 0:
         try:
             name_process(mark)
-            with template_of(work) as (own, number):
-                (place / "template").write_text(str(number))
-                sandbox.run_in(own, (), place / "scratch", sandbox.Bounds(seconds_max=300))
-        except Unreadable:
+            with fork_server_of(work) as (fork_server, standby):
+                (folder / "standby").write_text(str(standby))
+                sandbox.run_in_fork_server(fork_server, (), folder / "scratch", sandbox.ResourceLimits(seconds_max=300))
+        except sandbox.Crashed:
             os._exit(7)
         finally:
             os._exit(1)
-    while not (place / "scratch" / "daemon").exists():
+    while not (folder / "scratch" / "daemon").exists():
         pass
-    (template,) = children_of(int((place / "template").read_text()))
-    (guard,) = [one for one in children_of(template) if children_of(one)]
-    os.kill({"caller": pid, "guard": guard, "template": template}[victim], signal.SIGKILL)
-    if victim == "template":  # the attempt goes on: its guard and its caller live
-        assert ended(template)
-        assert not gone(mark, seconds=0.2)
-        os.kill(pid, signal.SIGKILL)
-    assert gone(mark)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == (7 if victim == "guard" else -signal.SIGKILL)
+    (server,) = children_of(int((folder / "standby").read_text()))
+    (supervisor,) = [pid for pid in children_of(server) if children_of(pid)]
+    os.kill({"caller": caller, "supervisor": supervisor, "fork server": server}[victim], signal.SIGKILL)
+    if victim == "fork server":  # the attempt goes on: its supervisor and its caller live
+        wait_until_ended(server)
+        assert {supervisor, caller} <= {*living(mark)}
+        os.kill(caller, signal.SIGKILL)
+    assert wait_until_gone(mark)
+    _, status = os.waitpid(caller, 0)
+    assert os.waitstatus_to_exitcode(status) == (7 if victim == "supervisor" else -signal.SIGKILL)
 
 
-def test_many_threads_each_have_a_guard(place: Path, prepared: sandbox.Template) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    def one(number: int) -> str:
-        text: str = read(place, f"number {number}".encode(), "a.txt").text
-        return text
-
+def test_every_thread_has_a_supervisor(folder: Path, started: Started) -> None:
+    texts = [f"number {number}" for number in range(9)]
     with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(one, range(9))) == [f"number {number}" for number in range(9)]
-    assert 1 <= len(guards(prepared)) <= 3
+        assert list(pool.map(lambda text: started.read(folder, text), texts)) == texts
+    assert 1 <= len(started.supervisors()) <= 3
 
 
-def test_a_template_that_cannot_load_is_told(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(sandbox.Gone, match="could not begin"):
-        sandbox.Template.started("fairlane.folders.there_is_none")
+def test_a_fork_server_that_cannot_load_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(sandbox.ForkServerGone, match="could not start"):
+        sandbox.ForkServer.start("fairlane.folders.there_is_none")
     assert "there_is_none" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-def test_a_template_whose_caller_has_gone_ends_without_a_word(is_told: bool) -> None:
+@pytest.mark.parametrize("is_ready", [False, True])
+def test_a_fork_server_whose_caller_has_gone_ends_silently(is_ready: bool) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, "-c", BEGIN, str(theirs.fileno()), sandbox_entry.__name__]
+    command = [sys.executable, "-c", START_MAIN, str(theirs.fileno()), file_work.__name__]
     with theirs, ours:
-        template = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True)
-        if is_told:  # but it has not read what it was told
+        server = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True)
+        if is_ready:  # but the caller has not read that
             select.select([ours], [], [])
-    assert template.communicate(timeout=60)[1] == ""
-    assert template.returncode == 0
-
-
-@pytest.mark.parametrize("is_fork", [False, True])
-def test_nothing_is_left_open_when_python_ends(tmp_path: Path, is_fork: bool) -> None:
-    (tmp_path / "a.txt").write_text("one two")
-    (tmp_path / "scratch").mkdir()
-    script = f"""
-import os
-from pathlib import Path
-from fairlane.extract.sandboxed import extract_isolated, prepare
-
-prepare()
-def read():
-    return extract_isolated(Path("a.txt"), "a.txt", Path("scratch")).text
-read()
-if {is_fork} and os.fork():
-    assert os.wait()[1] == 0
-    assert "one two" in read()
-"""
-    command = [sys.executable, "-W", "default", "-W", "ignore::DeprecationWarning", "-c", script]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
-    assert told.stderr == ""
+    assert server.communicate(timeout=60)[1] == ""
+    assert server.returncode == 0

@@ -28,7 +28,7 @@ def test_what_a_dead_attempt_left_is_removed_and_what_a_living_one_has_is_not(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(scratch, "YOUNG_SECONDS", -1.0)
-    monkeypatch.setattr(scratch, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(scratch, "SWEEP_SECONDS", 0.0)
     left = left_by(lambda: os.kill(os.getpid(), 9), tmp_path)
     assert (left / "input").exists()
     with scratch.attempt_folder() as living:
@@ -42,7 +42,7 @@ def test_what_a_dead_attempt_left_is_removed_and_what_a_living_one_has_is_not(
 def test_a_file_of_nobody_is_not_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(scratch, "YOUNG_SECONDS", -1.0)
-    monkeypatch.setattr(scratch, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(scratch, "SWEEP_SECONDS", 0.0)
     (tmp_path / f"{scratch.PREFIX}link").symlink_to(tmp_path)
     (tmp_path / f"{scratch.PREFIX}file").write_text("")
     with scratch.attempt_folder():

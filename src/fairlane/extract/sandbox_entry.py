@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairlane.sandbox import Answer
+from fairlane.sandbox import Response, WorkFailed
 
-from . import Limits, extract, warm
+from . import Limits, Unreadable, extract, warm
 
 _PDF = b"""%PDF-1.4
 1 0 obj <</Type /Catalog /Pages 2 0 R>> endobj
@@ -61,13 +61,16 @@ def prepare() -> None:
             read(path, name, Path(folder), Limits(), 0)
 
 
-def work(path: str, name: str, scratch: str, limits: dict[str, Any], depth: int, sha256: str) -> Callable[[], Answer]:
+def work(path: str, name: str, scratch: str, limits: dict[str, Any], depth: int, sha256: str) -> Callable[[], Response]:
     """Return the call for the confined process, from arguments that were JSON."""
     file_limits = Limits(**limits | {"ocr_languages": tuple(limits["ocr_languages"])})
     return partial(read, Path(path), name, Path(scratch), file_limits, depth, sha256)
 
 
-def read(path: Path, name: str, scratch: Path, limits: Limits, depth: int, sha256: str | None = None) -> Answer:
+def read(path: Path, name: str, scratch: Path, limits: Limits, depth: int, sha256: str | None = None) -> Response:
     """Read a file; return its facts, and as parts its text and thumbnail. Members stay in the scratch folder."""
-    result = extract(path, name, scratch, limits, depth, sha256)
-    return Answer(result.facts(), (result.text_bytes, result.thumbnail or b""))
+    try:
+        result = extract(path, name, scratch, limits, depth, sha256)
+    except Unreadable as failure:
+        raise WorkFailed(failure.code, failure.detail) from failure
+    return Response(result.facts(), (result.text_bytes, result.thumbnail or b""))

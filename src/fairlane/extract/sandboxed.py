@@ -14,19 +14,24 @@ import atexit
 import math
 import os
 import shutil
-from functools import partial
+from contextlib import suppress
+from functools import cache
+from importlib import util
 from pathlib import Path
+from typing import Any
 
 from fairlane import sandbox
 from fairlane.core.errors import BadValue
 
 from . import Extraction, Limits, sandbox_entry, warm
 from .builder import CHARACTER_BYTES_MAX, check_size, file_sha256
-from .sandbox_entry import read
+from .failure import CAN_RETRY, Unreadable
+from .ocr import PROGRAM
 from .validation import THUMBNAIL_BYTES_MAX, validate_response
 
-MEMORY_MAX = sandbox.Bounds.memory_max
-_template: sandbox.Template | None = None
+MEMORY_MAX = sandbox.ResourceLimits.memory_max
+PACKAGES = ("PIL", "pypdfium2", "pypdfium2_raw", "charset_normalizer", "fairlane")  # what the confined process may load
+_fork_server: sandbox.ForkServer | None = None
 
 
 def prepare() -> None:
@@ -34,22 +39,22 @@ def prepare() -> None:
 
     Attempts then begin faster, and nothing in the memory of this process can leak into them.
     """
-    global _template
+    global _fork_server
     sandbox.require()
-    if _template is None:
+    if _fork_server is None:
         try:
-            _template = sandbox.Template.started(sandbox_entry.__name__)
+            _fork_server = sandbox.ForkServer.start(sandbox_entry.__name__)
             atexit.register(release)
-        except sandbox.Gone:
+        except sandbox.ForkServerGone:
             warm()  # attempts will be forks of this process
 
 
 def release() -> None:
     """Close the fork server: attempts are forks of this process again."""
-    global _template
-    if _template is not None:
-        _template.close()
-        _template = None
+    global _fork_server
+    if _fork_server is not None:
+        _fork_server.close()
+        _fork_server = None
 
 
 def extract_isolated(
@@ -62,8 +67,12 @@ def extract_isolated(
     *,
     sha256: str | None = None,
     without: frozenset[str] = frozenset(),
+    fork_server: sandbox.ForkServer | None = None,
 ) -> Extraction:
-    """Read a file as `extract` does, in a confined process; `scratch` is an empty folder for this attempt alone."""
+    """Read a file as `extract` does, in a confined process; `scratch` is an empty folder for this attempt alone.
+
+    It is a fork of `fork_server`, by default of the one that `prepare` has started, else of this process.
+    """
     limits = limits or Limits()
     if next(scratch.iterdir(), None) is not None:
         raise BadValue("scratch", str(scratch), "an empty folder")
@@ -71,31 +80,61 @@ def extract_isolated(
     size = check_size(path, limits)
     sha256 = sha256 or file_sha256(path)
     try:
-        bounds = resource_limits(limits, memory_max)
-        try:
-            if _template is None:
-                raise sandbox.Gone("there was none")
-            arguments = [str(path), name, str(absolute_scratch), vars(limits), depth, sha256]
-            response = sandbox.run_in(_template, arguments, scratch, bounds, (path,), without=without)
-        except sandbox.Gone:
-            work = partial(read, path, name, absolute_scratch, limits, depth, sha256)
-            response = sandbox.run(work, scratch, bounds, (path,), without=without)
+        response = _run(
+            [str(path), name, str(absolute_scratch), vars(limits), depth, sha256],
+            resource_limits(limits, memory_max),
+            fork_server or _fork_server,
+            without,
+        )
         result = validate_response(response, size, sha256, scratch, limits)
-    except BaseException:
+    except BaseException as error:
         _clear(scratch, keep=())
+        if isinstance(error, sandbox.AttemptFailed):
+            raise _unreadable(error) from error
         raise
     _clear(scratch, keep=[member.path.name for member in result.members])
     return result
 
 
-def resource_limits(limits: Limits, memory_max: int = MEMORY_MAX) -> sandbox.Bounds:
+def _run(
+    arguments: list[Any], limits: sandbox.ResourceLimits, fork_server: sandbox.ForkServer | None, without: frozenset[str]
+) -> sandbox.Response:
+    """Run `sandbox_entry.work` with these arguments in a fork of the fork server, or of this process if that has ended."""
+    path, _, scratch, *_ = arguments
+    program = shutil.which(PROGRAM)  # for each file: it may be installed while a worker runs
+    libraries = [*_library_paths(), *([program] if program is not None else [])]
+    if fork_server is not None:
+        with suppress(sandbox.ForkServerGone):
+            return sandbox.run_in_fork_server(fork_server, arguments, scratch, limits, (path,), libraries, without=without)
+    return sandbox.run(sandbox_entry.work(*arguments), scratch, limits, (path,), libraries, without=without)
+
+
+def _unreadable(failure: sandbox.AttemptFailed) -> Unreadable:
+    """Translate a failure of the sandbox; the code of a `WorkFailed` is checked, because the confined process sent it."""
+    for code in CAN_RETRY:
+        if failure.code == code:
+            return Unreadable(code, failure.detail)
+    return Unreadable("crashed", "the response is malformed")
+
+
+@cache
+def _library_paths() -> tuple[str, ...]:
+    """Return the folders of the parsers and of tesseract's languages."""
+    specs = [util.find_spec(package) for package in PACKAGES]
+    folders = {folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()}
+    if "TESSDATA_PREFIX" in os.environ:
+        folders.add(os.environ["TESSDATA_PREFIX"])
+    return tuple(sorted(map(os.path.realpath, folders)))
+
+
+def resource_limits(limits: Limits, memory_max: int = MEMORY_MAX) -> sandbox.ResourceLimits:
     """Return the limits of the process: slightly above those of the file, so that the extractor's own errors come first."""
     parts_max = limits.text_max * CHARACTER_BYTES_MAX + THUMBNAIL_BYTES_MAX
-    return sandbox.Bounds(
+    return sandbox.ResourceLimits(
         seconds_max=limits.seconds_max + 2,
         cpu_seconds_max=math.ceil(limits.seconds_max) + 1,
         memory_max=memory_max,
-        file_max=max(limits.unpacked_max, parts_max + sandbox.Bounds.answer_max) + 4096,
+        file_max=max(limits.unpacked_max, parts_max + sandbox.ResourceLimits.response_max) + 4096,
         scratch_max=limits.unpacked_max + 4096 * limits.members_max,
         files_max=limits.members_max + 10,
         parts_max=parts_max,

@@ -15,7 +15,7 @@ import struct
 from pathlib import Path
 from typing import Any, get_args
 
-from fairlane.sandbox import Heard
+from fairlane.sandbox import Response
 
 from .builder import BLOCK, FACT_MAX, is_clean, iso_datetime
 from .failure import Unreadable
@@ -35,7 +35,7 @@ class _InvalidResponse(Exception):
     """The response breaks a law of results."""
 
 
-def validate_response(response: Heard, size: int, sha256: str, scratch: Path, limits: Limits) -> Extraction:
+def validate_response(response: Response, size: int, sha256: str, scratch: Path, limits: Limits) -> Extraction:
     """Build a result from a response of the confined process; an `Unreadable` if it breaks a law of results."""
     facts, (content, thumbnail) = response.value, response.parts
     try:

@@ -1,9 +1,9 @@
-"""How is one attempt run in a confined process, and what is believed of what comes back?
+"""One attempt, as the caller sees it: pipes to its supervisor, its deadline, its scratch folder, and how it ended.
 
 Laws:
-- The guard is believed. Of the confined process only this: at most so many bytes, JSON of a known form, and what goes with it.
-- Out comes a value or an `Unreadable`; a layer that is missing is a `Mistake`, told before the file is touched.
-- When this returns, nothing that the attempt started lives.
+- The supervisor is trusted. The confined process is not: at most so many bytes of it are read, see `response`.
+- The outcome is a `Response` or an `AttemptFailed`; `LayerRefused` if the attempt did not begin.
+- When this returns, no process that the attempt started is left.
 """
 
 from __future__ import annotations
@@ -16,200 +16,175 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from types import TracebackType
 from typing import Any, NamedTuple
 
-from fairlane.extract.failure import CAN_RETRY, Unreadable
 from fairlane.procs import reaper
 
-from .limits import Bounds
-from .response import Heard, new_answer, said
-from .supervisor import Attempt, guard
+from .confine import AttemptSpec
+from .errors import AttemptFailed, Crashed, LayerRefused, LimitExceeded, TimedOut
+from .limits import ResourceLimits
+from .response import Response, create_response_file, read_response
+from .supervisor import supervise_once
 
-WATCH_SECONDS = 0.25  # each look takes 0.5 ms from the documents that are read meanwhile
+SCRATCH_CHECK_SECONDS = 0.25
 ENDING_SECONDS_MAX = 10.0
-CONTROL_MAX = 65_536
-BLOCK = 65_536
-MEMORY_SHARE = 0.8  # of what it may have: whoever dies with more in use ran out of it
+REPORT_MAX = 65_536
+FULL_SHARE = 0.8  # a process that is killed with this share of its memory in use has run out of memory
 
 
-class Ending(NamedTuple):
-    """How an attempt ended: what the guard told, what the confined process said, and why we ended it, if we did."""
+class Outcome(NamedTuple):
+    """How an attempt ended: the report of its supervisor, and why the caller ended it, if it did."""
 
-    told: dict[str, Any]
-    answer: bytes
-    parts: tuple[bytes, ...]
-    ended_for: Unreadable | None
+    report: dict[str, Any]
+    stopped_for: AttemptFailed | None
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the supervisor has reported that no process of the attempt is left."""
+        return "status" in self.report
 
 
-def perform(attempt: Attempt) -> Ending:
-    """Fork the guard, listen until everything has ended, and see to it that it does."""
-    for printed in (sys.stdout, sys.stderr):
+def run_attempt(spec: AttemptSpec) -> Response:
+    """Run an attempt under a supervisor that is forked from this process."""
+    for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
-            printed.flush()  # or the forks would print it once more
-    with handles(attempt.bounds) as (ours, theirs):
+            stream.flush()  # or the forks would print the buffered text once more
+    with Channels(spec.limits) as channels:
         try:
             pid = os.fork()
         except OSError as error:
-            raise no_room(error) from error
+            raise no_resources(error) from error
         if pid == 0:
             code = 1
             try:
-                guard(attempt, *theirs)
+                supervise_once(spec, *channels.supervisor_ends)
                 code = 0
             finally:
                 os._exit(code)
         try:
-            return listen(attempt.scratch, attempt.bounds, ours, theirs)
-        finally:  # the guard ends when our end of `life` is closed
+            outcome = channels.monitor(spec.scratch)
+        finally:
+            channels.close_lifeline()
             reaper.wait_or_kill(pid, ENDING_SECONDS_MAX)
+        return channels.conclude(outcome)
 
 
-def no_room(error: OSError) -> Unreadable:
-    """What a caller is told when the machine refuses another process, pipe or file in memory."""
-    return Unreadable("crashed", f"this machine has no room for another process: {error}")
+def no_resources(error: OSError) -> AttemptFailed:
+    """The failure when the machine refuses another process, pipe or file in memory."""
+    return Crashed(f"this machine has no room for another process: {error}")
 
 
-@contextlib.contextmanager
-def handles(bounds: Bounds) -> Iterator[tuple[list[int], list[int]]]:
-    """Our ends of `life`, `control` and `answer`, and theirs; all that is still in the lists is closed at the end."""
-    ours: list[int] = []
-    theirs: list[int] = []
-    try:
+class Channels:
+    """The pipes and the response file of one attempt.
+
+    `lifeline`: the supervisor ends the attempt when the caller's end is closed, by kill -9 too.
+    `control`: the supervisor reports through it, and closes it when no process of the attempt is left.
+    """
+
+    def __init__(self, limits: ResourceLimits) -> None:
+        self._limits = limits
+        self._open: set[int] = set()
         try:
-            for is_ours_read in (False, True):
-                reading, writing = os.pipe()
-                ours.append(reading if is_ours_read else writing)
-                theirs.append(writing if is_ours_read else reading)
-            ours.append(new_answer(bounds))
-            theirs.append(os.dup(ours[-1]))
+            supervisor_lifeline, self._lifeline = self._add(*os.pipe())
+            self._control, supervisor_control = self._add(*os.pipe())
+            (self._response,) = self._add(create_response_file(limits))
+            (supervisor_response,) = self._add(os.dup(self._response))
         except OSError as error:
-            raise no_room(error) from error
-        yield ours, theirs
-    finally:
-        _close(ours)
-        _close(theirs)
+            self._close(*self._open)
+            raise no_resources(error) from error
+        self.supervisor_ends = (supervisor_lifeline, supervisor_control, supervisor_response)
 
+    def __enter__(self) -> Channels:
+        return self
 
-def _close(opened: list[int]) -> None:
-    while opened:
-        os.close(opened.pop())
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._close(*self._open)
 
+    def _add(self, *descriptors: int) -> tuple[int, ...]:
+        self._open.update(descriptors)
+        return descriptors
 
-def listen(scratch: str, bounds: Bounds, ours: list[int], theirs: list[int]) -> Ending:
-    """Once the guard has its ends: let go of those, and of ours when it has reported and gone."""
-    _close(theirs)
-    listener = _Listener(scratch, bounds, *ours)
-    ours.clear()
-    try:
-        return listener.listen()
-    finally:
-        listener.close()
+    def _close(self, *descriptors: int) -> None:
+        for descriptor in descriptors:
+            if descriptor in self._open:
+                self._open.remove(descriptor)
+                os.close(descriptor)
 
+    def close_lifeline(self) -> None:
+        """Have the supervisor end the attempt."""
+        self._close(self._lifeline)
 
-class _Listener:
-    """Our ends of what an attempt is heard and ended by, and what was told so far."""
-
-    def __init__(self, scratch: str, bounds: Bounds, life: int, control: int, answer: int) -> None:
-        self._scratch, self._bounds = scratch, bounds
-        self._life, self._control, self._answer = life, control, answer
-        self._told = bytearray()
-        self._ended_for: Unreadable | None = None
-
-    def listen(self) -> Ending:
-        """Until the guard has reported, or is gone."""
-        bounds = self._bounds
+    def monitor(self, scratch: str) -> Outcome:
+        """Wait until the supervisor has reported or died; end the attempt if it exceeds its time or its scratch folder."""
+        self._close(*self.supervisor_ends)  # the supervisor has its own by now
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
-        began = looked = time.monotonic()
-        ends_at = began + bounds.seconds_max
-        while True:
-            if poll.poll(WATCH_SECONDS * 1000) and self._is_report_whole():
-                break
+        report = bytearray()
+        stopped_for: AttemptFailed | None = None
+        now = time.monotonic()
+        deadline, next_check = now + self._limits.seconds_max, now + SCRATCH_CHECK_SECONDS
+        while len(report) <= REPORT_MAX:
+            if poll.poll(SCRATCH_CHECK_SECONDS * 1000):
+                block = os.read(self._control, REPORT_MAX)
+                report += block
+                if not block or b'"status"' in block:  # the last line of a report
+                    break
             now = time.monotonic()
-            if now > ends_at + (ENDING_SECONDS_MAX if self._ended_for else 0):
-                if self._ended_for is not None:
-                    break  # not even the guard answers
-                self._end(Unreadable("timed_out", f"took longer than {bounds.seconds_max:g} s"))
-                ends_at = now
-            elif now - looked >= WATCH_SECONDS:
-                looked = now
-                if (excess := too_much_in(self._scratch, bounds)) is not None:
-                    self._end(excess)
-        lines = [json.loads(line) for line in bytes(self._told).splitlines()]
-        told = {key: value for line in lines for key, value in line.items()}
-        return Ending(told, *said(self._answer, bounds), self._ended_for)
+            if now > deadline:
+                if stopped_for is not None:
+                    break  # not even the supervisor responds
+                stopped_for = TimedOut(f"took longer than {self._limits.seconds_max:g} s")
+            elif stopped_for is None and now >= next_check:
+                next_check = now + SCRATCH_CHECK_SECONDS
+                stopped_for = check_scratch(scratch, self._limits)
+            if stopped_for is not None and self._lifeline in self._open:
+                self.close_lifeline()
+                deadline = now + ENDING_SECONDS_MAX
+        lines = [json.loads(line) for line in bytes(report).splitlines()]
+        return Outcome({key: value for line in lines for key, value in line.items()}, stopped_for)
 
-    def _is_report_whole(self) -> bool:
-        """Hear what is told: how the attempt ended comes last, and only if it began."""
-        block = os.read(self._control, BLOCK)
-        self._told += block
-        return not block or b'"status"' in block or len(self._told) > CONTROL_MAX
-
-    def _end(self, why: Unreadable) -> None:
-        """Close our end of `life`: the guard ends everything."""
-        self._ended_for = self._ended_for or why
-        if self._life >= 0:
-            os.close(self._life)
-            self._life = -1
-
-    def close(self) -> None:
-        """Close all ends."""
-        for handle in (self._life, self._control, self._answer):
-            if handle >= 0:
-                os.close(handle)
+    def conclude(self, outcome: Outcome) -> Response:
+        """Return the response, or raise the reason why there is none."""
+        report = outcome.report
+        if "layer" in report:
+            raise LayerRefused(report["layer"], report["why"])
+        if outcome.stopped_for is not None:
+            raise outcome.stopped_for
+        if not outcome.is_reported:
+            raise Crashed("its supervisor was killed")
+        status = report["status"]
+        if os.WIFSIGNALED(status):
+            raise _killed(signal.Signals(os.WTERMSIG(status)), report, self._limits)
+        if os.WEXITSTATUS(status) != 0:
+            raise Crashed(f"the process ended with code {os.WEXITSTATUS(status)}")
+        return read_response(self._response, self._limits)
 
 
-def too_much_in(scratch: str, bounds: Bounds) -> Unreadable | None:
-    """Whether the scratch folder holds more than it may; looks no further than that."""
+def _killed(by: signal.Signals, report: dict[str, Any], limits: ResourceLimits) -> AttemptFailed:
+    is_cpu_used = report["cpu_seconds"] > limits.cpu_seconds_max - 0.5
+    if by == signal.SIGXCPU or (by == signal.SIGKILL and is_cpu_used):
+        return TimedOut(f"took more than {limits.cpu_seconds_max} s of processor time")
+    if report["was_full"] or report["resident"] >= limits.memory_max * FULL_SHARE:
+        return LimitExceeded(f"needs more memory than {limits.memory_max:,} bytes ({by.name})")
+    return Crashed(f"the process was killed by {by.name}")
+
+
+def check_scratch(scratch: str, limits: ResourceLimits) -> LimitExceeded | None:
+    """Return the failure if the scratch folder has too many files or bytes."""
     count = size = 0
     folders = [scratch]
     while folders:
         with contextlib.suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):
-                    found = entry.stat(follow_symlinks=False)
+                    status = entry.stat(follow_symlinks=False)
                     count += 1
-                    size += found.st_blocks * 512
-                    if stat.S_ISDIR(found.st_mode):
+                    size += status.st_blocks * 512
+                    if stat.S_ISDIR(status.st_mode):
                         folders.append(entry.path)
-                if count > bounds.files_max:
-                    return Unreadable("too_large", f"made more than {bounds.files_max:,} files")
-                if size > bounds.scratch_max:
-                    return Unreadable("too_large", f"wrote more than {bounds.scratch_max:,} bytes")
+                if count > limits.files_max:
+                    return LimitExceeded(f"made more than {limits.files_max:,} files")
+                if size > limits.scratch_max:
+                    return LimitExceeded(f"wrote more than {limits.scratch_max:,} bytes")
     return None
-
-
-def judged(ending: Ending, bounds: Bounds) -> Heard:
-    """What was answered, or the reason why nothing was."""
-    if ending.ended_for is not None:
-        raise ending.ended_for
-    status = ending.told.get("status")
-    if not isinstance(status, int):
-        raise Unreadable("crashed", "its guard was ended by somebody")
-    if os.WIFSIGNALED(status):
-        raise _killed(signal.Signals(os.WTERMSIG(status)), ending.told, bounds)
-    if os.WEXITSTATUS(status) != 0:
-        raise Unreadable("crashed", f"the process ended with code {os.WEXITSTATUS(status)}")
-    try:
-        answer = json.loads(ending.answer, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise Unreadable("crashed", "the process answered nothing" if not ending.answer else "the answer is garbage") from error
-    if isinstance(answer, dict):
-        if answer.keys() == {"value"}:
-            return Heard(answer["value"], ending.parts)
-        if answer.keys() == {"code", "detail"} and isinstance(answer["detail"], str) and answer["code"] in [*CAN_RETRY]:
-            raise Unreadable(answer["code"], answer["detail"])
-    raise Unreadable("crashed", "the answer is garbage")
-
-
-def _killed(by: signal.Signals, told: dict[str, Any], bounds: Bounds) -> Unreadable:
-    if by == signal.SIGXCPU or (by == signal.SIGKILL and told["cpu_seconds"] > bounds.cpu_seconds_max - 0.5):
-        return Unreadable("timed_out", f"took more than {bounds.cpu_seconds_max} s of processor time")
-    if told["was_full"] or told["resident"] >= bounds.memory_max * MEMORY_SHARE:
-        return Unreadable("too_large", f"needs more memory than {bounds.memory_max:,} bytes ({by.name})")
-    return Unreadable("crashed", f"the process was ended by {by.name}")
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(name)

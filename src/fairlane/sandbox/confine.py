@@ -1,236 +1,193 @@
-"""How does a forked process give up everything but the one thing it is for?
+"""Confinement of one attempt: the process gives up everything but the one thing it is for.
 
 Laws:
-- Each step puts one layer in force or raises `Refused` with its name; a step is never passed over in silence.
-- Namespaces come first, in the guard, which stays in them; then, for each attempt, what can be made ready for it there: the
-  one folder that may be written, its owner, Landlock's rules. A fork copies every page that it touches, the guard does not.
-- In the confined fork: signals, limits, user, death with the guard, capabilities, Landlock and, last, the filter of calls,
-  under which the earlier steps could not be done. It computes nothing that the guard could have computed.
+- Every layer is put in force, or `LayerRefused` names it and the attempt does not begin. No layer is skipped silently.
+- The supervisor prepares what takes rights that the attempt must not have: the writable mount of the scratch folder, its
+  owner, the Landlock rules.
+- The confined process then gives up, in this order: other processes' resources (limits), its user, capabilities, files
+  (Landlock) and, last, system calls (seccomp), since under that filter the earlier steps would be refused.
 """
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import gc
 import math
 import os
 import resource
 import select
-import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from functools import cache, lru_cache, partial
-from importlib import util
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import cycle
 from pathlib import Path
+from typing import NamedTuple
 
 from fairlane.procs import syscalls
 
 from . import landlock, seccomp
-from .limits import Bounds
+from .errors import LayerRefused
+from .limits import ResourceLimits
 
-FLAGS = {
-    "user namespace": syscalls.CLONE_NEWUSER,  # the first: it gives the right to make the others
-    "network namespace": syscalls.CLONE_NEWNET,
-    "process namespace": syscalls.CLONE_NEWPID,
-    "message namespace": syscalls.CLONE_NEWIPC,
-    "name namespace": syscalls.CLONE_NEWUTS,
-    "mount namespace": syscalls.CLONE_NEWNS,
-}
 SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime", "/etc/alternatives")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
-PARSERS = ("PIL", "pypdfium2", "pypdfium2_raw", "charset_normalizer", "fairlane")
-KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TESSDATA_PREFIX", "LD_LIBRARY_PATH", "OMP_THREAD_LIMIT")
-FIRST_USER = 2_000_000_000  # far from everybody's; each attempt is a user of its own, so that it can signal nobody
-USERS_A_GUARD = 64  # attempts of one guard are that many users in turn
+FIRST_USER = 2_000_000_000  # beyond any real user; every attempt of root is a user of its own, so that it can signal nobody
+USERS_PER_SUPERVISOR = 64  # attempts of one supervisor use so many users in turn
 NOBODY = 65534
-_turns = cycle(range(USERS_A_GUARD))
-HELD_BACK = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # from the guard, for ever
+_user_offsets = cycle(range(USERS_PER_SUPERVISOR))
 
 
-class Refused(Exception):
-    """A layer could not be put in force."""
+class AttemptSpec(NamedTuple):
+    """What an attempt runs, and what it may use."""
 
-    def __init__(self, layer: str, why: str) -> None:
-        self.layer, self.why = layer, why
-        super().__init__(f"{layer}: {why}")
-
-
-Limited = list[tuple[int, int]]  # which limit, and how much
-Step = Callable[[], object]  # made before the fork with all that it needs
-Steps = list[tuple[str, Step]]  # what a fork does to itself, one after the other, and for which layer
+    layers: frozenset[str]
+    work: Callable[[], object]
+    scratch: str  # the folder that it may write to
+    readable: Sequence[str]  # the files that it may read
+    libraries: Sequence[str]  # folders and programs that it may read and execute, besides Python and the system's
+    limits: ResourceLimits
 
 
-class Room:
-    """In the guard: what is ready for one attempt, as long as it lasts."""
+@contextlib.contextmanager
+def _putting_in_force(layer: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise LayerRefused(layer, str(error)) from error
 
-    def __init__(self, layers: frozenset[str], scratch: str, readable: Sequence[str], bounds: Bounds, living: int) -> None:
-        """`living` is a pipe whose other end only the guard has."""
-        self._scratch, self._is_mounted, self._rules = scratch, False, -1
-        os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = scratch
-        layer = "mount namespace"
+
+class Confinement:
+    """The confinement of one attempt: created and closed by the supervisor, entered by the confined process."""
+
+    def __init__(self, spec: AttemptSpec, supervisor_pipe: int) -> None:
+        """Prepare it; `supervisor_pipe` is a pipe whose other end only the supervisor has."""
+        self._spec, self._supervisor_pipe = spec, supervisor_pipe
+        self._is_mounted, self._landlock_rules = False, -1
         try:
-            if layer in layers:
-                syscalls.mount_writable_only(scratch)
-                self._is_mounted = True
-            layer = "landlock"
-            if layer in layers:
-                self._rules = landlock.rules(_granted(scratch, readable))
-            layer = "user"
-            user = _owner(scratch) if os.geteuid() == 0 else None
-            layer = "limits"
-            addresses, self.resident = memory_of("self")  # bytes that it begins with
-            is_user_shared = user is None and "user namespace" not in layers
-            limits = _limits(bounds, addresses, _tasks_of(os.getuid()) if is_user_shared else 0)
-            self.addresses_max = limits[0][1]  # bytes
-            self.steps = [
-                *_first(scratch, limits, user, living),
-                *_last(layers, user, self._rules, scratch, readable),
-            ]
-        except BaseException as error:
-            self.leave()
-            if isinstance(error, OSError | ValueError):
-                raise Refused(layer, str(error)) from error
+            with _putting_in_force("mount namespace"):
+                if "mount namespace" in spec.layers:
+                    syscalls.mount_writable_only(spec.scratch)
+                    self._is_mounted = True
+            with _putting_in_force("landlock"):
+                if "landlock" in spec.layers:
+                    self._landlock_rules = landlock.create_rules(_landlock_grants(spec))
+            with _putting_in_force("user"):
+                self._user = _give_to_new_user(spec.scratch) if os.geteuid() == 0 else None
+            with _putting_in_force("limits"):
+                address_space, self.resident_bytes = memory_usage("self")  # both before the fork
+                is_user_shared = self._user is None and "user namespace" not in spec.layers
+                other_tasks = _count_tasks(os.getuid()) if is_user_shared else 0
+                self._limits = _rlimits(spec.limits, address_space, other_tasks)
+                self.address_space_max = self._limits[resource.RLIMIT_AS]
+            with _putting_in_force("seccomp"):
+                are_signals_allowed = self._user is not None or _are_signals_scoped(spec.layers)
+                self._filter = seccomp.program(os.uname().machine, are_signals_allowed)
+        except BaseException:
+            self.close()
             raise
 
-    def leave(self) -> None:
-        """Once nothing lives that needs it."""
-        if self._rules >= 0:
-            os.close(self._rules)
+    def close(self) -> None:
+        """Undo it, once no process of the attempt is left."""
+        if self._landlock_rules >= 0:
+            os.close(self._landlock_rules)
         if self._is_mounted:
-            syscalls.unmount_writable(self._scratch)
+            syscalls.unmount_writable(self._spec.scratch)
+
+    def enter(self) -> None:
+        """Confine this process, a fork of the supervisor."""
+        spec = self._spec
+        os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = spec.scratch
+        with _putting_in_force("limits"):
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            os.setsid()
+            os.chdir(spec.scratch)
+            for which, value in self._limits.items():
+                resource.setrlimit(which, (value, value))
+        with _putting_in_force("user"):
+            if self._user is not None:
+                syscalls.become_user(self._user)
+            syscalls.set_parent_death_signal(signal.SIGKILL)  # after the change of user, which would clear it
+            _exit_if_orphaned(self._supervisor_pipe)
+        with _putting_in_force("privileges"):
+            # With Landlock in force root's files may stay closed to other users: Landlock decides what is read.
+            may_read = self._user is not None and {"landlock", "seccomp"} <= spec.layers
+            syscalls.keep_capabilities(syscalls.CAP_DAC_READ_SEARCH if may_read else 0)
+            syscalls.set_no_new_privileges()
+        with _putting_in_force("landlock"):
+            if "landlock" in spec.layers:
+                landlock.restrict(self._landlock_rules)
+                os.close(self._landlock_rules)
+        _require_access(spec.scratch, os.R_OK | os.W_OK)
+        for path in spec.readable:
+            _require_access(path, os.R_OK)
+        with _putting_in_force("seccomp"):
+            if "seccomp" in spec.layers:
+                syscalls.load_seccomp_filter(self._filter)
 
 
-def leave_namespaces(layers: frozenset[str]) -> None:
-    """In the guard: new namespaces for it and whatever it forks; that of processes holds from the next fork on."""
-    for name, flag in FLAGS.items():
-        try:
-            if name in layers:
-                _leave(name, flag)
-        except (OSError, ValueError) as error:
-            raise Refused(name, str(error)) from error
+def _exit_if_orphaned(supervisor_pipe: int) -> None:
+    """Exit if the supervisor died before its death would have killed this process."""
+    poll = select.poll()
+    poll.register(supervisor_pipe, select.POLLIN)
+    if poll.poll(0):
+        os._exit(1)
+    os.close(supervisor_pipe)
 
 
-def _leave(name: str, flag: int) -> None:
-    user, group = os.geteuid(), os.getegid()
-    if name == "mount namespace":
-        syscalls.unshare_mounts()
-        return
-    syscalls.unshare(flag)
-    if name == "user namespace":
-        for path, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-            Path("/proc/self", path).write_text(line)
+def _require_access(path: str, mode: int) -> None:
+    if not os.access(path, mode, effective_ids=True):
+        raise LayerRefused(
+            "user", f"the confined user cannot reach {path}; let others enter its folder, or run as another user than root"
+        )
 
 
-def _first(scratch: str, limits: Limited, user: int | None, living: int) -> Steps:
-    """A session, limits, user, and death with the guard, which the change of user would make it forget."""
-    return [
-        ("limits", partial(signal.pthread_sigmask, signal.SIG_SETMASK, ())),
-        ("limits", os.setsid),
-        ("limits", partial(os.chdir, scratch)),
-        *(("limits", _limiting(which, value)) for which, value in limits),
-        *([("user", partial(syscalls.become_user, user))] if user is not None else ()),
-        ("user", partial(syscalls.set_parent_death_signal, signal.SIGKILL)),
-        ("user", partial(_end_if_alone, living)),
-    ]
+def _are_signals_scoped(layers: frozenset[str]) -> bool:
+    """Return whether another layer already keeps signals away from other processes."""
+    has_scopes = "landlock" in layers and landlock.version() >= landlock.SCOPES_SINCE
+    return has_scopes or "process namespace" in layers
 
 
-def _last(layers: frozenset[str], user: int | None, rules: int, scratch: str, readable: Sequence[str]) -> Steps:
-    """Capabilities, Landlock, a look whether all can be reached, and the filter of calls."""
-    # With Landlock in force, reading is what it grants, so folders that are closed to other users may stay closed.
-    may_read = user is not None and {"landlock", "seccomp"} <= layers
-    steps: Steps = [
-        ("privileges", partial(syscalls.keep_capabilities, syscalls.CAP_DAC_READ_SEARCH if may_read else 0)),
-        ("privileges", syscalls.set_no_new_privileges),
-    ]
-    if "landlock" in layers:
-        steps += [("landlock", partial(landlock.restrict, rules)), ("landlock", partial(os.close, rules))]
-    steps += [("user", partial(_refuse_unreachable, scratch, os.R_OK | os.W_OK))]
-    steps += [("user", partial(_refuse_unreachable, path, os.R_OK)) for path in readable]
-    if "seccomp" in layers:
-        are_signals_allowed = user is not None or _are_signals_harmless(layers)
-        instructions = seccomp.program(os.uname().machine, are_signals_allowed)
-        steps += [("seccomp", partial(syscalls.load_seccomp_filter, instructions))]
-    return steps
-
-
-def memory_of(process: str) -> list[int]:
-    """How many bytes of addresses and of memory a process has in use."""
-    statm = os.open(f"/proc/{process}/statm", os.O_RDONLY | os.O_CLOEXEC)
-    pages = os.read(statm, 100).split()[:2]
-    os.close(statm)
-    return [int(count) * resource.getpagesize() for count in pages]
-
-
-def behave() -> None:
-    """In the guard: what is to hold in it and in its forks, of a process that belongs to nobody."""
-    faulthandler.disable()
-    gc.disable()  # it would touch, and so copy, every page; an attempt is short
-    signal.set_wakeup_fd(-1)
-    os.umask(0o077)
-    for name in os.environ.keys() - KEPT_VARIABLES:  # addresses and passwords may be in it
-        del os.environ[name]
-
-
-def confine(own: Room) -> None:
-    """In the fork: everything else."""
-    layer = ""
+def _give_to_new_user(scratch: str) -> int:
+    """Return the user that root's next attempt becomes, and give it the scratch folder."""
+    new_user = FIRST_USER + USERS_PER_SUPERVISOR * int(os.readlink("/proc/self")) + next(_user_offsets)
     try:
-        for layer, step in own.steps:  # noqa: B007 - told when a step fails
-            step()
-    except (OSError, ValueError) as error:
-        raise Refused(layer, str(error)) from error
+        os.chown(scratch, new_user, new_user)
+    except OSError:  # a container may have few users
+        os.chown(scratch, NOBODY, NOBODY)
+        return NOBODY
+    return new_user
 
 
-def _are_signals_harmless(layers: frozenset[str]) -> bool:
-    """Whether something else already keeps signals away from other processes."""
-    scoped = "landlock" in layers and landlock.version() >= landlock.SCOPES_SINCE
-    return scoped or "process namespace" in layers
+# -- limits
 
 
-def _owner(scratch: str) -> int:
-    """Whom the next attempt of this guard becomes: the folder is theirs from now on."""
-    own = FIRST_USER + USERS_A_GUARD * int(os.readlink("/proc/self")) + next(_turns)
-    for one in (own, NOBODY):  # a container may know few users
-        try:
-            os.chown(scratch, one, one)
-            return one
-        except OSError:
-            if one == NOBODY:
-                raise
-    raise AssertionError
+def memory_usage(process: str) -> tuple[int, int]:
+    """Return the bytes of address space and of resident memory of a process."""
+    address_space, resident = Path(f"/proc/{process}/statm").read_bytes().split()[:2]
+    return int(address_space) * resource.getpagesize(), int(resident) * resource.getpagesize()
 
 
-@lru_cache(16)
-def _limits(bounds: Bounds, memory: int, others: int) -> Limited:
-    """What is limited to how much, of an attempt that begins with so many bytes of addresses in use, and of whose user so many
-    tasks live already, which the kernel counts too."""
-    wanted = [
-        (resource.RLIMIT_AS, memory + bounds.memory_max),
-        (resource.RLIMIT_FSIZE, bounds.file_max),
-        (resource.RLIMIT_NOFILE, bounds.handles_max),
-        (resource.RLIMIT_NPROC, bounds.processes_max + others),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_MSGQUEUE, 0),
-        (resource.RLIMIT_MEMLOCK, 0),
-        (resource.RLIMIT_CPU, math.ceil(bounds.cpu_seconds_max)),
-    ]
-    return [(which, _at_most(value, resource.getrlimit(which)[1])) for which, value in wanted]
+def _rlimits(limits: ResourceLimits, address_space: int, other_tasks: int) -> dict[int, int]:
+    """Return the limits for a process that starts with this address space, and whose user already has other tasks."""
+    rlimits = {
+        resource.RLIMIT_AS: address_space + limits.memory_max,
+        resource.RLIMIT_FSIZE: limits.file_max,
+        resource.RLIMIT_NOFILE: limits.open_files_max,
+        resource.RLIMIT_NPROC: limits.processes_max + other_tasks,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_CPU: math.ceil(limits.cpu_seconds_max),
+    }
+    return {which: _at_most(value, resource.getrlimit(which)[1]) for which, value in rlimits.items()}
 
 
-@lru_cache(64)
-def _limiting(which: int, value: int) -> Step:
-    return partial(resource.setrlimit, which, (value, value))
+def _at_most(value: int, hard_limit: int) -> int:
+    return value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit)
 
 
-def _at_most(value: int, hard: int) -> int:
-    return value if hard == resource.RLIM_INFINITY else min(value, hard)  # it may have less already
-
-
-def _tasks_of(user: int) -> int:
+def _count_tasks(user: int) -> int:
     count = 0
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError, ValueError):
@@ -239,49 +196,23 @@ def _tasks_of(user: int) -> int:
     return count
 
 
-def _end_if_alone(living: int) -> None:
-    """The guard may have died just before its death would have been ours."""
-    poll = select.poll()
-    poll.register(living, select.POLLIN)
-    if poll.poll(0):
-        os._exit(1)
-    os.close(living)
+# -- Landlock
 
 
-def _refuse_unreachable(path: str, how: int) -> None:
-    if not os.access(path, how, effective_ids=True):
-        raise Refused(
-            "user", f"the confined user cannot reach {path}; let others enter its folder, or run as another user than root"
-        )
-
-
-def _granted(scratch: str, readable: Sequence[str]) -> list[tuple[str, int]]:
-    program = shutil.which("tesseract")  # looked for at each attempt: it may be installed while workers run
+def _landlock_grants(spec: AttemptSpec) -> list[tuple[str, int]]:
     return [
-        *_granted_always(),
-        *([(program, landlock.READ)] if program is not None else []),
-        *((path, landlock.READ_FILE | landlock.READ_DIR) for path in readable),
-        (scratch, landlock.SCRATCH),
+        *((path, landlock.READ) for path in _system_paths()),
+        *((path, landlock.READ) for path in spec.libraries),
+        *((device, landlock.DEVICE) for device in DEVICES),
+        *((path, landlock.READ_FILE | landlock.READ_DIR) for path in spec.readable),
+        (spec.scratch, landlock.SCRATCH),
     ]
 
 
 @cache
-def _granted_always() -> tuple[tuple[str, int], ...]:
-    """Python, its libraries and ours, the system's, and tesseract's languages."""
+def _system_paths() -> tuple[str, ...]:
+    """Return the folders of Python's and the system's libraries, none of which is inside another."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-    places = {*SYSTEM, os.path.dirname(os.__file__), *(f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64"))}
-    for parser in PARSERS:
-        found = util.find_spec(parser)
-        places.update(found.submodule_search_locations or () if found is not None else ())
-    if "TESSDATA_PREFIX" in os.environ:
-        places.add(os.environ["TESSDATA_PREFIX"])
-    real = {os.path.realpath(place) for place in places}
-    outer = sorted(place for place in real if not any(place != other and place.startswith(f"{other}/") for other in real))
-    return (*((place, landlock.READ) for place in outer), *((device, landlock.DEVICE) for device in DEVICES))
-
-
-def prepare() -> None:
-    """What every attempt needs and can be known before: looked up once, in the process that forks."""
-    _granted_always()
-    for are_signals_allowed in (True, False):
-        seccomp.program(os.uname().machine, are_signals_allowed)
+    paths = {*SYSTEM, os.path.dirname(os.__file__), *(f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64"))}
+    real = {os.path.realpath(path) for path in paths}
+    return tuple(sorted(path for path in real if not any(path.startswith(f"{other}/") for other in real)))

@@ -1,10 +1,10 @@
-"""How does a confined process say what it has found? In a file in memory, which the caller makes and reads.
+"""The response of a confined process: a sealed file in memory, made and read by the caller.
 
-It holds the lengths of what follows, then the parts, and last the JSON.
+It contains the lengths of what follows, then the binary parts, then a JSON body.
 
 Laws:
-- The file is as large as an answer may be, and sealed: it cannot grow. What is not written takes no memory.
-- It is read when nobody lives who could write to it, and nothing in it is believed, its lengths neither.
+- The file is as large as a response may be, and sealed against growing. Bytes that are never written take no memory.
+- It is read when no process is left that could write to it, and nothing in it is trusted, not even the lengths.
 """
 
 from __future__ import annotations
@@ -15,92 +15,110 @@ import json
 import os
 from collections.abc import Callable
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
-from fairlane.extract.failure import DETAIL_MAX, Unreadable
+from .errors import AttemptFailed, Crashed, LimitExceeded, WorkFailed
+from .limits import ResourceLimits
 
-from .limits import Bounds
+PARTS_COUNT_MAX = 2
+DETAIL_MAX = 300  # characters
+MALFORMED = "the response is malformed"
+_LENGTHS = Struct(f"<{PARTS_COUNT_MAX}QQ")  # of the parts, and of the body
+_encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_OUT_OF_MEMORY = b'{"code": "too_large", "detail": "needs more memory than it may take"}'  # no memory is left to build it
 
-PARTS_MAX = 2
-_LENGTHS = Struct(f"<{PARTS_MAX}QQ")  # of the parts, and of the JSON
-_GARBAGE = b"["
-_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-_NO_MEMORY = b'{"code": "too_large", "detail": "needs more memory than a document may take"}'  # there is none to make it of
 
-
-class Answer(NamedTuple):
-    """What a confined process has to say: a value that is JSON, and what goes with it."""
+class Response(NamedTuple):
+    """A JSON value and binary parts. Outside of the confined process neither can be trusted."""
 
     value: object
     parts: tuple[bytes, ...] = ()
 
 
-class Heard(NamedTuple):
-    """What the caller has of an answer, none of which it may believe."""
-
-    value: object
-    parts: tuple[bytes, ...]
-
-
-def answering(work: Callable[[], object]) -> Callable[[int], None]:
-    """In the confined process: run, and answer with what comes of it, or with the failure."""
-
-    def call(answer: int) -> None:
-        lengths = [0] * PARTS_MAX
-        try:
-            returned = work()
-            value, parts = returned if isinstance(returned, Answer) else Answer(returned)
-            said = _json({"value": value}).encode()
-            for number, part in enumerate(parts):
-                lengths[number] = _write(answer, _LENGTHS.size + sum(lengths), part)
-            _write(answer, _LENGTHS.size + sum(lengths), said)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
-            lengths, said = [0] * PARTS_MAX, _failure(error)
-            _write(answer, _LENGTHS.size, said)
-        os.pwrite(answer, _LENGTHS.pack(*lengths, len(said)), 0)
-        os._exit(0)
-
-    return call
+def create_response_file(limits: ResourceLimits) -> int:
+    """Return a file in memory that a response fits into and nothing larger."""
+    file = os.memfd_create("fairlane", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(file, _LENGTHS.size + limits.parts_max + limits.response_max)
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return file
 
 
-def _write(answer: int, place: int, part: bytes) -> int:
-    """Write a part at this place; returns how many bytes that were."""
-    rest = memoryview(part)
+# -- in the confined process
+
+
+def run_and_respond(work: Callable[[], object], file: int) -> NoReturn:
+    """Run the work, write its result or its failure to the response file, and exit."""
+    lengths = [0] * PARTS_COUNT_MAX
+    try:
+        result = work()
+        value, parts = result if isinstance(result, Response) else Response(result)
+        body = _encode_json({"value": value}).encode()
+        for number, part in enumerate(parts):
+            lengths[number] = _write(file, _LENGTHS.size + sum(lengths), part)
+        _write(file, _LENGTHS.size + sum(lengths), body)
+    except Exception as error:  # noqa: BLE001 - every failure becomes the response
+        lengths, body = [0] * PARTS_COUNT_MAX, _encode_failure(error)
+        _write(file, _LENGTHS.size, body)
+    os.pwrite(file, _LENGTHS.pack(*lengths, len(body)), 0)
+    os._exit(0)
+
+
+def _write(file: int, position: int, content: bytes) -> int:
+    """Write all bytes at this position; return how many there were."""
+    rest = memoryview(content)
     while rest:
         try:
-            count = os.pwrite(answer, rest, place)
-        except PermissionError as error:  # it is sealed: it does not grow
-            raise Unreadable("too_large", f"answers with more than {place:,} bytes") from error
-        rest, place = rest[count:], place + count
-    return len(part)
+            count = os.pwrite(file, rest, position)
+        except PermissionError as error:  # the seal: the file does not grow
+            raise LimitExceeded(f"its response has more than {position:,} bytes") from error
+        rest, position = rest[count:], position + count
+    return len(content)
 
 
-def _failure(error: Exception) -> bytes:
+def _encode_failure(error: Exception) -> bytes:
     if isinstance(error, MemoryError):
-        return _NO_MEMORY
-    code, detail = "crashed", f"{type(error).__name__}: {error}"
-    if isinstance(error, Unreadable):
+        return _OUT_OF_MEMORY
+    if isinstance(error, AttemptFailed):
         code, detail = error.code, error.detail
     elif isinstance(error, OSError):
-        code, detail = "too_large" if error.errno in (errno.EFBIG, errno.ENOSPC, errno.EDQUOT) else "crashed", str(error)
+        is_full = error.errno in (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
+        code, detail = LimitExceeded.code if is_full else Crashed.code, str(error)
+    else:
+        code, detail = Crashed.code, f"{type(error).__name__}: {error}"
     return json.dumps({"code": code, "detail": detail[:DETAIL_MAX]}).encode()
 
 
-def new_answer(bounds: Bounds) -> int:
-    """Where the confined process may write its answer: so much, and no more."""
-    answer = os.memfd_create("fairlane", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(answer, _LENGTHS.size + bounds.parts_max + bounds.answer_max)
-    fcntl.fcntl(answer, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-    return answer
+# -- in the caller
 
 
-def said(answer: int, bounds: Bounds) -> tuple[bytes, tuple[bytes, ...]]:
-    """What stands there once nobody can write to it any more: the JSON, and the parts."""
-    *lengths, length = _LENGTHS.unpack(os.pread(answer, _LENGTHS.size, 0))
-    if sum(lengths) > bounds.parts_max or length > bounds.answer_max:
-        return _GARBAGE, ()
-    place, parts = _LENGTHS.size, []
-    for one in lengths:
-        parts.append(os.pread(answer, one, place))
-        place += one
-    return os.pread(answer, length, place), tuple(parts)
+def read_response(file: int, limits: ResourceLimits) -> Response:
+    """Return the response, or raise the failure that it reports."""
+    *lengths, body_length = _LENGTHS.unpack(os.pread(file, _LENGTHS.size, 0))
+    if sum(lengths) > limits.parts_max or body_length > limits.response_max:
+        raise Crashed(MALFORMED)
+    position, parts = _LENGTHS.size, []
+    for length in lengths:
+        parts.append(os.pread(file, length, position))
+        position += length
+    message = _decode(os.pread(file, body_length, position))
+    if message.keys() == {"value"}:
+        return Response(message["value"], tuple(parts))
+    if message.keys() == {"code", "detail"} and all(isinstance(text, str) for text in message.values()):
+        raise WorkFailed(str(message["code"]), str(message["detail"])[:DETAIL_MAX])
+    raise Crashed(MALFORMED)
+
+
+def _decode(body: bytes) -> dict[str, object]:
+    if not body:
+        raise Crashed("the process sent no response")
+    try:
+        message = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Crashed(MALFORMED) from error
+    if not isinstance(message, dict):
+        raise Crashed(MALFORMED)
+    return message
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(name)

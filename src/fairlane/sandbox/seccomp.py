@@ -1,12 +1,12 @@
-"""Which calls of the kernel may an attempt make? A filter for seccomp.
+"""The seccomp filter: the system calls that an attempt may make.
 
-A list of what is forbidden, since Python, PDFium, Pillow and tesseract together use most of the rest.
+It lists what is forbidden, since Python and the libraries of parsers together use most of the rest.
 
 Laws:
-- Another architecture's calls, which have other numbers, end the process.
-- No sockets, nobody else's memory or signals, no namespaces, mounts, modules, keys; no memory that no limit counts.
-- What Landlock does not govern (modes, owners, times, attributes, truncation by name) is forbidden here.
-- A forbidden call fails with an error; programs that try it in passing go on.
+- System calls of another architecture, which have other numbers, kill the process.
+- Forbidden are sockets, other processes' memory and signals, namespaces, mounts, modules, keys, and memory beyond all limits.
+- So is what Landlock does not restrict: modes, owners, times, attributes, truncation by name.
+- A forbidden call fails with an error; programs that do not depend on it go on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import errno
 import struct
 from functools import cache
 
-# Name: number on x86_64, number on aarch64 (None: it has no such call).
+# Name: number on x86_64, number on aarch64 (None: there is no such call).
 FORBIDDEN: dict[str, tuple[int, int | None]] = {
     "socket": (41, 198),
     "socketpair": (53, 199),
@@ -113,8 +113,8 @@ FORBIDDEN: dict[str, tuple[int, int | None]] = {
     "mknod": (133, None),
     "mknodat": (259, 33),
 }
-# Their flags are in memory, where a filter cannot look; programs go on with the older calls.
-UNKNOWN: dict[str, tuple[int, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
+# Their flags are in memory, which a filter cannot read: they fail as not implemented, and programs use the older calls.
+NOT_IMPLEMENTED: dict[str, tuple[int, int | None]] = {"clone3": (435, 435), "openat2": (437, 437)}
 SIGNALS: dict[str, tuple[int, int | None]] = {
     "kill": (62, 129),
     "tkill": (200, 130),
@@ -130,61 +130,51 @@ _SET_PDEATHSIG = 1
 _LOAD, _EQUAL, _AND, _AT_LEAST, _RETURN = 0x20, 0x15, 0x54, 0x35, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
-_GROUP = 12
 
 
-def _line(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
+def _instruction(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
     return struct.pack("=HBBI", code, then, otherwise, value)
 
 
 def _refuse(number: int, error: int) -> list[bytes]:
-    return [_line(_EQUAL, number, 0, 1), _line(_RETURN, _FAIL | error)]
+    return [_instruction(_EQUAL, number, 0, 1), _instruction(_RETURN, _FAIL | error)]
 
 
 def _refuse_if(number: int, argument: int, mask: int, value: int, is_equal: bool = True) -> list[bytes]:
-    """Refuse a call if these bits of an argument (its lower half) are, or are not, this value."""
+    """Refuse a call if the masked lower half of an argument equals this value, or does not."""
     then, otherwise = (0, 1) if is_equal else (1, 0)
-    inside = [
-        _line(_LOAD, _ARGUMENTS + 8 * argument),
-        _line(_AND, mask),
-        _line(_EQUAL, value, then, otherwise),
-        _line(_RETURN, _FAIL | errno.EPERM),
-        _line(_LOAD, _NUMBER),
+    body = [
+        _instruction(_LOAD, _ARGUMENTS + 8 * argument),
+        _instruction(_AND, mask),
+        _instruction(_EQUAL, value, then, otherwise),
+        _instruction(_RETURN, _FAIL | errno.EPERM),
+        _instruction(_LOAD, _NUMBER),
     ]
-    return [_line(_EQUAL, number, 0, len(inside)), *inside]
-
-
-def _refuse_all(errors: dict[int, int]) -> list[bytes]:
-    """In groups, of which a call is compared with one: the kernel tries every number when a filter is put in force."""
-    lines: list[bytes] = []
-    numbers = sorted(errors)
-    for first in range(0, len(numbers), _GROUP):
-        group = numbers[first : first + _GROUP]
-        inside = [line for number in group for line in _refuse(number, errors[number])]
-        lines += [_line(_AT_LEAST, group[-1] + 1, len(inside) + 1, 0), *inside, _line(_RETURN, _ALLOW)]
-    return lines
+    return [_instruction(_EQUAL, number, 0, len(body)), *body]
 
 
 @cache
 def program(machine: str, are_signals_allowed: bool) -> bytes:
-    """The filter for this machine."""
+    """Return the filter for this machine, as BPF instructions."""
     column = 0 if machine == "x86_64" else 1
-    lines = [
-        _line(_LOAD, _ARCHITECTURE),
-        _line(_EQUAL, _ARCHITECTURES[machine], 1, 0),
-        _line(_RETURN, _KILL),
-        _line(_LOAD, _NUMBER),
+    instructions = [
+        _instruction(_LOAD, _ARCHITECTURE),
+        _instruction(_EQUAL, _ARCHITECTURES[machine], 1, 0),
+        _instruction(_RETURN, _KILL),
+        _instruction(_LOAD, _NUMBER),
     ]
     if column == 0:
-        lines += [_line(_AT_LEAST, _X32, 0, 1), _line(_RETURN, _KILL)]
+        instructions += [_instruction(_AT_LEAST, _X32, 0, 1), _instruction(_RETURN, _KILL)]
     clone, openat, prctl, prlimit = ((56, 257, 157, 302), (220, 56, 167, 261))[column]
-    lines += _refuse_if(clone, 0, _NEW_NAMESPACES, 0, is_equal=False)
-    lines += _refuse_if(openat, 2, _ACCESS_AND_TRUNCATE, _READ_ONLY_TRUNCATE)
+    instructions += _refuse_if(clone, 0, _NEW_NAMESPACES, 0, is_equal=False)
+    instructions += _refuse_if(openat, 2, _ACCESS_AND_TRUNCATE, _READ_ONLY_TRUNCATE)
     if column == 0:
-        lines += _refuse_if(2, 1, _ACCESS_AND_TRUNCATE, _READ_ONLY_TRUNCATE)  # open
-    lines += _refuse_if(prctl, 0, 0xFFFFFFFF, _SET_PDEATHSIG)
-    lines += _refuse_if(prlimit, 0, 0xFFFFFFFF, 0, is_equal=False)  # limits of other processes
+        instructions += _refuse_if(2, 1, _ACCESS_AND_TRUNCATE, _READ_ONLY_TRUNCATE)  # open
+    instructions += _refuse_if(prctl, 0, 0xFFFFFFFF, _SET_PDEATHSIG)
+    instructions += _refuse_if(prlimit, 0, 0xFFFFFFFF, 0, is_equal=False)  # limits of other processes
     refused = dict.fromkeys((*FORBIDDEN.values(), *(() if are_signals_allowed else SIGNALS.values())), errno.EPERM)
-    refused |= dict.fromkeys(UNKNOWN.values(), errno.ENOSYS)
-    errors = {number: error for numbers, error in refused.items() if (number := numbers[column]) is not None}
-    return b"".join([*lines, *_refuse_all(errors), _line(_RETURN, _ALLOW)])
+    refused |= dict.fromkeys(NOT_IMPLEMENTED.values(), errno.ENOSYS)
+    for numbers, error in refused.items():
+        if (number := numbers[column]) is not None:
+            instructions += _refuse(number, error)
+    return b"".join([*instructions, _instruction(_RETURN, _ALLOW)])

@@ -1,153 +1,157 @@
-"""Who sees to it that nothing of an attempt is left? The guard: a fork between the caller and the confined process.
+"""The supervisor: a process between the caller and the confined process, which ends everything that an attempt started.
 
 Laws:
 - It runs no parser and reads nothing that the confined process writes.
-- When the caller is gone, or closes its end of the pipe `life`, everything the attempt started is ended.
-- It reports how the attempt ended only when nothing of it lives any more.
+- When the caller dies or closes its end of the lifeline pipe, everything that the attempt started is killed.
+- It reports how the attempt ended only after the last process of it has ended.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NoReturn
 
 from fairlane.procs import reaper, syscalls
 
-from .confine import HELD_BACK, Refused, Room, behave, confine, leave_namespaces, memory_of
-from .limits import Bounds
+from .confine import AttemptSpec, Confinement, memory_usage
+from .errors import LayerRefused
+from .namespaces import enter_new_namespaces
+from .response import run_and_respond
 
 ENDING_SECONDS_MAX = 5.0
-WATCH_SECONDS = 1.0
-FULL_TIMES = 2  # looks, one after the other, at an attempt without memory, and it is ended
-ENDED = b'{"status": %d, "cpu_seconds": %f, "resident": %d, "was_full": %d}\n'  # the last line that is told
-ARENA = 1 << 20  # bytes that Python asks for at a time when it has none left
+MEMORY_CHECK_SECONDS = 1.0
+FULL_CHECKS_MAX = 2  # consecutive checks that find no address space left, before the attempt is killed
+ARENA_BYTES = 1 << 20  # what Python asks for at a time when it needs memory
+KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TESSDATA_PREFIX", "LD_LIBRARY_PATH", "OMP_THREAD_LIMIT")
+BLOCKED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def keep_only(handles: Iterable[int]) -> None:
-    """Close every handle but these; the three streams lead nowhere."""
-    kept = {*handles}
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in {0, 1, 2} - kept:
-        os.dup2(nowhere, stream)
-    for name in os.listdir("/proc/self/fd"):  # not by a limit: it may have been higher when they were opened
-        handle = int(name)
-        if handle > 2 and handle not in kept:
-            with contextlib.suppress(OSError):  # the list itself had one
-                os.close(handle)
-
-
-def tell(control: int, **told: object) -> None:
-    """A line for the caller."""
-    os.write(control, json.dumps(told).encode() + b"\n")
-
-
-class Attempt(NamedTuple):
-    """What is to be run, and within what."""
-
-    layers: frozenset[str]
-    work: Callable[[int], None]  # is given the handle that it answers through
-    scratch: str
-    readable: Sequence[str]
-    bounds: Bounds
-
-
-def guard(attempt: Attempt, life: int, control: int, answer: int) -> None:
-    """In a fork of the caller: see to one attempt."""
-    stand_apart((life, control, answer))
+def supervise_once(spec: AttemptSpec, lifeline: int, control: int, response: int) -> None:
+    """Supervise one attempt, in a process forked for it alone."""
+    detach((lifeline, control, response))
     try:
-        leave_namespaces(attempt.layers)
-    except Refused as refused:
-        tell(control, layer=refused.layer, why=refused.why)
+        enter_new_namespaces(spec.layers)
+    except LayerRefused as refused:
+        send_report(control, layer=refused.layer, why=refused.why)
         return
-    see_to(attempt, life, control, answer)
+    supervise(spec, lifeline, control, response)
 
 
-def stand_apart(handles: Iterable[int]) -> None:
-    """Be a process that only its pipes end, and that nothing else leads to."""
-    os.setsid()  # kill -9 of the caller's whole group must leave somebody who ends the rest
+def detach(file_descriptors: Iterable[int]) -> None:
+    """Become a process that only these pipes or sockets connect to the caller."""
+    os.setsid()  # kill -9 of the caller's process group must not kill the supervisor too
     syscalls.become_subreaper()
-    behave()
-    signal.pthread_sigmask(signal.SIG_SETMASK, HELD_BACK)  # whoever ends the caller ends us by that
-    for number in (*HELD_BACK, signal.SIGCHLD, signal.SIGALRM):
-        signal.signal(number, signal.SIG_DFL)  # so the confined fork has them so
-    keep_only(handles)
+    faulthandler.disable()
+    signal.set_wakeup_fd(-1)
+    # Signals to the caller's processes are for the caller: its end closes the lifeline.
+    signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED_SIGNALS)
+    for number in (*BLOCKED_SIGNALS, signal.SIGCHLD, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)  # the confined process inherits this
+    os.umask(0o077)
+    for name in os.environ.keys() - KEPT_VARIABLES:  # it may contain URLs and passwords
+        del os.environ[name]
+    _close_all_but(file_descriptors)
 
 
-def see_to(attempt: Attempt, life: int, control: int, answer: int, others: tuple[int, ...] = ()) -> None:
-    """Fork the confined process, wait until it or the caller has ended, end what is left, and report; closes the pipes.
+def _close_all_but(file_descriptors: Iterable[int]) -> None:
+    """Close every other file descriptor; stdin, stdout and stderr lead to /dev/null."""
+    kept = {*file_descriptors}
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in {0, 1, 2} - kept:
+        os.dup2(null, stream)
+    for name in os.listdir("/proc/self/fd"):  # RLIMIT_NOFILE may be lower now than when they were opened
+        descriptor = int(name)
+        if descriptor > 2 and descriptor not in kept:
+            with contextlib.suppress(OSError):  # the one that listed them is already closed
+                os.close(descriptor)
 
-    `others` are all handles that this process has besides: the fork must not.
+
+def send_report(control: int, **report: object) -> None:
+    """Send a line of JSON to the caller."""
+    os.write(control, json.dumps(report).encode() + b"\n")
+
+
+def supervise(spec: AttemptSpec, lifeline: int, control: int, response: int, others: tuple[int, ...] = ()) -> None:
+    """Fork the confined process, wait until it or the caller ends, kill what is left, and report. Closes the pipes.
+
+    `others` are all other file descriptors of this process, which the confined process must not have.
     """
-    living, sign = os.pipe()
+    supervisor_pipe, own_end = os.pipe()  # nothing is ever sent: its end of file says that the supervisor has died
     try:
-        own = Room(attempt.layers, attempt.scratch, attempt.readable, attempt.bounds, living)
+        confinement = Confinement(spec, supervisor_pipe)
         try:
             pid = os.fork()
             if pid == 0:
-                _confined(attempt, own, control, answer, (life, sign, *others))
-            os.close(answer)
-            was_full = _wait(pid, life, attempt.bounds.seconds_max + ENDING_SECONDS_MAX, own.addresses_max - ARENA)
-            _, status, used = os.wait4(pid, 0)
-            if "process namespace" not in attempt.layers:  # else the kernel has ended them with their first
+                _run_confined(spec, confinement, control, response, (lifeline, own_end, *others))
+            os.close(response)
+            full_at = confinement.address_space_max - ARENA_BYTES
+            was_full = _wait(pid, lifeline, spec.limits.seconds_max + ENDING_SECONDS_MAX, full_at)
+            _, status, usage = os.wait4(pid, 0)
+            if "process namespace" not in spec.layers:  # else the kernel has killed them with the first process
                 reaper.end_strays(ENDING_SECONDS_MAX)
         finally:
-            own.leave()
-        resident = max(0, used.ru_maxrss * 1024 - own.resident)  # what it took itself, above what it was forked with
-        os.write(control, ENDED % (status, used.ru_utime + used.ru_stime, resident, was_full))
-    except Refused as refused:
-        os.close(answer)
-        tell(control, layer=refused.layer, why=refused.why)
-    for handle in (life, control, living, sign):  # as long as the last was open, we lived
-        os.close(handle)
+            confinement.close()
+        resident = max(0, usage.ru_maxrss * 1024 - confinement.resident_bytes)
+        cpu_seconds = usage.ru_utime + usage.ru_stime
+        send_report(control, status=status, cpu_seconds=cpu_seconds, resident=resident, was_full=was_full)
+    except LayerRefused as refused:
+        os.close(response)
+        send_report(control, layer=refused.layer, why=refused.why)
+    for descriptor in (lifeline, control, supervisor_pipe, own_end):
+        os.close(descriptor)
 
 
-def _confined(attempt: Attempt, own: Room, control: int, answer: int, others: tuple[int, ...]) -> None:
-    """In the confined fork; never returns."""
+def _run_confined(
+    spec: AttemptSpec, confinement: Confinement, control: int, response: int, others: tuple[int, ...]
+) -> NoReturn:
+    """Run the work, in the confined fork."""
     try:
-        for handle in others:
-            os.close(handle)
+        for descriptor in others:
+            os.close(descriptor)
         try:
-            confine(own)
-        except Refused as refused:
-            tell(control, layer=refused.layer, why=refused.why)
+            confinement.enter()
+        except LayerRefused as refused:
+            send_report(control, layer=refused.layer, why=refused.why)
             os._exit(1)
-        os.close(control)  # from here on nothing that we say is believed
-        attempt.work(answer)
+        os.close(control)  # the caller trusts what comes through it, so the work must not have it
+        run_and_respond(spec.work, response)
     finally:
         os._exit(1)
 
 
-def _wait(pid: int, life: int, seconds_max: float, full: int) -> bool:
-    """Until it has ended, or the caller is gone, or has forgotten it, or its memory is full and stays so: was it that?
+def _wait(pid: int, lifeline: int, seconds_max: float, full_at: int) -> bool:
+    """Wait for the confined process; kill it when the caller is gone, time is over, or its address space stays full.
 
-    Python without memory may loop for ever: to handle an exception, it may need a number, and to say that there is no memory
-    for that is an exception.
+    Return whether it was killed because its address space was full. Python may loop for ever then: to handle a MemoryError
+    it may itself need memory.
     """
-    handle = os.pidfd_open(pid)
+    process = os.pidfd_open(pid)
     poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    poll.register(life, select.POLLIN)
-    ends_at = time.monotonic() + seconds_max
-    found: list[tuple[int, int]] = []
-    times_full = 0
-    while times_full < FULL_TIMES and time.monotonic() < ends_at and not (found := poll.poll(WATCH_SECONDS * 1000)):
-        times_full = times_full + 1 if _addresses_of(handle) > full else 0
-    if handle not in [one for one, _ in found]:
+    poll.register(process, select.POLLIN)
+    poll.register(lifeline, select.POLLIN)
+    deadline = time.monotonic() + seconds_max
+    events: list[tuple[int, int]] = []
+    full_checks = 0
+    while full_checks < FULL_CHECKS_MAX and time.monotonic() < deadline and not events:
+        events = poll.poll(MEMORY_CHECK_SECONDS * 1000)
+        full_checks = full_checks + 1 if not events and _address_space(process) > full_at else 0
+    if process not in [descriptor for descriptor, _ in events]:
         os.kill(pid, signal.SIGKILL)
-    os.close(handle)
-    return times_full == FULL_TIMES
+    os.close(process)
+    return full_checks == FULL_CHECKS_MAX
 
 
-def _addresses_of(handle: int) -> int:
-    """How many bytes of addresses a process has in use, by its handle; 0 if it has ended, or may not be looked at."""
-    with contextlib.suppress(OSError, IndexError):  # the last: what stands in for Linux may tell no number
-        told = Path(f"/proc/self/fdinfo/{handle}").read_text()  # its number as /proc counts: here it may have another
-        return memory_of(told.partition("Pid:")[2].split()[0])[0]
+def _address_space(process: int) -> int:
+    """Return the bytes of address space of a process, by its pidfd; 0 if it has ended or cannot be inspected."""
+    with contextlib.suppress(OSError, IndexError, ValueError):  # the latter two: some kernels' stand-ins show no number
+        info = Path(f"/proc/self/fdinfo/{process}").read_text()  # has its number in /proc, which may be another one here
+        return memory_usage(info.partition("Pid:")[2].split()[0])[0]
     return 0

@@ -1,4 +1,4 @@
-"""The work of a template that a test forks: whatever the test has put here before."""
+"""The work of a fork server that a test forks: whatever the test has put here before."""
 
 from __future__ import annotations
 
