@@ -74,7 +74,8 @@ def test_a_server_that_was_flushed_is_an_error_and_a_new_queue_begins_when_it_is
             verb()
     with server.client() as client:
         assert client.dbsize() == 0  # nothing was begun by accident
-    engine.migrate()
+    engine.close()
+    engine = open_engine(server.url("gone"))
     assert engine.submit(documents(1))[0].number == 1
     engine.close()
     server.remove()

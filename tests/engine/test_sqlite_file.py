@@ -134,7 +134,7 @@ def test_a_queue_made_by_another_while_an_empty_file_is_looked_at_is_not_somebod
 def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
     engine = open_engine(url(tmp_path))
     engine.submit([submission("a")])
-    engine.migrate()
+    open_engine(url(tmp_path)).close()
     assert engine.document("a") is not None
     engine.close()
     assert open_engine(url(tmp_path)).document("a") is not None

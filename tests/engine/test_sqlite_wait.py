@@ -29,9 +29,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     """With the kernel's notifications, and where there are none."""
     if request.param == "polling":
         monkeypatch.setattr(WalWatch, "is_active", property(lambda self: False))
-    engine = SqliteEngine(tmp_path / "queue.db")
-    engine.migrate()
-    return engine
+    return SqliteEngine(tmp_path / "queue.db")
 
 
 def waiting(engine: SqliteEngine, timeout_seconds: float = LONG) -> Callable[[], tuple[bool, float]]:
@@ -94,7 +92,6 @@ class CountingPool(SqlitePool):
 def test_a_wait_hardly_reads_while_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_module, "IDLE_POLL_SECONDS", 0.05)
     engine = SqliteEngine(tmp_path / "queue.db")
-    engine.migrate()
     pool = CountingPool(engine.path)
     began = time.monotonic()
     waiter = threading.Thread(target=WorkWaiter(pool).wait, args=(LONG, None))

@@ -8,6 +8,7 @@ Laws for every engine:
 - Queue and Worker validate values before they reach an engine; an engine adds, compares and remembers.
 - While the rules are frozen, verbs that begin or change something raise StoreFrozen. What runs may still end: `extend`,
   `settle` and `reclaim` go on, as do `configure`, which thaws, `put_record`, and every verb of `Reader` and `Transfer`.
+- Opening an engine brings its store to this version's schema; idempotent, and safe for many processes at once.
 - An engine implements all four groups. That is more than 25 members in one class, and on purpose: callers hold one object,
   no verb can be said by another one, and the work of each verb is a function in the engine's module of that name.
 """
@@ -203,9 +204,6 @@ class Admin(Protocol):
     @property
     def durability(self) -> str:
         """Say in one sentence what an acknowledgement is worth."""
-
-    def migrate(self) -> None:
-        """Bring the store to this version's schema; idempotent, and safe for many processes at once."""
 
     def close(self) -> None:
         """Close the store's connections; a closed engine is not used again."""

@@ -16,27 +16,21 @@ REDIS_SCHEMES = ("redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+u
 
 
 def open_engine(url: str, create: bool = True) -> Engine:
-    """Open the engine that a URL names and migrate its store; with `create` False the queue must already exist."""
-    engine = _connect(url, create)
-    engine.migrate()
-    return engine
-
-
-def _connect(url: str, create: bool) -> Engine:
+    """Open the engine that a URL names, which migrates its store; with `create` False the queue must already exist."""
     if url == "memory://":
         from .memory import MemoryEngine
 
         return MemoryEngine()
     if isinstance(url, str) and url.startswith("sqlite:///"):
-        return _connect_sqlite(url, create)
+        return _open_sqlite(url, create)
     if isinstance(url, str) and url.startswith(("postgresql://", "postgres://")):
-        return _connect_postgres(url, create)
+        return _open_postgres(url, create)
     if isinstance(url, str) and url.partition("://")[0] in REDIS_SCHEMES:
-        return _connect_redis(url, create)
+        return _open_redis(url, create)
     raise BadValue("url", url, URL_FORMS)
 
 
-def _connect_sqlite(url: str, create: bool) -> Engine:
+def _open_sqlite(url: str, create: bool) -> Engine:
     path = url.removeprefix("sqlite:///")
     if not path or path.startswith(":memory:") or "\0" in path or path.endswith("/"):
         raise BadValue("url", url, "sqlite:/// and the path of a file; for a queue in memory say memory://")
@@ -45,7 +39,7 @@ def _connect_sqlite(url: str, create: bool) -> Engine:
     return SqliteEngine(Path(path), create)
 
 
-def _connect_postgres(url: str, create: bool) -> Engine:
+def _open_postgres(url: str, create: bool) -> Engine:
     try:
         from .postgres import PostgresEngine
     except ModuleNotFoundError as error:
@@ -57,7 +51,7 @@ def _connect_postgres(url: str, create: bool) -> Engine:
     return PostgresEngine(url, create)
 
 
-def _connect_redis(url: str, create: bool) -> Engine:
+def _open_redis(url: str, create: bool) -> Engine:
     try:
         import hiredis  # noqa: F401 - without it redis-py parses every response in Python, at half the speed
         import redis  # noqa: F401

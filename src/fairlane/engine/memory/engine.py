@@ -154,9 +154,6 @@ class MemoryEngine:
 
     # -- Admin -------------------------------------------------------------------------------------------------------
 
-    def migrate(self) -> None:
-        pass  # a queue in memory is always of this version
-
     def close(self) -> None:
         pass  # there is nothing to close
 

@@ -54,21 +54,11 @@ class PostgresEngine:
 
     def __init__(self, url: str, create: bool = True) -> None:
         self.url = parse_url(url)
-        self._create = create
+        self.durability = migrate(self.url, create)
         self._sql = queries(self.url.schema)
         self._pool: PostgresPool | CallerTransaction = PostgresPool(self.url)
         self._listener = NotifyListener(self.url)
         self._in_transaction = False
-        self._durability = ""
-
-    @property
-    def durability(self) -> str:
-        if not self._durability:
-            self.migrate()
-        return self._durability
-
-    def migrate(self) -> None:
-        self._durability = migrate(self.url, self._create)
 
     def close(self) -> None:
         self._pool.close()

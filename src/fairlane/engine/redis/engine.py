@@ -49,23 +49,24 @@ class RedisEngine:
 
     def __init__(self, url: str, create: bool = True) -> None:
         self._url = parse_url(url)
-        self._create = create
         self._pool = RedisPool(self._url)
         try:
             self._server = read_server_info(self._pool)
             refuse_unfit(self._server, self._url.display)
+            self._pool.has_flags = self._server.numbers[:2] >= FLAGS_SINCE
+            self._migrate(create)
         except BaseException:
             self._pool.close()
             raise
-        self._pool.has_flags = self._server.numbers[:2] >= FLAGS_SINCE
 
     @property
     def durability(self) -> str:
         return durability(self._server)
 
-    def migrate(self) -> None:
+    def _migrate(self, create: bool) -> None:
+        """Create the queue, or check that this version can read the one that exists."""
         rules = Rules()
-        mode = "create" if self._create else "look"
+        mode = "create" if create else "look"
         arguments = [mode, encode_rules(rules), *codec.rules_arguments(rules)]
         form = self._pool.run("migrate", arguments, "same")
         if form == 0:

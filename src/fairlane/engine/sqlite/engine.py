@@ -47,6 +47,9 @@ class SqliteEngine:
     def __init__(self, path: Path, create: bool = True) -> None:
         self.path = path.absolute()  # connections are opened later, when the working folder may be another one
         refuse_unfit(self.path, create)
+        connection = connect(self.path)
+        migrate(connection, self.path)
+        connection.close()
         self._pool = SqlitePool(self.path)
         self._waiter = WorkWaiter(self._pool)
 
@@ -129,11 +132,6 @@ class SqliteEngine:
         return self._pool.read(lambda execute: read.records(execute, group, after, limit))
 
     # -- Admin -----------------------------------------------------------------------------------------------------------
-
-    def migrate(self) -> None:
-        connection = connect(self.path)
-        migrate(connection, self.path)
-        connection.close()
 
     def close(self) -> None:
         self._pool.close()

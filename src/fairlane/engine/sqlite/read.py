@@ -14,21 +14,21 @@ from fairlane.engine.protocol import DocumentBody
 from fairlane.engine.read import customer_snapshot
 
 from .queries import Execute, sql
-from .rows import CustomerRow, TransitionRow, competing_kinds, read_rules, read_terms
+from .rows import StoredCustomer, TransitionRow, competing_kinds, read_rules, read_terms
 
 
 def customer(execute: Execute, id: str, now_ms: int) -> Customer:
     row = execute(sql.read_customer, (id,)).fetchone()
-    return _snapshot(execute, CustomerRow(*(row or (0, id))), read_rules(execute), now_ms)
+    return _snapshot(execute, StoredCustomer(*(row or (0, id))), read_rules(execute), now_ms)
 
 
 def customers(execute: Execute, after: str, limit: int, now_ms: int) -> list[Customer]:
     rules = read_rules(execute)
     rows = execute(sql.read_customers, (after, limit)).fetchall()
-    return [_snapshot(execute, CustomerRow(*row), rules, now_ms) for row in rows]
+    return [_snapshot(execute, StoredCustomer(*row), rules, now_ms) for row in rows]
 
 
-def _snapshot(execute: Execute, customer: CustomerRow, rules: Rules, now_ms: int) -> Customer:
+def _snapshot(execute: Execute, customer: StoredCustomer, rules: Rules, now_ms: int) -> Customer:
     version, terms = read_terms(execute, customer.number)
     counts = execute(sql.count_documents, (customer.number,)).fetchone()
     return customer_snapshot(customer.id, customer.standing, counts, terms, version, rules.policy, now_ms)

@@ -17,7 +17,7 @@ _decode_terms_cached = lru_cache(maxsize=1024)(decode_terms)
 LaneKey = tuple[int, str, int]  # customer number, kind, priority
 
 
-class CustomerRow:
+class StoredCustomer:
     """A customer's counter."""
 
     __slots__ = ("id", "number", "standing")

@@ -18,7 +18,7 @@ from fairlane.core.policy import Rules, Terms
 from fairlane.engine.codec import encode_terms
 
 from .queries import Execute, sql
-from .rows import NO_TERMS, CustomerRow, LaneKey, LaneRow, PriorityRow, TermsRow, decode_rules_cached, read_terms
+from .rows import NO_TERMS, LaneKey, LaneRow, PriorityRow, StoredCustomer, TermsRow, decode_rules_cached, read_terms
 
 
 def current_time_ms(now_ms: int | None) -> int:
@@ -43,8 +43,8 @@ class Transaction:
         self.pace = Pace(*row[6:])
         self._stored_queue = tuple(row)
         self.rules: Rules = decode_rules_cached(body, version)
-        self._customers: dict[str, CustomerRow] = {}
-        self._customers_changed: dict[int, CustomerRow] = {}
+        self._customers: dict[str, StoredCustomer] = {}
+        self._customers_changed: dict[int, StoredCustomer] = {}
         self._terms: dict[int, TermsRow] = {}
         self._lanes: dict[int, dict[tuple[str, int], LaneRow]] = {}  # by customer: the lanes that were read
         self._lanes_complete: set[int] = set()  # customers of which all lanes were read
@@ -57,17 +57,17 @@ class Transaction:
 
     # -- customers ---------------------------------------------------------------------------------------------------
 
-    def find_customer(self, id: str) -> CustomerRow | None:
+    def find_customer(self, id: str) -> StoredCustomer | None:
         """Return a customer, or None if it was never seen."""
         customer = self._customers.get(id)
         if customer is None:
             row = self.execute(sql.read_customer, (id,)).fetchone()
             if row is None:
                 return None
-            customer = self._customers[id] = CustomerRow(*row)
+            customer = self._customers[id] = StoredCustomer(*row)
         return customer
 
-    def customer(self, id: str) -> CustomerRow:
+    def customer(self, id: str) -> StoredCustomer:
         """Return a customer; insert it if it was never seen."""
         customer = self.find_customer(id)
         if customer is None:
@@ -76,7 +76,7 @@ class Transaction:
             assert customer is not None
         return customer
 
-    def mark_changed(self, customer: CustomerRow) -> None:
+    def mark_changed(self, customer: StoredCustomer) -> None:
         """Have the customer's row written by the next flush."""
         self._customers_changed[customer.number] = customer
 
@@ -104,7 +104,7 @@ class Transaction:
         self._terms[customer] = row
         self._tunings += 1
 
-    def delete_customer(self, customer: CustomerRow) -> None:
+    def delete_customer(self, customer: StoredCustomer) -> None:
         """Delete the customer's row and everything that names it."""
         self.flush()
         del self._customers[customer.id]

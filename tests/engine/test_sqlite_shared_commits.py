@@ -91,7 +91,6 @@ class CollectingPool(SqlitePool):
 class CollectingEngine(SqliteEngine):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.migrate()
         self._pool = self.pool = CollectingPool(path)
 
 
