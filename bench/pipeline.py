@@ -134,11 +134,11 @@ def _run_queued(files: list[SampleFile], folder: Path) -> tuple[float, float]:
         with suppress(ChildProcessError):  # the fork server, which ends after the worker: its CPU seconds count too
             while os.wait():
                 pass
-        changes = queue.changes(limit=10_000)
-        assert sum(change.what == "done" for change in changes) == len(files)
-    first = min(change.at_ms for change in changes if change.what == "claimed")
-    last = max(change.at_ms for change in changes if change.what == "done")
-    return (last - first) / 1000, submitting
+        changes = list(queue.changes())
+        assert sum(change.event == "done" for change in changes) == len(files)
+    first = min(change.at for change in changes if change.event == "claimed")
+    last = max(change.at for change in changes if change.event == "done")
+    return (last - first).total_seconds(), submitting
 
 
 def _cpu() -> float:

@@ -101,7 +101,7 @@ def drain(kind: str, documents: int, folder: Path) -> tuple[float, float]:
             assert process.stdout is not None
             usage = json.loads(process.stdout.readline())
         first = min(_results(queue, [receipt.id for batch in batches for receipt in batch]))
-        last = max(change.at_ms for change in queue.changes(limit=100_000) if change.what == "done") / 1000
+        last = max(change.at for change in queue.changes() if change.event == "done").timestamp()
     return documents / (last - first), 1000 * usage["cpu"] / documents
 
 

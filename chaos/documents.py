@@ -92,11 +92,8 @@ worker.run(until_empty=True)
 
 
 def _check_documents(queue: Queue, ids: list[str], report: Report) -> None:
-    endings: Counter[str] = Counter()
-    after: int | None = None
-    while changes := queue.changes(after, 1000):
-        after = changes[-1].number
-        endings.update(change.document or "" for change in changes if change.what in ("done", "failed", "cancelled"))
+    ended = ("done", "failed", "cancelled")
+    endings = Counter(change.document or "" for change in queue.changes() if change.event in ended)
     documents, sent = {document.id: document for document in queue.documents()}, set(ids)
     report.wrong.extend(f"lost: {id}" for id in sent - documents.keys())
     for id, document in documents.items():

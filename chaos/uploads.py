@@ -33,10 +33,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairlane import Backoff, Client, Queue, Worker
-from fairlane.client import Event
 from fairlane.core.document import ENDED
 from fairlane.core.errors import FairlaneError
 from fairlane.procs import reaper
+from fairlane.queue import Change
 from fairlane.worker import Document
 from fairlane.worker import Event as WorkerEvent
 
@@ -209,7 +209,7 @@ class Watcher:
 
     def __init__(self, client: Client) -> None:
         self.events = client.events(after=0)
-        self.seen: list[Event] = []
+        self.seen: list[Change] = []
         self.error: FairlaneError | None = None
         self._thread = threading.Thread(target=self._read, name="watcher")
         self._thread.start()

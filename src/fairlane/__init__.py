@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Mistake,
         StoreBusy,
         StoreError,
+        StoreFrozen,
         StoreFull,
         StoreUnfit,
         Unknown,
@@ -28,32 +29,60 @@ if TYPE_CHECKING:
     from fairlane.core.policy import Policy, Rules, Terms
     from fairlane.core.retry import Backoff
 
-    from .client import AsyncClient, Client
-    from .queue import AsyncQueue, Input, Queue
+    from .client import AsyncClient, AsyncEvents, Batch, BatchReceipt, Client, Events, Me
+    from .queue import (
+        AsyncQueue,
+        Change,
+        Check,
+        Document,
+        Explanation,
+        File,
+        Input,
+        Look,
+        Progress,
+        Queue,
+        Receipt,
+        SweepResult,
+    )
     from .worker import Fail, Retry, Worker
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
+    "AsyncEvents",
     "AsyncQueue",
     "Backoff",
     "BadValue",
+    "Batch",
+    "BatchReceipt",
     "BlobDamaged",
+    "Change",
+    "Check",
     "Client",
+    "Document",
+    "Events",
+    "Explanation",
     "Fail",
     "FairlaneError",
+    "File",
     "Input",
     "KeyConflict",
+    "Look",
+    "Me",
     "Mistake",
     "Policy",
+    "Progress",
     "Queue",
+    "Receipt",
     "Retry",
     "Rules",
     "StoreBusy",
     "StoreError",
+    "StoreFrozen",
     "StoreFull",
     "StoreUnfit",
+    "SweepResult",
     "Terms",
     "Unknown",
     "Worker",
@@ -63,15 +92,28 @@ __all__ = [
 _HOMES = {
     "core.policy": ("Policy", "Rules", "Terms"),
     "core.retry": ("Backoff",),
-    "queue": ("AsyncQueue", "Input", "Queue"),
+    "queue": (
+        "AsyncQueue",
+        "Change",
+        "Check",
+        "Document",
+        "Explanation",
+        "File",
+        "Input",
+        "Look",
+        "Progress",
+        "Queue",
+        "Receipt",
+        "SweepResult",
+    ),
     "worker": ("Fail", "Retry", "Worker"),
-    "client": ("AsyncClient", "Client"),
+    "client": ("AsyncClient", "AsyncEvents", "Batch", "BatchReceipt", "Client", "Events", "Me"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """What is asked for, loaded when it is: a client needs no queue, a queue no HTTP, and the sandbox none of them."""
+    """Load a public name at its first use: a client needs no engine, a queue no HTTP, and the sandbox neither."""
     if name not in __all__:
         raise AttributeError(f"module 'fairlane' has no attribute {name!r}")
     value = getattr(import_module(f".{_HOME_OF.get(name, 'core.errors')}", __name__), name)

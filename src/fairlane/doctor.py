@@ -53,10 +53,10 @@ def _frozen(queue: Queue) -> Finding:
 
 
 def _feed(queue: Queue) -> Finding:
-    oldest = queue.changes(limit=1)
-    if not oldest:
+    oldest = next(queue.changes(limit=1), None)
+    if oldest is None:
         return Finding("feed", "fine", "empty")
-    days = max(0.0, time.time() - oldest[0].at_ms / 1000) / 86_400
+    days = max(0.0, time.time() - oldest.at.timestamp()) / 86_400
     message = f"goes back {days:,.0f} days"
     if days <= FEED_DAYS:
         return Finding("feed", "fine", message)

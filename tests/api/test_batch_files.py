@@ -73,7 +73,7 @@ def test_a_large_batch_is_never_whole_in_memory(server: Server, client: httpx.Cl
 
 def test_pages_are_counted_for_each_file(server: Server, client: httpx.Client) -> None:
     told = send(client, [b"x" * 100_000, b"x"], cost="pages").json()
-    assert [server.queue.document(one["id"]).cost for one in told["documents"]] == [2000, 1000]
+    assert [server.queue.document(one["id"]).cost for one in told["documents"]] == [2, 1]
 
 
 def test_an_operator_says_for_whom(server: Server, operator: httpx.Client, customer: str) -> None:

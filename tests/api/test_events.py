@@ -118,7 +118,7 @@ def test_whoever_comes_back_misses_nothing_and_sees_nothing_twice(server: Server
     seen: list[str] = []
     numbers: list[int] = []
     first = server.queue.submit(customer, 1)
-    start = next(one.number for one in server.queue.changes(None, 100_000) if one.document == first.id)
+    start = next(one.number for one in server.queue.changes() if one.document == first.id)
     stop = threading.Event()
 
     def produce() -> None:

@@ -39,7 +39,7 @@ class Followed:
             if self._last < 0:
                 await self.metrics.start()
                 self._last = 0
-            changes = self.queue.changes(self._last, 10_000)
+            changes = self.queue.engine.changes(self._last, 10_000)
             await self.metrics.on_changes(changes)
             self._last = changes[-1].number if changes else self._last
 

@@ -48,7 +48,7 @@ def test_a_bare_body_is_stored_byte_for_byte(server: Server, client: httpx.Clien
     told = server.queue.input(id)
     assert (told.name, told.size, told.sha256) == ("übung.pdf", len(content), hashlib.sha256(content).hexdigest())
     assert server.queue.payload(id) == {"order": 17}
-    assert server.queue.document(id).cost == 2500
+    assert server.queue.document(id).cost == 2.5
 
 
 def test_a_body_in_chunks_is_stored_too(server: Server, client: httpx.Client) -> None:
@@ -67,7 +67,7 @@ def test_a_form_is_stored_with_its_fields(server: Server, client: httpx.Client) 
         assert file.read() == content
     assert server.queue.payload(id) == [1]
     assert "passwd" not in " ".join(map(str, stored(server)))  # a name is told, never used
-    assert server.queue.document(id).cost == 40_000  # a page for every 50,000 bytes
+    assert server.queue.document(id).cost == 40  # a page for every 50,000 bytes
 
 
 @pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "con", "a\x00b", "x" * 4000, "-rf", "\u202efdp.exe", ".", " "])

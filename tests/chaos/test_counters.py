@@ -33,7 +33,7 @@ def test_eight_processes_of_500_submissions_leave_counters_0_to_minus_3999_each_
     assert all(sorted(map(int, answer), reverse=True) == list(map(int, answer)) for answer in answers)
     with Queue(url) as queue:
         stored = list(queue.documents("acme"))[::-1]
-        assert [one.check.counter for one in stored] == expected  # in the order of their numbers
+        assert [document.counter for document in stored] == expected  # in the order of their numbers
         assert [one.priority for one in stored] == [Policy().priority(counter) for counter in expected]
         assert queue.look("acme").counter == -3999
         assert queue.look("acme").waiting == PROCESSES * EACH

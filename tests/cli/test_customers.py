@@ -65,10 +65,10 @@ def test_tune_changes_what_is_named_and_none_is_as_everybody(acme: str) -> None:
 def test_tune_without_options_only_shows(acme: str) -> None:
     run_json("tune", "acme", "--weight", "2.5", "--reset-interval", "10m", "--thresholds=-1,-2", "--url", acme)
     with Queue(acme) as queue:
-        before = len(queue.changes())
+        before = len(list(queue.changes()))
         lines = run("tune", "acme", "--url", acme).stdout.splitlines()
         run("tune", "nobody", "--url", acme)
-        assert len(queue.changes()) == before
+        assert len(list(queue.changes())) == before
     assert [line.split(maxsplit=1)[0] for line in lines] == [
         "customer", "weight", "cap", "paused", "reset", "reset", "thresholds"
     ]  # fmt: skip

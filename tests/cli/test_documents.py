@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_a_cost_in_pages_is_estimated_from_each_file(tmp_path: Path, url: str) -
         "submit", "--customer", "acme", str(tmp_path / "three.pdf"), *files(tmp_path, "a"), "--cost", "pages", "--url", url
     )
     with Queue(url) as queue:
-        assert [queue.document(row["id"]).cost for row in rows] == [3000, 1000]
+        assert [queue.document(row["id"]).cost for row in rows] == [3, 1]
     wrong = run("submit", "--customer", "acme", *files(tmp_path, "a"), "--cost", "sheets", "--url", url)
     assert (wrong.exit_code, "'sheets' is neither a number nor 'pages'" in wrong.stderr) == (2, True)
 
@@ -68,8 +69,8 @@ def test_kind_cost_and_delay_are_passed_on(tmp_path: Path, url: str) -> None:
     (row,) = run_json("submit", "--customer", "acme", *files(tmp_path, "a"), *options, "--url", url)
     with Queue(url) as queue:
         document = queue.document(row["id"])
-    assert (document.kind, document.cost, document.state) == ("scan", 2500, "delayed")
-    assert document.ready_ms - document.submitted_ms == 2 * 3600 * 1000
+    assert (document.kind, document.cost, document.state) == ("scan", 2.5, "delayed")
+    assert document.ready_at - document.submitted_at == timedelta(hours=2)
 
 
 def test_a_repeated_key_gives_the_first_receipt(tmp_path: Path, url: str) -> None:

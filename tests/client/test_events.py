@@ -15,8 +15,9 @@ import pytest
 
 from fairlane import AsyncClient, Client
 from fairlane.api import auth
-from fairlane.client import AsyncEvents, Event
+from fairlane.client import AsyncEvents
 from fairlane.core.errors import BadValue, Mistake, Unknown
+from fairlane.queue import Change
 from tests.api.running import Server, until
 from tests.api.test_events import purged_server
 
@@ -32,7 +33,7 @@ def proxy(server: Server) -> Iterator[FaultyProxy]:
 def test_events_come_as_they_happen_and_resume_by_themselves(server: Server, proxy: FaultyProxy, customer: str) -> None:
     with Client(proxy.address, server.key(customer), patience=30) as client, client.events() as events:
         ids = []
-        seen: list[Event] = []
+        seen: list[Change] = []
         reading = threading.Thread(target=lambda: seen.extend(islice(events, 20)))
         reading.start()
         until(lambda: events.last is not None, "the stream to begin")
@@ -112,8 +113,8 @@ def test_the_awaited_face_has_the_same_verbs(server: Server, customer: str) -> N
             receipts = await asyncio.gather(*(client.submit({"n": n}) for n in range(20)))
             assert len({receipt.id for receipt in receipts}) == 20
             assert (await client.look()).waiting == 20
-            assert len(await client.documents()) == 20
-            assert [look.customer for look in await client.customers()] == [customer]
+            assert len([document async for document in client.documents()]) == 20
+            assert [look.customer async for look in client.customers()] == [customer]
             async with client.events(after=0) as events:
                 seen = [event.document async for event in _some(events, 20)]
             assert set(seen) == {receipt.id for receipt in receipts}
@@ -123,7 +124,7 @@ def test_the_awaited_face_has_the_same_verbs(server: Server, customer: str) -> N
     asyncio.run(use())
 
 
-async def _some(events: AsyncEvents, count: int) -> AsyncIterator[Event]:
+async def _some(events: AsyncEvents, count: int) -> AsyncIterator[Change]:
     async for event in events:
         yield event
         count -= 1
@@ -135,7 +136,7 @@ def test_a_stream_that_waits_for_a_server_ends_with_its_client(tmp_path: Path) -
     server = Server(tmp_path)
     client = Client(server.address, server.operator, patience=600)
     events = client.events(after=0)
-    seen: list[Event] = []
+    seen: list[Change] = []
     reading = threading.Thread(target=lambda: seen.extend(events))
     reading.start()
     client.submit(customer="acme")

@@ -70,7 +70,7 @@ def test_a_document_is_never_there_when_the_callers_transaction_is_undone(queue:
     submit_beside_a_row(queue, own)
     own.rollback()
     assert list(queue.documents()) == []
-    assert queue.changes() == []
+    assert list(queue.changes()) == []
     assert queue.check("ada").counter == 0
 
 
@@ -90,7 +90,7 @@ def test_what_arrived_is_counted_by_the_first_look(queue: Queue, own: Connection
     elif look == "customers":
         assert [customer.waiting for customer in queue.customers()] == [3]
     elif look == "changes":
-        assert [change.what for change in queue.changes()] == ["submitted"] * 3
+        assert [change.event for change in queue.changes()] == ["submitted"] * 3
     elif look == "explain":
         assert queue.explain(receipts[2].id).facts["ahead"] == 2
     else:

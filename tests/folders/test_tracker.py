@@ -35,12 +35,12 @@ def test_documents_wait_run_and_end_as_the_feed_says(queue: Queue) -> None:
     queue.submit("stranger", now=100)
     assert {priority: dict(lane) for priority, lane in tracker.lanes.items()} == {1: {"big": 3, "small": 1}, 2: {"big": 1}}
     (claim,) = queue.engine.claim("w", 1, 60_000, now_ms=101_000)
-    tracker.apply(queue.changes())
+    tracker.apply(queue.engine.changes(None, 1000))
     assert tracker.by_customer["big"] == {"waiting": 3, "running": 1}
     assert tracker.lanes[1]["big"] == 2
     assert [(document.name, document.wait_ms) for document in tracker.last_claimed] == [("big-0", 1000)]
     queue.engine.settle([(claim, Failed("no such page"))], now_ms=102_000)
-    (ended,) = tracker.apply(queue.changes(after=7))
+    (ended,) = tracker.apply(queue.engine.changes(7, 1000))
     assert (ended.name, ended.state, ended.reason) == ("big-0", "failed", "no such page")
     assert tracker.failed == [ended]
     assert tracker.remaining == 4
@@ -51,10 +51,10 @@ def test_the_wait_ends_when_a_worker_first_takes_it(queue: Queue) -> None:
     submit(queue, tracker, "acme", 1, now=100)
     claim_and_settle(queue, Retried(reason="again"), now_ms=103_000)
     claim_and_settle(queue, Released(), now_ms=110_000)
-    tracker.apply(queue.changes())
+    tracker.apply(queue.engine.changes(None, 1000))
     assert (tracker.by_customer["acme"]["waiting"], tracker.lanes[1]["acme"], tracker.remaining) == (1, 1, 1)
     claim_and_settle(queue, Done(), now_ms=120_000)
-    tracker.apply(queue.changes(after=5))
+    tracker.apply(queue.engine.changes(5, 1000))
     (summary,) = tracker.summaries()
     assert (summary.documents, summary.done, summary.failed, summary.wait_p50, summary.wait_p95) == (1, 1, 0, 3.0, 3.0)
     assert len(tracker.last_claimed) == 1
@@ -68,7 +68,7 @@ def test_what_every_customer_got(queue: Queue) -> None:
     queue.cancel(small)
     for number in range(22):
         claim_and_settle(queue, Done(), now_ms=100_000 + 1000 * number)
-    tracker.apply(queue.changes())
+    tracker.apply(queue.engine.changes(None, 1000))
     first, second = tracker.summaries()
     assert (first.customer, first.cancelled, first.wait_p50, first.wait_p95) == ("a-small", 1, None, None)
     assert second.priorities == {1: 3, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2, 8: 6, 9: 1}
@@ -100,8 +100,8 @@ def test_the_newest_change_is_found_however_long_the_feed(numbers: set[int], den
 
 
 def test_the_newest_change_of_a_queue(queue: Queue) -> None:
-    assert last_change(queue.changes) is None
+    assert last_change(queue.engine.changes) is None
     queue.submit_many("acme", range(100))
-    assert last_change(queue.changes) == 100
+    assert last_change(queue.engine.changes) == 100
     queue.cancel(next(iter(queue.documents())).id)
-    assert last_change(queue.changes) == 101
+    assert last_change(queue.engine.changes) == 101

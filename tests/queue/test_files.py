@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane import AsyncQueue, BadValue, Input, KeyConflict, Mistake, Queue, StoreError, Unknown, WrongState
+from fairlane import AsyncQueue, BadValue, Input, KeyConflict, Mistake, Queue, Receipt, StoreError, Unknown, WrongState
 from fairlane.blobs.envelope import unwrap_payload
 from fairlane.blobs.page_count import PageCounter
 from fairlane.core.document import Done, Failed, ReceiptRow
@@ -312,7 +312,7 @@ def test_forget_and_submit_race_and_no_document_is_without_its_bytes(queue: Queu
 
 
 def test_the_same_key_at_once_is_one_document_with_one_file(queue: Queue) -> None:
-    receipts: list[ReceiptRow] = []
+    receipts: list[Receipt] = []
     together = threading.Barrier(32)
 
     def send() -> None:
@@ -357,7 +357,7 @@ def test_the_sweep_goes_in_slices_and_goes_on_where_it_was(queue: Queue, monkeyp
         files.put_input(f"c{n % 3}", f"{n:08x}-0000-7000-8000-000000000000", b"orphan")
     mark, removed, slices = None, 0, 0
     while slices == 0 or mark is not None:
-        result = queue.sweep(grace=0, seconds=0, after=mark)
+        result = queue.sweep(grace=0, timeout=0, after=mark)
         mark, removed, slices = result.mark, removed + result.removed, slices + 1
         assert result.looked <= 1
         assert slices < 100
@@ -455,7 +455,7 @@ def test_a_cost_in_pages_moves_the_counter_as_far(queue: Queue) -> None:
     second = queue.submit("acme", content=pdf(5), cost="pages")
     plain = queue.submit("acme", content=pdf(5))
     assert [receipt.counter for receipt in (first, second, plain)] == [-6, -11, -12]
-    assert [queue.document(receipt.id).cost for receipt in (first, second, plain)] == [7000, 5000, 1000]
+    assert [queue.document(receipt.id).cost for receipt in (first, second, plain)] == [7, 5, 1]
     assert [queue.input(receipt.id).by_pages for receipt in (first, second, plain)] == [True, True, False]
     (claim,) = queue.engine.claim("w", 1, 60_000)
     queue.engine.settle([(claim, Done(cost=3000))])  # the true number is known now

@@ -163,4 +163,4 @@ def test_why_did_it_fail() -> None:
     assert queue.explain(receipt.id).sentence == (
         "Priority 1, because bakery's counter stood at 0 when it was submitted. It is failed: the file is encrypted."
     )
-    assert [change.what for change in queue.changes()] == ["submitted", "claimed", "failed"]
+    assert [change.event for change in queue.changes()] == ["submitted", "claimed", "failed"]

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from fairlane.engine import Engine
 from fairlane.engine.protocol import Packed
 from fairlane.queue.files import default_location
 from fairlane.transfer import TransferProgress, _files, display_url, move, stop
+
+ZERO = timedelta()
 
 
 @pytest.fixture
@@ -80,8 +83,8 @@ def test_the_target_equals_the_source(source: str, target: str) -> None:
     assert moved.customers == 4
     assert contents_of(target) == before
     with Queue(source) as old, Queue(target) as new:
-        assert [look._replace(resets_in=0, oldest_wait=0) for look in old.customers(now=0)] == [
-            look._replace(resets_in=0, oldest_wait=0) for look in new.customers(now=0)
+        assert [look._replace(resets_in=ZERO, oldest_wait=ZERO) for look in old.customers(now=0)] == [
+            look._replace(resets_in=ZERO, oldest_wait=ZERO) for look in new.customers(now=0)
         ]
 
 

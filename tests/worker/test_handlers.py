@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,8 @@ def test_retry_asks_for_another_attempt_after_a_while(bench: Bench, queue: Queue
     id = queue.submit("acme", kind=kind).id
     assert bench.run(both(bench, handler)) == Summary(done=1, retried=1)
     assert queue.result(id) == 2
-    retried, claimed = [one.at_ms for one in queue.changes() if one.what in ("retried", "claimed")][1:]
-    assert claimed - retried >= 200
+    retried, claimed = [change.at for change in queue.changes() if change.event in ("retried", "claimed")][1:]
+    assert claimed - retried >= timedelta(milliseconds=200)
 
 
 @pytest.mark.parametrize("kind", ["child", "loop"])
@@ -132,7 +133,7 @@ def test_a_cost_that_turned_out_otherwise_moves_the_counter(bench: Bench, queue:
     ids = [queue.submit("acme", kind=kind).id for kind in ("child", "loop")]
     bench.run(both(bench, handler))
     assert queue.look("acme").counter == -9  # -1, and four more for each
-    assert [queue.document(id).cost for id in ids] == [5000, 5000]
+    assert [queue.document(id).cost for id in ids] == [5, 5]
 
 
 def test_a_cost_out_of_range_fails_the_document(bench: Bench, queue: Queue) -> None:

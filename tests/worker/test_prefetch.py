@@ -74,7 +74,7 @@ def test_documents_begin_in_the_order_of_their_turns(bench: Bench, queue: Queue)
     worker = bench.worker(slots=1)
     worker.handler("extract")(lambda document: None)
     bench.run(worker)
-    claimed = [one.document for one in queue.changes() if one.what == "claimed"]
+    claimed = [change.document for change in queue.changes() if change.event == "claimed"]
     assert [event.id for event in bench.emitted("began")] == claimed
 
 

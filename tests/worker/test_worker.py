@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,16 @@ def began(folder: Path, *ids: str) -> None:
     until(lambda: all((folder / f"began-{id}").exists() for id in ids), "the start of the handlers")
 
 
+def lease_ms(queue: Queue, id: str) -> int:
+    """Return when the lease of a document ends; 0 without one."""
+    row = queue.engine.document(id)
+    return 0 if row is None else row.lease_ms or 0
+
+
 def renewed(queue: Queue, *ids: str) -> None:
     """Until their leases were renewed: the heartbeat is up."""
-    first = {id: queue.document(id).lease_ms or 0 for id in ids}
-    until(lambda: all((queue.document(id).lease_ms or 0) > first[id] for id in ids), "a renewal")
+    first = {id: lease_ms(queue, id) for id in ids}
+    until(lambda: all(lease_ms(queue, id) > first[id] for id in ids), "a renewal")
 
 
 # -- signals ---------------------------------------------------------------------------------------------------------
@@ -150,8 +157,8 @@ def test_a_handler_that_runs_longer_than_its_lease_keeps_it(start: Start, queue:
     ids = submit(queue, tmp_path, "wait") + submit(queue, tmp_path, "polite")
     start(lease=1)
     began(tmp_path, *ids)
-    first = {id: queue.document(id).lease_ms or 0 for id in ids}
-    until(lambda: all((queue.document(id).lease_ms or 0) > first[id] + 1500 for id in ids), "some renewals")
+    first = {id: lease_ms(queue, id) for id in ids}
+    until(lambda: all(lease_ms(queue, id) > first[id] + 1500 for id in ids), "some renewals")
     assert queue.engine.reclaim(10) == 0
     (tmp_path / "gate").touch()
     until(lambda: all(queue.document(id).state == "done" for id in ids))
@@ -165,8 +172,8 @@ def test_a_handler_that_holds_the_interpreter_keeps_its_lease(start: Start, queu
     until(lambda: queue.engine.reclaim(1) or queue.document(id).state == "done", "its end, or that of its lease")
     assert (tmp_path / f"ended-{id}").exists()
     assert queue.document(id).attempts == 1
-    claimed, done = (change.at_ms for change in queue.changes() if change.what in ("claimed", "done"))
-    assert done - claimed > 1000, "the handler was too quick to prove anything"
+    claimed, done = (change.at for change in queue.changes() if change.event in ("claimed", "done"))
+    assert done - claimed > timedelta(seconds=1), "the handler was too quick to prove anything"
     worker.signal(signal.SIGTERM)
     assert worker.ended() == {"done": 1}
 
@@ -205,9 +212,9 @@ def test_a_claim_that_was_long_on_its_way_is_renewed_even_if_the_worker_stops_at
     (id,) = submit(queue, tmp_path, "wait")
     worker = start(lease=2, is_late=True)
     until(lambda: syscalls.is_stopped(worker.pid), "its stop")
-    claimed = next(change.at_ms for change in queue.changes() if change.what == "claimed")
+    claimed = next(change.at for change in queue.changes() if change.event == "claimed")
     until(
-        lambda: queue.engine.reclaim(1) or (queue.document(id).lease_ms or 0) > claimed + 2000,
+        lambda: queue.engine.reclaim(1) or lease_ms(queue, id) > claimed.timestamp() * 1000 + 2000,
         "a renewal, or the end of the lease",
     )
     assert queue.document(id).state == "running"

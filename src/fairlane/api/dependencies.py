@@ -11,6 +11,8 @@ from starlette.responses import Response
 
 from fairlane.core.document import DocumentRow
 from fairlane.core.policy import from_thousandths
+from fairlane.queue import Check, Look
+from fairlane.queue.models import to_json
 
 from .access import Access
 from .auth import Caller
@@ -93,6 +95,11 @@ def document_json(caller: Caller, document: DocumentRow) -> dict[str, Any]:
         "worker": document.worker if caller.is_operator else None,
         "links": document_links(document.id),
     }
+
+
+def value_json(value: Check | Look) -> dict[str, Any]:
+    """Return a check or a look as JSON members, times in seconds."""
+    return to_json(value)
 
 
 def quote_name(name: str) -> str:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlane.blobs.safe_open import display_path
-from fairlane.core.document import ReceiptRow
 from fairlane.core.errors import Mistake, Unknown, WrongState
 from fairlane.folders.scan import check_readable
-from fairlane.queue import DEFAULT_KIND, Cost, Input, Queue
+from fairlane.queue import DEFAULT_KIND, Cost, Input, Queue, Receipt
 from fairlane.queue.explain import Explanation
 
 from .group import main
@@ -22,8 +21,6 @@ from .output import format_count, print_result
 from .param_types import COST, DURATION
 
 if TYPE_CHECKING:
-    from fairlane.client import Receipt as RemoteReceipt
-
     from .remote import RemoteQueue
 
 
@@ -61,7 +58,7 @@ def submit(
         raise Mistake(f"--key is for one document, not {len(paths):,} files; submit them one by one, or without --key")
     inputs = [Input(path, key=key) for path in paths]
     with open_queue(url, blobs=blobs) as queue:
-        receipts: Iterable[ReceiptRow | RemoteReceipt] = queue.submit_files(customer, inputs, kind=kind, cost=cost, delay=delay)
+        receipts: Iterable[Receipt] = queue.submit_files(customer, inputs, kind=kind, cost=cost, delay=delay)
         for receipt, path in zip(receipts, paths, strict=True):
             data = {
                 "id": receipt.id, "customer": customer, "kind": kind, "priority": receipt.priority, "counter": receipt.counter,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,9 +27,10 @@ def format_count(count: int, noun: str = "document") -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def format_seconds(seconds: float | None) -> str:
-    if seconds is None:
+def format_seconds(duration: float | timedelta | None) -> str:
+    if duration is None:
         return "-"
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if seconds < 100:
         return f"{seconds:.1f} s"
     days, rest = divmod(round(seconds), 86400)

@@ -84,7 +84,7 @@ def _queue_url(url: str | None) -> Iterator[str]:
 def _submit(url: str, folder: str, documents: dict[str, list[str]], tracker: Tracker) -> int | None:
     """Submit every document; return the number of the last change before them."""
     with Queue(url) as queue:
-        last_before = last_change(queue.changes)
+        last_before = last_change(queue.engine.changes)
         for customer, paths in sorted(documents.items(), key=lambda item: -len(item[1])):
             for start in range(0, len(paths), BATCH_MAX):
                 batch = paths[start : start + BATCH_MAX]

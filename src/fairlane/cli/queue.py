@@ -10,6 +10,7 @@ import click
 
 from fairlane.core.policy import TIME_MAX_MS, to_milliseconds
 from fairlane.queue import Look
+from fairlane.queue.models import to_json
 
 from .group import main
 from .options import complete_customer, customer_argument, json_option, open_queue, queue_options
@@ -43,10 +44,7 @@ def check(customer: str, cost: float, moments: tuple[float, ...], url: str | Non
         to_milliseconds("--now", now, 0, TIME_MAX_MS)  # validate all of them before the first check moves the counter
     with open_queue(url) as queue:
         checks = [queue.check(customer, cost=cost, now=now) for now in moments or (None,)]
-    rows = [
-        {"customer": check.customer, "counter": check.counter, "priority": check.priority, "checked_at": check.checked_at}
-        for check in checks
-    ]
+    rows = [to_json(check) for check in checks]
     if as_json:
         for row in rows:
             click.echo(json.dumps(row))
@@ -72,7 +70,7 @@ def status(customer: str | None, watching: bool, url: str | None, as_json: bool)
             return list(queue.customers()) if customer is None else [queue.look(customer)]
 
         def print_json() -> None:
-            click.echo(json.dumps([look._asdict() for look in looks()]))
+            click.echo(json.dumps([to_json(look) for look in looks()]))
 
         if as_json:
             return repeat_every_second(print_json) if watching else print_json()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from fairlane.blobs.safe_open import display_path, open_regular_file
-from fairlane.client import Check, Client, Receipt
+from fairlane.client import Client
 from fairlane.core.errors import Mistake
-from fairlane.queue import DEFAULT_KIND, Cost, Input
+from fairlane.queue import DEFAULT_KIND, Check, Cost, Input, Receipt
 
 PATIENCE_SECONDS = 10.0  # a person waits for the command to return
 KEY_BYTES_MAX = 1000

@@ -3,18 +3,14 @@
 from .async_client import AsyncClient, AsyncEvents
 from .client import Client
 from .events import Events
-from .models import Batch, BatchReceipt, Check, Document, Event, Me, Receipt
+from .models import Batch, BatchReceipt, Me
 
 __all__ = [
     "AsyncClient",
     "AsyncEvents",
     "Batch",
     "BatchReceipt",
-    "Check",
     "Client",
-    "Document",
-    "Event",
     "Events",
     "Me",
-    "Receipt",
 ]

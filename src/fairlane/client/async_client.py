@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import update_wrapper
+from itertools import islice
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from fairlane.core.document import State
-from fairlane.queue import Look
+from fairlane.queue.models import Change
 
-from .client import Client
+from .client import PAGE_SIZE, Client
 from .events import Events
-from .models import Document, Event
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def _customers(client: Client) -> list[Look]:
-    """Return where every customer stands, by id; with a customer's key only that customer."""
-    return list(client.customers())
-
-
-def _documents(client: Client, customer: str | None = None, state: State | None = None) -> list[Document]:
-    """Return documents, newest first; of one customer, or in one state, or both."""
-    return list(client.documents(customer, state))
 
 
 def _on_thread(verb: Callable[Concatenate[Client, P], T]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
@@ -36,6 +26,20 @@ def _on_thread(verb: Callable[Concatenate[Client, P], T]) -> Callable[Concatenat
         return await self._run(lambda: verb(self.client, *args, **kwargs))
 
     return update_wrapper(run, verb)
+
+
+def _pages_on_thread(
+    verb: Callable[Concatenate[Client, P], Iterator[T]],
+) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[T]]:
+    """Make an async iterator of a verb that yields: it is read page by page on a thread."""
+
+    async def iterate(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        items = verb(self.client, *args, **kwargs)
+        while page := await self._run(lambda: list(islice(items, PAGE_SIZE))):
+            for item in page:
+                yield item
+
+    return update_wrapper(iterate, verb)
 
 
 class AsyncEvents:
@@ -54,7 +58,7 @@ class AsyncEvents:
     def __aiter__(self) -> AsyncEvents:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> Change:
         event = await asyncio.get_running_loop().run_in_executor(self._thread, next, self._events, None)
         if event is None:
             raise StopAsyncIteration
@@ -69,7 +73,9 @@ class AsyncEvents:
 class AsyncClient:
     """A server whose verbs are awaited; they run on threads, so many may run at once."""
 
-    def __init__(self, url: str, key: str, *, timeout: float = 30.0, patience: float = 60.0, threads: int = 16) -> None:
+    def __init__(
+        self, url: str, key: str, *, timeout: float | timedelta = 30.0, patience: float | timedelta = 60.0, threads: int = 16
+    ) -> None:
         self.client = Client(url, key, timeout=timeout, patience=patience)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="fairlane")
 
@@ -99,9 +105,9 @@ class AsyncClient:
     check = _on_thread(Client.check)
     me = _on_thread(Client.me)
     look = _on_thread(Client.look)
-    customers = _on_thread(_customers)
+    customers = _pages_on_thread(Client.customers)
     document = _on_thread(Client.document)
-    documents = _on_thread(_documents)
+    documents = _pages_on_thread(Client.documents)
     wait = _on_thread(Client.wait)
     result = _on_thread(Client.result)
     text = _on_thread(Client.text)

@@ -12,21 +12,22 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import Any, BinaryIO, Self, get_args
 from urllib.parse import quote, urlencode
 from weakref import WeakSet
 
 from fairlane.core.document import State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
-from fairlane.core.policy import Dispatch, Reset, Rules, Terms, to_milliseconds
-from fairlane.queue import DEFAULT_KIND, KEEP, Cost, Input, Keep, Look
+from fairlane.core.policy import Dispatch, Reset, Rules, Terms
+from fairlane.queue import DEFAULT_KIND, KEEP, Check, Cost, Document, Input, Keep, Look, Receipt
 from fairlane.queue.explain import Explanation
 from fairlane.queue.files import display_name
-from fairlane.queue.validation import document_id, payload_text
+from fairlane.queue.validation import document_id, payload_text, plain_seconds, to_seconds
 
 from . import models
 from .events import Events
-from .models import Batch, BatchReceipt, Check, Document, Me, Receipt, member, members, unexpected_response
+from .models import Batch, BatchReceipt, Me, member, members, unexpected_response
 from .retries import RetryingTransport
 from .transport import Transport, UploadCallback, json_body
 from .uploads import upload_body
@@ -40,10 +41,10 @@ TIMEOUT_MAX_MS = 24 * 3600 * 1000
 class Client:
     """A server at an address, as in `http://127.0.0.1:8000`, used with an API key; may be used by many threads at once."""
 
-    def __init__(self, url: str, key: str, *, timeout: float = 30.0, patience: float = 60.0) -> None:
-        for name, seconds in (("timeout", timeout), ("patience", patience)):
-            to_milliseconds(name, seconds, 1 if name == "timeout" else 0, TIMEOUT_MAX_MS)
-        self._http = RetryingTransport(Transport(url, key, timeout), timeout, patience)
+    def __init__(self, url: str, key: str, *, timeout: float | timedelta = 30.0, patience: float | timedelta = 60.0) -> None:
+        timeout_seconds = to_seconds("timeout", timeout, 1, TIMEOUT_MAX_MS)
+        patience_seconds = to_seconds("patience", patience, 0, TIMEOUT_MAX_MS)
+        self._http = RetryingTransport(Transport(url, key, timeout_seconds), timeout_seconds, patience_seconds)
         self._streams: WeakSet[Events] = WeakSet()
 
     def __repr__(self) -> str:
@@ -73,7 +74,7 @@ class Client:
         kind: str = DEFAULT_KIND,
         key: str | None = None,
         cost: Cost = 1,
-        delay: float = 0,
+        delay: float | timedelta = 0,
         customer: str | None = None,
         progress: UploadCallback | None = None,
     ) -> Receipt:
@@ -83,7 +84,7 @@ class Client:
         nothing twice. An operator names the customer with `customer`.
         """
         headers = {"Idempotency-Key": _idempotency_key(key)}
-        options = {"kind": kind, "cost": cost, "delay": delay, "customer": customer}
+        options = {"kind": kind, "cost": cost, "delay": plain_seconds(delay), "customer": customer}
         options = {name: value for name, value in options.items() if value is not None}
         if path is None and content is None and name is None:
             content_json = f'{{"payload":{payload_text(payload)},{_json(options)[1:]}'
@@ -104,13 +105,13 @@ class Client:
         kind: str = DEFAULT_KIND,
         key: str | None = None,
         cost: float = 1,
-        delay: float = 0,
+        delay: float | timedelta = 0,
         customer: str | None = None,
     ) -> BatchReceipt:
         """Submit many documents of one customer as a batch: as many checks, all or none; a repeated `key` returns it again."""
         if isinstance(payloads, str | bytes | dict) or not isinstance(payloads, Iterable):
             raise BadValue("payloads", payloads, "a list of payloads")
-        options: dict[str, Any] = {"kind": kind, "delay": delay}
+        options: dict[str, Any] = {"kind": kind, "delay": plain_seconds(delay)}
         if customer is not None:
             options["customer"] = customer
         documents = ",".join(f'{{"payload":{payload_text(payload)},"cost":{_json(cost)}}}' for payload in payloads)
@@ -120,7 +121,7 @@ class Client:
         return models.batch_receipt(json.loads(response.body))
 
     def check(self, customer: str | None = None, *, cost: float = 1) -> Check:
-        """Charge a customer with one check without a document, for use beside another queue; never retried by itself."""
+        """Charge a customer: make one check without a document, which moves its counter; never retried by itself."""
         options = {"cost": cost, **({} if customer is None else {"customer": customer})}
         return models.parse(Check, self._http.send("POST", "/v1/checks", options, is_idempotent=False))
 
@@ -175,9 +176,9 @@ class Client:
             if next_path is not None and not str(next_path).startswith("/v1/"):
                 raise unexpected_response("the link to the next page leads elsewhere")
 
-    def wait(self, id: str, timeout: float | None = None) -> Document:
+    def wait(self, id: str, timeout: float | timedelta | None = None) -> Document:
         """Wait until a document has ended and return it; after `timeout` seconds return it as it is."""
-        deadline = None if timeout is None else time.monotonic() + to_milliseconds("timeout", timeout, 0, 2**53) / 1000
+        deadline = None if timeout is None else time.monotonic() + to_seconds("timeout", timeout)
         while True:
             left = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, max(0.0, deadline - time.monotonic()))
             document = models.document(self._http.get(f"{_document(id)}?wait={left:.3f}", left))
@@ -246,14 +247,14 @@ class Client:
         weight: float | Keep = KEEP,
         cap: int | Keep | None = KEEP,
         paused: bool | Keep = KEEP,
-        reset_interval: float | Keep | None = KEEP,
+        reset_interval: float | timedelta | Keep | None = KEEP,
         thresholds: tuple[float, ...] | Keep | None = KEEP,
         reset: Reset | Keep | None = KEEP,
     ) -> Terms:
         """Give a customer its own weight, cap, pause or policy; what is not named stays, None is the rule for everybody."""
         options = {
-            "weight": weight, "cap": cap, "paused": paused, "reset_interval": reset_interval, "thresholds": thresholds,
-            "reset": reset,
+            "weight": weight, "cap": cap, "paused": paused, "reset_interval": plain_seconds(reset_interval),
+            "thresholds": thresholds, "reset": reset,
         }  # fmt: skip
         changes = {name: value for name, value in options.items() if value is not KEEP}
         if not changes:
@@ -271,7 +272,7 @@ class Client:
     def configure(
         self,
         *,
-        reset_interval: float | None = None,
+        reset_interval: float | timedelta | None = None,
         thresholds: tuple[float, ...] | None = None,
         reset: Reset | None = None,
         dispatch: Dispatch | None = None,
@@ -279,7 +280,7 @@ class Client:
     ) -> Rules:
         """Change the rules for everybody from the next check or claim; what is not named stays."""
         options = {
-            "reset_interval": reset_interval, "thresholds": thresholds, "reset": reset, "dispatch": dispatch,
+            "reset_interval": plain_seconds(reset_interval), "thresholds": thresholds, "reset": reset, "dispatch": dispatch,
             "open_turn_every": open_turn_every,
         }  # fmt: skip
         changes = {name: value for name, value in options.items() if value is not None}

@@ -15,8 +15,9 @@ import threading
 from collections.abc import Iterator
 
 from fairlane.core.errors import BadValue, StoreError
+from fairlane.queue.models import Change
 
-from .models import Event, parse, unexpected_response
+from .models import parse, unexpected_response
 from .retries import RetryingTransport, raise_for_status
 from .transport import OpenResponse
 
@@ -25,7 +26,7 @@ LINE_BYTES_MAX = 1024 * 1024
 PAUSE_SECONDS = 0.2  # before a stream that ended is opened again
 
 
-class Events(Iterator[Event]):
+class Events(Iterator[Change]):
     """Events as they happen; ends when it is closed, from any thread."""
 
     def __init__(self, transport: RetryingTransport, after: int | None) -> None:
@@ -55,7 +56,7 @@ class Events(Iterator[Event]):
                     stream.connection.sock.shutdown(socket.SHUT_RDWR)  # wakes a thread blocked in recv
             stream.connection.close()
 
-    def __next__(self) -> Event:
+    def __next__(self) -> Change:
         while not self._is_closed.is_set():
             try:
                 event = self._next(self._stream or self._open())
@@ -84,7 +85,7 @@ class Events(Iterator[Event]):
             raise
         return self._stream
 
-    def _next(self, stream: OpenResponse) -> Event | None:
+    def _next(self, stream: OpenResponse) -> Change | None:
         """Return the next event; None if the stream ended."""
         data, number, is_event = "", self.last, False
         while line := stream.response.readline(LINE_BYTES_MAX):
@@ -107,8 +108,8 @@ class Events(Iterator[Event]):
             self._is_closed.wait(PAUSE_SECONDS)
 
 
-def _event(number: int, data: str) -> Event:
+def _event(number: int, data: str) -> Change:
     try:
-        return parse(Event, json.loads(data), number=number)
+        return parse(Change, json.loads(data), number=number)
     except ValueError:
         raise unexpected_response("an event is not JSON") from None

@@ -1,38 +1,25 @@
-"""The values in a server's responses: documents, receipts, events …, immutable.
+"""The values in a server's responses; those that a store gives too are the queue's own classes.
 
 Laws:
-- Times are seconds since the epoch, durations are seconds.
 - Unknown members are ignored, so that responses may grow. A missing member is an error, never guessed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, TypeVar
 
-from fairlane.core.document import ENDED, State
+from fairlane.core.document import State
 from fairlane.core.errors import StoreError
 from fairlane.core.policy import Policy, Rules, Terms
-from fairlane.queue import Look, Progress
+from fairlane.queue.models import Document, Look, Progress, Receipt, to_datetime
 
 T = TypeVar("T")
+DURATIONS = ("expected_in", "oldest_wait", "resets_in")  # in seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """A document that was accepted."""
-
-    id: str
-    customer: str
-    priority: int
-    counter: float
-    ahead: int  # about how many documents go first
-    repeated: bool  # it was accepted before, with the same key
-
-
-@dataclass(frozen=True, slots=True)
-class BatchReceipt:
+class BatchReceipt(NamedTuple):
     """A batch that was accepted; `documents` in the order of submission."""
 
     id: str
@@ -40,81 +27,30 @@ class BatchReceipt:
     documents: tuple[Receipt, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """How far a batch is."""
 
     id: str
     customer: str
-    made_at: float
+    made_at: datetime
     documents: tuple[str, ...]
     counts: Mapping[State, int]
     missing: int  # purged since
     progress: float  # the share that has ended
     is_ended: bool
-    expected_in: float | None  # seconds until about the start of its last document; None: not known
+    expected_in: timedelta | None  # until about the start of its last document; None: not known
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A document as it is now."""
-
-    id: str
-    customer: str
-    kind: str
-    state: State
-    priority: int
-    counter: float
-    cost: float
-    key: str | None
-    submitted_at: float
-    ready_at: float
-    ended_at: float | None
-    attempts: int
-    attempts_max: int
-    reason: str | None  # why it failed, or is retried
-    worker: str | None  # the worker that runs it; shown to operators only
-    progress: Progress | None = None
-
-    @property
-    def is_ended(self) -> bool:
-        """Return whether it is done, failed or cancelled."""
-        return self.state in ENDED
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What one check decided."""
-
-    customer: str
-    priority: int
-    counter: float
-    checked_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Me:
+class Me(NamedTuple):
     """Whose key this is, and where that customer stands."""
 
     role: Literal["customer", "operator"]
     key: str  # the public part of the key
     key_name: str
-    key_expires_at: float | None
+    key_expires_at: datetime | None
     customer: str | None  # None: an operator
     standing: Look | None
     kinds: tuple[str, ...]  # what this key may submit
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened to a document or a customer; `number` is what to resume after."""
-
-    number: int
-    event: str  # submitted, started, done, failed, ...
-    at: float
-    customer: str | None
-    document: str | None
-    reason: str | None = None
 
 
 def unexpected_response(problem: str) -> StoreError:
@@ -139,15 +75,21 @@ def member(value: Any, name: str) -> Any:
 
 def parse(kind: type[T], value: Any, **nested: Any) -> T:
     """Make a value of this kind from the members of a JSON object; `nested` members were parsed already."""
-    names = getattr(kind, "_fields", None) or [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    optional = getattr(kind, "_field_defaults", None)
-    if optional is None:
-        optional = {field.name for field in fields(kind) if field.default is not MISSING}  # type: ignore[arg-type]
-    values = members(value) | nested
+    names, optional = kind._fields, kind._field_defaults  # type: ignore[attr-defined]
+    values = {**members(value), **nested}
     missing = [name for name in names if name not in values and name not in optional]
     if missing:
         raise unexpected_response(f"{missing[0]} is missing")
-    return kind(**{name: values[name] for name in names if name in values})
+    return kind(**{name: _parse_time(name, values[name]) for name in names if name in values})
+
+
+def _parse_time(name: str, value: Any) -> Any:
+    """Return a moment (…_at, at) as a datetime, a duration as a timedelta, and any other member as it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if name == "at" or name.endswith("_at"):
+        return to_datetime(round(value * 1000))
+    return timedelta(seconds=value) if name in DURATIONS else value
 
 
 def receipt(value: Any) -> Receipt:

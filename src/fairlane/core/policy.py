@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
@@ -27,13 +28,14 @@ Reset = Literal["idle", "window", "gradual"]
 Dispatch = Literal["fair", "strict"]
 
 
-def to_milliseconds(name: str, seconds: float, least_ms: int, most_ms: int) -> int:
-    """Return seconds as whole milliseconds, half a millisecond rounding up; raise BadValue if they are out of range."""
+def to_milliseconds(name: str, duration: float | timedelta, least_ms: int, most_ms: int) -> int:
+    """Return a duration, a number meaning seconds, as whole milliseconds, half of one rounding up; or raise BadValue."""
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if not isinstance(seconds, bool) and isinstance(seconds, int | float) and abs(seconds) <= TIME_MAX_MS:
         whole = math.floor(seconds * 1000 + 0.5)
         if least_ms <= whole <= most_ms:
             return whole
-    raise BadValue(name, seconds, f"a number of seconds from {from_thousandths(least_ms):,} to {from_thousandths(most_ms):,}")
+    raise BadValue(name, duration, f"a number of seconds from {from_thousandths(least_ms):,} to {from_thousandths(most_ms):,}")
 
 
 def to_thousandths(name: str, value: float, least: float, most: float) -> int:

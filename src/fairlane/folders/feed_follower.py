@@ -11,7 +11,7 @@ from fairlane.core.document import ChangeRow
 from fairlane.core.errors import FairlaneError, StoreError, Unknown
 from fairlane.queue import PAGE_SIZE, Queue
 
-from .tracker import TrackedDocument, Tracker
+from .tracker import TrackedDocument, Tracker, to_unix_ms
 
 EVERY_SECONDS = 0.1
 
@@ -74,9 +74,10 @@ class FeedFollower:
         parent = self._tracker.documents.get(file.parent or "")
         if parent is None:
             return None
-        return TrackedDocument(document.customer, f"{parent.name}/{file.name}", document.priority, document.submitted_ms)
+        submitted_ms = to_unix_ms(document.submitted_at)
+        return TrackedDocument(document.customer, f"{parent.name}/{file.name}", document.priority, submitted_ms)
 
     def _new_changes(self, queue: Queue) -> Iterator[ChangeRow]:
-        while changes := queue.changes(self._after, PAGE_SIZE):
+        while changes := queue.engine.changes(self._after, PAGE_SIZE):
             yield from changes
             self._after = changes[-1].number

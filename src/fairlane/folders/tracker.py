@@ -11,15 +11,33 @@ import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from datetime import datetime
+from typing import NamedTuple, Protocol
 
-from fairlane.core.document import ChangeRow, ReceiptRow
+from fairlane.core.document import ChangeRow
 
 CLAIMED_KEPT = 20
 
 _STATE_AFTER = {"claimed": "running", "done": "done", "failed": "failed", "cancelled": "cancelled"} | dict.fromkeys(
     ("retried", "released", "expired", "revived"), "waiting"
 )
+
+
+class SubmittedDocument(Protocol):
+    """The receipt of a document, as a queue returns it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def customer(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def submitted_at(self) -> datetime | None: ...
+
+
+def to_unix_ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
 
 
 @dataclass(slots=True)
@@ -61,10 +79,11 @@ class Tracker:
         self.longest_ms: dict[str, int] = defaultdict(int)  # the longest wait of each customer
         self.last_claimed: deque[TrackedDocument] = deque(maxlen=CLAIMED_KEPT)
 
-    def add(self, receipts: Iterable[ReceiptRow], names: Iterable[str]) -> None:
+    def add(self, receipts: Iterable[SubmittedDocument], names: Iterable[str]) -> None:
         """Track documents that were just submitted."""
         for receipt, name in zip(receipts, names, strict=True):
-            self._add(receipt.id, TrackedDocument(receipt.customer, name, receipt.priority, receipt.check.checked_ms))
+            submitted_ms = 0 if receipt.submitted_at is None else to_unix_ms(receipt.submitted_at)
+            self._add(receipt.id, TrackedDocument(receipt.customer, name, receipt.priority, submitted_ms))
 
     def apply(self, changes: Iterable[ChangeRow], look_up: DocumentLookup = lambda _: None) -> list[TrackedDocument]:
         """Apply changes of the feed; return the documents that ended.

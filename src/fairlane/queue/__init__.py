@@ -1,10 +1,13 @@
 """The queue as a program uses it: `Queue`, and `AsyncQueue` with the same verbs awaited."""
 
+from fairlane.blobs.envelope import File
 from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 
 from .async_queue import AsyncQueue
+from .explain import Explanation
 from .files import Input
-from .queue import KEEP, PAGE_SIZE, Keep, Look, Progress, Queue
+from .models import KEEP, Change, Check, Document, Keep, Look, Progress, Receipt
+from .queue import PAGE_SIZE, Queue
 from .validation import DEFAULT_KIND, PAGES, PARTIAL_BYTES_MAX, Cost, json_text, new_ids
 
 __all__ = [
@@ -15,12 +18,18 @@ __all__ = [
     "PAGE_SIZE",
     "PARTIAL_BYTES_MAX",
     "AsyncQueue",
+    "Change",
+    "Check",
     "Cost",
+    "Document",
+    "Explanation",
+    "File",
     "Input",
     "Keep",
     "Look",
     "Progress",
     "Queue",
+    "Receipt",
     "SweepResult",
     "json_text",
     "new_ids",

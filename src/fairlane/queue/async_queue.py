@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from datetime import timedelta
 from functools import update_wrapper
+from itertools import islice
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from fairlane.core.document import DocumentRow, State
+from fairlane.core.document import ENDED
 from fairlane.settings import DEFAULT_URL
 
-from .queue import Look, Queue
+from .models import Document
+from .queue import PAGE_SIZE, Queue, wait_pauses
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def _customers(queue: Queue, *, now: float | None = None) -> list[Look]:
-    """Return where every customer stands, by id."""
-    return list(queue.customers(now=now))
-
-
-def _documents(queue: Queue, customer: str | None = None, state: State | None = None) -> list[DocumentRow]:
-    """Return documents, newest first; of one customer, or in one state, or both."""
-    return list(queue.documents(customer, state))
 
 
 def _on_thread(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate[AsyncQueue, P], Coroutine[Any, Any, T]]:
@@ -35,6 +28,20 @@ def _on_thread(verb: Callable[Concatenate[Queue, P], T]) -> Callable[Concatenate
         return await self._run(lambda: verb(self.queue, *args, **kwargs))
 
     return update_wrapper(run, verb)
+
+
+def _pages_on_thread(
+    verb: Callable[Concatenate[Queue, P], Iterator[T]],
+) -> Callable[Concatenate[AsyncQueue, P], AsyncIterator[T]]:
+    """Make an async iterator of a verb that yields: it is read page by page on a thread."""
+
+    async def iterate(self: AsyncQueue, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        items = verb(self.queue, *args, **kwargs)
+        while page := await self._run(lambda: list(islice(items, PAGE_SIZE))):
+            for item in page:
+                yield item
+
+    return update_wrapper(iterate, verb)
 
 
 class AsyncQueue:
@@ -64,14 +71,22 @@ class AsyncQueue:
         joined.queue = self.queue.within(transaction)
         return joined
 
+    async def wait(self, id: str, timeout: float | timedelta | None = None) -> Document:
+        """Wait until a document has ended and return it; after `timeout` seconds return it as it is. It keeps no thread."""
+        for pause in wait_pauses(timeout):
+            if (await self.document(id)).state in ENDED:
+                break
+            await asyncio.sleep(pause)
+        return await self.document(id)
+
     submit = _on_thread(Queue.submit)
     submit_many = _on_thread(Queue.submit_many)
     submit_files = _on_thread(Queue.submit_files)
     check = _on_thread(Queue.check)
     look = _on_thread(Queue.look)
-    customers = _on_thread(_customers)
+    customers = _pages_on_thread(Queue.customers)
     document = _on_thread(Queue.document)
-    documents = _on_thread(_documents)
+    documents = _pages_on_thread(Queue.documents)
     payload = _on_thread(Queue.payload)
     result = _on_thread(Queue.result)
     input = _on_thread(Queue.input)
@@ -83,7 +98,7 @@ class AsyncQueue:
     progress = _on_thread(Queue.progress)
     explain = _on_thread(Queue.explain)
     explain_customer = _on_thread(Queue.explain_customer)
-    changes = _on_thread(Queue.changes)
+    changes = _pages_on_thread(Queue.changes)
     cancel = _on_thread(Queue.cancel)
     retry = _on_thread(Queue.retry)
     pause = _on_thread(Queue.pause)

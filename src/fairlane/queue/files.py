@@ -31,6 +31,7 @@ from fairlane.core.errors import BadValue, Mistake, StoreBusy, StoreFrozen, Stor
 from fairlane.core.policy import STEP
 from fairlane.engine import Engine, open_engine
 
+from .models import Receipt, receipts_from
 from .validation import SubmitOptions, document_id, json_text, new_ids
 
 NAME_LENGTH_MAX = 255
@@ -131,7 +132,7 @@ class Input(NamedTuple):
 
 def submit_files(
     engine: Engine, files: Files, options: SubmitOptions, inputs: Sequence[Input], is_by_pages: bool, now_ms: int | None
-) -> list[ReceiptRow]:
+) -> list[Receipt]:
     """Write the bytes of all inputs, then submit all documents in one step."""
     ids = new_ids(len(inputs))
     for source in inputs:
@@ -147,7 +148,7 @@ def submit_files(
         discard_inputs(files, options.customer, ids)
         raise
     discard_repeated(files, submissions, receipts)
-    return receipts
+    return receipts_from(receipts, ids)
 
 
 def write_inputs(files: Files, options: SubmitOptions, inputs: Iterable[Input], is_by_pages: bool) -> list[Submission]:

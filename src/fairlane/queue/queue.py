@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from enum import Enum
-from typing import Any, BinaryIO, Final, NamedTuple, get_args
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, BinaryIO, get_args
 
 from fairlane.blobs import gc
 from fairlane.blobs.envelope import File, result_digest, unwrap_payload, wrap_results
 from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
-from fairlane.core.document import BATCH_MAX, ChangeRow, CheckRow, Customer, DocumentRow, ReceiptRow, State, validate_text
+from fairlane.core.document import BATCH_MAX, ENDED, DocumentRow, State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
 from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, to_milliseconds
 from fairlane.engine import Engine, join_transaction, open_engine
@@ -25,6 +27,21 @@ from fairlane.settings import DEFAULT_URL
 
 from .explain import Explanation, explain_customer, explain_document
 from .files import Input, QueueFiles, submit_files, validate_inputs
+from .models import (
+    KEEP,
+    Change,
+    Check,
+    Document,
+    Keep,
+    Look,
+    Progress,
+    Receipt,
+    change_from,
+    check_from,
+    document_from,
+    look_from,
+    receipts_from,
+)
 from .validation import (
     DEFAULT_KIND,
     PAGES,
@@ -35,43 +52,13 @@ from .validation import (
     new_ids,
     now_milliseconds,
     payload_text,
+    plain_seconds,
+    to_seconds,
     unknown_document,
 )
 
 PAGE_SIZE = 1000  # documents, customers or changes in one call to the engine
-
-
-class Keep(Enum):
-    """The default of options that stay as they are, where None has a meaning of its own."""
-
-    KEEP = "keep"
-
-
-KEEP: Final = Keep.KEEP
-
-
-class Progress(NamedTuple):
-    """What the handler of a document reported."""
-
-    attempt: int
-    progress: float | str | None  # a share from 0 to 1, or a few words
-    partial: Any  # the newest partial result
-
-
-class Look(NamedTuple):
-    """Where a customer stands now."""
-
-    customer: str
-    counter: int | float
-    next_priority: int
-    waiting: int
-    running: int
-    done: int
-    failed: int
-    cancelled: int
-    resets_in: float  # seconds until a check would find the reset interval over
-    oldest_wait: float | None  # seconds that its longest-ready document has waited
-    paused: bool
+PAUSE_MIN_SECONDS, PAUSE_MAX_SECONDS = 0.005, 0.5  # between two reads of a document that is waited for
 
 
 class Queue:
@@ -114,10 +101,10 @@ class Queue:
         kind: str = DEFAULT_KIND,
         key: str | None = None,
         cost: Cost = 1,
-        delay: float = 0,
+        delay: float | timedelta = 0,
         made_from: str | None = None,
-        now: float | None = None,
-    ) -> ReceiptRow:
+        now: float | datetime | None = None,
+    ) -> Receipt:
         """Submit one document.
 
         With a path or content it has a file. A repeated `key` returns the first receipt. A document made from another one
@@ -127,9 +114,9 @@ class Queue:
             file = Input(path, content, name, payload, key)
             return self.submit_files(customer, [file], kind=kind, cost=cost, delay=delay, made_from=made_from, now=now)[0]
         options = SubmitOptions.validate(customer, kind, cost, delay, made_from)
-        (id,) = new_ids(1)
-        submission = options.submission(id, payload_text(payload), key)
-        return self.engine.submit([submission], now_ms=now_milliseconds(now))[0]
+        ids = new_ids(1)
+        submission = options.submission(ids[0], payload_text(payload), key)
+        return receipts_from(self.engine.submit([submission], now_ms=now_milliseconds(now)), ids)[0]
 
     def submit_many(
         self,
@@ -139,10 +126,10 @@ class Queue:
         kind: str = DEFAULT_KIND,
         keys: Iterable[str] | None = None,
         cost: float = 1,
-        delay: float = 0,
+        delay: float | timedelta = 0,
         made_from: str | None = None,
-        now: float | None = None,
-    ) -> list[ReceiptRow]:
+        now: float | datetime | None = None,
+    ) -> list[Receipt]:
         """Submit many documents of one customer: as many checks, one commit, all or none."""
         if isinstance(payloads, str | bytes | dict) or not isinstance(payloads, Iterable):
             raise BadValue("payloads", payloads, "a list of payloads")
@@ -154,9 +141,12 @@ class Queue:
         if len(key_list) != count:
             raise BadValue("keys", f"a list of {len(key_list):,}", f"as long as payloads, {count:,}")
         options = SubmitOptions.validate(customer, kind, cost, delay, made_from)
-        rows = zip(new_ids(count), payload_list, key_list, strict=True)
+        if not payload_list:
+            return []
+        ids = new_ids(count)
+        rows = zip(ids, payload_list, key_list, strict=True)
         submissions = [options.submission(id, payload_text(payload), key) for id, payload, key in rows]
-        return self.engine.submit(submissions, now_ms=now_milliseconds(now)) if submissions else []
+        return receipts_from(self.engine.submit(submissions, now_ms=now_milliseconds(now)), ids)
 
     def submit_files(
         self,
@@ -165,10 +155,10 @@ class Queue:
         *,
         kind: str = DEFAULT_KIND,
         cost: Cost = 1,
-        delay: float = 0,
+        delay: float | timedelta = 0,
         made_from: str | None = None,
-        now: float | None = None,
-    ) -> list[ReceiptRow]:
+        now: float | datetime | None = None,
+    ) -> list[Receipt]:
         """Submit many documents of one customer, each with a file: as many checks, one commit, all or none."""
         inputs, now_ms, is_by_pages = validate_inputs(files), now_milliseconds(now), cost == PAGES
         options = SubmitOptions.validate(customer, kind, 1 if is_by_pages else cost, delay, made_from)
@@ -176,32 +166,38 @@ class Queue:
             return []
         return submit_files(self.engine, self.files.open(), options, inputs, is_by_pages, now_ms)
 
-    def check(self, customer: str, *, cost: float = 1, now: float | None = None) -> CheckRow:
-        """Charge a customer with one check without a document, for use beside another queue."""
-        return self.engine.check(validate_text("customer", customer), cost_thousandths(cost), now_ms=now_milliseconds(now))
+    def check(self, customer: str, *, cost: float = 1, now: float | datetime | None = None) -> Check:
+        """Charge a customer: make one check without a document, which moves its counter. For use beside another queue."""
+        return check_from(
+            self.engine.check(validate_text("customer", customer), cost_thousandths(cost), now_ms=now_milliseconds(now))
+        )
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def look(self, customer: str, *, now: float | None = None) -> Look:
+    def look(self, customer: str, *, now: float | datetime | None = None) -> Look:
         """Return where a customer stands; moves nothing."""
-        return _look(self.engine.customer(validate_text("customer", customer), now_ms=now_milliseconds(now)))
+        return look_from(self.engine.customer(validate_text("customer", customer), now_ms=now_milliseconds(now)))
 
-    def customers(self, *, now: float | None = None) -> Iterator[Look]:
+    def customers(self, *, now: float | datetime | None = None) -> Iterator[Look]:
         """Yield where every customer stands, by id."""
         now_ms = now_milliseconds(now)
         after = ""
         while page := self.engine.customers(after, PAGE_SIZE, now_ms=now_ms):
-            yield from map(_look, page)
+            yield from map(look_from, page)
             after = page[-1].id
 
-    def document(self, id: str) -> DocumentRow:
+    def document(self, id: str) -> Document:
         """Return one document as it is now."""
-        document = self.engine.document(document_id(id))
-        if document is None:
-            raise unknown_document(id)
-        return document
+        row = self._row(id)
+        return document_from(row, self._progress(row))
 
-    def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[DocumentRow]:
+    def _row(self, id: str) -> DocumentRow:
+        row = self.engine.document(document_id(id))
+        if row is None:
+            raise unknown_document(id)
+        return row
+
+    def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
         """Yield documents, newest first; of one customer, or in one state, or both."""
         if customer is not None:
             validate_text("customer", customer)
@@ -209,7 +205,7 @@ class Queue:
             raise BadValue("state", state, "one of " + ", ".join(get_args(State)))
         before: int | None = None
         while page := self.engine.documents(customer, state, before, PAGE_SIZE):
-            yield from page
+            yield from map(document_from, page)
             before = page[-1].number
 
     def payload(self, id: str) -> Any:
@@ -225,7 +221,7 @@ class Queue:
 
     def file(self, id: str) -> BinaryIO:
         """Open the file that was submitted, after checking its hash; close it, or use it in a `with`."""
-        file, customer = self.input(id), self.document(id).customer
+        file, customer = self.input(id), self._row(id).customer
         return self.files.open().open_input(customer, id, file)
 
     def _input_and_payload(self, id: str) -> tuple[File | None, Any]:
@@ -236,7 +232,7 @@ class Queue:
 
     def result(self, id: str) -> Any:
         """Return the result of a document that is done."""
-        document = self.document(id)
+        document = self._row(id)
         if document.state != "done":
             why = f": {document.reason}" if document.reason else ""
             raise WrongState(f"document {id} has no result: it is {document.state}{why}; only a document that is done has one")
@@ -256,7 +252,7 @@ class Queue:
         return self._read_result_file(id, "thumbnail")
 
     def _read_result_file(self, id: str, name: str) -> bytes:
-        digest, document = result_digest(self.result(id), name), self.document(id)
+        digest, document = result_digest(self.result(id), name), self._row(id)
         if digest is None:
             raise Unknown(f"document {id} has no {name}; its handler wrote none, see `result`")
         with self.files.open().open_result(document.customer, id, document.token, name, digest) as file:
@@ -278,32 +274,47 @@ class Queue:
 
     def progress(self, id: str) -> Progress | None:
         """Return what the handler reported in the newest attempt; None if nothing, or if the document is done."""
-        token = self.document(id).token
-        record = self.engine.record(PROGRESS, id)
+        return self._progress(self._row(id))
+
+    def _progress(self, row: DocumentRow) -> Progress | None:
+        record = self.engine.record(PROGRESS, row.id) if row.attempts and row.state != "done" else None
         report = None if record is None else json.loads(record.value)
-        if report is None or report["token"] != token:  # from a worker that has lost the document since
+        if report is None or report["token"] != row.token:  # from a worker that has lost the document since
             return None
         return Progress(report["attempt"], report["progress"], report["partial"])
 
-    def explain(self, id: str, *, now: float | None = None) -> Explanation:
+    def explain(self, id: str, *, now: float | datetime | None = None) -> Explanation:
         """Explain why a document has its priority, about how much is ahead of it, and about when it will start."""
         outlook = self.engine.outlook(document_id(id), now_ms=now_milliseconds(now))
-        return explain_document(self.document(id), self.engine.rules(), outlook)
+        return explain_document(self._row(id), self.engine.rules(), outlook)
 
-    def explain_customer(self, customer: str, *, now: float | None = None) -> Explanation:
+    def explain_customer(self, customer: str, *, now: float | datetime | None = None) -> Explanation:
         """Explain where a customer stands, when that changes and its own terms; raise Unknown for one never seen."""
         known = self.engine.customer(validate_text("customer", customer), now_ms=now_milliseconds(now))
         if known.standing == Standing() and known.terms_version == 0:
             raise Unknown(f"there is no customer {customer!r}; it never sent a document here, or it was forgotten")
         return explain_customer(known, self.engine.rules())
 
-    def changes(self, after: int | None = None, limit: int = PAGE_SIZE) -> list[ChangeRow]:
-        """Return what changed after a change number, oldest first; None: from the oldest kept."""
+    def changes(self, after: int | None = None, limit: int | None = None) -> Iterator[Change]:
+        """Yield what changed after a change number up to now, oldest first, at most `limit`; None: from the oldest kept."""
         if after is not None and not (type(after) is int and 0 <= after <= TIME_MAX_MS):
             raise BadValue("after", after, "the number of a change, 0 for all, or None for all that are kept")
-        if type(limit) is not int or not 1 <= limit <= BATCH_MAX:
-            raise BadValue("limit", limit, f"a whole number from 1 to {BATCH_MAX:,}")
-        return self.engine.changes(after, limit)
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise BadValue("limit", limit, "a whole number from 1, or None for all")
+        return islice(self._changes(after, limit or PAGE_SIZE), limit)
+
+    def _changes(self, after: int | None, page_size: int) -> Iterator[Change]:
+        while page := self.engine.changes(after, min(page_size, PAGE_SIZE)):
+            yield from map(change_from, page)
+            after = page[-1].number
+
+    def wait(self, id: str, timeout: float | timedelta | None = None) -> Document:
+        """Wait until a document has ended and return it; after `timeout` seconds return it as it is."""
+        for pause in wait_pauses(timeout):
+            if self._row(id).state in ENDED:
+                break
+            time.sleep(pause)
+        return self.document(id)
 
     # -- changing ----------------------------------------------------------------------------------------------------
 
@@ -311,13 +322,13 @@ class Queue:
         """End a document that has not ended; False if it already has."""
         if self.engine.cancel([document_id(id)]):
             return True
-        self.document(id)
+        self._row(id)  # raises if there is none
         return False
 
     def retry(self, id: str) -> None:
         """Give a failed document another round of attempts; not a new document, so no check."""
         if not self.engine.retry(document_id(id)):
-            raise WrongState(f"document {id} is {self.document(id).state}; only a failed one can be retried")
+            raise WrongState(f"document {id} is {self._row(id).state}; only a failed one can be retried")
 
     def pause(self, customer: str) -> None:
         """Serve nothing of a customer until it is resumed; it may go on submitting."""
@@ -334,14 +345,14 @@ class Queue:
         weight: float | Keep = KEEP,
         cap: int | Keep | None = KEEP,
         paused: bool | Keep = KEEP,
-        reset_interval: float | Keep | None = KEEP,
+        reset_interval: float | timedelta | Keep | None = KEEP,
         thresholds: tuple[float, ...] | Keep | None = KEEP,
         reset: Reset | Keep | None = KEEP,
     ) -> Terms:
         """Give a customer its own weight, cap, pause or policy; what is not named stays, None is the rule for everybody."""
         options: dict[str, Any] = {
-            "weight": weight, "cap": cap, "paused": paused, "reset_interval": reset_interval, "thresholds": thresholds,
-            "reset": reset,
+            "weight": weight, "cap": cap, "paused": paused, "reset_interval": plain_seconds(reset_interval),
+            "thresholds": thresholds, "reset": reset,
         }  # fmt: skip
         changes = {name: value for name, value in options.items() if value is not KEEP}
         validate_text("customer", customer)
@@ -362,7 +373,7 @@ class Queue:
     def configure(
         self,
         *,
-        reset_interval: float | None = None,
+        reset_interval: float | timedelta | None = None,
         thresholds: tuple[float, ...] | None = None,
         reset: Reset | None = None,
         dispatch: Dispatch | None = None,
@@ -373,7 +384,7 @@ class Queue:
             known = self.engine.rules()
             current = known.policy
             policy = Policy(
-                current.reset_interval if reset_interval is None else reset_interval,
+                current.reset_interval if reset_interval is None else plain_seconds(reset_interval),
                 current.thresholds if thresholds is None else thresholds,
                 current.reset if reset is None else reset,
             )
@@ -389,7 +400,7 @@ class Queue:
         """Set a customer back as if it had never been seen; its documents keep their priorities."""
         self.engine.reset(validate_text("customer", customer))
 
-    def purge(self, older_than: float, *, now: float | None = None) -> int:
+    def purge(self, older_than: float | timedelta, *, now: float | datetime | None = None) -> int:
         """Delete documents that ended longer ago than that many seconds, and the feed up to then; return how many."""
         age_ms, now_ms = to_milliseconds("older_than", older_than, 0, TIME_MAX_MS), now_milliseconds(now)
         total = 0
@@ -412,18 +423,25 @@ class Queue:
             gc.remove_forgotten(files, self.engine.document, customer, ids)
         return total
 
-    def sweep(self, *, grace: float = GRACE_SECONDS, seconds: float | None = None, after: str | None = None) -> SweepResult:
-        """Remove files older than the grace period that no document owns; stop after so many seconds, and return where."""
-        to_milliseconds("grace", grace, 0, TIME_MAX_MS)
-        if seconds is not None:
-            to_milliseconds("seconds", seconds, 0, TIME_MAX_MS)
+    def sweep(
+        self, *, grace: float | timedelta = GRACE_SECONDS, timeout: float | timedelta | None = None, after: str | None = None
+    ) -> SweepResult:
+        """Remove files older than the grace period that no document owns; stop after the timeout, and return where."""
+        grace_seconds = to_seconds("grace", grace)
+        timeout_seconds = None if timeout is None else to_seconds("timeout", timeout)
         files = self.files.open_existing()
-        return SweepResult(0, 0, 0, None) if files is None else self.files.sweep(files, grace, seconds, after)
+        return SweepResult(0, 0, 0, None) if files is None else self.files.sweep(files, grace_seconds, timeout_seconds, after)
 
 
-def _look(customer: Customer) -> Look:
-    return Look(
-        customer.id, customer.counter, customer.next_priority, customer.waiting, customer.running, customer.done,
-        customer.failed, customer.cancelled, customer.resets_in_ms / 1000,
-        None if customer.oldest_wait_ms is None else customer.oldest_wait_ms / 1000, customer.terms.paused,
-    )  # fmt: skip
+def wait_pauses(timeout: float | timedelta | None) -> Iterator[float]:
+    """Yield the pauses between reads of a document until the timeout: an eighth of the time waited so far, within limits."""
+    seconds_max = None if timeout is None else to_seconds("timeout", timeout)
+    began = time.monotonic()
+    while True:
+        waited = time.monotonic() - began
+        pause = min(PAUSE_MAX_SECONDS, max(PAUSE_MIN_SECONDS, waited / 8))
+        if seconds_max is not None:
+            pause = min(pause, seconds_max - waited)
+        if pause <= 0:
+            return
+        yield pause

@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import time
-from typing import Any, Literal, NamedTuple
+from datetime import datetime, timedelta
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from fairlane.blobs.envelope import reject_reserved_key
 from fairlane.core.document import JSON_BYTES_MAX, Submission, validate_text
@@ -25,6 +26,7 @@ PARTIAL_BYTES_MAX = 60 * 1024
 PAGES: Literal["pages"] = "pages"  # a cost that is estimated from the file
 
 Cost = float | Literal["pages"]
+T = TypeVar("T")
 
 # No check for circular references: it would slow every payload, and one ends in a RecursionError, which is reported as well.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
@@ -94,7 +96,7 @@ class SubmitOptions(NamedTuple):
     made_from: str | None
 
     @classmethod
-    def validate(cls, customer: str, kind: str, cost: Cost, delay: float, made_from: str | None) -> SubmitOptions:
+    def validate(cls, customer: str, kind: str, cost: Cost, delay: float | timedelta, made_from: str | None) -> SubmitOptions:
         delay_ms = to_milliseconds("delay", delay, 0, DELAY_MAX_MS)
         source = None if made_from is None else document_id(made_from)
         return cls(
@@ -118,8 +120,22 @@ def cost_thousandths(cost: Cost) -> int:
     return to_thousandths("cost", cost, 0.001, 10_000)
 
 
-def now_milliseconds(now: float | None) -> int | None:
+def now_milliseconds(now: float | datetime | None) -> int | None:
+    if isinstance(now, datetime):
+        if now.tzinfo is None:
+            raise BadValue("now", now, "a datetime with a time zone, or seconds since the epoch")
+        now = now.timestamp()
     return None if now is None else to_milliseconds("now", now, 0, TIME_MAX_MS)
+
+
+def to_seconds(name: str, duration: float | timedelta, least_ms: int = 0, most_ms: int = TIME_MAX_MS) -> float:
+    """Return a duration as seconds in whole milliseconds; raise BadValue if it is out of range."""
+    return to_milliseconds(name, duration, least_ms, most_ms) / 1000
+
+
+def plain_seconds(value: T | timedelta) -> T | float:
+    """Return a timedelta as seconds, and any other value as it is."""
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def document_id(id: str) -> str:

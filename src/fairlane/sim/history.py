@@ -10,6 +10,7 @@ from fairlane.core.document import ChangeRow
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import STEP, Terms
 from fairlane.queue import PAGE_SIZE, Queue
+from fairlane.queue.models import to_datetime
 
 from .contenders import Contender
 from .workload import Arrival, Workload
@@ -19,10 +20,10 @@ ATTEMPT_ENDS = ("done", "failed", "retried", "released", "expired", "cancelled")
 
 def read_feed(queue: Queue, after: int | None = None) -> Iterator[ChangeRow]:
     """Yield the changes that are kept, or those after a number, oldest first, up to now."""
-    page = queue.changes(after)
+    page = queue.engine.changes(after, PAGE_SIZE)
     while page:
         yield from page
-        page = queue.changes(page[-1].number, PAGE_SIZE)
+        page = queue.engine.changes(page[-1].number, PAGE_SIZE)
 
 
 class _DocumentTimes:
@@ -72,8 +73,8 @@ def load_history(queue: Queue, after: int | None = None) -> Workload:
     if not ended:
         raise Mistake(f"{queue.url} has no document that was submitted and has ended since its feed begins; nothing to replay")
     first_ms = min(at_ms for _, at_ms, _ in ended)
-    recent = takewhile(lambda document: document.submitted_ms >= first_ms, queue.documents())  # newest first
-    costs = {document.id: document.cost for document in recent if document.cost != STEP}
+    recent = takewhile(lambda document: document.submitted_at >= to_datetime(first_ms), queue.documents())  # newest first
+    costs = {document.id: round(document.cost * STEP) for document in recent if document.cost != 1}
     arrivals = [Arrival(at_ms, customer, times.service_ms[id] * 1000, costs.get(id, STEP)) for id, at_ms, customer in ended]
     return Workload.of(queue.url, arrivals, times.notes())
 

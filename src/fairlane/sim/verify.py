@@ -98,7 +98,7 @@ class _Verifier:
 
     def _is_complete(self) -> bool:
         try:
-            self.queue.changes(0, 1)
+            self.queue.engine.changes(0, 1)
         except Unknown:
             return False
         return True
@@ -124,7 +124,7 @@ class _Verifier:
 
     def _extend_index(self) -> None:
         """Index the changes that were added to the feed since the last call."""
-        while page := self.queue.changes(self.indexed, PAGE_SIZE):
+        while page := self.queue.engine.changes(self.indexed, PAGE_SIZE):
             for change in page:
                 if change.what == "forgotten" or (change.what == "corrected" and change.document is None):
                     self.has_erasures = True
@@ -140,7 +140,7 @@ class _Verifier:
 
     def _follow_feed(self) -> None:
         """Replay the feed to its end, and record the customers that changed."""
-        while page := self.queue.changes(self.followed, PAGE_SIZE):
+        while page := self.queue.engine.changes(self.followed, PAGE_SIZE):
             documents = {change.document: self._document(change) for change in page if change.what == "submitted"}
             self._extend_index()  # after reading the documents: a cost that was corrected before is then in the index ...
             if self.has_erasures:  # ... unless its document was erased in between

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fairlane.api.auth import Caller
-from fairlane.core.document import CheckRow
 from fairlane.core.policy import Policy, Rules, Terms
-from fairlane.queue import Look, Queue
+from fairlane.queue import Check, Look, Queue
 
 
 class EffectiveRules(NamedTuple):
@@ -29,7 +28,7 @@ class OwnAccess:
         """Where the caller's customer stands; None for an operator. Moves nothing."""
         return None if self._caller.customer is None else self._queue.look(self._caller.customer)
 
-    def check(self, customer: str | None, cost: float) -> CheckRow:
+    def check(self, customer: str | None, cost: float) -> Check:
         """Make one check without a document."""
         return self._queue.check(self._caller.customer_for(customer), cost=cost)
 

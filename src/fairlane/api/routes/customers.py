@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from fairlane.api import schemas
 from fairlane.api.access.operator import CustomerView
-from fairlane.api.dependencies import AnyCaller, CustomerInPath, OperatorOnly, json_response, quote_name
+from fairlane.api.dependencies import AnyCaller, CustomerInPath, OperatorOnly, json_response, quote_name, value_json
 from fairlane.core.policy import Terms
 
 PAGE_DEFAULT = 50
@@ -29,7 +29,7 @@ async def get_me(context: AnyCaller) -> Response:
             "key_name": "" if key is None else key.name,
             "key_expires_at": None if key is None or key.expires_ms is None else key.expires_ms / 1000,
             "customer": caller.customer,
-            "standing": None if look is None else look._asdict(),
+            "standing": None if look is None else value_json(look),
             "kinds": service.kinds,
             "links": {"documents": "/v1/documents", "events": "/v1/events"},
         }
@@ -40,9 +40,7 @@ async def get_me(context: AnyCaller) -> Response:
 async def make_check(context: AnyCaller, body: schemas.CheckBody) -> Response:
     """One check without a document, to use its priority in another queue; it moves the counter."""
     check = await context.service.call(context.access.own.check, body.customer, body.cost)
-    return json_response(
-        {"customer": check.customer, "priority": check.priority, "counter": check.counter, "checked_at": check.checked_at}
-    )
+    return json_response(value_json(check))
 
 
 @router.get("/v1/customers", responses={200: {"model": schemas.Customers}})
@@ -54,11 +52,11 @@ async def list_customers(
     """Where every customer stands, by id, a page at a time."""
     page = await context.service.call(context.access.operator.customers, after, limit)
     following = f"/v1/customers?after={quote_name(page[-1].customer)}&limit={limit}" if len(page) == limit else None
-    return json_response({"customers": [look._asdict() for look in page], "next": following})
+    return json_response({"customers": [value_json(look) for look in page], "next": following})
 
 
 def _customer_json(view: CustomerView) -> dict[str, Any]:
-    return {**view.look._asdict(), "terms": _terms_json(view.terms), "webhook": view.webhook_url}
+    return {**value_json(view.look), "terms": _terms_json(view.terms), "webhook": view.webhook_url}
 
 
 def _terms_json(terms: Terms) -> dict[str, Any]:

@@ -1,0 +1,163 @@
+"""The values that `Queue` and `Client` return, in the units people use.
+
+Laws:
+- A moment is a datetime in UTC, a duration a timedelta; counters and costs are numbers of documents.
+- The same verb returns the same class, whether it reads a store or a server.
+- Milliseconds and thousandths stay in the rows of the engines; they are converted here, in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from fairlane.core.document import ENDED, ChangeRow, CheckRow, Customer, DocumentRow, ReceiptRow, State
+from fairlane.core.policy import from_thousandths
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DATETIME_MAX_MS = 253_402_300_799_999  # the end of the year 9999: later moments are shown as that
+REASON_EVENTS = ("failed", "retried", "cancelled", "expired")  # whose note in the feed is a reason for people
+
+
+class Keep(Enum):
+    """The default of options that stay as they are, where None has a meaning of its own."""
+
+    KEEP = "keep"
+
+
+KEEP: Final = Keep.KEEP
+
+
+class Receipt(NamedTuple):
+    """A document that was accepted, and what its check decided."""
+
+    id: str
+    customer: str
+    priority: int
+    counter: float
+    repeated: bool  # it was accepted before, with the same key
+    submitted_at: datetime | None = None  # None: from a server, whose receipts do not say it
+    ahead: int | None = None  # about how many documents go first; None: from a store, whose receipts do not say it
+
+
+class Check(NamedTuple):
+    """What one check decided."""
+
+    customer: str
+    priority: int
+    counter: float
+    checked_at: datetime
+
+
+class Progress(NamedTuple):
+    """What the handler of a document reported."""
+
+    attempt: int
+    progress: float | str | None  # a share from 0 to 1, or a few words
+    partial: Any  # the newest partial result
+
+
+class Document(NamedTuple):
+    """A document as it is now."""
+
+    id: str
+    customer: str
+    kind: str
+    state: State
+    priority: int
+    counter: float  # of its customer, at its check
+    cost: float
+    key: str | None
+    submitted_at: datetime
+    ready_at: datetime
+    ended_at: datetime | None
+    attempts: int
+    attempts_max: int
+    reason: str | None  # why it failed, or is retried
+    worker: str | None  # the worker that runs it; a server shows it to operators only
+    progress: Progress | None = None  # set by `document` and `wait`, not by `documents`
+
+    @property
+    def is_ended(self) -> bool:
+        """Return whether it is done, failed or cancelled."""
+        return self.state in ENDED
+
+
+class Look(NamedTuple):
+    """Where a customer stands now."""
+
+    customer: str
+    counter: float
+    next_priority: int
+    waiting: int
+    running: int
+    done: int
+    failed: int
+    cancelled: int
+    resets_in: timedelta  # until a check would find the reset interval over
+    oldest_wait: timedelta | None  # that its longest-ready document has waited
+    paused: bool
+
+
+class Change(NamedTuple):
+    """Something that happened to a document, a customer or the rules; `number` is what to resume after."""
+
+    number: int
+    event: str  # submitted, claimed (a server says: started), done, failed, …
+    at: datetime
+    customer: str | None
+    document: str | None
+    reason: str | None = None  # why it failed, is retried, expired or was cancelled
+
+
+def to_datetime(milliseconds: int) -> datetime:
+    """Return milliseconds since the epoch as a datetime in UTC."""
+    return EPOCH + timedelta(milliseconds=min(milliseconds, DATETIME_MAX_MS))
+
+
+def to_json(value: Check | Look) -> dict[str, Any]:
+    """Return a value as JSON members: moments as seconds since the epoch, durations as seconds."""
+    return {name: _to_seconds(member) for name, member in value._asdict().items()}
+
+
+def _to_seconds(member: Any) -> Any:
+    if isinstance(member, datetime):
+        return member.timestamp()
+    return member.total_seconds() if isinstance(member, timedelta) else member
+
+
+def receipt_from(row: ReceiptRow, submitted_id: str) -> Receipt:
+    """Return the receipt of a document that was submitted under this id; a repeated key returns another one."""
+    check = row.check
+    return Receipt(row.id, check.customer, check.priority, check.counter, row.id != submitted_id, to_datetime(check.checked_ms))
+
+
+def receipts_from(rows: Sequence[ReceiptRow], ids: Sequence[str]) -> list[Receipt]:
+    return list(map(receipt_from, rows, ids))
+
+
+def check_from(row: CheckRow) -> Check:
+    return Check(row.customer, row.priority, row.counter, to_datetime(row.checked_ms))
+
+
+def document_from(row: DocumentRow, progress: Progress | None = None) -> Document:
+    return Document(
+        row.id, row.customer, row.kind, row.state, row.priority, row.check.counter, from_thousandths(row.cost), row.key,
+        to_datetime(row.submitted_ms), to_datetime(row.ready_ms), None if row.ended_ms is None else to_datetime(row.ended_ms),
+        row.attempts, row.attempts_max, row.reason, row.worker, progress,
+    )  # fmt: skip
+
+
+def look_from(row: Customer) -> Look:
+    oldest_wait = None if row.oldest_wait_ms is None else timedelta(milliseconds=row.oldest_wait_ms)
+    return Look(
+        row.id, row.counter, row.next_priority, row.waiting, row.running, row.done, row.failed, row.cancelled,
+        timedelta(milliseconds=row.resets_in_ms), oldest_wait, row.terms.paused,
+    )  # fmt: skip
+
+
+def change_from(row: ChangeRow) -> Change:
+    reason = row.note if row.what in REASON_EVENTS and row.note else None
+    return Change(row.number, row.what, to_datetime(row.at_ms), row.customer, row.document, reason)
