@@ -8,6 +8,7 @@ import re
 import threading
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane import AsyncQueue, BadValue, KeyConflict, Queue, Unknown, WrongState
+from fairlane import AsyncQueue, BadValue, Change, KeyConflict, Queue, Unknown, WrongState
 from fairlane.core.document import Done, Failed
 from fairlane.queue import new_ids
 
@@ -64,19 +65,20 @@ def test_submit_many_is_as_many_checks_in_one_commit(queue: Queue) -> None:
 
 def test_a_key_returns_the_first_receipt_and_another_body_is_an_error(queue: Queue) -> None:
     first = queue.submit("acme", {"a": 1, "b": [2]}, key="inv-17", now=0)
-    assert queue.submit("acme", {"b": [2], "a": 1}, key="inv-17", now=9) == first
+    assert queue.submit("acme", {"b": [2], "a": 1}, key="inv-17", now=9) == first._replace(repeated=True)
     for payload, kind in (({"a": 1}, "extract"), ({"a": 1, "b": [2]}, "other"), ({"a": True, "b": [2]}, "extract")):
         with pytest.raises(KeyConflict, match="'inv-17'"):
             queue.submit("acme", payload, kind=kind, key="inv-17", now=9)
     assert queue.look("acme").waiting == 1
     receipts = queue.submit_many("acme", [1, 2], keys=["one", "two"], now=9)
-    assert queue.submit_many("acme", [1, 2], keys=["one", "two"], now=10) == receipts
+    again = queue.submit_many("acme", [1, 2], keys=["one", "two"], now=10)
+    assert again == [receipt._replace(repeated=True) for receipt in receipts]
 
 
 def test_a_look_tells_where_a_customer_stands_and_moves_nothing(queue: Queue) -> None:
     queue.submit_many("acme", range(4), now=100)
     queue.engine.claim("w", 1, 10_000, now_ms=101_000)
-    expected = ("acme", -3, 2, 3, 1, 0, 0, 0, 1499.0, 1.0, False)
+    expected = ("acme", -3, 2, 3, 1, 0, 0, 0, timedelta(seconds=1499), timedelta(seconds=1), False)
     assert tuple(queue.look("acme", now=101)) == expected
     assert tuple(queue.look("acme", now=101)) == expected
     assert [look.customer for look in queue.customers()] == ["acme"]
@@ -209,7 +211,7 @@ def test_a_wrong_filter_is_refused_instead_of_finding_nothing(wrong: dict[str, A
 
 def test_a_key_works_with_any_payload_that_is_accepted(queue: Queue) -> None:
     first = queue.submit("acme", {1: 1, "b": 2}, key="k")
-    assert queue.submit("acme", {"1": 1, "b": 2}, key="k") == first
+    assert queue.submit("acme", {"1": 1, "b": 2}, key="k") == first._replace(repeated=True)
 
 
 def test_a_payload_nested_too_deep_is_refused_however_deep(queue: Queue) -> None:
@@ -328,6 +330,71 @@ def test_the_same_verbs_awaited(tmp_path: Path) -> None:
             assert "cancelled" in str(await queue.explain(receipts[0].id))
             with pytest.raises(BadValue, match="customer is ''"):
                 await queue.submit("")
+
+    asyncio.run(use())
+
+
+def test_values_are_in_human_units(queue: Queue) -> None:
+    start = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+    receipt = queue.submit("acme", cost=2.5, delay=timedelta(minutes=5), now=start)
+    assert (receipt.counter, receipt.submitted_at, receipt.repeated) == (-1.5, start, False)
+    document = queue.document(receipt.id)
+    assert (document.cost, document.counter, document.submitted_at) == (2.5, -1.5, start)
+    assert (document.ready_at, document.ended_at, document.is_ended) == (start + timedelta(minutes=5), None, False)
+    assert queue.check("acme", now=start.timestamp() + 1).checked_at == start + timedelta(seconds=1)
+    assert queue.look("acme", now=start + timedelta(seconds=2)).resets_in == timedelta(seconds=1499)
+    assert next(queue.changes()) == Change(1, "submitted", start, "acme", receipt.id)
+    assert queue.tune("acme", reset_interval=timedelta(minutes=1)).reset_interval == 60
+    assert queue.configure(reset_interval=timedelta(hours=1)).policy.reset_interval == 3600
+    for value in (receipt, document, queue.look("acme"), next(queue.changes())):
+        assert not [name for name in dir(value) if name.endswith(("_ms", "_thousandths"))]
+
+
+def test_a_datetime_without_a_time_zone_is_refused(queue: Queue) -> None:
+    with pytest.raises(BadValue, match="a datetime with a time zone"):
+        queue.submit("acme", now=datetime(2026, 3, 1))
+
+
+def test_a_moment_beyond_the_calendar_is_shown_as_its_end(queue: Queue) -> None:
+    receipt = queue.submit("acme", now=2**53 / 1000 - 1)
+    assert receipt.submitted_at is not None
+    assert receipt.submitted_at.year == 9999
+
+
+def test_a_reason_in_the_feed_is_for_people(queue: Queue) -> None:
+    queue.check("acme")
+    queue.submit("acme")
+    serve(queue, Failed("encrypted"))
+    assert [(change.event, change.reason) for change in queue.changes()] == [
+        ("checked", None), ("submitted", None), ("claimed", None), ("failed", "encrypted"),
+    ]  # fmt: skip
+    assert [change.event for change in queue.changes(after=1, limit=2)] == ["submitted", "claimed"]
+
+
+def test_wait_returns_when_it_has_ended_and_after_the_timeout_as_it_is(queue: Queue) -> None:
+    id = queue.submit("acme").id
+    assert queue.wait(id, timeout=timedelta(milliseconds=20)).state == "ready"
+    assert queue.wait(id, timeout=0).state == "ready"
+    ended: list[str] = []
+    waiting = threading.Thread(target=lambda: ended.append(queue.wait(id).state))
+    waiting.start()
+    serve(queue)
+    waiting.join(timeout=40)
+    assert ended == ["done"]
+    with pytest.raises(Unknown, match="there is no document d-404"):
+        queue.wait("d-404", timeout=1)
+    with pytest.raises(BadValue, match="timeout is -1"):
+        queue.wait(id, timeout=-1)
+
+
+def test_many_waits_need_no_thread_each(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with AsyncQueue(f"sqlite:///{tmp_path}/queue.db", threads=1) as queue:
+            ids = [receipt.id for receipt in await queue.submit_many("acme", range(5))]
+            waits = [asyncio.create_task(queue.wait(id, timeout=40)) for id in ids]
+            for id in ids:
+                assert await queue.cancel(id)
+            assert [document.state for document in await asyncio.gather(*waits)] == ["cancelled"] * 5
 
     asyncio.run(use())
 
