@@ -104,7 +104,7 @@ def _documents(page: Page, id: str) -> list[float]:
 
     def searching() -> None:
         search.fill("no such name")
-        page.get_by_text(re.compile("looked at so far|Nothing fits")).first.wait_for()
+        page.get_by_text(re.compile("checked so far|No documents match")).first.wait_for()
 
     told = [_seconds(opened)]
     _shown(page, "big-documents")

@@ -31,16 +31,16 @@ READY = {  # the selector of something that a view has when it is drawn
 
 # every text that can be seen or read out, without the names that users chose
 TEXTS = """() => {
-  const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const texts = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
     const node = walk.currentNode, inside = node.parentElement;
     if (inside.closest("bdi, code, pre, .brand, noscript, .switches option, time, dd, b, td, svg text, .trend")) continue;
-    if (inside.checkVisibility() && node.textContent.trim()) found.push(node.textContent.trim());
+    if (inside.checkVisibility() && node.textContent.trim()) texts.push(node.textContent.trim());
   }
   for (const element of document.querySelectorAll("[aria-label], [title], [placeholder]"))
     for (const name of ["aria-label", "title", "placeholder"])
-      if (element.hasAttribute(name) && !element.closest("bdi, progress")) found.push(element.getAttribute(name).trim());
-  return found;
+      if (element.hasAttribute(name) && !element.closest("bdi, progress")) texts.push(element.getAttribute(name).trim());
+  return texts;
 }"""
 
 # the browser's own words for units, in the language of the page
@@ -50,7 +50,7 @@ UNITS = """language => ["second", "minute", "hour", "day", "byte", "kilobyte", "
 
 # every text that does not fit: options with the arrow beside them, placeholders, and whatever is cut
 CUT = """() => {
-  const pen = document.createElement("canvas").getContext("2d"), found = [];
+  const pen = document.createElement("canvas").getContext("2d"), problems = [];
   const widthOf = (element, text) => {
     const style = getComputedStyle(element);
     pen.font = style.font;
@@ -60,19 +60,18 @@ CUT = """() => {
     if (!element.checkVisibility()) continue;
     const texts = element.options ? [...element.options].map((option) => option.text) : [element.placeholder];
     const arrow = element.options ? 16 : 0;
-    for (const text of texts) if (widthOf(element, text) + arrow > element.clientWidth + 1) found.push(`no room: ${text}`);
+    for (const text of texts) if (widthOf(element, text) + arrow > element.clientWidth + 1) problems.push(`no room: ${text}`);
   }
   for (const element of document.querySelectorAll("header *, main *")) {
     const isIgnored = element.closest(".visually-hidden, .skip, .brand, bdi, pre, select, input, svg");
     if (isIgnored || !element.checkVisibility()) continue;
     const box = element.getBoundingClientRect();
-    if (box.width && (box.right > innerWidth + 1 || box.left < -1)) found.push(`outside: ${element.textContent.slice(0, 60)}`);
-    if (getComputedStyle(element).overflowX !== "visible" && element.scrollWidth > element.clientWidth + 1)
-      found.push(`cut: ${element.textContent.slice(0, 60)}`);
-    if (element.matches(".bar *") && element.clientWidth && element.scrollWidth > element.clientWidth + 1)
-      found.push(`over its neighbour: ${element.textContent.slice(0, 60)}`);
+    const text = element.textContent.slice(0, 60), isTooWide = element.scrollWidth > element.clientWidth + 1;
+    if (box.width && (box.right > innerWidth + 1 || box.left < -1)) problems.push(`outside: ${text}`);
+    if (getComputedStyle(element).overflowX !== "visible" && isTooWide) problems.push(`cut: ${text}`);
+    if (element.matches(".bar *") && element.clientWidth && isTooWide) problems.push(`over its neighbour: ${text}`);
   }
-  return found;
+  return problems;
 }"""
 
 

@@ -1,4 +1,4 @@
-"""A customer's page holds nothing of anybody else, and names that mean harm do none."""
+"""A customer's page shows nothing of other customers, and hostile names do no harm."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_a_customer_cannot_reach_what_is_for_operators(browser: Browser, server:
             page.evaluate("hash => { location.hash = hash }", f"#/{view}")
             page.locator("main.view-mine").wait_for()
         page.evaluate("hash => { location.hash = hash }", f"#/mine/{receipt.id}")
-        console.wait_for_text("There is no such document")
+        console.wait_for_text("Document not found")
         assert other not in page.content()
         assert "secret" not in page.content()
         for address in (
             "/page/frames", "/page/customers", f"/page/customers/{other}", "/page/history", f"/page/documents/{receipt.id}",
             "/v1/customers", "/v1/policy", f"/v1/documents/{receipt.id}", f"/v1/documents/{receipt.id}/text", "/metrics",
         ):  # fmt: skip
-            assert page.evaluate("address => fetch(address).then(answer => answer.status)", address) == 404, address
+            assert page.evaluate("address => fetch(address).then(response => response.status)", address) == 404, address
     drain(server)
 
 
@@ -48,7 +48,7 @@ def test_hostile_names_do_no_harm(browser: Browser, server: Server, customer: st
         page = console.page
         for name in HOSTILE:
             console.wait_for_text(name, ".legend")
-        for view in ("customers", "documents", *(f"documents/{one.id}" for one in receipts)):
+        for view in ("customers", "documents", *(f"documents/{receipt.id}" for receipt in receipts)):
             console.open(view)
             assert console.overflow() == 0, view
         for name in HOSTILE:
@@ -70,7 +70,7 @@ def test_hostile_names_of_files_do_no_harm_to_their_customer(browser: Browser, s
         names = [name.replace("/", "")[-120:] for name in HOSTILE]
         for name in names:
             dropped = page.evaluate_handle(
-                "name => { const held = new DataTransfer(); held.items.add(new File(['text'], name)); return held }", name
+                "name => { const data = new DataTransfer(); data.items.add(new File(['text'], name)); return data }", name
             )
             page.locator(".drop").dispatch_event("drop", {"dataTransfer": dropped})
         expect(page.locator(".files li")).to_have_count(len(names))
@@ -82,15 +82,15 @@ def test_hostile_names_of_files_do_no_harm_to_their_customer(browser: Browser, s
         assert page.evaluate("window.harmed") is None
 
 
-def test_what_the_page_may_do_is_held_strict_by_its_server(operator: BrowserPage) -> None:
-    told = operator.page.evaluate(
+def test_the_content_security_policy_stops_inline_scripts(operator: BrowserPage) -> None:
+    directive = operator.page.evaluate(
         """() => new Promise((resolve) => {
           addEventListener("securitypolicyviolation", (event) => resolve(event.effectiveDirective), { once: true });
-          const made = document.createElement("script");
-          made.textContent = "window.harmed = 1";
-          document.head.append(made);
+          const script = document.createElement("script");
+          script.textContent = "window.harmed = 1";
+          document.head.append(script);
         })"""
     )
-    operator.problems.clear()  # Chromium told of it too
-    assert told == "script-src-elem"
+    operator.problems.clear()  # Chromium logs the violation
+    assert directive == "script-src-elem"
     assert operator.page.evaluate("window.harmed") is None

@@ -23,7 +23,7 @@ STORED = {"fairlane.language", "fairlane.theme"}  # names in the browser's stora
 SAME_WORDS = {"pl": {"document.type", "shell.operator"}, "de": {"document.type"}}  # which are what that language says too
 SUFFIX = "_hint"  # of a column, where there is one
 RESETS = ("idle", "window", "gradual")
-WORDS = {  # what may stand after a prefix; {} is where the word goes
+WORDS = {  # the words that may replace {}
     "state.{}": get_args(State),
     "life.{}": (*get_args(EventType), "checked", "attempt"),
     "failure.{}": (*CAN_RETRY, "other"),
@@ -42,11 +42,11 @@ def written_keys() -> set[str]:
 
 
 def prefixes() -> set[str]:
-    return {found for found in re.findall(r"`([a-z_]+\.[a-z_]*)\$\{", CODE) if found != "prefix."}
+    return set(re.findall(r"`([a-z_]+\.[a-z_]*)\$\{", CODE)) - {"prefix."}
 
 
-def forms(told: object) -> list[str]:
-    return list(told.values()) if isinstance(told, dict) else [str(told)]
+def forms(text: object) -> list[str]:
+    return list(text.values()) if isinstance(text, dict) else [str(text)]
 
 
 def test_every_key_of_the_scripts_is_in_the_catalog() -> None:
@@ -66,36 +66,36 @@ def test_every_key_of_the_catalog_is_used() -> None:
 
 
 def test_every_problem_that_people_meet_has_words() -> None:
-    told = {key.removeprefix("problem.") for key in catalog("en") if key.startswith("problem.")}
-    assert told - {"other", "offline"} == set(TITLES) - SHOWN_WITHOUT_WORDS
+    explained = {key.removeprefix("problem.") for key in catalog("en") if key.startswith("problem.")}
+    assert explained - {"other", "offline"} == set(TITLES) - SHOWN_WITHOUT_WORDS
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_language_says_everything(language: str) -> None:
     ours, english = catalog(language), catalog("en")
     assert list(ours) == list(english) == sorted(english)
-    for key, told in ours.items():
-        assert isinstance(told, dict) == isinstance(english[key], dict), key
-        if isinstance(told, dict):
-            assert set(told) == PLURALS[language], key
-        for form in forms(told):
+    for key, text in ours.items():
+        assert isinstance(text, dict) == isinstance(english[key], dict), key
+        if isinstance(text, dict):
+            assert set(text) == PLURALS[language], key
+        for form in forms(text):
             assert form == form.strip(), key
             assert form, key
-            names = set(re.findall(r"\{(\w+)\}", form))
-            wanted = set(re.findall(r"\{(\w+)\}", " ".join(forms(english[key]))))
-            assert names <= wanted, key
-            assert wanted - names <= {"count"}, key
+            placeholders = set(re.findall(r"\{(\w+)\}", form))
+            expected = set(re.findall(r"\{(\w+)\}", " ".join(forms(english[key]))))
+            assert placeholders <= expected, key
+            assert expected - placeholders <= {"count"}, key
 
 
 @pytest.mark.parametrize("language", LANGUAGES[1:])
 def test_nothing_is_left_in_english(language: str) -> None:
     ours, english = catalog(language), catalog("en")
-    equal = {key for key, told in ours.items() if set(forms(told)) & set(forms(english[key]))}
+    equal = {key for key, text in ours.items() if set(forms(text)) & set(forms(english[key]))}
     assert equal == SAME_WORDS.get(language, set())
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_failures_are_told_in_the_same_words_everywhere(language: str) -> None:
+def test_failures_have_the_same_words_everywhere(language: str) -> None:
     for code in CAN_RETRY:
         assert catalog(language)[f"failure.{code}"] == failure_text(code, language)
 
@@ -109,20 +109,20 @@ def test_scripts_make_no_markup_out_of_text(name: str) -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_can_be_read_in_one_sitting(name: str) -> None:
     lines = SCRIPTS[name].splitlines()
-    assert lines[0].startswith("// ")  # the question it answers
+    assert lines[0].startswith("// ")  # what it is
     assert len(lines) <= 400
     assert max(len(line) for line in lines) <= 128
 
 
-def test_the_page_has_no_inline_script_or_style_and_asks_nobody_else() -> None:
+def test_the_page_has_no_inline_script_or_style_and_nothing_from_elsewhere() -> None:
     index = (STATIC / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<script(?![^>]*\bsrc=)", index) == []
     assert re.findall(r"<style|\sstyle=|\son[a-z]+=", index) == []
     for text in (index, CODE, (STATIC / "style.css").read_text(encoding="utf-8")):
-        assert [one for one in re.findall(r"https?://[^\s\"'`)]+", text) if one != "http://www.w3.org/2000/svg"] == []
+        assert set(re.findall(r"https?://[^\s\"'`)]+", text)) <= {"http://www.w3.org/2000/svg"}
 
 
-def test_every_script_is_asked_for_at_once() -> None:
+def test_every_script_is_preloaded() -> None:
     index = (STATIC / "index.html").read_text(encoding="utf-8")
     assert set(re.findall(r"/static/(\w+\.js)", index)) == set(SCRIPTS)
 

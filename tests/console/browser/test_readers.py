@@ -1,4 +1,4 @@
-"""Everybody can read it: five languages, light and dark, wide and narrow, with a screen reader."""
+"""The page is readable in five languages, light and dark, wide and narrow, and with a screen reader."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -18,8 +19,8 @@ from .test_stories import drain
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 COUNTING = """() => {
   const real = requestAnimationFrame;
-  window.frames_asked = 0;
-  window.requestAnimationFrame = (work) => (window.frames_asked++, real(work));
+  window.framesRequested = 0;
+  window.requestAnimationFrame = (work) => (window.framesRequested++, real(work));
 }"""
 NAMES = {"fairlane"}
 LANGUAGE_NAMES = ("English", "Polski", "Português", "Español", "Deutsch")
@@ -32,16 +33,16 @@ def words(texts: Iterable[str]) -> set[str]:
 
 def vocabulary(language: str) -> set[str]:
     """Every word of a catalog."""
-    return words(form for told in catalog(language).values() for form in (told.values() if isinstance(told, dict) else [told]))
+    return words(form for text in catalog(language).values() for form in (text.values() if isinstance(text, dict) else [text]))
 
 
 def visit(console: BrowserPage, views: tuple[str, ...]) -> dict[str, list[str]]:
-    """What is to be read in each view."""
-    told = {}
+    """Collect the texts of each view."""
+    texts = {}
     for view in views:
         console.open(view)
-        told[view] = console.texts()
-    return told
+        texts[view] = console.texts()
+    return texts
 
 
 def test_the_browser_says_which_language_and_the_switch_is_remembered(browser: Browser, server: Server) -> None:
@@ -61,15 +62,15 @@ def test_the_browser_says_which_language_and_the_switch_is_remembered(browser: B
 def test_every_visible_word_changes_with_the_language(browser: Browser, server: Server, customer: str) -> None:
     """Whatever is read, or read out, is a word of that language's catalog."""
     receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
-    views = (*OPERATOR_VIEWS, f"customers/{customer.replace(' ', '%20')}", f"documents/{receipts[-1].id}")
-    with open_page(browser, server, server.operator) as one, open_page(browser, server, server.key(customer)) as other:
+    views = (*OPERATOR_VIEWS, f"customers/{quote(customer)}", f"documents/{receipts[-1].id}")
+    with open_page(browser, server, server.operator) as first, open_page(browser, server, server.key(customer)) as second:
         for language in LANGUAGES:
-            for console in (one, other):
+            for console in (first, second):
                 console.page.locator(".switches select").select_option(language)
-                console.page.wait_for_function("told => document.documentElement.lang === told", arg=language)
-            known = vocabulary(language) | words(one.units(language)) | words(LANGUAGE_NAMES) | NAMES
-            told = visit(one, views) | {f"customer: {view}": read for view, read in visit(other, CUSTOMER_VIEWS).items()}
-            for view, read in told.items():
+                console.page.wait_for_function("language => document.documentElement.lang === language", arg=language)
+            known = vocabulary(language) | words(first.units(language)) | words(LANGUAGE_NAMES) | NAMES
+            texts = visit(first, views) | {f"customer: {view}": read for view, read in visit(second, CUSTOMER_VIEWS).items()}
+            for view, read in texts.items():
                 assert len(words(read)) > 15, view
                 assert words(read) - known == set(), (language, view)
     drain(server)
@@ -78,11 +79,11 @@ def test_every_visible_word_changes_with_the_language(browser: Browser, server: 
 def serious(page: Page) -> list[Any]:
     """What axe finds that keeps people out."""
     page.evaluate(AXE)
-    found = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+    result = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
     return [
-        (one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]])
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
+        (violation["id"], violation["help"], [node["html"][:200] for node in violation["nodes"][:3]])
+        for violation in result["violations"]
+        if violation["impact"] in ("serious", "critical")
     ]
 
 
@@ -90,13 +91,13 @@ def serious(page: Page) -> list[Any]:
 def test_axe_finds_nothing_serious(browser: Browser, server: Server, customer: str, scheme: str) -> None:
     receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
     server.queue.tune(customer, paused=True)
-    place = customer.replace(" ", "%20")
+    name = quote(customer)
     with open_page(browser, server, None, color_scheme=scheme) as console:
         console.page.goto(console.address)
         console.page.get_by_label("Your key").wait_for()
         assert serious(console.page) == []
         console.sign_in(server.operator)
-        for view in (*OPERATOR_VIEWS, f"customers/{place}", f"documents/{receipts[-1].id}"):
+        for view in (*OPERATOR_VIEWS, f"customers/{name}", f"documents/{receipts[-1].id}"):
             console.open(view)
             assert serious(console.page) == [], view
     with open_page(browser, server, server.key(customer), color_scheme=scheme) as console:
@@ -110,16 +111,16 @@ def test_axe_finds_nothing_serious(browser: Browser, server: Server, customer: s
 @pytest.mark.parametrize("width", [390, 1120, 1280])
 def test_nothing_is_too_wide_or_cut_in_any_language(browser: Browser, server: Server, customer: str, width: int) -> None:
     receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
-    place, window = customer.replace(" ", "%20"), {"width": width, "height": 844}
-    whose: tuple[tuple[str, tuple[str, ...]], ...] = (
-        (server.operator, (*OPERATOR_VIEWS, f"customers/{place}", f"documents/{receipts[-1].id}")),
+    name, window = quote(customer), {"width": width, "height": 844}
+    views_by_key: tuple[tuple[str, tuple[str, ...]], ...] = (
+        (server.operator, (*OPERATOR_VIEWS, f"customers/{name}", f"documents/{receipts[-1].id}")),
         (server.key(customer), (*CUSTOMER_VIEWS, f"mine/{receipts[0].id}")),
     )
-    for key, views in whose:
+    for key, views in views_by_key:
         with open_page(browser, server, key, viewport=window) as console:
             for language in LANGUAGES:
                 console.page.locator(".switches select").select_option(language)
-                console.page.wait_for_function("told => document.documentElement.lang === told", arg=language)
+                console.page.wait_for_function("language => document.documentElement.lang === language", arg=language)
                 for view in views:
                     console.open(view)
                     assert console.overflow() == 0, (language, view)
@@ -131,8 +132,8 @@ def test_colours_can_be_chosen_and_stay(operator: BrowserPage) -> None:
     page = operator.page
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(ground)
-    page.get_by_role("button", name="Colours").click()  # light
-    page.get_by_role("button", name="Colours").click()  # dark
+    page.get_by_role("button", name="Theme").click()  # light
+    page.get_by_role("button", name="Theme").click()  # dark
     assert page.evaluate(ground) != light
     page.reload()
     expect(page.locator(".lanes")).to_be_visible()
@@ -143,9 +144,9 @@ def test_less_motion_is_respected(browser: Browser, server: Server, customer: st
     """With reduced motion the picture is drawn once a frame, and nothing flies."""
     for motion, moves in (("reduce", False), ("no-preference", True)):
         with open_page(browser, server, server.operator, reduced_motion=motion) as console:
-            console.page.locator(".figure").first.wait_for()  # the first frame tells of no moves
+            console.page.locator(".figure").first.wait_for()  # the first frame has no moves
             console.page.evaluate(COUNTING)
             server.queue.submit_many(f"{customer} {motion}", [1] * 5, kind=KIND)
             expect(console.page.locator(".legend")).to_contain_text(f"{customer} {motion}")
-            assert bool(console.page.evaluate("window.frames_asked")) == moves
+            assert bool(console.page.evaluate("window.framesRequested")) == moves
     drain(server)

@@ -1,4 +1,4 @@
-"""What people do at the page, from beginning to end."""
+"""What users do on the page, from beginning to end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .browser_page import KIND, MINUS, BrowserPage, open_page
 FIRST_FRAME = """async () => {
   const reader = (await fetch("/page/frames")).body.pipeThrough(new TextDecoderStream()).getReader();
   for (let text = ""; ; text += (await reader.read()).value) {
-    const found = /^data: (.*)$/m.exec(text.slice(0, text.lastIndexOf("\\n\\n") + 1));
-    if (found) return reader.cancel(), JSON.parse(found[1]);
+    const match = /^data: (.*)$/m.exec(text.slice(0, text.lastIndexOf("\\n\\n") + 1));
+    if (match) return reader.cancel(), JSON.parse(match[1]);
   }
 }"""
 # how much is drawn in each lane, and where the workers are: pixels that are neither empty nor road
@@ -37,7 +37,7 @@ DRAWN = """() => {
   };
   const room = 62 * devicePixelRatio, row = tall / 9;
   return {
-    lanes: [...Array(9).keys()].map((place) => coloured(0, Math.round(row * place), Math.round(wide - room), Math.floor(row))),
+    lanes: [...Array(9).keys()].map((lane) => coloured(0, Math.round(row * lane), Math.round(wide - room), Math.floor(row))),
     workers: coloured(Math.round(wide - room), 0, Math.floor(room), tall),
   };
 }"""
@@ -55,37 +55,37 @@ def test_a_flood_and_its_relief(operator: BrowserPage, server: Server, customer:
     small = [f"{customer}, small {number}" for number in range(6)]
     lanes, story = page.locator(".lanes li"), page.locator(".story")
     server.queue.submit_many(big, [1] * 400, kind=KIND)
-    for one in small:
-        server.queue.submit(one, kind=KIND)
-    expect(story).to_contain_text(f"{big} has sent a lot: 400 of its documents wait, most of them in lane 9")
+    for name in small:
+        server.queue.submit(name, kind=KIND)
+    expect(story).to_contain_text(f"{big} has sent a lot: 400 of its documents are waiting, most of them in lane 9")
     expect(lanes.nth(0).locator("b")).to_have_text("9")  # six small ones, and the first three of the big one
     expect(lanes.nth(8).locator("b")).to_have_text("379")
     expect(page.locator(".legend li").first).to_contain_text(big)
     expect(page.locator(".scale")).to_contain_text(re.compile(r"One block is up to \d+ documents"))
 
-    taken = server.claim(9)  # the small ones pass
-    assert set(small) <= {one.customer for one in taken}
-    expect(page.locator(".workers")).to_have_text("9 in work")
+    claims = server.claim(9)  # the small ones pass
+    assert set(small) <= {claim.customer for claim in claims}
+    expect(page.locator(".workers")).to_have_text("9 in progress")
     expect(lanes.nth(0).locator("b")).to_have_text("0")
-    expect(story).to_contain_text("The others go past it")
+    expect(story).to_contain_text("Other customers overtake it")
 
-    server.queue.engine.settle([(one, Done("null")) for one in taken])
+    server.queue.engine.settle([(claim, Done("null")) for claim in claims])
     drain(server)
     expect(story).to_contain_text("All quiet: nothing is waiting")
-    expect(page.locator(".legend")).to_contain_text("Nobody is waiting")
+    expect(page.locator(".legend")).to_contain_text("No one is waiting")
 
 
-def test_what_is_held_back_is_told_as_that(operator: BrowserPage, server: Server, customer: str) -> None:
+def test_delayed_documents_are_shown_as_delayed(operator: BrowserPage, server: Server, customer: str) -> None:
     page, story = operator.page, operator.page.locator(".story")
-    held = server.queue.submit(customer, kind=KIND, delay=3600)
-    expect(story).to_have_text("1 document is held back until later.")
-    expect(page.locator(".legend")).not_to_contain_text("Nobody is waiting")
+    delayed = server.queue.submit(customer, kind=KIND, delay=3600)
+    expect(story).to_have_text("1 document is delayed.")
+    expect(page.locator(".legend")).not_to_contain_text("No one is waiting")
     server.queue.submit(customer, kind=KIND)
-    expect(story).to_have_text(re.compile(r"1 document is waiting\.\s*1 document is held back until later\.\s*0 are in work\."))
-    (taken,) = server.claim(1)
-    expect(story).to_have_text(re.compile(r"1 document is held back until later\.\s*1 is in work\."))
-    server.queue.engine.settle([(taken, Done("null"))])
-    server.queue.cancel(held.id)
+    expect(story).to_have_text(re.compile(r"1 document is waiting\.\s*1 document is delayed\.\s*0 are in progress\."))
+    (claim,) = server.claim(1)
+    expect(story).to_have_text(re.compile(r"1 document is delayed\.\s*1 is in progress\."))
+    server.queue.engine.settle([(claim, Done("null"))])
+    server.queue.cancel(delayed.id)
     expect(story).to_contain_text("All quiet: nothing is waiting")
 
 
@@ -94,22 +94,22 @@ def test_somebody_finds_a_document_and_reads_why_it_waits(operator: BrowserPage,
     server.queue.submit_many(customer, [1] * 25, kind=KIND)
     receipt = server.queue.submit(customer, content=TEXT.encode(), name="Rechnung November.txt", kind=KIND)
     operator.open("documents")
-    page.get_by_label("Search by number or name").fill("rechnung nov")
+    page.get_by_label("Search by ID or name").fill("rechnung nov")
     row = page.locator("tbody tr")
     expect(row).to_have_count(1)
     expect(row).to_contain_text("waiting")
-    page.get_by_label("Search by number or name").fill(receipt.id[:30])
+    page.get_by_label("Search by ID or name").fill(receipt.id[:30])
     expect(row).to_have_count(1)
     row.locator("a").first.click()
     expect(page.locator("h1")).to_have_text("Rechnung November.txt")
     answer = page.locator(".answer")
-    expect(answer).to_contain_text(f"because the counter of {customer} stood at {MINUS}25 when it was sent: below {MINUS}20")
-    expect(answer).to_contain_text("About 25 documents go before it.")
+    expect(answer).to_contain_text(f"because the counter of {customer} was at {MINUS}25 when it was submitted: below {MINUS}20")
+    expect(answer).to_contain_text("About 25 documents are ahead of it.")
     expect(page.locator(".life li")).to_have_count(1)
 
     claims = server.claim(26)
-    expect(page.locator(".badge")).to_have_text("in work")
-    server.queue.engine.settle([(one, Done("null")) for one in claims])
+    expect(page.locator(".badge")).to_have_text("in progress")
+    server.queue.engine.settle([(claim, Done("null")) for claim in claims])
     expect(page.locator(".badge")).to_have_text("done")
     expect(page.locator(".life li")).to_have_count(3)
     operator.open(f"documents?customer={customer}".replace(" ", "%20"))
@@ -121,7 +121,9 @@ def test_a_customer_is_paused_and_resumed(operator: BrowserPage, server: Server,
     receipt = server.queue.submit(customer, kind=KIND)
     operator.open(f"customers/{customer}".replace(" ", "%20"))
     page.get_by_role("button", name="Pause", exact=True).click()
-    expect(page.locator("dialog")).to_contain_text(f"Nothing of {customer} will be served until you resume; 1 document waits")
+    expect(page.locator("dialog")).to_contain_text(
+        f"No documents from {customer} will be processed until you resume; 1 document is waiting"
+    )
     page.keyboard.press("Escape")
     expect(page.locator("dialog")).to_have_count(0)
     assert not server.queue.terms(customer).paused
@@ -131,7 +133,7 @@ def test_a_customer_is_paused_and_resumed(operator: BrowserPage, server: Server,
     expect(page.locator(".head .badge")).to_have_text("paused")
     assert server.queue.terms(customer).paused
     operator.open(f"documents/{receipt.id}")
-    operator.wait_for_text("It waits because this customer is paused.")
+    operator.wait_for_text("It is waiting because this customer is paused.")
 
     operator.open(f"customers/{customer}".replace(" ", "%20"))
     page.get_by_label("Weight").fill("2.5")
@@ -158,7 +160,7 @@ def test_a_customer_hands_in_a_file_and_takes_the_result(
         expect(listed).to_contain_text("Rechnung Größe.txt")
         expect(listed.locator(".badge")).to_have_text("done")
         dropped = page.evaluate_handle(
-            "text => { const held = new DataTransfer(); held.items.add(new File([text], 'dropped.txt')); return held }", TEXT
+            "text => { const data = new DataTransfer(); data.items.add(new File([text], 'dropped.txt')); return data }", TEXT
         )
         page.locator(".drop").dispatch_event("drop", {"dataTransfer": dropped})
         expect(listed).to_have_count(2)
@@ -167,13 +169,13 @@ def test_a_customer_hands_in_a_file_and_takes_the_result(
         page.get_by_role("link", name="Rechnung Größe.txt").click()
         console.wait_for_text("Zażółć gęślą jaźń")
         expect(page.locator(".thumbnail")).to_be_visible()
-        with page.expect_download() as told:
-            page.get_by_role("link", name="Download the text").click()
-        assert told.value.suggested_filename.startswith("Rechnung Gr")
-        assert "¿Qué? Größe." in told.value.path().read_text(encoding="utf-8")
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download text").click()
+        assert download.value.suggested_filename.startswith("Rechnung Gr")
+        assert "¿Qué? Größe." in download.value.path().read_text(encoding="utf-8")
         console.open("how")
         expect(page.locator("tr.here")).to_contain_text("You are here")
-        expect(page.locator(".you")).to_contain_text(f"Your counter stands at {MINUS}1")
+        expect(page.locator(".you")).to_contain_text(f"Your counter is at {MINUS}1")
 
 
 def test_the_connection_is_lost_and_comes_back(operator: BrowserPage, server: Server, customer: str) -> None:
@@ -189,7 +191,7 @@ def test_the_connection_is_lost_and_comes_back(operator: BrowserPage, server: Se
     drain(server)
 
 
-def test_a_silent_line_is_told_and_comes_back(browser: Browser, server: Server, customer: str) -> None:
+def test_a_silent_connection_is_noticed_and_comes_back(browser: Browser, server: Server, customer: str) -> None:
     """Nothing is cut and nothing fails: the stream's connection stays open, only nothing comes any more."""
     with FaultyProxy(server.port) as line, open_page(browser, server, server.operator, address=line.address) as console:
         page = console.page
@@ -217,7 +219,7 @@ def test_the_lanes_show_while_a_large_queue_is_counted(operator: BrowserPage, se
     expect(page.locator(".lanes li").nth(8).locator("b")).to_have_text("19")
     expect(page.locator(".figure").filter(has_text="Done today").locator("dd")).to_have_text("\N{EN DASH}")
     page.unroute("**/page/frames")
-    expect(page.locator(".story")).to_contain_text("40 of its documents wait")
+    expect(page.locator(".story")).to_contain_text("40 of its documents are waiting")
     drain(server)
 
 
@@ -227,14 +229,14 @@ def test_no_lane_with_documents_looks_empty_however_large_another_is(browser: Br
     claims = server.claim(4)
     window = {"width": 390, "height": 844}
     with open_page(browser, server, server.operator, viewport=window, reduced_motion="reduce") as console:  # nothing flies
-        expect(console.page.locator(".workers")).to_have_text("4 in work")
-        for language, told in (("pl", "Jeden klocek to najwyżej 200 dokumentów"), ("en", "One block is up to 200 documents")):
+        expect(console.page.locator(".workers")).to_have_text("4 in progress")
+        for language, text in (("pl", "Jeden klocek to najwyżej 200 dokumentów"), ("en", "One block is up to 200 documents")):
             console.page.locator(".switches select").select_option(language)
-            expect(console.page.locator(".scale")).to_contain_text(told)
+            expect(console.page.locator(".scale")).to_contain_text(text)
             drawn = console.page.evaluate(DRAWN)
             assert [bool(lane) for lane in drawn["lanes"]] == [False, *[True] * 8]  # the first three, and one of the next, run
             assert drawn["workers"] > 0
-    server.queue.engine.settle([(one, Done("null")) for one in claims])
+    server.queue.engine.settle([(claim, Done("null")) for claim in claims])
     drain(server)
 
 
@@ -268,7 +270,7 @@ def test_a_key_that_is_taken_away_ends_the_session(browser: Browser, server: Ser
         console.page.goto(console.address)
         console.page.get_by_label("Your key").fill(key)
         console.page.locator("button.main").click()
-        console.wait_for_text("This key is not in use")
+        console.wait_for_text("This key is not valid")
 
 
 def test_the_keyboard_is_enough(operator: BrowserPage, server: Server, customer: str) -> None:
@@ -306,4 +308,4 @@ def test_other_rules_are_tried_on_the_last_hours(operator: BrowserPage, server: 
     page.get_by_label("Workers").fill("8")
     page.get_by_role("button", name="Try it").click()
     expect(page.locator(".compared tbody tr")).to_have_count(5, timeout=60_000)
-    operator.wait_for_text("Replayed with")
+    operator.wait_for_text("Replayed")
