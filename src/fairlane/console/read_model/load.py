@@ -1,11 +1,14 @@
-"""Reads a whole queue from a store into a read model, on a thread, a page at a time."""
+"""Reads a whole queue from a store into a read model, on a thread, a page at a time.
+
+After every page `gc.freeze()` hides the model's objects from the cyclic garbage collector: there are millions of them, none in
+a cycle, and a full collection would stop the whole server for seconds. The loader calls `gc.unfreeze()` when it drops a model.
+"""
 
 from __future__ import annotations
 
 import gc
 from collections import ChainMap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from fairlane.api.auth import time_ms
 from fairlane.api.feed import first_since, newest
@@ -29,25 +32,6 @@ def load_model(engine: Engine, until: int, on_page: OnPage = lambda model: None)
     """Return the queue up to change `until`, and the newest change that may be in it already.
 
     `on_page` is called with the unfinished model after every page of documents."""
-    with _garbage_collection_paused():
-        return _load_model(engine, until, on_page)
-
-
-@contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
-    """Pause the cyclic garbage collector: the load allocates millions of acyclic objects, and scanning them again and again
-    takes longer than the load itself and delays other requests."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
-
-
-def _load_model(engine: Engine, until: int, on_page: OnPage) -> tuple[ReadModel, int]:
     model = ReadModel(engine.rules())
     now_ms = time_ms()
     start = min(until, max(first_since(engine, now_ms - PAST_MS), until - PAST_CHANGES_MAX))
@@ -104,6 +88,7 @@ def _load_documents(engine: Engine, model: ReadModel, on_page: OnPage) -> dict[s
                 ended[document.id] = facts_of(document)
             else:
                 model.load(document)
+        gc.freeze()
         on_page(model)
         if page[-1].submitted_ms < model.since_ms or len(ended) > PAST_CHANGES_MAX:
             break
@@ -114,6 +99,7 @@ def _load_documents(engine: Engine, model: ReadModel, on_page: OnPage) -> dict[s
             below = page[-1].number
             for document in page:
                 model.load(document)
+            gc.freeze()
             on_page(model)
             _refuse_too_many(len(model.documents))
     model.finish_loading()
@@ -129,6 +115,7 @@ def _load_customers(engine: Engine, model: ReadModel) -> None:
             if customer.terms_version:
                 row.terms = customer.terms
         after = page[-1].id
+        gc.freeze()
         _refuse_too_many(len(model.rows))
 
 
