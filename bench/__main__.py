@@ -1,4 +1,4 @@
-"""Run the measurements: `python -m bench`, `--quick` for a small run, `--only NAME` for some of them."""
+"""Run the benchmarks: `python -m bench`, with `--quick` for a small run and `--only NAME` for some of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = (
 )
 
 
-def _ways(is_quick: bool) -> dict[str, durable.Way]:
+def _scenarios(is_quick: bool) -> dict[str, durable.Scenario]:
     share = 10 if is_quick else 1
     return {
         "submit": durable.one_caller(400 // share),
@@ -40,18 +40,18 @@ def _ways(is_quick: bool) -> dict[str, durable.Way]:
     }
 
 
-def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Progress) -> list[Figure]:
+def _measure(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Progress) -> list[Figure]:
     figures: list[Figure] = []
     rounds = 3 if is_quick else 31
     if "policy" in names:
         task = progress.add_task("policy", total=1)
         figures.append(policy.measure(5, 40_000 if is_quick else 200_000))
         progress.advance(task)
-    for name, way in _ways(is_quick).items():
+    for name, scenario in _scenarios(is_quick).items():
         if name in names:
-            task = progress.add_task(way.name, total=rounds)
+            task = progress.add_task(scenario.name, total=rounds)
             (folder / name).mkdir()
-            figures += durable.measure(way, rounds, folder / name, partial(progress.advance, task))
+            figures += durable.measure(scenario, rounds, folder / name, partial(progress.advance, task))
     if "worker" in names:
         task = progress.add_task("worker", total=worker.STEPS)
         figures += worker.measure(is_quick, folder / "worker", partial(progress.advance, task))
@@ -59,7 +59,7 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
         large = 20_000 if is_quick else 1_000_000
         task = progress.add_task(f"scale: {large:,} documents", total=large)
         figures += scale.measure(
-            1000, large, 10 if is_quick else 60, folder, lambda there: progress.update(task, completed=there)
+            1000, large, 10 if is_quick else 60, folder, lambda count: progress.update(task, completed=count)
         )
     if "replay" in names:
         repeats = 1 if is_quick else 3
@@ -73,7 +73,7 @@ def _measured(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pr
 
 
 def _documents(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Progress) -> list[Figure]:
-    """What is done with documents: over HTTP, the extractors alone, and behind the queue in the sandbox."""
+    """Measure submissions over HTTP, the extractors alone, and the whole pipeline in the sandbox."""
     figures: list[Figure] = []
     if "http" in names:
         task = progress.add_task("http", total=http.ROUNDS_QUICK if is_quick else http.ROUNDS)
@@ -92,20 +92,20 @@ def _documents(names: tuple[str, ...], is_quick: bool, folder: Path, progress: P
 
 
 def _postgres(is_quick: bool, progress: Progress) -> list[Figure]:
-    """On a server of our own: beside bare psycopg, and with much waiting beside little."""
+    """Measure on a server of its own: beside bare psycopg, and with many waiting documents beside few."""
     task = progress.add_task("postgres beside bare psycopg", total=160 if is_quick else 1600)
     figures = postgres.measure(is_quick, partial(progress.advance, task))
     large = 3000 if is_quick else 1_000_000
     task = progress.add_task(f"postgres scale: {large:,} documents", total=large)
     return figures + postgres.measure_scale(
-        1000, large, 4 if is_quick else 60, lambda there: progress.update(task, completed=there)
+        1000, large, 4 if is_quick else 60, lambda count: progress.update(task, completed=count)
     )
 
 
 def _on_redis(is_quick: bool, progress: Progress) -> list[Figure]:
     figures: list[Figure] = []
     for product in ("redis", "valkey"):
-        task = progress.add_task(product, total=len(redis.ways(is_quick)) + 1)
+        task = progress.add_task(product, total=len(redis.scenarios(is_quick)) + 1)
         figures += redis.measure(product, is_quick, partial(progress.advance, task))
         figures += _redis_scale(product, is_quick, progress)
     return figures
@@ -114,21 +114,23 @@ def _on_redis(is_quick: bool, progress: Progress) -> list[Figure]:
 def _redis_scale(product: str, is_quick: bool, progress: Progress) -> list[Figure]:
     large = 2000 if is_quick else 1_000_000
     task = progress.add_task(f"{product} scale: {large:,} documents", total=large)
-    return redis.grows(product, 1000, large, 3 if is_quick else 40, lambda there: progress.update(task, completed=there))
+    return redis.measure_scale(
+        product, 1000, large, 3 if is_quick else 40, lambda count: progress.update(task, completed=count)
+    )
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="A small run, to see that it works; its figures are rough.")
-@click.option("--only", multiple=True, type=click.Choice(NAMES), help="Only these; may be given more than once.")
+@click.option("--quick", is_flag=True, help="A small run, to test the benchmarks; its figures are rough.")
+@click.option("--only", multiple=True, type=click.Choice(NAMES), help="Run only this benchmark; may be repeated.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build/bench.json"), show_default=True)
 def main(quick: bool, only: tuple[str, ...], output: Path) -> None:
-    """How fast, beside the bare engine in the same run."""
+    """Measure the speed of Fairlane, beside the bare engine in the same run."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
         tempfile.TemporaryDirectory(prefix="fairlane-bench-") as folder,
         Progress(*columns, console=Console(stderr=True)) as progress,
     ):
-        figures = _measured(only or NAMES, quick, Path(folder), progress)
+        figures = _measure(only or NAMES, quick, Path(folder), progress)
     show(figures)
     write(figures, output)
     click.echo(f"Written to {output}")

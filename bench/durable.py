@@ -1,9 +1,9 @@
-"""How near to the bare limit is the durable engine?
+"""Benchmark of the SQLite engine, beside the same writes made directly with apsw.
 
-Each way of using it is measured beside the bare limit in the same run: short rounds of ours and of the bare writes take
-turns, each on a file of its own, and the medians are compared. What the bare side writes was recorded from a run of ours:
-beforehand where it is the same in every run. With many callers, who shares a commit depends on timing: there only the commits
-of a round are counted while it is timed, and the bare side then writes as many documents in as many commits.
+Each scenario is measured beside its bare limit in the same run: short rounds of ours and of the bare writes take turns, each
+on a file of its own, and the medians are compared. The bare side writes what was recorded from a run of ours: beforehand where
+it is the same in every run. With many callers, timing decides who shares a commit: there only the commits of a round are
+counted while it is timed, and the bare side then writes as many documents in as many commits.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ LEASE_MS = 600_000
 GOAL = Goal(0.5)
 
 
-class Way(NamedTuple):
-    """One way of using a queue; `run` does one round, `prepare` what must be there before the first."""
+class Scenario(NamedTuple):
+    """One way to use a queue: `run` does one round, `prepare` makes what the first round needs."""
 
     name: str
     documents: int  # in a round
     run: Callable[[Queue, int], None]
     prepare: Callable[[Queue, int], None] = lambda queue, rounds: None
-    in_commits: Callable[[Queue, int, int], None] | None = None  # a round in that many commits, where timing decides
+    in_commits: Callable[[Queue, int, int], None] | None = (
+        None  # does a round in that many commits, if timing decides how many there are
+    )
 
 
-class Timed(NamedTuple):
-    """What one round took, a document."""
+class Timing(NamedTuple):
+    """The time of one round, per document."""
 
-    wall_seconds: float
+    elapsed_seconds: float
     cpu_seconds: float
 
 
@@ -64,18 +66,18 @@ def _submission(number: int) -> Submission:
     return Submission(new_ids(1)[0], _customer(number), DEFAULT_KIND, json_text("payload", _payload(number)))
 
 
-def one_caller(documents: int) -> Way:
-    """One by one, each waiting for its own commit."""
+def one_caller(documents: int) -> Scenario:
+    """Submit one by one, each waiting for its own commit."""
 
     def run(queue: Queue, round: int) -> None:
         for number in range(round * documents, (round + 1) * documents):
             queue.submit(_customer(number), _payload(number))
 
-    return Way("submit, 1 caller", documents, run)
+    return Scenario("submit, 1 caller", documents, run)
 
 
-def many_callers(documents: int, callers: int = 16) -> Way:
-    """One by one from many threads on one queue, so that they share commits."""
+def many_callers(documents: int, callers: int = 16) -> Scenario:
+    """Submit one by one from many threads on one queue, so that they share commits."""
 
     def caller(queue: Queue, first: int) -> None:
         for number in range(first, first + documents // callers):
@@ -88,24 +90,24 @@ def many_callers(documents: int, callers: int = 16) -> Way:
                 done.result()
 
     def in_commits(queue: Queue, round: int, commits: int) -> None:
-        bounds = [round * documents + place * documents // commits for place in range(commits + 1)]
+        bounds = [round * documents + number * documents // commits for number in range(commits + 1)]
         for first, last in pairwise(bounds):
             queue.engine.submit([_submission(number) for number in range(first, last)])
 
-    return Way(f"submit, {callers} callers", documents, run, in_commits=in_commits)
+    return Scenario(f"submit, {callers} callers", documents, run, in_commits=in_commits)
 
 
-def batches(documents: int, size: int = 100) -> Way:
-    """Batches of one customer."""
+def batches(documents: int, size: int = 100) -> Scenario:
+    """Submit batches of one customer."""
 
     def run(queue: Queue, round: int) -> None:
         for first in range(round * documents, (round + 1) * documents, size):
             queue.submit_many(_customer(first // size), [_payload(number) for number in range(first, first + size)])
 
-    return Way(f"submit_many of {size}", documents, run)
+    return Scenario(f"submit_many of {size}", documents, run)
 
 
-def claims(documents: int, size: int = 50) -> Way:
+def claims(documents: int, size: int = 50) -> Scenario:
     """Claim and settle as done, without a handler."""
 
     def prepare(queue: Queue, rounds: int) -> None:
@@ -117,74 +119,74 @@ def claims(documents: int, size: int = 50) -> Way:
         for _ in range(documents // size):
             claimed = queue.engine.claim("bench", size, LEASE_MS)
             assert len(claimed) == size
-            lost = queue.engine.settle([(one, Done()) for one in claimed])
+            lost = queue.engine.settle([(claim, Done()) for claim in claimed])
             assert not lost
 
-    return Way(f"claim + settle of {size}", documents, run, prepare)
+    return Scenario(f"claim + settle of {size}", documents, run, prepare)
 
 
 class Rounds(NamedTuple):
-    """What all rounds took, and what was committed in each."""
+    """The times of all rounds, and the commits of each."""
 
-    ours: list[Timed]
-    bare: list[Timed]
+    ours: list[Timing]
+    bare: list[Timing]
     commits: list[list[Commit]]
 
 
-def measure(way: Way, rounds: int, folder: Path, advance: Callable[[], None]) -> list[Figure]:
-    """The figures of one way: documents a second and CPU time a document, ours beside the bare limit."""
-    compare = _compare_live if way.in_commits else _compare
-    return _figures(way, compare(way, rounds, folder, advance))
+def measure(scenario: Scenario, rounds: int, folder: Path, advance: Callable[[], None]) -> list[Figure]:
+    """Measure documents per second and CPU time per document, ours beside the bare limit."""
+    compare = _compare_live if scenario.in_commits else _compare
+    return _figures(scenario, compare(scenario, rounds, folder, advance))
 
 
-def _compare(way: Way, rounds: int, folder: Path, advance: Callable[[], None]) -> Rounds:
-    """The commits are known beforehand, so either side may go first."""
-    prepared, commits = _record(way, rounds, folder / "recorded.db")
+def _compare(scenario: Scenario, rounds: int, folder: Path, advance: Callable[[], None]) -> Rounds:
+    """Compare when the commits are known beforehand, so that either side may go first."""
+    prepared, commits = _record(scenario, rounds, folder / "recorded.db")
     made = Rounds([], [], commits)
     with _queue(folder / "ours.db") as queue, _bare(folder / "bare.db") as connection:
-        way.prepare(queue, rounds)
+        scenario.prepare(queue, rounds)
         replay(connection, prepared)
         for round in range(rounds):
             turns = [
-                (made.ours, partial(way.run, queue, round)),
+                (made.ours, partial(scenario.run, queue, round)),
                 (made.bare, partial(replay, connection, commits[round])),
             ]
             for timings, run in turns if round % 2 else reversed(turns):
-                timings.append(_timed(run, way.documents))
+                timings.append(_time(run, scenario.documents))
             advance()
         _assert_same(connection, queue)
     return made
 
 
-def _compare_live(way: Way, rounds: int, folder: Path, advance: Callable[[], None]) -> Rounds:
-    """How many commits ours makes is known after its round, so ours goes first; what they hold is recorded off the clock."""
-    assert way.in_commits is not None
+def _compare_live(scenario: Scenario, rounds: int, folder: Path, advance: Callable[[], None]) -> Rounds:
+    """Compare when the number of commits is known only after our round; their content is recorded outside the timing."""
+    assert scenario.in_commits is not None
     made = Rounds([], [], [])
     with _bare(folder / "bare.db") as connection, _queue(folder / "ours.db") as queue, _queue(folder / "recorded.db") as other:
-        with _counted() as count:
+        with _count_commits() as count:
             _open_writer(queue)
         with record_commits() as commits:
             _open_writer(other)
         for round in range(rounds):
             before = count.total()
-            made.ours.append(_timed(partial(way.run, queue, round), way.documents))
+            made.ours.append(_time(partial(scenario.run, queue, round), scenario.documents))
             commits.clear()
-            way.in_commits(other, round, count.total() - before)
+            scenario.in_commits(other, round, count.total() - before)
             made.commits.append(list(commits))
-            made.bare.append(_timed(partial(replay, connection, made.commits[-1]), way.documents))
+            made.bare.append(_time(partial(replay, connection, made.commits[-1]), scenario.documents))
             advance()
-        assert len(queue.engine.changes(None, 10**9)) == len(other.engine.changes(None, 10**9)) == rounds * way.documents
+        assert len(queue.engine.changes(None, 10**9)) == len(other.engine.changes(None, 10**9)) == rounds * scenario.documents
     return made
 
 
 def _open_writer(queue: Queue) -> None:
-    """The engine opens its connection with the first write; this one leaves no line in the feed."""
+    """Make the engine open its connection, with a write that leaves no change in the feed."""
     queue.engine.put_record("bench", "opened", "{}")
 
 
 @contextmanager
-def _counted() -> Iterator[Counter[str]]:
-    """Counts the commits of connections that are opened meanwhile: one short call a commit."""
+def _count_commits() -> Iterator[Counter[str]]:
+    """Count the commits of connections that are opened in the block."""
     count: Counter[str] = Counter()
 
     def note() -> bool:
@@ -196,42 +198,42 @@ def _counted() -> Iterator[Counter[str]]:
     apsw.connection_hooks.pop()
 
 
-def _figures(way: Way, made: Rounds) -> list[Figure]:
-    """Medians of all rounds but the first, which warms up; the note tells how far the rounds lie apart."""
+def _figures(scenario: Scenario, made: Rounds) -> list[Figure]:
+    """Compute medians of all rounds but the first, which warms up; the note shows the spread of the rounds."""
     ours, bare = made.ours[1:], made.bare[1:]
 
-    def rate(timings: list[Timed]) -> float:
-        return 1 / statistics.median(one.wall_seconds for one in timings)
+    def rate(timings: list[Timing]) -> float:
+        return 1 / statistics.median(timing.elapsed_seconds for timing in timings)
 
-    def cpu_microseconds(timings: list[Timed]) -> float:
-        return 1e6 * statistics.median(one.cpu_seconds for one in timings)
+    def cpu_microseconds(timings: list[Timing]) -> float:
+        return 1e6 * statistics.median(timing.cpu_seconds for timing in timings)
 
-    each = way.documents * len(made.commits) / sum(map(len, made.commits))
-    ratios = [limit.wall_seconds / one.wall_seconds for one, limit in zip(ours, bare, strict=True)]
+    each = scenario.documents * len(made.commits) / sum(map(len, made.commits))
+    ratios = [limit.elapsed_seconds / own.elapsed_seconds for own, limit in zip(ours, bare, strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4)
     note = f"{each:.1f} a commit; half of the rounds {low:.2f}-{high:.2f}"
     return [
-        Figure(way.name, rate(ours), "documents/s", rate(bare), GOAL, note),
-        Figure(f"{way.name}: CPU", cpu_microseconds(ours), "µs/document", cpu_microseconds(bare)),
+        Figure(scenario.name, rate(ours), "documents/s", rate(bare), GOAL, note),
+        Figure(f"{scenario.name}: CPU", cpu_microseconds(ours), "µs/document", cpu_microseconds(bare)),
     ]
 
 
-def _record(way: Way, rounds: int, path: Path) -> tuple[list[Commit], list[list[Commit]]]:
-    """What ours writes: before the first round, and in each."""
+def _record(scenario: Scenario, rounds: int, path: Path) -> tuple[list[Commit], list[list[Commit]]]:
+    """Record our commits: before the first round, and in each round."""
     with _queue(path) as queue, record_commits() as commits:
-        way.prepare(queue, rounds)
+        scenario.prepare(queue, rounds)
         bounds = [len(commits)]
         for round in range(rounds):
-            way.run(queue, round)
+            scenario.run(queue, round)
             bounds.append(len(commits))
     return commits[: bounds[0]], [commits[first:last] for first, last in pairwise(bounds)]
 
 
-def _timed(run: Callable[[], None], documents: int) -> Timed:
+def _time(run: Callable[[], None], documents: int) -> Timing:
     began, cpu_began = time.perf_counter(), time.process_time()
     run()
-    cpu, wall = time.process_time() - cpu_began, time.perf_counter() - began
-    return Timed(wall / documents, cpu / documents)
+    cpu, elapsed = time.process_time() - cpu_began, time.perf_counter() - began
+    return Timing(elapsed / documents, cpu / documents)
 
 
 @contextmanager
@@ -249,9 +251,9 @@ def _bare(path: Path) -> Iterator[apsw.Connection]:
 
 
 def _assert_same(connection: apsw.Connection, queue: Queue) -> None:
-    """Both files hold the same feed, line by line."""
+    """Check that both files have the same feed."""
     statement = "SELECT number, what, customer, document, token FROM changes ORDER BY number"
     bare = connection.execute(statement).fetchall()
-    with closing(connect(Path(queue.url.removeprefix("sqlite:///")))) as looking:
-        ours = looking.execute(statement).fetchall()
+    with closing(connect(Path(queue.url.removeprefix("sqlite:///")))) as reader:
+        ours = reader.execute(statement).fetchall()
     assert bare == ours, "the bare side did not write the same"

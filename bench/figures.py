@@ -1,4 +1,4 @@
-"""What is a measured figure, and how is it shown and kept?
+"""Benchmark figures: a measured value beside its limit, shown as a table and written as JSON.
 
 Laws:
 - `ratio` is `value / limit`; the limit is the bare figure of the same run, the smaller queue, or the goal itself.
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-WIDTH_LEAST = 160
+WIDTH_MIN = 160
 
 
 class Goal(NamedTuple):
-    """How high the ratio must be at least, or may be at most."""
+    """The least or the greatest ratio that is good enough."""
 
     bound: float
     is_least: bool = True
@@ -32,7 +32,7 @@ class Goal(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """One line of the table."""
+    """One row of the table."""
 
     name: str
     value: float
@@ -46,8 +46,8 @@ class Figure(NamedTuple):
         return self.value / self.limit
 
     def as_json(self) -> dict[str, object]:
-        """What is written to the file."""
-        told: dict[str, object] = {
+        """Return the figure as JSON values."""
+        data: dict[str, object] = {
             "name": self.name,
             "value": round(self.value, 3),
             "unit": self.unit,
@@ -55,14 +55,14 @@ class Figure(NamedTuple):
             "ratio": round(self.ratio, 3),
         }
         if self.goal is not None:
-            told |= {"goal": str(self.goal), "met": self.goal.is_met(self.ratio)}
-        return told | ({"note": self.note} if self.note else {})
+            data |= {"goal": str(self.goal), "met": self.goal.is_met(self.ratio)}
+        return data | ({"note": self.note} if self.note else {})
 
 
 def write(figures: list[Figure], path: Path) -> None:
-    """Keep the figures as JSON."""
+    """Write the figures as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([one.as_json() for one in figures], indent=2) + "\n", encoding="utf-8")
+    path.write_text(json.dumps([figure.as_json() for figure in figures], indent=2) + "\n", encoding="utf-8")
 
 
 def show(figures: list[Figure]) -> None:
@@ -70,15 +70,19 @@ def show(figures: list[Figure]) -> None:
     table = Table(title="Fairlane bench", title_justify="left")
     for heading in ("what", "value", "limit", "unit", "ratio", "goal", "note"):
         table.add_column(heading, justify="right" if heading in {"value", "limit", "ratio"} else "left")
-    for one in figures:
+    for figure in figures:
         verdict = ""
-        if one.goal is not None:
-            verdict = f"{one.goal} [green]met[/]" if one.goal.is_met(one.ratio) else f"{one.goal} [bold red]MISSED[/]"
-        table.add_row(one.name, _shown(one.value), _shown(one.limit), one.unit, f"{one.ratio:.2f}", verdict, one.note)
+        if figure.goal is not None:
+            verdict = (
+                f"{figure.goal} [green]met[/]" if figure.goal.is_met(figure.ratio) else f"{figure.goal} [bold red]MISSED[/]"
+            )
+        table.add_row(
+            figure.name, _format(figure.value), _format(figure.limit), figure.unit, f"{figure.ratio:.2f}", verdict, figure.note
+        )
     console = Console()
-    console.width = max(console.width, WIDTH_LEAST)
+    console.width = max(console.width, WIDTH_MIN)
     console.print(table)
 
 
-def _shown(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:,.1f}"

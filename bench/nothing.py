@@ -1,4 +1,4 @@
-"""Work that does nothing, in a fork server like the worker's: so an attempt costs only its beginning and its end."""
+"""A sandbox entry that does nothing, in a fork server like the worker's: measures the overhead of an attempt."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["prepare", "work"]
 
 
 def work() -> Callable[[], object]:
-    """Nothing."""
+    """Return work that does nothing."""
     return lambda: None

@@ -1,7 +1,6 @@
-"""How soon can the page be used? `python -m bench.opening`: a cold Chromium on a line of 1.6 Mbit/s and 150 ms.
+"""Benchmark of opening the page: `python -m bench.opening`, with a cold Chromium on a line of 1.6 Mbit/s and 150 ms.
 
-Counts from the address to the sign-in form, and, for somebody who is signed in, to the first picture of the lanes. Needs the
-program chromium.
+Measures the time until the sign-in form and, with a session, until the first view of the lanes. Needs the program chromium.
 """
 
 from __future__ import annotations
@@ -23,45 +22,45 @@ SECONDS_GOAL, BYTES_GOAL = 2.0, 150_000
 ROUNDS = 5
 
 
-def _opened(context: BrowserContext, address: str, sign: str) -> tuple[float, int]:
-    """Seconds until something can be used, and how many bytes were loaded until then."""
+def _open_page(context: BrowserContext, address: str, selector: str) -> tuple[float, int]:
+    """Open the page; return the seconds until the element is visible, and the bytes loaded until then."""
     page, loaded = context.new_page(), [0.0]
     line = context.new_cdp_session(page)
-    line.on("Network.loadingFinished", lambda told: loaded.append(told["encodedDataLength"]))
+    line.on("Network.loadingFinished", lambda event: loaded.append(event["encodedDataLength"]))
     line.send("Network.enable")
     line.send("Network.emulateNetworkConditions", LINE)
     start = time.perf_counter()
     page.goto(address, wait_until="commit")
-    page.locator(sign).first.wait_for()
+    page.locator(selector).first.wait_for()
     seconds = time.perf_counter() - start
     page.close()
     return seconds, int(sum(loaded))
 
 
-def _rounds(browser: Browser, place: Place, is_in: bool, sign: str) -> tuple[float, int]:
-    found = []
+def _rounds(browser: Browser, place: Place, is_signed_in: bool, selector: str) -> tuple[float, int]:
+    results = []
     for _ in range(ROUNDS):
         context = browser.new_context(locale="de")
-        if is_in:
+        if is_signed_in:
             page = context.new_page()
             sign_in(page, place, False)
             state = context.storage_state()
             context.close()
             context = browser.new_context(locale="de", storage_state=state)  # nothing is cached
-        found.append(_opened(context, place.address, sign))
+        results.append(_open_page(context, place.address, selector))
         context.close()
-    return statistics.median(seconds for seconds, _ in found), max(size for _, size in found)
+    return statistics.median(seconds for seconds, _ in results), max(size for _, size in results)
 
 
 def main() -> None:
-    """Measure and tell."""
+    """Measure and print."""
     program = shutil.which("chromium")
     if program is None:
-        raise click.ClickException("the program chromium is not here; install it")
+        raise click.ClickException("the program chromium is not installed")
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as place, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else [])
-        for what, is_in, sign in (("sign-in form", False, "input"), ("lanes, signed in", True, ".figure")):
-            seconds, size = _rounds(browser, place, is_in, sign)
+        for what, is_signed_in, selector in (("sign-in form", False, "input"), ("lanes, signed in", True, ".figure")):
+            seconds, size = _rounds(browser, place, is_signed_in, selector)
             click.echo(f"{what}: {seconds:.2f} s of at most {SECONDS_GOAL:g}, {size:,} bytes of at most {BYTES_GOAL:,}")
 
 

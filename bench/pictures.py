@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/fairness.md: `python -m bench.pictures`. The same seed draws the same picture."""
+"""Draw the charts of docs/fairness.md: `python -m bench.pictures`. The same seed draws the same charts."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ FOLDER = Path(__file__).parents[1] / "docs/pictures"
 WORKERS, SEED = 4, 1
 
 
-def _stories(generator: str, *policies: str) -> list[MeasuredReplay]:
+def _replays(generator: str, *policies: str) -> list[MeasuredReplay]:
     workload = generate(generator, SEED)
     replays = [replay(workload, CONTENDERS[policy], WORKERS) for policy in policies]
-    return [MeasuredReplay(one, measure(one)) for one in replays]
+    return [MeasuredReplay(result, measure(result)) for result in replays]
 
 
 def pictures() -> Iterator[tuple[str, str]]:
-    """The name and the content of every picture."""
-    flood = _stories("flood", "fifo", "texts")
+    """Yield the file name and the content of every chart."""
+    flood = _replays("flood", "fifo", "texts")
     yield "flood-before-after.svg", standalone(before_and_after(flood))
     yield "flood-counter.svg", standalone(counters(flood[1], ["whale", "light-000", "light-001"]))
-    day = _stories("day", "fifo", "round-robin", "texts")
+    day = _replays("day", "fifo", "round-robin", "texts")
     yield "day-by-size.svg", standalone(by_size(day))
-    metronome = _stories("metronome", "fifo", "texts-strict", "texts", "window", "gradual")
+    metronome = _replays("metronome", "fifo", "texts-strict", "texts", "window", "gradual")
     yield "metronome-before-after.svg", standalone(before_and_after(metronome))
     steady = ["steady-00"]
     yield "metronome-counter-texts.svg", standalone(counters(metronome[2], steady))
@@ -37,7 +37,7 @@ def pictures() -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Write them all."""
+    """Write all charts."""
     FOLDER.mkdir(exist_ok=True)
     for name, content in pictures():
         (FOLDER / name).write_text(content, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How many checks a second does the policy make, in pure Python?"""
+"""Benchmark of the policy: checks per second in pure Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GOAL_CHECKS = 300_000
 
 
 def measure(rounds: int, checks: int) -> Figure:
-    """One customer after another: a check, and the priority of its counter."""
+    """Measure checks of one customer, each with the priority of its counter."""
     policy = Policy()
     rates = []
     for _ in range(rounds):

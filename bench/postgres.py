@@ -1,8 +1,8 @@
-"""How near to bare psycopg is the PostgreSQL engine, and does an operation cost the same with a million waiting documents?
+"""Benchmark of the PostgreSQL engine, beside bare psycopg, and with a million waiting documents beside a thousand.
 
-A server of our own runs with the settings that make it durable. Ours and the bare side have a schema each and take turns, a
-short round each; medians are compared. The bare side writes the rows that ours wrote, in one statement and one round trip a
-call, prepared, with nothing around it: no check, no lock, no decision. What it writes is read from ours after each round.
+A server of its own runs with durable settings. Our queue and the bare side have a schema each and take turns, a short round
+each; medians are compared. The bare side writes the rows that ours wrote, in one prepared statement and one round trip per
+call, with nothing around it: no check, no lock, no decision. What it writes is read from ours after each round.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .figures import Figure, Goal
 CUSTOMERS = 100
 BATCH, CLAIMS = 100, 50
 PAYLOAD = '{"path":"inbox/00000001.pdf"}'
-SUBMITTED = """
+SUBMIT_SQL = """
 WITH d AS (
   INSERT INTO {0}.documents (number, customer, counter, checked_ms, resets, policy_version, terms_version, weight, priority, id,
     kind, payload)
@@ -53,7 +53,7 @@ WITH d AS (
 UPDATE {0}.queue SET last_change = last_change + cardinality(%(numbers)s::bigint[]), ready = clocks WHERE one
 RETURNING last_change
 """
-CLAIMED = """
+CLAIM_SQL = """
 WITH w AS (
   UPDATE {0}.work AS w SET state = 'running', token = 1, attempts = 1, worker = 'bench', lease_ms = 600000
   FROM unnest(%(numbers)s::bigint[]) AS g (number) WHERE w.number = g.number RETURNING w.*
@@ -72,7 +72,7 @@ WITH w AS (
 SELECT w.id, w.token, w.number, c.id, w.kind, w.priority, d.payload, w.attempts, w.attempts_max, w.lease_ms
 FROM w JOIN {0}.documents AS d ON d.number = w.number JOIN {0}.customers AS c ON c.number = w.customer
 """
-SETTLED = """
+SETTLE_SQL = """
 WITH w AS (
   DELETE FROM {0}.work AS w USING unnest(%(numbers)s::bigint[]) AS g (number) WHERE w.number = g.number RETURNING w.*
 ), e AS (
@@ -90,119 +90,119 @@ UPDATE {0}.queue SET last_change = last_change + 50, ready = clocks WHERE one RE
 """
 
 
-class Side(NamedTuple):
-    """Ours and the bare side, each in a schema of its own on one server."""
+class BothSides(NamedTuple):
+    """Our queue and the bare side, each in a schema of its own on one server."""
 
     queue: Queue
     bare: psycopg.Connection[tuple[Any, ...]]
-    look: psycopg.Connection[tuple[Any, ...]]
+    reader: psycopg.Connection[tuple[Any, ...]]
 
     def change(self) -> int:
-        """The next number of the bare side's feed."""
+        """Return the last number in the bare side's feed."""
         row = self.bare.execute("SELECT max(number) FROM bench_bare.changes").fetchone()
         return int((row and row[0]) or 0)
 
 
 @contextmanager
-def sides() -> Iterator[Side]:
-    """A durable server, and both sides with a hundred customers."""
+def open_sides() -> Iterator[BothSides]:
+    """Start a durable server with a hundred customers on both sides."""
     with (
         Server(find_programs(), settings=()) as server,
         Queue(f"{server.url}?schema=bench_ours") as queue,
         Queue(f"{server.url}?schema=bench_bare") as other,
         psycopg.connect(server.url, autocommit=True) as bare,
-        psycopg.connect(server.url, autocommit=True) as look,
+        psycopg.connect(server.url, autocommit=True) as reader,
     ):
         for number in range(CUSTOMERS):
             queue.check(_customer(number))
             other.check(_customer(number))
-        yield Side(queue, bare, look)
+        yield BothSides(queue, bare, reader)
 
 
 def _customer(number: int) -> str:
     return f"customer-{number % CUSTOMERS:03d}"
 
 
-def _timed(call: Callable[[], Any]) -> float:
+def _time(call: Callable[[], Any]) -> float:
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
 
 
 def _submission(customer: int, receipts: list[Any], change: int) -> dict[str, Any]:
-    """What the bare side writes for a submission that ours made."""
-    levels = sorted({one.priority for one in receipts})
+    """Return the rows that the bare side writes for a submission of ours."""
+    levels = sorted({receipt.priority for receipt in receipts})
     return {
         "customer": customer % CUSTOMERS + 1,
-        "numbers": [one.number for one in receipts],
-        "ids": [one.id for one in receipts],
+        "numbers": [receipt.number for receipt in receipts],
+        "ids": [receipt.id for receipt in receipts],
         "payloads": [PAYLOAD] * len(receipts),
-        "counters": [one.check.counter_thousandths for one in receipts],
-        "priorities": [one.priority for one in receipts],
+        "counters": [receipt.check.counter_thousandths for receipt in receipts],
+        "priorities": [receipt.priority for receipt in receipts],
         "counter": receipts[-1].check.counter_thousandths,
         "levels": levels,
-        "heads": [next(one.number for one in receipts if one.priority == level) for level in levels],
-        "waiting": [sum(one.priority == level for one in receipts) for level in levels],
+        "heads": [next(receipt.number for receipt in receipts if receipt.priority == level) for level in levels],
+        "waiting": [sum(receipt.priority == level for receipt in receipts) for level in levels],
         "change": change,
     }
 
 
-def submitting(side: Side, size: int, rounds: int, advance: Callable[[], None]) -> tuple[list[float], list[float]]:
-    """Seconds a call, ours and bare, in turns."""
-    statement = SUBMITTED.format("bench_bare", "%(customer)s")
-    ours, bare, change = [], [], side.change()
+def measure_submits(sides: BothSides, size: int, rounds: int, advance: Callable[[], None]) -> tuple[list[float], list[float]]:
+    """Measure seconds per call, ours and bare, in turns."""
+    statement = SUBMIT_SQL.format("bench_bare", "%(customer)s")
+    ours, bare, change = [], [], sides.change()
     for round in range(rounds):
         batch = [Submission(id, _customer(round), "extract", PAYLOAD) for id in new_ids(size)]
         made: list[Any] = []
-        ours.append(_timed(lambda batch=batch, made=made: made.extend(side.queue.engine.submit(batch))))  # type: ignore[misc]
+        ours.append(_time(lambda batch=batch, made=made: made.extend(sides.queue.engine.submit(batch))))  # type: ignore[misc]
         rows = _submission(round, made, change)
         change += size
-        bare.append(_timed(lambda rows=rows: side.bare.execute(statement, rows).fetchall()))  # type: ignore[misc]
+        bare.append(_time(lambda rows=rows: sides.bare.execute(statement, rows).fetchall()))  # type: ignore[misc]
         advance()
     return ours, bare
 
 
-def _touched(side: Side, claims: list[Claim]) -> dict[str, Any]:
-    """The lanes that a claim left behind, as the bare side writes them."""
+def _lane_rows(sides: BothSides, claims: list[Claim]) -> dict[str, Any]:
+    """Return the lanes after a claim, as the bare side writes them."""
     counts: dict[tuple[str, int], int] = {}
-    for one in claims:
-        counts[one.customer, one.priority] = counts.get((one.customer, one.priority), 0) + 1
-    rows = side.look.execute(
+    for claim in claims:
+        counts[claim.customer, claim.priority] = counts.get((claim.customer, claim.priority), 0) + 1
+    rows = sides.reader.execute(
         "SELECT c.id, l.priority, l.head, l.ready_ms, l.start, l.finish FROM bench_ours.lanes AS l "
         "JOIN bench_ours.customers AS c ON c.number = l.customer"
     ).fetchall()
     lanes = {(customer, priority): rest for customer, priority, *rest in rows}
     kept = [(int(customer[-3:]) + 1, level, *lanes[customer, level], count) for (customer, level), count in counts.items()]
     names = ("customers", "levels", "heads", "readies", "starts", "finishes", "counts")
-    return dict(zip(names, map(list, zip(*kept, strict=True)), strict=True)) | {"numbers": [one.number for one in claims]}
+    return dict(zip(names, map(list, zip(*kept, strict=True)), strict=True)) | {"numbers": [claim.number for claim in claims]}
 
 
-def claiming(side: Side, rounds: int, advance: Callable[[], None]) -> tuple[list[float], list[float]]:
-    """Seconds a claim with its settlement, ours and bare, in turns."""
-    claimed, settled = CLAIMED.format("bench_bare"), SETTLED.format("bench_bare")
-    ours, bare, change = [], [], side.change()
+def measure_claims(sides: BothSides, rounds: int, advance: Callable[[], None]) -> tuple[list[float], list[float]]:
+    """Measure seconds per claim with its settlement, ours and bare, in turns."""
+    claimed, settled = CLAIM_SQL.format("bench_bare"), SETTLE_SQL.format("bench_bare")
+    ours, bare, change = [], [], sides.change()
     for _ in range(rounds):
         began = time.perf_counter()
-        claims = side.queue.engine.claim("bench", CLAIMS, 600_000)
+        claims = sides.queue.engine.claim("bench", CLAIMS, 600_000)
         claim_seconds = time.perf_counter() - began
-        rows = _touched(side, claims)
+        rows = _lane_rows(sides, claims)
         assert len(claims) == CLAIMS
-        settlements = [(one, Done()) for one in claims]
-        ours.append(claim_seconds + _timed(lambda done=settlements: side.queue.engine.settle(done)))  # type: ignore[misc]
+        settlements = [(claim, Done()) for claim in claims]
+        ours.append(claim_seconds + _time(lambda done=settlements: sides.queue.engine.settle(done)))  # type: ignore[misc]
         begin, end = rows | {"change": change}, rows | {"change": change + CLAIMS}
         change += 2 * CLAIMS
         began = time.perf_counter()
-        taken = [tuple(row) for row in side.bare.execute(claimed, begin).fetchall()]
+        taken = [tuple(row) for row in sides.bare.execute(claimed, begin).fetchall()]
         claim_seconds = time.perf_counter() - began
         assert len(taken) == CLAIMS
-        bare.append(claim_seconds + _timed(lambda end=end: side.bare.execute(settled, end).fetchall()))  # type: ignore[misc]
+        bare.append(claim_seconds + _time(lambda end=end: sides.bare.execute(settled, end).fetchall()))  # type: ignore[misc]
         advance()
     return ours, bare
 
 
 def _figure(name: str, size: int, times: tuple[list[float], list[float]], goal: Goal) -> Figure:
     ours, bare = (part[len(part) // 10 :] for part in times)  # the first tenth warms up
-    ratios = [two / one for one, two in zip(ours, bare, strict=True)]
+    ratios = [limit / own for own, limit in zip(ours, bare, strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4)
     note = f"limit: bare psycopg; half of the rounds {low:.2f}-{high:.2f}"
     return Figure(
@@ -211,14 +211,14 @@ def _figure(name: str, size: int, times: tuple[list[float], list[float]], goal: 
 
 
 def measure(is_quick: bool, advance: Callable[[], None]) -> list[Figure]:
-    """All figures beside bare psycopg."""
+    """Measure all figures beside bare psycopg."""
     share = 10 if is_quick else 1
-    with sides() as side:
-        one = submitting(side, 1, 1000 // share, advance)
-        many = submitting(side, BATCH, 300 // share, advance)
-        claims = claiming(side, 300 // share, advance)
+    with open_sides() as sides:
+        single = measure_submits(sides, 1, 1000 // share, advance)
+        many = measure_submits(sides, BATCH, 300 // share, advance)
+        claims = measure_claims(sides, 300 // share, advance)
     return [
-        _figure("submit, 1 caller", 1, one, Goal(1 / 1.5)),
+        _figure("submit, 1 caller", 1, single, Goal(1 / 1.5)),
         _figure(f"submit_many of {BATCH}", BATCH, many, Goal(0.6)),
         _figure(f"claim + settle of {CLAIMS}", CLAIMS, claims, Goal(0.5)),
     ]
@@ -230,8 +230,8 @@ SINGLES = 50
 SCALE_GOAL = Goal(1.5, is_least=False)
 
 
-class Sized:
-    """A queue that holds its size, and what its server's process uses of the processor."""
+class FilledServer:
+    """A queue that keeps its size, and the CPU time of its server process."""
 
     def __init__(self, server: Server, documents: int) -> None:
         self.customers = documents // 10
@@ -251,21 +251,21 @@ class Sized:
             advance(first + len(part))
 
     def _cpu_seconds(self) -> float:
-        """Of this process and of the server's process that serves it."""
+        """Return the CPU time of this process and of the server process of its connection."""
         engine = self.queue.engine
         assert isinstance(engine, PostgresEngine)
         ((pid,),) = engine._pool.read("SELECT pg_backend_pid()")
         return time.process_time() + int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
     def round(self) -> None:
-        """One round of every operation; takes as many documents as it submits."""
+        """Do one round of every operation; claim as many documents as it submits."""
         customer = f"customer-{self.dice.randrange(self.customers):06d}"
         singles = [f"customer-{self.dice.randrange(self.customers):06d}" for _ in range(SINGLES)]
         operations: dict[str, tuple[Callable[[], Any], int]] = {
-            "submit": (lambda: [self.queue.submit(one, {"path": "a.pdf"}) for one in singles], SINGLES),
+            "submit": (lambda: [self.queue.submit(customer, {"path": "a.pdf"}) for customer in singles], SINGLES),
             f"submit_many of {BATCH}": (lambda: self.queue.submit_many(customer, [{"path": "a.pdf"}] * BATCH), BATCH),
             f"claim + settle of {CLAIMS}": (self._claims, SINGLES + BATCH),
-            "look": (lambda: [self.queue.look(one) for one in singles], SINGLES),
+            "look": (lambda: [self.queue.look(customer) for customer in singles], SINGLES),
         }
         microseconds = {}
         for name, (operation, count) in operations.items():
@@ -277,15 +277,15 @@ class Sized:
     def _claims(self) -> None:
         for _ in range((SINGLES + BATCH) // CLAIMS):
             claimed = self.queue.engine.claim("bench", CLAIMS, 600_000)
-            lost = self.queue.engine.settle([(one, Done()) for one in claimed])
+            lost = self.queue.engine.settle([(claim, Done()) for claim in claimed])
             assert len(claimed) == CLAIMS
             assert not lost
 
 
 def measure_scale(small: int, large: int, rounds: int, advance: Callable[[int], None]) -> list[Figure]:
-    """CPU time an operation, of client and server, with `large` waiting documents beside `small`."""
-    with Server(find_programs(), settings=("shared_buffers=1GB",)) as server:  # as a server that holds so much would have
-        few, many = Sized(server, small), Sized(server, large)
+    """Measure CPU time per operation, of client and server, with `large` waiting documents beside `small`."""
+    with Server(find_programs(), settings=("shared_buffers=1GB",)) as server:  # as a server of that size would have
+        few, many = FilledServer(server, small), FilledServer(server, large)
         few.fill(lambda _: None)
         many.fill(advance)
         with psycopg.connect(server.url, autocommit=True) as connection:
@@ -297,8 +297,8 @@ def measure_scale(small: int, large: int, rounds: int, advance: Callable[[int], 
         few.queue.close()
         many.queue.close()
 
-    def median(sized: Sized, name: str) -> float:
-        return statistics.median(one[name] for one in sized.rounds[5:])
+    def median(sized: FilledServer, name: str) -> float:
+        return statistics.median(times[name] for times in sized.rounds[5:])
 
     note = f"{large:,} waiting, limit: {small:,}; client and server together"
     return [

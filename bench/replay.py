@@ -1,7 +1,7 @@
-"""How long does a replay take, how does that grow, and how much does it hold?
+"""Benchmark of the simulator: CPU time and memory of a replay, and how they grow.
 
-CPU seconds, not seconds: the machine may be shared. What is held is counted by tracemalloc in runs of their own, without the
-arrays of answers that every document has a place in.
+CPU seconds, not seconds: the machine may be shared. Memory is measured by tracemalloc in separate runs, without the arrays of
+results, which have an entry for every document.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .figures import Figure, Goal
 
 WORKERS = 8
 GOAL_SECONDS = 10.0
-ANSWER_BYTES = 8 + 8 + 8 + 1  # start, turn, counter, priority
+RESULT_BYTES = 8 + 8 + 8 + 1  # start, turn, counter, priority
 
 
 def _workload(documents: int, load: float) -> Workload:
-    """Few customers, so that their lanes weigh little; the big ones send most of the documents, in batches."""
+    """Generate few customers, so that their lanes need little memory; the big ones send most documents, in batches."""
     random = Random(documents)
     arrivals: list[Arrival] = []
     at = 0.0
@@ -43,31 +43,31 @@ def _seconds(workload: Workload) -> float:
     return time.process_time() - began
 
 
-def _held(workload: Workload) -> float:
-    """MiB at most, beside the answers."""
+def _peak_mib(workload: Workload) -> float:
+    """Return the peak memory in MiB, without the results."""
     tracemalloc.start()
     replay(workload, CONTENDERS["texts"], WORKERS)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return (most - ANSWER_BYTES * len(workload)) / 2**20
+    return (most - RESULT_BYTES * len(workload)) / 2**20
 
 
 def measure(documents: int, rounds: int, advance: Callable[[], None]) -> list[Figure]:
-    """Time for this many documents, beside an eighth of them; and what is held when little and when everything waits."""
+    """Measure the time for this many documents and an eighth of them, and the memory when few and when all wait."""
     large, small = _workload(documents, 0.9), _workload(documents // 8, 0.9)
     pairs = []
     for _ in range(rounds):
         pairs.append((_seconds(large), _seconds(small)))
         advance()
-    took, beside = min(one for one, _ in pairs), min(one for _, one in pairs)
+    seconds, small_seconds = min(large for large, _ in pairs), min(small for _, small in pairs)
     nlogn = 8 * math.log(documents) / math.log(documents // 8)
-    flood = Workload.of("flood", [Arrival(0, f"c{one % 1000}", 1_000_000) for one in range(documents // 8)])
-    calm, calm_small = _held(_workload(documents, 0.3)), _held(_workload(documents // 8, 0.3))
+    flood = Workload.of("flood", [Arrival(0, f"c{number % 1000}", 1_000_000) for number in range(documents // 8)])
+    calm, calm_small = _peak_mib(_workload(documents, 0.3)), _peak_mib(_workload(documents // 8, 0.3))
     return [
-        Figure(f"replay {documents:,} documents, texts", took, "CPU s", GOAL_SECONDS, Goal(1.0, False), "limit is the goal"),
-        Figure("replay, growth from an eighth", took / beside, "times", nlogn, Goal(1.25, False), "limit is n log n"),
+        Figure(f"replay {documents:,} documents, texts", seconds, "CPU s", GOAL_SECONDS, Goal(1.0, False), "limit is the goal"),
+        Figure("replay, growth from an eighth", seconds / small_seconds, "times", nlogn, Goal(1.25, False), "limit is n log n"),
         Figure(
             "replay holds, little waits", calm, "MiB", calm_small, Goal(1.5, False), "limit is with an eighth of the documents"
         ),
-        Figure(f"replay holds, {len(flood):,} wait", _held(flood), "MiB", calm_small, None, "beside little waiting"),
+        Figure(f"replay holds, {len(flood):,} wait", _peak_mib(flood), "MiB", calm_small, None, "beside little waiting"),
     ]

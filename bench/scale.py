@@ -1,9 +1,9 @@
-"""Does an operation cost the same with a million waiting documents as with a thousand?
+"""Benchmark of scale on SQLite: the cost of operations with a million waiting documents beside a thousand.
 
 Each size runs in a process of its own (`python -m bench.scale FOLDER DOCUMENTS CUSTOMERS`), so that its memory is its own.
-Both are filled first; then they take turns, a round each, so that a machine whose speed changes treats them alike. A round
-takes as many documents as it submits, so the size stays. A process does a round for each line it is sent, and tells about
-itself in lines of JSON.
+Both are filled first; then they take turns, a round each, so that changes in the machine's speed affect both. A round claims
+as many documents as it submits, so the size stays. A process does a round for each line on its standard input and reports in
+lines of JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairlane.queue import new_ids
 
 from .figures import Figure, Goal
 
-EACH = 10  # documents a customer
+DOCUMENTS_PER_CUSTOMER = 10
 FILL_BATCH = 1000
 SINGLES = 50
 BATCH = 100
@@ -33,11 +33,11 @@ CLAIMS = 50
 LOOKS = 50
 WARM_ROUNDS = 5
 GOAL = Goal(1.5, is_least=False)
-MEMORY_LIMIT_MIB = 2 * CACHE_KIBIBYTES / 1024  # the engine's page caches: one for writing, one for looking
+MEMORY_LIMIT_MIB = 2 * CACHE_KIBIBYTES / 1024  # the engine's page caches: one for writing, one for reading
 
 
-class Sized:
-    """A queue that holds its size, and a sample of what waits in it."""
+class FilledQueue:
+    """A queue that keeps its size, and a sample of the documents that wait in it."""
 
     def __init__(self, queue: Queue, documents: int, customers: int, seed: int = 7) -> None:
         self.queue = queue
@@ -50,7 +50,7 @@ class Sized:
         return f"customer-{self.dice.randrange(self.customers):06d}"
 
     def fill(self) -> Iterator[int]:
-        """Submit all documents in random order of customers, ten of each; tells how many are there."""
+        """Submit all documents in random order of customers, ten of each; yield how many were submitted so far."""
         order = [number % self.customers for number in range(self.documents)]
         self.dice.shuffle(order)
         keep_every = max(1, self.documents // 1000)
@@ -60,7 +60,8 @@ class Sized:
                 for number in order[first : first + FILL_BATCH]
             ]
             self.queue.engine.submit(batch)
-            self.sample.update((one.id, None) for place, one in enumerate(batch) if (first + place) % keep_every == 0)
+            sampled = (submission for index, submission in enumerate(batch, first) if index % keep_every == 0)
+            self.sample.update((submission.id, None) for submission in sampled)
             yield first + len(batch)
 
     def submit_singles(self) -> None:
@@ -69,16 +70,16 @@ class Sized:
 
     def submit_batch(self) -> None:
         payloads = [{"path": "inbox/document.pdf"}] * BATCH
-        self.sample.update((one.id, None) for one in self.queue.submit_many(self.customer(), payloads))
+        self.sample.update((customer.id, None) for customer in self.queue.submit_many(self.customer(), payloads))
 
     def claim_and_settle(self) -> None:
         for _ in range((SINGLES + BATCH) // CLAIMS):
             claimed = self.queue.engine.claim("bench", CLAIMS, 600_000)
-            lost = self.queue.engine.settle([(one, Done()) for one in claimed])
+            lost = self.queue.engine.settle([(claim, Done()) for claim in claimed])
             assert len(claimed) == CLAIMS
             assert not lost
-            for one in claimed:
-                self.sample.pop(one.id, None)
+            for claim in claimed:
+                self.sample.pop(claim.id, None)
 
     def looks(self) -> None:
         for _ in range(LOOKS):
@@ -97,24 +98,24 @@ def _status_mib(name: str) -> float:
     raise LookupError(name)
 
 
-def _tell(**told: object) -> None:
-    print(json.dumps(told), flush=True)
+def _send(**message: object) -> None:
+    print(json.dumps(message), flush=True)
 
 
 def child(folder: Path, documents: int, customers: int) -> None:
-    """Fill a queue, use it a round for each line, and tell what an operation took."""
+    """Fill a queue, do a round for each line on standard input, and report the time per operation."""
     before_mib = _status_mib("VmRSS")
     with Queue(f"sqlite:///{folder / 'scale.db'}") as queue:
-        sized = Sized(queue, documents, customers)
-        for there in sized.fill():
-            _tell(documents=there)
-        _tell(is_filled=True)
+        filled = FilledQueue(queue, documents, customers)
+        for count in filled.fill():
+            _send(documents=count)
+        _send(is_filled=True)
         operations: dict[str, tuple[Callable[[], None], int]] = {
-            "submit": (sized.submit_singles, SINGLES),
-            f"submit_many of {BATCH}": (sized.submit_batch, BATCH),
-            f"claim + settle of {CLAIMS}": (sized.claim_and_settle, SINGLES + BATCH),
-            "look": (sized.looks, LOOKS),
-            "explain": (sized.explains, LOOKS),
+            "submit": (filled.submit_singles, SINGLES),
+            f"submit_many of {BATCH}": (filled.submit_batch, BATCH),
+            f"claim + settle of {CLAIMS}": (filled.claim_and_settle, SINGLES + BATCH),
+            "look": (filled.looks, LOOKS),
+            "explain": (filled.explains, LOOKS),
         }
         for _ in sys.stdin:
             microseconds = {}
@@ -122,52 +123,52 @@ def child(folder: Path, documents: int, customers: int) -> None:
                 began = time.process_time()
                 operation()
                 microseconds[name] = 1e6 * (time.process_time() - began) / count
-            _tell(microseconds=microseconds, growth_mib=_status_mib("VmHWM") - before_mib)
+            _send(microseconds=microseconds, growth_mib=_status_mib("VmHWM") - before_mib)
 
 
-class Process:
+class SizeProcess:
     """One size in a process of its own."""
 
     def __init__(self, folder: Path, documents: int) -> None:
         folder.mkdir()
-        command = [sys.executable, "-m", "bench.scale", str(folder), str(documents), str(documents // EACH)]
+        command = [sys.executable, "-m", "bench.scale", str(folder), str(documents), str(documents // DOCUMENTS_PER_CUSTOMER)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.rounds: list[dict[str, float]] = []
         self.growth_mib = 0.0
 
-    def _hear(self) -> dict[str, Any]:
+    def _receive(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"bench.scale ended with {self._process.wait()}")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def fill(self, advance: Callable[[int], None]) -> None:
-        """Until all documents are there."""
-        while "is_filled" not in (told := self._hear()):
-            advance(told["documents"])
+        """Wait until all documents are submitted."""
+        while "is_filled" not in (message := self._receive()):
+            advance(message["documents"])
 
     def round(self) -> None:
-        """One round of every operation."""
+        """Do one round of every operation."""
         assert self._process.stdin is not None
         print(file=self._process.stdin, flush=True)
-        told = self._hear()
-        self.rounds.append(told["microseconds"])
-        self.growth_mib = told["growth_mib"]
+        message = self._receive()
+        self.rounds.append(message["microseconds"])
+        self.growth_mib = message["growth_mib"]
 
     def end(self) -> None:
-        """Let it finish."""
+        """Close its input and wait until it exits."""
         self._process.communicate()
 
     def median(self, name: str) -> float:
-        """Of all rounds but those that warm up."""
-        return statistics.median(one[name] for one in self.rounds[WARM_ROUNDS:])
+        """Return the median of all rounds but the warm-up."""
+        return statistics.median(times[name] for times in self.rounds[WARM_ROUNDS:])
 
 
 def measure(small: int, large: int, rounds: int, folder: Path, advance: Callable[[int], None]) -> list[Figure]:
-    """CPU time an operation with `large` waiting documents beside `small`; ten documents a customer in both."""
-    few, many = Process(folder / "small", small), Process(folder / "large", large)
+    """Measure CPU time per operation with `large` waiting documents beside `small`; ten documents per customer in both."""
+    few, many = SizeProcess(folder / "small", small), SizeProcess(folder / "large", large)
     try:
         few.fill(lambda _: None)
         many.fill(advance)
@@ -186,9 +187,9 @@ def measure(small: int, large: int, rounds: int, folder: Path, advance: Callable
     return [*figures, Figure("scale: memory", many.growth_mib, "MiB", MEMORY_LIMIT_MIB, GOAL, note)]
 
 
-def _spread(few: Process, many: Process, name: str) -> str:
+def _spread(few: SizeProcess, many: SizeProcess, name: str) -> str:
     pairs = zip(few.rounds[WARM_ROUNDS:], many.rounds[WARM_ROUNDS:], strict=True)
-    low, _, high = statistics.quantiles([two[name] / one[name] for one, two in pairs], n=4)
+    low, _, high = statistics.quantiles([two[name] / pair[name] for pair, two in pairs], n=4)
     return f"half of the rounds {low:.2f}-{high:.2f}"
 
 

@@ -1,4 +1,4 @@
-"""Do replays of recorded workloads give what an independent replay gave? `python -m bench.traces FOLDER`.
+"""Comparison of replays with the figures of an independent replay: `python -m bench.traces FOLDER`.
 
 The folder holds gzipped CSV files and a SOURCES.md whose table names, for each file, the workers and the figures to compare
 with: mean, p99, max, light p99 and quiet p99 in seconds, by policy.
@@ -26,8 +26,8 @@ from fairlane.sim.workload import read_csv
 LOAD = 0.9
 FIGURES = ("mean", "p99", "max", "light p99", "quiet p99")
 POLICIES: dict[str, tuple[Contender, float | None]] = {
-    # as the table calls it: what is replayed, and by how much it may differ. The table's `gradual` kept counters as real
-    # numbers, the rules keep thousandths; where no bound stands, that is seen and not judged.
+    # by the table's name: the contender, and by how much its figures may differ. The table's `gradual` kept counters as real
+    # numbers, the rules keep thousandths; without a bound the difference is shown and not judged.
     "first come first served": (CONTENDERS["fifo"], 0.02),
     "texts' rule, strict": (CONTENDERS["texts-strict"], 0.02),
     "texts' rule, fair": (CONTENDERS["texts"], 0.05),
@@ -36,8 +36,8 @@ POLICIES: dict[str, tuple[Contender, float | None]] = {
 }
 
 
-class Wanted(NamedTuple):
-    """One line of the table."""
+class Reference(NamedTuple):
+    """One row of the table."""
 
     trace: str
     workers: int
@@ -45,50 +45,51 @@ class Wanted(NamedTuple):
     figures: tuple[float, ...]
 
 
-def wanted(sources: str) -> list[Wanted]:
-    """The lines of the table of figures."""
-    found: list[Wanted] = []
+def parse_table(sources: str) -> list[Reference]:
+    """Parse the table of figures."""
+    rows: list[Reference] = []
     trace, workers = "", 0
     for line in sources.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         if len(cells) != 2 + len(FIGURES) or cells[1] not in POLICIES:
             continue
-        if named := re.fullmatch(r"(\S+) \((\d+), [\d.]+\)", cells[0]):
-            trace, workers = named[1], int(named[2])
-        found.append(Wanted(trace, workers, cells[1], tuple(float(cell.replace(",", "")) for cell in cells[2:])))
-    return found
+        if match := re.fullmatch(r"(\S+) \((\d+), [\d.]+\)", cells[0]):
+            trace, workers = match[1], int(match[2])
+        rows.append(Reference(trace, workers, cells[1], tuple(float(cell.replace(",", "")) for cell in cells[2:])))
+    return rows
 
 
-def figures_of(told: Measures) -> list[float]:
-    """What the table holds, of one replay."""
-    every = told.waits["all"]
-    values = (every.mean, every.p99, every.max, told.waits["light"].p99, told.waits["quiet"].p99)
+def figures_of(measures: Measures) -> list[float]:
+    """Return the figures of one replay in the order of the table."""
+    every = measures.waits["all"]
+    values = (every.mean, every.p99, every.max, measures.waits["light"].p99, measures.waits["quiet"].p99)
     return [0.0 if value is None else value for value in values]
 
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
 def main(folder: Path) -> None:
-    """Replay every trace of FOLDER under every policy of its table; exit code 1 if one differs too much."""
+    """Replay every trace of FOLDER under every policy of its table; exit with 1 if a figure differs too much."""
     try:
-        lines = wanted((folder / "SOURCES.md").read_text(encoding="utf-8"))
+        references = parse_table((folder / "SOURCES.md").read_text(encoding="utf-8"))
     except OSError as error:
         raise click.ClickException(f"{error}; the folder must hold the table of figures") from error
-    if not lines:
+    if not references:
         raise click.ClickException(f"{folder / 'SOURCES.md'} has no table of figures")
     table = Table(title="replay / table - 1", title_justify="left")
     for heading in ("trace", "policy", *FIGURES, "within"):
         table.add_column(heading, justify="left" if heading in {"trace", "policy"} else "right")
     missed = 0
-    for line in track(lines, "replaying", console=Console(stderr=True), transient=True):
-        contender, bound = POLICIES[line.policy]
-        workload = read_csv(folder / f"{line.trace}.csv.gz").at_load(LOAD, line.workers)
-        got = figures_of(measure(replay(workload, contender, line.workers)))
-        apart = [value / reference - 1 for value, reference in zip(got, line.figures, strict=True)]
-        too_far = [bound is not None and abs(one) > bound for one in apart]
+    for reference in track(references, "replaying", console=Console(stderr=True), transient=True):
+        contender, bound = POLICIES[reference.policy]
+        workload = read_csv(folder / f"{reference.trace}.csv.gz").at_load(LOAD, reference.workers)
+        figures = figures_of(measure(replay(workload, contender, reference.workers)))
+        differences = [value / expected - 1 for value, expected in zip(figures, reference.figures, strict=True)]
+        too_far = [bound is not None and abs(difference) > bound for difference in differences]
         missed += sum(too_far)
-        cells = [f"[red]{one:+.2%}[/]" if far else f"{one:+.2%}" for one, far in zip(apart, too_far, strict=True)]
-        table.add_row(line.trace, contender.name, *cells, "-" if bound is None else f"{bound:.0%}")
+        pairs = zip(differences, too_far, strict=True)
+        cells = [f"[red]{difference:+.2%}[/]" if is_far else f"{difference:+.2%}" for difference, is_far in pairs]
+        table.add_row(reference.trace, contender.name, *cells, "-" if bound is None else f"{bound:.0%}")
     console = Console()
     console.width = max(console.width, 120)
     console.print(table)

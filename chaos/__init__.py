@@ -1,1 +1,1 @@
-"""What survives when processes are killed and disks fail? `make chaos` provokes it and checks the records."""
+"""Chaos tests: `make chaos` kills processes and breaks disks and servers under load, then checks the records."""

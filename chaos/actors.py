@@ -1,8 +1,8 @@
-"""The processes that are killed: submitters and claimers, each with its own log.
+"""The processes that chaos runs kill: submitters and claimers, each with its own log.
 
 Run as `python -m chaos.actors ROLE NAME FOLDER SEED DOCUMENTS CUSTOMERS [URL]`. They stop when the file `stop` appears in
-the folder, or when the process that started them is gone. Without a URL the queue is a file in the folder. A server may go
-away under a call: then its outcome is unknown, the log says so, and the actor goes on.
+the folder, or when their parent process is gone. Without a URL the queue is a file in the folder. A server may fail during a
+call: then its outcome is unknown, the log says so, and the actor goes on.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ from pathlib import Path
 from fairlane import Queue, StoreError, WrongState
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
 
-from .history import Log, lines
+from .history import ClientLog, read_log
 
 STALE_KEPT = 20
 OPEN_SECONDS = 60.0
 
 
 class Actor:
-    """What both have in common: a queue, a log, dice, and knowing when to stop."""
+    """The base of both: a queue, a log, random choices, and when to stop."""
 
     def __init__(self, name: str, folder: Path, url: str | None, seed: int, documents: int, customers: int) -> None:
         self.name = name
         self.documents = documents
         self.customers = customers
-        self.past = lines(folder / f"{name}.log")
-        self.log = Log(folder / f"{name}.log")
+        self.past = read_log(folder / f"{name}.log")
+        self.log = ClientLog(folder / f"{name}.log")
         self.dice = random.Random(f"{seed} {name} {len(self.past)}")
-        self.is_served = url is not None  # by a server, which may go away
-        self.queue = _opened(url) if url else Queue(f"sqlite:///{folder / 'queue.db'}")
+        self.has_server = url is not None  # which may fail
+        self.queue = _open_queue(url) if url else Queue(f"sqlite:///{folder / 'queue.db'}")
         self._stop = folder / "stop"
         self._parent = os.getppid()
 
-    def goes_on(self) -> bool:
-        """Whether to go on; takes a short breath."""
+    def should_continue(self) -> bool:
+        """Sleep for a moment; return False when it is time to stop."""
         time.sleep(self.dice.choice((0, 0, 0.001, 0.003)))
         return not self._stop.exists() and os.getppid() == self._parent
 
     def run(self) -> None:
-        """Work until it is time to stop."""
+        """Make steps until it is time to stop."""
         self.log.write("started", os.getpid())
-        while self.goes_on():
+        while self.should_continue():
             self.try_step()
         self.log.write("stopped")
 
     def try_step(self) -> bool:
-        """One step; False if its outcome is unknown, which only a server may do."""
+        """Make one step; return False if its outcome is unknown, because the server failed."""
         try:
             self.step()
             return True
         except StoreError as error:
-            if not self.is_served:
+            if not self.has_server:
                 raise
             self.log.write("unknown", str(error)[:200])
             time.sleep(0.05)
@@ -66,7 +66,7 @@ class Actor:
 
 
 class Submitter(Actor):
-    """Submits with keys, repeats what was not acknowledged, repeats some that were, cancels a few."""
+    """Submits with keys, repeats submissions that were not acknowledged and some that were, cancels a few."""
 
     def run(self) -> None:
         submitted = [(customer, key) for what, *facts in self.past if what == "submitted" for customer, key, _ in facts[0]]
@@ -76,14 +76,14 @@ class Submitter(Actor):
         self.known = submitted
         self.log.write("started", os.getpid())
         acknowledged = set(submitted)
-        self.open: list[list[tuple[str, str]]] = []  # submitted without an answer: to be repeated
+        self.open: list[list[tuple[str, str]]] = []  # submitted without a response: to be repeated
         for batch in attempted:
             left = [(customer, key) for customer, key in batch if (customer, key) not in acknowledged]
             if left:
                 self.open.append(left)
                 acknowledged.update(left)
         super().run()
-        while self.open and self.is_served:  # nothing that was attempted is left unknown
+        while self.open and self.has_server:  # leave no submission with an unknown outcome
             self.try_step()
 
     def step(self) -> None:
@@ -97,12 +97,12 @@ class Submitter(Actor):
         else:
             customer = f"customer-{self.dice.randrange(self.customers)}"
             size = self.dice.randint(2, 5) if chance < 0.3 else 1
-            batch = [(customer, f"{self.name}-{self.made + place}") for place in range(size)]
+            batch = [(customer, f"{self.name}-{self.made + index}") for index in range(size)]
             self.made += size
             self.submit(batch)
 
     def submit(self, batch: list[tuple[str, str]]) -> None:
-        """One call: alone, or several of one customer at once."""
+        """Submit one document, or several of one customer in one call."""
         if batch not in self.open:
             self.open.append(batch)
         self.log.write("submitting", batch)
@@ -113,23 +113,23 @@ class Submitter(Actor):
             receipts = [self.queue.submit(customer, keys[0], key=keys[0], delay=delay)]
         else:
             receipts = self.queue.submit_many(customer, keys, keys=keys, delay=delay)
-        self.log.write("submitted", [(customer, key, one.id) for key, one in zip(keys, receipts, strict=True)])
+        self.log.write("submitted", [(customer, key, receipt.id) for key, receipt in zip(keys, receipts, strict=True)])
         self.open.remove(batch)
         self.known += batch
-        self.ids += [one.id for one in receipts]
+        self.ids += [receipt.id for receipt in receipts]
 
     def cancel(self, id: str) -> None:
-        """End one that was submitted, if it has not ended."""
+        """Cancel a document that was submitted."""
         self.log.write("cancelling", id)
         self.log.write("cancelled", id, self.queue.cancel(id))
 
 
 class Claimer(Actor):
-    """Claims, extends, settles in every way, reclaims, and settles claims that it knows to be stale."""
+    """Claims, extends, settles in every way, reclaims, and settles claims that are known to be stale."""
 
     def run(self) -> None:
         self.marks = 0
-        self.stale: list[Claim] = []  # settled, or left alone until the lease ran out
+        self.stale: list[Claim] = []  # settled, or left until the lease expired
         super().run()
 
     def step(self) -> None:
@@ -138,45 +138,45 @@ class Claimer(Actor):
             self.log.write("reclaiming")
             self.log.write("reclaimed", self.queue.engine.reclaim(100))
         elif chance < 0.35 and self.stale:
-            some = self.dice.sample(self.stale, min(3, len(self.stale)))
-            self.settle(some, [self.outcome() for _ in some])
+            claims = self.dice.sample(self.stale, min(3, len(self.stale)))
+            self.settle(claims, [self.outcome() for _ in claims])
         elif chance < 0.37 and self.stale:
             self.revive(self.dice.choice(self.stale).id)
         else:
             self.claim()
 
     def claim(self) -> None:
-        """One round of a worker."""
+        """Claim documents and settle most of them, as a worker does."""
         self.log.write("claiming")
         claims = self.queue.engine.claim(self.name, self.dice.randint(1, 10), self.dice.randint(50, 300))
-        self.log.write("claimed", [(one.id, one.token) for one in claims])
+        self.log.write("claimed", [(claim.id, claim.token) for claim in claims])
         if claims and self.dice.random() < 0.2:
             self.log.write("extending")
             self.log.write("extended", len(self.queue.engine.extend(claims, 200)))
         time.sleep(self.dice.choice((0, 0, 0, 0.01)))
-        kept = [one for one in claims if self.dice.random() < 0.9]
+        kept = [claim for claim in claims if self.dice.random() < 0.9]
         self.settle(kept, [self.outcome() for _ in kept])
         self.stale = (self.stale + claims)[-STALE_KEPT:]
 
     def outcome(self) -> Outcome:
-        """Mostly done, with every other way in between; the mark is filled in by `settle`."""
+        """Choose an outcome, mostly done; `settle` adds the mark."""
         chosen: Outcome = self.dice.choices(
             (Done(), Retried(self.dice.choice((0, 30))), Failed(""), Released()), (12, 3, 1, 2)
         )[0]
         return chosen
 
     def settle(self, claims: list[Claim], outcomes: list[Outcome]) -> None:
-        """One call, every outcome with a mark of its own."""
+        """Settle in one call, each outcome with a mark of its own."""
         if not claims:
             return
-        marked = [(claim, *self.marked(outcome)) for claim, outcome in zip(claims, outcomes, strict=True)]
-        self.log.write("settling", [(mark, one.id, one.token, word) for one, mark, word, _ in marked])
-        lost = self.queue.engine.settle([(one, outcome) for one, _, _, outcome in marked])
-        refused = {(one.id, one.token) for one in lost}
-        self.log.write("settled", [(mark, (one.id, one.token) not in refused) for one, mark, _, _ in marked])
+        marked = [(claim, *self.add_mark(outcome)) for claim, outcome in zip(claims, outcomes, strict=True)]
+        self.log.write("settling", [(mark, claim.id, claim.token, word) for claim, mark, word, _ in marked])
+        lost = self.queue.engine.settle([(claim, outcome) for claim, _, _, outcome in marked])
+        refused = {(claim.id, claim.token) for claim in lost}
+        self.log.write("settled", [(mark, (claim.id, claim.token) not in refused) for claim, mark, _, _ in marked])
 
-    def marked(self, outcome: Outcome) -> tuple[str, str, Outcome]:
-        """The outcome with a mark that nobody else uses: mark, word, outcome."""
+    def add_mark(self, outcome: Outcome) -> tuple[str, str, Outcome]:
+        """Return a unique mark, the outcome's name, and the outcome with the mark in it."""
         self.marks += 1
         mark = f"{self.name}/{len(self.past)}/{self.marks}"
         match outcome:
@@ -190,7 +190,7 @@ class Claimer(Actor):
                 return mark, "released", outcome
 
     def revive(self, id: str) -> None:
-        """A person asks for another round of a failed one."""
+        """Retry a failed document, as an operator does."""
         self.log.write("reviving", id)
         try:
             self.queue.retry(id)
@@ -205,8 +205,8 @@ def main() -> None:
     actor(name, Path(folder), url[0] if url else None, int(seed), int(documents), int(customers)).run()
 
 
-def _opened(url: str) -> Queue:
-    """A queue on a server, which may be away at this moment."""
+def _open_queue(url: str) -> Queue:
+    """Open a queue on a server, which may be down at the moment."""
     deadline = time.monotonic() + OPEN_SECONDS
     while True:
         try:

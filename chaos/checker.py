@@ -1,9 +1,9 @@
-"""Is this history right? Every check reads the records and says in words what is wrong; nothing said is nothing wrong.
+"""Checks of a run's records; each yields a sentence for every problem.
 
 Laws:
-- An unknown outcome stays unknown: once or not at all, never twice.
-- What the store counts is what folding its feed gives.
-- The checks of the store hold at every moment; those at rest only when nothing waits or runs any more.
+- An unknown outcome stays unknown: it happened once or not at all, never twice.
+- The store's counts equal what folding its feed gives.
+- The checks of the store hold at every moment; those at rest only when no document waits or runs.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Iterator
 from fairlane.core.document import ENDED, TRANSITIONS, ChangeRow
 from fairlane.core.policy import STEP, Policy, Standing
 
-from .history import Clients, Document, Ready, Store
+from .history import Clients, Document, Ready, StoreSnapshot
 
 CLOSINGS = ("done", "failed", "retried", "released", "expired", "cancelled")
-_WAITS = {"ready": "waiting", "delayed": "waiting"}  # the feed does not tell when a delayed document became due
+_WAITS = {"ready": "waiting", "delayed": "waiting"}  # the feed has no change for a delayed document that becomes due
 STEPS: dict[str, tuple[set[str | None], str]] = {
-    what: ({_WAITS.get(one or "", one) for one in before}, _WAITS.get(after[0], after[0]))
+    what: ({_WAITS.get(state or "", state) for state in before}, _WAITS.get(after[0], after[0]))
     for what, (before, after) in TRANSITIONS.items()
 }
 
 
-class Life:
-    """One document, folded from its lines of the feed."""
+class DocumentHistory:
+    """The history of one document, folded from its changes in the feed."""
 
     def __init__(self) -> None:
         self.state: str | None = None
@@ -33,11 +33,11 @@ class Life:
         self.attempts = 0
         self.endings = 0  # since it was last revived
         self.claims = 0
-        self.closing: dict[int, ChangeRow] = {}  # by token: the line that ended that claim
+        self.closing: dict[int, ChangeRow] = {}  # by token: the change that ended that claim
         self.wrong: list[str] = []
 
-    def live(self, line: ChangeRow) -> None:
-        """The next line of the feed."""
+    def apply(self, line: ChangeRow) -> None:
+        """Apply the next change of the feed."""
         before, after = STEPS[line.what]
         if self.state not in before:
             self.wrong.append(f"{line.what} (line {line.number}) although it was {self.state or 'not there'}")
@@ -57,38 +57,38 @@ class Life:
             self.attempts = self.endings = 0
 
 
-def lives_of(store: Store) -> dict[str, Life]:
-    """Every document's life by its id."""
-    lives: dict[str, Life] = defaultdict(Life)
+def fold_feed(store: StoreSnapshot) -> dict[str, DocumentHistory]:
+    """Fold the feed into a history for each document id."""
+    histories: dict[str, DocumentHistory] = defaultdict(DocumentHistory)
     for line in store.changes:
         if line.document is not None and line.what in STEPS:
-            lives[line.document].live(line)
-    return dict(lives)
+            histories[line.document].apply(line)
+    return dict(histories)
 
 
-def wrong_in_store(store: Store) -> list[str]:
-    """What holds at every moment, from the store's records alone."""
-    lives = lives_of(store)
-    checks = (_file, _feed, _lives, _counts, _keys, _counters, _lanes, _ready, _priorities)
-    return [wrong for check in checks for wrong in check(store, lives)]
+def check_store(store: StoreSnapshot) -> list[str]:
+    """Check what holds at every moment, from the store's records alone."""
+    histories = fold_feed(store)
+    checks = (_file, _feed, _histories, _counts, _keys, _counters, _lanes, _ready, _priorities)
+    return [wrong for check in checks for wrong in check(store, histories)]
 
 
-def wrong_at_rest(store: Store, clients: Clients) -> list[str]:
-    """What holds when everything has ended: the store's records and what the clients saw."""
-    lives = lives_of(store)
+def check_at_rest(store: StoreSnapshot, clients: Clients) -> list[str]:
+    """Check what holds when everything has ended, from the store's records and the clients' logs."""
+    histories = fold_feed(store)
     checks = (_ended, _acknowledged, _attempted, _claims, _settlements, _cancels)
-    return wrong_in_store(store) + [wrong for check in checks for wrong in check(store, lives, clients)]
+    return check_store(store) + [wrong for check in checks for wrong in check(store, histories, clients)]
 
 
 # -- the store alone -------------------------------------------------------------------------------------------------
 
 
-def _file(store: Store, _: dict[str, Life]) -> Iterator[str]:
+def _file(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
     if store.integrity != "ok":
         yield f"integrity_check: {store.integrity}"
 
 
-def _feed(store: Store, _: dict[str, Life]) -> Iterator[str]:
+def _feed(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
     numbers = [line.number for line in store.changes]
     if numbers != list(range(1, len(numbers) + 1)):
         yield "the feed has gaps or repeats"
@@ -97,59 +97,65 @@ def _feed(store: Store, _: dict[str, Life]) -> Iterator[str]:
         yield f"{store.dispatches} dispatches were counted and {claims} claims are in the feed"
 
 
-def _lives(store: Store, lives: dict[str, Life]) -> Iterator[str]:
-    for one in store.documents:
-        life = lives.get(one.id) or Life()
-        yield from (f"document {one.number}: {wrong}" for wrong in life.wrong)
-        if _WAITS.get(one.state, one.state) != life.state:
-            yield f"document {one.number} is {one.state}, but its lines of the feed end with {life.state}"
-        if one.token != life.token:
-            yield f"document {one.number} has token {one.token}, but was claimed {life.token} times"
-        if one.attempts != life.attempts or not 0 <= one.attempts <= one.attempts_max:
-            yield f"document {one.number} has {one.attempts} attempts of {one.attempts_max}, its lines give {life.attempts}"
-        if life.endings > 1:
-            yield f"document {one.number} ended {life.endings} times"
-    for id in lives.keys() - {one.id for one in store.documents}:
+def _histories(store: StoreSnapshot, histories: dict[str, DocumentHistory]) -> Iterator[str]:
+    for document in store.documents:
+        history = histories.get(document.id) or DocumentHistory()
+        yield from (f"document {document.number}: {wrong}" for wrong in history.wrong)
+        if _WAITS.get(document.state, document.state) != history.state:
+            yield f"document {document.number} is {document.state}, but its lines of the feed end with {history.state}"
+        if document.token != history.token:
+            yield f"document {document.number} has token {document.token}, but was claimed {history.token} times"
+        if document.attempts != history.attempts or not 0 <= document.attempts <= document.attempts_max:
+            yield (
+                f"document {document.number} has {document.attempts} attempts of {document.attempts_max}, "
+                f"its lines give {history.attempts}"
+            )
+        if history.endings > 1:
+            yield f"document {document.number} ended {history.endings} times"
+    for id in histories.keys() - {document.id for document in store.documents}:
         yield f"document {id} is in the feed and nowhere else"
 
 
-def _counts(store: Store, _: dict[str, Life]) -> Iterator[str]:
-    states = Counter((one.customer, _WAITS.get(one.state, one.state)) for one in store.documents)
-    for one in store.customers:
+def _counts(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
+    states = Counter((document.customer, _WAITS.get(document.state, document.state)) for document in store.documents)
+    for customer in store.customers:
         for name in ("waiting", "running", *ENDED):
-            counted, folded = getattr(one, name), states[one.id, name]
+            counted, folded = getattr(customer, name), states[customer.id, name]
             if counted != folded:
-                yield f"customer {one.id} counts {counted} {name}, its documents give {folded}"
+                yield f"customer {customer.id} counts {counted} {name}, its documents give {folded}"
 
 
-def _keys(store: Store, _: dict[str, Life]) -> Iterator[str]:
-    keys = Counter((one.customer, one.key) for one in store.documents if one.key is not None)
+def _keys(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
+    keys = Counter((document.customer, document.key) for document in store.documents if document.key is not None)
     for (customer, key), count in keys.items():
         if count > 1:
             yield f"key {key} of {customer} made {count} documents"
 
 
-def _counters(store: Store, _: dict[str, Life]) -> Iterator[str]:
-    """Every check made a document here, so the documents of a customer replay its counter."""
+def _counters(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
+    """Recompute every counter; in these runs every check has a document, so the documents are all that is needed."""
     policy = Policy()
     own: dict[str, list[Document]] = defaultdict(list)
-    for one in store.documents:
-        own[one.customer].append(one)
+    for document in store.documents:
+        own[document.customer].append(document)
     for customer in store.customers:
         standing = Standing()
-        for one in own[customer.id]:
-            standing = policy.check(standing, one.checked_ms, STEP)
-            if (one.counter, one.priority) != (standing.counter, policy.level(standing.counter)):
-                yield f"document {one.number} has counter {one.counter}, priority {one.priority}; by replay {standing.counter}"
+        for document in own[customer.id]:
+            standing = policy.check(standing, document.checked_ms, STEP)
+            if (document.counter, document.priority) != (standing.counter, policy.level(standing.counter)):
+                yield (
+                    f"document {document.number} has counter {document.counter}, priority {document.priority}; "
+                    f"by replay {standing.counter}"
+                )
         if (customer.counter, customer.updated_ms) != standing[:2]:
             yield f"customer {customer.id} stands at {customer.counter}; replay gives {standing.counter}"
 
 
-def _lanes(store: Store, _: dict[str, Life]) -> Iterator[str]:
+def _lanes(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
     heads: dict[tuple[str, str, int], Document] = {}
-    for one in store.documents:  # by number: the first is the head
-        if one.state == "ready":
-            heads.setdefault((one.customer, one.kind, one.priority), one)
+    for document in store.documents:  # by number: the first is the head
+        if document.state == "ready":
+            heads.setdefault((document.customer, document.kind, document.priority), document)
     for lane in store.lanes:
         head = heads.pop(lane[:3], None)
         expected = (head.number, head.ready_ms) if head else (None, None)
@@ -161,70 +167,78 @@ def _lanes(store: Store, _: dict[str, Life]) -> Iterator[str]:
         yield f"lane {name} is missing"
 
 
-def _ready(store: Store, _: dict[str, Life]) -> Iterator[str]:
-    ready = [one for one in store.documents if one.state == "ready"]
-    there = {Ready(one.customer, one.kind, one.priority, one.number, one.ready_ms) for one in ready}
+def _ready(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
+    ready = [document for document in store.documents if document.state == "ready"]
+    expected = {
+        Ready(document.customer, document.kind, document.priority, document.number, document.ready_ms) for document in ready
+    }
     in_lanes = set(store.ready)
-    for one in sorted(there - in_lanes):
-        yield f"document {one.number} is ready, and not so in its lane"
-    for one in sorted(in_lanes - there):
-        yield f"document {one.number} is in lane {one[:3]}, and not so among the ready documents"
+    for row in sorted(expected - in_lanes):
+        yield f"document {row.number} is ready, and not so in its lane"
+    for row in sorted(in_lanes - expected):
+        yield f"document {row.number} is in lane {row[:3]}, and not so among the ready documents"
 
 
-def _priorities(store: Store, _: dict[str, Life]) -> Iterator[str]:
-    ready = Counter(one.priority for one in store.documents if one.state == "ready")
-    lanes = Counter(one.priority for one in store.lanes if one.head is not None)
-    for one in store.priorities:
-        if (one.ready, one.lanes) != (ready[one.priority], lanes[one.priority]):
+def _priorities(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
+    ready = Counter(document.priority for document in store.documents if document.state == "ready")
+    lanes = Counter(lane.priority for lane in store.lanes if lane.head is not None)
+    for priority in store.priorities:
+        if (priority.ready, priority.lanes) != (ready[priority.priority], lanes[priority.priority]):
             yield (
-                f"priority {one.priority} counts {one.ready} ready in {one.lanes} lanes, "
-                f"there are {ready[one.priority]} in {lanes[one.priority]}"
+                f"priority {priority.priority} counts {priority.ready} ready in {priority.lanes} lanes, "
+                f"there are {ready[priority.priority]} in {lanes[priority.priority]}"
             )
 
 
 # -- the store and its clients, at rest ------------------------------------------------------------------------------
 
 
-def _ended(store: Store, lives: dict[str, Life], _: Clients) -> Iterator[str]:
-    for one in store.documents:
-        if one.state not in ENDED or lives.get(one.id, Life()).endings != 1:
-            yield f"document {one.number} is {one.state} and ended {lives.get(one.id, Life()).endings} times, not once"
+def _ended(store: StoreSnapshot, histories: dict[str, DocumentHistory], _: Clients) -> Iterator[str]:
+    for document in store.documents:
+        endings = histories.get(document.id, DocumentHistory()).endings
+        if document.state not in ENDED or endings != 1:
+            yield f"document {document.number} is {document.state} and ended {endings} times, not once"
 
 
-def _acknowledged(store: Store, _: dict[str, Life], clients: Clients) -> Iterator[str]:
-    there = {one.id: (one.customer, one.key) for one in store.documents}
+def _acknowledged(store: StoreSnapshot, _: dict[str, DocumentHistory], clients: Clients) -> Iterator[str]:
+    known = {document.id: (document.customer, document.key) for document in store.documents}
     for customer, key, id in clients.acknowledged:
-        if there.get(id) != (customer, key):
-            yield f"key {key} of {customer} was acknowledged as {id}, which is {'another one' if id in there else 'lost'}"
+        if known.get(id) != (customer, key):
+            yield f"key {key} of {customer} was acknowledged as {id}, which is {'another one' if id in known else 'lost'}"
 
 
-def _attempted(store: Store, _: dict[str, Life], clients: Clients) -> Iterator[str]:
-    for one in store.documents:
-        if one.key is not None and (one.customer, one.key) not in clients.attempted:
-            yield f"document {one.number} has key {one.key} of {one.customer}, which nobody submitted"
+def _attempted(store: StoreSnapshot, _: dict[str, DocumentHistory], clients: Clients) -> Iterator[str]:
+    for document in store.documents:
+        if document.key is not None and (document.customer, document.key) not in clients.attempted:
+            yield f"document {document.number} has key {document.key} of {document.customer}, which no client submitted"
 
 
-def _claims(_: Store, lives: dict[str, Life], clients: Clients) -> Iterator[str]:
+def _claims(_: StoreSnapshot, histories: dict[str, DocumentHistory], clients: Clients) -> Iterator[str]:
     for (id, token), count in Counter(clients.claimed).items():
         if count > 1:
             yield f"token {token} of {id} was given to {count} claimers"
-        if id not in lives or token > lives[id].claims:
+        if id not in histories or token > histories[id].claims:
             yield f"token {token} of {id} was given out, but the feed does not know it"
 
 
-def _settlements(store: Store, lives: dict[str, Life], clients: Clients) -> Iterator[str]:
-    written = {(one.result or "").strip('"') for one in store.documents}
-    written |= {line.note.split(" ")[-1] for life in lives.values() for line in life.closing.values() if line.note}
-    for one in clients.settlements.values():
-        closing = lives[one.id].closing.get(one.token) if one.id in lives else None
-        if one.is_accepted is False and one.mark in written:
-            yield f"settlement {one.mark} of {one.id}, token {one.token}, was refused and changed something"
-        if one.is_accepted and (closing is None or not _closes(one.outcome, closing.what)):
-            found = closing.what if closing else "nothing"
-            yield f"settlement {one.mark} of {one.id}, token {one.token}, was accepted as {one.outcome}; the feed has {found}"
-        if one.is_accepted and one.outcome != "released" and one.mark not in written:
-            yield f"settlement {one.mark} of {one.id} was accepted, and what it wrote is lost"
-    accepted = Counter((one.id, one.token) for one in clients.settlements.values() if one.is_accepted)
+def _settlements(store: StoreSnapshot, histories: dict[str, DocumentHistory], clients: Clients) -> Iterator[str]:
+    written = {(document.result or "").strip('"') for document in store.documents}
+    written |= {line.note.split(" ")[-1] for history in histories.values() for line in history.closing.values() if line.note}
+    for settlement in clients.settlements.values():
+        closing = histories[settlement.id].closing.get(settlement.token) if settlement.id in histories else None
+        if settlement.is_accepted is False and settlement.mark in written:
+            yield f"settlement {settlement.mark} of {settlement.id} was refused, yet changed something"
+        if settlement.is_accepted and (closing is None or not _closes(settlement.outcome, closing.what)):
+            in_feed = closing.what if closing else "nothing"
+            yield (
+                f"settlement {settlement.mark} of {settlement.id}, token {settlement.token}, was accepted as "
+                f"{settlement.outcome}; the feed has {in_feed}"
+            )
+        if settlement.is_accepted and settlement.outcome != "released" and settlement.mark not in written:
+            yield f"settlement {settlement.mark} of {settlement.id} was accepted, and what it wrote is lost"
+    accepted = Counter(
+        (settlement.id, settlement.token) for settlement in clients.settlements.values() if settlement.is_accepted
+    )
     for (id, token), count in accepted.items():
         if count > 1:
             yield f"token {token} of {id} was settled {count} times"
@@ -234,7 +248,7 @@ def _closes(outcome: str, what: str) -> bool:
     return what == outcome or (outcome == "retried" and what == "failed")  # its attempts were spent
 
 
-def _cancels(store: Store, _: dict[str, Life], clients: Clients) -> Iterator[str]:
-    for one in store.documents:
-        if one.id in clients.cancelled and one.state != "cancelled":
-            yield f"document {one.number} was cancelled, and is {one.state}"
+def _cancels(store: StoreSnapshot, _: dict[str, DocumentHistory], clients: Clients) -> Iterator[str]:
+    for document in store.documents:
+        if document.id in clients.cancelled and document.state != "cancelled":
+            yield f"document {document.number} was cancelled, and is {document.state}"

@@ -1,7 +1,7 @@
-"""What happened, as the store recorded it and as the clients saw it?
+"""Records of a run: a snapshot of the store, and the logs of its clients.
 
-A client writes a line to its own log before every call and after it; a line that was written survives kill -9. So a call
-without an answer in the log is an unknown outcome: it happened once or not at all.
+A client writes a line to its own log before and after every call; a line that was written survives kill -9. A call without a
+response in the log has an unknown outcome: it happened once or not at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Document(NamedTuple):
 
 
 class Customer(NamedTuple):
-    """A customer's row, with its counts, which are kept by lane."""
+    """A customer's row, with its counts, which the store keeps by lane."""
 
     id: str
     counter: int
@@ -81,8 +81,8 @@ class Priority(NamedTuple):
 
 
 @dataclass
-class Store:
-    """One consistent snapshot of everything the store recorded."""
+class StoreSnapshot:
+    """A consistent snapshot of everything in the store."""
 
     documents: list[Document] = field(default_factory=list)
     customers: list[Customer] = field(default_factory=list)
@@ -101,23 +101,23 @@ class Settlement(NamedTuple):
     id: str
     token: int
     outcome: str
-    is_accepted: bool | None = None  # None: unknown, killed before the answer
+    is_accepted: bool | None = None  # None: unknown, killed before the response
 
 
 @dataclass
 class Clients:
-    """What the clients' logs say, all of them together."""
+    """The contents of all clients' logs."""
 
     attempted: set[tuple[str, str]] = field(default_factory=set)  # (customer, key)
     acknowledged: list[tuple[str, str, str]] = field(default_factory=list)  # (customer, key, id)
     claimed: list[tuple[str, int]] = field(default_factory=list)  # (id, token)
     settlements: dict[str, Settlement] = field(default_factory=dict)  # by mark
     cancelled: set[str] = field(default_factory=set)  # ids whose cancel was acknowledged
-    unknown: int = 0  # submissions killed before their answer; repeated later
+    unknown: int = 0  # submissions killed before their response; repeated later
 
 
-def snapshot(path: Path) -> Store:
-    """Read everything in one read transaction, so that all of it belongs together."""
+def snapshot(path: Path) -> StoreSnapshot:
+    """Read everything in one read transaction, so that it is consistent."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(30_000)
 
@@ -126,7 +126,7 @@ def snapshot(path: Path) -> Store:
 
     with closing(connection):
         connection.execute("BEGIN")
-        return Store(
+        return StoreSnapshot(
             [Document(*row) for row in rows(
                 "SELECT d.number, d.id, c.id, d.kind, d.state, d.priority, d.counter, d.checked_ms, d.key, d.ready_ms, "
                 "d.attempts, d.attempts_max, d.token, r.body FROM documents AS d JOIN customers AS c ON c.number = d.customer "
@@ -156,37 +156,37 @@ def snapshot(path: Path) -> Store:
         )  # fmt: skip
 
 
-class Log:
-    """A client's own log: a line is there as soon as `write` returns, whatever happens to the process then."""
+class ClientLog:
+    """A client's own log: a line is on record when `write` returns, whatever happens to the process then."""
 
     def __init__(self, path: Path) -> None:
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def write(self, what: str, *facts: object) -> None:
-        """One line: what is about to happen, or what came of it."""
+        """Write one line: the call that begins, or its response."""
         os.write(self._handle, (json.dumps([what, *facts]) + "\n").encode())
 
 
-def lines(path: Path) -> list[list[Any]]:
-    """The whole lines of a log; a last one that was cut off is not there."""
+def read_log(path: Path) -> list[list[Any]]:
+    """Read the complete lines of a log; leave out a last line that was cut off."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
 
 def read_clients(paths: Iterable[Path]) -> Clients:
-    """What all logs say together."""
+    """Read all logs into one record."""
     clients = Clients()
     for path in paths:
         before = ""
-        for what, *facts in lines(path):
-            _learn(clients, what, facts)
+        for what, *facts in read_log(path):
+            _apply(clients, what, facts)
             clients.unknown += before == "submitting" and what != "submitted"
             before = what
     return clients
 
 
-def _learn(clients: Clients, what: str, facts: list[Any]) -> None:
+def _apply(clients: Clients, what: str, facts: list[Any]) -> None:
     match what:
         case "submitting":
             clients.attempted.update((customer, key) for customer, key in facts[0])
@@ -195,7 +195,7 @@ def _learn(clients: Clients, what: str, facts: list[Any]) -> None:
         case "claimed":
             clients.claimed += [(id, token) for id, token in facts[0]]
         case "settling":
-            clients.settlements.update((mark, Settlement(mark, *told)) for mark, *told in facts[0])
+            clients.settlements.update((mark, Settlement(mark, *fields)) for mark, *fields in facts[0])
         case "settled":
             for mark, is_accepted in facts[0]:
                 clients.settlements[mark] = clients.settlements[mark]._replace(is_accepted=is_accepted)

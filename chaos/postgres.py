@@ -1,4 +1,4 @@
-"""A PostgreSQL server that fails as if its machine had lost power, and what it recorded."""
+"""A PostgreSQL server that fails as after a power failure, and a snapshot of its records."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from psycopg import IsolationLevel
 from fairlane.core.document import ChangeRow
 from tests.servers.postgres import Server, find_programs
 
-from .history import Customer, Document, Lane, Priority, Ready, Store
+from .history import Customer, Document, Lane, Priority, Ready, StoreSnapshot
 
 SCHEMA = "chaos"
 
 
 class Postgres:
-    """What a run needs of a server: where the queue is, a failure, a moment of rest, the records."""
+    """A PostgreSQL server for `chaos.servers`."""
 
     def __init__(self) -> None:
         self._server = Server(find_programs(), settings=()).__enter__()  # with all syncs
         self.url = f"{self._server.url}?schema={SCHEMA}"
 
     def close(self) -> None:
-        """The server and its folder go."""
+        """Stop the server and remove its folder."""
         self._server.__exit__()
 
     def fail(self) -> None:
-        """An immediate stop: no goodbye, no checkpoint; then it recovers from its log."""
+        """Stop immediately, without a checkpoint; the start then recovers from the write-ahead log."""
         self._server.stop("immediate")
         self._server.start()
 
     def rest(self) -> None:
-        """Until no call is under way, the callers standing still."""
+        """Wait until no call is under way; the callers are frozen."""
         with psycopg.connect(self._server.url, autocommit=True) as connection:
             statement = (
                 "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND state <> 'idle' "
@@ -42,8 +42,8 @@ class Postgres:
             while connection.execute(statement).fetchone() != (0,):
                 time.sleep(0.005)
 
-    def snapshot(self) -> Store:
-        """Everything in one transaction, so that all of it belongs together; what has arrived is taken in first."""
+    def snapshot(self) -> StoreSnapshot:
+        """Read everything in one transaction, after merging pending arrivals."""
         with psycopg.connect(self._server.url, autocommit=True) as connection:
             connection.execute(f"SELECT {SCHEMA}.settle_arrivals()")
         with psycopg.connect(self._server.url) as connection:
@@ -52,7 +52,7 @@ class Postgres:
             def rows(statement: str) -> list[tuple[Any, ...]]:
                 return connection.execute(statement.replace("@", f"{SCHEMA}.")).fetchall()
 
-            return Store(
+            return StoreSnapshot(
                 [Document(*row) for row in rows(
                     "SELECT s.number, s.id, s.customer, s.kind, s.state, s.priority, s.counter, s.checked_ms, s.key, "
                     "s.ready_ms, s.attempts, s.attempts_max, s.token, e.result FROM @snapshots AS s "
@@ -85,10 +85,10 @@ class Postgres:
 
     @staticmethod
     def _integrity(rows: Any) -> str:
-        """Whether every document is in exactly one place."""
+        """Check that every document is in exactly one of the tables work and endings."""
         ((both,),) = rows("SELECT count(*) FROM @work AS w JOIN @endings AS e ON e.number = w.number")
         ((neither,),) = rows(
             "SELECT count(*) FROM @documents AS d WHERE NOT EXISTS (SELECT FROM @work AS w WHERE w.number = d.number) "
             "AND NOT EXISTS (SELECT FROM @endings AS e WHERE e.number = d.number)"
         )
-        return "ok" if both == neither == 0 else f"{both} documents both work and have ended, {neither} neither"
+        return "ok" if both == neither == 0 else f"{both} documents are in work and in endings, {neither} in neither"

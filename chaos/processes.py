@@ -1,4 +1,4 @@
-"""A process that is killed and started again, and what its log tells about the moment it died."""
+"""A child process that is killed and started again, and the activity in its log when it died."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .history import lines
+from .history import read_log
 
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.0002
-HERE = Path(__file__).parent.parent
-CALLS = {  # the last line of a log when its process was in the middle of a call
+ROOT = Path(__file__).parent.parent
+CALLS = {  # the last line of a log whose process was in the middle of a call
     "submitting", "cancelling", "claiming", "extending", "settling", "reclaiming", "reviving",
 }  # fmt: skip
 
@@ -36,8 +36,8 @@ class Child:
         self.name = name
         self.log = folder / f"{name}.log"
         self._errors = folder / f"{name}.err"
-        told = (role, name, str(folder), *map(str, numbers), *([url] if url else []))
-        self._command = [sys.executable, "-m", module, *told]
+        arguments = (role, name, str(folder), *map(str, numbers), *([url] if url else []))
+        self._command = [sys.executable, "-m", module, *arguments]
         self._process: subprocess.Popen[bytes]
         self._size = 0
         self.start()
@@ -46,33 +46,33 @@ class Child:
         """Start it, or start it again."""
         self._size = self.log.stat().st_size if self.log.exists() else 0
         with self._errors.open("ab") as errors:
-            self._process = subprocess.Popen(self._command, cwd=HERE, stdin=subprocess.DEVNULL, stderr=errors)
+            self._process = subprocess.Popen(self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=errors)
 
-    def await_work(self) -> None:
-        """Until it has written to its log."""
-        self._await(lambda: self.log.exists() and self.log.stat().st_size > self._size)
+    def wait_for_work(self) -> None:
+        """Wait until it has written to its log."""
+        self._wait_until(lambda: self.log.exists() and self.log.stat().st_size > self._size)
 
-    def await_moment(self, moment: str) -> None:
-        """Until it is in the middle of that call."""
-        self._await(lambda: self._last_word() == moment)
+    def wait_for_call(self, call: str) -> None:
+        """Wait until it is in the middle of that call."""
+        self._wait_until(lambda: self._last_word() == call)
 
-    def _await(self, holds: Callable[[], bool]) -> None:
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
-        while not holds() and self._process.poll() is None:
+        while not condition() and self._process.poll() is None:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.name} did nothing for {WAIT_SECONDS:g} s: {self._told()}")
+                raise TimeoutError(f"{self.name} did nothing for {WAIT_SECONDS:g} s: {self._last_errors()}")
             time.sleep(POLL_SECONDS)
 
     def _last_word(self) -> str:
-        """The first word of the log's last line, cheaply."""
+        """Return the first word of the log's last line, without reading the whole log."""
         with self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - 4096))
             last = log.read().rstrip(b"\n").rpartition(b"\n")[2]
         return last.split(b'"')[1].decode() if last.startswith(b'["') else ""
 
-    def moment(self) -> str:
-        """What it was doing when it died."""
-        past = lines(self.log)
+    def last_activity(self) -> str:
+        """Describe what it was doing when it died."""
+        past = read_log(self.log)
         word = str(past[-1][0]) if past else "starting"
         if word in CALLS:
             return word
@@ -80,36 +80,36 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process that runs now."""
+        """The id of the current process."""
         return self._process.pid
 
     def terminate(self) -> None:
-        """Ask it to stop."""
+        """Send SIGTERM."""
         self._process.terminate()
 
     def freeze(self) -> None:
-        """It stands still until it is thawed."""
+        """Send SIGSTOP."""
         os.kill(self._process.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """It goes on as if nothing had happened."""
+        """Send SIGCONT."""
         os.kill(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL and wait."""
         if self._process.poll() is None:
             os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def ended_by_itself(self) -> str | None:
-        """What is wrong if it is not running although nobody killed it."""
+    def unexpected_exit(self) -> str | None:
+        """Return a problem if it exited although it was not killed."""
         code = self._process.poll()
-        return None if code is None else f"{self.name} ended by itself with {code}: {self._told()}"
+        return None if code is None else f"{self.name} exited unexpectedly with {code}: {self._last_errors()}"
 
-    def end(self) -> str | None:
-        """Let it stop; says what is wrong if it could not."""
+    def wait_for_exit(self) -> str | None:
+        """Wait until it exits; return a problem if its exit code is not 0."""
         code = self._process.wait(WAIT_SECONDS)
-        return None if code == 0 else f"{self.name} ended with {code}: {self._told()}"
+        return None if code == 0 else f"{self.name} exited with {code}: {self._last_errors()}"
 
-    def _told(self) -> str:
+    def _last_errors(self) -> str:
         return self._errors.read_text(encoding="utf-8").strip()[-500:]

@@ -1,4 +1,4 @@
-"""A Redis or Valkey server that is killed while it works, and what it recorded."""
+"""A Redis or Valkey server that is killed under load, and a snapshot of its records."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from fairlane import Queue
 from tests.servers.redis import Server
 
-from .history import Customer, Document, Lane, Priority, Ready, Store
+from .history import Customer, Document, Lane, Priority, Ready, StoreSnapshot
 
 QUEUE = "chaos"
 LIMIT = 1_000_000
 PINGS = 5
 
-# Lanes, what is ready in them, and the counters of priorities: what no verb shows. KEYS: the queue's own record.
+# Read lanes, their ready documents and the counters of priorities, which no method returns. KEYS: the queue's own record.
 INSIDE = """
 local prefix = string.sub(KEYS[1], 1, -6)
 local queue = {struct.unpack('>B' .. string.rep('i7', 38), redis.call('GET', KEYS[1]))}
@@ -38,23 +38,23 @@ return cjson.encode({lanes, ready, priorities, {queue[6]}})
 
 
 class Redis:
-    """What a run needs of a server: where the queue is, a failure, a moment of rest, the records."""
+    """A Redis or Valkey server for `chaos.servers`."""
 
     def __init__(self, product: str) -> None:
         self._server = Server(product, "--appendonly", "yes", "--appendfsync", "always")
         self.url = self._server.url(QUEUE)
 
     def close(self) -> None:
-        """The server and its folder go."""
+        """Stop the server and remove its folder."""
         self._server.remove()
 
     def fail(self) -> None:
-        """kill -9; then it recovers from its file."""
+        """Kill the server; the start then recovers from the append-only file."""
         self._server.kill()
         self._server.start()
 
     def rest(self) -> None:
-        """Until no call is under way, the callers standing still: what they sent is read before later calls are answered."""
+        """Wait until no call is under way; the callers are frozen, and the server reads what they sent before our pings."""
         with self._server.client() as client:
             before: object = None
             while (now := client.llen("{fairlane:" + QUEUE + "}:feed")) != before:
@@ -66,37 +66,37 @@ class Redis:
     def _key(self) -> str:
         return "{fairlane:" + QUEUE + "}:queue"
 
-    def snapshot(self) -> Store:
-        """Everything, read while nobody changes it."""
+    def snapshot(self) -> StoreSnapshot:
+        """Read everything; the callers are frozen, so that nothing changes meanwhile."""
         with Queue(self.url) as queue:
             engine = queue.engine
             changes = engine.changes(None, LIMIT)
             documents = [
                 Document(
-                    one.number, one.id, one.customer, one.kind, one.state, one.priority, one.check.counter_thousandths,
-                    one.check.checked_ms, one.key, one.ready_ms, one.attempts, one.attempts_max, one.token,
-                    _result(engine.body(one.id)),
+                    document.number, document.id, document.customer, document.kind, document.state, document.priority,
+                    document.check.counter_thousandths, document.check.checked_ms, document.key, document.ready_ms,
+                    document.attempts, document.attempts_max, document.token, _result(engine.body(document.id)),
                 )
-                for one in reversed(engine.documents(None, None, None, LIMIT))
+                for document in reversed(engine.documents(None, None, None, LIMIT))
             ]  # fmt: skip
             customers = [
                 Customer(
-                    one.id, one.standing.counter, one.standing.updated_ms, one.waiting, one.running, one.done, one.failed,
-                    one.cancelled,
+                    customer.id, customer.standing.counter, customer.standing.updated_ms, customer.waiting, customer.running,
+                    customer.done, customer.failed, customer.cancelled,
                 )
-                for one in engine.customers("", LIMIT)
+                for customer in engine.customers("", LIMIT)
             ]  # fmt: skip
         with self._server.client() as client:
             lanes, ready, priorities, (dispatches,) = json.loads(str(client.eval(INSIDE, 1, self._key)))
-        return Store(
+        return StoreSnapshot(
             documents,
             customers,
-            [Lane(*one[:3], *(None if value is False else int(value) for value in one[3:])) for one in lanes],
+            [Lane(*lane[:3], *(None if value is False else int(value) for value in lane[3:])) for lane in lanes],
             [
                 Ready(customer, kind, priority, int(number), int(ready_ms))
                 for customer, kind, priority, number, ready_ms in ready
             ],
-            [Priority(*one) for one in priorities],
+            [Priority(*priority) for priority in priorities],
             changes,
             dispatches,
         )

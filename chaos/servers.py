@@ -1,9 +1,9 @@
-"""Does anything get lost, doubled or stuck when the server fails under load and workers are killed?
+"""A server that fails under load while processes are killed: nothing may be lost, doubled or stuck.
 
-Submitters and claimers use a queue on a server of our own. A supervisor kills one of them after the other and starts it
-again, and in between lets the server fail and come back. A call that was under way has an unknown outcome: submissions are
-repeated with their key, claims and settlements are left as they are. The records are checked all along, while everybody
-stands still, and at rest. `python -m chaos.servers --engine postgres`.
+Run as `python -m chaos.servers --engine postgres`. Submitters and claimers use a queue on a server of its own. One after the
+other is killed and started again, and in between the server fails and recovers. A call that was under way has an unknown
+outcome: submissions are repeated with their key, claims and settlements are left as they are. The records are checked during
+the run, while all processes are frozen, and at rest.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ import click
 
 from fairlane import Queue
 
-from .checker import wrong_at_rest, wrong_in_store
-from .history import Store, lines, read_clients
+from .checker import check_at_rest, check_store
+from .history import StoreSnapshot, read_clients, read_log
 from .processes import Child
-from .runs import Report, drain, ended, figures_of, kill, seed_of, tell
+from .runs import Report, choose_seed, drain, figures_of, kill_and_restart, run_and_exit, stop_afterwards
 
 
 class Server(Protocol):
-    """What a run needs of a server."""
+    """A server that a run can break."""
 
     url: str
 
     def close(self) -> None:
-        """The server and its folder go."""
+        """Stop the server and remove its folder."""
 
     def fail(self) -> None:
-        """It stops as if its machine had lost power, and comes back."""
+        """Stop as after a power failure, and start again."""
 
     def rest(self) -> None:
-        """Until no call is under way, the callers standing still."""
+        """Wait until no call is under way; the callers are frozen."""
 
-    def snapshot(self) -> Store:
-        """Everything it recorded, as of one moment."""
+    def snapshot(self) -> StoreSnapshot:
+        """Read everything in the store, as of one moment."""
 
 
 def _postgres() -> Server:
@@ -63,7 +63,7 @@ SERVERS: dict[str, Callable[[], Server]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """Everything that a run depends on."""
+    """The options of a run."""
 
     engine: str = "postgres"
     failures: int = 20
@@ -73,25 +73,25 @@ class Options:
     submitters: int = 2
     claimers: int = 4
     customers: int = 8
-    checks: int = 4  # of the whole store while everybody stands still
+    checks: int = 4  # of the whole store while all processes are frozen
 
 
 @dataclass
 class ServerReport(Report):
-    """What a run did and what it found, the server's failures with it."""
+    """The report of a run, with the server's failures."""
 
     failures: int = 0
-    unknown: Counter[str] = field(default_factory=Counter)  # by which call got no answer
+    unknown: Counter[str] = field(default_factory=Counter)  # calls without a response, by name
 
-    def told(self) -> Iterator[str]:
-        """For people, a line each."""
-        yield f"The server failed {self.failures} times. Calls without an answer then:"
+    def lines(self) -> Iterator[str]:
+        """Yield the report as lines of text."""
+        yield f"The server failed {self.failures} times. Calls without a response:"
         yield from (f"  {call}: {count}" for call, count in self.unknown.most_common())
-        yield from super().told()
+        yield from super().lines()
 
 
 def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: None) -> ServerReport:
-    """One whole run; the folder must be empty."""
+    """Run once in an empty folder."""
     server = SERVERS[options.engine]()
     try:
         return _run(server, options, folder, advance)
@@ -104,74 +104,74 @@ def _run(server: Server, options: Options, folder: Path, advance: Callable[[], N
     Queue(server.url).close()
     numbers = (options.seed, options.documents // max(1, options.submitters), options.customers)
     roles = ["submitter"] * options.submitters + ["claimer"] * options.claimers
-    children = [Child(role, f"{role}-{place}", folder, numbers, url=server.url) for place, role in enumerate(roles)]
+    children = [Child(role, f"{role}-{number}", folder, numbers, url=server.url) for number, role in enumerate(roles)]
     events = ["failure"] * options.failures + ["kill"] * options.kills
     dice.shuffle(events)
-    with ended(children, folder, report):
-        for place, event in enumerate(events):
+    with stop_afterwards(children, folder, report):
+        for count, event in enumerate(events, start=1):
             _disturb(event, server, dice.choice(children), dice, report)
-            if (place + 1) % max(1, len(events) // max(1, options.checks)) == 0:
-                report.wrong += [f"after {place + 1} events: {one}" for one in _checked(server, children)]
+            if count % max(1, len(events) // max(1, options.checks)) == 0:
+                report.wrong += [f"after {count} events: {problem}" for problem in _check_frozen(server, children)]
             advance()
     drain(server.url)
     store, clients = server.snapshot(), read_clients(child.log for child in children)
-    report.wrong += wrong_at_rest(store, clients)
+    report.wrong += check_at_rest(store, clients)
     report.figures = figures_of(store, clients)
-    report.unknown = _unknown(children)
+    report.unknown = _count_unknown(children)
     return report
 
 
 def _disturb(event: str, server: Server, child: Child, dice: random.Random, report: ServerReport) -> None:
     """Let the server fail, or kill a child and start it again."""
-    child.await_work()
+    child.wait_for_work()
     time.sleep(dice.uniform(0, 0.15))
     if event == "failure":
         server.fail()
         report.failures += 1
         return
-    kill(child, report)
+    kill_and_restart(child, report)
 
 
-def _checked(server: Server, children: list[Child]) -> list[str]:
-    """What is wrong in the store, looked at while everybody stands still."""
+def _check_frozen(server: Server, children: list[Child]) -> list[str]:
+    """Freeze all processes and check the store."""
     for child in children:
         child.freeze()
     try:
         server.rest()
-        return wrong_in_store(server.snapshot())
+        return check_store(server.snapshot())
     finally:
         for child in children:
             child.thaw()
 
 
-def _unknown(children: list[Child]) -> Counter[str]:
-    """Which calls got no answer because the server went away."""
-    counted: Counter[str] = Counter()
+def _count_unknown(children: list[Child]) -> Counter[str]:
+    """Count the calls that got no response because the server failed."""
+    counts: Counter[str] = Counter()
     for child in children:
         before = ""
-        for what, *_ in lines(child.log):
+        for what, *_ in read_log(child.log):
             if what == "unknown":
-                counted[before] += 1
+                counts[before] += 1
             before = what
-    return counted
+    return counts
 
 
 @click.command()
 @click.option("--engine", type=click.Choice(list(SERVERS)), default=Options.engine, show_default=True)
-@click.option("--failures", default=Options.failures, show_default=True, help="How often the server fails and comes back.")
+@click.option("--failures", default=Options.failures, show_default=True, help="How often the server fails and recovers.")
 @click.option("--kills", default=Options.kills, show_default=True)
-@click.option("--seed", type=int, help="Repeat a run's choices; left out, a new one is drawn and shown.")
+@click.option("--seed", type=int, help="Repeat the random choices of a run. Default: a new seed, which is shown.")
 @click.option("--documents", default=Options.documents, show_default=True)
 @click.option("--submitters", default=Options.submitters, show_default=True)
 @click.option("--claimers", default=Options.claimers, show_default=True)
 @click.option("--customers", default=Options.customers, show_default=True)
-@click.option("--checks", default=Options.checks, show_default=True, help="Checks of the whole store in between.")
+@click.option("--checks", default=Options.checks, show_default=True, help="Checks of the whole store during the run.")
 @click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
-def main(engine: str, seed: int | None, is_json: bool, **given: int) -> None:
+def main(engine: str, seed: int | None, is_json: bool, **values: int) -> None:
     """A server that fails under load, and workers that are killed."""
-    options = Options(engine, seed=seed_of(seed), **given)
+    options = Options(engine, seed=choose_seed(seed), **values)
     steps = options.failures + options.kills
-    tell(f"{engine}, seed {options.seed}", steps, lambda folder, advance: run(options, folder, advance), is_json)
+    run_and_exit(f"{engine}, seed {options.seed}", steps, lambda folder, advance: run(options, folder, advance), is_json)
 
 
 if __name__ == "__main__":

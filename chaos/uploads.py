@@ -40,9 +40,9 @@ from fairlane.queue import Change
 from fairlane.worker import Document
 from fairlane.worker import Event as WorkerEvent
 
-from .checker import wrong_at_rest
-from .history import Clients, Log, snapshot
-from .processes import HERE, Child
+from .checker import check_at_rest
+from .history import ClientLog, Clients, snapshot
+from .processes import ROOT, Child
 
 KIND = "chaos"
 LEASE_SECONDS = 3.0
@@ -87,7 +87,7 @@ def content_of(seed: int, number: int) -> bytes:
 
 def work(name: str, folder: Path) -> None:
     """A worker that answers with the hash of what it read."""
-    log = Log(folder / f"{name}.log")
+    log = ClientLog(folder / f"{name}.log")
     worker = Worker(_url(folder), slots=8, lease=LEASE_SECONDS, name=name, backoff=Backoff(0, ceiling_seconds=0))
 
     @worker.handler(KIND, attempts=1000)
@@ -127,7 +127,7 @@ class Server:
     def start(self) -> None:
         """Begin, and wait until it answers."""
         with (self._folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(self._command, cwd=HERE, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(self._command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -242,7 +242,7 @@ class Supervisor:
     def run(self, advance: Callable[[], None]) -> Report:
         """Everything is sent under kills, then worked off, then looked at."""
         for worker in self._workers:
-            worker.await_work()
+            worker.wait_for_work()
         options, began = self.report.options, time.monotonic()
         with Client(self._server.address, self._server.key, timeout=60, patience=PATIENCE_SECONDS) as client:
             senders, watcher = Senders(options, client, advance), Watcher(client)
@@ -268,8 +268,8 @@ class Supervisor:
                 pass
             time.sleep(self._dice.uniform(0, 0.2))
             worker = self._dice.choice([one for one in self._workers if self._holds(one)] or self._workers)
-            if told := worker.ended_by_itself():
-                self.report.wrong.append(told)
+            if problem := worker.unexpected_exit():
+                self.report.wrong.append(problem)
             when = "while files were sent" if not senders.is_over.is_set() else "after everything was sent"
             self.report.faults[f"kill -9 of the server {when}"] += 1
             if self._dice.random() < 0.5:
@@ -301,14 +301,14 @@ class Supervisor:
         )
         for worker in self._workers:
             worker.terminate()
-        self.report.wrong += [told for worker in self._workers if (told := worker.end())]
+        self.report.wrong += [problem for worker in self._workers if (problem := worker.wait_for_exit())]
         code = self._server.stop(signal.SIGTERM)
         if code != 0:
             self.report.wrong.append(f"the server ended with {code} when it was asked to stop")
 
     def _check(self, senders: Senders, watcher: Watcher) -> None:
         report, store = self.report, snapshot(self._folder / "queue.db")
-        report.wrong += senders.wrong + wrong_at_rest(store, senders.clients)
+        report.wrong += senders.wrong + check_at_rest(store, senders.clients)
         report.wrong += [f"{key} was told as new {times} times" for key, times in senders.told_as_new.items() if times > 1]
         hashes = {
             f"upload-{number}": hashlib.sha256(content_of(report.options.seed, number)).hexdigest()

@@ -29,8 +29,8 @@ from fairlane import Backoff, Queue, Retry, Worker
 from fairlane.procs import reaper
 from fairlane.worker import Document, Event
 
-from .checker import lives_of, wrong_at_rest
-from .history import Log, lines, read_clients, snapshot
+from .checker import fold_feed, check_at_rest
+from .history import ClientLog, read_log, read_clients, snapshot
 from .processes import Child
 
 LEASE_SECONDS = 1.0
@@ -66,7 +66,7 @@ class Report:
 
 def work(name: str, folder: Path) -> None:
     """Run a worker that logs its claims and what became of them."""
-    log = Log(folder / f"{name}.log")
+    log = ClientLog(folder / f"{name}.log")
     worker = Worker(
         f"sqlite:///{folder / 'queue.db'}", slots=2, lease=LEASE_SECONDS, name=name, backoff=Backoff(0, ceiling_seconds=0)
     )
@@ -116,7 +116,7 @@ class Supervisor:
         self._dice = random.Random(options.seed)
         self._folder = folder
         self._queue = Queue(f"sqlite:///{folder / 'queue.db'}")
-        self._log = Log(folder / "submitter.log")
+        self._log = ClientLog(folder / "submitter.log")
         self._submitted = 0
         self._workers = [Child("worker", f"worker-{number}", folder, (), "chaos.workers") for number in range(options.workers)]
 
@@ -129,9 +129,9 @@ class Supervisor:
             for number, fault in enumerate(faults):
                 self._submit(options.documents * (number + 5) // (len(faults) + 5))
                 worker = self._dice.choice(self._workers)
-                worker.await_work()
+                worker.wait_for_work()
                 self._sleep(0.3)
-                if problem := worker.ended_by_itself():
+                if problem := worker.unexpected_exit():
                     self.report.wrong.append(problem)
                 self._kill(worker) if fault == "kill" else self._freeze(worker)
                 advance()
@@ -187,20 +187,20 @@ class Supervisor:
                 return
             time.sleep(0.05)
         for worker in self._workers:
-            worker.await_work()
+            worker.wait_for_work()
             worker.terminate()
-        self.report.wrong += [problem for worker in self._workers if (problem := worker.end())]
+        self.report.wrong += [problem for worker in self._workers if (problem := worker.wait_for_exit())]
 
     def _check(self) -> None:
         self._queue.close()
         report, store = self.report, snapshot(self._folder / "queue.db")
         clients = read_clients([self._folder / "submitter.log", *(worker.log for worker in self._workers)])
         settlements = list(clients.settlements.values())
-        report.wrong += wrong_at_rest(store, clients)
-        lives = lives_of(store)
+        report.wrong += check_at_rest(store, clients)
+        histories = fold_feed(store)
         for settlement in settlements:
             id, token = settlement.id, settlement.token
-            closing = lives[id].closing.get(token) if id in lives else None
+            closing = histories[id].closing.get(token) if id in histories else None
             if settlement.outcome == "lost" and closing is not None and closing.what in OURS:
                 report.wrong.append(f"{id}, token {token}, was lost by its worker and {closing.what} all the same")
         report.wrong += [f"document {row.number} is {row.state}" for row in store.documents if row.state != "done"]
@@ -210,7 +210,7 @@ class Supervisor:
             "SIGSTOP of a worker with its helpers",
         )
         report.wrong += [f"there was no {fault}" for fault in required if fault not in _without_claims(report.faults)]
-        runs = sum(len(facts[0]) for worker in self._workers for what, *facts in lines(worker.log) if what == "claimed")
+        runs = sum(len(facts[0]) for worker in self._workers for what, *facts in read_log(worker.log) if what == "claimed")
         report.figures = {
             "documents": len(store.documents),
             "handlers begun": runs,

@@ -1,7 +1,7 @@
-"""Make a virtual environment, or add to it: python requirements/install.py FOLDER FILE…
+"""Create a virtual environment, or add to it: python requirements/install.py FOLDER FILE…
 
-Installs the pinned packages of requirements/FILE.txt, hashes checked, and this project itself so that changes in src/ hold at
-once. Standard library only: it runs before anything is installed.
+Installs the pinned packages of requirements/FILE.txt, with their hashes checked, and this project in editable mode. Standard
+library only: it runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
+REQUIREMENTS = Path(__file__).parent
 BAR = 24  # characters
 
 
 def main(folder: Path, names: list[str]) -> None:
-    """Make the environment if there is none, then install into it."""
-    if sys.version_info < (3, 11):  # noqa: UP036 - whoever runs an older one is to read why
+    """Create the environment if there is none, then install into it."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - an older Python gets this message instead of a syntax error
         sys.exit(
             f"Fairlane needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.12"
         )
@@ -27,47 +27,47 @@ def main(folder: Path, names: list[str]) -> None:
         if subprocess.run([sys.executable, "-m", "venv", str(folder)], check=False).returncode:
             sys.exit(f"{sys.executable} -m venv failed; on Debian and Ubuntu: apt install python3-venv")
     pip = [str(folder / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    files = [HERE / f"{name}.txt" for name in names]
+    files = [REQUIREMENTS / f"{name}.txt" for name in names]
     install([*pip, "--require-hashes", *(option for file in files for option in ("-r", str(file)))], files)
-    install([*pip, "--no-deps", "--no-build-isolation", "--editable", str(HERE.parent)], [])
+    install([*pip, "--no-deps", "--no-build-isolation", "--editable", str(REQUIREMENTS.parent)], [])
 
 
 def install(command: list[str], files: list[Path]) -> None:
-    """Run pip, and show how many of the packages in these files it has fetched; if it fails, print its last lines and stop."""
+    """Run pip and show how many of the files' packages it has fetched; if it fails, print its last lines and exit."""
     began = time.monotonic()
     lines = (line for file in files for line in file.read_text().splitlines())
-    wanted = {line.split("==")[0] for line in lines if "==" in line and line[0].isalpha()}
-    fetched, heard = 0, []
+    packages = {line.split("==")[0] for line in lines if "==" in line and line[0].isalpha()}
+    fetched, output = 0, []
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     pip = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     assert pip.stdout is not None
     for line in pip.stdout:
-        heard.append(line)
+        output.append(line)
         word, _, rest = line.strip().partition(" ")
         name = rest.split("==")[0].split(":")[0]
-        if word == "Ignoring":  # another system's, or another Python's
-            wanted.discard(name)
-        elif word in ("Collecting", "Processing", "Requirement"):  # from an index, from a folder, or here already
+        if word == "Ignoring":  # for another system or another Python
+            packages.discard(name)
+        elif word in ("Collecting", "Processing", "Requirement"):  # from an index, from a folder, or installed already
             fetched += 1
-            show(fetched, len(wanted), name if word == "Collecting" else "")
+            show(fetched, len(packages), name if word == "Collecting" else "")
         elif word == "Installing":
-            show(len(wanted), len(wanted), "unpacking and compiling")
+            show(len(packages), len(packages), "unpacking and compiling")
     if pip.wait():
-        say("".join(heard[-30:]).rstrip())
+        say("".join(output[-30:]).rstrip())
         sys.exit("pip failed; its last lines are above")
-    if wanted:
-        say(f"{len(wanted)} packages in {time.monotonic() - began:.0f} s")
+    if packages:
+        say(f"{len(packages)} packages in {time.monotonic() - began:.0f} s")
 
 
 def show(done: int, of: int, what: str) -> None:
-    """Draw how far it is, on one line of a terminal."""
+    """Draw a progress bar on one line of a terminal."""
     if of and sys.stdout.isatty():
         filled = "#" * (BAR * done // of)
         print(f"\r\033[K[{filled:<{BAR}}] {done} of {of} {what}", end="", flush=True)
 
 
 def say(text: str) -> None:
-    """Print a line, in place of the bar."""
+    """Print a line in place of the progress bar."""
     print(f"\r\033[K{text}" if sys.stdout.isatty() else text, flush=True)
 
 

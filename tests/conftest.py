@@ -1,4 +1,4 @@
-"""What every test may use: the programs of the system."""
+"""Helpers of all tests: programs of the system, and running as an ordinary user."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from hypothesis import settings
 
 from .system import why_missing
 
-settings.register_profile("fairlane", deadline=None)  # the machine may be busy: no test is judged by its time
+settings.register_profile("fairlane", deadline=None)  # on a busy machine a deadline would fail good tests
 settings.load_profile("fairlane")
-# A shell ignores SIGINT for what it starts in the background, nohup SIGHUP, and programs that tests start inherit that.
+# A shell ignores SIGINT for background jobs, and nohup ignores SIGHUP; programs that tests start would inherit that.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, handler)
 
 
 def pytest_collection_finish() -> None:
-    """Many tests fork this process: keep the garbage collector away from what was collected, or every fork copies it."""
+    """Freeze the garbage collector's objects: many tests fork this process, and a collection would copy every page."""
     gc.collect()
     gc.freeze()
 
 
 def need_program(name: str) -> str:
-    """The path of a program of the system; without it the test is skipped with the reason, which CI does not accept."""
+    """Return the path of a program of the system; without it skip the test with the reason, or fail in CI."""
     reason = why_missing(name)
     if reason is not None:
         missing(reason)
@@ -37,7 +37,7 @@ def need_program(name: str) -> str:
 
 
 def missing(reason: str) -> None:
-    """Skip at home, fail in CI."""
+    """Skip the test, or fail it in CI."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -50,7 +50,7 @@ def program() -> Callable[[str], str]:
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """As an ordinary user, whom permissions stop: root may read everything. Use it with paths relative to this folder."""
+    """Run as user nobody if this is root, who may read everything; use it with paths relative to this folder."""
     if os.geteuid() != 0:
         yield
         return

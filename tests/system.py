@@ -1,11 +1,11 @@
 """Programs of the system that tests need, and the one step that installs them: python -m tests.system.
 
 Laws:
-- Nothing is installed while tests run: `make test` takes this step before the first one. It asks nobody, and is quick when
-  everything is there.
+- Nothing is installed while tests run: `make test` takes this step before the first one. It does not ask, and is quick when
+  everything is installed.
 - It installs only as root and with apt-get. Elsewhere it lists what is missing, and the tests that need it are skipped with
   that reason, which CI counts as a failure.
-- Standard library only: benchmarks and drills use it too.
+- Standard library only: benchmarks and chaos runs use it too.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LANGUAGES = ("deu", "pol", "por", "spa")  # beside English, which comes with tes
 
 
 def postgres_programs() -> Path | None:
-    """The folder of the newest PostgreSQL of the system."""
+    """Return the folder of the newest PostgreSQL of the system."""
     folders = sorted(Path("/").glob(POSTGRES), key=lambda path: int(path.parent.name), reverse=True)
-    found = [path for path in folders if (path / "initdb").exists()]
-    plain = shutil.which("initdb")
-    return found[0] if found else Path(plain).resolve().parent if plain else None
+    installed = [path for path in folders if (path / "initdb").exists()]
+    on_path = shutil.which("initdb")
+    return installed[0] if installed else Path(on_path).resolve().parent if on_path else None
 
 
 def has_postgres() -> bool:
@@ -50,7 +50,7 @@ class Need(NamedTuple):
 
     package: str
     purpose: str
-    is_here: Callable[[], bool]
+    is_installed: Callable[[], bool]
 
 
 def _program(name: str, purpose: str, package: str | None = None) -> Need:
@@ -68,22 +68,22 @@ NEEDS = {
     "redis-server": _program("redis-server", "the Redis engine"),
     "strace": _program("strace", "disks that fail, kills at every write"),
     "tesseract": _program("tesseract", "words on pictures", "tesseract-ocr"),
-    **{one: Need(f"tesseract-ocr-{one}", f"words on pictures, {one}", partial(has_language, one)) for one in LANGUAGES},
+    **{code: Need(f"tesseract-ocr-{code}", f"words on pictures, {code}", partial(has_language, code)) for code in LANGUAGES},
     "unshare": _program("unshare", "full disks", "util-linux"),
 }
 
 
 def why_missing(name: str) -> str | None:
-    """What to do about a need that is not here; None if it is."""
+    """Explain how to install a missing package; None if it is installed."""
     need = NEEDS[name]
-    if need.is_here():
+    if need.is_installed():
         return None
     return f"{name} is not installed, so {need.purpose} cannot be tested; as root: apt-get install {need.package}"
 
 
 def install() -> None:
-    """Install what is missing where that is allowed, and say so."""
-    missing = [need for need in NEEDS.values() if not need.is_here()]
+    """Install what is missing, as root with apt-get; else list it."""
+    missing = [need for need in NEEDS.values() if not need.is_installed()]
     if not missing:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
@@ -96,12 +96,12 @@ def install() -> None:
     _apt("update", "-qq")
     _apt("install", "-y", "--no-install-recommends", *(need.package for need in missing))
     for need in missing:
-        if not need.is_here():
-            _say(f"could not be installed, its tests fail in CI and are skipped elsewhere: {need.package}")
+        if not need.is_installed():
+            _say(f"could not be installed: {need.package}; its tests fail in CI and are skipped elsewhere")
 
 
 def _apt(*arguments: str) -> None:
-    """Run apt-get; of all that it prints, show what it is doing and, if it fails, its errors."""
+    """Run apt-get and show its progress and errors."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     command = ["apt-get", "-o", "Dpkg::Use-Pty=0", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as apt:
@@ -121,7 +121,7 @@ def _say(text: str) -> None:
 
 
 def _show(text: str) -> None:
-    """One changing line on a terminal; a log gets none of it."""
+    """Replace the current line of a terminal; print nothing to a log."""
     if sys.stdout.isatty():
         sys.stdout.write(f"\r\033[K{text[: shutil.get_terminal_size().columns - 1]}")
         sys.stdout.flush()

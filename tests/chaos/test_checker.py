@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.checker import wrong_at_rest, wrong_in_store
-from chaos.history import Clients, Log, Settlement, Store, lines, read_clients, snapshot
+from chaos.checker import check_at_rest, check_store
+from chaos.history import ClientLog, Clients, Settlement, StoreSnapshot, read_clients, read_log, snapshot
 from fairlane import Queue
 from fairlane.core.document import Done, Failed, Retried
 
@@ -19,8 +19,8 @@ from fairlane.core.document import Done, Failed, Retried
 class History:
     """A history that a test may spoil."""
 
-    waiting: Store  # before anything was claimed
-    store: Store  # at rest
+    waiting: StoreSnapshot  # before anything was claimed
+    store: StoreSnapshot  # at rest
     clients: Clients
 
 
@@ -55,8 +55,8 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> History:
 
 
 def test_a_right_history_is_right(right: History) -> None:
-    assert wrong_in_store(right.waiting) == []
-    assert wrong_at_rest(right.store, right.clients) == []
+    assert check_store(right.waiting) == []
+    assert check_at_rest(right.store, right.clients) == []
 
 
 def _lose_a_document(history: History) -> None:
@@ -122,7 +122,7 @@ def _settlement(mark: str, **values: object) -> Callable[[History], None]:
 
 
 def _cancel_what_is_done(history: History) -> None:
-    history.clients.cancelled.update(one.id for one in history.store.documents)
+    history.clients.cancelled.update(document.id for document in history.store.documents)
 
 
 AT_REST: list[tuple[Callable[[History], None], str]] = [
@@ -148,7 +148,7 @@ AT_REST: list[tuple[Callable[[History], None], str]] = [
     (_customer(done=9), "counts 9 done"),
     (_customer(waiting=1), "counts 1 waiting, its documents give 0"),
     (_customer(running=-1), "counts -1 running"),
-    (_settlement("mark-1", is_accepted=False), "was refused and changed something"),
+    (_settlement("mark-1", is_accepted=False), "was refused, yet changed something"),
     (_settlement("mark-9"), "and what it wrote is lost"),
     (_settlement("mark-9"), "was settled 2 times"),
     (_settlement("mark-9", outcome="failed"), "was accepted as failed; the feed has done"),
@@ -165,24 +165,24 @@ AT_REST: list[tuple[Callable[[History], None], str]] = [
 def test_the_checker_finds(spoil: Callable[[History], None], found: str, right: History) -> None:
     spoiled = deepcopy(right)
     spoil(spoiled)
-    assert any(found in wrong for wrong in wrong_at_rest(spoiled.store, spoiled.clients))
+    assert any(found in wrong for wrong in check_at_rest(spoiled.store, spoiled.clients))
 
 
-def _lane(**values: object) -> Callable[[Store], None]:
-    def spoil(store: Store) -> None:
+def _lane(**values: object) -> Callable[[StoreSnapshot], None]:
+    def spoil(store: StoreSnapshot) -> None:
         store.lanes[0] = store.lanes[0]._replace(**values)  # type: ignore[arg-type]
 
     return spoil
 
 
-def _priority(**values: int) -> Callable[[Store], None]:
-    def spoil(store: Store) -> None:
+def _priority(**values: int) -> Callable[[StoreSnapshot], None]:
+    def spoil(store: StoreSnapshot) -> None:
         store.priorities[0] = store.priorities[0]._replace(**values)
 
     return spoil
 
 
-WAITING: list[tuple[Callable[[Store], None], str]] = [
+WAITING: list[tuple[Callable[[StoreSnapshot], None], str]] = [
     (_lane(head=3), "has head 3, the lowest ready number is 1"),
     (_lane(head=None, head_ready_ms=None), "has head None, the lowest ready number is 1"),
     (_lane(head_ready_ms=99), "the lowest ready number is 1"),
@@ -197,20 +197,20 @@ WAITING: list[tuple[Callable[[Store], None], str]] = [
 
 
 @pytest.mark.parametrize(("spoil", "found"), WAITING)
-def test_the_checker_finds_in_lanes(spoil: Callable[[Store], None], found: str, right: History) -> None:
+def test_the_checker_finds_in_lanes(spoil: Callable[[StoreSnapshot], None], found: str, right: History) -> None:
     spoiled = deepcopy(right.waiting)
     spoil(spoiled)
-    assert any(found in wrong for wrong in wrong_in_store(spoiled))
+    assert any(found in wrong for wrong in check_store(spoiled))
 
 
 def test_a_log_tells_what_is_unknown_and_leaves_out_a_line_that_was_cut_off(tmp_path: Path) -> None:
-    log = Log(tmp_path / "one.log")
+    log = ClientLog(tmp_path / "one.log")
     log.write("submitting", [("acme", "key-1")])
     log.write("started", 7)  # it was killed and came back
     log.write("settling", [("mark", "id", 1, "done")])
     with (tmp_path / "one.log").open("a") as file:
         file.write('["settled", [["ma')
-    assert [line[0] for line in lines(tmp_path / "one.log")] == ["submitting", "started", "settling"]
+    assert [line[0] for line in read_log(tmp_path / "one.log")] == ["submitting", "started", "settling"]
     clients = read_clients([tmp_path / "one.log"])
     assert clients.unknown == 1
     assert clients.settlements["mark"].is_accepted is None

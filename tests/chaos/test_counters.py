@@ -34,6 +34,6 @@ def test_eight_processes_of_500_submissions_leave_counters_0_to_minus_3999_each_
     with Queue(url) as queue:
         stored = list(queue.documents("acme"))[::-1]
         assert [document.counter for document in stored] == expected  # in the order of their numbers
-        assert [one.priority for one in stored] == [Policy().priority(counter) for counter in expected]
+        assert [document.priority for document in stored] == [Policy().priority(counter) for counter in expected]
         assert queue.look("acme").counter == -3999
         assert queue.look("acme").waiting == PROCESSES * EACH

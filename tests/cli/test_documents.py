@@ -99,7 +99,7 @@ def test_names_of_files_come_from_standard_input(tmp_path: Path, url: str) -> No
     result = run("submit", "--customer", "acme", a, "-", "--url", url, input=names)
     assert [line.rpartition("  ")[2] for line in result.stdout.splitlines()] == ["a", "b b", "ü�"]
     with Queue(url) as queue:
-        assert {queue.input(one.id).name for one in queue.documents()} == {"a", "b b", "ü�"}
+        assert {queue.input(document.id).name for document in queue.documents()} == {"a", "b b", "ü�"}
     empty = run("submit", "--customer", "acme", "-", "--url", url, input=b"\n")
     assert (empty.exit_code, "standard input has no file names" in empty.stderr) == (2, True)
 
@@ -150,7 +150,7 @@ def test_explain_says_that_both_were_tried(url: str) -> None:
 
 def test_cancel_ends_what_has_not_ended(url: str) -> None:
     with Queue(url) as queue:
-        first, second = (one.id for one in queue.submit_many("acme", range(2)))
+        first, second = (customer.id for customer in queue.submit_many("acme", range(2)))
     settled(url, Done())
     assert run_json("cancel", first, second, "--url", url) == [
         {"id": first, "cancelled": False, "state": "done"},
@@ -202,7 +202,7 @@ def test_sweep_removes_what_no_document_owns(tmp_path: Path, url: str) -> None:
         queue.files.open().put_input("acme", "01234567-0000-7000-8000-000000000000", b"orphan")
         assert run("sweep", "--url", url).stdout == "2 files checked; 0 deleted, 0 bytes.\n"
         assert run_json("sweep", "--grace", "0", "--url", url) == [{"looked": 2, "removed": 1, "bytes": 6}]
-        assert [one.document for one in queue.files.open().list_files()] == [row["id"]]
+        assert [file.document for file in queue.files.open().list_files()] == [row["id"]]
         assert run("forget", "acme", "--yes", "--url", url).exit_code == 0
         assert list(queue.files.open().list_files()) == []
 

@@ -86,8 +86,8 @@ def test_what_cannot_be_read_fails_at_once_with_the_reason(tmp_path: Path, url: 
         assert queue.document(missing).reason == f"there is no file {tmp_path}/gone.txt; it was moved, or its name is wrong"
         assert str(queue.document(other).reason).startswith("unsupported: the document has no file")
     events = [json.loads(line) for line in stdout.splitlines()]
-    assert [one["event"] for one in events] == ["started", "unfinished", "unfinished", "stopping", "summary"]
-    assert {one["outcome"] for one in events[1:3]} == {"failed"}
+    assert [event["event"] for event in events] == ["started", "unfinished", "unfinished", "stopping", "summary"]
+    assert {event["outcome"] for event in events[1:3]} == {"failed"}
     assert (events[-1]["done"], events[-1]["failed"]) == (0, 2)
 
 

@@ -25,7 +25,7 @@ def test_a_name_means_rules_of_production() -> None:
     assert (
         load_contender("round-robin").rules == load_contender("fair-queueing").rules == Rules(Policy(thresholds=()), "fair", 0)
     )
-    assert [one.name for one in CONTENDERS.values() if one.charges_service] == ["fair-queueing"]
+    assert [value.name for value in CONTENDERS.values() if value.charges_service] == ["fair-queueing"]
 
 
 def test_a_file_may_set_everything(path: Path) -> None:

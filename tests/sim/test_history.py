@@ -152,7 +152,7 @@ def test_priorities_of_the_replayed_history_are_those_of_the_queue(queue: Queue,
         hands.submit(("acme", "bolt", "acme")[tick % 3], tick * 7.5)
     for tick in range(40):
         hands.settle(hands.take(400 + tick), 401 + tick, Done())
-    recorded = [(one.customer, one.priority) for one in list(queue.documents())[::-1]]
+    recorded = [(document.customer, document.priority) for document in list(queue.documents())[::-1]]
     again = replay(load_history(queue), current_contender(queue), 2)
     assert recorded == [
         (again.workload.customers[who], priority) for who, priority in zip(again.workload.customer, again.priority, strict=True)

@@ -19,7 +19,7 @@ from fairlane.sim.workload import Workload
 from .shared import some_terms, thorough, workloads
 
 rules = st.one_of(
-    st.sampled_from([one.rules for one in CONTENDERS.values()]),
+    st.sampled_from([value.rules for value in CONTENDERS.values()]),
     st.builds(
         Rules,
         st.builds(
