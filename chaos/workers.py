@@ -29,8 +29,8 @@ from fairlane import Backoff, Queue, Retry, Worker
 from fairlane.procs import reaper
 from fairlane.worker import Document, Event
 
-from .checker import fold_feed, check_at_rest
-from .history import ClientLog, read_log, read_clients, snapshot
+from .checker import check_at_rest, fold_feed
+from .history import ClientLog, read_clients, read_log, snapshot
 from .processes import Child
 
 LEASE_SECONDS = 1.0
