@@ -1,78 +1,89 @@
 """A day with Fairlane, read from top to bottom: what it does for the people who use it.
 
-Times are passed in as seconds since the day began, so the whole day takes a moment.
+Submissions carry the time as seconds since the day began; workers run until the queue is empty. So the day takes a moment.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fairlane import KeyConflict, Queue
-from fairlane.core.document import Claim, Done, Failed, Retried
+from fairlane import Backoff, Fail, KeyConflict, Queue, Retry, Worker
+from fairlane.worker import Document
 
-LEASE_MS = 60_000
-
-
-def serve(queue: Queue, count: int, *, now: float) -> list[Claim]:
-    """A worker takes that many documents one by one and finishes each."""
-    served = []
-    for _ in range(count):
-        for claim in queue.engine.claim("worker-1", 1, LEASE_MS, now_ms=int(now * 1000)):
-            queue.engine.settle([(claim, Done('{"pages":1}'))], now_ms=int(now * 1000))
-            served.append(claim)
-    return served
+AT_ONCE = Backoff(first_seconds=0, ceiling_seconds=0)
 
 
-def test_the_first_documents_of_a_customer_are_served_first(tmp_path: Path) -> None:
+def work(queue: Queue, handle: Callable[[Document], Any] = lambda document: {"pages": 1}, slots: int = 1) -> list[Document]:
+    """Run a worker until the queue is empty; return the documents in the order in which it processed them."""
+    worker = Worker(queue, slots=slots, backoff=AT_ONCE)
+    processed: list[Document] = []
+
+    @worker.handler("extract")
+    async def extract(document: Document) -> Any:
+        processed.append(document)
+        return handle(document)
+
+    worker.run(until_empty=True)
+    return processed
+
+
+def test_a_document_is_submitted_and_processed(tmp_path: Path) -> None:
     # A queue is a file. Nothing else has to be installed or started.
     with Queue(f"sqlite:///{tmp_path}/fairlane.db") as queue:
         receipt = queue.submit("bakery", {"path": "invoice.pdf"}, now=0)
         assert (receipt.priority, receipt.counter) == (1, 0)
 
-        # A worker takes it, works, and hands in what came out.
-        (claim,) = serve(queue, 1, now=1)
-        assert claim.customer == "bakery"
+        # A worker takes it, works, and returns the result.
+        (document,) = work(queue)
+        assert document.customer == "bakery"
         assert queue.result(receipt.id) == {"pages": 1}
 
 
 def test_a_big_sender_sinks_and_the_small_pass() -> None:
     queue = Queue("memory://")
+    queue.submit("school")
+    work(queue)
 
     # One customer drops 1,000 files. The first three have priority 1; from the 22nd on it is 9.
     receipts = queue.submit_many("northwind", range(1000), now=0)
     assert [receipts[n - 1].priority for n in (1, 3, 4, 21, 22, 1000)] == [1, 1, 2, 8, 9, 9]
 
-    # A minute later, with most of them still waiting, a one-page invoice comes in ...
-    serve(queue, 100, now=30)
+    # A minute later, with all of them still waiting, a one-page invoice comes in ...
     invoice = queue.submit("bakery", {"path": "invoice.pdf"}, now=60)
-    explanation = queue.explain(invoice.id, now=60)
-    assert explanation.facts["ahead"] == 0
-    assert explanation.sentence.endswith("Nothing is ahead of it; it will probably start in less than a second.")
+    explanation = queue.explain(invoice.id)
+    assert explanation.facts["ahead"] == 1
+    assert "About 1 document is ahead of it; it will probably start" in explanation.sentence
 
-    # ... and is the very next to be served.
-    assert [claim.id for claim in serve(queue, 1, now=60)] == [invoice.id]
+    # ... and is the second to be served.
+    assert [document.id for document in work(queue)].index(invoice.id) == 1
 
 
 def test_two_big_senders_share_whoever_came_first() -> None:
     queue = Queue("memory://")
-    queue.submit_many("early", range(500), now=0)
-    queue.submit_many("late", range(500), now=60)
-    served = [claim.customer for claim in serve(queue, 200, now=61)]
+    queue.submit_many("early", range(200), now=0)
+    queue.submit_many("late", range(200), now=60)
+    served = [document.customer for document in work(queue)][:200]
     assert abs(served.count("early") - served.count("late")) <= 22
 
 
 def test_nobody_waits_for_ever_whatever_the_load() -> None:
     queue = Queue("memory://")
     queue.submit_many("northwind", range(50), now=0)
+    newcomers = iter(range(50 * 16))
 
-    # Newcomers never stop coming, each at priority 1. One dispatch in sixteen is an open turn for who waits longest.
-    served = []
-    for moment in range(50 * 16):
-        queue.submit(f"newcomer-{moment}", now=1 + moment)
-        served += serve(queue, 1, now=1 + moment)
-    assert [claim.customer for claim in served].count("northwind") >= 49
+    # Newcomers never stop coming, each at priority 1. One dispatch in sixteen is an open turn for the one that waits longest.
+    def submit_another(document: Document) -> None:
+        if (n := next(newcomers, None)) is not None:
+            queue.submit(f"newcomer-{n}")
+
+    served = [document.customer for document in work(queue, submit_another)]
+    assert served[: 50 * 16].count("northwind") >= 49
 
 
 def test_silence_of_more_than_25_minutes_sets_the_counter_back() -> None:
@@ -103,33 +114,37 @@ def test_sending_twice_by_accident_is_harmless() -> None:
         queue.submit("bakery", {"path": "another.pdf"}, key="inv-17", now=6)
 
 
-def test_a_worker_that_dies_or_freezes_loses_its_document_and_can_do_no_harm() -> None:
-    queue = Queue("memory://")
-    receipt = queue.submit("bakery", now=0)
-    (frozen,) = queue.engine.claim("worker-1", 1, LEASE_MS, now_ms=0)
+def test_a_process_that_dies_loses_nothing_but_an_attempt(tmp_path: Path) -> None:
+    with Queue(f"sqlite:///{tmp_path}/fairlane.db") as queue:
+        receipt = queue.submit("bakery")
+        worker = Worker(queue, backoff=AT_ONCE)
 
-    # The lease runs out; any worker may sweep, and the document goes back to its lane.
-    assert queue.engine.reclaim(100, now_ms=LEASE_MS) == 1
-    (fresh,) = queue.engine.claim("worker-2", 1, LEASE_MS, now_ms=LEASE_MS)
-    assert (fresh.id, fresh.attempts) == (receipt.id, 2)
+        # A handler that is a plain `def` runs in a process of its own. It may crash: the worker does not.
+        @worker.handler("extract")
+        def extract(document: Document) -> int:
+            if document.attempt == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return document.attempt
 
-    # The frozen worker thaws and hands in its work: too late, nothing changes.
-    assert queue.engine.settle([(frozen, Done('"late"'))], now_ms=LEASE_MS + 1) == [frozen]
-    assert queue.engine.settle([(fresh, Done('"right"'))], now_ms=LEASE_MS + 2) == []
-    assert queue.result(receipt.id) == "right"
+        worker.run(until_empty=True)
+        assert queue.result(receipt.id) == 2
 
 
 def test_a_document_that_fails_is_tried_again_and_then_reported() -> None:
     queue = Queue("memory://")
     receipt = queue.submit("bakery", now=0)
-    for attempt in range(3):
-        (claim,) = queue.engine.claim("worker-1", 1, LEASE_MS, now_ms=attempt * 10_000)
-        queue.engine.settle([(claim, Retried(after_ms=5_000, reason="the scanner is busy"))], now_ms=attempt * 10_000)
+
+    def fail(document: Document) -> None:
+        raise Retry(after=0, reason="the scanner is busy")
+
+    assert [document.attempt for document in work(queue, fail)] == [1, 2, 3]
     assert queue.document(receipt.id).reason == "attempt 3 of 3 failed: the scanner is busy"
 
     # Somebody mends the scanner and asks for another round. It is not a new document: no check.
     queue.retry(receipt.id)
     assert queue.look("bakery", now=60).counter == 0
+    work(queue)
+    assert queue.result(receipt.id) == {"pages": 1}
 
 
 def test_an_operator_steps_in() -> None:
@@ -139,12 +154,14 @@ def test_an_operator_steps_in() -> None:
 
     # Nothing of a paused customer is served, and it costs the others nothing.
     queue.pause("northwind")
-    assert {claim.customer for claim in serve(queue, 10, now=2)} == {"bakery"}
+    assert [document.customer for document in work(queue)] == ["bakery"] * 3
     queue.resume("northwind")
 
-    # A cap bounds what runs at once.
+    # A cap bounds how many of a customer's documents run at once.
     queue.tune("northwind", cap=2)
-    assert len(queue.engine.claim("worker-1", 10, LEASE_MS, now_ms=3000)) == 2
+    running: list[int] = []
+    work(queue, lambda document: running.append(queue.look("northwind").running), slots=4)
+    assert (len(running), max(running)) == (100, 2)
 
     # A weight lets a customer send twice as much for the same priority.
     queue.tune("school", weight=2)
@@ -152,14 +169,17 @@ def test_an_operator_steps_in() -> None:
 
     # And when a customer leaves, everything about it goes.
     assert queue.forget("northwind") == 100
-    assert [customer.customer for customer in queue.customers()] == ["bakery", "school"]
+    assert [look.customer for look in queue.customers()] == ["bakery", "school"]
 
 
 def test_why_did_it_fail() -> None:
     queue = Queue("memory://")
     receipt = queue.submit("bakery", now=0)
-    (claim,) = queue.engine.claim("worker-1", 1, LEASE_MS, now_ms=0)
-    queue.engine.settle([(claim, Failed("the file is encrypted"))], now_ms=100)
+
+    def fail(document: Document) -> None:
+        raise Fail("the file is encrypted")
+
+    work(queue, fail)
     assert queue.explain(receipt.id).sentence == (
         "Priority 1, because bakery's counter stood at 0 when it was submitted. It is failed: the file is encrypted."
     )
