@@ -21,7 +21,7 @@ from fairlane.worker.context import RunContext
 from fairlane.worker.handlers import Handlers
 from fairlane.worker.hooks import Hooks
 from fairlane.worker.progress import ProgressStore
-from fairlane.worker.store import Store
+from fairlane.worker.store import WorkerStore
 
 SECONDS_MAX = 40.0  # no test of this folder needs that long, on a busy machine neither
 CLAIM = Claim("id", 1, 1, "acme", "extract", 1, "null", 1, 3, 0, 1, False)
@@ -66,6 +66,12 @@ def process_tree(pid: int) -> set[int]:
         size = len(tree)
         tree |= {child for child, parent in parents.items() if parent in tree}
     return tree
+
+
+def lease_ms(queue: Queue, id: str) -> int:
+    """Return when the lease of a document ends; 0 without one."""
+    row = queue.engine.document(id)
+    return 0 if row is None else row.lease_ms or 0
 
 
 @pytest.fixture
@@ -135,7 +141,7 @@ def bench(url: str) -> Bench:
 def make_context(queue: Queue, heartbeat: socket.socket, handlers: Handlers, hooks: Hooks) -> RunContext:
     """What a run works with, for tests of its parts."""
     return RunContext(
-        store=Store(queue.engine, "worker", 60_000, handlers.attempts()),
+        store=WorkerStore(queue.engine, "worker", 60_000, handlers.attempts()),
         progress=ProgressStore(queue.engine),
         blobs=BlobCollector(queue.files),
         files=queue.files.open,

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from fairlane import Backoff, Worker
 from fairlane.worker import Document
-from fairlane.worker.store import Exchange, Settlement, Store
+from fairlane.worker.store import Exchange, Settlement, WorkerStore
 
 options = json.loads(sys.argv[2])
 is_hog, is_late = options.pop("is_hog", False), options.pop("is_late", False)
@@ -112,14 +112,14 @@ async def hog(document: Document) -> None:
 
 def worker_with_slow_store() -> Worker:
     """A worker with one `def` handler, whose claims have been on their way for half a second, and which then stops itself."""
-    exchange_now = Store.exchange
+    exchange_now = WorkerStore.exchange
 
-    def exchange(store: Store, settlements: Sequence[Settlement], limit: int) -> Exchange:
+    def exchange(store: WorkerStore, settlements: Sequence[Settlement], limit: int) -> Exchange:
         result = exchange_now(store, settlements, limit)
         return result._replace(requested_at=result.requested_at - 0.5)
 
-    Store.exchange = exchange  # type: ignore[assignment,method-assign]
-    Store.reclaim = lambda _: None  # type: ignore[assignment,method-assign] # stopped in the middle of it, it would keep all others out
+    WorkerStore.exchange = exchange  # type: ignore[assignment,method-assign]
+    WorkerStore.reclaim = lambda _: None  # type: ignore[assignment,method-assign] # stopped in the middle of it, it would keep all others out
     late = Worker(sys.argv[1], **options)
     late.handler("wait", seconds=60)(wait)
     late.on("claimed", lambda event: os.kill(os.getpid(), signal.SIGSTOP))

@@ -27,7 +27,7 @@ def for_ever() -> None:
 
 
 def segfault(document: Document) -> None:
-    faulthandler.disable()  # pytest's, which would tell at length
+    faulthandler.disable()  # pytest's, which prints a long traceback
     ctypes.string_at(0)
 
 
@@ -90,7 +90,7 @@ NASTY: list[tuple[Callable[[Document], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("handler", "why"), NASTY, ids=lambda one: getattr(one, "__name__", ""))
+@pytest.mark.parametrize(("handler", "why"), NASTY, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_handler_that_ruins_its_process_costs_its_own_document_two_attempts_of_two(
     bench: Bench, queue: Queue, handler: Callable[[Document], Any], why: str
 ) -> None:
@@ -121,15 +121,15 @@ def test_what_a_crashed_handler_printed_last_is_in_the_reason(bench: Bench, queu
     assert (queue.document(id).reason or "").endswith("killed by SIGABRT; last printed: reading page 7")
 
 
-def test_each_document_is_told_what_it_printed_itself(bench: Bench, queue: Queue) -> None:
-    payloads = {one.id: f"line {n}" for n, one in enumerate(queue.submit_many("acme", range(30)))}
+def test_each_document_has_what_it_printed_itself(bench: Bench, queue: Queue) -> None:
+    payloads = {receipt.id: f"line {n}" for n, receipt in enumerate(queue.submit_many("acme", range(30)))}
     worker = bench.worker(slots=1)
     worker.handler("extract")(lambda document: sys.stdout.write(f"line {document.payload}\n"))
     bench.run(worker)
     assert {event.id: event.value for event in bench.emitted("printed")} == payloads
 
 
-def test_half_a_gigabyte_printed_fills_nothing_and_holds_up_nobody(bench: Bench, queue: Queue) -> None:
+def test_half_a_gigabyte_printed_fills_nothing_and_holds_up_no_other_document(bench: Bench, queue: Queue) -> None:
     def handler(document: Document) -> None:
         block = b"x" * (1024 * 1024)
         for _ in range(256):
@@ -236,7 +236,7 @@ def test_a_process_that_has_ended_costs_no_child(bench: Bench, queue: Queue) -> 
         pid = os.fork()
         if pid == 0:
             os._exit(0)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has cleared it away
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nothing has reaped it
         return os.getpid()
 
     ids = [queue.submit("acme").id for _ in range(3)]

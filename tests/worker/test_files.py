@@ -34,7 +34,7 @@ def test_handlers_of_ones_own_read_the_file_and_keep_results(bench: Bench, queue
     assert "was submitted without a file" in str(queue.document(other).reason)
 
 
-def test_a_queue_in_memory_has_files_where_it_is_told(tmp_path: Path) -> None:
+def test_a_queue_in_memory_keeps_files_in_the_configured_folder(tmp_path: Path) -> None:
     with Queue("memory://", blobs=str(tmp_path / "files")) as queue:
         id = queue.submit("acme", content=b"small", name="a.txt").id
         worker = Worker(queue, slots=1)

@@ -1,4 +1,4 @@
-"""What a handler gets, what its answer means, and which documents a worker takes."""
+"""Handlers: what they get, what their results mean, and which documents a worker takes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_def_runs_in_a_child_and_an_async_def_in_the_worker(bench: Bench, queu
 
 
 def test_a_child_is_used_again(bench: Bench, queue: Queue) -> None:
-    ids = [one.id for one in queue.submit_many("acme", range(50))]
+    ids = [receipt.id for receipt in queue.submit_many("acme", range(50))]
     worker = bench.worker(slots=1)
     worker.handler("extract")(lambda document: os.getpid())
     bench.run(worker)
@@ -119,7 +119,7 @@ def test_a_result_that_cannot_be_kept_fails_the_document(bench: Bench, queue: Qu
 
 def test_large_payloads_and_results_travel_whole(bench: Bench, queue: Queue) -> None:
     texts = ["ß" * 100_000, "\udcff" * 40_000, "plain" * 50_000, "\\" * 120_000]
-    ids = [queue.submit("acme", one).id for one in texts]
+    ids = [queue.submit("acme", text).id for text in texts]
     worker = bench.worker()
     worker.handler("extract")(lambda document: document.payload)
     assert bench.run(worker).done == len(texts)
@@ -152,18 +152,18 @@ def test_a_cost_out_of_range_fails_the_document(bench: Bench, queue: Queue) -> N
 def test_progress_and_partial_results_are_seen_while_it_runs(bench: Bench, queue: Queue, kind: str, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
 
-    def told(document: Document) -> None:
+    def report(document: Document) -> None:
         document.progress(0.5)
         document.partial({"pages": [1]})
         document.progress("page 2")
 
     def in_child(document: Document) -> int:
-        told(document)
+        report(document)
         until(gate.exists)
         return 7
 
     async def on_loop(document: Document) -> int:
-        told(document)
+        report(document)
         while not gate.exists():
             await yield_loop()
         return 7
@@ -195,7 +195,7 @@ def test_a_partial_result_of_a_failed_document_stays_until_it_is_purged(bench: B
     assert queue.engine.records("progress", "", 10) == []
 
 
-def test_a_handler_that_reports_all_the_time_is_heard_at_the_end(bench: Bench, queue: Queue) -> None:
+def test_the_last_of_very_many_reports_is_kept(bench: Bench, queue: Queue) -> None:
     def handler(document: Document) -> None:
         for step in range(100_001):
             document.progress(step / 100_000)
@@ -255,7 +255,7 @@ def test_a_queue_in_memory_is_shared_with_its_worker() -> None:
     assert [queue.result(id) for id in ids] == [n + 1 for n in range(20) for _ in range(2)]
 
 
-# -- values that cannot be -------------------------------------------------------------------------------------------
+# -- bad values -------------------------------------------------------------------------------------------
 
 
 def test_bad_values_are_refused_with_what_to_do(url: str) -> None:
@@ -300,7 +300,7 @@ def test_run_inside_a_loop_says_what_to_do(url: str) -> None:
         asyncio.run(inside())
 
 
-def test_a_bad_url_is_told_before_anything_starts() -> None:
+def test_a_bad_url_is_refused_before_anything_starts() -> None:
     worker = Worker("mysql://nowhere")
     worker.handler("extract")(lambda document: None)
     with pytest.raises(BadValue, match="mysql"):
@@ -317,7 +317,7 @@ def test_a_worker_runs_once_at_a_time_and_again_afterwards(bench: Bench, queue: 
     stop()
     queue.submit("acme")
     assert bench.run(worker) == Summary(done=1)
-    assert [one.name for one in threading.enumerate() if one.name.startswith("fairlane")] == []
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("fairlane")] == []
 
 
 def test_a_stop_that_comes_early_is_remembered(bench: Bench, queue: Queue) -> None:

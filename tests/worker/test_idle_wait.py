@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from fairlane import Queue
 from fairlane.worker.idle_wait import IdleWait
-from fairlane.worker.store import Exchange, Store
+from fairlane.worker.store import Exchange, WorkerStore
 from fairlane.worker.threads import CallThread
 
 from .conftest import until_async
@@ -42,7 +42,7 @@ class Claims:
 
 @asynccontextmanager
 async def waiting(queue: Queue, claimer: Claims, until_empty: bool = False) -> AsyncIterator[IdleWait]:
-    idle = IdleWait(Store(queue.engine, "worker", 10_000, {"extract": 3}), until_empty, lambda: None)
+    idle = IdleWait(WorkerStore(queue.engine, "worker", 10_000, {"extract": 3}), until_empty, lambda: None)
     thread = CallThread("wait")
     task = asyncio.create_task(idle.run(claimer, thread))
     yield idle

@@ -15,7 +15,7 @@ from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.sqlite import SqliteEngine
 from fairlane.worker import Summary
-from fairlane.worker.store import Store
+from fairlane.worker.store import WorkerStore
 
 from .conftest import CLAIM, Bench, until
 
@@ -42,10 +42,10 @@ class Failing(SqliteEngine):
 def test_a_store_that_is_busy_costs_nothing_but_time(
     bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def opened(url: str, create: bool = True) -> Engine:
+    def open_failing(url: str, create: bool = True) -> Engine:
         return Failing(tmp_path / "queue.db", create)
 
-    monkeypatch.setattr("fairlane.worker.worker.open_engine", opened)
+    monkeypatch.setattr("fairlane.worker.worker.open_engine", open_failing)
     queue.submit_many("acme", range(30))
     worker = bench.worker()
     worker.handler("extract")(lambda document: document.payload)
@@ -53,11 +53,11 @@ def test_a_store_that_is_busy_costs_nothing_but_time(
     assert bench.emitted("store_failed")
     assert Failing.calls["settle"] > 1
     assert queue.look("acme").done == 30
-    assert all(one.attempts == 1 for one in queue.documents())
+    assert all(document.attempts == 1 for document in queue.documents())
 
 
 class Late(SqliteEngine):
-    """A real store whose answer to a claim comes after the worker was told to stop."""
+    """A real store whose answer to a claim comes after the worker has begun to stop."""
 
     stop: ClassVar[Callable[[], None]]
 
@@ -83,11 +83,11 @@ def test_what_is_claimed_while_the_worker_stops_goes_back_unbegun(
     Late.stop = stop
     assert bench.run(worker, until_empty=False) == Summary(released=2)
     assert bench.emitted("began") == []
-    assert {(one.state, one.attempts) for one in queue.documents()} == {("ready", 0)}
+    assert {(document.state, document.attempts) for document in queue.documents()} == {("ready", 0)}
 
 
 class Odd(SqliteEngine):
-    """A real store that fails in a way nobody expects."""
+    """A real store that fails in an unexpected way."""
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         raise ZeroDivisionError("odd")
@@ -118,16 +118,17 @@ def test_an_outcome_that_cannot_be_kept_does_not_hold_up_the_others(tmp_path: Pa
     with Queue(f"sqlite:///{tmp_path}/queue.db") as queue:
         ids = [queue.submit("acme").id for _ in range(3)]
         engine = Picky(tmp_path / "queue.db")
-        store = Store(engine, "worker", 10_000, {"extract": 3})
+        store = WorkerStore(engine, "worker", 10_000, {"extract": 3})
         claims = store.exchange([], 3).claims
-        visit = store.exchange([(one, Done('"bad"' if place == 1 else '"good"')) for place, one in enumerate(claims)], 0)
-        assert (visit.settled, visit.lost, visit.failure) == (3, [], None)
+        settlements = [(claim, Done('"bad"' if number == 1 else '"good"')) for number, claim in enumerate(claims)]
+        exchange = store.exchange(settlements, 0)
+        assert (exchange.settled, exchange.lost, exchange.failure) == (3, [], None)
         assert [queue.document(id).state for id in ids] == ["done", "failed", "done"]
         assert "could not be kept: ValueError: cannot be kept" in (queue.document(ids[1]).reason or "")
         engine.close()
 
 
-def test_what_even_a_failure_cannot_tell_is_left_to_its_lease(tmp_path: Path) -> None:
+def test_an_outcome_that_cannot_even_fail_is_left_to_its_lease(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path}/queue.db")
 
     class Broken(SqliteEngine):
@@ -135,6 +136,6 @@ def test_what_even_a_failure_cannot_tell_is_left_to_its_lease(tmp_path: Path) ->
             raise ValueError("no")
 
     broken = Broken(tmp_path / "queue.db")
-    assert Store(broken, "worker", 10_000, {}).exchange([(CLAIM, Failed("x"))], 0).lost == [CLAIM]
-    for one in (engine, broken):
-        one.close()
+    assert WorkerStore(broken, "worker", 10_000, {}).exchange([(CLAIM, Failed("x"))], 0).lost == [CLAIM]
+    for opened in (engine, broken):
+        opened.close()

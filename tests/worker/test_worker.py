@@ -17,7 +17,7 @@ import pytest
 from fairlane import Queue
 from fairlane.procs import reaper, syscalls
 
-from .conftest import SECONDS_MAX, is_alive, process_tree, until
+from .conftest import SECONDS_MAX, is_alive, lease_ms, process_tree, until
 
 SCRIPT = Path(__file__).with_name("script.py")
 Start = Callable[..., "Running"]
@@ -73,12 +73,6 @@ def submit(queue: Queue, folder: Path, kind: str, count: int = 1, **payload: Any
 
 def began(folder: Path, *ids: str) -> None:
     until(lambda: all((folder / f"began-{id}").exists() for id in ids), "the start of the handlers")
-
-
-def lease_ms(queue: Queue, id: str) -> int:
-    """Return when the lease of a document ends; 0 without one."""
-    row = queue.engine.document(id)
-    return 0 if row is None else row.lease_ms or 0
 
 
 def renewed(queue: Queue, *ids: str) -> None:

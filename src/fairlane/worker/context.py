@@ -13,13 +13,13 @@ from .blob_gc import BlobCollector
 from .handlers import Handlers
 from .hooks import Hooks
 from .progress import ProgressStore
-from .store import Store
+from .store import WorkerStore
 
 
 class RunContext(NamedTuple):
     """The parts and settings of one run; made by the worker and closed by the worker, the sockets by the run."""
 
-    store: Store
+    store: WorkerStore
     progress: ProgressStore
     blobs: BlobCollector
     files: Callable[[], Files]

@@ -59,7 +59,11 @@ class Dispatcher:
 
     def dispatch(self) -> None:
         """Begin documents in their order while there are free slots, and send a few more ahead to children."""
-        while self._has_next():
+        while True:
+            if not self._backlog and not self.is_stopping and self._has_free_slot():
+                self._children.rebalance()  # what waits in the inbox of a busy child comes back
+            if not self._backlog:
+                return
             active = self._backlog.popleft()
             handler = self._context.handlers[active.claim.kind]
             if handler.is_async and self._has_free_slot():
@@ -67,12 +71,6 @@ class Dispatcher:
             elif handler.is_async or not self._children.send(active, self._has_free_slot()):
                 self._backlog.appendleft(active)
                 return
-
-    def _has_next(self) -> bool:
-        """Whether a document waits to begin; one that waits in a busy child's inbox is fetched if there is a free slot."""
-        if not self._backlog and not self.is_stopping and self._has_free_slot():
-            self._children.rebalance()
-        return bool(self._backlog)
 
     def _has_free_slot(self) -> bool:
         return self._children.running + self._coroutines.running < self._context.slots

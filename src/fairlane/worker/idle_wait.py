@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from .store import Exchange, Store
+from .store import Exchange, WorkerStore
 from .threads import CallThread
 
 WAIT_SECONDS = 0.25  # that one wait may take
@@ -42,7 +42,7 @@ class Claimer(Protocol):
 class IdleWait:
     """Whether a claim could find something, and the wait until it could."""
 
-    def __init__(self, store: Store, until_empty: bool, wake: Callable[[], None]) -> None:
+    def __init__(self, store: WorkerStore, until_empty: bool, wake: Callable[[], None]) -> None:
         self._store = store
         self._until_empty = until_empty
         self._wake = wake  # the run loop: a wait has ended

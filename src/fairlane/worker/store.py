@@ -35,7 +35,7 @@ class Exchange(NamedTuple):
     failure: str | None = None
 
 
-class Store:
+class WorkerStore:
     """The worker's use of an engine."""
 
     def __init__(self, engine: Engine, worker: str, lease_ms: int, kinds: Mapping[str, int]) -> None:

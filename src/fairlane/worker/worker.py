@@ -40,7 +40,7 @@ from .hooks import Hook, Hooks
 from .outbox import Summary
 from .progress import ProgressStore
 from .run_loop import RunLoop
-from .store import Store
+from .store import WorkerStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Hook)
@@ -149,7 +149,7 @@ class Worker:
             engine, connection = self._open_store_and_heartbeat(url, fork_server_pid, stack)
             stack.callback(connection.close)
             self._trace(engine, stack)
-            store = Store(engine, self.name, self._lease_ms, self._handlers.attempts())
+            store = WorkerStore(engine, self.name, self._lease_ms, self._handlers.attempts())
             queue_files = self._queue.files if isinstance(self._queue, Queue) else QueueFiles(engine, url, self._blobs)
             context = RunContext(
                 store, ProgressStore(engine), BlobCollector(queue_files), files, self._handlers, self._hooks, self._backoff,
