@@ -88,7 +88,7 @@ def content_of(seed: int, number: int) -> bytes:
 def work(name: str, folder: Path) -> None:
     """A worker that answers with the hash of what it read."""
     log = ClientLog(folder / f"{name}.log")
-    worker = Worker(_url(folder), slots=8, lease=LEASE_SECONDS, name=name, backoff=Backoff(0, ceiling_seconds=0))
+    worker = Worker(_url(folder), slots=8, lease=LEASE_SECONDS, name=name, backoff=Backoff(0, ceiling=0))
 
     @worker.handler(KIND, attempts=1000)
     async def read(document: Document) -> str:

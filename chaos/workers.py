@@ -67,9 +67,7 @@ class Report:
 def work(name: str, folder: Path) -> None:
     """Run a worker that logs its claims and what became of them."""
     log = ClientLog(folder / f"{name}.log")
-    worker = Worker(
-        f"sqlite:///{folder / 'queue.db'}", slots=2, lease=LEASE_SECONDS, name=name, backoff=Backoff(0, ceiling_seconds=0)
-    )
+    worker = Worker(f"sqlite:///{folder / 'queue.db'}", slots=2, lease=LEASE_SECONDS, name=name, backoff=Backoff(0, ceiling=0))
 
     def result_of(document: Document) -> str:
         """Return a value that is unique for each claim, so that the store shows whose outcome it kept."""

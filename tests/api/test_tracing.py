@@ -22,7 +22,7 @@ SECRET = "a payload that nobody may see"
 WORKER = """
 import fairlane
 
-worker = fairlane.Worker({url!r}, slots=2, backoff=fairlane.Backoff(first_seconds=0.01))
+worker = fairlane.Worker({url!r}, slots=2, backoff=fairlane.Backoff(first=0.01))
 
 @worker.handler("extract", attempts=2)
 def handle(document):

@@ -15,6 +15,7 @@ from fairlane.core.policy import (
     Reset,
     Standing,
     correct_counter,
+    interval_ms_of,
     step_of,
     to_milliseconds,
     to_thousandths,
@@ -38,7 +39,7 @@ def policies(draw: st.DrawFn) -> Policy:
 @st.composite
 def histories(draw: st.DrawFn, policy: Policy, *, back: bool = True) -> list[tuple[Standing, int, int, Standing]]:
     """Checks of one customer: where it stood, the moment, the step, where it stands then."""
-    span_ms = policy.interval_ms
+    span_ms = interval_ms_of(policy)
     gaps = st.sampled_from([0, 1, span_ms - 1, span_ms, span_ms + 1]) | st.integers(0, 2 * span_ms)
     moves = st.lists(st.tuples(gaps | gaps.map(lambda gap: -gap) if back else gaps, steps), min_size=1, max_size=15)
     standing, now_ms, checks = Standing(), 10**12, []

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from fairlane.core.errors import BadValue
-from fairlane.core.policy import Policy, Reset, Rules, Standing, Terms, to_milliseconds, to_thousandths
+from fairlane.core.policy import (
+    Policy,
+    Reset,
+    Rules,
+    Standing,
+    Terms,
+    interval_ms_of,
+    to_milliseconds,
+    to_thousandths,
+    weight_of,
+)
 
 NOT_NUMBERS: list[Any] = [True, "12", None, float("nan"), float("inf"), float("-inf")]
 
@@ -32,8 +42,8 @@ def test_the_defaults_are_those_of_the_texts() -> None:
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0.001, 1), (1, 1000), (2.5, 2500), (30 * 86_400, 2_592_000_000)])
 def test_the_reset_interval_may_be_1_ms_to_30_days(seconds: float, expected: int) -> None:
-    assert Policy(reset_interval=seconds).interval_ms == expected
-    assert Terms(reset_interval=seconds).policy(Policy()).interval_ms == expected
+    assert interval_ms_of(Policy(reset_interval=seconds)) == expected
+    assert interval_ms_of(Terms(reset_interval=seconds).policy(Policy())) == expected
 
 
 @pytest.mark.parametrize("value", [0, 0.0004, -1, 30 * 86_400 + 0.001, 1e300, *NOT_NUMBERS])
@@ -145,7 +155,7 @@ def test_another_open_turn_share_is_refused_by_name_and_value(value: Any) -> Non
 
 @pytest.mark.parametrize(("weight", "expected"), [(1, 1000), (0.01, 10), (100, 100_000), (0.3, 300), (2.007, 2007)])
 def test_a_weight_may_be_0_01_to_100_in_whole_thousandths(weight: float, expected: int) -> None:
-    assert Terms(weight=weight).weight_thousandths == expected
+    assert weight_of(Terms(weight=weight)) == expected
 
 
 @pytest.mark.parametrize("value", [0, 0.009, 0.0099, 100.001, -1, 1.0005, 0.01001, *NOT_NUMBERS])

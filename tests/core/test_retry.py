@@ -12,7 +12,7 @@ from fairlane.core.errors import BadValue
 from fairlane.core.retry import DELAY_MAX_MS, Backoff
 
 FEW = settings(max_examples=40, deadline=None)
-EVEN = Backoff(first_seconds=2, factor=2, ceiling_seconds=600, jitter=0)
+EVEN = Backoff(first=2, factor=2, ceiling=600, jitter=0)
 
 
 def test_each_attempt_waits_twice_as_long_up_to_the_ceiling() -> None:
@@ -24,7 +24,7 @@ def test_each_attempt_waits_twice_as_long_up_to_the_ceiling() -> None:
     ("factor", "delays"), [(1, [3000] * 4), (3, [3000, 9000, 20_000, 20_000]), (1.5, [3000, 4500, 6750, 10_125])]
 )
 def test_each_attempt_waits_factor_times_longer(factor: float, delays: list[int]) -> None:
-    backoff = Backoff(first_seconds=3, factor=factor, ceiling_seconds=20, jitter=0)
+    backoff = Backoff(first=3, factor=factor, ceiling=20, jitter=0)
     assert [backoff.delay_ms(attempts, 0) for attempts in range(1, 5)] == delays
 
 
@@ -34,16 +34,16 @@ def test_jitter_takes_away_up_to_that_share(jitter: float, dice: float, delay_ms
 
 
 def test_the_defaults_double_from_2_s_to_10_minutes_less_up_to_a_half() -> None:
-    assert Backoff() == Backoff(first_seconds=2, factor=2, ceiling_seconds=600, jitter=0.5)
+    assert Backoff() == Backoff(first=2, factor=2, ceiling=600, jitter=0.5)
 
 
 def test_no_first_wait_is_no_wait_ever() -> None:
-    assert [Backoff(first_seconds=0).delay_ms(attempts, 0.3) for attempts in (1, 2, 10**12)] == [0, 0, 0]
+    assert [Backoff(first=0).delay_ms(attempts, 0.3) for attempts in (1, 2, 10**12)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("factor", [1, 2, 100])
 def test_however_many_attempts_there_were_the_answer_comes(factor: float) -> None:
-    backoff = Backoff(first_seconds=1, factor=factor, ceiling_seconds=DELAY_MAX_MS / 1000, jitter=0)
+    backoff = Backoff(first=1, factor=factor, ceiling=DELAY_MAX_MS / 1000, jitter=0)
     assert backoff.delay_ms(10**12, 0) == (1000 if factor == 1 else DELAY_MAX_MS)
 
 
@@ -69,11 +69,11 @@ def test_a_delay_is_between_its_full_length_and_that_less_the_jitter(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("first_seconds", -1),
-        ("first_seconds", 600.001),
-        ("first_seconds", float("nan")),
-        ("ceiling_seconds", -1),
-        ("ceiling_seconds", 365 * 86_400 + 1),
+        ("first", -1),
+        ("first", 600.001),
+        ("first", float("nan")),
+        ("ceiling", -1),
+        ("ceiling", 365 * 86_400 + 1),
         ("factor", 0.99),
         ("factor", 100.1),
         ("factor", float("nan")),
@@ -91,8 +91,8 @@ def test_a_bad_value_is_refused_by_name_and_value(name: str, value: float) -> No
 
 
 def test_the_bounds_themselves_are_allowed() -> None:
-    assert Backoff(first_seconds=600, factor=100, ceiling_seconds=600, jitter=1).delay_ms(1, 0) == 600_000
-    assert Backoff(first_seconds=0, factor=1, ceiling_seconds=0, jitter=0).delay_ms(1, 0) == 0
+    assert Backoff(first=600, factor=100, ceiling=600, jitter=1).delay_ms(1, 0) == 600_000
+    assert Backoff(first=0, factor=1, ceiling=0, jitter=0).delay_ms(1, 0) == 0
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_attempts_below_1_and_dice_beyond_their_range_are_refused(attempts: int,
         Backoff().delay_ms(attempts, dice)
 
 
-@pytest.mark.parametrize("name", ["factor", "jitter", "first_seconds", "ceiling_seconds"])
+@pytest.mark.parametrize("name", ["factor", "jitter", "first", "ceiling"])
 def test_what_is_no_number_is_refused_by_name(name: str) -> None:
     with pytest.raises(BadValue, match=f"{name} is 'x'"):
         Backoff(**{name: "x"})  # type: ignore[arg-type]

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlane.core.policy import COUNTER_FLOOR, INTERVAL_MAX_MS, TIME_MAX_MS, Policy, Standing, correct_counter, step_of
+from fairlane.core.policy import (
+    COUNTER_FLOOR,
+    INTERVAL_MAX_MS,
+    TIME_MAX_MS,
+    Policy,
+    Standing,
+    correct_counter,
+    interval_ms_of,
+    step_of,
+)
 from fairlane.engine import open_engine
 from fairlane.engine.redis import scripts
 from fairlane.engine.redis.codec import depths_of
@@ -87,7 +96,7 @@ def test_a_check_and_a_correction_are_those_of_the_policy(
     is_new: bool,
 ) -> None:
     policy = Policy(interval_ms / 1000, thresholds, reset)
-    assert policy.interval_ms == interval_ms
+    assert interval_ms_of(policy) == interval_ms
     now_ms, reset_ms = max(0, updated_ms + gap_ms), max(0, updated_ms - since_ms)
     standing = Standing(counter, None if is_new else updated_ms, None if is_new else reset_ms, 7)
     step = step_of(costs[0], weight)

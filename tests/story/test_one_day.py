@@ -16,7 +16,7 @@ import pytest
 from fairlane import Backoff, Fail, KeyConflict, Queue, Retry, Worker
 from fairlane.worker import Document
 
-AT_ONCE = Backoff(first_seconds=0, ceiling_seconds=0)
+AT_ONCE = Backoff(first=0, ceiling=0)
 
 
 def work(queue: Queue, handle: Callable[[Document], Any] = lambda document: {"pages": 1}, slots: int = 1) -> list[Document]:

@@ -25,7 +25,7 @@ from fairlane.worker.store import WorkerStore
 
 SECONDS_MAX = 40.0  # no test of this folder needs that long, on a busy machine neither
 CLAIM = Claim("id", 1, 1, "acme", "extract", 1, "null", 1, 3, 0, 1, False)
-AT_ONCE = Backoff(first_seconds=0, ceiling_seconds=0)
+AT_ONCE = Backoff(first=0, ceiling=0)
 
 
 def until(condition: Callable[[], Any], what: str = "it") -> Any:

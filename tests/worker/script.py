@@ -25,7 +25,7 @@ from fairlane.worker.store import Exchange, Settlement, WorkerStore
 
 options = json.loads(sys.argv[2])
 is_hog, is_late = options.pop("is_hog", False), options.pop("is_late", False)
-worker = Worker(sys.argv[1], backoff=Backoff(0, ceiling_seconds=0), **options)
+worker = Worker(sys.argv[1], backoff=Backoff(0, ceiling=0), **options)
 
 
 def note(document: Document, what: str) -> Path:
@@ -46,7 +46,7 @@ def gate(document: Document) -> Path:
     return Path(document.payload["folder"]) / "gate"
 
 
-@worker.handler("wait", seconds=60)
+@worker.handler("wait", timeout=60)
 def wait(document: Document) -> int:
     note(document, "began")
     pause = threading.Event()
@@ -56,7 +56,7 @@ def wait(document: Document) -> int:
     return document.attempt
 
 
-@worker.handler("forks", seconds=60)
+@worker.handler("forks", timeout=60)
 def forks(document: Document) -> None:
     """Starts a program, a fork, and a daemon that flees to its own session; then waits for ever."""
     subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
@@ -71,7 +71,7 @@ def forks(document: Document) -> None:
     threading.Event().wait()
 
 
-@worker.handler("polite", seconds=60)
+@worker.handler("polite", timeout=60)
 async def polite(document: Document) -> int:
     note(document, "began")
     while not gate(document).exists():
@@ -80,7 +80,7 @@ async def polite(document: Document) -> int:
     return document.attempt
 
 
-@worker.handler("stubborn", seconds=60)
+@worker.handler("stubborn", timeout=60)
 async def stubborn(document: Document) -> None:
     note(document, "began")
     while True:
@@ -90,7 +90,7 @@ async def stubborn(document: Document) -> None:
             note(document, "cancelled")
 
 
-@worker.handler("interpreter", seconds=60)
+@worker.handler("interpreter", timeout=60)
 async def interpreter(document: Document) -> int:
     """Holds the interpreter in one call that takes some seconds: nothing else of this process runs."""
     note(document, "began")
@@ -121,7 +121,7 @@ def worker_with_slow_store() -> Worker:
     WorkerStore.exchange = exchange  # type: ignore[assignment,method-assign]
     WorkerStore.reclaim = lambda _: None  # type: ignore[assignment,method-assign] # stopped in the middle of it, it would keep all others out
     late = Worker(sys.argv[1], **options)
-    late.handler("wait", seconds=60)(wait)
+    late.handler("wait", timeout=60)(wait)
     late.on("claimed", lambda event: os.kill(os.getpid(), signal.SIGSTOP))
     return late
 
@@ -130,7 +130,7 @@ if __name__ == "__main__":
     if is_late:
         worker = worker_with_slow_store()
     if is_hog:
-        worker.handler("hog", attempts=1, seconds=0.5)(hog)
+        worker.handler("hog", attempts=1, timeout=0.5)(hog)
     worker.on("stopping", lambda event: print("stopping", flush=True))  # noqa: T201
     worker.on("stopped", lambda event: print(json.dumps(event.value._asdict()), flush=True))  # noqa: T201
     worker.run()

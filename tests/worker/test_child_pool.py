@@ -100,7 +100,7 @@ def test_a_handler_that_ruins_its_process_costs_its_own_document_two_attempts_of
     good += [queue.submit(f"after-{n}", n, kind="good").id for n in range(40)]
     worker = bench.worker(memory=256 * 1024 * 1024)
     worker.handler("good")(lambda document: document.payload)
-    worker.handler("bad", attempts=2, seconds=0.3 if why.startswith("ran") else 20)(handler)
+    worker.handler("bad", attempts=2, timeout=0.3 if why.startswith("ran") else 20)(handler)
     assert bench.run(worker) == Summary(done=80, failed=1, retried=1)
     assert all((queue.document(id).state, queue.document(id).attempts) == ("done", 1) for id in good)
     ended = queue.document(bad)
@@ -212,7 +212,7 @@ def test_what_a_handler_started_ends_with_its_document(
 
     ids = [queue.submit("acme").id for _ in range(2)]
     worker = bench.worker(slots=1)
-    worker.handler("extract", attempts=1, seconds=0.5 if ending == "hangs" else 20)(starts)
+    worker.handler("extract", attempts=1, timeout=0.5 if ending == "hangs" else 20)(starts)
     assert bench.run(worker) == (Summary(done=2) if ending == "returns" else Summary(failed=2))
     assert not is_alive(int(note.read_text()))
     assert bench.emitted("child_ended")

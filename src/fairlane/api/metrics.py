@@ -19,6 +19,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from fairlane.core.document import ENDED, ChangeRow, CheckRow, DocumentRow, ReceiptRow
+from fairlane.core.policy import interval_ms_of
 from fairlane.queue import Queue
 
 from .auth import time_ms
@@ -116,7 +117,7 @@ class Metrics:
         """Learn what waits and runs already."""
         for document in await self._call(self._unended):
             self._follow(document)
-        self._interval_ms = (await self._call(self._queue.rules)).policy.interval_ms
+        self._interval_ms = interval_ms_of((await self._call(self._queue.rules)).policy)
 
     def _unended(self) -> list[DocumentRow]:
         found: list[DocumentRow] = []
@@ -179,7 +180,7 @@ class Metrics:
         for change in changes:
             self._now_ms = max(self._now_ms, change.at_ms)
             if change.what == "configured":
-                self._interval_ms = (await self._call(self._queue.rules)).policy.interval_ms
+                self._interval_ms = interval_ms_of((await self._call(self._queue.rules)).policy)
             if change.document is not None:
                 self._events.labels(WORDS.get(change.what, change.what)).inc()
                 self._happened(change, change.document)

@@ -19,11 +19,11 @@ from weakref import WeakSet
 
 from fairlane.core.document import State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
-from fairlane.core.policy import Dispatch, Reset, Rules, Terms
+from fairlane.core.policy import Dispatch, Reset, Rules, Terms, plain_seconds
 from fairlane.queue import DEFAULT_KIND, KEEP, Check, Cost, Document, Input, Keep, Look, Receipt
 from fairlane.queue.explain import Explanation
 from fairlane.queue.files import display_name
-from fairlane.queue.validation import document_id, payload_text, plain_seconds, to_seconds
+from fairlane.queue.validation import document_id, payload_text, to_seconds
 
 from . import models
 from .events import Events

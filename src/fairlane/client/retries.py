@@ -24,7 +24,7 @@ from .models import unexpected_response
 from .transport import ConnectionLost, HttpResponse, OpenResponse, RequestBody, Transport, json_body
 
 RETRY_STATUSES = (429, 502, 503, 504)
-BACKOFF = Backoff(first_seconds=0.1, ceiling_seconds=5.0)
+BACKOFF = Backoff(first=0.1, ceiling=5.0)
 RETRY_AFTER_MAX = 600.0  # seconds
 
 T = TypeVar("T")

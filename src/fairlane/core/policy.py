@@ -14,7 +14,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from .errors import BadValue
 
@@ -26,11 +26,17 @@ LEVELS_MAX = 9
 
 Reset = Literal["idle", "window", "gradual"]
 Dispatch = Literal["fair", "strict"]
+T = TypeVar("T")
+
+
+def plain_seconds(duration: T | timedelta) -> T | float:
+    """Return a timedelta as seconds, and any other value as it is."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 def to_milliseconds(name: str, duration: float | timedelta, least_ms: int, most_ms: int) -> int:
     """Return a duration, a number meaning seconds, as whole milliseconds, half of one rounding up; or raise BadValue."""
-    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    seconds = plain_seconds(duration)
     if not isinstance(seconds, bool) and isinstance(seconds, int | float) and abs(seconds) <= TIME_MAX_MS:
         whole = math.floor(seconds * 1000 + 0.5)
         if least_ms <= whole <= most_ms:
@@ -58,6 +64,12 @@ def step_of(cost: int, weight: int) -> int:
     return max(1, cost * STEP // weight)
 
 
+def _set_fields(instance: object, **values: object) -> None:
+    """Set fields of a frozen dataclass, while it is made."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+
+
 class Standing(NamedTuple):
     """A customer's counter; the default is a customer never seen."""
 
@@ -67,25 +79,35 @@ class Standing(NamedTuple):
     resets: int = 0  # counted, so that a late correction of a cost is dropped if a reset came between
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Policy:
     """The check and the table: reset interval in seconds, thresholds in steps, reset rule."""
 
-    reset_interval: float = 1500.0
-    thresholds: tuple[float, ...] = (-2, -4, -6, -8, -10, -12, -14, -20)
-    reset: Reset = "idle"
-    interval_ms: int = field(init=False, repr=False, compare=False)
+    reset_interval: float
+    thresholds: tuple[float, ...]
+    reset: Reset
+    _interval_ms: int = field(init=False, repr=False, compare=False)
     _depths: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if self.reset not in get_args(Reset):
-            raise BadValue("reset", self.reset, "one of " + ", ".join(get_args(Reset)))
-        if not isinstance(self.thresholds, tuple | list):
-            raise BadValue("thresholds", self.thresholds, "a tuple of numbers, as in (-2, -4, -6)")
-        interval_ms = to_milliseconds("reset_interval", self.reset_interval, 1, INTERVAL_MAX_MS)
-        object.__setattr__(self, "interval_ms", interval_ms)
-        object.__setattr__(self, "thresholds", tuple(self.thresholds))
-        object.__setattr__(self, "_depths", self._parse_depths())
+    def __init__(
+        self,
+        reset_interval: float | timedelta = 1500.0,
+        thresholds: tuple[float, ...] = (-2, -4, -6, -8, -10, -12, -14, -20),
+        reset: Reset = "idle",
+    ) -> None:
+        if reset not in get_args(Reset):
+            raise BadValue("reset", reset, "one of " + ", ".join(get_args(Reset)))
+        if not isinstance(thresholds, tuple | list):
+            raise BadValue("thresholds", thresholds, "a tuple of numbers, as in (-2, -4, -6)")
+        interval_ms = to_milliseconds("reset_interval", reset_interval, 1, INTERVAL_MAX_MS)
+        _set_fields(
+            self,
+            reset_interval=plain_seconds(reset_interval),
+            thresholds=tuple(thresholds),
+            reset=reset,
+            _interval_ms=interval_ms,
+        )
+        _set_fields(self, _depths=self._parse_depths())
 
     def _parse_depths(self) -> tuple[int, ...]:
         """Return the thresholds as rising depths below zero, in thousandths."""
@@ -102,13 +124,13 @@ class Policy:
         if updated_ms is None or reset_ms is None or self._resets(updated_ms, reset_ms, now_ms):
             return Standing(max(COUNTER_FLOOR, min(0, STEP - step)), now_ms, now_ms, resets + 1)
         if self.reset == "gradual" and now_ms > updated_ms:
-            left_ms = self.interval_ms - (now_ms - updated_ms)
-            counter = -(-counter * left_ms // self.interval_ms)  # cut towards zero
+            left_ms = self._interval_ms - (now_ms - updated_ms)
+            counter = -(-counter * left_ms // self._interval_ms)  # cut towards zero
         return Standing(max(COUNTER_FLOOR, counter - step), max(updated_ms, now_ms), reset_ms, resets)
 
     def _resets(self, updated_ms: int, reset_ms: int, now_ms: int) -> bool:
         since_ms = reset_ms if self.reset == "window" else updated_ms
-        return now_ms >= updated_ms and now_ms - since_ms > self.interval_ms
+        return now_ms >= updated_ms and now_ms - since_ms > self._interval_ms
 
     def level(self, counter_thousandths: int) -> int:
         """Return the priority of a counter in thousandths: the last line of the table that holds."""
@@ -127,7 +149,11 @@ class Policy:
         if standing.updated_ms is None or standing.reset_ms is None:
             return 0
         since_ms = standing.reset_ms if self.reset == "window" else standing.updated_ms
-        return max(0, since_ms + self.interval_ms - now_ms)
+        return max(0, since_ms + self._interval_ms - now_ms)
+
+
+def interval_ms_of(policy: Policy) -> int:
+    return policy._interval_ms
 
 
 def correct_counter(standing: Standing, resets: int, step_before: int, step_after: int) -> Standing:
@@ -143,27 +169,36 @@ def operator_reset(standing: Standing) -> Standing:
     return Standing(resets=standing.resets)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Terms:
     """One customer's own settings; None stands for those of every customer."""
 
-    weight: float = 1
-    cap: int | None = None
-    paused: bool = False
-    reset_interval: float | None = None
-    thresholds: tuple[float, ...] | None = None
-    reset: Reset | None = None
-    weight_thousandths: int = field(init=False, repr=False, compare=False)
+    weight: float
+    cap: int | None
+    paused: bool
+    reset_interval: float | None
+    thresholds: tuple[float, ...] | None
+    reset: Reset | None
+    _weight_thousandths: int = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weight_thousandths", to_thousandths("weight", self.weight, 0.01, 100))
-        if self.cap is not None and (type(self.cap) is not int or not 1 <= self.cap <= 1_000_000):
-            raise BadValue("cap", self.cap, "a whole number from 1 to 1,000,000, or None for no cap")
-        if type(self.paused) is not bool:
-            raise BadValue("paused", self.paused, "True or False")
-        if self.thresholds is not None:
-            object.__setattr__(self, "thresholds", self.policy(Policy()).thresholds)
-        self.policy(Policy())
+    def __init__(
+        self,
+        weight: float = 1,
+        cap: int | None = None,
+        paused: bool = False,
+        reset_interval: float | timedelta | None = None,
+        thresholds: tuple[float, ...] | None = None,
+        reset: Reset | None = None,
+    ) -> None:
+        weight_thousandths = to_thousandths("weight", weight, 0.01, 100)
+        if cap is not None and (type(cap) is not int or not 1 <= cap <= 1_000_000):
+            raise BadValue("cap", cap, "a whole number from 1 to 1,000,000, or None for no cap")
+        if type(paused) is not bool:
+            raise BadValue("paused", paused, "True or False")
+        _set_fields(self, weight=weight, _weight_thousandths=weight_thousandths, cap=cap, paused=paused, reset=reset)
+        _set_fields(self, reset_interval=plain_seconds(reset_interval), thresholds=thresholds)
+        policy = self.policy(Policy())  # raises if a value is wrong
+        _set_fields(self, thresholds=None if thresholds is None else policy.thresholds)
 
     def policy(self, everybody: Policy) -> Policy:
         """Return this customer's policy, with the defaults taken from everybody's."""
@@ -174,6 +209,11 @@ class Terms:
             everybody.thresholds if self.thresholds is None else self.thresholds,
             everybody.reset if self.reset is None else self.reset,
         )
+
+
+def weight_of(terms: Terms) -> int:
+    """Return a customer's weight in thousandths."""
+    return terms._weight_thousandths
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from .errors import BadValue
-from .policy import to_milliseconds
+from .policy import plain_seconds, to_milliseconds
 
 DELAY_MAX_MS = 365 * 24 * 3600 * 1000
 
@@ -14,16 +15,15 @@ DELAY_MAX_MS = 365 * 24 * 3600 * 1000
 class Backoff:
     """Each attempt waits `factor` times longer, up to a ceiling; jitter shortens the wait by up to that share."""
 
-    first_seconds: float = 2.0
+    first: float | timedelta = 2.0  # numbers are seconds
     factor: float = 2.0
-    ceiling_seconds: float = 600.0
+    ceiling: float | timedelta = 600.0
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        to_milliseconds("first_seconds", self.first_seconds, 0, DELAY_MAX_MS)
-        to_milliseconds("ceiling_seconds", self.ceiling_seconds, 0, DELAY_MAX_MS)
-        if self.first_seconds > self.ceiling_seconds:
-            raise BadValue("first_seconds", self.first_seconds, f"at most ceiling_seconds, {self.ceiling_seconds!r}")
+        first_ms = to_milliseconds("first", self.first, 0, DELAY_MAX_MS)
+        if first_ms > to_milliseconds("ceiling", self.ceiling, 0, DELAY_MAX_MS):
+            raise BadValue("first", self.first, f"at most ceiling, {self.ceiling!r}")
         if not isinstance(self.factor, int | float) or not 1 <= self.factor <= 100:
             raise BadValue("factor", self.factor, "a number from 1 to 100")
         if not isinstance(self.jitter, int | float) or not 0 <= self.jitter <= 1:
@@ -35,9 +35,9 @@ class Backoff:
             raise BadValue("attempts", attempts, "1 or more: it counts the attempt that just failed")
         if not 0 <= dice < 1:
             raise BadValue("dice", dice, "a number from 0 up to, and not including, 1")
-        delay_seconds = self.first_seconds
+        delay_seconds, ceiling_seconds = plain_seconds(self.first), plain_seconds(self.ceiling)
         for _ in range(attempts - 1):
-            if delay_seconds == 0 or delay_seconds >= self.ceiling_seconds or self.factor == 1:
+            if delay_seconds == 0 or delay_seconds >= ceiling_seconds or self.factor == 1:
                 break
             delay_seconds *= self.factor
-        return round(min(delay_seconds, self.ceiling_seconds) * (1 - self.jitter * dice) * 1000)
+        return round(min(delay_seconds, ceiling_seconds) * (1 - self.jitter * dice) * 1000)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairlane.core.document import Customer
-from fairlane.core.policy import Policy, Standing, Terms
+from fairlane.core.policy import Policy, Standing, Terms, weight_of
 
 
 def customer_snapshot(
@@ -18,7 +18,7 @@ def customer_snapshot(
     return Customer(
         id,
         standing,
-        policy.next_priority(standing, now_ms, terms.weight_thousandths),
+        policy.next_priority(standing, now_ms, weight_of(terms)),
         policy.resets_in_ms(standing, now_ms),
         waiting,
         running,

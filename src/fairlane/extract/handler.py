@@ -50,7 +50,7 @@ def built_in_worker(options: ExtractOptions, slots: int = 4, kinds: Sequence[str
     syscalls.keep_freed_memory()
     worker = Worker(options.url, slots=slots, blobs=options.blobs)
     for kind in kinds:
-        worker.handler(kind, seconds=options.limits.seconds_max + options.pace + SECONDS_SPARE)(ExtractHandler(options))
+        worker.handler(kind, timeout=options.limits.seconds_max + options.pace + SECONDS_SPARE)(ExtractHandler(options))
     return worker
 
 

@@ -20,7 +20,7 @@ from fairlane.blobs.envelope import File, result_digest, unwrap_payload, wrap_re
 from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 from fairlane.core.document import BATCH_MAX, ENDED, DocumentRow, State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
-from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, to_milliseconds
+from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, plain_seconds, to_milliseconds
 from fairlane.engine import Engine, join_transaction, open_engine
 from fairlane.engine.protocol import PROGRESS
 from fairlane.settings import DEFAULT_URL
@@ -52,7 +52,6 @@ from .validation import (
     new_ids,
     now_milliseconds,
     payload_text,
-    plain_seconds,
     to_seconds,
     unknown_document,
 )

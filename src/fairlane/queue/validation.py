@@ -12,7 +12,7 @@ import json
 import os
 import time
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from fairlane.blobs.envelope import reject_reserved_key
 from fairlane.core.document import JSON_BYTES_MAX, Submission, validate_text
@@ -26,7 +26,6 @@ PARTIAL_BYTES_MAX = 60 * 1024
 PAGES: Literal["pages"] = "pages"  # a cost that is estimated from the file
 
 Cost = float | Literal["pages"]
-T = TypeVar("T")
 
 # No check for circular references: it would slow every payload, and one ends in a RecursionError, which is reported as well.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
@@ -131,11 +130,6 @@ def now_milliseconds(now: float | datetime | None) -> int | None:
 def to_seconds(name: str, duration: float | timedelta, least_ms: int = 0, most_ms: int = TIME_MAX_MS) -> float:
     """Return a duration as seconds in whole milliseconds; raise BadValue if it is out of range."""
     return to_milliseconds(name, duration, least_ms, most_ms) / 1000
-
-
-def plain_seconds(value: T | timedelta) -> T | float:
-    """Return a timedelta as seconds, and any other value as it is."""
-    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def document_id(id: str) -> str:

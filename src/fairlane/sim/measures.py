@@ -23,6 +23,8 @@ from heapq import heappop, heappush
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from fairlane.core.policy import interval_ms_of
+
 from .replay import Replay
 from .workload import HEAVY_MIN, LIGHT_MAX, Workload
 
@@ -171,7 +173,7 @@ def in_turn(replay: Replay) -> array[int]:
 def _starved(replay: Replay) -> int:
     """Count documents that had waited longer than the reset interval when a later document was started before them."""
     at_us, turn, start_us = replay.workload.at_us, replay.turn, replay.start_us
-    interval_us = replay.contender.rules.policy.interval_ms * 1000
+    interval_us = interval_ms_of(replay.contender.rules.policy) * 1000
     starved = judged = 0
     for taken, number in enumerate(in_turn(replay), start=1):
         while judged < number and at_us[judged] + interval_us < start_us[number]:

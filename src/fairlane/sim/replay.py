@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 
 from fairlane.core.dispatch import Lanes, is_blocked
 from fairlane.core.errors import Mistake
-from fairlane.core.policy import Policy, Standing, Terms, step_of
+from fairlane.core.policy import Policy, Standing, Terms, step_of, weight_of
 
 from .contenders import Contender
 from .workload import Workload
@@ -67,7 +67,7 @@ class _ReplayState:
         self.ends: list[tuple[int, int]] = []  # heap of (end, customer), one for each running document
         self.terms = [contender.terms.get(name, Terms()) for name in workload.customers]
         self.policies: list[Policy] = [terms.policy(contender.rules.policy) for terms in self.terms]
-        self.weights = [terms.weight_thousandths for terms in self.terms]
+        self.weights = [weight_of(terms) for terms in self.terms]
         self.standings = [Standing()] * len(self.terms)
         self.running = [0] * len(self.terms)
         self.counter, self.priority = array("q", [0]) * len(workload), array("b", [0]) * len(workload)

@@ -15,7 +15,17 @@ from typing import NamedTuple
 
 from fairlane.core.document import ChangeRow, CheckRow, Customer, DocumentRow
 from fairlane.core.errors import StoreError, Unknown
-from fairlane.core.policy import Policy, Rules, Standing, Terms, correct_counter, from_thousandths, operator_reset, step_of
+from fairlane.core.policy import (
+    Policy,
+    Rules,
+    Standing,
+    Terms,
+    correct_counter,
+    from_thousandths,
+    operator_reset,
+    step_of,
+    weight_of,
+)
 from fairlane.engine.codec import decode_rules, decode_terms
 from fairlane.queue import PAGE_SIZE, Queue
 
@@ -190,7 +200,7 @@ class _Verifier:
         self._check(state, document.check, self.index.costs.get(document.id, document.cost), document.id)
         correctable = document.id in self.index.costs or document.state not in ("done", "cancelled")
         if correctable and state.standing is not None and state.terms is not None:
-            self.checked[document.id] = state.standing.resets, state.terms.weight_thousandths
+            self.checked[document.id] = state.standing.resets, weight_of(state.terms)
 
     def _check(self, state: _ReplayedCustomer, stored: CheckRow, cost: int, document: str | None) -> None:
         """Recompute a check, compare it, and continue from the recomputed state."""
@@ -204,7 +214,7 @@ class _Verifier:
             if stored.counter_thousandths == 0:
                 state.standing = Standing(0, stored.checked_ms, stored.checked_ms)
             return
-        step = step_of(cost, state.terms.weight_thousandths)
+        step = step_of(cost, weight_of(state.terms))
         state.standing = policy.check(state.standing, stored.checked_ms, step)
         self.checks += 1
         self._compare(stored, state, policy, document)

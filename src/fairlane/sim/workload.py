@@ -23,13 +23,13 @@ from typing import IO, NamedTuple
 
 from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.core.policy import STEP, TIME_MAX_MS, Policy, to_milliseconds, to_thousandths
+from fairlane.core.policy import STEP, TIME_MAX_MS, Policy, interval_ms_of, to_milliseconds, to_thousandths
 
 COLUMNS = ("submitted_at", "customer", "service_s")
 SERVICE_MAX_SECONDS = 10**9
 TOTAL_MAX_US = 2**62  # sums must fit into the arrays' 64-bit integers
 GAP_MAX_US = 1800 * 10**6  # a longer time without any document is cut to this when a load is set
-WINDOW_MS = Policy().interval_ms  # light, quiet and heavy are defined by it, whatever policy is replayed
+WINDOW_MS = interval_ms_of(Policy())  # light, quiet and heavy are defined by it, whatever policy is replayed
 LIGHT_MAX, HEAVY_MIN = 3, 22  # the last document of a burst at priority 1, the first at 9
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, BinaryIO, NamedTuple
 
 from fairlane.blobs.envelope import unwrap_payload, wrap_results
@@ -27,10 +28,10 @@ REPORTS_AT_ONCE = 20  # and as many a second; further ones are dropped, but the 
 
 
 class Retry(Exception):
-    """Raised by a handler: try again, after so many seconds or by the worker's back-off."""
+    """Raised by a handler: try again, after a while (a number is seconds) or by the worker's back-off."""
 
-    def __init__(self, after: float | None = None, reason: str = "") -> None:
-        self.after_ms = None if after is None else to_milliseconds("after", after, 0, DELAY_MAX_MS)
+    def __init__(self, after: float | timedelta | None = None, reason: str = "") -> None:
+        self._after_ms = None if after is None else to_milliseconds("after", after, 0, DELAY_MAX_MS)
         self.reason = str(reason)
         super().__init__(self.reason or "the handler asked for another attempt")
 
@@ -136,7 +137,7 @@ def outcome_of_error(document: ClaimedDocument, error: BaseException, backoff: B
         return Failed(clean_text(str(bad_cost)))
     if isinstance(error, Fail):
         return Failed(clean_text(error.reason), cost)
-    after_ms = error.after_ms if isinstance(error, Retry) else None
+    after_ms = error._after_ms if isinstance(error, Retry) else None
     if after_ms is None:
         after_ms = backoff.delay_ms(document.attempt, dice)
     return Retried(after_ms, clean_text(describe_error(error)), cost)

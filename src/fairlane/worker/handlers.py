@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
 from fairlane.core.document import ATTEMPTS_DEFAULT, Outcome, validate_text
 from fairlane.core.errors import BadValue, Mistake
-from fairlane.core.policy import to_milliseconds
+from fairlane.core.policy import plain_seconds, to_milliseconds
 
 from .claims import ActiveClaim
 
@@ -31,17 +32,17 @@ class Handler(NamedTuple):
         return inspect.iscoroutinefunction(self.function)
 
 
-def make_handler(kind: str, function: Callable[..., Any], attempts: int, seconds: float) -> Handler:
+def make_handler(kind: str, function: Callable[..., Any], attempts: int, timeout: float | timedelta) -> Handler:
     """Make a handler of valid values; raises BadValue otherwise."""
     validate_text("kind", kind, 100)
     if type(attempts) is not int or not 1 <= attempts <= ATTEMPTS_MAX:
         raise BadValue("attempts", attempts, f"a whole number from 1 to {ATTEMPTS_MAX:,}")
-    to_milliseconds("seconds", seconds, 1, SECONDS_MAX_MS)
+    to_milliseconds("timeout", timeout, 1, SECONDS_MAX_MS)
     if not callable(function):
         raise BadValue("handler", function, "a function that takes a document")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise BadValue("handler", function, "a function that returns its result; this one yields")
-    return Handler(kind, function, attempts, float(seconds))
+    return Handler(kind, function, attempts, float(plain_seconds(timeout)))
 
 
 class Handlers:

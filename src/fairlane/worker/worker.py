@@ -17,6 +17,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -59,8 +60,8 @@ class Worker:
         queue: str | Queue = DEFAULT_URL,
         *,
         slots: int = 4,
-        lease: float = 30,
-        grace: float = 30,
+        lease: float | timedelta = 30,
+        grace: float | timedelta = 30,
         memory: int = 1024**3,
         backoff: Backoff | None = None,
         name: str | None = None,
@@ -90,11 +91,13 @@ class Worker:
         self._stops = 0  # requested, of the run to come or that under way
         self._stop_run: Callable[[], None] | None = None
 
-    def handler(self, kind: str, *, attempts: int = ATTEMPTS_DEFAULT, seconds: float = SECONDS_DEFAULT) -> Callable[[F], F]:
+    def handler(
+        self, kind: str, *, attempts: int = ATTEMPTS_DEFAULT, timeout: float | timedelta = SECONDS_DEFAULT
+    ) -> Callable[[F], F]:
         """Register the function for a kind: `def` runs in a child process, `async def` on the worker's loop."""
 
         def add(function: F) -> F:
-            self._handlers.add(make_handler(kind, function, attempts, seconds))
+            self._handlers.add(make_handler(kind, function, attempts, timeout))
             return function
 
         return add

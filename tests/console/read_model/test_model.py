@@ -15,7 +15,7 @@ from fairlane.console.read_model.figures import history
 from fairlane.console.read_model.load import load_model, look_up
 from fairlane.console.read_model.model import ReadModel, encode_partial_frame
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
-from fairlane.core.policy import Terms
+from fairlane.core.policy import Terms, interval_ms_of
 from fairlane.engine import Engine
 from tests.engine.conftest import ENGINES, url_of
 from tests.servers import redis
@@ -206,7 +206,7 @@ def test_a_long_load_shows_what_was_counted_so_far() -> None:
 
 def test_starved_means_the_same_as_in_the_simulator() -> None:
     story = Story(1)
-    engine, interval_ms = story.engine, story.engine.rules().policy.interval_ms
+    engine, interval_ms = story.engine, interval_ms_of(story.engine.rules().policy)
     late = story.queue.submit("late", 1, now=START_MS / 1000)
     model = ReadModel(engine.rules())
     story.pause("late", True)

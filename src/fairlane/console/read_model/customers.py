@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from typing import Any, NamedTuple
 
-from fairlane.core.policy import Policy, Standing, Terms
+from fairlane.core.policy import Policy, Standing, Terms, weight_of
 
 from .figures import HEAVY, LIGHT
 
@@ -123,7 +123,7 @@ def sort_keys(policy: Policy, now_ms: int) -> dict[str, Callable[[CustomerRow], 
     return {
         "customer": lambda row: 0,  # rows with equal keys are sorted by customer
         "counter": lambda row: row.standing.counter,
-        "next_priority": lambda row: own(row).next_priority(row.standing, now_ms, row.terms.weight_thousandths),
+        "next_priority": lambda row: own(row).next_priority(row.standing, now_ms, weight_of(row.terms)),
         "resets_in": lambda row: own(row).resets_in_ms(row.standing, now_ms),
         "waiting": lambda row: row.waiting,
         "running": lambda row: row.running,

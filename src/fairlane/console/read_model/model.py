@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from fairlane.core.document import ENDED, ChangeRow, DocumentRow
-from fairlane.core.policy import Rules, Standing
+from fairlane.core.policy import Rules, Standing, interval_ms_of
 from fairlane.engine.codec import decode_terms
 from fairlane.extract.failure import CAN_RETRY
 
@@ -258,7 +258,7 @@ class ReadModel:
 
     def _find_starved(self, at_ms: int, claimed_number: int) -> None:
         """Mark documents as starved that are ready for longer than the reset interval while a later one was claimed."""
-        limit_ms = at_ms - self.rules.policy.interval_ms
+        limit_ms = at_ms - interval_ms_of(self.rules.policy)
         for _ in range(OVERDUE_BATCH):
             if not self._by_ready_time or self._by_ready_time[0][0] >= limit_ms:
                 break

@@ -14,6 +14,7 @@ from fairlane.console.counter import counter_steps
 from fairlane.console.read_model.customers import SORTS, CustomerQuery, CustomerRow, customer_page
 from fairlane.console.state import SharedState
 from fairlane.core.document import Customer, validate_text
+from fairlane.core.policy import weight_of
 
 STEPS_MAX = 500
 LIMIT_MAX = 200
@@ -94,7 +95,7 @@ async def get_customer(context: OperatorOnly, state: SharedState, customer: Cust
         terms, policy = stored.terms, stored.terms.policy(model.rules.policy)
         documents = operator.newest_documents(customer, STEPS_MAX)
         return _row_json(row, stored, model.now_ms) | {
-            "steps": counter_steps(documents, terms.weight_thousandths),
+            "steps": counter_steps(documents, weight_of(terms)),
             "terms": {
                 "weight": terms.weight,
                 "cap": terms.cap,

@@ -20,7 +20,7 @@ from fairlane.api.problems import Problem
 from fairlane.console.counter import is_reset
 from fairlane.console.read_model.model import failure_code
 from fairlane.core.document import WAITING, ChangeRow, DocumentRow, State
-from fairlane.core.policy import from_thousandths
+from fairlane.core.policy import from_thousandths, weight_of
 
 LIMIT_MAX = 200
 SEARCHED_MAX = 5000  # documents that one search reads
@@ -146,7 +146,7 @@ def _check_json(context: CheckContext, document: DocumentRow) -> dict[str, Any]:
         "counter": check.counter,
         "priority": check.priority,
         "threshold": threshold,  # the counter was below it; None: it was above all, or the rules have changed since
-        "was_reset": is_reset(document, customer.terms.weight_thousandths),
+        "was_reset": is_reset(document, weight_of(customer.terms)),
         "silence": None if context.previous is None else max(0, check.checked_ms - context.previous.check.checked_ms) / 1000,
         "reset": policy.reset,
         "reset_interval": policy.reset_interval,

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 from fairlane.core.dispatch import Turn
 from fairlane.core.document import ATTEMPTS_DEFAULT, Claim, State
-from fairlane.core.policy import step_of
+from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.protocol import DUE_MAX
 
 from .state import DocumentState, QueueState
@@ -51,7 +51,7 @@ def pop_due(state: QueueState, heap: list[tuple[int, int]], expected: State, now
 
 def _claim(state: QueueState, turn: Turn, document: DocumentState, worker: str, now_ms: int, lease_ms: int) -> Claim:
     customer = document.customer
-    state.lanes.take(turn, step_of(document.cost, customer.terms.weight_thousandths))
+    state.lanes.take(turn, step_of(document.cost, weight_of(customer.terms)))
     document.state = "running"
     document.token += 1
     document.attempts += 1

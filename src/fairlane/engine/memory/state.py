@@ -7,7 +7,7 @@ from heapq import heappush
 
 from fairlane.core.dispatch import Lanes, Pace, is_blocked
 from fairlane.core.document import ATTEMPTS_DEFAULT, CheckRow, DocumentRow, ReceiptRow, Record, State, Submission
-from fairlane.core.policy import Rules, Standing, Terms
+from fairlane.core.policy import Rules, Standing, Terms, weight_of
 from fairlane.engine.protocol import PROGRESS
 
 
@@ -47,7 +47,7 @@ class DocumentState:
         self.customer = customer
         self.check = check
         self.resets = customer.standing.resets
-        self.weight = customer.terms.weight_thousandths
+        self.weight = weight_of(customer.terms)
         self.cost = submission.cost
         self.state: State = "delayed" if submission.delay_ms else "ready"
         self.ready_ms = check.checked_ms + submission.delay_ms

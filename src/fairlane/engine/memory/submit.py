@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fairlane.core.document import NO_CHECK, CheckRow, ReceiptRow, Submission
 from fairlane.core.errors import KeyConflict
-from fairlane.core.policy import step_of
+from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.codec import encode_check
 from fairlane.engine.errors import unknown_source_error
 
@@ -68,6 +68,6 @@ def _submit(state: QueueState, submission: Submission, now_ms: int) -> ReceiptRo
 
 def _check(state: QueueState, customer: CustomerState, cost: int, now_ms: int) -> CheckRow:
     policy = customer.terms.policy(state.rules.policy)
-    customer.standing = policy.check(customer.standing, now_ms, step_of(cost, customer.terms.weight_thousandths))
+    customer.standing = policy.check(customer.standing, now_ms, step_of(cost, weight_of(customer.terms)))
     counter = customer.standing.counter
     return CheckRow(customer.id, policy.level(counter), counter, now_ms, state.rules.version, customer.terms_version)

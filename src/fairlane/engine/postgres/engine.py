@@ -32,7 +32,7 @@ from fairlane.core.document import (
     Submission,
 )
 from fairlane.core.errors import KeyConflict
-from fairlane.core.policy import TIME_MAX_MS, Rules, Terms
+from fairlane.core.policy import TIME_MAX_MS, Rules, Terms, interval_ms_of
 from fairlane.engine.codec import encode_rules, encode_terms
 from fairlane.engine.errors import purged_feed_error, unknown_source_error
 from fairlane.engine.protocol import DUE_MAX, DocumentBody, Finding, Packed, Purged
@@ -179,8 +179,8 @@ class PostgresEngine:
         made = replace(rules, version=rules.version + 1)
         policy = rules.policy
         parameters = (
-            rules.version, encode_rules(made), policy.interval_ms, depths_of(policy.thresholds), policy.reset, rules.dispatch,
-            rules.open_turn_every, rules.frozen, now_ms,
+            rules.version, encode_rules(made), interval_ms_of(policy), depths_of(policy.thresholds), policy.reset,
+            rules.dispatch, rules.open_turn_every, rules.frozen, now_ms,
         )  # fmt: skip
         ((is_current,),) = self._pool.write(self._sql.configure, parameters)
         return made if is_current else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from fairlane.core.errors import StoreUnfit, Unknown
-from fairlane.core.policy import Policy, Rules, Terms
+from fairlane.core.policy import Policy, Rules, Terms, interval_ms_of, weight_of
 from fairlane.engine.codec import encode_rules
 from fairlane.engine.queries import Queries
 
@@ -25,8 +25,8 @@ def depths_of(thresholds: tuple[float, ...]) -> list[int]:
 def terms_columns(terms: Terms) -> tuple[object, ...]:
     """Convert a customer's terms to columns: weight, cap, paused, interval, depths, reset."""
     return (
-        terms.weight_thousandths, terms.cap, terms.paused,
-        None if terms.reset_interval is None else terms.policy(Policy()).interval_ms,
+        weight_of(terms), terms.cap, terms.paused,
+        None if terms.reset_interval is None else interval_ms_of(terms.policy(Policy())),
         None if terms.thresholds is None else depths_of(terms.thresholds),
         terms.reset,
     )  # fmt: skip
@@ -61,8 +61,8 @@ def _upgrade(connection: Connection, url: PostgresUrl, sql: Queries) -> None:
         policy = first.policy
         connection.execute(
             sql.first_rules,
-            (first.version, encode_rules(first), first.version, policy.interval_ms, depths_of(policy.thresholds), policy.reset,
-             first.dispatch, first.open_turn_every),
+            (first.version, encode_rules(first), first.version, interval_ms_of(policy), depths_of(policy.thresholds),
+             policy.reset, first.dispatch, first.open_turn_every),
         )  # fmt: skip
     if version < len(SCHEMA_VERSIONS):
         connection.execute(sql.write_schema_version, (len(SCHEMA_VERSIONS),))

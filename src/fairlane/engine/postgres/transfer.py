@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from fairlane.core.document import DocumentRow, Record
-from fairlane.core.policy import Rules, Standing
+from fairlane.core.policy import Rules, Standing, interval_ms_of
 from fairlane.engine.codec import decode_terms, encode_rules, encode_terms
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
 from fairlane.engine.queries import Queries
@@ -71,9 +71,9 @@ def _unpack_queue(pool: PostgresPool | CallerTransaction, sql: Queries, queue: P
     pool.write(
         sql.unpack_queue,
         (
-            encode_rules(rules), rules.version, policy.interval_ms, depths_of(policy.thresholds), policy.reset, rules.dispatch,
-            rules.open_turn_every, rules.frozen, list(queue.clocks), queue.dispatches, queue.last_number, queue.last_change,
-            queue.last_record,
+            encode_rules(rules), rules.version, interval_ms_of(policy), depths_of(policy.thresholds), policy.reset,
+            rules.dispatch, rules.open_turn_every, rules.frozen, list(queue.clocks), queue.dispatches, queue.last_number,
+            queue.last_change, queue.last_record,
         ),
     )  # fmt: skip
 

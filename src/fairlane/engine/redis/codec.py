@@ -20,7 +20,7 @@ from fairlane.core.document import (
     Retried,
     Submission,
 )
-from fairlane.core.policy import COUNTER_FLOOR, STEP, Policy, Rules, Standing, Terms, to_thousandths
+from fairlane.core.policy import COUNTER_FLOOR, STEP, Policy, Rules, Standing, Terms, interval_ms_of, to_thousandths, weight_of
 from fairlane.engine.codec import decode_rules, decode_terms
 from fairlane.engine.read import customer_snapshot
 
@@ -122,7 +122,7 @@ def rules_arguments(rules: Rules) -> list[Any]:
     """Encode rules."""
     policy = rules.policy
     frozen = "" if rules.frozen is None else "f" + rules.frozen
-    return [policy.interval_ms, policy.reset, rules.dispatch, rules.open_turn_every, frozen, *depths_of(policy)]
+    return [interval_ms_of(policy), policy.reset, rules.dispatch, rules.open_turn_every, frozen, *depths_of(policy)]
 
 
 def terms_arguments(terms: Terms) -> list[Any]:
@@ -130,10 +130,10 @@ def terms_arguments(terms: Terms) -> list[Any]:
     policy = terms.policy(Rules().policy)
     depths = [] if terms.thresholds is None else depths_of(policy)
     return [
-        terms.weight_thousandths,
+        weight_of(terms),
         "" if terms.cap is None else terms.cap,
         int(terms.paused),
-        "" if terms.reset_interval is None else policy.interval_ms,
+        "" if terms.reset_interval is None else interval_ms_of(policy),
         terms.reset or "",
         int(terms.thresholds is not None),
         *depths,

@@ -13,7 +13,7 @@ import apsw
 
 from fairlane.core.dispatch import is_open_turn, pay_turn
 from fairlane.core.document import ATTEMPTS_DEFAULT, Claim
-from fairlane.core.policy import step_of
+from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.protocol import DUE_MAX
 
 from .queries import sql
@@ -52,7 +52,7 @@ def _claim_head(tx: Transaction, picker: _TurnPicker, lane: LaneRow, lease_ms: i
     assert number is not None
     id, customer_id, cost, token, attempts, payload = tx.execute(sql.read_for_claim, (number,)).fetchone()
     turn, is_open = tx.dispatches, picker.is_open
-    picker.pay(lane, step_of(cost, tx.terms(lane.customer).terms.weight_thousandths))
+    picker.pay(lane, step_of(cost, weight_of(tx.terms(lane.customer).terms)))
     attempts_max = ATTEMPTS_DEFAULT if kinds is None else kinds[lane.kind]
     return Claim(
         id, token + 1, number, customer_id, lane.kind, lane.priority, payload, attempts + 1, attempts_max, lease_ms, turn,

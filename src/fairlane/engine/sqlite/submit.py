@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fairlane.core.document import ATTEMPTS_DEFAULT, NO_CHECK, CheckRow, ReceiptRow, Submission
 from fairlane.core.errors import KeyConflict
-from fairlane.core.policy import step_of
+from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.codec import encode_check
 from fairlane.engine.errors import unknown_source_error
 
@@ -24,7 +24,7 @@ class _Submitter:
         self.customer = tx.customer(customer_id)
         self.terms_version, terms = tx.terms(self.customer.number)
         self.policy = terms.policy(tx.rules.policy)
-        self.weight = terms.weight_thousandths
+        self.weight = weight_of(terms)
 
     def check(self, cost: int, now_ms: int) -> CheckRow:
         """Move the counter by one check."""
