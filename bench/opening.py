@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
-from .shots import Place, serving, sign_in
+from .shots import DemoServer, serve, sign_in
 
 LINE = {"offline": False, "latency": 150, "downloadThroughput": 1.6e6 / 8, "uploadThroughput": 750e3 / 8}
 SECONDS_GOAL, BYTES_GOAL = 2.0, 150_000
@@ -37,17 +37,17 @@ def _open_page(context: BrowserContext, address: str, selector: str) -> tuple[fl
     return seconds, int(sum(loaded))
 
 
-def _rounds(browser: Browser, place: Place, is_signed_in: bool, selector: str) -> tuple[float, int]:
+def _rounds(browser: Browser, server: DemoServer, is_signed_in: bool, selector: str) -> tuple[float, int]:
     results = []
     for _ in range(ROUNDS):
         context = browser.new_context(locale="de")
         if is_signed_in:
             page = context.new_page()
-            sign_in(page, place, False)
+            sign_in(page, server, False)
             state = context.storage_state()
             context.close()
             context = browser.new_context(locale="de", storage_state=state)  # nothing is cached
-        results.append(_open_page(context, place.address, selector))
+        results.append(_open_page(context, server.address, selector))
         context.close()
     return statistics.median(seconds for seconds, _ in results), max(size for _, size in results)
 
@@ -57,10 +57,10 @@ def main() -> None:
     program = shutil.which("chromium")
     if program is None:
         raise click.ClickException("the program chromium is not installed")
-    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as place, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else [])
         for what, is_signed_in, selector in (("sign-in form", False, "input"), ("lanes, signed in", True, ".figure")):
-            seconds, size = _rounds(browser, place, is_signed_in, selector)
+            seconds, size = _rounds(browser, server, is_signed_in, selector)
             click.echo(f"{what}: {seconds:.2f} s of at most {SECONDS_GOAL:g}, {size:,} bytes of at most {BYTES_GOAL:,}")
 
 

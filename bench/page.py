@@ -1,8 +1,8 @@
-"""What does the live page cost the server, and how late is it? `python -m bench.page`, `--quick` for a small queue.
+"""The cost and the delay of the live page: `python -m bench.page`, `--quick` for a small queue.
 
-A server on SQLite with 100,000 customers and 300,000 waiting documents, while another process submits and works off documents
-all the time: the CPU time that the server uses with nobody, one and fifty watching, how long the first picture takes, and how
-long after its commit a change is in a frame. Then a real Chromium looks at it (`browsing.py`).
+A server on SQLite with 100,000 customers and 300,000 waiting documents, while another process submits and processes documents
+all the time: the CPU time of the server with no viewer, one and fifty, how long the first frame takes, and how long after its
+commit a change is in a frame. Then a real Chromium opens the page (`browser.py`).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from fairlane.api import auth
 from fairlane.core.document import Done, Submission
 from fairlane.queue import new_ids
 
-from .browsing import browsed
+from .browser import measure_browser
 from .figures import Figure, Goal, show
 
 VIEWERS = 50
-FIRST_GOAL, MORE_GOAL, LATE_GOAL = 0.05, 0.001, 2.0
+FIRST_GOAL, MORE_GOAL, DELAY_GOAL = 0.05, 0.001, 2.0
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Load:
-    """Submits and works off documents at a steady pace, as other processes would."""
+    """Submits and processes documents at a steady rate, as other processes would."""
 
     def __init__(self, url: str, customers: int, a_second: int) -> None:
         self._queue = Queue(url)
@@ -66,7 +66,7 @@ class Load:
             self.documents += size
             engine.submit(_submissions(self._customers, self.documents, size))
             claims = engine.claim("worker", size, 60_000)
-            engine.settle([(one, Done()) for one in claims])
+            engine.settle([(claim, Done()) for claim in claims])
 
 
 def _submissions(customers: int, start: int, count: int) -> list[Submission]:
@@ -74,41 +74,41 @@ def _submissions(customers: int, start: int, count: int) -> list[Submission]:
     return [Submission(id, name, "extract", "null") for id, name in zip(new_ids(count), names, strict=True)]
 
 
-class Watching:
-    """Streams of frames, read by one thread; remembers when each change was first told."""
+class Viewers:
+    """Streams of frames, read by one thread; records when each change first arrived."""
 
     def __init__(self, port: int, cookie: str, count: int) -> None:
         self._selector = selectors.DefaultSelector()
-        self._lines = []
-        self.seen: list[tuple[float, int]] = []
+        self._sockets = []
+        self.arrivals: list[tuple[float, int]] = []
         self.bytes = 0
         self._stop = False
         for _ in range(count):
-            line = socket.create_connection(("127.0.0.1", port))
-            line.sendall(f"GET /page/frames HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\n\r\n".encode())
-            self._selector.register(line, selectors.EVENT_READ)
-            self._lines.append(line)
+            connection = socket.create_connection(("127.0.0.1", port))
+            connection.sendall(f"GET /page/frames HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\n\r\n".encode())
+            self._selector.register(connection, selectors.EVENT_READ)
+            self._sockets.append(connection)
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
 
     def _read(self) -> None:
-        first = self._lines[0]
+        first = self._sockets[0]
         while not self._stop:
             for key, _ in self._selector.select(0.1):
                 assert isinstance(key.fileobj, socket.socket)
                 piece = key.fileobj.recv(1_000_000)
                 self.bytes += len(piece)
                 if key.fileobj is first:
-                    self.seen += [(time.monotonic(), int(told)) for told in re.findall(rb"\nid: (\d+)\n", piece)]
+                    self.arrivals += [(time.monotonic(), int(number)) for number in re.findall(rb"\nid: (\d+)\n", piece)]
 
     def close(self) -> None:
         self._stop = True
         self._thread.join()
-        for line in self._lines:
-            line.close()
+        for connection in self._sockets:
+            connection.close()
 
 
-def _filled(url: str, customers: int, documents: int) -> None:
+def _fill(url: str, customers: int, documents: int) -> None:
     with Queue(url) as queue:
         for start in range(0, documents, 2000):
             queue.engine.submit(_submissions(customers, start, min(2000, documents - start)))
@@ -119,50 +119,50 @@ def _cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
-def _used(pid: int, seconds: float) -> float:
-    """The share of a core that a process uses."""
+def _cpu_share(pid: int, seconds: float) -> float:
+    """Measure the share of a core that a process uses."""
     before, at = _cpu_seconds(pid), time.monotonic()
     time.sleep(seconds)
     return (_cpu_seconds(pid) - before) / (time.monotonic() - at)
 
 
-def _late(queue: Queue, watching: Watching, times: int) -> list[float]:
-    """How long after its commit a change is in a frame."""
-    told = []
+def _measure_delays(queue: Queue, viewers: Viewers, times: int) -> list[float]:
+    """Measure how long after its commit a change is in a frame."""
+    delays = []
     for _ in range(times):
         queue.submit("marker", 1)
         at = time.monotonic()
-        number = queue.engine.changes(None, 1)[0].number  # the oldest; the newest is searched from what was seen
-        number = max(number, watching.seen[-1][1] if watching.seen else 0)
+        number = queue.engine.changes(None, 1)[0].number  # the oldest; the newest is searched from the last arrival
+        number = max(number, viewers.arrivals[-1][1] if viewers.arrivals else 0)
         while page := queue.engine.changes(number, 10_000):
             number = page[-1].number
-        while not (found := [when for when, change in watching.seen if change >= number]):
+        while not (arrivals := [when for when, change in viewers.arrivals if change >= number]):
             time.sleep(0.005)
-        told.append(found[0] - at)
-    return told
+        delays.append(arrivals[0] - at)
+    return delays
 
 
 def measure(folder: Path, customers: int, documents: int, a_second: int, seconds: float) -> list[Figure]:
-    """Everything, on one server."""
+    """Measure everything on one server."""
     url = f"sqlite:///{folder}/queue.db"
-    _filled(url, customers, documents)
+    _fill(url, customers, documents)
     with Queue(url) as queue:
         key, _ = auth.create(queue.engine, customer=None)
-        with _serving(folder, url) as (pid, address), httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
+        with _serve(folder, url) as (pid, address), httpx.Client(base_url=address, trust_env=False, timeout=60) as client:
             client.post("/page/session", json={"key": key}).raise_for_status()
             cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
             with Load(url, customers, a_second):
-                figures = _measured(pid, int(address.rpartition(":")[2]), cookie, queue, client, seconds)
+                figures = _measure_server(pid, int(address.rpartition(":")[2]), cookie, queue, client, seconds)
         if (program := shutil.which("chromium")) is None:
-            click.echo("the program chromium is not here, so no browser looked at it")
+            click.echo("chromium is not installed, so the browser was not measured")
             return figures
-        with _serving(folder, url) as (_, address), Load(url, customers, a_second):
-            return figures + browsed(program, address, key, queue)
+        with _serve(folder, url) as (_, address), Load(url, customers, a_second):
+            return figures + measure_browser(program, address, key, queue)
 
 
 @contextmanager
-def _serving(folder: Path, url: str) -> Iterator[tuple[int, str]]:
-    """A server that nobody has looked at; its process and its address."""
+def _serve(folder: Path, url: str) -> Iterator[tuple[int, str]]:
+    """Run a server without a read model yet; its process and its address."""
     command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--no-work"]
     command += ["--limit", "viewers_a_key=100"]
     with (folder / "log").open("wb") as log:
@@ -175,25 +175,25 @@ def _serving(folder: Path, url: str) -> Iterator[tuple[int, str]]:
         server.wait()
 
 
-def _measured(pid: int, port: int, cookie: str, queue: Queue, client: httpx.Client, seconds: float) -> list[Figure]:
+def _measure_server(pid: int, port: int, cookie: str, queue: Queue, client: httpx.Client, seconds: float) -> list[Figure]:
     time.sleep(2)
-    nobody = _used(pid, seconds)
-    began, spent = time.monotonic(), _cpu_seconds(pid)
-    one = Watching(port, cookie, 1)
+    idle = _cpu_share(pid, seconds)
+    started, cpu_before = time.monotonic(), _cpu_seconds(pid)
+    viewer = Viewers(port, cookie, 1)
     waits = []
-    while not one.seen:  # the loop must go on answering meanwhile
+    while not viewer.arrivals:  # the server must go on answering meanwhile
         at = time.monotonic()
         client.get("/healthz")
         waits.append(time.monotonic() - at)
         time.sleep(0.02)
-    first_picture, spent = time.monotonic() - began, _cpu_seconds(pid) - spent
+    first_frame, load_cpu = time.monotonic() - started, _cpu_seconds(pid) - cpu_before
     time.sleep(2)
-    first = _used(pid, seconds) - nobody
-    late = _late(queue, one, 10)
-    many = Watching(port, cookie, VIEWERS)
+    first = _cpu_share(pid, seconds) - idle
+    delays = _measure_delays(queue, viewer, 10)
+    many = Viewers(port, cookie, VIEWERS)
     time.sleep(3)
-    more = (_used(pid, seconds) - nobody - first) / VIEWERS
-    late_many = _late(queue, one, 10)
+    more = (_cpu_share(pid, seconds) - idle - first) / VIEWERS
+    delays_many = _measure_delays(queue, viewer, 10)
     many.close()
     assert many.bytes > VIEWERS * seconds * 1000, "the viewers got their frames"
     lists = []
@@ -201,18 +201,18 @@ def _measured(pid: int, port: int, cookie: str, queue: Queue, client: httpx.Clie
         at = time.monotonic()
         client.get("/page/customers", params={"sort": sort}).raise_for_status()
         lists.append(time.monotonic() - at)
-    one.close()
-    size = one.bytes / max(1, len(one.seen))
+    viewer.close()
+    size = viewer.bytes / max(1, len(viewer.arrivals))
     memory = int(re.findall(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0]) / 1024
-    at_most = Goal(1, is_least=False)
+    at_most, median = Goal(1, is_least=False), f"median {statistics.median(delays):.2f}"
     return [
-        Figure("page: CPU, nobody watches", 100 * nobody, "% of a core", 100.0),
+        Figure("page: CPU, no viewer", 100 * idle, "% of a core", 100.0),
         Figure("page: CPU, first viewer more", 100 * first, "% of a core", 100 * FIRST_GOAL, at_most),
         Figure("page: CPU, each further viewer", 100 * more, "% of a core", 100 * MORE_GOAL, at_most),
-        Figure("page: latest update, one viewer", max(late), "s", LATE_GOAL, at_most, f"median {statistics.median(late):.2f}"),
-        Figure(f"page: latest update, {VIEWERS} viewers", max(late_many), "s", LATE_GOAL, at_most),
-        Figure("page: first picture, CPU", spent, "s", 10.0, at_most, f"after {first_picture:.1f} s"),
-        Figure("page: slowest answer meanwhile", max(waits), "s", 1.0, at_most),
+        Figure("page: latest update, one viewer", max(delays), "s", DELAY_GOAL, at_most, median),
+        Figure(f"page: latest update, {VIEWERS} viewers", max(delays_many), "s", DELAY_GOAL, at_most),
+        Figure("page: first frame, CPU", load_cpu, "s", 10.0, at_most, f"after {first_frame:.1f} s"),
+        Figure("page: slowest response meanwhile", max(waits), "s", 1.0, at_most),
         Figure("page: slowest list of customers", max(lists), "s", 1.0, at_most),
         Figure("page: size of a frame", size / 1000, "kB", 20.0),
         Figure("page: memory of the server", memory, "MB", 1000.0),
@@ -221,7 +221,7 @@ def _measured(pid: int, port: int, cookie: str, queue: Queue, client: httpx.Clie
 
 @click.command()
 @click.option("--quick", "is_quick", is_flag=True, help="A small queue and short rounds.")
-@click.option("--rate", default=100, show_default=True, help="Documents submitted and worked off a second.")
+@click.option("--rate", default=100, show_default=True, help="Documents submitted and processed a second.")
 def main(is_quick: bool, rate: int) -> None:
     """Measure, and show it.
 

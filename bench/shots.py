@@ -1,4 +1,4 @@
-"""How does the page look? `python -m bench.shots`: every view in five languages, light and dark, wide and narrow: build/shots/.
+"""Screenshots of every view in five languages, light and dark, wide and narrow, in build/shots/: `python -m bench.shots`.
 
 A server with a made-up hour behind it, in which one customer drops 3,000 documents on 300 light ones, and with files that a
 real worker has read. `--docs` draws only the few pictures that the documentation shows. Needs the program chromium.
@@ -43,15 +43,15 @@ SETTLED_MS = 900
 
 
 class View(NamedTuple):
-    """A view, and who looks at it."""
+    """A view, and whether it is a customer's."""
 
     name: str
     hash: str
     is_customers: bool = False
 
 
-class Place(NamedTuple):
-    """A running server with its stories."""
+class DemoServer(NamedTuple):
+    """A running server, keys for it, and its views."""
 
     address: str
     operator: str
@@ -59,33 +59,33 @@ class Place(NamedTuple):
     views: tuple[View, ...]
 
 
-def _named(dice: random.Random) -> dict[str, str]:
+def _payload(dice: random.Random) -> dict[str, str]:
     """A payload that has the name of a file."""
     word, ending = dice.choice(("invoice", "letter", "contract", "report")), dice.choice(("pdf", "docx"))
     return {"path": f"{word}-{dice.randrange(10_000):04}.{ending}"}
 
 
-def _hour(queue: Queue, dice: random.Random) -> None:
-    """An hour that has passed: light customers all along, one that sends in bursts, a flood in its last quarter."""
+def _fill_hour(queue: Queue, dice: random.Random) -> None:
+    """Fill the last hour: light customers all along, one that sends in bursts, a flood in its last quarter."""
     now_ms, engine = int(time.time() * 1000), queue.engine
     start_ms = now_ms - HOUR_MS
-    coming = [(start_ms + dice.randrange(HOUR_MS), one) for one in SMALL * 2 for _ in range(dice.choice((1, 1, 2)))]
-    coming += [(start_ms + minute * 60_000 + number * 9000, STEADY) for minute in (3, 31) for number in range(14)]
-    coming += [(start_ms + int(HOUR_MS * FLOOD_AT), BIG)] * 3000
-    coming.sort()
+    submissions = [(start_ms + dice.randrange(HOUR_MS), name) for name in SMALL * 2 for _ in range(dice.choice((1, 1, 2)))]
+    submissions += [(start_ms + minute * 60_000 + number * 9000, STEADY) for minute in (3, 31) for number in range(14)]
+    submissions += [(start_ms + int(HOUR_MS * FLOOD_AT), BIG)] * 3000
+    submissions.sort()
     for at_ms in range(start_ms, now_ms, TICK_MS):
-        while coming and coming[0][0] < at_ms:
-            came_ms, one = coming[0]
-            same = sum(1 for other in coming if other == coming[0])
-            queue.submit_many(one, [_named(dice) for _ in range(same)], kind=KIND, now=came_ms / 1000)
-            del coming[:same]
+        while submissions and submissions[0][0] < at_ms:
+            submitted_ms, name = submissions[0]
+            same = submissions.count(submissions[0])
+            queue.submit_many(name, [_payload(dice) for _ in range(same)], kind=KIND, now=submitted_ms / 1000)
+            del submissions[:same]
         claims = engine.claim("machine-1", 10, 600_000, {KIND: 3}, now_ms=at_ms)
-        ends: list[Outcome] = [Failed(dice.choice(REASONS)) if dice.random() < 0.006 else Done("null") for _ in claims]
-        engine.settle(list(zip(claims, ends, strict=True)), now_ms=at_ms + 4000)
+        outcomes: list[Outcome] = [Failed(dice.choice(REASONS)) if dice.random() < 0.006 else Done("null") for _ in claims]
+        engine.settle(list(zip(claims, outcomes, strict=True)), now_ms=at_ms + 4000)
 
 
-class Living:
-    """The present: documents come and go while the pictures are taken."""
+class Traffic:
+    """Submits and processes documents while the screenshots are taken."""
 
     def __init__(self, url: str) -> None:
         self._queue = Queue(url)
@@ -97,10 +97,10 @@ class Living:
         dice, engine = random.Random(2), self._queue.engine
         while not self._stop.is_set():
             for _ in range(dice.choice((1, 2, 3, 3, 5))):
-                self._queue.submit(dice.choice(SMALL), _named(dice), kind=KIND)
+                self._queue.submit(dice.choice(SMALL), _payload(dice), kind=KIND)
             claims = engine.claim("machine-1", 3, 60_000, {KIND: 3})
             self._stop.wait(0.9)
-            engine.settle([(one, Done("null")) for one in claims])
+            engine.settle([(claim, Done("null")) for claim in claims])
 
     def close(self) -> None:
         self._stop.set()
@@ -108,8 +108,8 @@ class Living:
         self._queue.close()
 
 
-def _files(queue: Queue, folder: Path) -> str:
-    """Files of one customer, for the worker of the server; returns the id of the last one."""
+def _submit_files(queue: Queue, folder: Path) -> str:
+    """Submit files of one customer, for the worker of the server; return the id of the last one."""
     make(str(folder), 7, 1, 3, 6, 5)
     last = ""
     for path in sorted((folder / MINE).iterdir()):
@@ -119,18 +119,18 @@ def _files(queue: Queue, folder: Path) -> str:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Place]:
-    """A server with an hour behind it."""
+def serve(folder: Path) -> Iterator[DemoServer]:
+    """Run a server with an hour behind it."""
     url = f"sqlite:///{folder}/queue.db"
     with Queue(url) as queue:
-        _hour(queue, random.Random(1))
-        done = _files(queue, folder / "inbox")
+        _fill_hour(queue, random.Random(1))
+        done = _submit_files(queue, folder / "inbox")
         operator, _ = auth.create(queue.engine, customer=None)
         customer, _ = auth.create(queue.engine, customer=MINE)
         command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--slots", "1",
                    "--limit", "requests_a_second=100000", "--limit", "requests_burst=100000"]  # fmt: skip
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder)
-        living = Living(url)
+        traffic = Traffic(url)
         try:
             assert server.stdout is not None
             address = json.loads(server.stdout.readline())["address"]
@@ -143,27 +143,27 @@ def serving(folder: Path) -> Iterator[Place]:
                 View("document", f"documents/{waiting}"), View("waits", "waits"), View("what-if", "what-if"),
                 View("mine", "mine", True), View("result", f"mine/{done}", True), View("how", "how", True),
             )  # fmt: skip
-            yield Place(address, operator, customer, views)
+            yield DemoServer(address, operator, customer, views)
         finally:
-            living.close()
+            traffic.close()
             server.terminate()
             server.wait()
 
 
-def sign_in(page: Page, place: Place, is_customers: bool) -> None:
+def sign_in(page: Page, server: DemoServer, is_customers: bool) -> None:
     """Exchange a key for a cookie, as the form does."""
-    key = place.customer if is_customers else place.operator
-    page.goto(place.address)
+    key = server.customer if is_customers else server.operator
+    page.goto(server.address)
     page.evaluate(
         """key => fetch("/page/session", { method: "POST", headers: { "Content-Type": "application/json" },
-                    body: JSON.stringify({ key }) }).then((answer) => { if (!answer.ok) throw Error(answer.status) })""",
+                    body: JSON.stringify({ key }) }).then((response) => { if (!response.ok) throw Error(response.status) })""",
         key,
     )
 
 
-def _shoot(page: Page, place: Place, view: View) -> tuple[bytes, int]:
-    """A picture of a view, and by how many pixels it is too wide."""
-    page.goto(f"{place.address}/#/{view.hash}")
+def _screenshot(page: Page, server: DemoServer, view: View) -> tuple[bytes, int]:
+    """Take a screenshot of a view; return also by how many pixels it is too wide."""
+    page.goto(f"{server.address}/#/{view.hash}")
     page.reload()
     if view.name == "what-if":
         page.locator("form input").nth(1).fill("20")
@@ -174,30 +174,30 @@ def _shoot(page: Page, place: Place, view: View) -> tuple[bytes, int]:
     return page.screenshot(full_page=page.viewport_size == {"width": 390, "height": 844}), int(too_wide)
 
 
-def pictures(
-    browser: Browser, place: Place, language: str, scheme: str, width: int, names: frozenset[str]
+def screenshots(
+    browser: Browser, server: DemoServer, language: str, scheme: str, width: int, names: frozenset[str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Pictures of views in one language, colour and width."""
+    """Take screenshots of views in one language, colour scheme and width."""
     for is_customers in (False, True):
         context = browser.new_context(
             locale=language, color_scheme="dark" if scheme == "dark" else "light",
             viewport={"width": width, "height": 844 if width < 600 else 1000},
         )  # fmt: skip
-        page, is_in = context.new_page(), False
-        for view in place.views:
+        page, is_signed_in = context.new_page(), False
+        for view in server.views:
             if view.is_customers != is_customers or (names and view.name not in names):
                 continue
-            if view.hash and not is_in:
-                sign_in(page, place, is_customers)
-                is_in = True
-            picture, too_wide = _shoot(page, place, view)
+            if view.hash and not is_signed_in:
+                sign_in(page, server, is_customers)
+                is_signed_in = True
+            picture, too_wide = _screenshot(page, server, view)
             if too_wide > 0:
                 click.echo(f"too wide by {too_wide} pixels: {view.name}, {language}, {scheme}, {width}")
             yield view.name, picture
         context.close()
 
 
-DOCS = {  # name of the picture: language, colours, width, view
+DOCS = {  # file name: language, colours, width, view
     "page-lanes.png": ("en", "light", 1180, "lanes"),
     "page-lanes-phone.png": ("de", "dark", 390, "lanes"),
     "page-document.png": ("en", "light", 1180, "document"),
@@ -208,33 +208,33 @@ DOCS = {  # name of the picture: language, colours, width, view
 
 
 @click.command()
-@click.option("--docs", is_flag=True, help="Only the pictures of the documentation, to docs/pictures/.")
+@click.option("--docs", is_flag=True, help="Only the screenshots of the documentation, to docs/pictures/.")
 @click.option("--only", multiple=True, help="Only this view.")
 @click.option("--language", multiple=True, default=LANGUAGES, help="Only this language.")
 def main(docs: bool, only: tuple[str, ...], language: tuple[str, ...]) -> None:
-    """Take pictures of the page."""
+    """Take screenshots of the page."""
     program = shutil.which("chromium")
     if program is None:
-        raise click.ClickException("the program chromium is not here; install it")
-    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as place, sync_playwright() as playwright:
+        raise click.ClickException("chromium is not installed")
+    with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else [])
         if docs:
-            for name, (spoken, scheme, width, view) in DOCS.items():
-                for _, picture in pictures(browser, place, spoken, scheme, width, frozenset({view})):
-                    _keep_small(picture, ROOT / "docs/pictures" / name)
+            for name, (code, scheme, width, view) in DOCS.items():
+                for _, picture in screenshots(browser, server, code, scheme, width, frozenset({view})):
+                    _save_small(picture, ROOT / "docs/pictures" / name)
             return
         target = ROOT / "build/shots"
         target.mkdir(parents=True, exist_ok=True)
-        for spoken in language:
+        for code in language:
             for scheme in SCHEMES:
                 for width in WIDTHS:
-                    for view, picture in pictures(browser, place, spoken, scheme, width, frozenset(only)):
-                        (target / f"{view}-{spoken}-{scheme}-{width}.png").write_bytes(picture)
+                    for view, picture in screenshots(browser, server, code, scheme, width, frozenset(only)):
+                        (target / f"{view}-{code}-{scheme}-{width}.png").write_bytes(picture)
         click.echo(f"wrote {target}")
 
 
-def _keep_small(picture: bytes, path: Path) -> None:
-    """Few colours are enough for a page."""
+def _save_small(picture: bytes, path: Path) -> None:
+    """Save a screenshot with 128 colours, which is enough for a page."""
     with Image.open(io.BytesIO(picture)) as shot:
         shot.convert("RGB").quantize(128, method=Image.Quantize.MEDIANCUT).save(path, optimize=True)
 

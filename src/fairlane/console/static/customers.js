@@ -42,7 +42,7 @@ function cells(row) {
     ),
     number(row.counter),
     priorityBadge(row.next_priority),
-    row.counter < 0 ? duration(row.resets_in) : "–",
+    row.counter < 0 && row.resets_in > 0 ? duration(row.resets_in) : "–",
     number(row.waiting),
     number(row.running),
     number(row.done_today),
