@@ -1,4 +1,4 @@
-"""A frozen queue begins nothing and lets what runs end; what it holds can be packed and unpacked elsewhere."""
+"""Freezing and moving: a frozen queue begins nothing, running documents may end, rows can be packed and unpacked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def freeze(engine: Engine, why: str | None = "is being moved to a better store")
     assert engine.configure(replace(engine.rules(), frozen=why)) is not None
 
 
-BEGINNINGS: dict[str, Callable[[Engine], object]] = {
+REFUSED_VERBS: dict[str, Callable[[Engine], object]] = {
     "check": lambda engine: engine.check("ada", 1000),
     "submit": lambda engine: engine.submit([Submission("new", "ada", "extract", "1")]),
     "claim": lambda engine: engine.claim("worker", 1, 1000),
@@ -33,13 +33,13 @@ BEGINNINGS: dict[str, Callable[[Engine], object]] = {
 }
 
 
-@pytest.mark.parametrize("verb", BEGINNINGS)
+@pytest.mark.parametrize("verb", REFUSED_VERBS)
 def test_a_frozen_queue_begins_nothing_and_says_why(engine: Engine, send: Send, verb: str) -> None:
     send("ada", 2)
     freeze(engine)
     before = engine.pack(None, 10), engine.customers("", 10, now_ms=0), engine.documents(None, None, None, 10)
     with pytest.raises(StoreFrozen, match="this queue is being moved to a better store; nothing was changed"):
-        BEGINNINGS[verb](engine)
+        REFUSED_VERBS[verb](engine)
     assert (engine.pack(None, 10), engine.customers("", 10, now_ms=0), engine.documents(None, None, None, 10)) == before
 
 
@@ -63,7 +63,7 @@ def test_a_thawed_queue_goes_on(engine: Engine, send: Send, take: Take) -> None:
     assert engine.rules().frozen is None
 
 
-def test_who_shares_a_moment_with_a_refused_one_is_not_refused(engine: Engine, send: Send, take: Take) -> None:
+def test_a_refused_call_does_not_affect_the_next(engine: Engine, send: Send, take: Take) -> None:
     send("ada")
     (claim,) = take(1)
     freeze(engine)
@@ -80,7 +80,7 @@ def pages(engine: Engine, limit: int) -> list[Packed]:
 
 
 def everything(engine: Engine) -> Packed:
-    """All pages as one."""
+    """Return all pages as one."""
     whole = pages(engine, 3)
     return Packed(
         None,
@@ -92,8 +92,8 @@ def everything(engine: Engine) -> Packed:
     )
 
 
-def lived_in(engine: Engine, send: Send, take: Take) -> None:
-    """A queue with a bit of everything."""
+def fill_queue(engine: Engine, send: Send, take: Take) -> None:
+    """Fill a queue with a bit of everything."""
     send("ada", 5)
     send("bob", 30, at=5)
     send("bob", 1, at=6, key="once", digest="d", cost=2500)
@@ -108,19 +108,19 @@ def lived_in(engine: Engine, send: Send, take: Take) -> None:
 
 
 def test_a_queue_comes_out_as_it_went_in(engine: Engine, url: str, send: Send, take: Take) -> None:
-    lived_in(engine, send, take)
+    fill_queue(engine, send, take)
     freeze(engine)
     packed = everything(engine)
     assert len(packed.documents) == 38
-    judge = open_engine("memory://")
-    judge.unpack(packed)
-    assert everything(judge) == packed
-    freeze(judge, None)
+    reference = open_engine("memory://")
+    reference.unpack(packed)
+    assert everything(reference) == packed
+    freeze(reference, None)
     freeze(engine, None)
     for at in range(20_001, 20_060):
-        assert engine.claim("w", 1, 10**6, now_ms=at) == judge.claim("w", 1, 10**6, now_ms=at)
-        assert engine.check("bob", 1000, now_ms=at) == judge.check("bob", 1000, now_ms=at)
-    assert engine.customers("", 10, now_ms=30_000) == judge.customers("", 10, now_ms=30_000)
+        assert engine.claim("w", 1, 10**6, now_ms=at) == reference.claim("w", 1, 10**6, now_ms=at)
+        assert engine.check("bob", 1000, now_ms=at) == reference.check("bob", 1000, now_ms=at)
+    assert engine.customers("", 10, now_ms=30_000) == reference.customers("", 10, now_ms=30_000)
 
 
 def test_what_was_packed_elsewhere_goes_on_here(engine: Engine, send: Send) -> None:
@@ -134,7 +134,7 @@ def test_what_was_packed_elsewhere_goes_on_here(engine: Engine, send: Send) -> N
     source.tune("bob", Terms(paused=True), 0, now_ms=5)
     source.reclaim(10, now_ms=2000)
     freeze(source)
-    send("dee", 2)  # what the target itself had noted in its feed is not of this queue
+    send("dee", 2)  # the target's own feed is replaced
     engine.forget("dee", 10)
     engine.forget("dee", 10)
     freeze(engine)

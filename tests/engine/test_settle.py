@@ -19,7 +19,7 @@ def state_of(engine: Engine, id: str) -> State | None:
     return None if document is None else document.state
 
 
-def everything(engine: Engine) -> tuple[object, ...]:
+def read_everything(engine: Engine) -> tuple[object, ...]:
     """Return all that can be read, to assert that nothing of it was changed."""
     documents = engine.documents(None, None, None, 1000)
     bodies = [engine.body(document.id) for document in documents]
@@ -67,15 +67,15 @@ def test_settling_is_refused_without_any_change_when_the_lease_was_lost(
     send("ada", at=0)
     (stale,) = take(at=0)
     assert engine.reclaim(10, now_ms=10_000) == 1
-    before = everything(engine)
+    before = read_everything(engine)
     assert engine.settle([(stale, outcome)], now_ms=10_001) == [stale]
     assert engine.extend([stale], 10_000, now_ms=10_001) == [stale]
-    assert everything(engine) == before
+    assert read_everything(engine) == before
     (fresh,) = take(at=10_002)
-    before = everything(engine)
+    before = read_everything(engine)
     assert engine.settle([(stale, outcome)], now_ms=10_003) == [stale]
     assert engine.extend([stale], 10_000, now_ms=10_003) == [stale]
-    assert everything(engine) == before
+    assert read_everything(engine) == before
     assert engine.settle([(fresh, outcome)], now_ms=10_004) == []
 
 
@@ -84,9 +84,9 @@ def test_a_claim_settles_once(engine: Engine, send: Send, take: Take, outcome: O
     send("ada")
     (claim,) = take()
     assert engine.settle([(claim, Done()), (claim, outcome)]) == [claim]
-    before = everything(engine)
+    before = read_everything(engine)
     assert engine.settle([(claim, outcome)]) == [claim]
-    assert everything(engine) == before
+    assert read_everything(engine) == before
 
 
 def test_the_token_decides_not_the_workers_name(engine: Engine, send: Send, take: Take) -> None:

@@ -93,7 +93,7 @@ def test_a_known_key_returns_the_first_receipt_and_moves_nothing(engine: Engine)
     assert engine.document("two") is None
 
 
-def test_a_key_still_answers_after_its_document_ended(engine: Engine, take: Take) -> None:
+def test_a_key_is_still_known_after_its_document_ended(engine: Engine, take: Take) -> None:
     (first,) = engine.submit([keyed("one", "k")], now_ms=0)
     engine.cancel(["one"])
     assert engine.submit([keyed("two", "k")], now_ms=9) == [first]
