@@ -113,7 +113,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name at its first use: a client needs no engine, a queue no HTTP, and the sandbox neither."""
+    """Load a public name at its first use: a queue needs no worker and no client, and the sandbox none of them."""
     if name not in __all__:
         raise AttributeError(f"module 'fairlane' has no attribute {name!r}")
     value = getattr(import_module(f".{_HOME_OF.get(name, 'core.errors')}", __name__), name)

@@ -22,6 +22,7 @@ from fairlane.blobs.page_count import PageCounter
 from fairlane.core.document import Done, Failed, ReceiptRow
 from fairlane.core.errors import StoreBusy, StoreFrozen
 from fairlane.core.policy import Rules
+from fairlane.queue.files import QueueFiles
 from tests.engine.conftest import ENGINES, url_of
 from tests.servers import redis
 
@@ -181,7 +182,7 @@ def test_files_of_a_queue_without_a_configured_location_are_not_forgotten(tmp_pa
     url = f"sqlite:///{tmp_path}/queue.db"
     with Queue(url, blobs=str(tmp_path / "blobs")) as queue:
         id = queue.submit("acme", content=b"one").id
-        queue.files.location = queue.files._files = None  # as on a server, where nothing is beside the queue
+        queue.files = QueueFiles(queue.engine, "memory://", None)  # as on a server without --blobs
         with pytest.raises(Mistake, match="no storage for files"):
             queue.forget("acme")
         assert queue.document(id).state == "ready"

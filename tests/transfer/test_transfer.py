@@ -20,7 +20,9 @@ from fairlane.core.errors import Mistake, StoreFrozen, Unknown
 from fairlane.engine import Engine
 from fairlane.engine.protocol import Packed
 from fairlane.queue.files import default_location
-from fairlane.transfer import TransferProgress, _files, display_url, move, stop
+from fairlane.transfer import TransferProgress, display_url, move, stop
+from tests.engine.conftest import url_of
+from tests.servers import redis
 
 ZERO = timedelta()
 
@@ -275,12 +277,15 @@ def test_a_queue_with_files_says_where_they_go_before_anything_is_frozen(source:
     location = str(tmp_path / "files")
     contents = submit_files(source, 1, location)
     nowhere = f"sqlite:///{tmp_path}/new.db"
-    with Queue(source) as engine_only:
-        with pytest.raises(Mistake, match=r"say where they shall be: --to-blobs"):
-            _files(engine_only.engine, location, None)
-        with pytest.raises(Mistake, match=r"say where they are: --from-blobs"):
-            _files(engine_only.engine, None, location)
-    with Queue(source) as queue:
-        assert queue.rules().frozen is None
+    with pytest.raises(Mistake, match=r"say where they shall be: --to-blobs"):
+        move(source, "memory://", from_blobs=location)
+    server = url_of("redis", tmp_path)
+    submit_files(server, 1, location)
+    with pytest.raises(Mistake, match=r"say where they are: --from-blobs"):
+        move(server, nowhere)
+    for url in (source, server):
+        with Queue(url) as queue:
+            assert queue.rules().frozen is None
+    redis.drop_url(server)
     assert move(source, nowhere, from_blobs=location, to_blobs=location).files == 0
     assert read_files(nowhere, contents, location) == contents

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from fairlane.core.document import ENDED, ChangeRow, CheckRow, Customer, DocumentRow, ReceiptRow, State
@@ -112,6 +113,7 @@ class Change(NamedTuple):
     reason: str | None = None  # why it failed, is retried, expired or was cancelled
 
 
+@lru_cache(maxsize=64)  # the documents of one batch were submitted in the same millisecond
 def to_datetime(milliseconds: int) -> datetime:
     """Return milliseconds since the epoch as a datetime in UTC."""
     return EPOCH + timedelta(milliseconds=min(milliseconds, DATETIME_MAX_MS))
