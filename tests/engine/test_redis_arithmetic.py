@@ -28,18 +28,17 @@ from tests.servers import redis
 
 RESETS = ("idle", "window", "gradual")
 TRIAL = """
-local policy = {interval = tonumber(ARGV[1]), reset = ARGV[2], depths = {}, from = 1}
-local customer = unseen('ada')
-customer[COUNTER], customer[UPDATED] = tonumber(ARGV[3]), tonumber(ARGV[4]) or false
-customer[RESET_AT], customer[RESETS] = tonumber(ARGV[5]) or false, 7
+local policy = {interval = tonumber(ARGV[1]), reset = ARGV[2], depths = numbers_from(11)}
+local customer = customer_of(new_customer('ada'))
+customer.counter, customer.updated = tonumber(ARGV[3]), tonumber(ARGV[4]) or false
+customer.reset_at, customer.resets = tonumber(ARGV[5]) or false, 7
 local step = step_of(tonumber(ARGV[7]), tonumber(ARGV[8]))
-for place = 11, #ARGV do
-  policy.depths[place - 10] = tonumber(ARGV[place])
-end
 check(policy, customer, tonumber(ARGV[6]), step)
-local checked = {customer[COUNTER], customer[UPDATED], customer[RESET_AT], customer[RESETS], level(policy, customer[COUNTER])}
+local checked = {
+  customer.counter, customer.updated, customer.reset_at, customer.resets, priority_of(policy, customer.counter),
+}
 correct(customer, tonumber(ARGV[9]), step, step_of(tonumber(ARGV[10]), tonumber(ARGV[8])))
-return {checked, customer[COUNTER], step, share(-tonumber(ARGV[3]), 1, policy.interval)}
+return {checked, customer.counter, step, share_of(-tonumber(ARGV[3]), 1, policy.interval)}
 """
 
 
@@ -48,7 +47,7 @@ def trial(request: pytest.FixtureRequest) -> Callable[..., list[Any]]:
     """One check and one correction in Lua, through what every verb shares."""
     server, queue = redis.shared(request.param), redis.fresh_queue()
     open_engine(server.url(queue)).close()
-    text = scripts.inlined("\n".join(map(scripts._read, ("basis", "shared", "moving"))) + TRIAL)
+    text = scripts.shared_text() + TRIAL
     client = server.client()
     sha = client.script_load(text)
     return lambda *arguments: client.evalsha(sha, 1, f"{{fairlane:{queue}}}:queue", *map(str, arguments))
@@ -130,29 +129,22 @@ def test_a_counter_recovers_in_proportion_exactly(
     assert reply[3] == -counter // interval_ms
 
 
-def test_names_of_numbers_are_written_out_and_commands_are_left_alone() -> None:
-    text = scripts.inlined(
-        "local STATE, OWNER =\n  1, 2\nlocal STEP = 1000 -- thousandths\ncall('HGET', x[STATE], STEP, y[OWNER])\n"
-    )
-    assert text.split("\n")[-2:] == ["call('HGET', x[1], 1000, y[2])", ""]
-    assert text.count("\n") == 4
-    shared = scripts._read("basis")
-    names = set(re.findall(r"\b[A-Z_]{2,}\b", " ".join(re.findall(r"^local ([A-Z_, ]+) =", shared, flags=re.MULTILINE))))
-    quoted = set(re.findall(r"'([A-Z_]+)'", "".join(map(scripts._read, scripts.verbs()))))
-    assert {"STATE", "COUNTER", "LAST_NUMBER"} <= names
-    assert {"HGET", "ZADD"} <= quoted
-    assert not names & quoted
-
-
 @pytest.mark.parametrize("verb", scripts.verbs())
 def test_every_script_begins_with_a_sentence_and_has_what_it_calls(verb: str) -> None:
-    assert re.match(r"-- [A-Z][a-z ]+: .{20,}", scripts._read(verb)), "one English line"
-    shared = set(
-        re.findall(r"^local function (\w+)", "".join(map(scripts._read, ("basis", "shared", "moving"))), flags=re.MULTILINE)
-    )
+    assert re.match(r"-- [A-Z][a-z ]+: .{20,}", scripts.read_file(verb)), "one English line"
+    functions = set(re.findall(r"^local function (\w+)", scripts.shared_text(), flags=re.MULTILINE))
     text = re.sub(r"--.*", "", scripts.load_script(verb, False).text)
-    for name in shared:
+    for name in functions:
         called = re.search(rf"(?<!function )\b{name}\(", text)
         if called:
             defined = text.find(f"local function {name}(")
             assert 0 <= defined < called.start(), name
+
+
+@pytest.mark.parametrize("name", scripts.SHARED)
+def test_every_shared_file_begins_with_a_sentence_and_is_used(name: str) -> None:
+    text = scripts.read_file(f"shared/{name}")
+    assert re.match(r"-- [A-Z].{20,}", text), "one English line"
+    every = scripts.shared_text() + "".join(map(scripts.read_file, scripts.verbs()))
+    for function in re.findall(r"^local function (\w+)", text, flags=re.MULTILINE):
+        assert len(re.findall(rf"\b{function}\b", re.sub(r"--.*", "", every))) > 1, f"{function} is not used"

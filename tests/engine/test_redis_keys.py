@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from redis import Redis
 
 from fairlane import Policy, Queue
 from fairlane.core.document import Done, Failed, Outcome, Released, Retried, Submission
-from fairlane.core.policy import Dispatch, Rules, Terms
+from fairlane.core.policy import Rules, Terms
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.protocol import Packed
-from fairlane.engine.redis import codec, scripts
 from fairlane.engine.redis import engine as engine_module
+from fairlane.engine.redis import scripts
 from fairlane.engine.redis.connection import RedisPool
 from fairlane.engine.redis.url import parse_url
 from tests.servers import redis
@@ -52,18 +51,11 @@ class KeyedQueue:
         self.name = fresh_queue()
         self.url = server.url(self.name)
         self.engine: Engine = open_engine(self.url)
-        self.replies: list[object] = []
 
     def key_names(self) -> set[str]:
         with self.server.client() as client:
             keys = client.keys("*" + self.name + "*")
         return {key.removeprefix("{fairlane:" + self.name + "}:") for key in keys}
-
-    def dumps(self) -> dict[str, bytes]:
-        """Every key and its value, as the server writes them down."""
-        with Redis(unix_socket_path=str(self.server.socket)) as client:
-            prefix = "{fairlane:" + self.name + "}:"
-            return {key: client.dump(prefix + key) for key in self.key_names()}
 
     def holds(self, text: str) -> list[str]:
         """The keys whose name or value holds a text."""
@@ -128,35 +120,6 @@ def test_all_keys_of_a_queue_share_one_hash_slot_and_are_on_the_map(keyed: Keyed
         assert f"`{re.split(':', key)[0]}" in MAP, f"{key} is not on the map of keys"
 
 
-@pytest.mark.parametrize("dispatch", ["fair", "strict"])
-def test_one_plain_document_leaves_what_a_batch_of_it_leaves(
-    keyed: KeyedQueue, monkeypatch: pytest.MonkeyPatch, dispatch: Dispatch
-) -> None:
-    """One plain document has a script of its own, for speed: both must leave the same bytes in every key."""
-    other = KeyedQueue(keyed.server)
-    terms = {"ada": Terms(), "bob": Terms(weight=2.5, cap=1), "eve": Terms(paused=True), "joe": Terms(reset="gradual")}
-    for queue, is_plain in [(keyed, codec.is_plain), (other, lambda submissions: False)]:
-        monkeypatch.setattr(codec, "is_plain", is_plain)
-        engine = queue.engine
-        engine.configure(Rules(dispatch=dispatch), now_ms=0)
-        for customer in ("bob", "eve", "joe"):
-            engine.tune(customer, terms[customer], 0, now_ms=0)
-        for number in range(120):
-            customer, kind = list(terms)[number * 7 % 4], ("extract", "stamp")[number % 3 == 0]
-            document = Submission(f"d{number}", customer, kind, "{}", cost=(1000, 2500)[number % 5 == 0])
-            queue.replies.append(engine.submit([document], now_ms=1000 * number + (2_000_000 if number > 90 else 0)))
-            if number % 4 == 3:
-                claims = engine.claim("w", 2, 1000, now_ms=1000 * number)
-                queue.replies.append(claims)
-                engine.settle([(claim, Done()) for claim in claims[:1]], now_ms=1000 * number)
-    assert keyed.replies == other.replies
-    ours, others = keyed.dumps(), other.dumps()
-    assert ours.keys() == others.keys()
-    left_out = {"feed"}  # a settlement is known there by an id that is drawn
-    assert {key for key, value in ours.items() if value != others[key]} <= left_out
-    assert keyed.engine.changes(None, 1000) == other.engine.changes(None, 1000)
-
-
 def all_reads(engine: Engine) -> list[object]:
     """Every document of a queue, one by one and in pages, with its body, and the feed."""
     documents = engine.documents(None, None, None, 1000)
@@ -215,7 +178,7 @@ def test_documents_on_both_sides_of_a_seam_are_as_in_memory(keyed: KeyedQueue) -
 
 
 def test_every_key_that_scripts_name_is_on_the_map() -> None:
-    text = "".join(map(scripts._read, (*scripts.SHARED, *scripts.verbs())))
+    text = scripts.shared_text() + "".join(map(scripts.read_file, scripts.verbs()))
     for name in {name.rstrip(":") for name in re.findall(r"prefix \.\. '([a-z-]+:?)'", text)}:
         assert f"`{name}" in MAP, name
 

@@ -59,22 +59,11 @@ def submit_arguments(submissions: Sequence[Submission], now_ms: int | None) -> l
     ]
 
 
-def is_plain(submissions: Sequence[Submission]) -> bool:
-    """Whether it is one document without a key, a delay or a source."""
-    return len(submissions) == 1 and (submissions[0].key, submissions[0].delay_ms, submissions[0].made_from) == (None, 0, None)
-
-
-def submit_one_arguments(submission: Submission, now_ms: int | None) -> list[Any]:
-    """Encode one plain document."""
-    return [time_argument(now_ms), 0, submission.customer, submission.kind, submission.cost, submission.id, submission.payload]
-
-
-def receipts(submissions: Sequence[Submission], reply: list[Any]) -> list[ReceiptRow]:
-    """Decode receipts, seven values each; an id is sent only where a key names another document."""
-    rows = zip(*[iter(reply)] * 7, strict=True)
+def receipts(submissions: Sequence[Submission], reply: list[list[Any]]) -> list[ReceiptRow]:
+    """Decode receipts; where a key names another document, the receipt is that document's."""
     return [
-        ReceiptRow(id or submission.id, number, CheckRow(submission.customer, priority, counter, checked, version, terms))
-        for submission, (number, priority, counter, checked, version, terms, id) in zip(submissions, rows, strict=True)
+        ReceiptRow(id, number, CheckRow(submission.customer, *check))
+        for submission, (number, *check, id) in zip(submissions, reply, strict=True)
     ]
 
 
@@ -83,9 +72,9 @@ def first_from(submissions: Sequence[Submission], customer: str, source: str) ->
     return next(submission for submission in submissions if (submission.customer, submission.made_from) == (customer, source))
 
 
-def claims(reply: list[Any]) -> list[Claim]:
-    """Decode claims, twelve values each; the last is 1 for an open turn."""
-    return [Claim._make((*values, is_open_turn == 1)) for *values, is_open_turn in zip(*[iter(reply)] * 12, strict=True)]
+def claims(reply: list[list[Any]]) -> list[Claim]:
+    """Decode claims; the last value is 1 for an open turn."""
+    return [Claim._make((*values, is_open_turn == 1)) for *values, is_open_turn in reply]
 
 
 def settle_arguments(settlements: Sequence[tuple[Claim, Outcome]], now_ms: int | None) -> list[Any]:

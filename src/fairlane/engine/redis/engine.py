@@ -1,7 +1,7 @@
 """The engine on a Redis or Valkey server, for many machines; acknowledgements are as durable as the server's settings.
 
 Every verb is one Lua script, so it happens wholly or not at all, in the order in which the server runs them. The policy is
-in lua/basis.lua, the dispatch in lua/claim.lua; here values become arguments, and replies become values.
+in lua/shared/policy.lua, the dispatch in lua/claim.lua; here values become arguments, and replies become values.
 """
 
 from __future__ import annotations
@@ -96,9 +96,6 @@ class RedisEngine:
         return CheckRow(customer, *self._pool.run("check", [codec.time_argument(now_ms), customer, cost], "never"))
 
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[ReceiptRow]:
-        if codec.is_plain(submissions):
-            reply = self._pool.run("submit_one", codec.submit_one_arguments(submissions[0], now_ms), "marked")
-            return codec.receipts(submissions, reply)
         reply = self._pool.run("submit", codec.submit_arguments(submissions, now_ms), "marked")
         if reply and reply[0] == "unknown":
             raise unknown_source_error(codec.first_from(submissions, reply[1], reply[2]))

@@ -1,7 +1,6 @@
--- Body: what was handed in and what came out of a document. ARGV: id.
-local place = call('HGET', IDS .. sub(ARGV[1], 1, ID_PIECE), ARGV[1])
-if not place then
+-- Body: the payload and the result of a document. ARGV: id.
+local seq = call('HGET', ids_key(ARGV[1]), ARGV[1])
+if not seq then
   return false
 end
-local piece = sub(place, 1, PIECE)
-return {call('HGET', PAYLOADS .. piece, place), call('HGET', prefix .. 'results:' .. piece, place)}
+return {call('HGET', PAYLOADS .. piece_of(seq), seq), call('HGET', RESULTS .. piece_of(seq), seq)}

@@ -1,12 +1,15 @@
--- Cancel: documents that have not ended end as cancelled; answers the places of those that did. ARGV: now, then ids.
+-- Cancel: documents that have not ended end as cancelled; returns which of the ids did. ARGV: now, then ids.
+if rules.frozen then
+  return frozen_error()
+end
 local now = now_of(ARGV[1])
 local cancelled = {}
-for place = 2, #ARGV do
-  local one = document_by_id(ARGV[place])
-  local state = one and one[STATE]
+for at = 2, #ARGV do
+  local document = document_by_id(ARGV[at])
+  local state = document and document.state
   if state == 'ready' or state == 'delayed' or state == 'running' then
-    finish(one, 'cancelled', now)
-    cancelled[#cancelled + 1] = place - 1
+    finish(document, 'cancelled', now)
+    cancelled[#cancelled + 1] = at - 1
   end
 end
 if #cancelled > 0 then

@@ -1,41 +1,42 @@
--- Changes: lines of the feed after a number, in order, some at a time. ARGV: after, limit, lines to look at.
+-- Changes: lines of the feed after a number, in order, some at a time. ARGV: after, limit, lines to read.
 --
--- Answers the floor, the number after which to go on (0: there is no more), then the lines.
+-- Returns the floor, the number after which to go on (0: there is no more), then the lines.
 local limit, first = tonumber(ARGV[2]), max(tonumber(ARGV[1]) + 1, queue[FEED_FIRST])
 local offset = first - queue[FEED_FIRST]
 local lines = call('LRANGE', FEED, offset, offset + tonumber(ARGV[3]) - 1)
-local answer = {queue[FEED_FLOOR], 0}
-local names, places, seen = {}, {}, {}
+local seqs, seen = {}, {}
 for at, text in ipairs(lines) do
-  lines[at] = text ~= '' and {opened_values(text)}
-  local place = lines[at] and lines[at][LINE_PLACE]
-  if place and not seen[place] then
-    seen[place], places[#places + 1] = true, place
+  lines[at] = decode_line(text)
+  local seq = lines[at] and lines[at].seq
+  if seq and not seen[seq] then
+    seen[seq], seqs[#seqs + 1] = true, seq
   end
 end
-load_documents(places)
+load_documents(seqs)
 
-local function name_of(owner)
-  if names[owner] == nil then
+-- Return the id of a line's customer: nil without one, false if the customer was forgotten.
+local ids = {}
+local function customer_id(owner)
+  if owner and ids[owner] == nil then
     local record = call('HGET', CUSTOMERS, owner)
-    names[owner] = record and opened_customer(record)[NAME]
+    ids[owner] = record and decode_customer(record).id
   end
-  return names[owner]
+  return ids[owner or '']
 end
 
+local reply = {queue[FEED_FLOOR], 0}
 for at, line in ipairs(lines) do
-  local owner = line and line[LINE_OWNER]
-  if line and (not owner or name_of(owner)) then -- lines of a forgotten customer are not there
-    local one = line[LINE_PLACE] and document(line[LINE_PLACE])
-    answer[#answer + 1] = {
-      first + at - 1, line[LINE_AT], line[LINE_WHAT], owner and name_of(owner), one and one[ID] or false, line[LINE_TOKEN],
-      line[LINE_NOTE],
+  local id = line and customer_id(line.owner)
+  if line and id ~= false then -- lines of a forgotten customer are hidden before they are swept
+    local document = line.seq and document_of(line.seq)
+    reply[#reply + 1] = {
+      first + at - 1, line.at, line.what, id or false, document and document.id or false, line.token, line.note,
     }
-    if #answer - 2 == limit then
-      return answer
+    if #reply - 2 == limit then
+      return reply
     end
   end
 end
 local last = first + #lines - 1
-answer[2] = last < queue[LAST_CHANGE] and last or 0
-return answer
+reply[2] = last < queue[LAST_CHANGE] and last or 0
+return reply

@@ -1,299 +1,262 @@
--- Claim: up to `limit` documents in dispatch order, each with a lease, a fresh token and one more attempt counted.
+-- Claim: lease up to `limit` documents in dispatch order; each gets a fresh token and one more attempt counted.
 --
--- ARGV: now, worker, limit, lease, due at most, how many kinds (-1: all), then kind and attempts of each.
-local now, worker, limit, kinds_count = now_of(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
+-- ARGV: now, worker, limit, lease, due at most, count of kinds (-1: all), then kind and attempts of each.
+-- The indexes stay as they were until the flush. So a lane that this call has served is skipped there, and waits in `again`
+-- for another turn.
+if rules.frozen then
+  return frozen_error()
+end
+local now, worker, limit, kind_count = now_of(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
 local lease_ends = now + tonumber(ARGV[4])
-local lease_text = as_text(lease_ends)
 
--- Delayed documents that are due join their lanes first; that is whole in itself, so it is written before the rest is read.
-local due = call('ZRANGEBYSCORE', DELAYED, '-inf', now, 'LIMIT', 0, ARGV[5])
-if #due > 0 then
+-- Delayed documents that are due join their lanes; written at once, because the dispatch reads the indexes.
+local function ready_due()
+  local due = call('ZRANGEBYSCORE', DELAYED, '-inf', now, 'LIMIT', 0, ARGV[5])
+  if #due == 0 then
+    return
+  end
   load_documents(due)
-  for _, place in ipairs(due) do
-    local one = document(place)
-    leave_place(one)
-    one[STATE] = 'ready'
-    touch(one)
-    join(lane_for(one), place, one[READY])
+  for _, seq in ipairs(due) do
+    local document = document_of(seq)
+    leave_state(document)
+    document.state = 'ready'
+    change(document)
+    join(lane_for(document), seq, document.ready)
   end
   flush()
-  touched_documents, touched_lanes, adds, drops = {}, {}, {}, {}
+  begin_writes()
 end
+
+ready_due()
 
 local kinds, attempts_of = {}, {}
-if kinds_count < 0 then
+if kind_count < 0 then
   kinds = call('SMEMBERS', prefix .. 'kinds')
 end
-for place = 1, kinds_count do
-  kinds[place] = ARGV[5 + 2 * place]
-  attempts_of[kinds[place]] = tonumber(ARGV[6 + 2 * place])
+for at = 1, kind_count do
+  kinds[at] = ARGV[5 + 2 * at]
+  attempts_of[kinds[at]] = tonumber(ARGV[6 + 2 * at])
 end
 
--- Lanes that had a turn in this round stand here and no longer in the indexes, which are as they were until the flush; so do
--- customers that may have no more.
-local served, served_list, capped = {}, {}, {}
+local served, capped = {}, {} -- lanes by name; owners that reached their cap in this call
+local again = {} -- served lanes that have a head left and may compete, in the order of turns
 
 -- -- heads in the order of an index --
 
--- An index, read some heads at a time: their places, owners, lanes' names, and what they are ordered by, side by side. Where
--- most of them will be served, their documents and customers are read along.
-local function stream(key, kind, size, is_loaded)
-  return {key = key, kind = kind, size = size, is_loaded = is_loaded, at = 0, count = 0, read = 0}
+-- Return whether a head comes before another one: by order (a start tag, or the time since when it is ready), then by number.
+local function is_before(order, seq, other_order, other_seq)
+  return order < other_order or (order == other_order and seq < other_seq)
 end
 
--- Read some heads.
-local function read_heads(one)
-  local kind, members = one.kind, call('ZRANGE', one.key, one.read, one.read + one.size - 1, 'WITHSCORES')
-  local places, owners, names, orders, count = {}, {}, {}, {}, #members / 2
-  for at = 1, count do
+-- Make a cursor for an index of one kind, which reads `size` heads at a time; with `preload` also what a claim of them needs.
+local function open_cursor(key, kind, size, preload)
+  return {key = key, kind = kind, size = size, preload = preload, heads = {}, at = 1, read = 0, is_last = false}
+end
+
+local function read_heads(cursor)
+  local members = call('ZRANGE', cursor.key, cursor.read, cursor.read + cursor.size - 1, 'WITHSCORES')
+  local heads, seqs, owners = {}, {}, {}
+  for at = 1, #members / 2 do
     local member = members[2 * at - 1]
-    local owner = sub(member, 18)
-    places[at], owners[at], names[at] = sub(member, 1, 16), owner, owner .. ':' .. sub(member, 17, 17) .. kind
-    orders[at] = tonumber(members[2 * at])
+    local seq, digit, owner = sub(member, 1, 16), sub(member, 17, 17), sub(member, 18)
+    seqs[at], owners[at] = seq, owner
+    heads[at] = {
+      seq = seq, owner = owner, priority = tonumber(digit), kind = cursor.kind, lane = owner .. ':' .. digit .. cursor.kind,
+      member = member, order = tonumber(members[2 * at]),
+    }
   end
-  one.at, one.count, one.read = 1, count, one.read + count
-  one.members, one.places, one.owners, one.names, one.orders = members, places, owners, names, orders
-  if one.is_loaded then
-    load_documents(places)
+  cursor.heads, cursor.at, cursor.read, cursor.is_last = heads, 1, cursor.read + #heads, #heads < cursor.size
+  if cursor.preload then
+    load_documents(seqs)
     load_customers(owners)
   end
 end
 
--- Whether a head comes before another one, by its order (a start tag, or since when it is ready) and then by its number.
-local function is_before(order, place, other_order, other_place)
-  return order < other_order or (order == other_order and place < other_place)
-end
-
--- The first head of several indexes, one a kind, that this round has not made out of date: its index, order and place.
-local function first_of(streams)
-  local best, order, place
-  for _, one in ipairs(streams) do
-    local at = one.at
-    while at == 0 or (at <= one.count and (served[one.names[at]] or capped[one.owners[at]])) do
-      at = at + 1
-      if at > one.count then
-        read_heads(one)
-        at = 1
-      end
-    end
-    one.at = at
-    if at <= one.count and (not best or is_before(one.orders[at], one.places[at], order, place)) then
-      best, order, place = one, one.orders[at], one.places[at]
-    end
-  end
-  return best, order, place
-end
-
--- The lane of the head at which an index stands. Its start tag is asked for only where the index does not tell it.
-local function lane_at(one, start)
-  local at = one.at
-  local name, place = one.names[at], one.places[at]
-  local lane = lanes[name]
-  if lane then
-    return lane
-  end
-  local priority = tonumber(sub(one.members[2 * at - 1], 17, 17))
-  if not start then
-    start = tonumber(call('ZSCORE', turns_key(priority, one.kind), one.members[2 * at - 1]))
-  end
-  return opened_lane(one.owners[at], priority, one.kind, name, place, document(place)[READY], start)
-end
-
--- -- a heap of the next heads of lanes that were served, of the priority that is served now --
-
--- Most lanes have one turn in a round, so they go into the heap only when the first of them might be next.
-local heap, pending, pending_start = {}, {}, nil
-
-local function push(lane)
-  local at, start, place = #heap + 1, lane.start, lane.head
-  while at > 1 do
-    local parent = (at - at % 2) / 2
-    local above = heap[parent]
-    if not is_before(start, place, above.start, above.place) then
-      break
-    end
-    heap[at], at = above, parent
-  end
-  heap[at] = {start = start, place = place, lane = lane}
-end
-
-local function push_later(lane)
-  pending[#pending + 1] = lane
-  pending_start = min(pending_start or lane.start, lane.start)
-end
-
-local function push_pending()
-  for _, lane in ipairs(pending) do
-    if lane.start then -- it may have been emptied or blocked since
-      push(lane)
-    end
-  end
-  pending, pending_start = {}, nil
-end
-
-local function pop()
-  local last = table.remove(heap)
-  local size = #heap
-  if size == 0 then
-    return
-  end
-  local at = 1
+-- Return the first head of a cursor whose lane and customer may still be served from the index; nil at its end.
+local function current_head(cursor)
   while true do
-    local child = 2 * at
-    if child > size then
-      break
+    local head = cursor.heads[cursor.at]
+    if head then
+      if not (served[head.lane] or capped[head.owner]) then
+        return head
+      end
+      cursor.at = cursor.at + 1
+    elseif cursor.is_last then
+      return nil
+    else
+      read_heads(cursor)
     end
-    local below, right = heap[child], heap[child + 1]
-    if right and is_before(right.start, right.place, below.start, below.place) then
-      child, below = child + 1, right
-    end
-    if not is_before(below.start, below.place, last.start, last.place) then
-      break
-    end
-    heap[at], at = below, child
   end
-  heap[at] = last
+end
+
+-- Return the first head of several cursors.
+local function first_head(cursors)
+  local first
+  for _, cursor in ipairs(cursors) do
+    local head = current_head(cursor)
+    if head and (not first or is_before(head.order, head.seq, first.order, first.seq)) then
+      first = head
+    end
+  end
+  return first
+end
+
+-- Return the lane of a head; the index of ages does not hold its start tag.
+local function lane_at(head, start)
+  if lanes[head.lane] then
+    return lanes[head.lane]
+  end
+  start = start or tonumber(call('ZSCORE', turns_key(head.priority, head.kind), head.member))
+  return make_lane(
+    head.owner, head.priority, head.kind, head.lane, head.seq, document_of(head.seq).ready, start
+  )
 end
 
 -- -- whose turn it is --
 
-local priority, turns, ages = 0, {}, nil
+local priority, turns, ages = 0, {}, nil -- the priority that is served now, cursors of its heads, cursors by age
 
--- Go on to the next priority that has lanes; what was served of it before, in open turns, competes too.
+-- Go on to the next priority that has lanes; returns whether there is one.
 local function next_priority()
   repeat
     priority = priority + 1
   until priority > 9 or queue[LANES_IN + priority] > 0
-  turns, heap, pending, pending_start = {}, {}, {}, nil
-  if priority > 9 then
-    return false
+  turns = {}
+  for at, kind in ipairs(priority > 9 and {} or kinds) do
+    turns[at] = open_cursor(turns_key(priority, kind), kind, min(limit + 2, 128), true)
   end
-  for place, kind in ipairs(kinds) do
-    turns[place] = stream(turns_key(priority, kind), kind, min(limit + 2, 128), true)
-  end
-  for _, lane in ipairs(served_list) do
-    if lane.priority == priority and lane.head and not capped[lane.owner] then
-      push_later(lane)
-    end
-  end
-  return true
+  return priority <= 9
 end
 
-local function first_in_turn()
-  while priority <= 9 do
-    local first, order, place = first_of(turns)
-    if pending_start and not (first and order < pending_start) then
-      push_pending()
+-- Return the lane whose turn it is: the first in the index, or one that waits for another turn.
+local function lane_by_turn()
+  repeat
+    local head, lane = first_head(turns), again[1]
+    if lane and lane.priority == priority and not (head and is_before(head.order, head.seq, lane.start, lane.head)) then
+      return lane
+    elseif head then
+      return lane_at(head, head.order)
     end
-    local top = heap[1]
-    while top and (top.lane.head ~= top.place or capped[top.lane.owner]) do
-      pop()
-      top = heap[1]
-    end
-    if top and (not first or is_before(top.start, top.place, order, place)) then
-      return top.lane
-    elseif first then
-      return lane_at(first, order)
-    elseif not next_priority() then
-      return nil
-    end
-  end
+  until not next_priority()
 end
 
-local function longest_ready()
+-- Return the lane whose head has been ready longest, whatever its priority.
+local function lane_by_age()
   if not ages then
     ages = {}
-    for place, kind in ipairs(kinds) do
-      ages[place] = stream(ages_key(kind), kind, 8, false)
+    for at, kind in ipairs(kinds) do
+      ages[at] = open_cursor(ages_key(kind), kind, 8, false)
     end
   end
-  local first, ready, place = first_of(ages)
-  local best
-  for _, lane in ipairs(served_list) do
-    if lane.head and not capped[lane.owner] and (not place or is_before(tonumber(lane.ready), lane.head, ready, place)) then
-      best, ready, place = lane, tonumber(lane.ready), lane.head
+  local head, oldest = first_head(ages), nil
+  local ready, seq = head and head.order, head and head.seq
+  for _, lane in ipairs(again) do
+    if not seq or is_before(tonumber(lane.ready), lane.head, ready, seq) then
+      oldest, ready, seq = lane, tonumber(lane.ready), lane.head
     end
   end
-  return best or first and lane_at(first)
+  return oldest or head and lane_at(head)
 end
 
--- The lane's turn is paid for, and the document behind its head moves up.
-local function pay(lane, step)
-  local start = lane.start
-  if not served[lane.name] then
-    served[lane.name], served_list[#served_list + 1], touched_lanes[lane.name] = lane, lane, lane
+-- -- serving a lane --
+
+-- Insert a lane into `again` by priority, start tag and number; mostly it goes to the end.
+local function insert_again(lane)
+  local at = #again
+  while at > 0 and (lane.priority < again[at].priority or (lane.priority == again[at].priority
+      and is_before(lane.start, lane.head, again[at].start, again[at].head))) do
+    at = at - 1
   end
+  table.insert(again, at + 1, lane)
+end
+
+-- Remove from `again` what a lane, or all lanes of a customer, have there.
+local function remove_again(lane, owner)
+  for at = #again, 1, -1 do
+    if again[at] == lane or again[at].owner == owner then
+      table.remove(again, at)
+    end
+  end
+end
+
+-- A lane pays for its turn, and the document behind its head becomes its head.
+local function pay(lane, step)
+  local start, clock = lane.start, CLOCK + lane.priority
   leave(lane, lane.head, lane.ready)
   if not is_strict then
-    local at = CLOCK + lane.priority
-    queue[at] = max(queue[at], start)
+    queue[clock] = max(queue[clock], start)
     lane.finish = start + step
     lane.start = lane.head and lane.finish
   end
-  if lane.head and lane.priority == priority then
-    push_later(lane)
-  end
+  served[lane.name], changed_lanes[lane.name] = true, lane
 end
 
-local every = is_strict and 0 or rules[EVERY]
-local before, claims, places = queue[DISPATCHES], {}, {}
-local CLAIM_SIZE = 12 -- values a claim, one behind the other: a table of each would cost more than the claim
+local seqs, claims = {}, {}
 
+-- Lease the head of a lane.
 local function claim(lane, is_open)
-  local one, owner = document(lane.head), lane.owner
+  local document, owner = document_of(lane.head), lane.owner
   local customer = customer_of(owner)
   queue[DISPATCHES] = queue[DISPATCHES] + 1
-  pay(lane, step_of(one[COST], weight_of(customer)))
-  one[STATE], one[TOKEN], one[ATTEMPTS] = 'running', one[TOKEN] + 1, one[ATTEMPTS] + 1
-  one[ATTEMPTS_MAX], one[WORKER], one[LEASE] = attempts_of[lane.kind] or ATTEMPTS_DEFAULT, worker, lease_ends
-  touch(one)
-  add('ZADD', LEASES, lease_text, one[PLACE])
-  customer[WAITING], customer[RUNNING] = customer[WAITING] - 1, customer[RUNNING] + 1
-  touched_customers[owner] = true
-  if is_blocked(customer) then
-    gate(owner, false)
-    capped[owner] = true
+  if served[lane.name] then
+    remove_again(lane)
   end
-  log(now, 'claimed', owner, one[PLACE], one[TOKEN], worker)
-  places[#places + 1] = one[PLACE]
-  local at = CLAIM_SIZE * #places
-  claims[at - 11], claims[at - 10], claims[at - 9], claims[at - 8] = one[ID], one[TOKEN], tonumber(one[PLACE]), customer[NAME]
-  claims[at - 7], claims[at - 6], claims[at - 5], claims[at - 4] = lane.kind, lane.priority, false, one[ATTEMPTS]
-  claims[at - 3], claims[at - 2], claims[at - 1] = one[ATTEMPTS_MAX], lease_ends, queue[DISPATCHES]
-  claims[at] = is_open and 1 or 0
+  pay(lane, step_of(document.cost, weight_of(customer)))
+  document.state, document.token, document.attempts = 'running', document.token + 1, document.attempts + 1
+  document.attempts_max, document.worker, document.lease = attempts_of[lane.kind] or ATTEMPTS_DEFAULT, worker, lease_ends
+  change(document)
+  write('ZADD', LEASES, as_text(lease_ends), document.seq)
+  customer.waiting, customer.running = customer.waiting - 1, customer.running + 1
+  changed_customers[owner] = true
+  if is_blocked(customer) then
+    update_blocked(owner, false)
+    capped[owner] = true
+    remove_again(nil, owner)
+  elseif lane.head then
+    insert_again(lane)
+  end
+  log(now, 'claimed', owner, document.seq, document.token, worker)
+  seqs[#seqs + 1] = document.seq
+  claims[#claims + 1] = {
+    document.id, document.token, tonumber(document.seq), customer.id, lane.kind, lane.priority, false, document.attempts,
+    document.attempts_max, lease_ends, queue[DISPATCHES], is_open and 1 or 0,
+  }
 end
 
-next_priority()
-while #places < limit do
+-- Note how fast documents were claimed lately, by two marks that move along.
+local function update_pace(dispatches_before)
+  local MARK_MS = 60000
+  local age = now - queue[PACE + 3]
+  if age >= 0 and age <= MARK_MS then
+    return
+  end
+  if age < 0 or age > 2 * MARK_MS then
+    queue[PACE + 1], queue[PACE + 2] = now, dispatches_before
+  else
+    queue[PACE + 1], queue[PACE + 2] = queue[PACE + 3], queue[PACE + 4]
+  end
+  queue[PACE + 3], queue[PACE + 4] = now, dispatches_before
+end
+
+local every, dispatches_before = is_strict and 0 or rules.open_turn_every, queue[DISPATCHES]
+while #claims < limit do
   local is_open = every > 0 and fmod(queue[DISPATCHES] + 1, every) == 0
   local lane
   if is_open then
-    lane = longest_ready()
+    lane = lane_by_age()
   else
-    lane = first_in_turn()
+    lane = lane_by_turn()
   end
   if not lane then
     break
   end
   claim(lane, is_open)
 end
-if #places == 0 then
-  return claims
-end
-
--- How fast documents were taken lately, from two marks that move along.
-local PACE_MS = 60000
-local age = now - queue[PACE + 3]
-if age < 0 or age > PACE_MS then
-  if age < 0 or age > 2 * PACE_MS then
-    queue[PACE + 1], queue[PACE + 2] = now, before
-  else
-    queue[PACE + 1], queue[PACE + 2] = queue[PACE + 3], queue[PACE + 4]
+if #claims > 0 then
+  update_pace(dispatches_before)
+  for at, payload in ipairs(read_seqs(PAYLOADS, seqs)) do
+    claims[at][7] = payload
   end
-  queue[PACE + 3], queue[PACE + 4] = now, before
+  flush()
 end
-for at, payload in ipairs(read_places(PAYLOADS, places)) do
-  claims[CLAIM_SIZE * at - 5] = payload
-end
-flush()
 return claims

@@ -1,34 +1,37 @@
--- Forget: erase up to `limit` documents of a customer; when none is left, everything else that names it.
+-- Forget: erase up to `limit` documents of a customer; when none is left, everything else that names the customer.
 --
--- Its lines of the feed carry its number only, and are not shown once that number has no customer; `sweep` empties them.
--- ARGV: now, customer, limit. Answers how many documents went, and whether the customer went.
-local now, name = now_of(ARGV[1]), ARGV[2]
-local owner = call('HGET', NUMBERS, name)
+-- Its lines of the feed hold only its owner, and are hidden once that owner does not exist; `sweep` empties them.
+-- ARGV: now, customer, limit. Returns how many documents were erased, and whether the customer was.
+if rules.frozen then
+  return frozen_error()
+end
+local now, id = now_of(ARGV[1]), ARGV[2]
+local owner = call('HGET', OWNERS, id)
 if not owner then
   return {0, 0}
 end
-local places = call('ZRANGE', prefix .. 'documents-of:' .. owner, 0, tonumber(ARGV[3]) - 1)
-load_documents(places)
-for _, place in ipairs(places) do
-  local one = document(place)
-  leave_place(one)
-  move_count(one, nil)
-  erase(one)
+local seqs = call('ZRANGE', prefix .. 'documents-of:' .. owner, 0, tonumber(ARGV[3]) - 1)
+load_documents(seqs)
+for _, seq in ipairs(seqs) do
+  local document = document_of(seq)
+  leave_state(document)
+  move_count(document, nil)
+  erase(document)
 end
-local is_gone = #places == 0
-if is_gone then
+local is_forgotten = #seqs == 0
+if is_forgotten then
   for _, lane in ipairs(lanes_of(owner)) do
-    drop('HDEL', LANES, lane.name)
+    remove('HDEL', LANES, lane.name)
   end
-  touched_lanes = {}
-  drop('HDEL', CUSTOMERS, owner)
-  drop('HDEL', NUMBERS, name)
-  drop('ZREM', prefix .. 'names', name)
+  changed_lanes = {}
+  remove('HDEL', CUSTOMERS, owner)
+  remove('HDEL', OWNERS, id)
+  remove('ZREM', prefix .. 'names', id)
   log(now, 'forgotten')
-  add('ZADD', prefix .. 'forgotten', queue[LAST_CHANGE], owner)
+  write('ZADD', prefix .. 'forgotten', queue[LAST_CHANGE], owner)
 end
 flush()
-if is_gone then
+if is_forgotten then
   call('UNLINK', prefix .. 'lanes-of:' .. owner, prefix .. 'terms-of:' .. owner, prefix .. 'swept')
 end
-return {#places, is_gone and 1 or 0}
+return {#seqs, is_forgotten and 1 or 0}

@@ -1,47 +1,55 @@
 -- Purge: forget old changes and then documents that ended as long ago, at most `limit` of each. ARGV: now, age, limit.
+if rules.frozen then
+  return frozen_error()
+end
 local before, limit = now_of(ARGV[1]) - tonumber(ARGV[2]), tonumber(ARGV[3])
-local BLOCK = 500
 
--- Lines that a forgotten customer left, empty or not yet emptied, are not there: they go along and are not counted.
-local function is_there(line)
-  local owner = line[LINE_OWNER]
-  return not owner or customers[owner] or call('HEXISTS', CUSTOMERS, owner) == 1
+-- Return whether a line is one that readers get; those of a forgotten customer are removed without being counted.
+local function is_shown(line)
+  return line and (not line.owner or customers[line.owner] or call('HEXISTS', CUSTOMERS, line.owner) == 1)
 end
 
-local trimmed, passed, last, is_young = 0, 0, 0, false
-repeat
-  local lines = call('LRANGE', FEED, passed, passed + BLOCK - 1)
-  for _, text in ipairs(lines) do
-    local line = text ~= '' and {opened_values(text)}
-    if line and is_there(line) then
-      if line[LINE_AT] > before or trimmed == limit then
-        is_young = true
-        break
+-- Return how many old lines there are at the beginning of the feed, and how many lines to remove with them.
+local function old_lines()
+  local BLOCK = 500
+  local old, position, last = 0, 0, 0
+  while true do
+    local lines = call('LRANGE', FEED, position, position + BLOCK - 1)
+    for _, text in ipairs(lines) do
+      local line = decode_line(text)
+      if is_shown(line) then
+        if line.at > before or old == limit then
+          return old, last
+        end
+        old, last = old + 1, position + 1
       end
-      trimmed, last = trimmed + 1, passed + 1
+      position = position + 1
     end
-    passed = passed + 1
+    if #lines < BLOCK then
+      return old, last
+    end
   end
-until is_young or #lines < BLOCK
+end
 
+local changes, lines = old_lines()
 local ended = {}
-if trimmed < limit then
-  ended = call('ZRANGEBYSCORE', prefix .. 'endings', '-inf', before, 'LIMIT', 0, limit)
+if changes < limit then
+  ended = call('ZRANGEBYSCORE', ENDINGS, '-inf', before, 'LIMIT', 0, limit)
 end
 load_documents(ended)
-for _, place in ipairs(ended) do
-  local one = document(place)
-  leave_place(one)
-  erase(one)
+for _, seq in ipairs(ended) do
+  local document = document_of(seq)
+  leave_state(document)
+  erase(document)
 end
-if last > 0 then
-  queue[FEED_FLOOR] = queue[FEED_FIRST] + last - 1
-  queue[FEED_FIRST] = queue[FEED_FIRST] + last
+if lines > 0 then
+  queue[FEED_FLOOR] = queue[FEED_FIRST] + lines - 1
+  queue[FEED_FIRST] = queue[FEED_FIRST] + lines
 end
-if last > 0 or #ended > 0 then
+if lines > 0 or #ended > 0 then
   flush()
-  if last > 0 then
-    call('LTRIM', FEED, last, -1)
-  end
 end
-return {#ended, trimmed}
+if lines > 0 then
+  call('LTRIM', FEED, lines, -1)
+end
+return {#ended, changes}

@@ -1,23 +1,23 @@
--- Put record: set a value or remove it, perhaps only from one version; answers the new version, or -1 if that is another one.
+-- Put record: set a value or remove it; returns the new version, or -1 if a version was passed in that is not current.
 --
 -- ARGV: group, key, 1 if there is a value, the value, the version or nothing.
 local group, keys, key = prefix .. 'records:' .. ARGV[1], prefix .. 'record-keys:' .. ARGV[1], ARGV[2]
 local record = call('HGET', group, key)
-local version = record and opened_values(record) or 0
+local version = record and decode(record) or 0
 if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= version then
   return -1
 end
 if ARGV[3] ~= '1' then
   if record then
-    drop('HDEL', group, key)
-    drop('ZREM', keys, key)
+    remove('HDEL', group, key)
+    remove('ZREM', keys, key)
     flush()
   end
   return 0
 end
 queue[LAST_RECORD] = queue[LAST_RECORD] + 1
-add('HSET', group, key, pack(queue[LAST_RECORD], ARGV[4]))
-add('ZADD', keys, 0, key)
-add('ZADD', prefix .. 'groups', 0, ARGV[1])
+write('HSET', group, key, pack(queue[LAST_RECORD], ARGV[4]))
+write('ZADD', keys, 0, key)
+write('ZADD', prefix .. 'groups', 0, ARGV[1])
 flush()
 return queue[LAST_RECORD]

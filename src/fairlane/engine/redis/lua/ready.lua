@@ -1,7 +1,7 @@
--- Ready: whether a claim would find something, and in how many milliseconds the next delayed document is due (-1: none).
+-- Ready: whether a claim may find a document, and in how many milliseconds the next delayed one is due (-1: none).
 --
 -- ARGV: kinds; one that is empty stands for all.
-local first = call('ZRANGE', prefix .. 'delayed', 0, 0, 'WITHSCORES')[2]
+local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')[2]
 local due_in = first and max(0, tonumber(first) - now_of('')) or -1
 if due_in == 0 then
   return {1, 0}
@@ -11,7 +11,7 @@ if ARGV[1] == '' then
   kinds = call('SMEMBERS', prefix .. 'kinds')
 end
 for _, kind in ipairs(kinds) do
-  if call('EXISTS', prefix .. 'ages:' .. kind) == 1 then
+  if call('EXISTS', ages_key(kind)) == 1 then
     return {1, due_in}
   end
 end

@@ -3,14 +3,14 @@ local now = now_of(ARGV[1])
 local expired = call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, ARGV[2])
 load_documents(expired)
 load_customers_of(expired)
-for _, place in ipairs(expired) do
-  local one = document(place)
-  if one[ATTEMPTS] >= one[ATTEMPTS_MAX] then
-    finish(one, 'failed', now, format(
-      'the worker stopped or died: its lease ran out on attempt %d of %d', one[ATTEMPTS], one[ATTEMPTS_MAX]
+for _, seq in ipairs(expired) do
+  local document = document_of(seq)
+  if document.attempts >= document.attempts_max then
+    finish(document, 'failed', now, format(
+      'the worker stopped or died: its lease ran out on attempt %d of %d', document.attempts, document.attempts_max
     ))
   else
-    come_back(one, 'expired', now, 0)
+    requeue(document, 'expired', now, 0)
   end
 end
 if #expired > 0 then

@@ -1,9 +1,12 @@
--- Reset: the customer stands as never seen; its documents are not touched. ARGV: now, customer.
-local now, owner = now_of(ARGV[1]), call('HGET', NUMBERS, ARGV[2])
+-- Reset: the customer is as never seen; its documents are not touched. ARGV: now, customer.
+if rules.frozen then
+  return frozen_error()
+end
+local now, owner = now_of(ARGV[1]), call('HGET', OWNERS, ARGV[2])
 if owner then
   local customer = customer_of(owner)
-  customer[COUNTER], customer[UPDATED], customer[RESET_AT], customer[PACKED] = 0, false, false, false
-  touched_customers[owner] = true
+  customer.counter, customer.updated, customer.reset_at, customer.stored = 0, false, false, false
+  changed_customers[owner] = true
   log(now, 'reset', owner)
   flush()
 end

@@ -1,2 +1,2 @@
--- Rules: what holds for everybody, as JSON, and its version.
-return {call('HGET', prefix .. 'rules', rules[VERSION]), rules[VERSION]}
+-- Rules: the current rules as JSON, and their version.
+return {call('HGET', prefix .. 'rules', rules.version), rules.version}

@@ -1,80 +1,79 @@
--- Settle: each claim ends with its outcome; answers the turns of the claims that were lost, for which nothing is changed.
+-- Settle: each claim ends with its outcome; returns which of the claims were lost, for which nothing is changed.
 --
--- ARGV: now, again, the call's own id, how many outcomes, four values an outcome (its name, result or reason, after, cost),
--- then four values a settlement: place, id, token and which outcome. Settlements with the same outcome name the same one.
--- `again` is 1 when this very call was sent before and its answer was lost: what it did then is not told as lost.
+-- ARGV: now, again, the call's own id, count of outcomes, four values an outcome (its name, result or reason, delay, cost),
+-- then four values a settlement: seq, id, token and the index of its outcome.
+-- `again` is 1 when this call was sent before and its reply was lost: what it did then is not reported as lost.
 local now, is_again = now_of(ARGV[1]), ARGV[2] == '1'
-local BEFORE_OUTCOMES, SIZE, LINES_BACK = 4, 4, 20000
+local SIZE, LINES_BACK = 4, 20000
+local first_outcome, first_settlement = 5, 5 + SIZE * tonumber(ARGV[4])
 call_id = ARGV[3]
 
-local first = BEFORE_OUTCOMES + SIZE * tonumber(ARGV[4]) + 1
-local places, settled, lost = {}, {}, {}
-for at = first, #ARGV, SIZE do
-  places[#places + 1] = ARGV[at]
+local seqs = {}
+for at = first_settlement, #ARGV, SIZE do
+  seqs[#seqs + 1] = ARGV[at]
 end
-load_documents(places)
-load_customers_of(places)
+load_documents(seqs)
+load_customers_of(seqs)
 
-local function spent(attempts, attempts_max, reason)
-  return format('attempt %d of %d failed: ', attempts, attempts_max) .. reason
-end
-
--- The claims that this very call ended when it was sent before, from the last lines of the feed.
-local ended_before = {}
-if is_again then
-  for _, text in ipairs(call('LRANGE', FEED, -LINES_BACK, -1)) do
-    local line = text ~= '' and {opened_values(text)}
-    if line and line[LINE_CALL] == call_id and line[LINE_WHAT] ~= 'corrected' then
-      ended_before[line[LINE_PLACE] .. ':' .. line[LINE_TOKEN]] = true
+-- Return the claims that this call ended when it was sent before, from the last lines of the feed.
+local function read_settled()
+  local settled = {}
+  for _, text in ipairs(is_again and call('LRANGE', FEED, -LINES_BACK, -1) or {}) do
+    local line = decode_line(text)
+    if line and line.call_id == call_id and line.what ~= 'corrected' then
+      settled[line.seq .. ':' .. line.token] = true
     end
   end
+  return settled
 end
 
-local function correct_cost(one, cost)
-  local part = fixed(one)
-  if cost == one[COST] then
+local function correct_cost(document, cost)
+  if cost == document.cost then
     return
   end
-  local owner, weight = one[OWNER], part[WEIGHT]
-  correct(customer_of(owner), part[MADE_RESETS], step_of(one[COST], weight), step_of(cost, weight))
-  touched_customers[owner] = true
-  log(now, 'corrected', owner, one[PLACE], one[TOKEN], format('%d %d', one[COST], cost))
-  one[COST] = cost
+  local owner, values = document.owner, fixed(document)
+  correct(customer_of(owner), values.resets, step_of(document.cost, values.weight), step_of(cost, values.weight))
+  changed_customers[owner] = true
+  log(now, 'corrected', owner, document.seq, document.token, format('%d %d', document.cost, cost))
+  document.cost = cost
 end
 
-local function settle(one, at)
-  local outcome, word = ARGV[at], ARGV[at + 1]
-  if ARGV[at + 3] ~= '' then
-    correct_cost(one, tonumber(ARGV[at + 3]))
+-- End a document's attempt with the outcome at a position of ARGV.
+local function settle(document, at)
+  local outcome, text, delay, cost = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  local attempts, attempts_max = document.attempts, document.attempts_max
+  if cost then
+    correct_cost(document, cost)
   end
   if outcome == 'done' then
-    if word ~= '' then
-      add('HSET', RESULTS .. sub(one[PLACE], 1, PIECE), one[PLACE], sub(word, 2))
+    if text ~= '' then
+      write('HSET', RESULTS .. piece_of(document.seq), document.seq, sub(text, 2))
     end
-    finish(one, 'done', now)
+    finish(document, 'done', now)
   elseif outcome == 'failed' then
-    finish(one, 'failed', now, word)
+    finish(document, 'failed', now, text)
   elseif outcome == 'released' then
-    one[ATTEMPTS] = one[ATTEMPTS] - 1
-    come_back(one, 'released', now, 0)
-  elseif one[ATTEMPTS] >= one[ATTEMPTS_MAX] then
-    finish(one, 'failed', now, spent(one[ATTEMPTS], one[ATTEMPTS_MAX], word))
+    document.attempts = attempts - 1
+    requeue(document, 'released', now, 0)
+  elseif attempts >= attempts_max then
+    finish(document, 'failed', now, format('attempt %d of %d failed: ', attempts, attempts_max) .. text)
   else
-    come_back(one, 'retried', now, tonumber(ARGV[at + 2]), word)
+    requeue(document, 'retried', now, delay, text)
   end
 end
 
-for turn, place in ipairs(places) do
-  local at = first + (turn - 1) * SIZE
-  local one, token = document(place), tonumber(ARGV[at + 2])
-  local is_known = one and one[ID] == ARGV[at + 1]
-  if is_known and one[TOKEN] == token and one[STATE] == 'running' then
-    settle(one, BEFORE_OUTCOMES + SIZE * (ARGV[at + 3] - 1) + 1)
-    settled[place] = true
-  elseif is_known and not settled[place] and ended_before[place .. ':' .. token] then
-    settled[place] = true -- a second settlement of the same claim was lost the first time too
+local settled_before, settled, lost = read_settled(), {}, {}
+for index, seq in ipairs(seqs) do
+  local at = first_settlement + (index - 1) * SIZE
+  local document, token = document_of(seq), tonumber(ARGV[at + 2])
+  local is_known = document and document.id == ARGV[at + 1]
+  if is_known and document.token == token and document.state == 'running' then
+    settle(document, first_outcome + SIZE * (ARGV[at + 3] - 1))
+    settled[seq] = true
+  elseif is_known and not settled[seq] and settled_before[seq .. ':' .. token] then
+    settled[seq] = true -- a second settlement of the same claim was lost the first time too
   else
-    lost[#lost + 1] = turn
+    lost[#lost + 1] = index
   end
 end
 if #feed > 2 then

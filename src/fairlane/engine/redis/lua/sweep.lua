@@ -1,7 +1,7 @@
--- Sweep: empty the lines that forgotten customers left in the feed, some lines at a time; answers whether more is to do.
+-- Sweep: empty the lines that forgotten customers left in the feed, some lines at a time; returns whether more is to do.
 --
 -- `forgotten` holds each such customer with the number of the line before which its lines stand, `swept` the number of the
--- next line to look at; whoever is forgotten meanwhile lets the sweep begin again. ARGV: lines at most.
+-- next line to read; a customer that is forgotten meanwhile lets the sweep begin again. ARGV: lines at most.
 local forgotten = call('ZRANGE', prefix .. 'forgotten', 0, -1, 'WITHSCORES')
 if #forgotten == 0 then
   return 0
@@ -16,8 +16,8 @@ local stop = min(last, first + tonumber(ARGV[1]))
 if first < stop then
   local offset = first - queue[FEED_FIRST]
   for at, text in ipairs(call('LRANGE', FEED, offset, offset + stop - first - 1)) do
-    local line = text ~= '' and {opened_values(text)}
-    if line and line[LINE_OWNER] and owners[line[LINE_OWNER]] then
+    local line = decode_line(text)
+    if line and line.owner and owners[line.owner] then
       call('LSET', FEED, offset + at - 1, '')
     end
   end

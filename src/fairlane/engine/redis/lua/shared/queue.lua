@@ -1,0 +1,96 @@
+-- The queue's own record and rules, the names of keys, and the server's clock.
+--
+-- Laws:
+-- Numbers are doubles: whole numbers below 2^53 only, and products that could be larger are split.
+-- A document is named by its number as text of 16 digits (`seq`), so that text sorts by number; a customer by its number as
+-- text (`owner`).
+
+local call, pack, decode, format, sub = redis.call, cmsgpack.pack, cmsgpack.unpack, string.format, string.sub
+local fmod, max, min = math.fmod, math.max, math.min
+
+local ARGUMENTS_MAX = 4000 -- of one command; Lua's stack holds about 8000
+local ATTEMPTS_DEFAULT = 3
+
+-- Hashes with an entry for each document are split into pieces (see README.md): by the first digits of a seq, of an id.
+local PIECE, ID_PIECE = 11, 10
+
+-- Positions in the queue's own record: 39 numbers. The last four are each before the first of a group: four marks of the
+-- pace, then for each priority its clock, its ready documents and its lanes.
+local LAST_NUMBER, LAST_CHANGE, LAST_RECORD, LAST_CUSTOMER, DISPATCHES, FEED_FIRST, FEED_FLOOR = 2, 3, 4, 5, 6, 7, 8
+local PACE, CLOCK, READY_IN, LANES_IN = 8, 12, 21, 30
+local NUMBERS_FORMAT, NUMBERS_LAST = '>B' .. string.rep('i7', 38), 39
+
+local prefix = sub(KEYS[1], 1, -6) -- KEYS[1] is '{...}:queue'; all other keys have the same prefix
+local DOCUMENTS, PAYLOADS, RESULTS, IDS = prefix .. 'documents:', prefix .. 'payloads:', prefix .. 'results:', prefix .. 'ids:'
+local CUSTOMERS, OWNERS, LANES, FEED = prefix .. 'customers', prefix .. 'numbers', prefix .. 'lanes', prefix .. 'feed'
+local DELAYED, LEASES, ENDINGS = prefix .. 'delayed', prefix .. 'leases', prefix .. 'endings'
+
+local stored_queue = call('GET', KEYS[1])
+if not stored_queue then
+  return redis.error_reply('FAIRLANE_GONE the queue is not there')
+end
+if string.byte(stored_queue) ~= 3 then
+  return redis.error_reply('FAIRLANE_FORM the queue has another form')
+end
+local queue = {struct.unpack(NUMBERS_FORMAT, stored_queue)}
+local stored_rules = sub(stored_queue, queue[NUMBERS_LAST + 1])
+
+local function decode_rules(version, interval, reset, dispatch, every, frozen, ...)
+  return {
+    version = version, interval = interval, reset = reset, dispatch = dispatch, open_turn_every = every, frozen = frozen,
+    depths = {...},
+  }
+end
+
+local rules = decode_rules(decode(stored_rules))
+local is_strict = rules.dispatch == 'strict'
+
+-- Replace the rules in the queue's own record.
+local function store_rules()
+  stored_rules = pack(
+    rules.version, rules.interval, rules.reset, rules.dispatch, rules.open_turn_every, rules.frozen, unpack(rules.depths)
+  )
+end
+
+local function encode_queue()
+  return struct.pack(NUMBERS_FORMAT, unpack(queue, 1, NUMBERS_LAST)) .. stored_rules
+end
+
+-- Refuse a verb that begins or changes something, because the queue is frozen.
+local function frozen_error()
+  return redis.error_reply('FAIRLANE_FROZEN ' .. rules.frozen)
+end
+
+local function as_text(number)
+  return format('%d', number)
+end
+
+local function seq_of(number)
+  return format('%016d', number)
+end
+
+local function piece_of(seq)
+  return sub(seq, 1, PIECE)
+end
+
+local function ids_key(id)
+  return IDS .. sub(id, 1, ID_PIECE)
+end
+
+-- Return the time that was passed in, or else the server's, in milliseconds.
+local function now_of(argument)
+  if argument ~= '' then
+    return tonumber(argument)
+  end
+  local time = call('TIME')
+  return time[1] * 1000 + (time[2] - time[2] % 1000) / 1000
+end
+
+-- Return the numbers at the end of ARGV, from a position on.
+local function numbers_from(first)
+  local numbers = {}
+  for at = first, #ARGV do
+    numbers[at - first + 1] = tonumber(ARGV[at])
+  end
+  return numbers
+end

@@ -1,0 +1,90 @@
+-- Transitions: documents change their state, and with it their place in indexes and their customer's counts.
+
+local COUNT_OF = {
+  ready = 'waiting', delayed = 'waiting', running = 'running', done = 'done', failed = 'failed', cancelled = 'cancelled',
+}
+
+local function change(document)
+  changed_documents[document.seq] = document
+end
+
+-- A document waits from a time on.
+local function queue_up(document, ready, is_delayed)
+  document.state, document.ready = is_delayed and 'delayed' or 'ready', as_text(ready)
+  if is_delayed then
+    write('ZADD', DELAYED, document.ready, document.seq)
+    due_first = min(due_first or ready, ready)
+  else
+    join(lane_for(document), document.seq, document.ready)
+  end
+end
+
+-- Count a document under another state, nil: no more.
+local function move_count(document, state)
+  local owner = document.owner
+  local customer = customer_of(owner)
+  local was_blocked, before, after = is_blocked(customer), COUNT_OF[document.state], COUNT_OF[state or '']
+  customer[before] = customer[before] - 1
+  if after then
+    customer[after] = customer[after] + 1
+  end
+  changed_customers[owner] = true
+  update_blocked(owner, was_blocked)
+end
+
+-- Remove a document from the index of its state.
+local function leave_state(document)
+  local state, seq = document.state, document.seq
+  if state == 'running' then
+    remove('ZREM', LEASES, seq)
+  elseif state == 'delayed' then
+    remove('ZREM', DELAYED, seq)
+  elseif state == 'ready' then
+    leave(lane_for(document), seq, document.ready)
+  else
+    remove('ZREM', ENDINGS, seq)
+    if state ~= 'done' then
+      remove('ZREM', prefix .. state, seq)
+    end
+  end
+end
+
+-- A document ends.
+local function finish(document, state, now, reason)
+  local seq = document.seq
+  leave_state(document)
+  move_count(document, state)
+  document.state, document.ended, document.lease, document.reason = state, now, false, reason or false
+  write('ZADD', ENDINGS, as_text(now), seq)
+  if state ~= 'done' then
+    write('ZADD', prefix .. state, seq, seq)
+  end
+  change(document)
+  log(now, state, document.owner, seq, document.token, reason)
+end
+
+-- A running document goes back to wait.
+local function requeue(document, what, now, after, note)
+  leave_state(document)
+  move_count(document, 'ready')
+  document.lease = false
+  queue_up(document, now + after, after > 0)
+  change(document)
+  log(now, what, document.owner, document.seq, document.token, note)
+end
+
+-- Erase a document, its key and its progress.
+local function erase(document)
+  local seq, id, owner = document.seq, document.id, document.owner
+  local key = fixed(document).key
+  for _, hash in ipairs({DOCUMENTS, PAYLOADS, RESULTS}) do
+    remove('HDEL', hash .. piece_of(seq), seq)
+  end
+  remove('HDEL', ids_key(id), id)
+  remove('HDEL', prefix .. 'records:progress', id)
+  remove('ZREM', prefix .. 'record-keys:progress', id)
+  remove('ZREM', prefix .. 'documents-of:' .. owner, seq)
+  if key then
+    remove('HDEL', prefix .. 'keys', owner .. ':' .. key)
+  end
+end
