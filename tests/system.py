@@ -31,11 +31,6 @@ def postgres_programs() -> Path | None:
     return installed[0] if installed else Path(on_path).resolve().parent if on_path else None
 
 
-def has_postgres() -> bool:
-    """Whether the system has a PostgreSQL."""
-    return postgres_programs() is not None
-
-
 def has_language(language: str) -> bool:
     """Whether tesseract reads this language."""
     program = shutil.which("tesseract")

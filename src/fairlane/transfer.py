@@ -104,7 +104,9 @@ def _files(source: Engine, from_location: str | None, to_location: str | None) -
             f"this queue has files; say where they {missing} FOLDER or s3://bucket/prefix (the same for both leaves them there)"
         )
     files = queue_files.open()
-    return files, Files(to_location, files.namespace)
+    target = Files(to_location, files.namespace)
+    next(target.list_files(), None)  # raise for a location that cannot be used while nothing is frozen yet
+    return files, target
 
 
 def _move(

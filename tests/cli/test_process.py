@@ -251,6 +251,7 @@ def test_what_cannot_be_is_told_before_anything_is_submitted(tmp_path: Path, url
         ((str(folder / "acme"),), "each sub-folder is a customer, each file in it a document"),
         ((str(folder), "--slots", "0"), "slots is 0"),
         ((str(folder), "--pace", "soon"), "'soon' is not a duration"),
+        ((str(folder), "--pace", "8d"), "--pace is 691200.0; it must be at most 604,680 seconds"),
         ((str(folder), "--url", "mysql://"), "url is 'mysql://'"),
         ((str(folder), "--url", "memory://"), "memory://"),
     ]:

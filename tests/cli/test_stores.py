@@ -85,6 +85,16 @@ def test_move_takes_files_along_and_says_where_they_are(url: str, tmp_path: Path
     assert [path.read_text() for path in folder.rglob("input")] == ["dear all"]
 
 
+def test_a_location_for_files_that_cannot_be_used_freezes_nothing(url: str, tmp_path: Path) -> None:
+    letter = tmp_path / "letter.txt"
+    letter.write_text("dear all")
+    submit = ("submit", "--customer", "ada", str(letter), "--url", url)
+    assert run(*submit).exit_code == 0
+    result = run("move", url, f"sqlite:///{tmp_path}/target.db", "--to-blobs", "ftp://x")
+    assert (result.exit_code, "blobs is 'ftp://x'" in result.stderr) == (2, True), result.output
+    assert run(*submit).exit_code == 0
+
+
 def test_move_needs_a_target_and_stop_takes_none(url: str, tmp_path: Path) -> None:
     assert run("move", url).exit_code == 2
     assert run("move", url, f"sqlite:///{tmp_path}/target.db", "--stop").exit_code == 2

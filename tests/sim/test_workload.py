@@ -133,10 +133,10 @@ def test_a_bad_cost_is_named_by_its_line_and_value(path: Path, cost: str) -> Non
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "line 1: the header must name submitted_at,customer,service_s .* is missing in 'nothing'"),
+        (b"", "line 1: the header must name submitted_at,customer,service_s .*; it is '', without submitted_at"),
         (b"\n\n", "line 1: the header must name"),
-        (b"1,acme,2\n", "submitted_at, customer, service_s is missing in '1,acme,2'"),
-        (b"submitted_at,customer\n1,acme\n", "service_s is missing in 'submitted_at,customer'"),
+        (b"1,acme,2\n", "it is '1,acme,2', without submitted_at, customer, service_s"),
+        (b"submitted_at,customer\n1,acme\n", "it is 'submitted_at,customer', without service_s"),
         (b"submitted_at,customer,service_s\n", "contains no document; there is nothing to replay"),
         (gzip.compress(b""), "line 1: the header must name"),
         (gzip.compress(csv_of(ROWS * 300).encode())[:-20], "cannot be read: Compressed file ended"),

@@ -15,6 +15,7 @@ from shlex import quote
 import click
 
 from fairlane.core.document import BATCH_MAX
+from fairlane.core.errors import BadValue
 from fairlane.folders.feed_follower import FeedFollower
 from fairlane.folders.outputs import Outputs
 from fairlane.folders.scan import FOLDER_KIND, payload_of, scan
@@ -30,6 +31,8 @@ from .output import format_count
 from .param_types import DURATION
 from .process_view import no_view, open_view, print_summary
 from .work import silence_log
+
+PACE_SECONDS_MAX = 604_680  # a handler may run for a week, of which reading the file needs two minutes
 
 
 @main.command(epilog="Example:  fairlane demo inbox && fairlane process inbox")
@@ -50,6 +53,8 @@ def process(folder: str, out: str | None, slots: int, pace: float, url: str | No
     """
     from fairlane.extract.handler import ExtractOptions, built_in_worker
 
+    if pace > PACE_SECONDS_MAX:
+        raise BadValue("--pace", pace, f"at most {PACE_SECONDS_MAX:,} seconds")
     found = scan(folder)
     for sentence in found.skipped:
         click.echo(f"skipped: {sentence}", err=True)

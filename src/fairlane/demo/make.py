@@ -30,7 +30,9 @@ def make(folder: str, seed: int, big: int, small: int, each: int, paragraphs: in
         for customer, count in counts.items():
             _fill(os.path.join(folder, customer), Random(f"{seed} {customer}"), count, paragraphs)
     except OSError as error:
-        raise Mistake(f"{display_path(str(error.filename or folder))} cannot be written: {error.strerror}") from error
+        raise Mistake(
+            f"{display_path(str(error.filename or folder))} cannot be written: {error.strerror}; choose another folder"
+        ) from error
     return counts
 
 

@@ -92,7 +92,7 @@ def _from_file(path: Path) -> Contender:
         policy_values = {name: content.pop(name) for name in list(content) if name in _field_names(Policy)}
         rules_values = _arguments(content, Rules, "the file", ("policy", "version"), _field_names(Policy))
         name = path.name if path.stem in CONTENDERS else path.stem
-        return Contender(name, Rules(Policy(**_lists_to_tuples(policy_values)), **rules_values), terms)
+        return Contender(name, Rules(Policy(**_with_thresholds(policy_values)), **rules_values), terms)
     except Mistake as error:
         raise Mistake(f"{path}: {error}") from error
 
@@ -110,8 +110,13 @@ def _arguments(
     names = [name for name in _field_names(cls) if name not in hidden]
     if unknown := [name for name in table if name not in names]:
         raise BadValue(f"a name in {location}", unknown[0], "one of " + ", ".join([*(also_valid or []), *names]))
-    return _lists_to_tuples(table)
+    return _with_thresholds(table)
 
 
-def _lists_to_tuples(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
+def _with_thresholds(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the table with its thresholds as a tuple; TOML has only lists."""
+    if "thresholds" not in table:
+        return table
+    if not isinstance(table["thresholds"], list):
+        raise BadValue("thresholds", table["thresholds"], "a list of numbers, as in [-2, -4, -6]")
+    return table | {"thresholds": tuple(table["thresholds"])}

@@ -160,9 +160,8 @@ def _read_rows(path: Path, file: IO[str]) -> Iterator[Arrival]:
     reader = csv.reader(file)
     header = [name.strip() for name in next(reader, [])]
     if missing := [name for name in COLUMNS if name not in header]:
-        header_text = ",".join(header) or "nothing"
         raise Mistake(f"{path}, line 1: the header must name {','.join(COLUMNS)} (cost is optional); "
-                      f"{', '.join(missing)} is missing in {header_text!r}")  # fmt: skip
+                      f"it is {','.join(header)!r}, without {', '.join(missing)}")  # fmt: skip
     valid_customers: dict[str, str] = {}  # validate each name once
     for row in reader:
         if not row:
