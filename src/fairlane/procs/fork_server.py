@@ -52,8 +52,8 @@ def fork(call: Callable[[], None]) -> int:
         os._exit(code)  # nothing of the program may go on in the copy
 
 
-class ForkServer:
-    """The fork server's own loop."""
+class ForkServerLoop:
+    """What the fork server does: fork, kill and reap children for its parent."""
 
     def __init__(self, control: socket.socket, child_main: ChildMain, parent: int) -> None:
         self._control = control
@@ -178,7 +178,7 @@ def start(child_main: ChildMain) -> tuple[int, socket.socket]:
 
     def run() -> None:
         ours.close()
-        ForkServer(theirs, child_main, parent).run()
+        ForkServerLoop(theirs, child_main, parent).run()
 
     with syscalls.shutdown_signals_blocked():
         pid = fork(run)
