@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +15,10 @@ from fairlane import FairlaneError, Queue, StoreBusy
 from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.sqlite import SqliteEngine
-from fairlane.worker import Summary
+from fairlane.worker import Document, Summary
 from fairlane.worker.store import WorkerStore
 
-from .conftest import CLAIM, Bench, until
+from .conftest import CLAIM, SECONDS_MAX, Bench, until
 
 
 class Failing(SqliteEngine):
@@ -84,6 +85,42 @@ def test_what_is_claimed_while_the_worker_stops_goes_back_unbegun(
     assert bench.run(worker, until_empty=False) == Summary(released=2)
     assert bench.emitted("began") == []
     assert {(document.state, document.attempts) for document in queue.documents()} == {("ready", 0)}
+
+
+class Slow(SqliteEngine):
+    """A real store that settles only when the test allows it."""
+
+    is_settling: ClassVar[threading.Event] = threading.Event()
+    may_settle: ClassVar[threading.Event] = threading.Event()
+
+    def settle(self, settlements: Sequence[tuple[Claim, Outcome]], **now: Any) -> list[Claim]:
+        Slow.is_settling.set()
+        assert Slow.may_settle.wait(SECONDS_MAX)
+        return super().settle(settlements, **now)
+
+
+def test_what_is_on_its_way_to_the_store_when_the_worker_gives_up_is_not_lost(
+    bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane.worker.worker.open_engine", lambda url, create=True: Slow(tmp_path / "queue.db", create))
+    monkeypatch.setattr("fairlane.worker.run_loop.LAST_TRIES_SECONDS", 0.0)
+
+    async def handler(document: Document) -> None:
+        if document.payload == "endless":
+            await asyncio.Event().wait()
+
+    settled, lost = (queue.submit("acme", payload).id for payload in ("short", "endless"))
+    worker = bench.worker()
+    worker.handler("extract")(handler)
+    stop = bench.start(worker)
+    until(lambda: Slow.is_settling.is_set() and len(bench.emitted("began")) == 2)
+    for _ in range(2):  # the second time gives everything back at once
+        worker.stop()
+    until(lambda: bench.emitted("lost"))
+    Slow.may_settle.set()
+    assert stop() == Summary(done=1, lost=1)
+    assert [event.id for event in bench.emitted("lost")] == [lost]
+    assert [queue.document(id).state for id in (settled, lost)] == ["done", "running"]
 
 
 class Odd(SqliteEngine):
