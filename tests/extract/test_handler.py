@@ -26,9 +26,8 @@ from tests.worker.conftest import AT_ONCE, Bench, until
 POLISH = of_sample(BY_LANGUAGE["pl"])
 
 
-def worked_off(bench: Bench, url: str) -> None:
-    worker = built_in_worker(ExtractOptions(url), 2)
-    worker._backoff = AT_ONCE
+def process_all(bench: Bench, url: str) -> None:
+    worker = built_in_worker(ExtractOptions(url), 2, backoff=AT_ONCE)
     worker.on("*", bench.events.append)
     bench.run(worker)
 
@@ -46,7 +45,7 @@ def test_every_format_comes_out_as_its_text_its_facts_and_a_picture(
 ) -> None:
     names = [name for name in POLISH if not name.endswith(("eml", "zip"))]
     ids = [receipt.id for receipt in queue.submit_files("acme", [Input(content=POLISH[name], name=name) for name in names])]
-    worked_off(bench, url)
+    process_all(bench, url)
     for name, id in zip(names, ids, strict=True):
         path = tmp_path / name
         path.write_bytes(POLISH[name])
@@ -87,7 +86,7 @@ def test_a_bad_file_fails_at_once_with_a_reason_that_has_a_code(bench: Bench, qu
     hostile = HOSTILE[name]
     id = queue.submit("acme", content=hostile.make(), name=hostile.name).id
     good = queue.submit("acme", content=b"good", name="good.txt").id
-    worked_off(bench, url)
+    process_all(bench, url)
     document = queue.document(id)
     assert (document.state, document.attempts) == ("failed", 1)
     assert failure_code(document.reason) == hostile.code
@@ -96,8 +95,7 @@ def test_a_bad_file_fails_at_once_with_a_reason_that_has_a_code(bench: Bench, qu
 
 def test_what_another_attempt_may_help_is_tried_again(bench: Bench, queue: Queue, url: str) -> None:
     id = queue.submit("acme", content=b"word " * 1000, name="slow.txt").id
-    worker = built_in_worker(ExtractOptions(url, limits=Limits(seconds_max=0.0)), 1)
-    worker._backoff = AT_ONCE
+    worker = built_in_worker(ExtractOptions(url, limits=Limits(seconds_max=0.0)), 1, backoff=AT_ONCE)
     bench.run(worker)
     document = queue.document(id)
     assert (document.state, document.attempts) == ("failed", 3)
@@ -107,7 +105,7 @@ def test_what_another_attempt_may_help_is_tried_again(bench: Bench, queue: Queue
 def test_members_of_an_archive_are_documents_with_a_check_each(bench: Bench, queue: Queue, url: str) -> None:
     archive = zipped(*((f"letters/{number}.txt", f"letter {number}".encode()) for number in range(5)), ("broken.pdf", b"%PDF-"))
     id = queue.submit("acme", content=archive, name="letters.zip").id
-    worked_off(bench, url)
+    process_all(bench, url)
     ids = queue.result(id)["members"]
     assert [member["document"] for member in queue.facts(id)["members"]] == ids
     assert [queue.input(member).parent for member in ids] == [id] * 6
@@ -119,14 +117,14 @@ def test_members_of_an_archive_are_documents_with_a_check_each(bench: Bench, que
 
 def test_archives_in_archives_come_to_an_end(bench: Bench, queue: Queue, url: str) -> None:
     queue.submit("acme", content=zip_of_zips(6), name="nested.zip")
-    worked_off(bench, url)
+    process_all(bench, url)
     ended = list(queue.documents("acme"))
     assert max(queue.input(document.id).depth for document in ended) == Limits().depth_max
     (failed,) = [document for document in ended if document.state == "failed"]
     assert str(failed.reason).startswith("too_large: archives inside each other")
 
 
-def handed(queue: Queue, id: str) -> Document:
+def claim_document(queue: Queue, id: str) -> Document:
     """A document in a handler's hands, for a handler that is called here."""
     (claim,) = queue.engine.claim("here", 1, 60_000, {"extract": 3})
     assert claim.id == id
@@ -135,7 +133,7 @@ def handed(queue: Queue, id: str) -> Document:
 
 def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> None:
     id = queue.submit("acme", content=zipped(("a.txt", b"a"), ("b.txt", b"b")), name="two.zip").id
-    document, handler = handed(queue, id), ExtractHandler(ExtractOptions(url))
+    document, handler = claim_document(queue, id), ExtractHandler(ExtractOptions(url))
     first, second = handler(document)["members"], handler(document)["members"]
     assert first == second
     assert queue.look("acme").waiting == 2
@@ -146,7 +144,7 @@ def test_the_cost_by_pages_is_corrected_when_their_number_is_known(bench: Bench,
     packed = zipped(("pages.pdf", pdf_of_pages(7)))
     id = queue.submit("acme", content=packed, name="pages.zip", cost="pages").id
     before = queue.document(id).cost
-    worked_off(bench, url)
+    process_all(bench, url)
     (member,) = queue.result(id)["members"]
     assert (before, queue.document(id).cost, queue.document(member).cost) == (1, 1, 7)
 
@@ -155,7 +153,7 @@ def test_bytes_that_were_damaged_in_the_store_are_never_read(bench: Bench, queue
     id = queue.submit("acme", content=b"what was sent", name="a.txt").id
     (path,) = tmp_path.rglob("input")
     path.write_bytes(b"what was sunk")
-    worked_off(bench, url)
+    process_all(bench, url)
     assert (queue.document(id).state, queue.document(id).attempts) == ("failed", 1)
     assert "SHA-256" in str(queue.document(id).reason)
 
@@ -166,7 +164,7 @@ def test_a_path_in_a_payload_is_not_read_but_for_the_kind_of_folders(
     (tmp_path / "secret.txt").write_text("secret")
     payload = {"path": str(tmp_path / "secret.txt")}
     sent, own = queue.submit("acme", payload).id, queue.submit("acme", payload, kind=FOLDER_KIND).id
-    worked_off(bench, url)
+    process_all(bench, url)
     assert str(queue.document(sent).reason).startswith("unsupported: the document has no file")
     assert queue.text(own) == "secret"
 
@@ -186,7 +184,7 @@ def test_stored_bytes_are_read_where_they_lie_and_nothing_is_left(
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     id = queue.submit("acme", content=b"here", name="a.txt").id
-    document = handed(queue, id)
+    document = claim_document(queue, id)
     (path,) = tmp_path.rglob("input")
     with open_source(document) as source:
         assert (source.path, source.name) == (path, "a.txt")

@@ -120,9 +120,6 @@ class ExtractionBuilder:
         """Add a warning, once; its first detail is kept."""
         self._warnings.setdefault(code, ExtractionWarning(code, one_line(detail, FACT_MAX)))
 
-    def has_warned(self, code: WarningCode) -> bool:
-        return code in self._warnings
-
     def fact(self, name: str, value: str | None) -> None:
         """Set title, author, created or modified; the first non-empty value stays."""
         shown = one_line(clean(value or ""), FACT_MAX)

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from fairlane.blobs.safe_open import open_regular_file
 from fairlane.core.errors import BlobDamaged, Mistake
+from fairlane.core.retry import Backoff
 from fairlane.folders.outputs import Outputs, member_paths
 from fairlane.folders.scan import FOLDER_KIND
-from fairlane.procs import syscalls
 from fairlane.queue import DEFAULT_KIND, PAGES, Input, Queue
 from fairlane.sandbox.scratch import attempt_folder
 from fairlane.worker import Document, Fail, Retry, Worker
@@ -44,11 +44,15 @@ class ExtractOptions(NamedTuple):
     keep_results: bool = True
 
 
-def built_in_worker(options: ExtractOptions, slots: int = 4, kinds: Sequence[str] = (DEFAULT_KIND, FOLDER_KIND)) -> Worker:
+def built_in_worker(
+    options: ExtractOptions,
+    slots: int = 4,
+    kinds: Sequence[str] = (DEFAULT_KIND, FOLDER_KIND),
+    backoff: Backoff | None = None,
+) -> Worker:
     """Make a worker with the built-in handler; a `Mistake` where untrusted files cannot be confined."""
     prepare()
-    syscalls.keep_freed_memory()
-    worker = Worker(options.url, slots=slots, blobs=options.blobs)
+    worker = Worker(options.url, slots=slots, backoff=backoff, blobs=options.blobs)
     for kind in kinds:
         worker.handler(kind, timeout=options.limits.seconds_max + options.pace + SECONDS_SPARE)(ExtractHandler(options))
     return worker

@@ -24,7 +24,6 @@ SHUTDOWN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # sent to a w
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 CAP_DAC_READ_SEARCH = 1 << 2  # read files and enter folders whatever their permissions say
-FREED_BYTES_MAX = 32 * 1024 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP = 1, 8, 22
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 36, 38, 39
 _SECCOMP_MODE_FILTER = 2
@@ -34,7 +33,6 @@ _RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _MOUNT_SETATTR = 442
 _CAPABILITY_HEADER = struct.pack("=II", 0x20080522, 0)  # version 3, this process
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -115,14 +113,6 @@ def limit_address_space(more_bytes: int) -> None:
         limit = min(limit, hard_limit)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def keep_freed_memory() -> None:
-    """Have malloc reuse large freed blocks instead of returning them to the kernel; only glibc can do that."""
-    mallopt = getattr(_libc, "mallopt", None)
-    if mallopt is not None:
-        for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
-            mallopt(option, FREED_BYTES_MAX)
 
 
 def resident_bytes_max() -> int:
