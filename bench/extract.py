@@ -161,7 +161,7 @@ def _start(name: str, folder: Path, rounds: int) -> Figure:
     """Measure an attempt that does nothing, from the call to its response, started as the built-in worker does."""
     scratch = folder / f"start {name}"
     scratch.mkdir()
-    fork_server = sandbox.ForkServer.start("bench.nothing")
+    fork_server = sandbox.SandboxForkServer.start("bench.nothing")
     marks = []
     for _ in range(rounds + 2):
         marks.append(time.perf_counter())

@@ -249,7 +249,7 @@ def run_by_fork_server(
 
 
 @contextlib.contextmanager
-def fork_server_of(work: Callable[..., object]) -> Iterator[tuple[sandbox.ForkServer, int]]:
+def fork_server_of(work: Callable[..., object]) -> Iterator[tuple[sandbox.SandboxForkServer, int]]:
     """A fork server for this work, and the pid of its standby process; both have ended afterwards."""
     forked_work.CALLS[:] = [work]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -261,7 +261,7 @@ def fork_server_of(work: Callable[..., object]) -> Iterator[tuple[sandbox.ForkSe
         finally:
             os._exit(0)
     theirs.close()
-    fork_server = sandbox.ForkServer(ours)
+    fork_server = sandbox.SandboxForkServer(ours)
     try:
         yield fork_server, standby
     finally:

@@ -43,7 +43,7 @@ START_MAIN = "import sys; from fairlane.sandbox.fork_server import main; main(in
 class Started(NamedTuple):
     """A fork server that is a fresh Python, and the pid of its standby process."""
 
-    fork_server: sandbox.ForkServer
+    fork_server: sandbox.SandboxForkServer
     standby: int
 
     def read(self, folder: Path, text: str) -> object:
@@ -61,7 +61,7 @@ class Started(NamedTuple):
 @contextlib.contextmanager
 def start() -> Iterator[Started]:
     before = children_of(os.getpid())
-    fork_server = sandbox.ForkServer.start(file_work.__name__)
+    fork_server = sandbox.SandboxForkServer.start(file_work.__name__)
     (standby,) = set(children_of(os.getpid())) - {*before}
     try:
         yield Started(fork_server, standby)
@@ -299,7 +299,7 @@ def test_every_thread_has_a_supervisor(folder: Path, started: Started) -> None:
 
 def test_a_fork_server_that_cannot_load_says_so(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(sandbox.ForkServerGone, match="could not start"):
-        sandbox.ForkServer.start("fairlane.folders.there_is_none")
+        sandbox.SandboxForkServer.start("fairlane.folders.there_is_none")
     assert "there_is_none" in capfd.readouterr().err
 
 

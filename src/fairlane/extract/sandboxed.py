@@ -31,7 +31,7 @@ from .validation import THUMBNAIL_BYTES_MAX, validate_response
 
 MEMORY_MAX = sandbox.ResourceLimits.memory_max
 PACKAGES = ("PIL", "pypdfium2", "pypdfium2_raw", "charset_normalizer", "fairlane")  # what the confined process may load
-_fork_server: sandbox.ForkServer | None = None
+_fork_server: sandbox.SandboxForkServer | None = None
 
 
 def prepare() -> None:
@@ -43,7 +43,7 @@ def prepare() -> None:
     sandbox.require()
     if _fork_server is None:
         try:
-            _fork_server = sandbox.ForkServer.start(sandbox_entry.__name__)
+            _fork_server = sandbox.SandboxForkServer.start(sandbox_entry.__name__)
             atexit.register(release)
         except sandbox.ForkServerGone:
             warm()  # attempts will be forks of this process
@@ -67,7 +67,7 @@ def extract_isolated(
     *,
     sha256: str | None = None,
     without: frozenset[str] = frozenset(),
-    fork_server: sandbox.ForkServer | None = None,
+    fork_server: sandbox.SandboxForkServer | None = None,
 ) -> Extraction:
     """Read a file as `extract` does, in a confined process; `scratch` is an empty folder for this attempt alone.
 
@@ -97,7 +97,7 @@ def extract_isolated(
 
 
 def _run(
-    arguments: list[Any], limits: sandbox.ResourceLimits, fork_server: sandbox.ForkServer | None, without: frozenset[str]
+    arguments: list[Any], limits: sandbox.ResourceLimits, fork_server: sandbox.SandboxForkServer | None, without: frozenset[str]
 ) -> sandbox.Response:
     """Run `sandbox_entry.work` with these arguments in a fork of the fork server, or of this process if that has ended."""
     path, _, scratch, *_ = arguments

@@ -12,7 +12,7 @@ Laws:
 from __future__ import annotations
 
 from .errors import AttemptFailed, Crashed, ForkServerGone, LayerRefused, LimitExceeded, SandboxError, TimedOut, WorkFailed
-from .fork_server import ForkServer
+from .fork_server import SandboxForkServer
 from .limits import ResourceLimits
 from .namespaces import NAMESPACES
 from .plan import Layer, Plan, layers, require
@@ -23,7 +23,6 @@ __all__ = [
     "NAMESPACES",
     "AttemptFailed",
     "Crashed",
-    "ForkServer",
     "ForkServerGone",
     "Layer",
     "LayerRefused",
@@ -32,6 +31,7 @@ __all__ = [
     "ResourceLimits",
     "Response",
     "SandboxError",
+    "SandboxForkServer",
     "TimedOut",
     "WorkFailed",
     "layers",

@@ -67,7 +67,7 @@ class _Supervisor(NamedTuple):
         os.close(self.pidfd)
 
 
-class ForkServer:
+class SandboxForkServer:
     """A connection to a fork server, for the process that started it and for all forks of that."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -85,7 +85,7 @@ class ForkServer:
         self._owner = os.getpid()
 
     @classmethod
-    def start(cls, module: str) -> ForkServer:
+    def start(cls, module: str) -> SandboxForkServer:
         """Start a fresh Python that loads this module."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:

@@ -18,7 +18,7 @@ from fairlane.core.errors import BadValue, Mistake
 from .attempt import check_scratch, run_attempt
 from .confine import AttemptSpec
 from .errors import LayerRefused
-from .fork_server import ForkServer
+from .fork_server import SandboxForkServer
 from .limits import ResourceLimits
 from .plan import require
 from .response import Response
@@ -45,7 +45,7 @@ def run(
 
 
 def run_in_fork_server(
-    fork_server: ForkServer,
+    fork_server: SandboxForkServer,
     arguments: Sequence[object],
     scratch: Path | str,
     limits: ResourceLimits | None = None,
