@@ -57,6 +57,14 @@ def test_everything_since_an_event_comes_again(server: Server, client: Client) -
         assert [event.document for event in islice(events, 2)] == ids[3:]
 
 
+def test_an_event_is_the_change_that_the_queue_has(server: Server, client: Client) -> None:
+    id = client.submit().id
+    with client.events(after=0) as events:
+        assert next(event for event in events if event.document == id) == next(
+            change for change in server.queue.changes() if change.document == id
+        )
+
+
 def test_a_stream_is_closed_from_another_thread(server: Server, client: Client) -> None:
     events = client.events()
     is_over = threading.Event()

@@ -105,6 +105,9 @@ def test_responses_that_are_not_fairlanes_are_an_error(client: Client, proxy: Fa
         proxy.canned = [unexpected]
         with pytest.raises(StoreError, match="the response is not Fairlane's"):
             client.me()
+    proxy.canned = [response(200, b'{"customer":"a","priority":1,"counter":0,"checked_at":-1e300}', ok)]
+    with pytest.raises(StoreError, match="a time is out of range"):
+        client.check()
     proxy.canned = [response(302, b"", "text/html", "Location: http://127.0.0.1:1/")]
     with pytest.raises(StoreError, match="responded 302"):
         client.me()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from datetime import UTC, timedelta
 
 import pytest
 
@@ -32,6 +33,16 @@ def test_a_document_from_hand_in_to_result(server: Server, client: Client, custo
     finish_all(server, {"pages": 3})
     assert client.document(receipt.id).is_ended
     assert client.result(receipt.id) == {"pages": 3}
+
+
+def test_values_are_those_of_the_queue(server: Server, client: Client, customer: str) -> None:
+    receipt = client.submit({"order": 17}, delay=timedelta(hours=1))
+    assert client.document(receipt.id) == server.queue.document(receipt.id)
+    assert next(client.documents()) == next(server.queue.documents(customer))
+    ours, theirs = client.look(), server.queue.look(customer)
+    assert abs(ours.resets_in - theirs.resets_in) < timedelta(minutes=1)
+    assert ours == theirs._replace(resets_in=ours.resets_in)
+    assert client.batch(client.submit_many([1]).id).made_at.tzinfo is UTC
 
 
 def test_the_same_key_is_the_same_document_and_another_body_is_a_conflict(client: Client) -> None:

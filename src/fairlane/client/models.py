@@ -80,7 +80,10 @@ def parse(kind: type[T], value: Any, **nested: Any) -> T:
     missing = [name for name in names if name not in values and name not in optional]
     if missing:
         raise unexpected_response(f"{missing[0]} is missing")
-    return kind(**{name: _parse_time(name, values[name]) for name in names if name in values})
+    try:
+        return kind(**{name: _parse_time(name, values[name]) for name in names if name in values})
+    except (OverflowError, ValueError):
+        raise unexpected_response("a time is out of range") from None
 
 
 def _parse_time(name: str, value: Any) -> Any:

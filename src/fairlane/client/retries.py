@@ -21,7 +21,7 @@ from fairlane.core.retry import Backoff
 
 from .errors import NOT_STARTED, parse_problem, to_error
 from .models import unexpected_response
-from .transport import ConnectionLost, HttpResponse, OpenResponse, RequestBody, Transport, json_body
+from .transport import BodySource, ConnectionLost, HttpResponse, OpenResponse, Transport, json_body
 
 RETRY_STATUSES = (429, 502, 503, 504)
 BACKOFF = Backoff(first=0.1, ceiling=5.0)
@@ -57,7 +57,7 @@ class RetryingTransport:
         self,
         method: str,
         path: str,
-        body: RequestBody | None = None,
+        body: BodySource | None = None,
         headers: Mapping[str, str] | None = None,
         *,
         is_idempotent: bool = True,

@@ -47,7 +47,7 @@ class ConnectionLost(Exception):
         self.is_final = is_final
 
 
-class RequestBody(NamedTuple):
+class BodySource(NamedTuple):
     """A file that can be read again from its beginning, its size and its media type."""
 
     content: BinaryIO
@@ -72,8 +72,8 @@ class OpenResponse(NamedTuple):
     is_sent: bool  # the whole request was sent
 
 
-def json_body(content: bytes) -> RequestBody:
-    return RequestBody(io.BytesIO(content), len(content), "application/json")
+def json_body(content: bytes) -> BodySource:
+    return BodySource(io.BytesIO(content), len(content), "application/json")
 
 
 class Transport:
@@ -109,7 +109,7 @@ class Transport:
             connection.close()
 
     def request(
-        self, method: str, path: str, body: RequestBody | None, headers: Mapping[str, str], seconds: float, fresh: bool
+        self, method: str, path: str, body: BodySource | None, headers: Mapping[str, str], seconds: float, fresh: bool
     ) -> HttpResponse:
         """Send a request and read its whole response; `fresh` on a new connection, which the server cannot have closed."""
         with self.stream(method, path, body, headers, seconds, fresh) as (connection, response, is_sent):
@@ -122,7 +122,7 @@ class Transport:
 
     @contextmanager
     def stream(
-        self, method: str, path: str, body: RequestBody | None, headers: Mapping[str, str], seconds: float, fresh: bool
+        self, method: str, path: str, body: BodySource | None, headers: Mapping[str, str], seconds: float, fresh: bool
     ) -> Iterator[OpenResponse]:
         """Send a request and yield its response, unread; the connection is closed on any error."""
         connection = self._acquire(fresh)
@@ -138,7 +138,7 @@ class Transport:
             connection.close()
             raise
 
-    def _headers(self, headers: Mapping[str, str], body: RequestBody | None) -> dict[str, bytes]:
+    def _headers(self, headers: Mapping[str, str], body: BodySource | None) -> dict[str, bytes]:
         merged = {"Accept": b"*/*", "User-Agent": b"fairlane-client"}
         if self._key is not None:
             merged["Authorization"] = f"Bearer {self._key}".encode()
@@ -177,7 +177,7 @@ class Transport:
 
 
 def _send(
-    connection: http.client.HTTPConnection, method: str, path: str, body: RequestBody | None, headers: Mapping[str, bytes]
+    connection: http.client.HTTPConnection, method: str, path: str, body: BodySource | None, headers: Mapping[str, bytes]
 ) -> bool:
     """Send a request; return False if the server responded, or closed, before it had everything."""
     connection.putrequest(method, path, skip_accept_encoding=True)
@@ -190,7 +190,7 @@ def _send(
         return False  # the server may have sent a response before it closed: that is read next
 
 
-def _send_body(connection: http.client.HTTPConnection, body: RequestBody) -> bool:
+def _send_body(connection: http.client.HTTPConnection, body: BodySource) -> bool:
     body.content.seek(0)
     sent = 0
     while sent < body.size:
@@ -206,7 +206,7 @@ def _send_body(connection: http.client.HTTPConnection, body: RequestBody) -> boo
     return True
 
 
-def _read_piece(body: RequestBody, size: int) -> bytes:
+def _read_piece(body: BodySource, size: int) -> bytes:
     try:
         return body.content.read(size)
     except OSError as error:  # must not be taken for a connection error
