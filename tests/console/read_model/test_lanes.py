@@ -6,11 +6,11 @@ import random
 from collections import Counter
 
 from fairlane.console.read_model.customers import CustomerRow
-from fairlane.console.read_model.lanes import TOP, LaneCounts, TrackedDocument
+from fairlane.console.read_model.lanes import TOP, LaneCounts, LiveDocument
 
 
-def ready_document(number: int, row: CustomerRow) -> TrackedDocument:
-    document = TrackedDocument(str(number), number, row, 1, number)
+def ready_document(number: int, row: CustomerRow) -> LiveDocument:
+    document = LiveDocument(str(number), number, row, 1, number)
     document.state = "ready"
     return document
 
@@ -18,7 +18,7 @@ def ready_document(number: int, row: CustomerRow) -> TrackedDocument:
 def test_the_biggest_of_a_lane_are_exact() -> None:
     dice = random.Random(7)
     rows = [CustomerRow(f"customer {number:04}") for number in range(3000)]
-    lane, ready, counts = LaneCounts(1), list[TrackedDocument](), Counter[str]()
+    lane, ready, counts = LaneCounts(1), list[LiveDocument](), Counter[str]()
     for number in range(30_000):
         if dice.random() < 0.6 or not ready:
             row = rows[int(len(rows) * dice.random() ** 3)]

@@ -16,7 +16,7 @@ REMEMBERED = 100
 MOVED_MAX = 2000
 
 
-class TrackedDocument:
+class LiveDocument:
     """A document that has not ended."""
 
     __slots__ = ("id", "is_starved", "number", "priority", "ready_ms", "row", "sender_class", "since_ms", "state", "worker")
@@ -33,7 +33,7 @@ class TrackedDocument:
         self.worker = ""
         self.is_starved = False
 
-    def __lt__(self, other: TrackedDocument) -> bool:  # a heap may hold a document twice, with the same time
+    def __lt__(self, other: LiveDocument) -> bool:  # a heap may hold a document twice, with the same time
         return self.number < other.number
 
 
@@ -45,12 +45,12 @@ class LaneCounts:
         self.ready = 0
         self.running = 0
         self._counts: dict[CustomerRow, int] = {}
-        self._heap: list[tuple[int, int, TrackedDocument]] = []  # by when they became ready; some may have left the lane
+        self._heap: list[tuple[int, int, LiveDocument]] = []  # by when they became ready; some may have left the lane
         self._remembered: set[CustomerRow] = set()
         self._floor = 0  # customers that are not remembered have at most this many, unless they moved
         self._moved: set[CustomerRow] = set()
 
-    def load(self, document: TrackedDocument) -> None:
+    def load(self, document: LiveDocument) -> None:
         """Add a ready document while the store is read, in any order; `finish_loading` sorts them."""
         self.ready += 1
         self._counts[document.row] = self._counts.get(document.row, 0) + 1
@@ -61,14 +61,14 @@ class LaneCounts:
         heapify(self._heap)
         self._rescan()
 
-    def add(self, document: TrackedDocument) -> None:
+    def add(self, document: LiveDocument) -> None:
         """Add a document that became ready."""
         self.ready += 1
         self._counts[document.row] = self._counts.get(document.row, 0) + 1
         self._moved.add(document.row)
         heappush(self._heap, (document.ready_ms, document.number, document))
 
-    def remove(self, document: TrackedDocument) -> None:
+    def remove(self, document: LiveDocument) -> None:
         """Remove a document that is no longer ready."""
         self.ready -= 1
         left = self._counts[document.row] - 1
@@ -119,6 +119,6 @@ class LaneCounts:
         }
 
 
-def _is_current(entry: tuple[int, int, TrackedDocument]) -> bool:
+def _is_current(entry: tuple[int, int, LiveDocument]) -> bool:
     """Return whether a document is still ready since the time of its entry."""
     return entry[2].state == "ready" and entry[2].ready_ms == entry[0]

@@ -1,4 +1,4 @@
-"""The life of the read model: loaded when somebody first opens the console, kept up to date from the feed, dropped when unused.
+"""The life of the read model: loaded when the console is first opened, kept up to date from the feed, dropped when unused.
 
 Laws:
 - Without viewers nothing is kept: the model is loaded for the first request and dropped some time after the last one.

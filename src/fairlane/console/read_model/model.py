@@ -26,7 +26,7 @@ from fairlane.extract.failure import CAN_RETRY
 
 from .customers import CustomerRow
 from .figures import Figures
-from .lanes import LaneCounts, TrackedDocument
+from .lanes import LaneCounts, LiveDocument
 
 NEEDS_LOOKUP = ("retried", "revived")  # the feed does not say when a retried document is ready; a revived one was dropped
 REQUEUED = ("retried", "released", "expired", "revived")
@@ -73,19 +73,19 @@ class ReadModel:
         self.now_ms = 0
         self.since_ms = 0  # the figures begin here
         self.rows: dict[str, CustomerRow] = {}
-        self.documents: dict[str, TrackedDocument] = {}
+        self.documents: dict[str, LiveDocument] = {}
         self.lanes = {priority: LaneCounts(priority) for priority in range(1, 10)}
         self.figures = Figures()
         self.is_stale = False  # a customer was forgotten: the feed does not say which, so the model must be loaded again
         self.starved = 0
         self._counts_moves = False
         self._moves: Counter[tuple[str, str, int]] = Counter()  # what happened, customer, priority
-        self._running: dict[str, TrackedDocument] = {}
+        self._running: dict[str, LiveDocument] = {}
         self._workers: Counter[str] = Counter()
-        self._delayed: list[tuple[int, int, TrackedDocument]] = []  # heap by when they are ready; some may have left
+        self._delayed: list[tuple[int, int, LiveDocument]] = []  # heap by when they are ready; some may have left
         self._delayed_count = 0
-        self._by_ready_time: deque[tuple[int, TrackedDocument]] = deque()  # ready documents that are not overdue yet
-        self._overdue: list[tuple[int, int, TrackedDocument]] = []  # heap by number: ready for longer than the interval
+        self._by_ready_time: deque[tuple[int, LiveDocument]] = deque()  # ready documents that are not overdue yet
+        self._overdue: list[tuple[int, int, LiveDocument]] = []  # heap by number: ready for longer than the interval
 
     def row(self, customer: str) -> CustomerRow:
         """Return the row of a customer, new if there is none."""
@@ -101,16 +101,16 @@ class ReadModel:
         if document.id in self.documents:
             return
         row = self.row(document.customer)
-        tracked = TrackedDocument(document.id, document.number, row, document.check.priority, document.ready_ms)
-        self.documents[document.id] = tracked
+        live = LiveDocument(document.id, document.number, row, document.check.priority, document.ready_ms)
+        self.documents[document.id] = live
         if document.state == "ready":  # most are
-            tracked.state = "ready"
+            live.state = "ready"
             row.waiting += 1
-            self.lanes[tracked.priority].load(tracked)
-            self._by_ready_time.append((tracked.ready_ms, tracked))
+            self.lanes[live.priority].load(live)
+            self._by_ready_time.append((live.ready_ms, live))
         else:
-            tracked.worker, tracked.since_ms = document.worker or "", tracked.ready_ms
-            self._enter(tracked, document.state)
+            live.worker, live.since_ms = document.worker or "", live.ready_ms
+            self._enter(live, document.state)
 
     def finish_loading(self) -> None:
         """Put in order what was loaded."""
@@ -147,7 +147,7 @@ class ReadModel:
     def _apply_to_document(self, change: ChangeRow, id: str, customer: str, facts: DocumentFacts | None) -> None:
         what, document = change.what, self.documents.get(id)
         if document is None and what in ("submitted", "claimed", *REQUEUED) and facts is not None:
-            document = TrackedDocument(id, facts.number, self.row(customer), facts.priority, facts.ready_ms)
+            document = LiveDocument(id, facts.number, self.row(customer), facts.priority, facts.ready_ms)
             self.documents[id] = document
         if self._counts_moves and len(self._moves) < MOVES_MAX:
             self._moves[what, customer, document.priority if document is not None else 0] += 1
@@ -161,7 +161,7 @@ class ReadModel:
             self._ended(change, self.row(customer), document)
 
     def _submitted(
-        self, change: ChangeRow, row: CustomerRow, document: TrackedDocument | None, facts: DocumentFacts | None
+        self, change: ChangeRow, row: CustomerRow, document: LiveDocument | None, facts: DocumentFacts | None
     ) -> None:
         sender_class = row.record_submission(change.at_ms)
         if document is not None:
@@ -171,7 +171,7 @@ class ReadModel:
         if facts is not None and change.note is None and (row.standing.updated_ms or 0) <= facts.submitted_ms:
             row.standing = _standing_after_check(row.standing, facts.counter, facts.submitted_ms)
 
-    def _claimed(self, change: ChangeRow, document: TrackedDocument) -> None:
+    def _claimed(self, change: ChangeRow, document: LiveDocument) -> None:
         self._leave(document)
         document.worker, document.since_ms = change.note or "", change.at_ms
         wait_ms = max(0, change.at_ms - document.ready_ms)
@@ -180,14 +180,14 @@ class ReadModel:
         self._enter(document, "running")
         self._find_starved(change.at_ms, document.number)
 
-    def _requeued(self, change: ChangeRow, document: TrackedDocument, facts: DocumentFacts | None) -> None:
+    def _requeued(self, change: ChangeRow, document: LiveDocument, facts: DocumentFacts | None) -> None:
         self._leave(document)
         document.ready_ms, document.worker = change.at_ms, ""
         if change.what == "retried" and facts is not None and facts.token == change.token:
             document.ready_ms = max(change.at_ms, facts.next_ready_ms)
         self._enter(document, "delayed" if document.ready_ms > change.at_ms else "ready")
 
-    def _ended(self, change: ChangeRow, row: CustomerRow, document: TrackedDocument | None) -> None:
+    def _ended(self, change: ChangeRow, row: CustomerRow, document: LiveDocument | None) -> None:
         if document is not None:
             self._leave(document)
             del self.documents[document.id]
@@ -208,7 +208,7 @@ class ReadModel:
 
     # -- states --------------------------------------------------------------------------------------------------------
 
-    def _enter(self, document: TrackedDocument, state: str) -> None:
+    def _enter(self, document: LiveDocument, state: str) -> None:
         document.state = state
         if state == "running":
             self.lanes[document.priority].running += 1
@@ -223,11 +223,11 @@ class ReadModel:
             self._delayed_count += 1
             heappush(self._delayed, (document.ready_ms, document.number, document))
 
-    def _add_ready(self, document: TrackedDocument) -> None:
+    def _add_ready(self, document: LiveDocument) -> None:
         self.lanes[document.priority].add(document)
         self._by_ready_time.append((document.ready_ms, document))
 
-    def _leave(self, document: TrackedDocument) -> None:
+    def _leave(self, document: LiveDocument) -> None:
         state, document.state = document.state, ""
         if state == "running":
             self.lanes[document.priority].running -= 1
