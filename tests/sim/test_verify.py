@@ -176,9 +176,9 @@ def test_what_was_purged_or_erased_is_skipped_and_never_called_wrong(name: str, 
 def test_verifying_moves_nothing() -> None:
     with Queue("memory://") as queue:
         queue.submit_many("acme", range(5), now=1)
-        before = queue.changes(), queue.engine.customers("", 9, now_ms=5000), list(queue.documents())
+        before = list(queue.changes()), queue.engine.customers("", 9, now_ms=5000), list(queue.documents())
         verify(queue)
-        assert (queue.changes(), queue.engine.customers("", 9, now_ms=5000), list(queue.documents())) == before
+        assert (list(queue.changes()), queue.engine.customers("", 9, now_ms=5000), list(queue.documents())) == before
 
 
 def test_a_purged_feed_is_followed_from_the_first_reset_on() -> None:
