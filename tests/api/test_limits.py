@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.api.limits import Limits, told_limits
+from fairlane.api.limits import Limits, parse_limits
 from fairlane.core.errors import BadValue, Mistake
 
 from .running import OPEN_LIMITS, Server, problem_of, received, status_of, until
@@ -165,10 +165,10 @@ def test_waiting_is_not_work(narrow: Server) -> None:
 
 
 def test_limits_are_told_by_name() -> None:
-    assert told_limits(["connections=5"]).connections == 5
+    assert parse_limits(["connections=5"]).connections == 5
     for wrong in ("connections", "nothing=1", "connections=x", "connections=-1", "connections=0", "=5"):
         with pytest.raises((BadValue, Mistake)):
-            told_limits([wrong])
+            parse_limits([wrong])
 
 
 def test_every_limit_is_written_down_with_its_default() -> None:

@@ -124,9 +124,9 @@ def test_a_pair_that_cannot_be_used_is_told(tmp_path: Path, pair: Pair) -> None:
     other, locked = made(tmp_path, "other"), made(tmp_path, "locked", "-passout", "pass:secret")
     for certificate, key, message in (
         (None, pair.key, "--tls-key is given without --tls-certificate"),
-        (pair.certificate, None, "they are not that"),
+        (pair.certificate, None, "they are not valid PEM"),
         (pair.certificate, other.key, "the key does not belong to the certificate"),
-        (pair.key, pair.certificate, "they are not that"),
+        (pair.key, pair.certificate, "they are not valid PEM"),
         (locked.certificate, locked.key, "has a password; give --tls-key a key without one"),
     ):
         given = {"--tls-certificate": certificate, "--tls-key": key}

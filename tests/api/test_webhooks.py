@@ -16,7 +16,7 @@ import pytest
 
 from fairlane import Queue
 from fairlane.api import webhooks
-from fairlane.api.webhook_transport import Refused, checked_url, is_public, judged, post, signature
+from fairlane.api.webhook_transport import AddressRefused, is_public, post, resolve, signature, validate_url
 from fairlane.core.errors import BadValue
 
 from .running import Server, problem_of, until
@@ -163,8 +163,8 @@ def test_addresses_that_are_public(address: str) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "127.1", "2130706433", "0x7f.1", "127.0.0.1"])
 def test_names_of_this_machine_in_whatever_writing_are_refused(host: str) -> None:
-    with pytest.raises((Refused, OSError)):
-        judged(host, 80, allow_private=False)
+    with pytest.raises((AddressRefused, OSError)):
+        resolve(host, 80, allow_private=False)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_names_of_this_machine_in_whatever_writing_are_refused(host: str) -> Non
 )  # fmt: skip
 def test_what_is_no_address_is_refused_when_it_is_set(url: str) -> None:
     with pytest.raises(BadValue):
-        checked_url(url)
+        validate_url(url)
 
 
 def test_a_secret_has_a_length(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""What happens in the queue, told to everybody who watches: one reader of the feed for all of them.
+"""The feed of changes: read once from the store, and passed on to streams, waiting requests and listeners.
 
 Laws:
-- Each watcher gets every change it may see once, in the order of commits; whoever comes back says what it saw last.
-- A watcher that does not keep up is let go. It comes back with the last number it saw and misses nothing.
-- The newest changes are kept in memory, so that many who come back at once do not each read the store.
+- Each watcher gets every change it may see once, in the order of commits; one that reconnects says what it saw last.
+- A watcher that does not keep up is dropped. It reconnects with the last number it saw and misses nothing.
+- The newest changes are kept in memory, so that many that reconnect at once do not each read the store.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ PAGE = 1000
 KEPT = 10_000  # changes in memory
 POLL_SECONDS = 0.1
 FAILED_SECONDS = 1.0
-WORDS = {"claimed": "started"}  # what people call it
+EVENT_NAMES = {"claimed": "started"}  # where the public name is another than the store's
 
 
 def newest(engine: Engine) -> int:
-    """The number of the newest change, found by halving; 0: there is none."""
+    """Return the number of the newest change, found by bisection; 0: there is none."""
     oldest = engine.changes(None, 1)
     if not oldest:
         return 0
@@ -46,7 +46,7 @@ def newest(engine: Engine) -> int:
 
 
 def first_since(engine: Engine, at_ms: int) -> int:
-    """The number before that of the first change at this time or later, found by halving; the newest if there is none."""
+    """Return the number before the first change at this time or later, found by bisection; the newest if there is none."""
     oldest = engine.changes(None, 1)
     low, high = (oldest[0].number - 1 if oldest else 0), newest(engine)
     while low < high:
@@ -59,63 +59,66 @@ def first_since(engine: Engine, at_ms: int) -> int:
     return low
 
 
-class Frame(NamedTuple):
-    """A change, ready to be sent."""
+def read_changes(engine: Engine, after: int, limit: int = PAGE) -> list[ChangeRow]:
+    """Read the changes after a number; if some of those were purged, the oldest that are kept."""
+    try:
+        return engine.changes(after, limit)
+    except Unknown:
+        return engine.changes(None, limit)
 
-    number: int | None  # None: it is told once, and not again to whoever comes back
+
+class Frame(NamedTuple):
+    """A server-sent event, ready to be sent."""
+
+    number: int | None  # None: it is sent once, and not again to a watcher that reconnects
     customer: str | None
     text: bytes
 
 
-def framed(change: ChangeRow) -> Frame:
-    """A change as a server-sent event."""
-    event = WORDS.get(change.what, change.what)
-    told = {"event": event, "at": change.at_ms / 1000, "customer": change.customer, "document": change.document}
+def encode_change(change: ChangeRow) -> Frame:
+    """Encode a change as a server-sent event."""
+    event = EVENT_NAMES.get(change.what, change.what)
+    fields = {"event": event, "at": change.at_ms / 1000, "customer": change.customer, "document": change.document}
     if change.what in ("failed", "retried", "cancelled", "expired") and change.note:
-        told["reason"] = change.note
-    line = encode_json(told)
-    return Frame(change.number, change.customer, f"id: {change.number}\nevent: {event}\ndata: {line}\n\n".encode())
-
-
-def is_for(caller: Caller, customer: str | None) -> bool:
-    """Whether a caller may see a change."""
-    return caller.customer is None or caller.customer == customer
+        fields["reason"] = change.note
+    text = f"id: {change.number}\nevent: {event}\ndata: {encode_json(fields)}\n\n"
+    return Frame(change.number, change.customer, text.encode())
 
 
 class Watcher:
-    """One stream: what is still to be sent."""
+    """One stream of events: what is still to be sent to it."""
 
     def __init__(self, caller: Caller, frames_max: int) -> None:
         self.caller = caller
         self.is_ended = False
         self._frames: deque[Frame] = deque()
         self._frames_max = frames_max
-        self._news = asyncio.Event()
+        self._has_news = asyncio.Event()
 
     def add(self, frame: Frame) -> None:
         if len(self._frames) >= self._frames_max:
             self.end()
         elif not self.is_ended:
             self._frames.append(frame)
-            self._news.set()
+            self._has_news.set()
 
     def end(self) -> None:
-        """Let go: nothing more comes."""
+        """Drop the watcher: nothing more comes."""
         self.is_ended = True
-        self._news.set()
+        self._has_news.set()
 
     async def next(self, seconds: float) -> list[Frame]:
-        """What has come, or nothing after that long."""
+        """Return what has come; empty if nothing came for that long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
-        self._news.clear()
+                await self._has_news.wait()
+        self._has_news.clear()
         frames, self._frames = list(self._frames), deque()
         return frames
 
 
 class Feed:
-    """Follows the store and tells watchers, waiters and listeners."""
+    """Follows the store's feed, and passes changes on to watchers, waiters and listeners."""
 
     def __init__(self, engine: Engine, call: Callable[..., Awaitable[list[ChangeRow]]]) -> None:
         self._engine = engine
@@ -124,18 +127,18 @@ class Feed:
         self._watchers: set[Watcher] = set()
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self.listeners: list[Callable[[list[ChangeRow]], Awaitable[None]]] = []
-        self.last: int | None = None  # the newest change that was told
+        self.last: int | None = None  # the newest change that was passed on
         self.is_failing = False
-        self.gaps = 0  # how often changes were purged before they were told
+        self.gaps = 0  # how often changes were purged before they were read
 
     async def run(self, last: int) -> None:
         """Follow the store from a change on, until cancelled."""
-        self.last = last if self.last is None else self.last  # begun again: on from where it was
+        self.last = last if self.last is None else self.last  # started again after a failure: on from where it was
         while True:
             try:
                 changes = await self._call(self._engine.changes, self.last, PAGE)
                 self.is_failing = False
-            except Unknown:  # purged under our feet: the oldest that is kept is the next
+            except Unknown:  # purged before they were read: the oldest that is kept is the next
                 changes = await self._call(self._engine.changes, None, PAGE)
                 self.gaps += 1
             except FairlaneError:
@@ -143,40 +146,39 @@ class Feed:
                 await asyncio.sleep(FAILED_SECONDS)
                 continue
             if changes:
-                self._tell(changes)
+                self._pass_on(changes)
                 for listener in self.listeners:
                     await listener(changes)
             if len(changes) < PAGE:
                 await asyncio.sleep(POLL_SECONDS)
 
-    def _tell(self, changes: list[ChangeRow]) -> None:
+    def _pass_on(self, changes: list[ChangeRow]) -> None:
         for change in changes:
             self.last = change.number
             self._kept.append(change)
             if self._watchers:
-                frame = framed(change)  # once for all who watch
-                for watcher in self._watchers:
-                    if is_for(watcher.caller, frame.customer):
-                        watcher.add(frame)
+                self._send(encode_change(change))
             if change.what in ENDED and change.document is not None:
                 for waiter in self._waiters.pop(change.document, ()):
                     if not waiter.done():
                         waiter.set_result(None)
 
-    def send_progress(self, customer: str, document: str, told: dict[str, Any]) -> None:
-        """What a handler told on its way, to those who watch now."""
-        line = encode_json({"event": "progress", "customer": customer, "document": document, **told})
-        frame = Frame(None, customer, f"event: progress\ndata: {line}\n\n".encode())
+    def _send(self, frame: Frame) -> None:
         for watcher in self._watchers:
-            if is_for(watcher.caller, customer):
+            if watcher.caller.may_see(frame.customer):
                 watcher.add(frame)
 
-    async def ended(self, document: str, is_ended: Callable[[], Awaitable[bool]], seconds: float) -> None:
-        """Until a document has ended, or that long."""
+    def send_progress(self, customer: str, document: str, progress: dict[str, Any]) -> None:
+        """Send what a handler reported to those who watch now."""
+        data = encode_json({"event": "progress", "customer": customer, "document": document, **progress})
+        self._send(Frame(None, customer, f"event: progress\ndata: {data}\n\n".encode()))
+
+    async def wait_for_end(self, document: str, is_ended: Callable[[], Awaitable[bool]], seconds: float) -> None:
+        """Wait until a document has ended, or for that long."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(document, set()).add(waiter)
         try:
-            if not await is_ended():  # looked at after the waiter stands: no ending slips between
+            if not await is_ended():  # read after the waiter is registered, so that no ending is missed
                 async with asyncio.timeout(seconds):
                     await waiter
         except TimeoutError:
@@ -188,7 +190,7 @@ class Feed:
                 self._waiters.pop(document, None)
 
     def stop(self) -> None:
-        """Let everybody go: the server stops."""
+        """End all streams and waiting requests: the server stops."""
         for watcher in self._watchers:
             watcher.end()
         for waiters in self._waiters.values():
@@ -201,12 +203,12 @@ class Feed:
         return len(self._watchers)
 
     def watchers_of(self, key_id: str) -> int:
-        """How many streams a key has open."""
-        return sum(one.caller.key_id == key_id for one in self._watchers)
+        """Count the streams that a key has open."""
+        return sum(watcher.caller.key_id == key_id for watcher in self._watchers)
 
     @contextlib.contextmanager
-    def watched(self, caller: Caller, frames_max: int) -> Iterator[Watcher]:
-        """A watcher that gets everything from now on."""
+    def watch(self, caller: Caller, frames_max: int) -> Iterator[Watcher]:
+        """Open a watcher that gets everything from now on."""
         watcher = Watcher(caller, frames_max)
         self._watchers.add(watcher)
         try:
@@ -214,16 +216,16 @@ class Feed:
         finally:
             self._watchers.discard(watcher)
 
-    async def check_kept(self, after: int) -> None:
-        """Refuse if changes after this one were purged."""
+    async def refuse_purged(self, after: int) -> None:
+        """Refuse to resume after a change if later ones were purged."""
         if not self._kept or after + 1 < self._kept[0].number:
             try:
                 await self._call(self._engine.changes, after, 1)
             except Unknown:
-                raise purged(after) from None
+                raise _purged(after) from None
 
     async def missed(self, caller: Caller, after: int) -> AsyncIterator[list[Frame]]:
-        """What a caller has missed since a change, up to the newest that was told."""
+        """Iterate over what a caller has missed since a change, up to the newest that was passed on."""
         until = self.last or 0
         while after < until:
             if self._kept and self._kept[0].number <= after + 1:
@@ -233,14 +235,13 @@ class Feed:
                 try:
                     changes = await self._call(self._engine.changes, after, PAGE)
                 except Unknown:
-                    raise purged(after) from None
+                    raise _purged(after) from None
                 changes = [change for change in changes if change.number <= until]
             if not changes:
                 return
             after = changes[-1].number
-            yield [framed(change) for change in changes if is_for(caller, change.customer)]
+            yield [encode_change(change) for change in changes if caller.may_see(change.customer)]
 
 
-def purged(after: int) -> Problem:
-    """A watcher slept too long."""
+def _purged(after: int) -> Problem:
     return Problem("events-purged", f"some events after {after} were purged; read /v1/documents again and watch from now on")

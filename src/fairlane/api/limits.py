@@ -1,4 +1,4 @@
-"""How much of everything may be asked of the service? One frozen object; every limit has a default that is written down.
+"""Limits of the service: one frozen object, each limit with a default.
 
 Laws:
 - Nothing a client sends is without a limit, and what is over one is refused before it is read, or while it is.
@@ -43,25 +43,25 @@ class Limits:
     stop_seconds: int = 20
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for limit in fields(self):
+            value = getattr(self, limit.name)
             if type(value) is not int or not 1 <= value <= 2**40:
-                raise BadValue(f"limit {one.name}", value, "a whole number from 1 on")
+                raise BadValue(f"limit {limit.name}", value, "a whole number from 1 on")
         if self.batch_documents > BATCH_MAX:
             raise BadValue("limit batch_documents", self.batch_documents, f"at most {BATCH_MAX:,}")
         if self.upload_bytes > SIZE_MAX:
             raise BadValue("limit upload_bytes", self.upload_bytes, f"at most {SIZE_MAX:,}, the most that the queue takes")
 
 
-def told_limits(told: Iterable[str]) -> Limits:
-    """The limits with some changed, each told as NAME=NUMBER."""
-    known = [one.name for one in fields(Limits)]
-    wanted: dict[str, int] = {}
-    for one in told:
-        name, equals, value = one.partition("=")
+def parse_limits(assignments: Iterable[str]) -> Limits:
+    """Return the limits with some changed, each as NAME=NUMBER."""
+    known = [limit.name for limit in fields(Limits)]
+    changes: dict[str, int] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
         if name not in known or not equals:
-            raise Mistake(f"{one!r} is not a limit; write NAME=NUMBER, where NAME is one of {', '.join(known)}")
+            raise Mistake(f"{assignment!r} is not a limit; write NAME=NUMBER, where NAME is one of {', '.join(known)}")
         if not (value.isascii() and value.isdigit()):
             raise BadValue(f"limit {name}", value, "a whole number from 1 on")
-        wanted[name] = int(value)
-    return replace(Limits(), **wanted)
+        changes[name] = int(value)
+    return replace(Limits(), **changes)

@@ -1,4 +1,4 @@
-"""What is written down while the service runs? A line of JSON for each request and each thing that went wrong.
+"""The log of the service: a line of JSON for each request and each thing that went wrong.
 
 Laws:
 - Lines hold ids of documents and customers and the public part of keys; never a payload, a whole key or a signature.
@@ -20,7 +20,7 @@ FLUSH_SECONDS = 0.5
 
 
 class Log:
-    """Lines on a stream; those of requests are written some at a time."""
+    """Writes lines to a stream; those of requests are written several at a time."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -29,47 +29,47 @@ class Log:
         self._written_at = 0.0
         self._mutex = threading.Lock()
 
-    def request(self, **told: Any) -> None:
-        """A request that was answered."""
-        self._add("request", told)
+    def request(self, **fields: Any) -> None:
+        """Log a request that has its response."""
+        self._add("request", fields)
         if self._bytes > FLUSH_BYTES or time.monotonic() - self._written_at > FLUSH_SECONDS:
             self.flush()
 
-    def event(self, event: str, **told: Any) -> None:
-        """Something that people want to know at once."""
-        self._add(event, told)
+    def event(self, name: str, **fields: Any) -> None:
+        """Log an event, and write it at once."""
+        self._add(name, fields)
         self.flush()
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Something that should not have happened; where, but not with which values."""
-        where = [f"{frame.name} ({frame.filename.rpartition('fairlane/')[2]}:{frame.lineno})"
+        """Log an error with where it happened, but not with which values."""
+        frames = [f"{frame.name} ({frame.filename.rpartition('fairlane/')[2]}:{frame.lineno})"
                  for frame in traceback.extract_tb(error.__traceback__)[-6:]]  # fmt: skip
-        self.event("broken", what=what, error=type(error).__name__, told=str(error)[:500], where=where)
+        self.event("broken", what=what, error=type(error).__name__, told=str(error)[:500], where=frames)
 
     def listen(self, *names: str) -> None:
-        """What these parts of other people's programs warn of is written down too, in the same form."""
+        """Log the warnings of these loggers too, in the same form."""
         for name in names:
-            logging.getLogger(name).addHandler(_Noted(self))
+            logging.getLogger(name).addHandler(_ForwardingHandler(self))
 
     def flush(self) -> None:
-        """Write what is kept."""
+        """Write the lines that are kept."""
         with self._mutex:
             lines, self._lines, self._bytes, self._written_at = self._lines, [], 0, time.monotonic()
         try:
             self._stream.write("".join(lines))
             self._stream.flush()
-        except (OSError, ValueError):  # nobody reads it any more: the service goes on
+        except (OSError, ValueError):  # the reader of the log has gone: the service goes on
             pass
 
-    def _add(self, event: str, told: dict[str, Any]) -> None:
-        line = encode_json({"at": round(time.time(), 3), "event": event, **told}) + "\n"
+    def _add(self, event: str, fields: dict[str, Any]) -> None:
+        line = encode_json({"at": round(time.time(), 3), "event": event, **fields}) + "\n"
         with self._mutex:
             self._lines.append(line)
             self._bytes += len(line)
 
 
-class _Noted(logging.Handler):
-    """Hears what others warn of."""
+class _ForwardingHandler(logging.Handler):
+    """Forwards records of the standard library's loggers."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)

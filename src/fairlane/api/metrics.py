@@ -1,9 +1,9 @@
-"""What do people alarm on? Figures for Prometheus, kept by following the feed.
+"""Metrics for Prometheus, kept by following the feed.
 
 Laws:
 - Labels are bounded: priorities, known words, routes of ours, and a few of the biggest senders.
 - What is light and what is starved means the same as in the simulator.
-- The figures are this server's view of the whole queue, whoever submitted and worked.
+- The metrics are this server's view of the whole queue, whichever server and worker took part.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from fairlane.core.policy import interval_ms_of
 from fairlane.queue import Queue
 
 from .auth import time_ms
-from .feed import WORDS
+from .feed import EVENT_NAMES
 
 PAGE = 1000
-TRACKED_MAX = 200_000  # waiting and running documents that are followed one by one
+TRACKED_MAX = 200_000  # waiting and running documents that are tracked one by one
 SENDERS = 10
 SENDERS_KNOWN_MAX = 20_000
 REASONS_MAX = 20
 LIGHT_MOST = 3  # documents of a customer within LIGHT_MS, as the simulator says
 LIGHT_MS = 1_500_000
-LIGHT_WAITS = 2000  # newest ones that the p99 is taken of
+LIGHT_WAITS = 2000  # newest ones, for the p99
 WAIT_BUCKETS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 14400, 86400)
-ANSWER_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+RESPONSE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 WAITS_AGAIN = ("retried", "released", "expired", "revived", "due")
 
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began is of no use, and doubles what is scraped
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when a series began doubles what is scraped, for nothing
 
 
-class _Followed(NamedTuple):
+class _TrackedDocument(NamedTuple):
     """A document that has not ended."""
 
     number: int
@@ -53,15 +53,15 @@ class _Followed(NamedTuple):
 
 
 class Metrics:
-    """Follows documents through the feed, and is scraped."""
+    """Tracks documents through the feed, and is scraped."""
 
     def __init__(self, queue: Queue, call: Callable[..., Awaitable[Any]]) -> None:
         self._queue = queue
         self._call = call
-        self._waiting: OrderedDict[str, _Followed] = OrderedDict()  # about in the order they became ready
-        self._running: dict[str, _Followed] = {}
-        self._delayed: dict[str, _Followed] = {}
-        self._taken: dict[str, tuple[int, CheckRow, int]] = {}  # submitted here, and not told by the feed yet
+        self._waiting: OrderedDict[str, _TrackedDocument] = OrderedDict()  # about in the order they became ready
+        self._running: dict[str, _TrackedDocument] = {}
+        self._delayed: dict[str, _TrackedDocument] = {}
+        self._expected: dict[str, tuple[int, CheckRow, int]] = {}  # accepted here, and not in the feed yet
         self._overdue: set[str] = set()  # counted as starved already
         self._senders: Tally[str] = Tally()  # how many of each customer wait
         self._recent: OrderedDict[str, deque[int]] = OrderedDict()  # when a customer sent its newest documents
@@ -70,7 +70,7 @@ class Metrics:
         self._last_number = 0
         self._untracked = 0
         self._now_ms = 0
-        self._answer_children: dict[tuple[str, str, int], Histogram] = {}
+        self._response_children: dict[tuple[str, str, int], Histogram] = {}
         self._interval_ms = LIGHT_MS  # the reset interval
         self.registry = CollectorRegistry()
         self._make_counters()
@@ -86,116 +86,122 @@ class Metrics:
         self._waits = Histogram(
             "fairlane_wait_seconds", "From ready to started.", ("priority",), buckets=WAIT_BUCKETS, registry=into
         )
-        self._answers = Histogram(
-            "fairlane_http_seconds", "Requests, by route.", ("method", "route", "status"), buckets=ANSWER_BUCKETS, registry=into
+        self._responses = Histogram(
+            "fairlane_http_seconds",
+            "Requests, by route.",
+            ("method", "route", "status"),
+            buckets=RESPONSE_BUCKETS,
+            registry=into,
         )
         self._deliveries = Counter("fairlane_webhooks", "Calls of webhooks, by outcome.", ("outcome",), registry=into)
 
     def on_response(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """Count a response."""
         labels = (method if method in METHODS else "other", route, status // 100)
-        child = self._answer_children.get(labels)
+        child = self._response_children.get(labels)
         if child is None:
-            child = self._answer_children[labels] = self._answers.labels(*labels[:2], f"{labels[2]}xx")
+            child = self._response_children[labels] = self._responses.labels(*labels[:2], f"{labels[2]}xx")
         child.observe(seconds)
 
-    def delivered(self, outcome: str) -> None:
-        """A webhook was called."""
+    def on_delivery(self, outcome: str) -> None:
+        """Count a call of a webhook."""
         self._deliveries.labels(outcome).inc()
 
-    def running(self, most: int) -> list[tuple[str, str]]:
-        """Some documents that run now, with their customers."""
-        return [(id, one.customer) for id, one in islice(self._running.items(), most)]
+    def running(self, limit: int) -> list[tuple[str, str]]:
+        """Return some documents that run now, with their customers."""
+        return [(id, document.customer) for id, document in islice(self._running.items(), limit)]
 
     def scrape(self) -> bytes:
-        """Everything, as Prometheus reads it."""
+        """Return everything in the text format of Prometheus."""
         return generate_latest(self.registry)
 
-    # -- following -----------------------------------------------------------------------------------------------------
+    # -- tracking ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Learn what waits and runs already."""
-        for document in await self._call(self._unended):
-            self._follow(document)
+        """Read what waits and runs already."""
+        for document in await self._call(self._not_ended):
+            self._track(document)
         self._interval_ms = interval_ms_of((await self._call(self._queue.rules)).policy)
 
-    def _unended(self) -> list[DocumentRow]:
-        found: list[DocumentRow] = []
+    def _not_ended(self) -> list[DocumentRow]:
+        documents: list[DocumentRow] = []
         newest = self._queue.engine.documents(None, None, None, 1)
         self._last_number = newest[0].number if newest else 0
         for state in ("running", "ready", "delayed"):
             before: int | None = None
             while page := self._queue.engine.documents(None, state, before, PAGE):
-                found += page
+                documents += page
                 before = page[-1].number
-                if len(found) >= TRACKED_MAX:
+                if len(documents) >= TRACKED_MAX:
                     break
-        return sorted(found, key=lambda one: one.number)
+        return sorted(documents, key=lambda document: document.number)
 
     def on_accepted(self, receipt: ReceiptRow, delay_ms: int) -> None:
         """Note a document that was accepted here, before the feed has it."""
         self._expect(receipt.id, receipt.number, receipt.check, receipt.check.checked_ms + delay_ms)
 
     def _expect(self, id: str, number: int, check: CheckRow, ready_ms: int) -> None:
-        if len(self._taken) >= TRACKED_MAX:
-            self._taken.clear()
-        self._taken[id] = (number, check, ready_ms)
+        if len(self._expected) >= TRACKED_MAX:
+            self._expected.clear()
+        self._expected[id] = (number, check, ready_ms)
 
-    def _is_followed(self, id: str) -> bool:
+    def _is_tracked(self, id: str) -> bool:
         return id in self._waiting or id in self._running or id in self._delayed
 
-    def _begin_to_follow(self, id: str) -> None:
-        told = self._taken.pop(id, None)
-        if told is None or self._is_followed(id):
+    def _start_tracking(self, id: str) -> None:
+        expected = self._expected.pop(id, None)
+        if expected is None or self._is_tracked(id):
             return
-        number, check, ready_ms = told
+        number, check, ready_ms = expected
         self._last_number = max(self._last_number, number)
         is_light = self._is_light(check.customer, check.checked_ms)
         if len(self._waiting) + len(self._running) >= TRACKED_MAX:
             self._untracked += 1
             return
-        one = _Followed(number, check.customer, check.priority, ready_ms, is_light)
+        tracked = _TrackedDocument(number, check.customer, check.priority, ready_ms, is_light)
         if ready_ms > check.checked_ms:
-            self._delayed[id] = one
+            self._delayed[id] = tracked
         else:
-            self._wait(id, one)
+            self._wait(id, tracked)
 
-    def _follow(self, document: DocumentRow) -> None:
-        one = _Followed(document.number, document.customer, document.priority, document.ready_ms, False)
+    def _track(self, document: DocumentRow) -> None:
+        tracked = _TrackedDocument(document.number, document.customer, document.priority, document.ready_ms, False)
         if document.state == "running":
-            self._running[document.id] = one
+            self._running[document.id] = tracked
         elif document.state == "delayed":
-            self._delayed[document.id] = one
+            self._delayed[document.id] = tracked
         else:
-            self._wait(document.id, one)
+            self._wait(document.id, tracked)
 
     async def on_changes(self, changes: list[ChangeRow]) -> None:
-        """What the feed tells."""
+        """Count changes, as the feed reads them."""
         submitted = [change.document for change in changes if change.what == "submitted" and change.document is not None]
-        if not all(id in self._taken or self._is_followed(id) for id in submitted):  # others submit too
+        if not all(
+            id in self._expected or self._is_tracked(id) for id in submitted
+        ):  # submitted through another server or the library
             for document in await self._call(self._newly_submitted):
                 self._expect(document.id, document.number, document.check, document.ready_ms)
         for id in submitted:
-            self._begin_to_follow(id)
+            self._start_tracking(id)
         for change in changes:
             self._now_ms = max(self._now_ms, change.at_ms)
             if change.what == "configured":
                 self._interval_ms = interval_ms_of((await self._call(self._queue.rules)).policy)
             if change.document is not None:
-                self._events.labels(WORDS.get(change.what, change.what)).inc()
-                self._happened(change, change.document)
+                self._events.labels(EVENT_NAMES.get(change.what, change.what)).inc()
+                self._on_change(change, change.document)
 
     def _newly_submitted(self) -> list[DocumentRow]:
-        """Those above the last number that was seen."""
-        found: list[DocumentRow] = []
+        """Read the documents above the last number that was seen."""
+        documents: list[DocumentRow] = []
         before: int | None = None
         while page := self._queue.engine.documents(None, None, before, PAGE):
-            new = [one for one in page if one.number > self._last_number]
-            found += new
+            new = [document for document in page if document.number > self._last_number]
+            documents += new
             before = page[-1].number
-            if len(new) < len(page) or len(found) >= TRACKED_MAX:
+            if len(new) < len(page) or len(documents) >= TRACKED_MAX:
                 break
-        return found
+        return documents
 
     def _is_light(self, customer: str, at_ms: int) -> bool:
         recent = self._recent.setdefault(customer, deque(maxlen=LIGHT_MOST))
@@ -206,66 +212,67 @@ class Metrics:
             self._recent.popitem(last=False)
         return is_light
 
-    def _happened(self, change: ChangeRow, id: str) -> None:
+    def _on_change(self, change: ChangeRow, id: str) -> None:
         if change.what == "claimed":
-            self._started(change, id)
+            self._on_claim(change, id)
         elif change.what in ENDED:
             self._stop_waiting(id)
             self._running.pop(id, None)
             self._delayed.pop(id, None)
             if change.what == "failed":
                 self._failures.labels(self._reason(change.note)).inc()
-        elif change.what in WAITS_AGAIN and (one := self._running.pop(id, None)) is not None:
-            self._wait(id, one._replace(ready_ms=change.at_ms))
+        elif change.what in WAITS_AGAIN and (tracked := self._running.pop(id, None)) is not None:
+            self._wait(id, tracked._replace(ready_ms=change.at_ms))
 
-    def _started(self, change: ChangeRow, id: str) -> None:
-        one = self._stop_waiting(id) or self._delayed.pop(id, None)
-        if one is None:
+    def _on_claim(self, change: ChangeRow, id: str) -> None:
+        tracked = self._stop_waiting(id) or self._delayed.pop(id, None)
+        if tracked is None:
             return
-        self._running[id] = one
-        seconds = max(0, change.at_ms - one.ready_ms) / 1000
-        self._waits.labels(str(one.priority)).observe(seconds)
-        if one.is_light:
+        self._running[id] = tracked
+        seconds = max(0, change.at_ms - tracked.ready_ms) / 1000
+        self._waits.labels(str(tracked.priority)).observe(seconds)
+        if tracked.is_light:
             self._light_waits.append(seconds)
         for other_id, other in islice(self._waiting.items(), 100):
             if change.at_ms - other.ready_ms <= self._interval_ms:
                 break
-            if other.number < one.number and other_id not in self._overdue:
+            if other.number < tracked.number and other_id not in self._overdue:
                 self._overdue.add(other_id)
                 self._starved.inc()
 
-    def _wait(self, id: str, one: _Followed) -> None:
-        self._waiting[id] = one
-        self._senders[one.customer] += 1
+    def _wait(self, id: str, tracked: _TrackedDocument) -> None:
+        self._waiting[id] = tracked
+        self._senders[tracked.customer] += 1
 
-    def _stop_waiting(self, id: str) -> _Followed | None:
-        one = self._waiting.pop(id, None)
+    def _stop_waiting(self, id: str) -> _TrackedDocument | None:
+        tracked = self._waiting.pop(id, None)
         self._overdue.discard(id)
-        if one is not None:
-            self._senders[one.customer] -= 1
-            if self._senders[one.customer] <= 0:
-                del self._senders[one.customer]
-        return one
+        if tracked is not None:
+            self._senders[tracked.customer] -= 1
+            if self._senders[tracked.customer] <= 0:
+                del self._senders[tracked.customer]
+        return tracked
 
     def _reason(self, note: str | None) -> str:
-        """The beginning of a reason, as long as there are few of them."""
+        """Return the beginning of a reason as a label, as long as there are few of them."""
         beginning = (note or "unknown").partition(":")[0][:60]
         if beginning in self._reasons or len(self._reasons) < REASONS_MAX:
             self._reasons.add(beginning)
             return beginning
         return "other"
 
-    # -- being scraped -------------------------------------------------------------------------------------------------
+    # -- scraping ------------------------------------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Metric]:
-        """What is true at this moment."""
+        """Return the gauges of this moment."""
         ready = GaugeMetricFamily("fairlane_ready_documents", "Documents that could be taken now.", labels=("priority",))
         oldest = GaugeMetricFamily("fairlane_oldest_wait_seconds", "The longest wait of those ready.", labels=("priority",))
         counts: Tally[int] = Tally()
         since: dict[int, int] = {}
-        for one in list(self._waiting.values()):
-            counts[one.priority] += 1
-            since[one.priority] = min(since.get(one.priority, one.ready_ms), one.ready_ms)
+        for tracked in list(self._waiting.values()):
+            priority, ready_ms = tracked.priority, tracked.ready_ms
+            counts[priority] += 1
+            since[priority] = min(since.get(priority, ready_ms), ready_ms)
         now_ms = max(self._now_ms, time_ms())
         for priority in range(1, 10):
             ready.add_metric((str(priority),), counts[priority])

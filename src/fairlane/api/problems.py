@@ -1,8 +1,8 @@
-"""What is told when something cannot be done? A problem (RFC 9457): a stable word, a status and a sentence.
+"""Problems (RFC 9457): how the API responds when something cannot be done, with a stable type, a status and a sentence.
 
 Laws:
 - `type` is a word that programs may rely on; `detail` is for people and may change.
-- What a key may not see looks exactly like what is not there: one problem, `NOTHING_HERE`, for both.
+- What a key may not see looks exactly like what does not exist: one problem, `nothing-here`, for both.
 - A problem never holds a key, a payload or anything of another customer.
 """
 
@@ -24,7 +24,7 @@ from fairlane.core.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
-# JSON in ASCII: anything can be sent. What is sent was made here and holds no circles; looking for them costs a third.
+# ASCII, so that any text can be sent. Values are made here and have no cycles; checking for them would cost a third.
 encode_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 TITLES: dict[str, tuple[int, str]] = {
@@ -55,7 +55,7 @@ TITLES: dict[str, tuple[int, str]] = {
 
 
 class Problem(Exception):
-    """An answer that is not what was asked for."""
+    """A response that says why a request cannot be done."""
 
     def __init__(self, type: str, detail: str, *, retry_after: int | None = None, close: bool = False) -> None:
         super().__init__(detail)
@@ -63,15 +63,13 @@ class Problem(Exception):
         self.status, self.title = TITLES[type]
         self.detail = detail
         self.retry_after = retry_after
-        self.close = close  # the rest of the body is not wanted
+        self.close = close  # do not read the rest of the body
 
     def body(self) -> bytes:
-        """As JSON."""
-        told = {"type": self.type, "title": self.title, "status": self.status, "detail": self.detail}
-        return encode_json(told).encode()
+        fields = {"type": self.type, "title": self.title, "status": self.status, "detail": self.detail}
+        return encode_json(fields).encode()
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Of the answer."""
         headers = [(b"content-type", MEDIA_TYPE.encode())]
         if self.status == 401:
             headers.append((b"www-authenticate", b'Bearer realm="fairlane"'))
@@ -83,15 +81,15 @@ class Problem(Exception):
 
 
 def nothing_here() -> Problem:
-    """What is not there, and what this key may not see: the same answer."""
+    """Return the problem for what does not exist, and for what this key may not see."""
     return Problem("nothing-here", "there is nothing at this address that this key may see")
 
 
-def bad_value(name: str, value: object, wanted: str) -> Problem:
-    return Problem("bad-value", str(BadValue(name, value, wanted)))
+def bad_value(name: str, value: object, expected: str) -> Problem:
+    return Problem("bad-value", str(BadValue(name, value, expected)))
 
 
-_WORDS: Sequence[tuple[type[FairlaneError], str, int | None]] = (
+_TYPES: Sequence[tuple[type[FairlaneError], str, int | None]] = (
     (KeyConflict, "key-conflict", None),
     (WrongState, "wrong-state", None),
     (StoreFull, "store-full", None),
@@ -103,12 +101,12 @@ _WORDS: Sequence[tuple[type[FairlaneError], str, int | None]] = (
 
 
 def problem_of(error: FairlaneError) -> Problem:
-    """An error of the queue as an answer."""
+    """Turn an error of the queue into a problem."""
     if isinstance(error, Unknown):
         return nothing_here()
-    word, retry_after = next((word, after) for kind, word, after in _WORDS if isinstance(error, kind))
-    # what a store says may name hosts and files: that is for the log
+    type, retry_after = next((type, after) for error_type, type, after in _TYPES if isinstance(error, error_type))
+    # A store's own message may name hosts and files, so it only goes to the log.
     detail = (
-        "the store could not do it now; send it again with the same Idempotency-Key" if word == "store-busy" else str(error)
+        "the store could not do it now; send it again with the same Idempotency-Key" if type == "store-busy" else str(error)
     )
-    return Problem(word, detail, retry_after=retry_after)
+    return Problem(type, detail, retry_after=retry_after)

@@ -1,11 +1,11 @@
-"""How is the service run? One process that answers, one that works, and an end in good order.
+"""Runs the service: one process that serves HTTP, one worker process, and an orderly stop.
 
 Laws:
-- Loopback unless asked; elsewhere only with TLS, or behind something that has it. A certificate that cannot be used is told
-  before anything is opened; nobody is asked for a password, as nobody may be there.
-- SIGTERM: no new connections, streams end, what is being answered is answered, the worker gives back what it has.
-- The worker is a process of its own: what a document does to it, it does not do to the service. It is begun again when it
-  ends, with a growing pause, and it ends with the service, by kill -9 too.
+- Loopback by default; elsewhere only with TLS, or behind a proxy that has it. A certificate that cannot be used is refused
+  before anything is opened, and there is no prompt for a password: the service may run without a terminal.
+- SIGTERM: no new connections, streams end, active requests get their responses, the worker releases what it has claimed.
+- The worker is a process of its own, so that a document that breaks it does not break the service. It is started again when
+  it ends, with a growing pause, and it ends with the service, by kill -9 too.
 """
 
 from __future__ import annotations
@@ -50,13 +50,14 @@ HEADERS = [
     ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
 ]
 TLS_REASONS = {"KEY_VALUES_MISMATCH": "the key does not belong to the certificate"}
-PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS, LIVED_SECONDS = 0.5, 30.0, 60.0
+RESTART_FIRST_SECONDS, RESTART_MAX_SECONDS = 0.5, 30.0
+HEALTHY_SECONDS = 60.0  # a worker that ran for so long is started again without a longer pause
 WORKER_STOP_SECONDS = 45.0
-COLLECTED = (20_000, 20, 50)  # circles are rare here: looking for them as often as usual takes a tenth of the time
+GC_THRESHOLDS = (20_000, 20, 50)  # cycles are rare here: Python's own thresholds would take a tenth of the time
 
 
-class Place(NamedTuple):
-    """Where to listen."""
+class ListenAddress(NamedTuple):
+    """Where to listen, and with which certificate."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -64,54 +65,61 @@ class Place(NamedTuple):
     certificate_key: str | None = None
     behind_proxy: bool = False
 
+    def url(self, port: int) -> str:
+        """Return the URL of the service on the port that was bound."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http' if self.certificate is None else 'https'}://{host}:{port}"
 
-def bound(place: Place) -> socket.socket:
-    """The socket to listen on; refused if keys would cross a network in the clear."""
-    tls_of(place)
-    is_loopback = place.host == "localhost"
+
+def bind(address: ListenAddress) -> socket.socket:
+    """Open the socket to listen on; refused if keys would cross a network in the clear."""
+    tls_context(address)
+    is_loopback = address.host == "localhost"
     with contextlib.suppress(ValueError):
-        is_loopback = ipaddress.ip_address(place.host).is_loopback
-    if not is_loopback and place.certificate is None and not place.behind_proxy:
+        is_loopback = ipaddress.ip_address(address.host).is_loopback
+    if not is_loopback and address.certificate is None and not address.behind_proxy:
         raise Mistake(
-            f"{place.host} can be reached by others, and keys would cross the network in the clear; give --tls-certificate and "
-            "--tls-key, or --behind-proxy if something in front of it has TLS"
+            f"{address.host} can be reached by others, and keys would cross the network in the clear; give --tls-certificate "
+            "and --tls-key, or --behind-proxy if something in front of it has TLS"
         )
     try:
-        family, _, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, sockaddr = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        listening.bind(sockaddr)
     except OSError as error:
-        raise Mistake(f"cannot listen on {place.host} port {place.port}: {error.strerror}; choose another --port") from None
+        raise Mistake(f"cannot listen on {address.host} port {address.port}: {error.strerror}; choose another --port") from None
     return listening
 
 
-def tls_of(place: Place) -> ssl.SSLContext | None:
-    """What to answer with TLS with; None: without it."""
-    if place.certificate is None:
-        if place.certificate_key is not None:
+def tls_context(address: ListenAddress) -> ssl.SSLContext | None:
+    """Load the certificate and its key; None: serve without TLS."""
+    if address.certificate is None:
+        if address.certificate_key is not None:
             raise Mistake("--tls-key is given without --tls-certificate; give both, or neither")
         return None
 
     def no_password() -> str:
         raise Mistake(
-            f"the key in {place.certificate_key or place.certificate} has a password; give --tls-key a key without one"
+            f"the key in {address.certificate_key or address.certificate} has a password; give --tls-key a key without one"
         )
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_cert_chain(place.certificate, place.certificate_key, no_password)
+        context.load_cert_chain(address.certificate, address.certificate_key, no_password)
     except OSError as error:  # an SSLError is one
-        told = error.strerror if not isinstance(error, ssl.SSLError) else TLS_REASONS.get(error.reason, "they are not that")
-        files = f"certificate {place.certificate} and key {place.certificate_key or place.certificate}"
+        reason = (
+            error.strerror if not isinstance(error, ssl.SSLError) else TLS_REASONS.get(error.reason, "they are not valid PEM")
+        )
+        files = f"certificate {address.certificate} and key {address.certificate_key or address.certificate}"
         raise Mistake(
-            f"TLS cannot be answered with {files}: {told}; give PEM files: the certificate with its chain, and its key"
+            f"cannot serve TLS with {files}: {reason}; give PEM files: the certificate with its chain, and its key"
         ) from None
     return context
 
 
 class _Server(uvicorn.Server):
-    """Lets streams and the worker end with it."""
+    """Ends streams when it stops, and says when it is ready."""
 
     def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -141,13 +149,13 @@ class _Server(uvicorn.Server):
 def serve(
     queue: Queue,
     options: Options,
-    place: Place,
+    address: ListenAddress,
     listening: socket.socket,
     ready: Callable[[], None],
     extend: Callable[[Service], Extension],
 ) -> None:
-    """Answer until SIGTERM or SIGINT."""
-    log, context = Log(), tls_of(place)
+    """Serve until SIGTERM or SIGINT."""
+    log, context = Log(), tls_context(address)
     log.listen("uvicorn", "asyncio")
     service = Service(queue, options, log)
     service.spans = open_spans(os.environ, lambda reason: log.event("untraced", reason=reason))
@@ -168,29 +176,29 @@ def serve(
         backlog=2048,
     )
     server = _Server(config, service, ready)
-    gc.freeze()  # what is loaded stays
-    gc.set_threshold(*COLLECTED)
+    gc.freeze()  # modules and their objects live as long as the process
+    gc.set_threshold(*GC_THRESHOLDS)
 
-    async def both() -> None:
-        working = asyncio.create_task(_keep_working(options.worker, log)) if options.worker is not None else None
+    async def run_with_worker() -> None:
+        worker = asyncio.create_task(_run_worker(options.worker, log)) if options.worker is not None else None
         try:
             await server.serve([listening])
         finally:
-            if working is not None:
-                working.cancel()
-                await asyncio.gather(working, return_exceptions=True)
+            if worker is not None:
+                worker.cancel()
+                await asyncio.gather(worker, return_exceptions=True)
 
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(both())
+        runner.run(run_with_worker())
     if service.spans is not None:
         service.spans.close()
     log.event("stopped")
     log.flush()
 
 
-async def _keep_working(worker: WorkerProcess, log: Log) -> None:
-    """A worker that is begun again when it ends, until cancelled."""
-    pause = PAUSE_FIRST_SECONDS
+async def _run_worker(worker: WorkerProcess, log: Log) -> None:
+    """Run the worker, and start it again whenever it ends, until cancelled."""
+    pause = RESTART_FIRST_SECONDS
     parent = os.getpid()
 
     def before_exec() -> None:
@@ -210,15 +218,15 @@ async def _keep_working(worker: WorkerProcess, log: Log) -> None:
         try:
             code = await process.wait()
         except asyncio.CancelledError:
-            await _end(process)
+            await _stop_process(process)
             log.event("worker stopped", pid=process.pid)
             raise
-        pause = PAUSE_FIRST_SECONDS if time.monotonic() - began > LIVED_SECONDS else min(PAUSE_MAX_SECONDS, pause * 2)
+        pause = RESTART_FIRST_SECONDS if time.monotonic() - began > HEALTHY_SECONDS else min(RESTART_MAX_SECONDS, pause * 2)
         log.event("worker ended", pid=process.pid, code=code, again_in=pause)
         await asyncio.sleep(pause)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _stop_process(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:
@@ -230,9 +238,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def worker_of(url: str, blobs: str | None, slots: int | None) -> WorkerProcess:
-    """The built-in worker, on this queue; where that is may hold a password, so it is not told where every user can read it."""
+def worker_command(url: str, blobs: str | None, slots: int | None) -> WorkerProcess:
+    """Return the built-in worker of this queue; its URL may hold a password, so it is passed in the environment."""
     environment = {name: value for name, value in os.environ.items() if name != "FAIRLANE_SERVER"}
     environment |= {"FAIRLANE_URL": url} | ({} if blobs is None else {"FAIRLANE_BLOBS": blobs})
-    told = () if slots is None else ("--slots", str(slots))
-    return WorkerProcess((sys.executable, "-m", "fairlane.cli", "work", "--json", *told), environment)
+    options = () if slots is None else ("--slots", str(slots))
+    return WorkerProcess((sys.executable, "-m", "fairlane.cli", "work", "--json", *options), environment)

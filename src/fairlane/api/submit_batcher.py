@@ -1,11 +1,11 @@
-"""How do submissions that arrive together share one commit?
+"""Submissions that arrive together share one commit.
 
-The first one starts a commit on the store's thread; whoever arrives meanwhile forms the next group. A mistake of one (a key
-that was used for another body) makes its group go one by one, so that it is the mistake of its sender alone.
+The first submission starts a commit on the store's thread; those that arrive meanwhile form the next group. If one of a group
+is refused (a key that was used for another body), the group is submitted one by one, so that only its sender sees the error.
 
 Laws:
-- A submission is answered after its commit, or with the error of the store; never in between.
-- What is believed of a customer for a moment (how many wait, how many are ahead) is for limits and estimates only.
+- A submission gets its response after its commit, or with the error of the store; never in between.
+- What is cached of a customer for a moment (how many wait, how many are ahead) is for limits and estimates only.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fairlane.engine import Engine
 from .problems import Problem
 
 GROUP_MAX = 256
-BELIEVED_SECONDS = 2.0
-BELIEVED_MAX = 20_000
+CACHE_SECONDS = 2.0
+CACHE_MAX = 20_000
 
 
 class Accepted(NamedTuple):
-    """A document that was taken, or was taken before with the same key."""
+    """A document that was accepted, now or before with the same key."""
 
     receipt: ReceiptRow
     ahead: int
@@ -36,7 +36,7 @@ class Accepted(NamedTuple):
     delay_ms: int
 
 
-class _Count:
+class _CachedCount:
     """A number that was read, and when."""
 
     __slots__ = ("at", "value")
@@ -47,160 +47,150 @@ class _Count:
 
 
 class SubmitBatcher:
-    """Takes submissions one by one and hands them to the store in groups."""
+    """Takes submissions one by one and passes them to the store in groups."""
 
     def __init__(
         self,
         engine: Engine,
         thread: Executor,
         queued_max: int,
-        at_once_max: int,
-        taken: Callable[[Accepted], None] = lambda one: None,
+        pending_max: int,
+        on_accepted: Callable[[Accepted], None],
     ) -> None:
         self._engine = engine
         self._thread = thread  # one thread, so that groups follow each other
-        self._taken = taken  # told of every document that was taken, on the loop
+        self._on_accepted = on_accepted  # called on the loop for every document
         self._queued_max = queued_max
-        self._at_once_max = at_once_max
-        self._waiting: list[tuple[Submission, asyncio.Future[Accepted]]] = []
-        self._is_busy = False
-        self._queued: dict[str, _Count] = {}
-        self._ahead: dict[tuple[str, str, int], _Count] = {}
+        self._pending_max = pending_max
+        self._pending: list[tuple[Submission, asyncio.Future[Accepted]]] = []
+        self._is_committing = False
+        self._queued: dict[str, _CachedCount] = {}
+        self._ahead: dict[tuple[str, str, int], _CachedCount] = {}
 
-    async def submit(self, one: Submission) -> Accepted:
-        """One document, in a commit with others."""
-        if len(self._waiting) >= self._at_once_max:
+    async def submit(self, submission: Submission) -> Accepted:
+        """Submit one document, in a commit with others."""
+        if len(self._pending) >= self._pending_max:
             raise Problem("overloaded", "more documents arrive than the store can take; try again in a moment", retry_after=1)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Accepted] = loop.create_future()
-        self._waiting.append((one, future))
-        if not self._is_busy:
-            self._is_busy = True
-            loop.call_soon(self._begin, loop)  # whoever arrived in the same moment comes along
+        self._pending.append((submission, future))
+        if not self._is_committing:
+            self._is_committing = True
+            loop.call_soon(self._start_commit, loop)  # so that submissions of the same moment join it
         return await future
 
     async def submit_all(self, submissions: Sequence[Submission]) -> list[Accepted]:
-        """All or none, in one commit of their own."""
+        """Submit all or none, in one commit of their own."""
         loop = asyncio.get_running_loop()
-        taken = await loop.run_in_executor(self._thread, self._take_all, submissions)
-        for one in taken:
-            self._taken(one)
-        return taken
+        accepted = await loop.run_in_executor(self._thread, self._commit_all, submissions)
+        for document in accepted:
+            self._on_accepted(document)
+        return accepted
 
     async def refuse_full(self, customer: str) -> None:
         """Refuse a document of a customer that has too many waiting, before its bytes are read."""
 
         def check() -> None:
-            if self._room(customer, time.monotonic()).value >= self._queued_max:
-                raise self._full()
+            if self._count_queued(customer, time.monotonic()).value >= self._queued_max:
+                raise self._too_many_queued()
 
         await asyncio.get_running_loop().run_in_executor(self._thread, check)
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
-        taking = loop.run_in_executor(self._thread, self._take_each, [one for one, _ in group])
-        taking.add_done_callback(lambda taken: self._end(loop, [future for _, future in group], taken))
+    def _start_commit(self, loop: asyncio.AbstractEventLoop) -> None:
+        group, self._pending = self._pending[:GROUP_MAX], self._pending[GROUP_MAX:]
+        commit = loop.run_in_executor(self._thread, self._commit_each, [submission for submission, _ in group])
+        commit.add_done_callback(lambda done: self._end_commit(loop, [future for _, future in group], done))
 
-    def _end(
+    def _end_commit(
         self,
         loop: asyncio.AbstractEventLoop,
         futures: list[asyncio.Future[Accepted]],
-        taken: asyncio.Future[list[Accepted | Exception]],
+        commit: asyncio.Future[list[Accepted | Exception]],
     ) -> None:
-        if self._waiting:
-            self._begin(loop)
+        if self._pending:
+            self._start_commit(loop)
         else:
-            self._is_busy = False
-        error = taken.exception()
-        outcomes = [error] * len(futures) if error is not None else taken.result()
+            self._is_committing = False
+        error = commit.exception()
+        outcomes = [error] * len(futures) if error is not None else commit.result()
         for future, outcome in zip(futures, outcomes, strict=True):
             if future.done():  # its sender has gone; the document stays
                 continue
             if isinstance(outcome, BaseException):
                 future.set_exception(outcome)
             else:
-                self._taken(outcome)
+                self._on_accepted(outcome)
                 future.set_result(outcome)
 
     # -- on the thread -------------------------------------------------------------------------------------------------
 
-    def _take_each(self, submissions: list[Submission]) -> list[Accepted | Exception]:
+    def _commit_each(self, submissions: list[Submission]) -> list[Accepted | Exception]:
+        """Submit a group; each gets a receipt or an error of its own."""
         now = time.monotonic()
-        outcomes: list[Accepted | Exception | None] = []
-        for one in submissions:
-            room = self._room(one.customer, now)
-            outcomes.append(self._full() if room.value >= self._queued_max else None)
-            room.value += outcomes[-1] is None
-        wanted = [place for place, outcome in enumerate(outcomes) if outcome is None]
-        try:
-            receipts: Sequence[ReceiptRow | FairlaneError] = self._engine.submit([submissions[place] for place in wanted])
-        except Mistake:
-            receipts = [self._alone(submissions[place]) for place in wanted]
-        return self._answered(submissions, outcomes, dict(zip(wanted, receipts, strict=True)), now)
-
-    def _answered(
-        self,
-        submissions: list[Submission],
-        refused: list[Accepted | Exception | None],
-        receipts: dict[int, ReceiptRow | FairlaneError],
-        now: float,
-    ) -> list[Accepted | Exception]:
-        answers: list[Accepted | Exception] = []
-        for place, (one, refusal) in enumerate(zip(submissions, refused, strict=True)):
-            receipt = receipts.get(place)
-            if receipt is None:
-                assert refusal is not None
-                answers.append(refusal)
-            elif isinstance(receipt, FairlaneError):
-                answers.append(receipt)
+        outcomes: dict[str, Accepted | Exception] = {}
+        allowed: list[Submission] = []
+        for submission in submissions:
+            queued = self._count_queued(submission.customer, now)
+            if queued.value >= self._queued_max:
+                outcomes[submission.id] = self._too_many_queued()
             else:
-                answers.append(Accepted(receipt, self._about_ahead(receipt, one.kind, now), receipt.id != one.id, one.delay_ms))
-        return answers
-
-    def _take_all(self, submissions: Sequence[Submission]) -> list[Accepted]:
-        now = time.monotonic()
-        customer = submissions[0].customer
-        room = self._room(customer, now)
-        if room.value + len(submissions) > self._queued_max:
-            raise self._full()
-        receipts = self._engine.submit(submissions)
-        room.value += len(submissions)
-        return [
-            Accepted(receipt, self._about_ahead(receipt, one.kind, now), receipt.id != one.id, one.delay_ms)
-            for one, receipt in zip(submissions, receipts, strict=True)
-        ]
-
-    def _alone(self, one: Submission) -> ReceiptRow | FairlaneError:
+                queued.value += 1
+                allowed.append(submission)
         try:
-            return self._engine.submit([one])[0]
+            receipts: Sequence[ReceiptRow | FairlaneError] = self._engine.submit(allowed)
+        except Mistake:
+            receipts = [self._commit_alone(submission) for submission in allowed]
+        for submission, receipt in zip(allowed, receipts, strict=True):
+            if isinstance(receipt, FairlaneError):
+                outcomes[submission.id] = receipt
+            else:
+                outcomes[submission.id] = self._accepted(submission, receipt, now)
+        return [outcomes[submission.id] for submission in submissions]
+
+    def _commit_all(self, submissions: Sequence[Submission]) -> list[Accepted]:
+        now = time.monotonic()
+        queued = self._count_queued(submissions[0].customer, now)
+        if queued.value + len(submissions) > self._queued_max:
+            raise self._too_many_queued()
+        receipts = self._engine.submit(submissions)
+        queued.value += len(submissions)
+        return [self._accepted(submission, receipt, now) for submission, receipt in zip(submissions, receipts, strict=True)]
+
+    def _commit_alone(self, submission: Submission) -> ReceiptRow | FairlaneError:
+        try:
+            return self._engine.submit([submission])[0]
         except FairlaneError as error:
             return error
 
-    def _room(self, customer: str, now: float) -> _Count:
-        """About how many documents of a customer wait."""
-        known = self._queued.get(customer)
-        if known is None or now - known.at > BELIEVED_SECONDS:
-            if len(self._queued) >= BELIEVED_MAX:
-                self._queued.clear()
-            known = self._queued[customer] = _Count(self._engine.customer(customer).waiting, now)
-        return known
+    def _accepted(self, submission: Submission, receipt: ReceiptRow, now: float) -> Accepted:
+        ahead = self._estimate_ahead(receipt, submission.kind, now)
+        return Accepted(receipt, ahead, receipt.id != submission.id, submission.delay_ms)
 
-    def _full(self) -> Problem:
+    def _count_queued(self, customer: str, now: float) -> _CachedCount:
+        """Return about how many documents of a customer wait."""
+        count = self._queued.get(customer)
+        if count is None or now - count.at > CACHE_SECONDS:
+            if len(self._queued) >= CACHE_MAX:
+                self._queued.clear()
+            count = self._queued[customer] = _CachedCount(self._engine.customer(customer).waiting, now)
+        return count
+
+    def _too_many_queued(self) -> Problem:
         return Problem(
             "too-many-queued",
             f"{self._queued_max:,} documents of this customer wait already, which is the most; try again when some are done",
             retry_after=10,
         )
 
-    def _about_ahead(self, receipt: ReceiptRow, kind: str, now: float) -> int:
-        """About how many documents go first; read once in a while for each lane, and counted on in between."""
+    def _estimate_ahead(self, receipt: ReceiptRow, kind: str, now: float) -> int:
+        """Return about how many documents go first; read once in a while for each lane, and counted up in between."""
         lane = (receipt.customer, kind, receipt.priority)
-        known = self._ahead.get(lane)
-        if known is None or now - known.at > BELIEVED_SECONDS:
-            if len(self._ahead) >= BELIEVED_MAX:
+        count = self._ahead.get(lane)
+        if count is None or now - count.at > CACHE_SECONDS:
+            if len(self._ahead) >= CACHE_MAX:
                 self._ahead.clear()
             outlook = self._engine.outlook(receipt.id)
-            known = self._ahead[lane] = _Count(0 if outlook is None else outlook.ahead, now)
+            count = self._ahead[lane] = _CachedCount(0 if outlook is None else outlook.ahead, now)
         else:
-            known.value += 1
-        return known.value
+            count.value += 1
+        return count.value

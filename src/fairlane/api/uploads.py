@@ -16,12 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
+from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import parse_qsl
-
-from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import ClientDisconnect, Request
 
 from fairlane.blobs.files import Files, discard_inputs
 from fairlane.core.document import Submission, validate_text
@@ -42,6 +39,7 @@ FIELDS = frozenset(("name", "kind", "cost", "delay", "customer", "payload"))
 BATCH_FIELDS = FIELDS - {"name"}  # every file has its own
 FIELD_BYTES_MAX = 256 * 1024
 QUERY_BYTES_MAX = 16 * 1024
+SPOOL_BYTES_MAX = 1024 * 1024  # of a form's file in memory; a larger one is spooled to disk
 
 
 class UploadFields(NamedTuple):
@@ -147,30 +145,14 @@ class Uploads:
         return await self._submit_file(fields, cast(BinaryIO, content))
 
     async def _submit_form(self, scope: Scope, receive: Receive) -> Accepted:
-        request = Request(scope, receive)
-        parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=len(FIELDS),
-                                 max_part_size=FIELD_BYTES_MAX)  # fmt: skip
-        try:
-            form = await parser.parse()
-        except MultiPartException as error:
-            raise Problem("bad-request", f"the form cannot be read: {error.message[:200]}") from None
-        except ClientDisconnect:
-            raise ClientGone from None
-        except (KeyError, ValueError, AssertionError):
-            raise Problem("bad-request", "the form cannot be read") from None
-        files = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
-        try:
-            if len(files) != 1 or not files[0].size:
-                raise bad_value("the form", f"{len(files)} files", "one part with the bytes of a file, and fields of text")
-            values = {name: str(part) for name, part in form.multi_items() if not isinstance(part, UploadFile)}
-            if files[0].filename:
-                values.setdefault("name", files[0].filename)
+        """Submit the one file of a form; fields may follow the file, so it is spooled until the form has ended."""
+        form = Form(_content_type(scope), (await _body(receive)).read)
+        loop = asyncio.get_running_loop()
+        with SpooledTemporaryFile(SPOOL_BYTES_MAX) as file:
+            values = await loop.run_in_executor(self._threads, _read_form, form, file)
             fields = self._validate(scope, values)
             await self._service.batcher.refuse_full(fields.customer)
-            return await self._submit_file(fields, files[0].file)
-        finally:
-            for file in files:
-                await file.close()
+            return await self._submit_file(fields, cast(BinaryIO, file))
 
     def _write_batch(self, scope: Scope, form: Form, loop: asyncio.AbstractEventLoop) -> tuple[str, list[Submission]]:
         parts, first = form.parts(), None
@@ -237,6 +219,34 @@ async def _body(receive: Receive) -> BodyReader:
     if message["type"] != "http.request":
         raise ClientGone
     return BodyReader(asyncio.get_running_loop(), receive, message)
+
+
+def _content_type(scope: Scope) -> str:
+    value: bytes = dict(scope["headers"])[b"content-type"]
+    return value.decode("latin-1")
+
+
+def _read_form(form: Form, file: SpooledTemporaryFile[bytes]) -> dict[str, str]:
+    """Read a form with one file and fields of text in any order; returns the fields."""
+    values: dict[str, str] = {}
+    fields = files = 0
+    for part in form.parts():
+        fields += part.filename is None
+        files += part.filename is not None
+        if files > 1 or fields > len(FIELDS):
+            most = "one file" if files > 1 else f"{len(FIELDS)} fields"
+            raise Problem("bad-request", f"the form has more than {most}; send several files as a batch", close=True)
+        if part.filename is None:
+            values[part.name] = part.text(FIELD_BYTES_MAX)
+            continue
+        while piece := part.read():
+            file.write(piece)
+        if part.filename:
+            values.setdefault("name", part.filename)
+    if not file.tell():
+        raise bad_value("the form", f"{files} files", "one part with the bytes of a file, and fields of text")
+    file.seek(0)
+    return values
 
 
 def _write(files: Files, fields: UploadFields, content: BinaryIO) -> Submission:

@@ -7,7 +7,7 @@ import json
 import click
 
 from fairlane.api import auth as ring
-from fairlane.api.limits import told_limits
+from fairlane.api.limits import parse_limits
 from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.queue import Queue
@@ -45,7 +45,7 @@ def serve(
     and shown once. Logs go to standard error, a JSON object per line. With --json, prints the address and the key as an object.
     """
     try:
-        from fairlane.api.server import Place, bound, worker_of
+        from fairlane.api.server import ListenAddress, bind, worker_command
         from fairlane.api.server import serve as run
         from fairlane.api.service import Options
         from fairlane.console.app import Console
@@ -53,32 +53,28 @@ def serve(
         raise Mistake(f"{MISSING} ({error})") from None
     if not 0 <= port <= 65535:
         raise BadValue("--port", port, "a whole number from 0 to 65535")
-    place = Place(host, port, tls_certificate, tls_key, behind_proxy)
+    address = ListenAddress(host, port, tls_certificate, tls_key, behind_proxy)
     settings = store_settings(url, blobs)
     at = settings.url
     if at.startswith("memory:"):
         raise Mistake("a queue in memory cannot be served, because the worker is another process; use --url sqlite:///file.db")
-    work = None if no_work else worker_of(at, settings.blobs, slots)
+    worker = None if no_work else worker_command(at, settings.blobs, slots)
     allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
-    options = Options(told_limits(limits), allowed, retention, allow_private_webhooks, work)
-    listening = bound(place)
+    options = Options(parse_limits(limits), allowed, retention, allow_private_webhooks, worker)
+    listening = bind(address)
+    base_url = address.url(listening.getsockname()[1])
     with Queue(at, blobs=settings.blobs) as queue:
-        run(
-            queue, options, place, listening, lambda: _print_started(queue, place, listening.getsockname()[1], as_json), Console
-        )
+        run(queue, options, address, listening, lambda: _print_started(queue, base_url, as_json), Console)
 
 
-def _print_started(queue: Queue, place: object, port: int, as_json: bool) -> None:
+def _print_started(queue: Queue, base_url: str, as_json: bool) -> None:
     """Print the address, and the first operator key if there was none."""
     key = None
     if not ring.has_operator(queue.engine):
         key, _ = ring.create(queue.engine, customer=None, name="first")
-    host, certificate = getattr(place, "host", ""), getattr(place, "certificate", None)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"{'http' if certificate is None else 'https'}://{shown}:{port}"
     if as_json:
-        click.echo(json.dumps({"address": address, "operator_key": key}))
+        click.echo(json.dumps({"address": base_url, "operator_key": key}))
         return
-    click.echo(f"Fairlane is running at {address}; press Ctrl-C to stop it.")
+    click.echo(f"Fairlane is running at {base_url}; press Ctrl-C to stop it.")
     if key is not None:
         click.echo(f"The first operator key, shown only now: {key}")

@@ -7,11 +7,11 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from fairlane.api.auth import Caller
-from fairlane.api.feed import first_since, newest
+from fairlane.api.feed import first_since, newest, read_changes
 from fairlane.api.problems import nothing_here
 from fairlane.blobs.envelope import unwrap_payload
 from fairlane.core.document import ChangeRow, Customer, DocumentRow, State, validate_text
-from fairlane.core.errors import Unknown, WrongState
+from fairlane.core.errors import WrongState
 from fairlane.core.policy import Rules
 from fairlane.engine import Engine
 from fairlane.queue import Progress, Queue
@@ -148,22 +148,15 @@ def _changes_of(engine: Engine, document: DocumentRow) -> list[ChangeRow]:
     known: dict[int, ChangeRow] = {}
     for page in range(FEED_PAGES_MAX):
         after = max(0, end - (page + 1) * FEED_PAGE)
-        changes = _feed_page(engine, after)
+        changes = read_changes(engine, after, FEED_PAGE)
         known |= {change.number: change for change in changes if change.document == document.id}
         if _has_submission(known) or after == 0 or (changes and changes[0].at_ms < document.submitted_ms):
             break
     if not _has_submission(known):
         start = first_since(engine, document.submitted_ms)
-        known |= {change.number: change for change in _feed_page(engine, start) if change.document == document.id}
+        known |= {change.number: change for change in read_changes(engine, start, FEED_PAGE) if change.document == document.id}
     return [change for _, change in sorted(known.items())]
 
 
 def _has_submission(changes: dict[int, ChangeRow]) -> bool:
     return any(change.what == "submitted" for change in changes.values())
-
-
-def _feed_page(engine: Engine, after: int) -> list[ChangeRow]:
-    try:
-        return engine.changes(after, FEED_PAGE)
-    except Unknown:  # purged: the oldest that is kept
-        return engine.changes(None, FEED_PAGE)

@@ -122,7 +122,7 @@ async def get_document(
             return (await _document(context, id)).state in ENDED
 
         with context.service.while_waiting():
-            await context.service.feed.ended(id, is_ended, min(wait, context.service.limits.wait_seconds))
+            await context.service.feed.wait_for_end(id, is_ended, min(wait, context.service.limits.wait_seconds))
         document = await _document(context, id)
     progress = None
     if document.state != "done" and document.attempts:

@@ -44,13 +44,13 @@ async def watch_events(
     if service.feed.watchers_of(context.caller.key_id) >= service.limits.viewers_a_key:
         raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
     if after is not None:
-        await service.feed.check_kept(after)
+        await service.feed.refuse_purged(after)
     return StreamingResponse(_stream(context, after), media_type="text/event-stream")
 
 
 async def _stream(context: RequestContext, after: int | None) -> AsyncIterator[bytes]:
     service = context.service
-    with service.while_waiting(), service.feed.watched(context.caller, service.limits.viewer_events) as watcher:
+    with service.while_waiting(), service.feed.watch(context.caller, service.limits.viewer_events) as watcher:
         last = service.feed.last or 0 if after is None else after
         yield f": watching\nid: {last}\n\n".encode()  # a client cut off before its first event resumes from here
         if after is not None:

@@ -11,10 +11,9 @@ from collections import ChainMap
 from collections.abc import Callable
 
 from fairlane.api.auth import time_ms
-from fairlane.api.feed import first_since, newest
+from fairlane.api.feed import first_since, newest, read_changes
 from fairlane.api.problems import Problem
-from fairlane.core.document import ENDED, ChangeRow
-from fairlane.core.errors import Unknown
+from fairlane.core.document import ENDED
 from fairlane.engine import Engine
 
 from .model import NEEDS_LOOKUP, DocumentFacts, ReadModel, facts_of
@@ -35,7 +34,7 @@ def load_model(engine: Engine, until: int, on_page: OnPage = lambda model: None)
     model = ReadModel(engine.rules())
     now_ms = time_ms()
     start = min(until, max(first_since(engine, now_ms - PAST_MS), until - PAST_CHANGES_MAX))
-    changes = _changes_after(engine, start)
+    changes = read_changes(engine, start)
     model.since_ms = changes[0].at_ms if changes else now_ms
     ended = _load_documents(engine, model, on_page)
     _load_customers(engine, model)
@@ -50,7 +49,7 @@ def load_model(engine: Engine, until: int, on_page: OnPage = lambda model: None)
         model.apply(due, ChainMap(look_up(engine, unknown), ended) if unknown else ended)
         if len(due) < len(changes):
             break
-        changes = _changes_after(engine, changes[-1].number)
+        changes = read_changes(engine, changes[-1].number)
     model.change = until
     model.is_stale = False  # customers that were forgotten before the load are not in it
     return model, newest_change
@@ -68,13 +67,6 @@ def look_up(engine: Engine, ids: list[str]) -> dict[str, DocumentFacts]:
         if document is not None:
             facts[id] = facts_of(document)
     return facts
-
-
-def _changes_after(engine: Engine, number: int) -> list[ChangeRow]:
-    try:
-        return engine.changes(number, PAGE)
-    except Unknown:  # purged meanwhile: continue with the oldest there is
-        return engine.changes(None, PAGE)
 
 
 def _load_documents(engine: Engine, model: ReadModel, on_page: OnPage) -> dict[str, DocumentFacts]:
