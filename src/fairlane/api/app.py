@@ -114,10 +114,10 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         return app.openapi_schema
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     components = document["components"]["schemas"]
-    for model in (schemas.Problem, schemas.SubmissionBody, schemas.FormBody, schemas.BatchBody, schemas.BatchForm):
+    for model in (schemas.ProblemModel, schemas.SubmissionBody, schemas.FormBody, schemas.BatchBody, schemas.BatchForm):
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
         components |= schema.pop("$defs", {})
-        components[model.__name__] = schema
+        components[schema["title"]] = schema
     for name in ("HTTPValidationError", "ValidationError"):
         components.pop(name, None)
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}

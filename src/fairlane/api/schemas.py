@@ -1,8 +1,8 @@
-"""What do requests and answers look like? The models behind the OpenAPI document, with examples.
+"""Models of requests and responses, behind the OpenAPI document.
 
 Laws:
 - Times are seconds since the epoch, durations are seconds.
-- What is asked for may hold nothing but what is named here; answers may grow.
+- A request may hold nothing but what is named here; responses may grow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Problem(BaseModel):
+class ResponseModel(BaseModel):
+    """A response; in the OpenAPI document it stands under its title."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__qualname__ = cls.model_config.get("title") or cls.__name__  # pydantic names the schema after it
+
+
+class ProblemModel(ResponseModel, title="Problem"):
     """What is told when something cannot be done; `type` is a word to rely on."""
 
     type: str = Field(examples=["nothing-here"])
@@ -83,7 +91,7 @@ class BatchBody(RequestBody):
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose they are.")
 
 
-class Receipt(BaseModel):
+class ReceiptModel(ResponseModel, title="Receipt"):
     """A document that was taken."""
 
     id: str = Field(examples=[ID])
@@ -95,16 +103,16 @@ class Receipt(BaseModel):
     links: dict[str, str] = Field(examples=[LINKS])
 
 
-class BatchReceipt(BaseModel):
+class BatchReceiptModel(ResponseModel, title="BatchReceipt"):
     """A batch that was taken."""
 
     id: str = Field(examples=["0199a3f2-1c5e-7d31-9f60-3b1de5a0c843"])
     customer: str = Field(examples=["acme"])
-    documents: list[Receipt]
+    documents: list[ReceiptModel]
     links: dict[str, str]
 
 
-class Batch(BaseModel):
+class BatchModel(ResponseModel, title="Batch"):
     """How far a batch is."""
 
     id: str
@@ -119,7 +127,7 @@ class Batch(BaseModel):
     links: dict[str, str]
 
 
-class Told(BaseModel):
+class ProgressModel(ResponseModel, title="Told"):
     """What the handler told on its way."""
 
     attempt: int
@@ -127,7 +135,7 @@ class Told(BaseModel):
     partial: Any
 
 
-class Document(BaseModel):
+class DocumentModel(ResponseModel, title="Document"):
     """A document as it is now."""
 
     id: str = Field(examples=[ID])
@@ -145,18 +153,18 @@ class Document(BaseModel):
     attempts_max: int
     reason: str | None = Field(description="Why it failed, or is tried again.")
     worker: str | None = Field(description="Who works on it; only operators are told.")
-    progress: Told | None = None
+    progress: ProgressModel | None = None
     links: dict[str, str]
 
 
-class Documents(BaseModel):
+class DocumentPageModel(ResponseModel, title="Documents"):
     """A page, newest first."""
 
-    documents: list[Document]
+    documents: list[DocumentModel]
     next: str | None = Field(description="The address of the next page; null: this was the last.")
 
 
-class Explanation(BaseModel):
+class ExplanationModel(ResponseModel, title="Explanation"):
     """Why a document waits: a sentence for people, and its figures."""
 
     model_config = ConfigDict(extra="allow")
@@ -170,7 +178,7 @@ class Explanation(BaseModel):
     expected_in: float | None
 
 
-class Look(BaseModel):
+class LookModel(ResponseModel, title="Look"):
     """Where a customer stands; looking moved nothing."""
 
     customer: str = Field(examples=["acme"])
@@ -186,7 +194,7 @@ class Look(BaseModel):
     paused: bool
 
 
-class Me(BaseModel):
+class MeModel(ResponseModel, title="Me"):
     """Who this key belongs to, and where that customer stands."""
 
     role: Literal["customer", "operator"]
@@ -194,12 +202,12 @@ class Me(BaseModel):
     key_name: str
     key_expires_at: float | None
     customer: str | None
-    standing: Look | None
+    standing: LookModel | None
     kinds: list[str] = Field(description="What this key may submit.")
     links: dict[str, str]
 
 
-class Terms(BaseModel):
+class TermsModel(ResponseModel, title="Terms"):
     """What a customer has of its own; null: as everybody."""
 
     weight: float
@@ -210,14 +218,14 @@ class Terms(BaseModel):
     reset: Reset | None
 
 
-class Customer(Look):
+class CustomerModel(LookModel, title="Customer"):
     """Where a customer stands, and what it has of its own."""
 
-    terms: Terms
+    terms: TermsModel
     webhook: str | None = Field(description="Where its endings are told.")
 
 
-class CustomerExplanation(BaseModel):
+class CustomerExplanationModel(ResponseModel, title="CustomerExplanation"):
     """Where a customer stands: a sentence for people, and its figures."""
 
     model_config = ConfigDict(extra="allow")
@@ -229,10 +237,10 @@ class CustomerExplanation(BaseModel):
     resets_in: float
 
 
-class Customers(BaseModel):
+class CustomerPageModel(ResponseModel, title="Customers"):
     """A page, by id."""
 
-    customers: list[Look]
+    customers: list[LookModel]
     next: str | None
 
 
@@ -247,7 +255,7 @@ class TermsBody(RequestBody):
     reset: Reset | None = None
 
 
-class Policy(BaseModel):
+class PolicyModel(ResponseModel, title="Policy"):
     """What holds for everybody."""
 
     version: int
@@ -276,7 +284,7 @@ class CheckBody(RequestBody):
     cost: Number = Field(default=1, ge=0.001, le=10_000, examples=[1])
 
 
-class Check(BaseModel):
+class CheckModel(ResponseModel, title="Check"):
     """What a check decided."""
 
     customer: str
@@ -292,7 +300,7 @@ class WebhookBody(RequestBody):
     secret: StrictStr | None = Field(default=None, min_length=16, max_length=200)
 
 
-class Webhook(BaseModel):
+class WebhookModel(ResponseModel, title="Webhook"):
     """Where endings are told; the secret is shown this once."""
 
     customer: str
@@ -300,14 +308,14 @@ class Webhook(BaseModel):
     secret: str
 
 
-class Health(BaseModel):
+class HealthModel(ResponseModel, title="Health"):
     """Whether it is up, or ready; if not, why."""
 
     status: Literal["up", "ready", "not ready"]
     reasons: list[str]
 
 
-class Home(BaseModel):
+class HomeModel(ResponseModel, title="Home"):
     """What runs here."""
 
     name: str

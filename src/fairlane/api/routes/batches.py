@@ -33,7 +33,7 @@ SUBMIT_BATCH: dict[str, Any] = {
 }
 
 
-@router.post("/v1/batches", status_code=202, responses={202: {"model": schemas.BatchReceipt}}, openapi_extra=SUBMIT_BATCH)
+@router.post("/v1/batches", status_code=202, responses={202: {"model": schemas.BatchReceiptModel}}, openapi_extra=SUBMIT_BATCH)
 async def submit_batch(context: AnyCaller, request: Request) -> Response:
     """Hand in many documents of one customer: all or none, a check each, in their order."""
     headers, began = dict(request.scope["headers"]), time.time_ns()
@@ -63,7 +63,7 @@ async def _submit_json(context: RequestContext, request: Request, key: str | Non
     return batch, [document._replace(is_repeat=is_repeat) for document in accepted]
 
 
-@router.get("/v1/batches/{id}", responses={200: {"model": schemas.Batch}})
+@router.get("/v1/batches/{id}", responses={200: {"model": schemas.BatchModel}})
 async def get_batch(context: AnyCaller, id: IdInPath) -> Response:
     """How far a batch is, and when the last of it is expected to begin."""
     progress = await context.service.call(context.access.batches.progress, id)

@@ -16,7 +16,7 @@ PAGE_DEFAULT = 50
 router = APIRouter(tags=["customers"])
 
 
-@router.get("/v1/me", responses={200: {"model": schemas.Me}})
+@router.get("/v1/me", responses={200: {"model": schemas.MeModel}})
 async def get_me(context: AnyCaller) -> Response:
     """Whose key this is, and where that customer stands: counter, next priority, waiting, running, when it resets."""
     service, caller = context.service, context.caller
@@ -36,14 +36,14 @@ async def get_me(context: AnyCaller) -> Response:
     )
 
 
-@router.post("/v1/checks", responses={200: {"model": schemas.Check}})
+@router.post("/v1/checks", responses={200: {"model": schemas.CheckModel}})
 async def make_check(context: AnyCaller, body: schemas.CheckBody) -> Response:
     """One check without a document, to use its priority in another queue; it moves the counter."""
     check = await context.service.call(context.access.own.check, body.customer, body.cost)
     return json_response(value_json(check))
 
 
-@router.get("/v1/customers", responses={200: {"model": schemas.Customers}})
+@router.get("/v1/customers", responses={200: {"model": schemas.CustomerPageModel}})
 async def list_customers(
     context: OperatorOnly,
     after: Annotated[str, Query(max_length=200, description="Customers after this id.")] = "",
@@ -70,20 +70,20 @@ def _terms_json(terms: Terms) -> dict[str, Any]:
     }
 
 
-@router.get("/v1/customers/{customer}", responses={200: {"model": schemas.Customer}})
+@router.get("/v1/customers/{customer}", responses={200: {"model": schemas.CustomerModel}})
 async def get_customer(context: OperatorOnly, customer: CustomerInPath) -> Response:
     """Where a customer stands and what it has of its own; one never seen stands as before its first document."""
     return json_response(_customer_json(await context.service.call(context.access.operator.customer, customer)))
 
 
-@router.get("/v1/customers/{customer}/explain", responses={200: {"model": schemas.CustomerExplanation}})
+@router.get("/v1/customers/{customer}/explain", responses={200: {"model": schemas.CustomerExplanationModel}})
 async def explain_customer(context: OperatorOnly, customer: CustomerInPath) -> Response:
     """Where a customer stands, when that changes and what it has of its own; nothing for one never seen."""
     explanation = await context.service.call(context.access.operator.explain, customer)
     return json_response({"sentence": explanation.sentence, **explanation.facts})
 
 
-@router.patch("/v1/customers/{customer}", responses={200: {"model": schemas.Customer}})
+@router.patch("/v1/customers/{customer}", responses={200: {"model": schemas.CustomerModel}})
 async def tune_customer(context: OperatorOnly, customer: CustomerInPath, body: schemas.TermsBody) -> Response:
     """Give a customer its own weight, cap, pause or policy; what is not named stays, null is as everybody."""
     changes = {name: getattr(body, name) for name in body.model_fields_set}
@@ -92,13 +92,13 @@ async def tune_customer(context: OperatorOnly, customer: CustomerInPath, body: s
     return json_response(_customer_json(await context.service.call(context.access.operator.tune, customer, changes)))
 
 
-@router.post("/v1/customers/{customer}/reset", responses={200: {"model": schemas.Customer}})
+@router.post("/v1/customers/{customer}/reset", responses={200: {"model": schemas.CustomerModel}})
 async def reset_customer(context: OperatorOnly, customer: CustomerInPath) -> Response:
     """Let a customer stand as never seen; its documents keep their priorities."""
     return json_response(_customer_json(await context.service.call(context.access.operator.reset, customer)))
 
 
-@router.put("/v1/customers/{customer}/webhook", responses={200: {"model": schemas.Webhook}})
+@router.put("/v1/customers/{customer}/webhook", responses={200: {"model": schemas.WebhookModel}})
 async def set_webhook(context: OperatorOnly, customer: CustomerInPath, body: schemas.WebhookBody) -> Response:
     """Tell endings of a customer's documents to this address; the answer holds the secret that calls are signed with."""
     hook = await context.service.call(context.access.operator.set_webhook, customer, body.url, body.secret)

@@ -72,7 +72,7 @@ def media_type(headers: dict[bytes, bytes]) -> str:
     return content_type
 
 
-@router.post("/v1/documents", status_code=202, responses={202: {"model": schemas.Receipt}}, openapi_extra=SUBMIT)
+@router.post("/v1/documents", status_code=202, responses={202: {"model": schemas.ReceiptModel}}, openapi_extra=SUBMIT)
 async def submit_document(context: AnyCaller, request: Request) -> Response:
     """Hand in one document: one check of its customer, which decides its priority."""
     service, headers, began = context.service, dict(request.scope["headers"]), time.time_ns()
@@ -88,7 +88,7 @@ async def submit_document(context: AnyCaller, request: Request) -> Response:
     return json_response(receipt_json(accepted), 202, location=f"{DOCUMENTS}/{receipt.id}")
 
 
-@router.get("/v1/documents", responses={200: {"model": schemas.Documents}})
+@router.get("/v1/documents", responses={200: {"model": schemas.DocumentPageModel}})
 async def list_documents(
     context: AnyCaller,
     customer: Annotated[str | None, Query(min_length=1, max_length=200, description="For operators.")] = None,
@@ -108,7 +108,7 @@ async def list_documents(
     return json_response({"documents": [document_json(context.caller, document) for document in page], "next": following})
 
 
-@router.get("/v1/documents/{id}", responses={200: {"model": schemas.Document}})
+@router.get("/v1/documents/{id}", responses={200: {"model": schemas.DocumentModel}})
 async def get_document(
     context: AnyCaller,
     id: IdInPath,
@@ -166,19 +166,19 @@ async def get_thumbnail(context: AnyCaller, id: IdInPath) -> Response:
     return Response(thumbnail, media_type="image/png")
 
 
-@router.get("/v1/documents/{id}/explain", responses={200: {"model": schemas.Explanation}})
+@router.get("/v1/documents/{id}/explain", responses={200: {"model": schemas.ExplanationModel}})
 async def explain_document(context: AnyCaller, id: IdInPath) -> Response:
     """Why it has its priority, about how much is ahead of it, and about when it will be served."""
     return json_response(await context.service.call(context.access.documents.explain, id))
 
 
-@router.delete("/v1/documents/{id}", responses={200: {"model": schemas.Document}})
+@router.delete("/v1/documents/{id}", responses={200: {"model": schemas.DocumentModel}})
 async def cancel_document(context: AnyCaller, id: IdInPath) -> Response:
     """End a document that has not ended; a worker that runs it loses it."""
     return json_response(document_json(context.caller, await context.service.call(context.access.documents.cancel, id)))
 
 
-@router.post("/v1/documents/{id}/retry", responses={200: {"model": schemas.Document}})
+@router.post("/v1/documents/{id}/retry", responses={200: {"model": schemas.DocumentModel}})
 async def retry_document(context: AnyCaller, id: IdInPath) -> Response:
     """Another round of attempts for a failed document; not a new document, so no check."""
     return json_response(document_json(context.caller, await context.service.call(context.access.documents.retry, id)))

@@ -19,7 +19,7 @@ STORE_SECONDS = 2.0  # a health check must not wait as long for a store that is 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/", responses={200: {"model": schemas.Home}})
+@router.get("/", responses={200: {"model": schemas.HomeModel}})
 async def home() -> Response:
     """What runs here, and where to go on; a browser gets the page."""
     links = {
@@ -29,13 +29,13 @@ async def home() -> Response:
     return json_response({"name": "fairlane", "version": __version__, "links": links})
 
 
-@router.get("/healthz", responses={200: {"model": schemas.Health}})
+@router.get("/healthz", responses={200: {"model": schemas.HealthModel}})
 async def healthz() -> Response:
     """Whether the process answers; it says nothing of the store."""
     return json_response({"status": "up", "reasons": []})
 
 
-@router.get("/readyz", responses={200: {"model": schemas.Health}, 503: {"model": schemas.Health}})
+@router.get("/readyz", responses={200: {"model": schemas.HealthModel}, 503: {"model": schemas.HealthModel}})
 async def readyz(request: Request) -> Response:
     """Whether requests can be served now; if not, why."""
     service: Service = request.app.state.service

@@ -25,13 +25,13 @@ def _policy_json(rules: Rules) -> dict[str, Any]:
     }
 
 
-@router.get("/v1/policy", responses={200: {"model": schemas.Policy}})
+@router.get("/v1/policy", responses={200: {"model": schemas.PolicyModel}})
 async def get_policy(context: OperatorOnly) -> Response:
     """What holds for everybody, with its version."""
     return json_response(_policy_json(await context.service.call(context.access.operator.rules)))
 
 
-@router.put("/v1/policy", responses={200: {"model": schemas.Policy}})
+@router.put("/v1/policy", responses={200: {"model": schemas.PolicyModel}})
 async def set_policy(context: OperatorOnly, body: schemas.PolicyBody) -> Response:
     """Change what holds for everybody, from the next check or claim on; with `version` only if that is the current one."""
     changes = body.model_dump(exclude={"version"})
