@@ -1,8 +1,8 @@
-"""How near to the bare server is the service?
+"""The rate of submissions over HTTP, beside a bare server.
 
-Submissions of JSON over HTTP, each answered after a durable commit on SQLite, beside the bare server echoing the same bodies in
-the same run: the same uvicorn, uvloop, httptools and FastAPI with one route that takes JSON and answers it. Without a goal it
-is shown beside the naked server too, the same without the framework. All are processes of their own, and so are the senders:
+Submissions of JSON, each acknowledged after a durable commit on SQLite, beside the bare server echoing the same bodies in the
+same run: the same uvicorn, uvloop, httptools and FastAPI with one route that takes JSON and returns it. Without a goal it is
+shown beside the naked server too, the same without the framework. All are processes of their own, and so are the senders:
 bare sockets, 64 connections, requests written beforehand. Short rounds take turns, and the medians are compared.
 """
 
@@ -39,7 +39,7 @@ PAYLOAD = {"order": 17, "lines": ["A4", "A5", "A6"], "note": "please hurry", "fr
 
 
 async def naked(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[[dict[str, Any]], Any]) -> None:
-    """The naked server: it answers with what it was sent."""
+    """The naked server: it responds with what it was sent."""
     message = await receive()
     body = message["body"]
     while message.get("more_body"):
@@ -113,15 +113,15 @@ async def _send(port: int, requests: list[bytes], number: int) -> float:
 
 
 def _load() -> None:
-    """Send as often as a line on standard input says; tell how many a second."""
+    """Send as many requests as a line on standard input says; print how many a second."""
     import uvloop
 
-    port, shown = int(sys.argv[2]), json.loads(sys.argv[3])
+    port, keys = int(sys.argv[2]), json.loads(sys.argv[3])
     body = json.dumps({"payload": PAYLOAD}).encode()
     requests = [
         b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer "
         + key.encode() + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-        for key in shown
+        for key in keys
     ]  # fmt: skip
     for line in sys.stdin:
         rate = uvloop.run(_send(port, requests, int(line)))
@@ -129,23 +129,23 @@ def _load() -> None:
 
 
 class _Program:
-    """A process that tells something on its first line, and is asked for more."""
+    """A process that prints JSON lines, and reads how many requests to send."""
 
     def __init__(self, *arguments: str, **options: Any) -> None:
         self.process = subprocess.Popen(
             [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
         )
 
-    def told(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
         assert self.process.stdout is not None
-        told: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return told
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
 
     def rate(self, number: int) -> float:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{number}\n")
         self.process.stdin.flush()
-        return float(self.told()["rate"])
+        return float(self.read()["rate"])
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -153,7 +153,7 @@ class _Program:
 
 
 def _port(program: _Program) -> str:
-    return str(program.told()["address"].rpartition(":")[2])
+    return str(program.read()["address"].rpartition(":")[2])
 
 
 def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[Figure]:
@@ -161,8 +161,8 @@ def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[F
     folder.mkdir(parents=True, exist_ok=True)
     url = f"sqlite:///{folder}/http.db"
     with Queue(url) as queue:
-        shown = [auth.create(queue.engine, customer=f"customer-{number:03}")[0] for number in range(CUSTOMERS)]
-    limits = [part for one in OPEN_LIMITS for part in ("--limit", one)]
+        keys = [auth.create(queue.engine, customer=f"customer-{number:03}")[0] for number in range(CUSTOMERS)]
+    limits = [part for limit in OPEN_LIMITS for part in ("--limit", limit)]
     root = Path(__file__).parents[1]
     number, rounds = (300, ROUNDS_QUICK) if is_quick else (6000, ROUNDS)
     serve = ("-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--no-work", *limits)
@@ -171,12 +171,12 @@ def measure(is_quick: bool, folder: Path, advance: Callable[[], None]) -> list[F
             _Program(*serve, stderr=nothing),
             *(_Program("-m", "bench.http", name, cwd=root) for name in ("bare", "naked")),
         ]
-        for one in servers:
-            running.callback(one.end)
-        senders = [_Program("-m", "bench.http", "load", _port(one), json.dumps(shown), cwd=root) for one in servers]
-        for one in senders:
-            running.callback(one.end)
-            one.rate(number)
+        for server in servers:
+            running.callback(server.end)
+        senders = [_Program("-m", "bench.http", "load", _port(server), json.dumps(keys), cwd=root) for server in servers]
+        for sender in senders:
+            running.callback(sender.end)
+            sender.rate(number)
         rates: list[list[float]] = [[], [], []]
         for _ in range(rounds):
             for sender, kept in zip(senders, rates, strict=True):

@@ -1,7 +1,7 @@
-"""Does the service keep its word on anything that fits its OpenAPI document, and on much that does not?
+"""The service responds as its OpenAPI document says, to what fits the document and to much that does not.
 
 `python -m chaos.http` sends 20,000 cases to a real server, as an operator and as a customer, right ones and wrong ones in turn:
-no answer may be a 5xx, and every answer must have a status, a media type and a body that the document describes.
+no response may be a 5xx, and every response must have a status, a media type and a body that the document describes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def serving(folder: Path) -> Iterator[tuple[str, str, str]]:
     with Queue(url) as queue:
         operator, _ = auth.create(queue.engine, customer=None)
         customer, _ = auth.create(queue.engine, customer="acme")
-    limits = [part for one in OPEN_LIMITS for part in ("--limit", one)]
+    limits = [part for limit in OPEN_LIMITS for part in ("--limit", limit)]
     command = [sys.executable, "-m", "fairlane.cli", "serve", "--port", "0", "--no-work", "--json", "--url", url, *limits]
     with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
         assert process.stdout is not None
@@ -68,16 +68,16 @@ def serving(folder: Path) -> Iterator[tuple[str, str, str]]:
             process.wait(timeout=60)
 
 
-def storm(address: str, shown: dict[str, str], cases: int, start: int, advance: Callable[[], None]) -> Counter[str]:
+def storm(address: str, keys: dict[str, str], cases: int, start: int, advance: Callable[[], None]) -> Counter[str]:
     """At least so many cases over all operations, callers and ways; returns how often each status came."""
     schema = schemathesis.openapi.from_dict(httpx.get(f"{address}/v1/openapi.json", trust_env=False).json())
     schema.config.generation.update(with_security_parameters=False)  # else every wrong case shows a wrong key, and ends at 401
-    operations: list[Any] = [one.ok() for one in schema.get_all_operations()]  # type: ignore[union-attr]
-    known = _known(address, shown)
+    operations: list[Any] = [operation.ok() for operation in schema.get_all_operations()]  # type: ignore[union-attr]
+    known = _known(address, keys)
     ways = [
         (operation, who, mode)
         for operation in operations
-        for who in shown
+        for who in keys
         for mode in MODES
         if mode is GenerationMode.POSITIVE or operation.query or operation.headers or operation.body
     ]  # any text is an id: where nothing else is asked for, nothing can be said wrongly
@@ -87,23 +87,23 @@ def storm(address: str, shown: dict[str, str], cases: int, start: int, advance: 
         for way in list(ways):
             operation, who, mode = way
             sent_before = statuses.total()
-            _storm_one(operation, address, shown[who], mode, each, start, known, partial(_count, statuses, advance, who))
+            _storm_one(operation, address, keys[who], mode, each, start, known, partial(_count, statuses, advance, who))
             if statuses.total() == sent_before:
                 ways.remove(way)
         start += 1
     return statuses
 
 
-def _known(address: str, shown: dict[str, str]) -> dict[str, list[str]]:
+def _known(address: str, keys: dict[str, str]) -> dict[str, list[str]]:
     """Ids of documents and batches that are there, for the routes that ask for one."""
-    headers = {"Authorization": f"Bearer {shown['customer']}"}
+    headers = {"Authorization": f"Bearer {keys['customer']}"}
     with httpx.Client(base_url=address, headers=headers, trust_env=False) as client:
-        told = [client.post("/v1/batches", json={"documents": [{"payload": number}] * 3}).json() for number in range(20)]
-        ids = [document["id"] for one in told for document in one["documents"]]
-        for place, id in enumerate(ids):
-            if place % 3:  # most have ended: whoever waits for the end of one need not
+        batches = [client.post("/v1/batches", json={"documents": [{"payload": number}] * 3}).json() for number in range(20)]
+        ids = [document["id"] for batch in batches for document in batch["documents"]]
+        for index, id in enumerate(ids):
+            if index % 3:  # most have ended: whoever waits for the end of one need not
                 client.delete(f"/v1/documents/{id}")
-    return {"/v1/batches/{id}": [one["id"] for one in told], "/v1/documents/{id}": ids}
+    return {"/v1/batches/{id}": [batch["id"] for batch in batches], "/v1/documents/{id}": ids}
 
 
 def _count(statuses: Counter[str], advance: Callable[[], None], who: str, status: int) -> None:
@@ -128,7 +128,7 @@ def _storm_one(
         max_examples=number, deadline=None, database=None, phases=(Phase.generate,), suppress_health_check=list(HealthCheck)
     )
     @given(case=operation.as_strategy(generation_mode=mode))
-    def one(case: Any) -> None:
+    def check_case(case: Any) -> None:
         if operation.path == STREAM:
             case.headers = {"Last-Event-ID": "none"}
         fits = [ids for path, ids in known.items() if operation.path.startswith(path)]
@@ -139,7 +139,7 @@ def _storm_one(
         tell(response.status_code)
 
     with suppress(Unsatisfiable):
-        one()
+        check_case()
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Is an upload that was answered ever lost or doubled when the server and the workers are killed under load?
+"""No upload that got a response is lost or doubled when the server and the workers are killed under load.
 
 64 senders upload files of 500 customers through one `Client` to a real server, on a SQLite file with its files beside it, while
 workers read them. Again and again the server and a worker are killed with kill -9 and started again. The client repeats what
@@ -68,7 +68,7 @@ class Options:
 
 @dataclass
 class Report:
-    """What a run did and what it found."""
+    """What a run did, and what was wrong."""
 
     options: Options
     faults: Counter[str] = field(default_factory=Counter)
@@ -77,7 +77,7 @@ class Report:
 
 
 def content_of(seed: int, number: int) -> bytes:
-    """The bytes of one upload, the same whenever they are asked for."""
+    """Return the bytes of one upload, always the same for its key."""
     dice = random.Random(f"{seed} {number}")
     return dice.randbytes(dice.choice(SIZES))
 
@@ -118,9 +118,9 @@ class Server:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
         self._folder = folder
-        told = [part for one in LIMITS for part in ("--limit", one)]
+        limits = [part for limit in LIMITS for part in ("--limit", limit)]
         self._command = [sys.executable, "-m", "fairlane.cli", "serve", "--no-work", "--json", "--url", _url(folder),
-                         "--port", str(self._port), "--kind", KIND, *told]  # fmt: skip
+                         "--port", str(self._port), "--kind", KIND, *limits]  # fmt: skip
         self.key = ""
         self.start()
 
@@ -132,9 +132,9 @@ class Server:
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the server did not start: {(self._folder / 'server.log').read_text()[-500:]}")
-        told = json.loads(line)
-        self.address = told["address"]
-        self.key = told["operator_key"] or self.key
+        started = json.loads(line)
+        self.address = started["address"]
+        self.key = started["operator_key"] or self.key
 
     def stop(self, number: signal.Signals) -> int:
         """End it by this signal; returns its exit code."""
@@ -237,7 +237,7 @@ class Supervisor:
         self._folder = folder
         self._server = Server(folder)
         self._queue = Queue(_url(folder), create=False)
-        self._workers = [Child("worker", f"worker-{place}", folder, (), "chaos.uploads") for place in range(options.workers)]
+        self._workers = [Child("worker", f"worker-{number}", folder, (), "chaos.uploads") for number in range(options.workers)]
 
     def run(self, advance: Callable[[], None]) -> Report:
         """Everything is sent under kills, then worked off, then looked at."""
@@ -262,12 +262,12 @@ class Supervisor:
 
     def _kill_all_along(self, senders: Senders) -> None:
         options = self.report.options
-        for place in range(options.kills):
-            wanted = options.uploads * (place + 1) // (options.kills + 1)
-            while senders.answered < wanted and not senders.is_over.wait(0.002):
+        for number in range(options.kills):
+            due = options.uploads * (number + 1) // (options.kills + 1)
+            while senders.answered < due and not senders.is_over.wait(0.002):
                 pass
             time.sleep(self._dice.uniform(0, 0.2))
-            worker = self._dice.choice([one for one in self._workers if self._holds(one)] or self._workers)
+            worker = self._dice.choice([worker for worker in self._workers if self._holds(worker)] or self._workers)
             if problem := worker.unexpected_exit():
                 self.report.wrong.append(problem)
             when = "while files were sent" if not senders.is_over.is_set() else "after everything was sent"
@@ -281,7 +281,7 @@ class Supervisor:
             self._server.start()
 
     def _holds(self, worker: Child) -> bool:
-        return any(one.worker == worker.name for one in self._queue.engine.documents(None, "running", None, 1000))
+        return any(document.worker == worker.name for document in self._queue.engine.documents(None, "running", None, 1000))
 
     def _kill(self, worker: Child) -> None:
         self.report.faults[f"kill -9 of a worker {'holding documents' if self._holds(worker) else 'holding nothing'}"] += 1
@@ -292,11 +292,11 @@ class Supervisor:
         worker.start()
 
     def _finish(self, senders: Senders, watcher: Watcher) -> None:
-        _await(lambda: not any(one.waiting or one.running for one in self._queue.customers()), "everything to end",
-               WAIT_SECONDS + self.report.options.uploads / 50)  # fmt: skip
+        seconds = WAIT_SECONDS + self.report.options.uploads / 50
+        _await(lambda: not any(look.waiting or look.running for look in self._queue.customers()), "everything to end", seconds)
         ids = {id for _, _, id in senders.clients.acknowledged}
         _await(
-            lambda: sum(one.event in ENDED for one in watcher.seen) >= len(ids) or watcher.error,
+            lambda: sum(event.event in ENDED for event in watcher.seen) >= len(ids) or watcher.error,
             "the watcher to see the last event",
         )
         for worker in self._workers:
@@ -314,12 +314,12 @@ class Supervisor:
             f"upload-{number}": hashlib.sha256(content_of(report.options.seed, number)).hexdigest()
             for number in range(report.options.uploads)
         }
-        for one in store.documents:
-            if one.state != "done" or json.loads(one.result or "null") != hashes.get(one.key or ""):
-                report.wrong.append(f"document {one.number} is {one.state}, and what was read is not what was sent")
+        for document in store.documents:
+            if document.state != "done" or json.loads(document.result or "null") != hashes.get(document.key or ""):
+                report.wrong.append(f"document {document.number} is {document.state}, and what was read is not what was sent")
         if len(store.documents) != report.options.uploads:
             report.wrong.append(f"{report.options.uploads} files became {len(store.documents)} documents")
-        report.wrong += self._wrong_events(watcher, {one.id for one in store.documents})
+        report.wrong += self._wrong_events(watcher, {document.id for document in store.documents})
         swept, kept = self._queue.sweep(grace=0), self._queue.sweep(grace=0)
         self._queue.close()
         if (kept.looked, kept.removed) != (len(store.documents), 0):
@@ -333,15 +333,15 @@ class Supervisor:
                 report.wrong.append(f"there was no {fault}: nothing was proved")
 
     def _wrong_events(self, watcher: Watcher, ids: set[str]) -> list[str]:
-        numbers = [one.number for one in watcher.seen]
+        numbers = [event.number for event in watcher.seen]
         wrong = [] if watcher.error is None else [f"the watcher was let go: {watcher.error}"]
         if numbers != sorted(set(numbers)):
             wrong.append("the events came out of order, or twice")
-        for word, wanted in (("submitted", ("submitted",)), ("ended", ENDED)):
-            told = Counter(one.document for one in watcher.seen if one.event in wanted)
-            if set(told) != ids or any(count != 1 for count in told.values()):
+        for word, names in (("submitted", ("submitted",)), ("ended", ENDED)):
+            counts = Counter(event.document for event in watcher.seen if event.event in names)
+            if set(counts) != ids or any(count != 1 for count in counts.values()):
                 wrong.append(
-                    f"the events tell of {len(told)} documents {word}, {sum(told.values())} times; there are {len(ids)}"
+                    f"the events tell of {len(counts)} documents {word}, {sum(counts.values())} times; there are {len(ids)}"
                 )
         return wrong
 
@@ -366,9 +366,9 @@ def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: No
 @click.option("--kills", default=Options.kills, show_default=True)
 @click.option("--workers", default=Options.workers, show_default=True)
 @click.option("--seed", type=int, help="Repeat a run's choices; left out, a new one is drawn and shown.")
-def main(seed: int | None, **given: int) -> None:
+def main(seed: int | None, **chosen: int) -> None:
     """kill -9 of the server and of workers while files are uploaded, on one SQLite file."""
-    options = Options(seed=random.randrange(10**6) if seed is None else seed, **given)
+    options = Options(seed=random.randrange(10**6) if seed is None else seed, **chosen)
     print(f"uploads, seed {options.seed}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with tempfile.TemporaryDirectory(prefix="fairlane-chaos-") as folder, Progress(
@@ -376,8 +376,8 @@ def main(seed: int | None, **given: int) -> None:
     ) as progress:  # fmt: skip
         task = progress.add_task("uploads", total=options.uploads)
         report = run(options, Path(folder), lambda: progress.advance(task))
-    told = {"options": asdict(options), "faults": dict(report.faults), "figures": report.figures, "wrong": report.wrong[:50]}
-    print(json.dumps(told | {"is_good": not report.wrong}, indent=2))
+    summary = {"options": asdict(options), "faults": dict(report.faults), "figures": report.figures, "wrong": report.wrong[:50]}
+    print(json.dumps(summary | {"is_good": not report.wrong}, indent=2))
     sys.exit(1 if report.wrong else 0)
 
 

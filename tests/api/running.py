@@ -28,10 +28,10 @@ def until(holds: Callable[[], Any], what: str = "it") -> Any:
     """Wait for a condition; returns what it gave."""
     deadline = time.monotonic() + SECONDS_MAX
     pause = threading.Event()
-    while not (found := holds()):
+    while not (value := holds()):
         assert time.monotonic() < deadline, f"{what} did not happen within {SECONDS_MAX:g} s"
         pause.wait(0.01)
-    return found
+    return value
 
 
 class Server:
@@ -50,8 +50,18 @@ class Server:
         self.url = url or f"sqlite:///{folder}/queue.db"
         self.queue = Queue(self.url)
         self.operator, _ = auth.create(self.queue.engine, customer=None)
-        told = [part for one in limits for part in ("--limit", one)]
-        command = ["serve", "--url", self.url, "--port", "0", "--json", *told, *options, *([] if work else ["--no-work"])]
+        limit_options = [part for limit in limits for part in ("--limit", limit)]
+        command = [
+            "serve",
+            "--url",
+            self.url,
+            "--port",
+            "0",
+            "--json",
+            *limit_options,
+            *options,
+            *([] if work else ["--no-work"]),
+        ]
         self.log = folder / "log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("FAIRLANE_", "OTEL_"))}
         self._command = [sys.executable, "-m", "fairlane.cli", *command]
@@ -67,8 +77,8 @@ class Server:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.log.read_text()
-        self.told = json.loads(line)
-        self.address = self.told["address"]
+        self.started = json.loads(line)
+        self.address = self.started["address"]
         self.port = int(self.address.rpartition(":")[2])
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -86,9 +96,9 @@ class Server:
         finally:
             self.queue.close()
 
-    def key(self, customer: str | None, **told: Any) -> str:
+    def key(self, customer: str | None, **options: Any) -> str:
         """A new key."""
-        return auth.create(self.queue.engine, customer=customer, **told)[0]
+        return auth.create(self.queue.engine, customer=customer, **options)[0]
 
     def client(self, key: str | None) -> httpx.Client:
         """A client that shows this key; give it back with `close`, or use it in a `with`."""
@@ -107,16 +117,16 @@ class Server:
     def finish(self, limit: int = 1, result: Any = None) -> list[Claim]:
         """Take documents and end them as done."""
         claims = self.claim(limit)
-        assert not self.queue.engine.settle([(one, Done(json.dumps(result))) for one in claims])
+        assert not self.queue.engine.settle([(claim, Done(json.dumps(result))) for claim in claims])
         return claims
 
     # -- bare sockets --------------------------------------------------------------------------------------------------
 
-    def raw(self, told: bytes, then: bytes | None = None) -> bytes:
+    def raw(self, data: bytes, then: bytes | None = None) -> bytes:
         """Send bytes as they are; everything that comes back until the server closes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS_MAX) as line:
             try:
-                line.sendall(told)
+                line.sendall(data)
                 if then is not None:
                     line.sendall(then)
             except OSError:  # it has seen enough
@@ -125,8 +135,8 @@ class Server:
 
     def head(self, key: str | None, method: str = "POST", path: str = "/v1/documents", *more: str) -> bytes:
         """The beginning of a request, up to where more headers may follow."""
-        shown = [f"Authorization: Bearer {key}"] if key else []
-        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *shown, *more]
+        authorization = [f"Authorization: Bearer {key}"] if key else []
+        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *authorization, *more]
         return "".join(f"{line}\r\n" for line in lines).encode()
 
 
@@ -147,9 +157,9 @@ def status_of(answer: bytes) -> int:
 def problem_of(answer: httpx.Response | bytes) -> str:
     """The word of a problem."""
     if isinstance(answer, bytes):
-        told = json.loads(answer.partition(b"\r\n\r\n")[2])
+        problem = json.loads(answer.partition(b"\r\n\r\n")[2])
     else:
         assert answer.headers["content-type"] == "application/problem+json", answer.text
-        told = answer.json()
-    assert set(told) == {"type", "title", "status", "detail"}
-    return str(told["type"])
+        problem = answer.json()
+    assert set(problem) == {"type", "title", "status", "detail"}
+    return str(problem["type"])

@@ -85,12 +85,12 @@ KNOWN = sorted(
 
 
 @pytest.fixture(scope="module")
-def shown(server: Server) -> Iterator[dict[str, httpx.Client]]:
+def clients(server: Server) -> Iterator[dict[str, httpx.Client]]:
     """A client for every sort of caller."""
     engine = server.queue.engine
     revoked, key = auth.create(engine, customer=OWNER)
     auth.revoke(engine, key.id)
-    told: dict[str, str | None] = {
+    keys: dict[str, str | None] = {
         "no key": None,
         "wrong": server.key(OWNER)[:-3] + "abc",
         "revoked": revoked,
@@ -100,7 +100,7 @@ def shown(server: Server) -> Iterator[dict[str, httpx.Client]]:
         "owner": server.key(OWNER),
         "operator": server.operator,
     }
-    clients = {name: server.client(key) for name, key in told.items()}
+    clients = {name: server.client(key) for name, key in keys.items()}
     yield clients
     for client in clients.values():
         client.close()
@@ -131,17 +131,17 @@ def test_every_route_has_an_entry_and_every_entry_a_route() -> None:
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-@pytest.mark.parametrize(("method", "path"), KNOWN, ids=lambda told: str(told))
-def test_the_matrix(server: Server, shown: dict[str, httpx.Client], method: str, path: str, caller: str) -> None:
+@pytest.mark.parametrize(("method", "path"), KNOWN, ids=lambda value: str(value))
+def test_the_matrix(server: Server, clients: dict[str, httpx.Client], method: str, path: str, caller: str) -> None:
     entry = TABLE[method, path]
-    answer = called(server, shown[caller], method, path, entry)
+    answer = called(server, clients[caller], method, path, entry)
     if caller in LOCKED_OUT and not entry.is_open:
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"].startswith("Bearer")
         assert answer.json()["type"] == "no-key"
     else:
-        wanted = {"stranger": entry.stranger, "owner": entry.owner, "operator": entry.operator}.get(caller, entry.stranger)
-        assert answer.status_code == wanted, answer.text
+        expected = {"stranger": entry.stranger, "owner": entry.owner, "operator": entry.operator}.get(caller, entry.stranger)
+        assert answer.status_code == expected, answer.text
 
 
 def compared(answer: httpx.Response) -> tuple[int, dict[str, str], bytes]:
@@ -149,40 +149,44 @@ def compared(answer: httpx.Response) -> tuple[int, dict[str, str], bytes]:
     return answer.status_code, {name: value for name, value in answer.headers.items() if name != "date"}, answer.content
 
 
-@pytest.mark.parametrize(("method", "path"), [one for one in KNOWN if TABLE[one].stranger == 404], ids=lambda told: str(told))
+@pytest.mark.parametrize(
+    ("method", "path"), [route for route in KNOWN if TABLE[route].stranger == 404], ids=lambda value: str(value)
+)
 def test_what_is_somebody_elses_cannot_be_told_from_what_is_not_there(
-    server: Server, shown: dict[str, httpx.Client], method: str, path: str
+    server: Server, clients: dict[str, httpx.Client], method: str, path: str
 ) -> None:
     entry = TABLE[method, path]
-    foreign = called(server, shown["stranger"], method, path, entry)
-    unknown = called(server, shown["stranger"], method, path, entry, "01a1e26c-a079-7924-b052-ca4fc538e719")
-    nowhere = shown["stranger"].request(method, "/v1/no/such/place", json=entry.body)
+    foreign = called(server, clients["stranger"], method, path, entry)
+    unknown = called(server, clients["stranger"], method, path, entry, "01a1e26c-a079-7924-b052-ca4fc538e719")
+    nowhere = clients["stranger"].request(method, "/v1/no/such/place", json=entry.body)
     assert compared(foreign) == compared(unknown) == compared(nowhere)
 
 
-@pytest.mark.parametrize(("method", "path"), [one for one in KNOWN if TABLE[one].owner == 404], ids=lambda told: str(told))
+@pytest.mark.parametrize(
+    ("method", "path"), [route for route in KNOWN if TABLE[route].owner == 404], ids=lambda value: str(value)
+)
 def test_for_customers_there_is_nothing_where_operators_are_whatever_they_send(
-    server: Server, shown: dict[str, httpx.Client], method: str, path: str
+    server: Server, clients: dict[str, httpx.Client], method: str, path: str
 ) -> None:
     address = path.replace("{customer}", OWNER)
-    wrong = shown["owner"].request(method, address, content=b"{", headers={"Content-Type": "application/json"})
-    nowhere = shown["owner"].request(method, "/v1/no/such/place", content=b"{", headers={"Content-Type": "application/json"})
+    wrong = clients["owner"].request(method, address, content=b"{", headers={"Content-Type": "application/json"})
+    nowhere = clients["owner"].request(method, "/v1/no/such/place", content=b"{", headers={"Content-Type": "application/json"})
     assert compared(wrong) == compared(nowhere)
 
 
-def test_without_a_key_nobody_learns_what_there_is(server: Server, shown: dict[str, httpx.Client]) -> None:
+def test_without_a_key_nobody_learns_what_there_is(server: Server, clients: dict[str, httpx.Client]) -> None:
     id = server.queue.submit(OWNER, 1).id
-    answers = [shown["no key"].get(path) for path in (f"/v1/documents/{id}", "/v1/documents/x", "/nowhere", "/v1/customers")]
+    answers = [clients["no key"].get(path) for path in (f"/v1/documents/{id}", "/v1/documents/x", "/nowhere", "/v1/customers")]
     assert len({repr(compared(answer)) for answer in answers}) == 1
 
 
-def test_lists_counts_and_sentences_name_nobody_else(server: Server, shown: dict[str, httpx.Client]) -> None:
+def test_lists_counts_and_sentences_name_nobody_else(server: Server, clients: dict[str, httpx.Client]) -> None:
     server.queue.submit("a very secret name", {"x": "a very secret payload"})
     mine = server.queue.submit(STRANGER, 1).id
     claims = server.claim(1000)
-    server.queue.engine.settle([(one, Failed("no")) for one in claims if one.id == mine])
+    server.queue.engine.settle([(claim, Failed("no")) for claim in claims if claim.id == mine])
     for path in ("/v1/documents", "/v1/me", f"/v1/documents/{mine}", f"/v1/documents/{mine}/explain", "/readyz", "/"):
-        answer = shown["stranger"].get(path)
+        answer = clients["stranger"].get(path)
         assert answer.status_code == 200
         assert "very secret" not in answer.text
         assert OWNER not in answer.text
@@ -190,16 +194,16 @@ def test_lists_counts_and_sentences_name_nobody_else(server: Server, shown: dict
 
 
 def test_a_key_revoked_elsewhere_ends_within_a_moment(server: Server) -> None:
-    told, key = auth.create(server.queue.engine, customer="leaver")
-    with server.client(told) as client:
+    secret, key = auth.create(server.queue.engine, customer="leaver")
+    with server.client(secret) as client:
         assert client.get("/v1/me").status_code == 200
         auth.revoke(server.queue.engine, key.id)
         until(lambda: client.get("/v1/me").status_code == 401)
 
 
-def test_neither_the_store_nor_the_log_holds_a_key(server: Server, shown: dict[str, httpx.Client]) -> None:
+def test_neither_the_store_nor_the_log_holds_a_key(server: Server, clients: dict[str, httpx.Client]) -> None:
     secret = server.operator.rpartition("_")[2]
-    shown["operator"].post("/v1/documents", json={"customer": OWNER, "payload": {"x": "secret of a payload"}})
+    clients["operator"].post("/v1/documents", json={"customer": OWNER, "payload": {"x": "secret of a payload"}})
     server.stop()
     written = b"".join(path.read_bytes() for path in Path(server.folder).iterdir() if path.is_file())
     server.start()

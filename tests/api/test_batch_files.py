@@ -18,7 +18,7 @@ FORM = "Content-Type: multipart/form-data; boundary=b"
 
 def send(client: httpx.Client, contents: list[bytes], key: str | None = None, **fields: str) -> httpx.Response:
     headers = {} if key is None else {"Idempotency-Key": key}
-    files = [("file", (f"{place}.txt", content)) for place, content in enumerate(contents)]
+    files = [("file", (f"{index}.txt", content)) for index, content in enumerate(contents)]
     return client.post("/v1/batches", files=files, data=fields, headers=headers)
 
 
@@ -39,15 +39,15 @@ def test_every_file_becomes_a_document_of_the_batch(server: Server, client: http
     contents = [os.urandom(700_000), b"x", os.urandom(65_536), b"--b\r\n\r\n" * 5000]
     answer = send(client, contents, payload='{"order": 17}', cost="2")
     assert answer.status_code == 202, answer.text
-    told = answer.json()
-    assert [one["counter"] for one in told["documents"]] == [-1, -3, -5, -7]
-    for place, (one, content) in enumerate(zip(told["documents"], contents, strict=True)):
-        with server.queue.file(one["id"]) as file:
+    batch = answer.json()
+    assert [document["counter"] for document in batch["documents"]] == [-1, -3, -5, -7]
+    for index, (document, content) in enumerate(zip(batch["documents"], contents, strict=True)):
+        with server.queue.file(document["id"]) as file:
             assert file.read() == content
-        assert server.queue.input(one["id"]).name == f"{place}.txt"
-        assert server.queue.payload(one["id"]) == {"order": 17}
-    standing = client.get(told["links"]["self"]).json()
-    assert (standing["counts"], standing["documents"]) == ({"ready": 4}, [one["id"] for one in told["documents"]])
+        assert server.queue.input(document["id"]).name == f"{index}.txt"
+        assert server.queue.payload(document["id"]) == {"order": 17}
+    standing = client.get(batch["links"]["self"]).json()
+    assert (standing["counts"], standing["documents"]) == ({"ready": 4}, [document["id"] for document in batch["documents"]])
 
 
 def test_a_large_batch_is_never_whole_in_memory(server: Server, client: httpx.Client) -> None:
@@ -67,18 +67,18 @@ def test_a_large_batch_is_never_whole_in_memory(server: Server, client: httpx.Cl
     assert send(client, [b"1", b"2"]).status_code == 202
     before = highest()
     answer = client.post("/v1/batches", content=body(), headers={"Content-Type": "multipart/form-data; boundary=b"})
-    assert [server.queue.input(one["id"]).size for one in answer.json()["documents"]] == [30_000_000] * 3
+    assert [server.queue.input(document["id"]).size for document in answer.json()["documents"]] == [30_000_000] * 3
     assert highest() - before < 20_000_000
 
 
 def test_pages_are_counted_for_each_file(server: Server, client: httpx.Client) -> None:
-    told = send(client, [b"x" * 100_000, b"x"], cost="pages").json()
-    assert [server.queue.document(one["id"]).cost for one in told["documents"]] == [2, 1]
+    batch = send(client, [b"x" * 100_000, b"x"], cost="pages").json()
+    assert [server.queue.document(document["id"]).cost for document in batch["documents"]] == [2, 1]
 
 
 def test_an_operator_says_for_whom(server: Server, operator: httpx.Client, customer: str) -> None:
-    told = send(operator, [b"1", b"2"], customer=customer).json()
-    assert (told["customer"], server.queue.look(customer).waiting) == (customer, 2)
+    batch = send(operator, [b"1", b"2"], customer=customer).json()
+    assert (batch["customer"], server.queue.look(customer).waiting) == (customer, 2)
     assert problem_of(send(operator, [b"1"])) == "bad-value"
 
 
@@ -86,8 +86,11 @@ def test_a_batch_of_files_sent_again_with_its_key_doubles_nothing(server: Server
     first = send(client, [b"1", b"2", b"3"], "k").json()
     kept = len(stored(server))
     again = send(client, [b"1", b"2", b"3"], "k").json()
-    assert (first["id"], [one["id"] for one in first["documents"]]) == (again["id"], [one["id"] for one in again["documents"]])
-    assert [one["repeated"] for one in first["documents"] + again["documents"]] == [False] * 3 + [True] * 3
+    assert (first["id"], [document["id"] for document in first["documents"]]) == (
+        again["id"],
+        [document["id"] for document in again["documents"]],
+    )
+    assert [document["repeated"] for document in first["documents"] + again["documents"]] == [False] * 3 + [True] * 3
     for other in ([b"1", b"2", b"4"], [b"1", b"2"], [b"1", b"2", b"3", b"4"]):
         answer = send(client, other, "k")
         assert (answer.status_code, problem_of(answer)) == (409, "key-conflict")
@@ -107,7 +110,7 @@ def test_a_batch_whose_server_died_before_it_was_written_down_is_found_again(
     server.queue.engine.put_record("batches", first["id"], None, record.version)  # as if it had never come to that
     assert client.get(first["links"]["self"]).status_code == 404
     again = send(client, [b"1", b"2"], "k").json()
-    assert [one["id"] for one in again["documents"]] == [one["id"] for one in first["documents"]]
+    assert [document["id"] for document in again["documents"]] == [document["id"] for document in first["documents"]]
     assert client.get(first["links"]["self"]).json()["counts"] == {"ready": 2}
     assert server.queue.look(customer).waiting == 2
 
@@ -179,12 +182,12 @@ def test_a_form_may_arrive_in_any_pieces(small: Server) -> None:
     with socket.create_connection(("127.0.0.1", small.port), timeout=30) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line.sendall(head + b"\r\n")
-        for place in range(len(body)):
-            line.sendall(body[place : place + 1])
+        for index in range(len(body)):
+            line.sendall(body[index : index + 1])
         assert status_of(b"".join(received(line))) == 202
-    found = []
-    for one in small.queue.documents("dripper"):
-        with small.queue.file(one.id) as file:
-            found.append(file.read())
-    assert sorted(found) == [b"\r\n--\r\n", b"one\r\n--"]
+    contents = []
+    for document in small.queue.documents("dripper"):
+        with small.queue.file(document.id) as file:
+            contents.append(file.read())
+    assert sorted(contents) == [b"\r\n--\r\n", b"one\r\n--"]
     small.queue.forget("dripper")

@@ -23,12 +23,12 @@ def submit(client: httpx.Client, payload: Any = None, key: str | None = None, **
 def test_a_document_is_taken_with_its_priority_and_its_place(client: httpx.Client, customer: str) -> None:
     first = submit(client, {"order": 1})
     assert first.status_code == 202
-    told = first.json()
-    assert (told["priority"], told["counter"], told["customer"], told["repeated"]) == (1, 0, customer, False)
-    assert first.headers["location"] == told["links"]["self"] == f"/v1/documents/{told['id']}"
+    body = first.json()
+    assert (body["priority"], body["counter"], body["customer"], body["repeated"]) == (1, 0, customer, False)
+    assert first.headers["location"] == body["links"]["self"] == f"/v1/documents/{body['id']}"
     assert [submit(client).json()["counter"] for _ in range(4)] == [-1, -2, -3, -4]
     assert submit(client).json()["ahead"] >= 2  # priorities 1 of this customer go first
-    seen = client.get(told["links"]["self"]).json()
+    seen = client.get(body["links"]["self"]).json()
     assert (seen["state"], seen["priority"], seen["attempts"], seen["worker"]) == ("ready", 1, 0, None)
 
 
@@ -131,7 +131,7 @@ def test_pages_follow_each_other_without_gap_or_repeat(server: Server, client: h
     address: str | None = "/v1/documents?limit=3&state=ready"
     while address:
         page = client.get(address).json()
-        seen += [one["id"] for one in page["documents"]]
+        seen += [document["id"] for document in page["documents"]]
         address = page["next"]
     assert seen == made[::-1]
     assert client.get("/v1/documents", params={"state": "done"}).json() == {"documents": [], "next": None}
@@ -162,7 +162,11 @@ def test_cancelling_and_retrying(server: Server, client: httpx.Client) -> None:
     assert problem_of(client.delete(f"/v1/documents/{id}")) == "wrong-state"
     id = submit(client, 1).json()["id"]
     until(
-        lambda: [one for one in server.claim(50) if one.id == id and server.queue.engine.settle([(one, Failed("torn"))]) == []]
+        lambda: [
+            claim
+            for claim in server.claim(50)
+            if claim.id == id and server.queue.engine.settle([(claim, Failed("torn"))]) == []
+        ]
     )
     assert client.get(f"/v1/documents/{id}").json()["reason"] == "torn"
     assert client.post(f"/v1/documents/{id}/retry").json()["state"] == "ready"
@@ -170,9 +174,9 @@ def test_cancelling_and_retrying(server: Server, client: httpx.Client) -> None:
 
 def test_explaining_tells_why_but_not_which_worker(server: Server, client: httpx.Client) -> None:
     id = submit(client, 1).json()["id"]
-    told = client.get(f"/v1/documents/{id}/explain").json()
-    assert told["sentence"].startswith("Priority 1, because")
-    assert told["ahead"] >= 0
+    explanation = client.get(f"/v1/documents/{id}/explain").json()
+    assert explanation["sentence"].startswith("Priority 1, because")
+    assert explanation["ahead"] >= 0
     until(lambda: server.queue.document(id).state == "running" or server.claim(50))
     sentence = client.get(f"/v1/documents/{id}/explain").json()["sentence"]
     assert "running on a worker" in sentence
@@ -181,31 +185,34 @@ def test_explaining_tells_why_but_not_which_worker(server: Server, client: httpx
 
 def batch(client: httpx.Client, number: int, key: str | None = None, start: int = 0) -> httpx.Response:
     headers = {} if key is None else {"Idempotency-Key": key}
-    documents = [{"payload": {"n": start + place}} for place in range(number)]
+    documents = [{"payload": {"n": start + index}} for index in range(number)]
     return client.post("/v1/batches", json={"documents": documents}, headers=headers)
 
 
 def test_a_batch_is_taken_as_a_whole_and_tells_how_far_it_is(server: Server, client: httpx.Client, customer: str) -> None:
     answer = batch(client, 5)
     assert answer.status_code == 202
-    told = answer.json()
-    assert [one["counter"] for one in told["documents"]] == [0, -1, -2, -3, -4]
-    standing = client.get(told["links"]["self"]).json()
+    body = answer.json()
+    assert [document["counter"] for document in body["documents"]] == [0, -1, -2, -3, -4]
+    standing = client.get(body["links"]["self"]).json()
     assert (standing["counts"], standing["progress"], standing["is_ended"]) == ({"ready": 5}, 0, False)
-    assert standing["documents"] == [one["id"] for one in told["documents"]]
+    assert standing["documents"] == [document["id"] for document in body["documents"]]
     client.delete(f"/v1/documents/{standing['documents'][0]}")
-    standing = client.get(told["links"]["self"]).json()
+    standing = client.get(body["links"]["self"]).json()
     assert (standing["counts"], standing["progress"]) == ({"ready": 4, "cancelled": 1}, 0.2)
     for id in standing["documents"][1:]:
         client.delete(f"/v1/documents/{id}")
-    assert client.get(told["links"]["self"]).json()["is_ended"]
+    assert client.get(body["links"]["self"]).json()["is_ended"]
 
 
 def test_a_batch_sent_again_with_its_key_doubles_nothing(server: Server, client: httpx.Client, customer: str) -> None:
     first, again = batch(client, 4, "b 1").json(), batch(client, 4, "b 1").json()
-    assert [one["id"] for one in first["documents"]] == [one["id"] for one in again["documents"]]
+    assert [document["id"] for document in first["documents"]] == [document["id"] for document in again["documents"]]
     assert first["id"] == again["id"]
-    assert ({one["repeated"] for one in first["documents"]}, {one["repeated"] for one in again["documents"]}) == (
+    assert (
+        {document["repeated"] for document in first["documents"]},
+        {document["repeated"] for document in again["documents"]},
+    ) == (
         {False},
         {True},
     )
@@ -234,8 +241,8 @@ def test_a_check_without_a_document_moves_the_counter(server: Server, client: ht
 
 def test_operators_tune_customers_and_the_policy(operator: httpx.Client, customer: str) -> None:
     path = f"/v1/customers/{customer}"
-    told = operator.patch(path, json={"weight": 2, "cap": 4, "paused": True}).json()
-    assert told["terms"] == {
+    body = operator.patch(path, json={"weight": 2, "cap": 4, "paused": True}).json()
+    assert body["terms"] == {
         "weight": 2, "cap": 4, "paused": True, "reset_interval": None, "thresholds": None, "reset": None
     }  # fmt: skip
     assert operator.patch(path, json={"cap": None}).json()["terms"]["cap"] is None

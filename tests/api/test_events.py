@@ -80,18 +80,18 @@ def test_what_happens_is_told_as_it_happens(server: Server, customer: str) -> No
         id = server.queue.submit(customer, 1).id
         until(lambda: server.queue.document(id).state == "done" or server.finish(100))
         until(lambda: len(stream.events) >= 3)
-        told = [one for _, one in stream.events]
-        assert [one["event"] for one in told] == ["submitted", "started", "done"]
-        assert {one["document"] for one in told} == {id}
-        assert {one["customer"] for one in told} == {customer}
+        events = [event for _, event in stream.events]
+        assert [event["event"] for event in events] == ["submitted", "started", "done"]
+        assert {event["document"] for event in events} == {id}
+        assert {event["customer"] for event in events} == {customer}
 
 
 def test_progress_is_told_while_somebody_watches(server: Server, customer: str) -> None:
     with watching(server, server.key(customer)) as stream:
         id = server.queue.submit(customer, 1).id
-        claims = until(lambda: [one for one in server.claim(100) if one.id == id])
-        told = {"token": claims[0].token, "attempt": 1, "progress": 0.5, "partial": None}
-        server.queue.engine.put_record("progress", id, json.dumps(told))
+        claims = until(lambda: [claim for claim in server.claim(100) if claim.id == id])
+        progress = {"token": claims[0].token, "attempt": 1, "progress": 0.5, "partial": None}
+        server.queue.engine.put_record("progress", id, json.dumps(progress))
         until(lambda: "event: progress" in stream.text)
         line = re.search(r"event: progress\ndata: (.*)\n", stream.text)
         assert line is not None
@@ -105,10 +105,10 @@ def test_a_customer_sees_only_its_own_and_an_operator_all(server: Server, custom
     with watching(server, server.key(customer)) as mine, watching(server, server.operator) as every:
         server.queue.submit(f"{customer}, neighbour", 1)
         last = server.queue.submit(customer, 1).id
-        until(lambda: any(one["document"] == last for _, one in every.events))
-        until(lambda: any(one["document"] == last for _, one in mine.events))
-        assert {one["customer"] for _, one in mine.events} == {customer}
-        assert {one["customer"] for _, one in every.events} >= {customer, f"{customer}, neighbour"}
+        until(lambda: any(event["document"] == last for _, event in every.events))
+        until(lambda: any(event["document"] == last for _, event in mine.events))
+        assert {event["customer"] for _, event in mine.events} == {customer}
+        assert {event["customer"] for _, event in every.events} >= {customer, f"{customer}, neighbour"}
 
 
 @pytest.mark.parametrize("by", ["header", "query"])
@@ -118,12 +118,12 @@ def test_whoever_comes_back_misses_nothing_and_sees_nothing_twice(server: Server
     seen: list[str] = []
     numbers: list[int] = []
     first = server.queue.submit(customer, 1)
-    start = next(one.number for one in server.queue.changes() if one.document == first.id)
+    start = next(change.number for change in server.queue.changes() if change.document == first.id)
     stop = threading.Event()
 
     def produce() -> None:
         while not stop.is_set():
-            ids.extend(one.id for one in server.queue.submit_many(customer, [1] * 3))
+            ids.extend(receipt.id for receipt in server.queue.submit_many(customer, [1] * 3))
             server.queue.submit(f"{customer}, neighbour", 1)
 
     producer = threading.Thread(target=produce)
@@ -133,28 +133,28 @@ def test_whoever_comes_back_misses_nothing_and_sees_nothing_twice(server: Server
         path = f"/v1/events?after={last}" if by == "query" else "/v1/events"
         with watching(server, key, None if by == "query" else last, path) as stream:
             events = until(partial(at_least, stream, 1 + turn % 5))
-        seen += [one["document"] for _, one in events]
+        seen += [event["document"] for _, event in events]
         numbers += [number for number, _ in events]
         last = events[-1][0]
     stop.set()
     producer.join()
     with watching(server, key, last) as stream:
         until(lambda: len(seen) + len(stream.events) >= len(ids))
-        seen += [one["document"] for _, one in stream.events]
+        seen += [event["document"] for _, event in stream.events]
     assert seen == ids  # all of them, in order, once
     assert numbers == sorted(set(numbers))
 
 
 def test_from_the_beginning(server: Server, customer: str) -> None:
-    ids = [one.id for one in server.queue.submit_many(customer, [1] * 20)]
+    ids = [receipt.id for receipt in server.queue.submit_many(customer, [1] * 20)]
     with watching(server, server.key(customer), path="/v1/events?after=0") as stream:
         until(lambda: len(stream.events) >= 20)
-        assert [one["document"] for _, one in stream.events] == ids
+        assert [event["document"] for _, event in stream.events] == ids
 
 
 def test_a_stream_ends_with_its_key(server: Server, customer: str) -> None:
-    told, key = auth.create(server.queue.engine, customer=customer)
-    with watching(server, told) as stream:
+    secret, key = auth.create(server.queue.engine, customer=customer)
+    with watching(server, secret) as stream:
         auth.revoke(server.queue.engine, key.id)
         until(lambda: stream.is_ended)
 
@@ -170,7 +170,7 @@ def purged_server(folder: Path) -> Server:
     """A server that never saw the first events of its queue: they were purged before it began."""
     with Queue(f"sqlite:///{folder}/queue.db") as queue:
         queue.submit("acme", 1)
-        queue.engine.settle([(one, Done()) for one in queue.engine.claim("tester", 1, 60_000)])
+        queue.engine.settle([(claim, Done()) for claim in queue.engine.claim("tester", 1, 60_000)])
         assert queue.purge(0, now=9_999_999_999) == 1
         queue.submit("acme", 2)
     return Server(folder)
@@ -200,6 +200,6 @@ def test_streams_end_when_the_server_stops_and_go_on_at_the_next_one(tmp_path: P
         server.start()
         with watching(server, key, last) as stream:
             until(lambda: stream.events)
-            assert [one["document"] for _, one in stream.events] == [second] != [first]
+            assert [event["document"] for _, event in stream.events] == [second] != [first]
     finally:
         server.close()

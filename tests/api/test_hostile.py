@@ -14,7 +14,7 @@ JSON = "Content-Type: application/json"
 
 
 def waiting(server: Server) -> int:
-    return sum(one.waiting for one in server.queue.customers())
+    return sum(customer.waiting for customer in server.queue.customers())
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def test_chunks_that_lie_are_refused(server: Server, key: str, chunk: bytes) -> 
 def test_a_body_in_chunks_is_counted_while_it_comes(server: Server, key: str) -> None:
     piece = b"x" * 60_000
     head = server.head(key, "POST", "/v1/documents", JSON, "Transfer-Encoding: chunked")
-    told = b'c\r\n{"payload":"\r\n' + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for _ in range(40))
-    answer = server.raw(head + b"\r\n" + told)
+    chunks = b'c\r\n{"payload":"\r\n' + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for _ in range(40))
+    answer = server.raw(head + b"\r\n" + chunks)
     assert (status_of(answer), problem_of(answer)) == (413, "too-large")
 
 
@@ -97,16 +97,16 @@ def test_a_body_that_is_cut_off_is_no_document(server: Server, key: str, custome
 
 def test_requests_sent_in_one_go_are_answered_in_their_order(server: Server, key: str, customer: str) -> None:
     last = server.head(key, "POST", "/v1/documents", JSON, "Content-Length: 2") + b"\r\n{}"
-    one = last.replace(b"Connection: close\r\n", b"")
+    kept_alive = last.replace(b"Connection: close\r\n", b"")
     look = server.head(key, "GET", "/v1/me").replace(b"Connection: close\r\n", b"") + b"\r\n"
-    answers = server.raw(one * 5 + look + one + last).split(b"HTTP/1.1 ")[1:]
+    answers = server.raw(kept_alive * 5 + look + kept_alive + last).split(b"HTTP/1.1 ")[1:]
     assert [answer[:3] for answer in answers] == [b"202"] * 5 + [b"200"] + [b"202"] * 2
     taken = [json.loads(answer.partition(b"\r\n\r\n")[2]) for answer in answers]
-    assert [one["counter"] for one in taken if "counter" in one] == [0, -1, -2, -3, -4, -5, -6]
+    assert [receipt["counter"] for receipt in taken if "counter" in receipt] == [0, -1, -2, -3, -4, -5, -6]
     kept, ended = (
-        {line.partition(b":")[0] for line in answers[place].split(b"\r\n\r\n")[0].split(b"\r\n")[1:]} for place in (0, -1)
+        {line.partition(b":")[0] for line in answers[index].split(b"\r\n\r\n")[0].split(b"\r\n")[1:]} for index in (0, -1)
     )
-    assert ended - kept == {b"connection"}  # the short way to answer says what the long one says
+    assert ended - kept == {b"connection"}  # a kept connection has the same headers
     assert {b"date", b"cache-control", b"content-security-policy", b"location"} <= kept
 
 
@@ -159,11 +159,11 @@ def test_paths_that_play_tricks_lead_nowhere(server: Server, key: str, path: str
 
 
 @pytest.mark.parametrize(
-    "told",
+    "data",
     [b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"\x00" * 100, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"],
 )
-def test_what_is_not_http_is_told_so(server: Server, told: bytes) -> None:
-    assert status_of(server.raw(told)) == 400
+def test_what_is_not_http_is_told_so(server: Server, data: bytes) -> None:
+    assert status_of(server.raw(data)) == 400
 
 
 @pytest.mark.parametrize("method", ["TRACE", "CONNECT", "OPTIONS", "PROPFIND", "POST"])

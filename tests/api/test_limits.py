@@ -173,5 +173,5 @@ def test_limits_are_told_by_name() -> None:
 
 def test_every_limit_is_written_down_with_its_default() -> None:
     written = (Path(__file__).parents[2] / "docs/service.md").read_text()
-    for one in fields(Limits):
-        assert f"| `{one.name}` | {getattr(Limits(), one.name):,} |" in written, one.name
+    for limit in fields(Limits):
+        assert f"| `{limit.name}` | {getattr(Limits(), limit.name):,} |" in written, limit.name

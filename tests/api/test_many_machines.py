@@ -50,7 +50,7 @@ class Machines:
             )  # fmt: skip
             running.callback(server.close)
             self.servers.append(server)
-        self.one, self.other = self.servers
+        self.primary, self.other = self.servers
         worker = start("work", "--json", "--url", url, *blobs, stdout=subprocess.DEVNULL, cwd=folder, environment=variables)
         running.enter_context(worker)
         running.callback(worker.send_signal, signal.SIGTERM)
@@ -72,17 +72,17 @@ def customer() -> str:
 @pytest.fixture
 def clients(machines: Machines, customer: str) -> Iterator[tuple[httpx.Client, httpx.Client]]:
     """The same customer at both servers; its key was made at the first one."""
-    key = machines.one.key(customer)
-    with machines.one.client(key) as one, machines.other.client(key) as other:
-        yield one, other
+    key = machines.primary.key(customer)
+    with machines.primary.client(key) as primary, machines.other.client(key) as other:
+        yield primary, other
 
 
 Both = tuple[httpx.Client, httpx.Client]
 
 
 def test_a_file_handed_in_at_one_server_is_read_and_shown_by_the_other(clients: Both) -> None:
-    one, other = clients
-    receipt = one.post("/v1/documents", content=b"three words here\n", headers=TEXT, params={"name": "a.txt"}).json()
+    primary, other = clients
+    receipt = primary.post("/v1/documents", content=b"three words here\n", headers=TEXT, params={"name": "a.txt"}).json()
     document = other.get(receipt["links"]["self"], params={"wait": 60}).json()
     assert (document["state"], document["attempts"]) == ("done", 1)
     for client in clients:
@@ -98,36 +98,36 @@ def test_events_reach_a_listener_of_the_other_server_and_go_on_at_the_first(
     with watching(machines.other, key) as stream:
         first = clients[0].post("/v1/documents", content=b"one", headers=TEXT).json()["id"]
         until(lambda: len(stream.events) >= 3, "three events at the other server")
-    assert [(one["event"], one["document"]) for _, one in stream.events] == [
+    assert [(event["event"], event["document"]) for _, event in stream.events] == [
         (word, first) for word in ("submitted", "started", "done")
     ]
     second = clients[1].post("/v1/documents", content=b"two", headers=TEXT).json()["id"]
-    with watching(machines.one, key, stream.events[1][0]) as resumed:  # after "started"
+    with watching(machines.primary, key, stream.events[1][0]) as resumed:  # after "started"
         until(lambda: len(resumed.events) >= 4, "four events at the first server")
-    seen = [(one["event"], one["document"]) for _, one in resumed.events]
+    seen = [(event["event"], event["document"]) for _, event in resumed.events]
     assert seen == [("done", first), *((word, second) for word in ("submitted", "started", "done"))]
 
 
 def test_a_batch_is_the_same_at_both_servers(clients: Both) -> None:
-    one, other = clients
+    primary, other = clients
     body = {"documents": [{"payload": number} for number in range(5)]}
     headers = {"Idempotency-Key": "monday"}
-    first = one.post("/v1/batches", json=body, headers=headers)
+    first = primary.post("/v1/batches", json=body, headers=headers)
     again = other.post("/v1/batches", json=body, headers=headers)
     assert (first.status_code, again.status_code) == (202, 202), (first.text, again.text)
     assert [member["id"] for member in again.json()["documents"]] == [member["id"] for member in first.json()["documents"]]
     refused = other.post("/v1/batches", json={"documents": [{"payload": "other"}]}, headers=headers)
     assert (refused.status_code, problem_of(refused)) == (409, "key-conflict")
     here = first.json()["links"]["self"]
-    ended: dict[str, Any] = until(lambda: (told := other.get(here).json())["is_ended"] and told, "the batch's end")
+    ended: dict[str, Any] = until(lambda: (batch := other.get(here).json())["is_ended"] and batch, "the batch's end")
     assert (ended["progress"], ended["counts"]) == (1, {"failed": 5})  # the built-in worker reads files, and there is none
-    assert one.get(here).json() == ended
+    assert primary.get(here).json() == ended
 
 
 def test_a_form_of_files_is_a_batch_at_both_servers(clients: Both) -> None:
-    one, other = clients
+    primary, other = clients
     files = [("file", (f"{number}.txt", f"file {number}".encode(), "text/plain")) for number in range(3)]
-    batch = one.post("/v1/batches", files=files, data={"cost": "1"}).json()
+    batch = primary.post("/v1/batches", files=files, data={"cost": "1"}).json()
     until(lambda: other.get(batch["links"]["self"]).json()["counts"] == {"done": 3}, "the files to be read")
     assert [other.get(member["links"]["text"]).text.strip() for member in batch["documents"]] == ["file 0", "file 1", "file 2"]
 
@@ -147,21 +147,21 @@ def test_one_idempotency_key_at_both_servers_at_once_is_one_document(clients: Bo
     for client in clients:
         refused = client.post("/v1/documents", content=b"other bytes", headers=headers | TEXT)
         assert (refused.status_code, problem_of(refused)) == (409, "key-conflict")
-    assert sum(one.customer == customer for one in machines.one.queue.documents(customer)) == 1
+    assert sum(document.customer == customer for document in machines.primary.queue.documents(customer)) == 1
 
 
 def test_a_key_holds_everywhere_and_ends_everywhere(machines: Machines, customer: str) -> None:
     (made,) = run_json("keys", "create", "--customer", customer, "--url", machines.url)
-    with machines.one.client(made["key"]) as one, machines.other.client(made["key"]) as other:
-        assert {client.get("/v1/me").json()["customer"] for client in (one, other)} == {customer}
+    with machines.primary.client(made["key"]) as primary, machines.other.client(made["key"]) as other:
+        assert {client.get("/v1/me").json()["customer"] for client in (primary, other)} == {customer}
         with watching(machines.other, made["key"]) as stream:
             run_json("keys", "revoke", made["id"], "--url", machines.url)
-            until(lambda: [client.get("/v1/me").status_code for client in (one, other)] == [401, 401], "the key's end")
+            until(lambda: [client.get("/v1/me").status_code for client in (primary, other)] == [401, 401], "the key's end")
             until(lambda: stream.is_ended, "the stream's end")
 
 
 def test_what_an_operator_changes_at_one_server_holds_at_the_other(machines: Machines, clients: Both, customer: str) -> None:
-    with machines.one.client(machines.one.operator) as operator:
+    with machines.primary.client(machines.primary.operator) as operator:
         changed = operator.patch(f"/v1/customers/{customer}", json={"paused": True, "weight": 2})
         assert changed.status_code == 200, changed.text
     receipt = clients[1].post("/v1/documents", json={}).json()
@@ -178,24 +178,24 @@ def refused_by(client: httpx.Client) -> httpx.Response | None:
 
 
 def test_a_customer_with_too_much_waiting_is_refused_by_both(machines: Machines, clients: Both, customer: str) -> None:
-    with machines.one.client(machines.one.operator) as operator:
+    with machines.primary.client(machines.primary.operator) as operator:
         operator.patch(f"/v1/customers/{customer}", json={"paused": True})
     filling = clients[0].post("/v1/batches", json={"documents": [{}] * QUEUED_MAX})
     assert filling.status_code == 202, filling.text
     for client in clients:
         refused = until(partial(refused_by, client), "the limit")
         assert (problem_of(refused), "retry-after" in refused.headers) == ("too-many-queued", True)
-    assert machines.one.queue.look(customer).waiting <= QUEUED_MAX + 1
+    assert machines.primary.queue.look(customer).waiting <= QUEUED_MAX + 1
 
 
 def test_every_ending_is_told_by_webhook_once_whoever_took_it(
     machines: Machines, clients: Both, customer: str, listener: Listener
 ) -> None:
-    hooked(machines.one, customer, listener.url)
+    hooked(machines.primary, customer, listener.url)
     ids = {client.post("/v1/documents", content=b"one", headers=TEXT).json()["id"] for client in clients * 3}
-    until(lambda: {json.loads(body)["document"] for _, body in listener.told} == ids, "all endings to be told")
-    until(lambda: not machines.one.queue.engine.records(webhooks.PENDING, "", 10), "nothing to be left to tell")
-    assert len(listener.told) == len(ids)
+    until(lambda: {json.loads(body)["document"] for _, body in listener.calls} == ids, "all endings to be told")
+    until(lambda: not machines.primary.queue.engine.records(webhooks.PENDING, "", 10), "nothing to be left to tell")
+    assert len(listener.calls) == len(ids)
     with machines.other.client(machines.other.operator) as operator:
         assert operator.delete(f"/v1/customers/{customer}/webhook").status_code == 204
 
@@ -209,19 +209,19 @@ def test_both_servers_tell_the_same_figures(machines: Machines, clients: Both) -
         }
 
     def same() -> dict[str, float] | None:
-        one, other = map(totals, machines.servers)
-        return one if one == other and one.get("fairlane_running_documents") == 0 else None
+        primary, other = map(totals, machines.servers)
+        return primary if primary == other and primary.get("fairlane_running_documents") == 0 else None
 
     before = until(same, "the same figures")
     receipt = clients[0].post("/v1/documents", content=b"one", headers=TEXT).json()
     assert clients[1].get(receipt["links"]["self"], params={"wait": 60}).json()["state"] == "done"
     done = 'fairlane_documents_total{event="done"}'
-    until(lambda: (told := same()) and told[done] == before.get(done, 0) + 1, "one more document")
+    until(lambda: (figures := same()) and figures[done] == before.get(done, 0) + 1, "one more document")
 
 
 def test_the_client_and_the_commands_work_on_it(machines: Machines, customer: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a file of the client")
-    with Client(machines.one.address, machines.one.key(customer), timeout=60) as client:
+    with Client(machines.primary.address, machines.primary.key(customer), timeout=60) as client:
         receipt = client.submit(path=tmp_path / "a.txt")
         assert client.wait(receipt.id, timeout=60).state == "done"
         assert "a file of the client" in client.text(receipt.id)
@@ -230,17 +230,17 @@ def test_the_client_and_the_commands_work_on_it(machines: Machines, customer: st
 
 
 def test_a_server_that_is_killed_loses_nothing_that_the_other_cannot_show(machines: Machines, customer: str) -> None:
-    key = machines.one.key(customer)
-    with machines.one.client(key) as one:
-        id = one.post("/v1/documents", content=b"one", headers={**TEXT, "Idempotency-Key": "k"}).json()["id"]
-    machines.one.stop(signal.SIGKILL)
+    key = machines.primary.key(customer)
+    with machines.primary.client(key) as primary:
+        id = primary.post("/v1/documents", content=b"one", headers={**TEXT, "Idempotency-Key": "k"}).json()["id"]
+    machines.primary.stop(signal.SIGKILL)
     with machines.other.client(key) as other:
         again = other.post("/v1/documents", content=b"one", headers={**TEXT, "Idempotency-Key": "k"}).json()
         assert (again["id"], again["repeated"]) == (id, True)
         assert other.get(f"/v1/documents/{id}", params={"wait": 60}).json()["state"] == "done"
-    machines.one.start()
-    with machines.one.client(key) as one:
-        assert one.get(f"/v1/documents/{id}/text").status_code == 200
+    machines.primary.start()
+    with machines.primary.client(key) as primary:
+        assert primary.get(f"/v1/documents/{id}/text").status_code == 200
 
 
 def test_while_the_store_is_away_it_says_so_and_what_is_sent_waits(tmp_path: Path) -> None:
@@ -251,7 +251,9 @@ def test_while_the_store_is_away_it_says_so_and_what_is_sent_waits(tmp_path: Pat
             first = client.post("/v1/documents", json={}).json()["id"]
             store.kill()
             anybody.timeout = httpx.Timeout(20)  # whoever asks whether it is ready is answered before calls give the store up
-            answer = until(lambda: (told := anybody.get("/readyz")).status_code == 503 and told, "a server that is not ready")
+            answer = until(
+                lambda: (response := anybody.get("/readyz")).status_code == 503 and response, "a server that is not ready"
+            )
             assert "the store does not answer" in answer.json()["reasons"]
             assert anybody.get("/healthz").status_code == 200
             sent = pool.submit(client.post, "/v1/documents", json={}, headers={"Idempotency-Key": "while away"})

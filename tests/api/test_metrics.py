@@ -35,7 +35,7 @@ class Followed:
     def follow(self) -> dict[str, float]:
         """What the figures are after everything that happened."""
 
-        async def told() -> None:
+        async def update() -> None:
             if self._last < 0:
                 await self.metrics.start()
                 self._last = 0
@@ -43,12 +43,12 @@ class Followed:
             await self.metrics.on_changes(changes)
             self._last = changes[-1].number if changes else self._last
 
-        asyncio.run(told())
+        asyncio.run(update())
         return figures(self.metrics.scrape().decode())
 
     def finish(self, number: int, now: float) -> None:
         claims = self.queue.engine.claim("tester", number, 60_000, now_ms=int(now * 1000))
-        assert not self.queue.engine.settle([(one, Done()) for one in claims], now_ms=int(now * 1000))
+        assert not self.queue.engine.settle([(claim, Done()) for claim in claims], now_ms=int(now * 1000))
 
 
 def test_ready_oldest_and_waits_by_priority() -> None:
@@ -56,18 +56,18 @@ def test_ready_oldest_and_waits_by_priority() -> None:
     followed.follow()
     for number in range(5):
         followed.queue.submit("acme", number, now=1000)
-    told = followed.follow()
-    assert told['fairlane_ready_documents{priority="1"}'] == 3
-    assert told['fairlane_ready_documents{priority="2"}'] == 2
-    assert told['fairlane_sender_waiting_documents{customer="acme"}'] == 5
+    metrics = followed.follow()
+    assert metrics['fairlane_ready_documents{priority="1"}'] == 3
+    assert metrics['fairlane_ready_documents{priority="2"}'] == 2
+    assert metrics['fairlane_sender_waiting_documents{customer="acme"}'] == 5
     followed.finish(4, 1030)
-    told = followed.follow()
-    assert told['fairlane_ready_documents{priority="1"}'] == 0
-    assert told['fairlane_ready_documents{priority="2"}'] == 1
-    assert told['fairlane_wait_seconds_count{priority="1"}'] == 3
-    assert told['fairlane_wait_seconds_sum{priority="1"}'] == 90
-    assert told['fairlane_documents_total{event="done"}'] == 4
-    assert told["fairlane_light_wait_p99_seconds"] == 30
+    metrics = followed.follow()
+    assert metrics['fairlane_ready_documents{priority="1"}'] == 0
+    assert metrics['fairlane_ready_documents{priority="2"}'] == 1
+    assert metrics['fairlane_wait_seconds_count{priority="1"}'] == 3
+    assert metrics['fairlane_wait_seconds_sum{priority="1"}'] == 90
+    assert metrics['fairlane_documents_total{event="done"}'] == 4
+    assert metrics["fairlane_light_wait_p99_seconds"] == 30
 
 
 def test_only_light_documents_count_as_light() -> None:
@@ -104,12 +104,12 @@ def test_failures_and_senders_have_few_labels() -> None:
         followed.queue.submit(f"customer {number:02}", 1, now=1000)
         followed.queue.submit(f"customer {number:02}", 1, now=1000)
     claims = followed.queue.engine.claim("tester", 60, 60_000, now_ms=1_000_000)
-    outcomes = [(one, Failed(f"reason {number}: details")) for number, one in enumerate(claims)]
+    outcomes = [(claim, Failed(f"reason {number}: details")) for number, claim in enumerate(claims)]
     followed.queue.engine.settle(outcomes, now_ms=1_001_000)
-    told = followed.follow()
-    assert sum(name.startswith("fairlane_failures_total") for name in told) == REASONS_MAX + 1
-    assert told['fairlane_failures_total{reason="other"}'] == 60 - REASONS_MAX
-    assert sum(name.startswith("fairlane_sender_waiting") for name in told) == SENDERS
+    metrics = followed.follow()
+    assert sum(name.startswith("fairlane_failures_total") for name in metrics) == REASONS_MAX + 1
+    assert metrics['fairlane_failures_total{reason="other"}'] == 60 - REASONS_MAX
+    assert sum(name.startswith("fairlane_sender_waiting") for name in metrics) == SENDERS
 
 
 def test_what_comes_back_waits_again_and_a_delay_is_no_wait() -> None:
@@ -118,11 +118,11 @@ def test_what_comes_back_waits_again_and_a_delay_is_no_wait() -> None:
     followed.queue.submit("acme", 1, delay=100, now=1000)
     assert followed.follow()['fairlane_ready_documents{priority="1"}'] == 0
     (claim,) = followed.queue.engine.claim("tester", 1, 1000, now_ms=1_110_000)
-    told = followed.follow()
-    assert (told["fairlane_running_documents"], told['fairlane_wait_seconds_sum{priority="1"}']) == (1, 10)
+    metrics = followed.follow()
+    assert (metrics["fairlane_running_documents"], metrics['fairlane_wait_seconds_sum{priority="1"}']) == (1, 10)
     assert followed.queue.engine.reclaim(10, now_ms=1_200_000) == 1
-    told = followed.follow()
-    assert (told["fairlane_running_documents"], told['fairlane_ready_documents{priority="1"}']) == (0, 1)
+    metrics = followed.follow()
+    assert (metrics["fairlane_running_documents"], metrics['fairlane_ready_documents{priority="1"}']) == (0, 1)
     followed.queue.cancel(claim.id)
     assert followed.follow()['fairlane_ready_documents{priority="1"}'] == 0
 
@@ -131,9 +131,9 @@ def test_a_server_that_starts_knows_what_waits_already() -> None:
     followed = Followed()
     followed.queue.submit_many("acme", [1] * 5, now=1000)
     followed.queue.engine.claim("tester", 1, 60_000, now_ms=1_000_000)
-    told = followed.follow()
-    assert told['fairlane_sender_waiting_documents{customer="acme"}'] == 4
-    assert told["fairlane_running_documents"] == 1
+    metrics = followed.follow()
+    assert metrics['fairlane_sender_waiting_documents{customer="acme"}'] == 4
+    assert metrics["fairlane_running_documents"] == 1
 
 
 @pytest.mark.parametrize("customer", ['"', "\\", "a\u2028b", "{x}"])
@@ -155,16 +155,16 @@ def test_a_server_tells_its_figures(tmp_path: Path) -> None:
             server.queue.submit("library", 1)  # somebody who submits past the server
             client.get("/v1/documents/nothing/here/at/all")
             client.get("/v1/documents/nothing")
-            told = until(
+            metrics = until(
                 lambda: (
                     (seen := figures(operator.get("/metrics").text)).get('fairlane_documents_total{event="submitted"}') == 5
                     and seen
                 )
             )
-        assert told['fairlane_ready_documents{priority="1"}'] == 4
-        assert told['fairlane_sender_waiting_documents{customer="library"}'] == 1
-        assert told['fairlane_http_seconds_count{method="POST",route="/v1/documents",status="2xx"}'] == 4
-        assert any('route="other",status="4xx"' in name for name in told)
-        assert any('route="/v1/documents/{id}"' in name for name in told)
+        assert metrics['fairlane_ready_documents{priority="1"}'] == 4
+        assert metrics['fairlane_sender_waiting_documents{customer="library"}'] == 1
+        assert metrics['fairlane_http_seconds_count{method="POST",route="/v1/documents",status="2xx"}'] == 4
+        assert any('route="other",status="4xx"' in name for name in metrics)
+        assert any('route="/v1/documents/{id}"' in name for name in metrics)
     finally:
         server.close()

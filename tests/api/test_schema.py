@@ -18,10 +18,10 @@ def test_every_answer_fits_the_document(tmp_path: Path) -> None:
 
 def test_every_operation_has_problems_and_a_summary(tmp_path: Path) -> None:
     with serving(tmp_path) as (address, _, _):
-        told = httpx.get(f"{address}/v1/openapi.json", trust_env=False).json()
-    for path, operations in told["paths"].items():
+        document = httpx.get(f"{address}/v1/openapi.json", trust_env=False).json()
+    for path, operations in document["paths"].items():
         for operation in operations.values():
             assert operation["summary"], path
             assert "application/problem+json" in operation["responses"]["401"]["content"]
             assert ("security" in operation) == (path not in ("/", "/healthz", "/readyz"))
-    assert "examples" in told["components"]["schemas"]["Receipt"]["properties"]["id"]
+    assert "examples" in document["components"]["schemas"]["Receipt"]["properties"]["id"]

@@ -21,19 +21,19 @@ from .running import Server, until
 
 def test_the_first_operator_key_is_told_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/queue.db"
-    told = []
+    lines_read = []
     for lines in (2, 1):
         with start(
             "serve", "--port", "0", "--no-work", "--url", url, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         ) as program:
             assert program.stdout is not None
-            told += [program.stdout.readline() for _ in range(lines)]
+            lines_read += [program.stdout.readline() for _ in range(lines)]
             program.send_signal(signal.SIGTERM)
             assert program.stdout.read() == ""
         assert program.returncode == 0
-    assert told[0].startswith("Fairlane is running at http://127.0.0.1:")
-    assert "The first operator key, shown only now: fl_" in told[1]
-    assert "fl_" not in told[2]
+    assert lines_read[0].startswith("Fairlane is running at http://127.0.0.1:")
+    assert "The first operator key, shown only now: fl_" in lines_read[1]
+    assert "fl_" not in lines_read[2]
 
 
 def test_a_document_goes_in_and_its_result_comes_out(tmp_path: Path) -> None:
@@ -42,10 +42,10 @@ def test_a_document_goes_in_and_its_result_comes_out(tmp_path: Path) -> None:
         with server.client(server.key("acme")) as client:
             content = b"one two\nthree\n"
             headers = {"Content-Type": "text/plain"}
-            told = client.post("/v1/documents", content=content, headers=headers, params={"name": "a.txt"}).json()
-            assert client.get(told["links"]["self"], params={"wait": 60}).json()["state"] == "done"
-            assert "three" in client.get(told["links"]["text"]).text
-            assert client.get(told["links"]["result"]).status_code == 200
+            receipt = client.post("/v1/documents", content=content, headers=headers, params={"name": "a.txt"}).json()
+            assert client.get(receipt["links"]["self"], params={"wait": 60}).json()["state"] == "done"
+            assert "three" in client.get(receipt["links"]["text"]).text
+            assert client.get(receipt["links"]["result"]).status_code == 200
     finally:
         server.close()
 
@@ -56,10 +56,10 @@ def test_a_customer_cannot_have_a_file_of_the_worker_read(tmp_path: Path) -> Non
         secret = tmp_path / "secret.txt"
         secret.write_text("a secret of the machine")
         with server.client(server.key("acme")) as client:
-            told = client.post("/v1/documents", json={"payload": {"path": str(secret)}}).json()
-            ended = client.get(told["links"]["self"], params={"wait": 60}).json()
+            receipt = client.post("/v1/documents", json={"payload": {"path": str(secret)}}).json()
+            ended = client.get(receipt["links"]["self"], params={"wait": 60}).json()
             assert ended["state"] == "failed"
-            assert client.get(told["links"]["text"]).status_code == 409
+            assert client.get(receipt["links"]["text"]).status_code == 409
     finally:
         server.close()
 
@@ -154,10 +154,10 @@ def test_old_documents_are_purged_while_it_runs(tmp_path: Path) -> None:
     server = Server(tmp_path, "--retention", "100ms")
     try:
         with server.client(server.key("acme")) as client:
-            told = client.post("/v1/batches", json={"documents": [{"payload": 1}]}).json()
+            batch = client.post("/v1/batches", json={"documents": [{"payload": 1}]}).json()
             server.finish()
-            until(lambda: server.queue.engine.document(told["documents"][0]["id"]) is None)
-            until(lambda: client.get(told["links"]["self"]).status_code == 404)  # the batch goes with its last document
+            until(lambda: server.queue.engine.document(batch["documents"][0]["id"]) is None)
+            until(lambda: client.get(batch["links"]["self"]).status_code == 404)  # the batch goes with its last document
         assert any(line["event"] == "purged" for line in server.logged())
     finally:
         server.close()
@@ -191,23 +191,23 @@ def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_other_commands_do_not_load_the_framework(tmp_path: Path) -> None:
-    told = "import sys; import fairlane.cli; print([one for one in ('fastapi', 'uvicorn', 'pydantic') if one in sys.modules])"
-    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    script = "import sys; import fairlane.cli; print([one for one in ('fastapi', 'uvicorn', 'pydantic') if one in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
 
 
 def test_several_servers_share_a_queue(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
-    one = Server(tmp_path / "one")
-    command = [*COMMAND, "serve", "--port", "0", "--no-work", "--json", "--url", one.url]
+    first = Server(tmp_path / "one")
+    command = [*COMMAND, "serve", "--port", "0", "--no-work", "--json", "--url", first.url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as other:
         try:
             assert other.stdout is not None
             address = json.loads(other.stdout.readline())["address"]
-            with one.client(one.key("acme")) as client, Queue(one.url) as queue:
+            with first.client(first.key("acme")) as client, Queue(first.url) as queue:
                 id = client.post("/v1/documents", json={}).json()["id"]
                 assert client.get(f"{address}/v1/documents/{id}").json()["state"] == "ready"
                 assert queue.document(id).customer == "acme"
         finally:
             other.terminate()
-            one.close()
+            first.close()

@@ -84,10 +84,12 @@ def test_everything_works_with_a_certificate_that_is_trusted(server: Server, add
 
 
 def test_a_certificate_that_is_not_trusted_is_told_at_once(server: Server, address: str) -> None:
-    with Client(address, server.operator) as client, pytest.raises(StoreError) as told:  # with a minute of patience
+    with Client(address, server.operator) as client, pytest.raises(StoreError) as raised:  # with a minute of patience
         client.me()
-    assert f"the server at {address} cannot be used: its certificate is not trusted: self-signed certificate" in str(told.value)
-    assert "SSL_CERT_FILE" in str(told.value)
+    assert f"the server at {address} cannot be used: its certificate is not trusted: self-signed certificate" in str(
+        raised.value
+    )
+    assert "SSL_CERT_FILE" in str(raised.value)
     result = run("status", "--server", address, FAIRLANE_KEY=server.operator)
     assert (result.exit_code, "is not trusted" in result.stderr) == (3, True), result.output
 
@@ -129,8 +131,8 @@ def test_a_pair_that_cannot_be_used_is_told(tmp_path: Path, pair: Pair) -> None:
         (pair.key, pair.certificate, "they are not valid PEM"),
         (locked.certificate, locked.key, "has a password; give --tls-key a key without one"),
     ):
-        given = {"--tls-certificate": certificate, "--tls-key": key}
-        options = [part for name, value in given.items() if value is not None for part in (name, value)]
+        files = {"--tls-certificate": certificate, "--tls-key": key}
+        options = [part for name, value in files.items() if value is not None for part in (name, value)]
         result = run("serve", "--port", "0", "--url", f"sqlite:///{tmp_path}/queue.db", *options)
         assert (result.exit_code, result.stdout, message in result.stderr) == (2, "", True), result.output
     assert not list(tmp_path.glob("*.db"))

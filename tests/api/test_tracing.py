@@ -65,23 +65,23 @@ def test_a_document_is_one_trace_from_submit_to_done(tmp_path: Path, receiver: R
     finally:
         server.close()
     spans = receiver.of(id)
-    assert [one.name for one in spans] == ["submit", "wait", "handle", "wait", "handle"]
+    assert [span.name for span in spans] == ["submit", "wait", "handle", "wait", "handle"]
     submit, first_wait, first, second_wait, second = spans
-    assert {one.trace for one in spans} == {submit.trace}
-    assert (submit.parent, {one.parent for one in spans[1:]}) == ("", {submit.id})
-    assert len({one.id for one in spans}) == 5
-    assert (submit.links, {one.service for one in spans}) == ([(TRACE, SPAN)], {"fairlane"})
+    assert {span.trace for span in spans} == {submit.trace}
+    assert (submit.parent, {span.parent for span in spans[1:]}) == ("", {submit.id})
+    assert len({span.id for span in spans}) == 5
+    assert (submit.links, {span.service for span in spans}) == ([(TRACE, SPAN)], {"fairlane"})
     about = {"fairlane.document.id": id, "fairlane.customer.id": "acme", "fairlane.priority": 1}
     assert submit.attributes == about
     assert first_wait.attributes == about | {"fairlane.attempt": 1}
     assert first.attributes == about | {"fairlane.attempt": 1, "fairlane.outcome": "retried"}
     assert second_wait.attributes == about | {"fairlane.attempt": 2}
     assert second.attributes == about | {"fairlane.attempt": 2, "fairlane.outcome": "done"}
-    assert [one.is_error for one in spans] == [False, False, True, False, False]
+    assert [span.is_error for span in spans] == [False, False, True, False, False]
     assert (first_wait.end, second_wait.end) == (first.start, second.start)
-    assert all(one.start <= one.end for one in spans)
-    later = [one for one in receiver.spans if one.attributes["fairlane.customer.id"] == "later"]
-    assert sorted(one.name for one in later) == ["handle", "wait"]  # of a document that did not come over HTTP
+    assert all(span.start <= span.end for span in spans)
+    later = [span for span in receiver.spans if span.attributes["fairlane.customer.id"] == "later"]
+    assert sorted(span.name for span in later) == ["handle", "wait"]  # of a document that did not come over HTTP
     assert SECRET.encode() not in receiver.bytes
     assert b"the key of a sender" not in receiver.bytes
 
@@ -93,17 +93,17 @@ def test_the_worker_of_the_service_tells_files_and_batches_too(tmp_path: Path, r
         with server.client(server.key("acme")) as client:
             headers = {"traceparent": f"00-{TRACE}-{SPAN}-00"}
             files = [("file", ("secret name.txt", b"one")), ("file", ("secret name.txt", b"two"))]
-            told = client.post("/v1/batches", files=files, headers=headers).json()
-            ids = [one["id"] for one in told["documents"]]
+            batch = client.post("/v1/batches", files=files, headers=headers).json()
+            ids = [document["id"] for document in batch["documents"]]
             headers = {"Content-Type": "text/plain", "traceparent": "00-not one-01"}
             ids.append(client.post("/v1/documents", content=b"three", headers=headers).json()["id"])
             names = ["submit", "wait", "handle"]
-            until(lambda: all([one.name for one in receiver.of(id)] == names for id in ids), "every span")
+            until(lambda: all([span.name for span in receiver.of(id)] == names for id in ids), "every span")
     finally:
         server.close()
-    assert len({one.trace for one in receiver.spans}) == 3
-    assert {one.service for one in receiver.spans} == {"papers"}
-    assert {one.attributes["fairlane.outcome"] for one in receiver.spans if one.name == "handle"} == {"done"}
+    assert len({span.trace for span in receiver.spans}) == 3
+    assert {span.service for span in receiver.spans} == {"papers"}
+    assert {span.attributes["fairlane.outcome"] for span in receiver.spans if span.name == "handle"} == {"done"}
     assert [receiver.of(id)[0].links for id in ids] == [[(TRACE, SPAN)], [(TRACE, SPAN)], []]
     assert b"secret name" not in receiver.bytes
 
@@ -124,15 +124,15 @@ def test_nothing_is_told_where_nobody_asked(tmp_path: Path, receiver: Receiver, 
 def test_without_an_exporter_nothing_of_it_is_imported(tmp_path: Path) -> None:
     script = "import sys, fairlane.worker; from fairlane.tracing import open_spans; " \
              "assert open_spans({}, print) is None; print([one for one in sys.modules if 'opentelemetry' in one])"  # fmt: skip
-    found = subprocess.run([sys.executable, "-c", script], env={}, capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout == "[]\n"
+    ran = subprocess.run([sys.executable, "-c", script], env={}, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "[]\n"
 
 
 def test_without_its_packages_it_is_told_and_nothing_breaks() -> None:
     script = "import sys; sys.modules['opentelemetry'] = None; from fairlane.tracing import open_spans; " \
              "print(open_spans({'OTEL_TRACES_EXPORTER': 'otlp'}, print))"  # fmt: skip
-    found = subprocess.run([sys.executable, "-c", script], env={}, capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout.endswith('its packages are missing; install "fairlane[otel]"\nNone\n')
+    ran = subprocess.run([sys.executable, "-c", script], env={}, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.endswith('its packages are missing; install "fairlane[otel]"\nNone\n')
 
 
 def test_a_collector_that_is_not_there_stops_nothing(tmp_path: Path) -> None:
@@ -168,9 +168,9 @@ def test_an_exporter_is_asked_for_by_the_usual_variables(environment: dict[str, 
     [{"OTEL_TRACES_EXPORTER": "pigeon"}, {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"}],
 )
 def test_an_exporter_that_is_not_there_is_told(tmp_path: Path, environment: dict[str, str]) -> None:
-    told: list[str] = []
-    assert open_spans(environment, told.append) is None
-    assert len(told) == 1
+    reasons: list[str] = []
+    assert open_spans(environment, reasons.append) is None
+    assert len(reasons) == 1
     queue = Queue(f"sqlite:///{tmp_path}/queue.db")
     queue.submit("acme", {})
     queue.close()
@@ -182,7 +182,7 @@ def test_a_share_of_documents_is_the_same_share_everywhere(monkeypatch: pytest.M
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.25")
     server, worker = Spans([], {}), Spans([], {})
     ids = new_ids(4000)
-    wanted = [id for id in ids if worker.is_sampled(id)]
-    assert wanted == [id for id in ids if server.is_sampled(id)]
-    assert 800 < len(wanted) < 1200
+    sampled = [id for id in ids if worker.is_sampled(id)]
+    assert sampled == [id for id in ids if server.is_sampled(id)]
+    assert 800 < len(sampled) < 1200
     assert len({root_of(id).trace_id for id in ids}) == len({root_of(id).span_id for id in ids}) == 4000

@@ -43,10 +43,10 @@ def test_a_bare_body_is_stored_byte_for_byte(server: Server, client: httpx.Clien
     answer = upload(client, content, name="übung.pdf", payload='{"order": 17}', cost="2.5")
     assert answer.status_code == 202, answer.text
     id = answer.json()["id"]
-    with server.queue.file(id) as file:
-        assert file.read() == content
-    told = server.queue.input(id)
-    assert (told.name, told.size, told.sha256) == ("übung.pdf", len(content), hashlib.sha256(content).hexdigest())
+    with server.queue.file(id) as stored_file:
+        assert stored_file.read() == content
+    file = server.queue.input(id)
+    assert (file.name, file.size, file.sha256) == ("übung.pdf", len(content), hashlib.sha256(content).hexdigest())
     assert server.queue.payload(id) == {"order": 17}
     assert server.queue.document(id).cost == 2.5
 
@@ -74,11 +74,11 @@ def test_a_form_is_stored_with_its_fields(server: Server, client: httpx.Client) 
 def test_a_name_is_only_told(server: Server, client: httpx.Client, name: str) -> None:
     before = set(Path(server.folder).rglob("*"))
     id = upload(client, b"content", name=name).json()["id"]
-    told = server.queue.input(id).name
-    assert told is not None
-    assert len(told) <= 255
+    kept = server.queue.input(id).name
+    assert kept is not None
+    assert len(kept) <= 255
     new = {path.name for path in set(Path(server.folder).rglob("*")) - before if path.is_file()}
-    assert {one for one in new if not one.startswith(("queue.db", "log"))} == {"input"}
+    assert {name for name in new if not name.startswith(("queue.db", "log"))} == {"input"}
 
 
 def test_the_same_key_with_the_same_bytes_is_the_same_document(server: Server, client: httpx.Client, customer: str) -> None:
@@ -209,9 +209,9 @@ def test_text_and_picture_of_a_document_that_is_done(server: Server, client: htt
     id = upload(client, b"one two three").json()["id"]
 
     def worked() -> bool:
-        for one in server.claim(100):
-            told = server.queue.put_results(one.customer, one.id, one.token, text="# zażółć", thumbnail=b"\x89PNG")
-            server.queue.engine.settle([(one, Done(json.dumps({**told, "pages": 1})))])
+        for claim in server.claim(100):
+            results = server.queue.put_results(claim.customer, claim.id, claim.token, text="# zażółć", thumbnail=b"\x89PNG")
+            server.queue.engine.settle([(claim, Done(json.dumps({**results, "pages": 1})))])
         return server.queue.document(id).state == "done"
 
     until(worked)
@@ -233,7 +233,7 @@ def test_where_no_text_came_out_there_is_nothing(server: Server, client: httpx.C
 
 
 def _failed(server: Server) -> bool:
-    return bool(server.queue.engine.settle([(one, Failed("torn")) for one in server.claim(100)]))
+    return bool(server.queue.engine.settle([(claim, Failed("torn")) for claim in server.claim(100)]))
 
 
 def test_an_upload_that_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class Listener(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        self.told: list[tuple[dict[str, str], bytes]] = []
+        self.calls: list[tuple[dict[str, str], bytes]] = []
         self.statuses: list[int] = []  # of the next answers; then 200
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}/hook?x=1"
@@ -42,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < length:  # the sender died meanwhile
             self.close_connection = True
             return
-        self.server.told.append(({**dict(self.headers), "path": self.path}, body))
+        self.server.calls.append(({**dict(self.headers), "path": self.path}, body))
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         self.send_response(status)
         if status == 302:
@@ -88,13 +88,13 @@ def test_an_ending_is_told_signed_and_repeated_until_it_is_taken(tmp_path: Path,
         server.queue.submit("somebody else", 1)
         id = server.queue.submit("acme", {"x": "secret of a payload"}).id
         server.finish(2)
-        until(lambda: len(listener.told) >= 3)
-        assert {headers["path"] for headers, _ in listener.told} == {"/hook?x=1"}  # a redirect is not followed
-        headers, body = listener.told[-1]
+        until(lambda: len(listener.calls) >= 3)
+        assert {headers["path"] for headers, _ in listener.calls} == {"/hook?x=1"}  # a redirect is not followed
+        headers, body = listener.calls[-1]
         assert json.loads(body)["document"] == id
         assert json.loads(body)["event"] == "done"
         assert headers["Fairlane-Signature"] == f"sha256={signature(secret, int(headers['Fairlane-Timestamp']), body)}"
-        assert len({headers["Fairlane-Delivery"] for headers, _ in listener.told}) == 1
+        assert len({headers["Fairlane-Delivery"] for headers, _ in listener.calls}) == 1
         until(lambda: not server.queue.engine.records(webhooks.PENDING, "", 10))
         with server.client(server.operator) as client:
             figures = client.get("/metrics").text
@@ -109,16 +109,16 @@ def test_a_crash_loses_none(tmp_path: Path, listener: Listener) -> None:
         ended: set[str] = set()
         for _ in range(4):
             server.queue.submit_many("acme", [1] * 10)
-            ended |= {one.id for one in server.finish(10)}
+            ended |= {claim.id for claim in server.finish(10)}
             listener.statuses = [503] * 3
             server.stop(signal.SIGKILL)
             server.queue.submit_many("acme", [1] * 5)
-            ended |= {one.id for one in server.finish(5)}  # while nobody serves
+            ended |= {claim.id for claim in server.finish(5)}  # while nobody serves
             record = server.queue.engine.record(webhooks.STATE, "lease")
             if record is not None:  # its lease is over, as it would be after a minute
                 server.queue.engine.put_record(webhooks.STATE, "lease", json.dumps({"name": "dead", "until_ms": 0}))
             server.start()
-        until(lambda: {json.loads(body)["document"] for _, body in listener.told} >= ended)
+        until(lambda: {json.loads(body)["document"] for _, body in listener.calls} >= ended)
         until(lambda: not server.queue.engine.records(webhooks.PENDING, "", 10))
 
 
@@ -129,7 +129,7 @@ def test_private_addresses_are_refused_when_connecting(tmp_path: Path, listener:
         server.finish()
         refused = until(lambda: [line for line in server.logged() if line["event"] == "webhook"])
         assert refused[0]["outcome"] == "127.0.0.1 leads to an address that is not public"
-        assert listener.told == []
+        assert listener.calls == []
 
 
 def test_without_its_webhook_nothing_is_told(tmp_path: Path, listener: Listener) -> None:
@@ -142,8 +142,8 @@ def test_without_its_webhook_nothing_is_told(tmp_path: Path, listener: Listener)
         server.queue.submit("acme", 1)
         server.queue.submit("other", 1)
         server.finish(2)
-        until(lambda: listener.told)
-        assert {json.loads(body)["customer"] for _, body in listener.told} == {"other"}
+        until(lambda: listener.calls)
+        assert {json.loads(body)["customer"] for _, body in listener.calls} == {"other"}
 
 
 @pytest.mark.parametrize(
