@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.api.limits import Limits, parse_limits
+from fairlane.api.limits import ServiceLimits, parse_limits
 from fairlane.core.errors import BadValue, Mistake
 
 from .running import OPEN_LIMITS, Server, problem_of, received, status_of, until
@@ -173,5 +173,5 @@ def test_limits_are_told_by_name() -> None:
 
 def test_every_limit_is_written_down_with_its_default() -> None:
     written = (Path(__file__).parents[2] / "docs/service.md").read_text()
-    for limit in fields(Limits):
-        assert f"| `{limit.name}` | {getattr(Limits(), limit.name):,} |" in written, limit.name
+    for limit in fields(ServiceLimits):
+        assert f"| `{limit.name}` | {getattr(ServiceLimits(), limit.name):,} |" in written, limit.name

@@ -70,6 +70,19 @@ def test_a_form_is_stored_with_its_fields(server: Server, client: httpx.Client) 
     assert server.queue.document(id).cost == 40  # a page for every 50,000 bytes
 
 
+def test_fields_may_follow_the_file_of_a_form(server: Server, client: httpx.Client) -> None:
+    content = os.urandom(3_000_001)
+    file = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n' + content
+    field = b'\r\n--b\r\nContent-Disposition: form-data; name="name"\r\n\r\nlate.txt\r\n--b--\r\n'
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = client.post("/v1/documents", content=file + field, headers=headers)
+    assert answer.status_code == 202, answer.text
+    id = answer.json()["id"]
+    assert server.queue.input(id).name == "late.txt"
+    with server.queue.file(id) as stored_file:
+        assert stored_file.read() == content
+
+
 @pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "con", "a\x00b", "x" * 4000, "-rf", "\u202efdp.exe", ".", " "])
 def test_a_name_is_only_told(server: Server, client: httpx.Client, name: str) -> None:
     before = set(Path(server.folder).rglob("*"))

@@ -14,17 +14,17 @@ import time
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from .limits import Limits
+from .limits import ServiceLimits
 from .problems import Problem
 
 
-def limited_protocol(limits: Limits) -> type[HttpToolsProtocol]:
+def limited_protocol(limits: ServiceLimits) -> type[HttpToolsProtocol]:
     """Return the protocol class with these limits."""
     return type("LimitedProtocol", (_LimitedConnection,), {"limits": limits})
 
 
 class _LimitedConnection(HttpToolsProtocol):
-    limits: Limits
+    limits: ServiceLimits
     _timer: asyncio.TimerHandle | None = None
     _header_bytes = 0  # since the headers began
     _in_headers = True

@@ -15,7 +15,7 @@ from fairlane.core.errors import BadValue, Mistake
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServiceLimits:
     """Bytes, seconds and counts; docs/service.md says what each one is for."""
 
     upload_bytes: int = SIZE_MAX
@@ -53,9 +53,9 @@ class Limits:
             raise BadValue("limit upload_bytes", self.upload_bytes, f"at most {SIZE_MAX:,}, the most that the queue takes")
 
 
-def parse_limits(assignments: Iterable[str]) -> Limits:
+def parse_limits(assignments: Iterable[str]) -> ServiceLimits:
     """Return the limits with some changed, each as NAME=NUMBER."""
-    known = [limit.name for limit in fields(Limits)]
+    known = [limit.name for limit in fields(ServiceLimits)]
     changes: dict[str, int] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -64,4 +64,4 @@ def parse_limits(assignments: Iterable[str]) -> Limits:
         if not (value.isascii() and value.isdigit()):
             raise BadValue(f"limit {name}", value, "a whole number from 1 on")
         changes[name] = int(value)
-    return replace(Limits(), **changes)
+    return replace(ServiceLimits(), **changes)

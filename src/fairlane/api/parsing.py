@@ -14,7 +14,7 @@ from fairlane.core.document import Submission, validate_text
 from fairlane.queue import DEFAULT_KIND, new_ids
 from fairlane.queue.validation import SubmitOptions, cost_thousandths, payload_text
 
-from .access.batches import Batch
+from .access.batches import BatchRecord
 from .auth import Caller
 from .problems import Problem, bad_value
 from .service import Service
@@ -49,7 +49,9 @@ def parse_document(service: Service, caller: Caller, body: bytes, key: str | Non
     return _submission(_common(service, caller, fields), new_ids(1)[0], fields, key)
 
 
-def parse_batch(service: Service, caller: Caller, body: bytes, key: str | None, now_ms: int) -> tuple[Batch, list[Submission]]:
+def parse_batch(
+    service: Service, caller: Caller, body: bytes, key: str | None, now_ms: int
+) -> tuple[BatchRecord, list[Submission]]:
     """Return the batch that a JSON body describes."""
     fields = _object(parse_json(body), BATCH_FIELDS, "the body")
     common = _common(service, caller, fields)
@@ -72,11 +74,11 @@ def batch_id(customer: str, key: str | None) -> str:
     return new_ids(1)[0] if key is None else hashlib.sha256(f"{customer}\n{key}".encode()).hexdigest()[:32]
 
 
-def make_batch(id: str, submissions: list[Submission], now_ms: int) -> Batch:
+def make_batch(id: str, submissions: list[Submission], now_ms: int) -> BatchRecord:
     """Make the batch of these documents; its digest tells a repeat from another batch with the same key."""
     content = "\n".join(f"{submission.digest} {submission.cost}" for submission in submissions)
     ids = tuple(submission.id for submission in submissions)
-    return Batch(id, submissions[0].customer, hashlib.sha256(content.encode()).hexdigest(), now_ms, ids)
+    return BatchRecord(id, submissions[0].customer, hashlib.sha256(content.encode()).hexdigest(), now_ms, ids)
 
 
 def _object(value: Any, known: frozenset[str], name: str) -> dict[str, Any]:

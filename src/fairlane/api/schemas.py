@@ -19,7 +19,7 @@ ID = "0199a3f2-1c5e-7d31-9f60-3b1de5a0c842"
 LINKS = {"self": f"/v1/documents/{ID}", "result": f"/v1/documents/{ID}/result", "explain": f"/v1/documents/{ID}/explain"}
 
 
-class RequestBody(BaseModel):
+class StrictBody(BaseModel):
     """A body that holds nothing but what is named."""
 
     model_config = ConfigDict(extra="forbid")
@@ -42,7 +42,7 @@ class ProblemModel(ResponseModel, title="Problem"):
     detail: str = Field(examples=["there is nothing at this address that this key may see"])
 
 
-class SubmissionBody(RequestBody):
+class SubmissionBody(StrictBody):
     """A document whose content is JSON."""
 
     payload: Any = Field(default=None, examples=[{"order": 17, "lines": ["A4", "A5"]}])
@@ -52,7 +52,7 @@ class SubmissionBody(RequestBody):
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
 
 
-class FormBody(RequestBody):
+class FormBody(StrictBody):
     """A document with a file, as a form; a bare body has these in its query, without the file."""
 
     file: bytes = Field(json_schema_extra={"format": "binary"})
@@ -64,14 +64,14 @@ class FormBody(RequestBody):
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
 
 
-class BatchMember(RequestBody):
+class BatchMember(StrictBody):
     """One document of a batch."""
 
     payload: Any = Field(default=None, examples=[{"order": 17}])
     cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1])
 
 
-class BatchForm(RequestBody):
+class BatchForm(StrictBody):
     """Many documents of one customer, each with a file, as a form: fields first, then the files, under any name."""
 
     payload: str | None = Field(default=None, description="JSON, the same for all.", examples=['{"order": 17}'])
@@ -82,7 +82,7 @@ class BatchForm(RequestBody):
     file: list[Annotated[bytes, Field(json_schema_extra={"format": "binary"})]] = Field(min_length=1)
 
 
-class BatchBody(RequestBody):
+class BatchBody(StrictBody):
     """Many documents of one customer: all are taken, or none."""
 
     documents: list[BatchMember] = Field(min_length=1)
@@ -244,7 +244,7 @@ class CustomerPageModel(ResponseModel, title="Customers"):
     next: str | None
 
 
-class TermsBody(RequestBody):
+class TermsBody(StrictBody):
     """What is not named stays; null is as everybody."""
 
     weight: Number = Field(default=1, ge=0.01, le=100, examples=[2])
@@ -266,7 +266,7 @@ class PolicyModel(ResponseModel, title="Policy"):
     open_turn_every: int
 
 
-class PolicyBody(RequestBody):
+class PolicyBody(StrictBody):
     """What is not named stays. With `version` only if that is the current one."""
 
     version: StrictInt | None = Field(default=None, examples=[1])
@@ -277,7 +277,7 @@ class PolicyBody(RequestBody):
     open_turn_every: StrictInt | None = Field(default=None, ge=0, le=1_000_000, examples=[16])
 
 
-class CheckBody(RequestBody):
+class CheckBody(StrictBody):
     """One check without a document."""
 
     customer: StrictStr | None = Field(default=None, min_length=1, max_length=200, description="For operators.")
@@ -293,7 +293,7 @@ class CheckModel(ResponseModel, title="Check"):
     checked_at: float
 
 
-class WebhookBody(RequestBody):
+class WebhookBody(StrictBody):
     """Where endings are told; without a secret one is made."""
 
     url: StrictStr = Field(max_length=2000, examples=["https://customer.example/fairlane"])

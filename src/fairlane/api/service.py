@@ -23,7 +23,7 @@ from .access.batches import forget_batches
 from .auth import Caller, Keyring, public_part
 from .extension import Extension
 from .feed import Feed, newest
-from .limits import Limits
+from .limits import ServiceLimits
 from .logging import Log
 from .metrics import Metrics
 from .problems import Problem, problem_of
@@ -53,7 +53,7 @@ class WorkerProcess(NamedTuple):
 class Options:
     """Settings of one service."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
     kinds: tuple[str, ...] = ()  # that customers may submit besides the default one
     retention_seconds: float | None = None  # ended documents are purged after this long
     allow_private_webhooks: bool = False

@@ -26,7 +26,7 @@ from fairlane.queue import DEFAULT_KIND, PAGES
 from fairlane.queue.files import NOT_DONE, Input, discard_repeated, write_inputs
 from fairlane.queue.validation import SubmitOptions
 
-from .access.batches import Batch, BatchAccess
+from .access.batches import BatchAccess, BatchRecord
 from .auth import Caller, time_ms
 from .middleware import ClientGone, Message, Receive, Scope
 from .multipart import Form, Part
@@ -96,7 +96,7 @@ class Uploads:
                 return await self._submit_form(scope, receive)
             return await self._submit_bare(scope, receive)
 
-    async def submit_batch(self, scope: Scope, receive: Receive, batches: BatchAccess) -> tuple[Batch, list[Accepted]]:
+    async def submit_batch(self, scope: Scope, receive: Receive, batches: BatchAccess) -> tuple[BatchRecord, list[Accepted]]:
         """Submit the files of a form: each is written while it arrives, then all are submitted in one step."""
         service, loop = self._service, asyncio.get_running_loop()
         headers = dict(scope["headers"])

@@ -24,7 +24,7 @@ GROUP = "batches"
 PAGE = 100
 
 
-class Batch(NamedTuple):
+class BatchRecord(NamedTuple):
     """Documents that were submitted together."""
 
     id: str
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
         return value
 
     @classmethod
-    def from_json(cls, id: str, value: str) -> Batch:
+    def from_json(cls, id: str, value: str) -> BatchRecord:
         fields = json.loads(value)
         return cls(id, fields["customer"], fields["digest"], fields["made_ms"], tuple(fields["documents"]))
 
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 class BatchProgress(NamedTuple):
     """How far a batch is."""
 
-    batch: Batch
+    batch: BatchRecord
     counts: dict[State, int]
     missing: int  # purged, or never submitted because the sender was cut off
     expected_in: float | None
@@ -68,7 +68,7 @@ class BatchAccess:
         self._engine = queue.engine
         self._caller = caller
 
-    def get(self, id: str) -> Batch:
+    def get(self, id: str) -> BatchRecord:
         """Read a batch, if the caller may see it."""
         batch = self._read(id) if is_id(id) else None
         if batch is None or not self._caller.may_see(batch.customer):
@@ -89,7 +89,7 @@ class BatchAccess:
             expected_in = 0.0
         return BatchProgress(batch, counts, len(batch.documents) - len(members), expected_in)
 
-    def create(self, batch: Batch, key: str | None) -> tuple[Batch, bool]:
+    def create(self, batch: BatchRecord, key: str | None) -> tuple[BatchRecord, bool]:
         """Write a batch down; if it is there already, that one counts, and the second value says that it is a repeat."""
         if self._engine.put_record(GROUP, batch.id, batch.to_json(), 0) is not None:
             return batch, False
@@ -98,32 +98,32 @@ class BatchAccess:
             raise _conflict(batch, key)
         return known, True
 
-    def refuse_conflict(self, batch: Batch, key: str | None) -> None:
+    def refuse_conflict(self, batch: BatchRecord, key: str | None) -> None:
         """Refuse a batch that cannot be written down, or whose key was used for another one."""
         batch.to_json()
         known = self._read(batch.id)
         if known is not None and known.digest != batch.digest:
             raise _conflict(batch, key)
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: BatchRecord) -> None:
         """Write down a batch whose documents are submitted, unless that was done when it first came."""
         while self._engine.put_record(GROUP, batch.id, batch.to_json(), 0) is None:
             record = self._engine.record(GROUP, batch.id)
-            if record is None or Batch.from_json(batch.id, record.value).documents == batch.documents:
+            if record is None or BatchRecord.from_json(batch.id, record.value).documents == batch.documents:
                 return
             if self._engine.put_record(GROUP, batch.id, batch.to_json(), record.version) is not None:
                 return  # the documents it named were purged, and it was submitted again
 
-    def _read(self, id: str) -> Batch | None:
+    def _read(self, id: str) -> BatchRecord | None:
         record = self._engine.record(GROUP, id)
-        return None if record is None else Batch.from_json(id, record.value)
+        return None if record is None else BatchRecord.from_json(id, record.value)
 
 
-def _conflict(batch: Batch, key: str | None) -> KeyConflict:
+def _conflict(batch: BatchRecord, key: str | None) -> KeyConflict:
     return KeyConflict(batch.customer, key or "", f"batch {batch.id}")
 
 
-def _members(engine: Engine, batch: Batch) -> list[DocumentRow]:
+def _members(engine: Engine, batch: BatchRecord) -> list[DocumentRow]:
     """Read the documents of a batch that still exist; they are neighbours among those of their customer."""
     ends = [document for id in (batch.documents[0], batch.documents[-1]) if (document := engine.document(id)) is not None]
     if len(ends) < 2:  # some were purged: read one by one
@@ -146,7 +146,7 @@ def forget_batches(engine: Engine, older_seconds: float) -> None:
     while page := engine.records(GROUP, after, PAGE):
         after = page[-1].key
         for record in page:
-            batch = Batch.from_json(record.key, record.value)
+            batch = BatchRecord.from_json(record.key, record.value)
             is_old = batch.made_ms < time_ms() - older_seconds * 1000
             if is_old and all(engine.document(id) is None for id in batch.documents):
                 engine.put_record(GROUP, record.key, None, record.version)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlane.api import schemas
-from fairlane.api.access.batches import Batch
+from fairlane.api.access.batches import BatchRecord
 from fairlane.api.auth import time_ms
 from fairlane.api.dependencies import AnyCaller, IdInPath, RequestContext, json_response
 from fairlane.api.middleware import BATCHES, is_json, read_body
@@ -53,7 +53,7 @@ async def submit_batch(context: AnyCaller, request: Request) -> Response:
     )
 
 
-async def _submit_json(context: RequestContext, request: Request, key: str | None) -> tuple[Batch, list[Accepted]]:
+async def _submit_json(context: RequestContext, request: Request, key: str | None) -> tuple[BatchRecord, list[Accepted]]:
     service = context.service
     body = await read_body(request.receive)
     batch, submissions = await service.call(parse_batch, service, context.caller, body, key, time_ms())

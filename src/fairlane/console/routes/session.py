@@ -18,7 +18,7 @@ from fairlane.api.auth import Caller
 from fairlane.api.dependencies import AnyCaller, json_response
 from fairlane.api.middleware import is_json
 from fairlane.api.problems import Problem
-from fairlane.api.schemas import RequestBody
+from fairlane.api.schemas import StrictBody
 from fairlane.api.service import Service
 from fairlane.console.sessions import COOKIE, SESSION_SECONDS, csrf_token, key_id_of
 from fairlane.console.state import SharedState
@@ -26,7 +26,7 @@ from fairlane.console.state import SharedState
 router = APIRouter(tags=["page"], include_in_schema=False)
 
 
-class KeyBody(RequestBody):
+class KeyBody(StrictBody):
     """A key to sign in with."""
 
     key: StrictStr = Field(max_length=200)

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from fairlane.api.auth import time_ms
 from fairlane.api.dependencies import OperatorOnly, RequestContext, json_response
 from fairlane.api.problems import Problem
-from fairlane.api.schemas import Number, RequestBody, Reset
+from fairlane.api.schemas import Number, Reset, StrictBody
 from fairlane.console.state import SharedState
 from fairlane.core.policy import Policy
 from fairlane.procs.syscalls import die_with_parent
@@ -34,7 +34,7 @@ ANSWER_BYTES_MAX = 1_000_000
 router = APIRouter(tags=["page"], include_in_schema=False)
 
 
-class WhatIfBody(RequestBody):
+class WhatIfBody(StrictBody):
     """The rules and workers to replay with; what is left out stays as it is."""
 
     reset_interval: Number | None = None
