@@ -96,7 +96,7 @@ def test_a_certificate_that_is_not_trusted_is_told_at_once(server: Server, addre
 
 @pytest.mark.usefixtures("trusted")
 def test_a_certificate_for_another_name_is_told(server: Server) -> None:
-    refused = pytest.raises(StoreError, match=r"mismatch.*; use the name that the certificate is for")
+    refused = pytest.raises(StoreError, match=r"mismatch.*; use the host name in the certificate")
     with Client(f"https://127.0.0.1:{server.port}", server.operator) as client, refused:
         client.me()
 
@@ -104,7 +104,7 @@ def test_a_certificate_for_another_name_is_told(server: Server) -> None:
 def test_whoever_speaks_without_tls_gets_nothing_and_a_hint(server: Server) -> None:
     before = len(server.logged())
     assert server.raw(server.head(server.operator, "GET", "/v1/me") + b"\r\n") == b""
-    refused = pytest.raises(StoreError, match=r"the connection was lost; .* if it has TLS, its address begins with https://")
+    refused = pytest.raises(StoreError, match=r"the connection was lost; .* if it uses TLS, its address begins with https://")
     with Client(f"http://localhost:{server.port}", server.operator, patience=PATIENCE) as client, refused:
         client.me()
     assert len(server.logged()) == before  # every line of it is JSON, and no request was read
