@@ -267,7 +267,7 @@ def test_bad_values_are_refused_with_what_to_do(url: str) -> None:
     with pytest.raises(BadValue, match="queue is 7"):
         Worker(7)  # type: ignore[arg-type]
     worker = Worker(url)
-    for kind, options in (("", {}), ("extract", {"attempts": 0}), ("extract", {"seconds": 0})):
+    for kind, options in (("", {}), ("extract", {"attempts": 0}), ("extract", {"timeout": 0})):
         with pytest.raises(BadValue):
             worker.handler(kind, **options)(lambda document: None)
     with pytest.raises(BadValue, match="yields"):
