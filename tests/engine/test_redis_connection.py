@@ -105,11 +105,11 @@ def test_an_engine_outlives_its_server(own: Server) -> None:
     with Queue(own.url()) as queue:
         ids = [queue.submit("ada", n, now=n).id for n in range(20)]
         (claim,) = queue.engine.claim("w", 1, 60_000)
-        before = (queue.look("ada", now=30), [document.id for document in queue.documents()], queue.changes())
+        before = (queue.look("ada", now=30), [document.id for document in queue.documents()], list(queue.changes()))
         for _ in range(3):
             own.kill()
             own.start()
-        assert (queue.look("ada", now=30), [document.id for document in queue.documents()], queue.changes()) == before
+        assert (queue.look("ada", now=30), [document.id for document in queue.documents()], list(queue.changes())) == before
         assert {document.id for document in queue.documents()} == set(ids)
         assert queue.engine.settle([(claim, Done())]) == []
 
