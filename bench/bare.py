@@ -1,7 +1,4 @@
-"""The bare limit of the SQLite engine: its own writes, recorded and replayed in apsw with nothing around them.
-
-No check, no read, no decision; the same rows, statements, commits, schema and sync settings.
-"""
+"""The bare limit of the SQLite engine: its own writes replayed in apsw, in the same transactions, without checks or reads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The fork server: a copy of a program from before it opened a store, a thread or a loop, which forks children on request.
 
 Forks of the program itself would not be safe once it has threads. Forks of the fork server are, and functions of a plain
-script are there without being pickled or imported again.
+script are there without being serialised or imported again.
 
 Laws:
 - It runs none of the children's code, opens no store and starts no thread; it forks, kills and reaps.
