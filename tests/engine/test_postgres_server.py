@@ -170,6 +170,21 @@ def test_a_newer_schema_is_refused(other_url: str) -> None:
         open_engine(other_url)
 
 
+def test_a_queue_of_version_1_is_upgraded_with_its_documents(other_url: str) -> None:
+    engine = open_postgres(other_url)
+    engine.submit([submission("a")])
+    with psycopg.connect(postgres.shared().url, autocommit=True) as connection:  # as version 1 left it
+        connection.execute("DROP FUNCTION other.claim, other.dispatch; DROP VIEW other.competing CASCADE; DROP TYPE other.turn")
+        connection.execute("ALTER TYPE other.lane_change RENAME TO shift; ALTER TYPE other.transition RENAME TO move")
+        connection.execute("CREATE FUNCTION other.tidy(shifts other.shift[]) RETURNS void LANGUAGE sql AS ''")
+        connection.execute("UPDATE other.version SET version = 1")
+    upgraded = open_postgres(other_url)
+    upgraded.submit([submission("b")])
+    assert [claim.id for claim in upgraded.claim("w", 5, 1000)] == ["a", "b"]
+    with psycopg.connect(postgres.shared().url) as connection:
+        assert connection.execute("SELECT version, to_regproc('other.tidy') FROM other.version").fetchone() == (2, None)
+
+
 def test_migrating_again_changes_nothing_and_needs_no_lock(url: str) -> None:
     engine = open_postgres(url)
     engine.submit([submission("a")])

@@ -203,7 +203,7 @@ class PostgresEngine:
         """Read; if the first column says that uncounted documents have arrived, count them and read again."""
         rows = self._pool.read(statement, parameters)
         if rows and rows[0][0]:
-            self._pool.write(self._sql.take_in)
+            self._pool.write(self._sql.absorb_arrivals)
             rows = self._pool.read(statement, parameters)
         return [row[1:] for row in rows]
 
@@ -241,7 +241,7 @@ class PostgresEngine:
     def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         ((floor, is_behind),) = self._pool.read(self._sql.feed_floor)
         if is_behind:
-            self._pool.write(self._sql.take_in)
+            self._pool.write(self._sql.absorb_arrivals)
         if after is not None and after < floor:
             raise purged_feed_error(floor, after)
         return [ChangeRow(*row) for row in self._pool.read(self._sql.changes, (after or 0, limit))]

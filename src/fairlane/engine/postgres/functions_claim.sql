@@ -1,250 +1,260 @@
--- Claiming: who is served next, read lazily from the index of lane heads.
--- Nothing is written while a round picks. Heads come from cursors; lanes that were already served in this round wait beside
--- them in order, and the better of the two is taken. So a claim reads in proportion to what it takes. Within a round a lane's
--- start tags follow from its own documents alone, whoever else is served.
+-- Claiming: the dispatch order, read lazily from the indexes of lane heads.
+-- The tables stay as they are while a claim dispatches. Heads come from cursors; lanes that this claim has served wait beside
+-- them for another turn, and the better of the two is next. So a claim reads in proportion to what it takes. A lane's start
+-- tags follow from its own documents alone, whatever other lanes get.
 
--- The heads that compete, in the order of turns; of several kinds at most `width` each.
-CREATE FUNCTION fairlane.heads_by_turn(wanted text[], width int) RETURNS refcursor LANGUAGE plpgsql AS $$
+-- Open a cursor of competing lanes in the order of turns; of several kinds at most `width` each.
+CREATE FUNCTION fairlane.heads_by_turn(kinds text[], width int) RETURNS refcursor LANGUAGE plpgsql AS $$
 DECLARE
-  turns refcursor;
+  heads refcursor;
 BEGIN
-  IF cardinality(wanted) = 1 THEN
-    OPEN turns FOR
-      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap, c.id AS name
-      FROM fairlane.lanes AS l
-      JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
-      WHERE l.kind = wanted[1] AND l.start IS NOT NULL ORDER BY l.priority, l.start, l.head;
+  IF cardinality(kinds) = 1 THEN
+    OPEN heads FOR SELECT * FROM fairlane.competing WHERE kind = kinds[1] ORDER BY priority, start, head;
   ELSE
-    OPEN turns FOR
-      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap, c.id AS name
-      FROM unnest(wanted) AS k (kind) CROSS JOIN LATERAL (
-        SELECT * FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL
-        ORDER BY l.priority, l.start, l.head LIMIT width
-      ) AS l JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
-      ORDER BY l.priority, l.start, l.head;
+    OPEN heads FOR
+      SELECT l.* FROM unnest(kinds) AS k (kind) CROSS JOIN LATERAL (
+        SELECT * FROM fairlane.competing AS o WHERE o.kind = k.kind ORDER BY o.priority, o.start, o.head LIMIT width
+      ) AS l ORDER BY l.priority, l.start, l.head;
   END IF;
+  RETURN heads;
+END $$;
+
+-- Open a cursor of competing lanes, longest ready first; of several kinds at most `width` each.
+CREATE FUNCTION fairlane.heads_by_age(kinds text[], width int) RETURNS refcursor LANGUAGE plpgsql AS $$
+DECLARE
+  heads refcursor;
+BEGIN
+  IF cardinality(kinds) = 1 THEN
+    OPEN heads FOR SELECT * FROM fairlane.competing WHERE kind = kinds[1] ORDER BY ready_ms, head;
+  ELSE
+    OPEN heads FOR
+      SELECT l.* FROM unnest(kinds) AS k (kind) CROSS JOIN LATERAL (
+        SELECT * FROM fairlane.competing AS o WHERE o.kind = k.kind ORDER BY o.ready_ms, o.head LIMIT width
+      ) AS l ORDER BY l.ready_ms, l.head;
+  END IF;
+  RETURN heads;
+END $$;
+
+-- Return whether the next dispatch is an open turn.
+CREATE FUNCTION fairlane.is_open_turn(dispatch text, open_turn_every int, dispatches bigint) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT dispatch = 'fair' AND open_turn_every > 0 AND (dispatches + 1) % greatest(open_turn_every, 1) = 0
+$$;
+
+-- Return which of the served lanes that wait for another turn has been ready longest.
+CREATE FUNCTION fairlane.oldest_of(served fairlane.competing[], again int[]) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  oldest int := again[1];
+  nth int;
+BEGIN
+  FOREACH nth IN ARRAY again LOOP
+    IF (served[nth].ready_ms, served[nth].head) < (served[oldest].ready_ms, served[oldest].head) THEN
+      oldest := nth;
+    END IF;
+  END LOOP;
+  RETURN oldest;
+END $$;
+
+-- Insert a served lane among those that wait for another turn, in the order of turns; mostly it goes to the end.
+CREATE FUNCTION fairlane.insert_again(again int[], nth int, served fairlane.competing[]) RETURNS int[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  lane fairlane.competing := served[nth];
+  spot int := cardinality(again);
+BEGIN
+  WHILE spot > 0 AND (lane.priority, lane.start, lane.head)
+      < (served[again[spot]].priority, served[again[spot]].start, served[again[spot]].head) LOOP
+    spot := spot - 1;
+  END LOOP;
+  RETURN again[:spot] || nth || again[spot + 1:];
+END $$;
+
+-- Return whether a customer has reached its cap with the turns of this claim.
+CREATE FUNCTION fairlane.is_at_cap(lane fairlane.competing, served fairlane.competing[]) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT lane.cap <= (SELECT sum(l.running) FROM fairlane.lanes AS l WHERE l.customer = lane.customer)
+    + (SELECT sum(s.turns) FROM unnest(served) AS s WHERE s.customer = lane.customer)
+$$;
+
+-- Dispatch up to `max_count` documents: returns their turns, and writes the lanes and the queue.
+CREATE FUNCTION fairlane.dispatch(q fairlane.queue, kinds text[], max_count int, now_ms bigint) RETURNS fairlane.turn[]
+LANGUAGE plpgsql AS $$
+DECLARE
+  width int := max_count;    -- of each kind, no more lanes than that can be needed
+  by_turn refcursor := fairlane.heads_by_turn(kinds, width);
+  by_age refcursor;
+  next_by_turn fairlane.competing;  -- the first head of the index whose lane was not served
+  next_by_age fairlane.competing;
+  lane fairlane.competing;
+  served fairlane.competing[] := '{}';
+  heads bigint[] := '{}';    -- those that were served from an index
+  again int[] := '{}';       -- served lanes that wait for another turn, in the order of turns
+  capped bigint[] := '{}';   -- customers that reached their cap
+  turns fairlane.turn[] := '{}';
+  before bigint := q.dispatches;
+  is_open boolean;
+  nth int;
+BEGIN
+  FETCH by_turn INTO next_by_turn;
+  WHILE cardinality(turns) < max_count LOOP
+    is_open := fairlane.is_open_turn(q.dispatch, q.open_turn_every, q.dispatches);
+    IF is_open THEN
+      IF by_age IS NULL THEN
+        by_age := fairlane.heads_by_age(kinds, width);
+        FETCH by_age INTO next_by_age;
+      END IF;
+      WHILE next_by_age.head = ANY (heads) OR next_by_age.customer = ANY (capped) LOOP
+        FETCH by_age INTO next_by_age;
+      END LOOP;
+      lane := next_by_age;
+      nth := fairlane.oldest_of(served, again);
+      IF (lane.ready_ms, lane.head) < (served[nth].ready_ms, served[nth].head) THEN
+        nth := NULL;
+      END IF;
+    ELSE
+      WHILE next_by_turn.head = ANY (heads) OR next_by_turn.customer = ANY (capped) LOOP
+        FETCH by_turn INTO next_by_turn;
+      END LOOP;
+      lane := next_by_turn;
+      nth := again[1];
+      IF (lane.priority, lane.start, lane.head) < (served[nth].priority, served[nth].start, served[nth].head) THEN
+        nth := NULL;
+      END IF;
+    END IF;
+    IF nth IS NULL THEN
+      EXIT WHEN lane.head IS NULL;
+      nth := cardinality(served) + 1;
+      heads := heads || lane.head;
+    ELSE
+      lane := served[nth];
+      again := array_remove(again, nth);
+    END IF;
+    turns := turns || (lane.head, lane.name, is_open)::fairlane.turn;
+    q := fairlane.count_turn(q, lane);
+    lane := fairlane.pay_turn(lane, q.dispatch);
+    IF lane.head IS NULL THEN
+      q.lanes[lane.priority] := q.lanes[lane.priority] - 1;
+    END IF;
+    served[nth] := lane;
+    IF lane.cap IS NOT NULL AND fairlane.is_at_cap(lane, served) THEN
+      capped := capped || lane.customer;
+      again := ARRAY(SELECT o.nth FROM unnest(again) WITH ORDINALITY AS o (nth, spot)
+                     WHERE served[o.nth].customer <> lane.customer ORDER BY o.spot);
+      IF cardinality(kinds) > 1 AND width = max_count THEN  -- its lanes are skipped, so more of each kind may be needed
+        width := 9 * max_count;
+        by_turn := fairlane.heads_by_turn(kinds, width);
+        FETCH by_turn INTO next_by_turn;
+        by_age := NULL;
+      END IF;
+    ELSIF lane.head IS NOT NULL THEN
+      again := fairlane.insert_again(again, nth, served);
+    END IF;
+  END LOOP;
+  PERFORM fairlane.write_dispatched(fairlane.update_pace(q, now_ms, before), served, capped, cardinality(turns));
   RETURN turns;
 END $$;
 
--- The heads that compete, longest ready first; of several kinds at most `width` each.
-CREATE FUNCTION fairlane.heads_by_age(wanted text[], width int) RETURNS refcursor LANGUAGE plpgsql AS $$
-DECLARE
-  ages refcursor;
+-- Count a turn of a lane in the queue, and move its priority's clock to the lane's start tag.
+CREATE FUNCTION fairlane.count_turn(q fairlane.queue, lane fairlane.competing) RETURNS fairlane.queue
+LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  IF cardinality(wanted) = 1 THEN
-    OPEN ages FOR
-      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap, c.id AS name
-      FROM fairlane.lanes AS l
-      JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
-      WHERE l.kind = wanted[1] AND l.start IS NOT NULL ORDER BY l.ready_ms, l.head;
-  ELSE
-    OPEN ages FOR
-      SELECT l.priority, l.start, l.head, l.ready_ms, l.finish, l.customer, l.kind, w.cost, c.weight, c.cap, c.id AS name
-      FROM unnest(wanted) AS k (kind) CROSS JOIN LATERAL (
-        SELECT * FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL
-        ORDER BY l.ready_ms, l.head LIMIT width
-      ) AS l JOIN fairlane.customers AS c ON c.number = l.customer JOIN fairlane.work AS w ON w.number = l.head
-      ORDER BY l.ready_ms, l.head;
+  q.dispatches := q.dispatches + 1;
+  q.ready[lane.priority] := q.ready[lane.priority] - 1;
+  IF q.dispatch = 'fair' THEN
+    q.clocks[lane.priority] := greatest(q.clocks[lane.priority], lane.start);
   END IF;
-  RETURN ages;
+  RETURN q;
 END $$;
 
--- Up to `most` documents in dispatch order, each with a lease, a fresh token and one more attempt counted.
+-- Let a lane pay for its turn; the document behind its head becomes its head.
+CREATE FUNCTION fairlane.pay_turn(lane fairlane.competing, dispatch text) RETURNS fairlane.competing LANGUAGE plpgsql AS $$
+BEGIN
+  lane.turns := lane.turns + 1;
+  IF dispatch = 'fair' THEN
+    lane.finish := lane.start + fairlane.step_of(lane.cost, lane.weight);
+    lane.start := lane.finish;
+  END IF;
+  SELECT w.number, w.ready_ms, w.cost INTO lane.head, lane.ready_ms, lane.cost FROM fairlane.work AS w
+  WHERE w.customer = lane.customer AND w.kind = lane.kind AND w.priority = lane.priority AND w.state = 'ready'
+    AND w.number > lane.head
+  ORDER BY w.number LIMIT 1;
+  IF lane.head IS NULL THEN
+    lane.start := NULL;
+  END IF;
+  RETURN lane;
+END $$;
+
+-- Write the lanes that a claim has served, and the queue.
+CREATE FUNCTION fairlane.write_dispatched(q fairlane.queue, served fairlane.competing[], capped bigint[], lines int)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE fairlane.lanes AS l SET head = s.head, ready_ms = s.ready_ms, start = s.start, finish = s.finish,
+    waiting = l.waiting - s.turns, running = l.running + s.turns
+  FROM unnest(served) AS s WHERE l.customer = s.customer AND l.kind = s.kind AND l.priority = s.priority;
+  IF cardinality(capped) > 0 THEN
+    PERFORM fairlane.update_blocked(capped, q.dispatch, q.clocks);
+  END IF;
+  IF lines > 0 THEN
+    UPDATE fairlane.queue SET dispatches = q.dispatches, last_change = q.last_change + lines, clocks = q.clocks,
+      ready = q.ready, lanes = q.lanes, pace_from_ms = q.pace_from_ms, pace_from_dispatches = q.pace_from_dispatches,
+      pace_mid_ms = q.pace_mid_ms, pace_mid_dispatches = q.pace_mid_dispatches
+    WHERE one;
+  END IF;
+END $$;
+
+-- Claim up to `max_count` documents in dispatch order, each with a lease, a fresh token and one more attempt counted.
 CREATE FUNCTION fairlane.claim(
-  worker_name text, most int, lease_length_ms bigint, kinds text[], attempts_by_kind int[], due_most int, now_given bigint
+  worker_name text, max_count int, lease_length_ms bigint, kinds text[], attempts_by_kind int[], due_max int, now_override bigint
 ) RETURNS TABLE (
   id text, token bigint, number bigint, customer text, kind text, priority smallint, payload text, attempts int,
   attempts_max int, lease_ms bigint, turn bigint, is_open boolean
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-  q fairlane.queue := fairlane.hold();
-  now_ms bigint := fairlane.now_ms(now_given);
-  wanted text[];
-  width int;                 -- of each kind, no more lanes than that can be needed
-  turns refcursor;
-  ages refcursor;
-  by_turn record;            -- the first head of the index that was not served in this round, in the order of turns
-  by_age record;             -- the same, longest ready first
-  is_aged boolean := false;  -- whether by_age was read
-  -- the lanes served in this round, side by side
-  first_heads bigint[] := '{}'; senders bigint[] := '{}'; lane_kinds text[] := '{}'; levels int[] := '{}';
-  heads bigint[] := '{}'; readies bigint[] := '{}'; costs bigint[] := '{}'; starts bigint[] := '{}'; finishes bigint[] := '{}';
-  weights int[] := '{}'; counts int[] := '{}'; names text[] := '{}';
-  again int[] := '{}';       -- those that have a head left, in the order of turns, from again_at on
-  again_at int := 1;
-  capped bigint[] := '{}';   -- customers that reached their cap in this round
-  limited bigint[] := '{}'; left_to_run int[] := '{}';  -- customers with a cap, and how many more they may run
-  -- what was taken
-  taken bigint[] := '{}'; takers text[] := '{}'; opens boolean[] := '{}';
-  open_now boolean; lane int; spot int; low int; high int; step bigint; size int := 0; following record; best record; level int;
+  q fairlane.queue := fairlane.lock_queue();
+  now_ms bigint := fairlane.now_ms(now_override);
+  turns fairlane.turn[];
 BEGIN
   PERFORM fairlane.refuse_frozen(q.frozen);
   IF EXISTS (SELECT FROM fairlane.work WHERE state = 'delayed' AND ready_ms <= now_ms) THEN
-    PERFORM fairlane.ready_what_is_due(now_ms, due_most);
+    PERFORM fairlane.ready_due(now_ms, due_max);
     SELECT * INTO q FROM fairlane.queue WHERE one;
   END IF;
-  wanted := coalesce(kinds, fairlane.competing_kinds());
-  IF cardinality(wanted) = 0 THEN
+  turns := fairlane.dispatch(q, coalesce(kinds, fairlane.competing_kinds()), max_count, now_ms);
+  IF cardinality(turns) = 0 THEN
     RETURN;
   END IF;
-  width := most;
-  turns := fairlane.heads_by_turn(wanted, width);
-  FETCH turns INTO by_turn;
-  WHILE size < most LOOP
-    open_now := q.dispatch = 'fair' AND q.open_turn_every > 0 AND (q.dispatches + 1) % greatest(q.open_turn_every, 1) = 0;
-    lane := NULL;
-    IF open_now THEN
-      IF NOT is_aged THEN
-        is_aged := true;
-        ages := fairlane.heads_by_age(wanted, width);
-        FETCH ages INTO by_age;
-      END IF;
-      WHILE by_age.head = ANY (first_heads) OR by_age.customer = ANY (capped) LOOP
-        FETCH ages INTO by_age;
-      END LOOP;
-      SELECT s.place, s.ready_ms, s.head INTO following
-      FROM unnest(heads, readies, senders) WITH ORDINALITY AS s (head, ready_ms, sender, place)
-      WHERE s.head IS NOT NULL AND NOT s.sender = ANY (capped) ORDER BY s.ready_ms, s.head LIMIT 1;
-      IF following.head IS NOT NULL AND
-          (by_age.head IS NULL OR (following.ready_ms, following.head) < (by_age.ready_ms, by_age.head)) THEN
-        lane := following.place;
-      ELSE
-        best := by_age;
-      END IF;
-    ELSE
-      WHILE by_turn.head = ANY (first_heads) OR by_turn.customer = ANY (capped) LOOP
-        FETCH turns INTO by_turn;
-      END LOOP;
-      WHILE again_at <= cardinality(again) AND senders[again[again_at]] = ANY (capped) LOOP
-        again_at := again_at + 1;
-      END LOOP;
-      lane := again[again_at];
-      IF lane IS NULL OR (by_turn.head IS NOT NULL AND
-          (by_turn.priority, by_turn.start, by_turn.head) < (levels[lane], starts[lane], heads[lane])) THEN
-        lane := NULL;
-        best := by_turn;
-      END IF;
-    END IF;
-    IF lane IS NULL THEN
-      EXIT WHEN best.head IS NULL;
-      lane := cardinality(first_heads) + 1;
-      first_heads[lane] := best.head; senders[lane] := best.customer; lane_kinds[lane] := best.kind;
-      levels[lane] := best.priority; heads[lane] := best.head; readies[lane] := best.ready_ms; costs[lane] := best.cost;
-      starts[lane] := best.start; finishes[lane] := best.finish; weights[lane] := best.weight; counts[lane] := 0;
-      names[lane] := best.name;
-      IF best.cap IS NOT NULL AND NOT best.customer = ANY (limited) THEN
-        spot := cardinality(limited) + 1;
-        limited[spot] := best.customer;
-        left_to_run[spot] := best.cap - (SELECT sum(r.running) FROM fairlane.lanes AS r WHERE r.customer = best.customer);
-      END IF;
-    ELSE  -- it leaves its place among those that wait for another turn
-      spot := array_position(again, lane, again_at);
-      IF spot = again_at THEN
-        again_at := again_at + 1;
-      ELSE
-        again := again[:spot - 1] || again[spot + 1:];
-      END IF;
-    END IF;
-    -- the turn is taken and paid for
-    size := size + 1;
-    q.dispatches := q.dispatches + 1;
-    taken[size] := heads[lane]; takers[size] := names[lane]; opens[size] := open_now;
-    counts[lane] := counts[lane] + 1;
-    level := levels[lane];
-    q.ready[level] := q.ready[level] - 1;
-    IF q.dispatch = 'fair' THEN
-      step := fairlane.step_of(costs[lane], weights[lane]);
-      q.clocks[level] := greatest(q.clocks[level], starts[lane]);
-      finishes[lane] := starts[lane] + step;
-      starts[lane] := finishes[lane];
-    END IF;
-    SELECT w.number, w.ready_ms, w.cost INTO following FROM fairlane.work AS w
-    WHERE w.customer = senders[lane] AND w.kind = lane_kinds[lane] AND w.priority = level AND w.state = 'ready'
-      AND w.number > heads[lane]
-    ORDER BY w.number LIMIT 1;
-    heads[lane] := following.number; readies[lane] := following.ready_ms; costs[lane] := following.cost;
-    IF following.number IS NULL THEN
-      starts[lane] := NULL;
-      q.lanes[level] := q.lanes[level] - 1;
-    ELSE  -- the lane's next head waits for its turn: mostly behind all others
-      low := again_at;
-      high := cardinality(again) + 1;
-      spot := again[high - 1];
-      IF high > low AND (level, starts[lane], following.number) > (levels[spot], starts[spot], heads[spot]) THEN
-        low := high;
-      END IF;
-      WHILE low < high LOOP
-        spot := (low + high) / 2;
-        IF (levels[again[spot]], starts[again[spot]], heads[again[spot]]) < (level, starts[lane], following.number) THEN
-          low := spot + 1;
-        ELSE
-          high := spot;
-        END IF;
-      END LOOP;
-      again := again[:low - 1] || lane || again[low:];
-    END IF;
-    spot := array_position(limited, senders[lane]);
-    IF spot IS NOT NULL THEN
-      left_to_run[spot] := left_to_run[spot] - 1;
-      IF left_to_run[spot] <= 0 THEN
-        capped := capped || senders[lane];
-        IF cardinality(wanted) > 1 AND width = most THEN  -- its lanes are passed over, so more of each kind may be needed
-          width := 9 * most;
-          turns := fairlane.heads_by_turn(wanted, width);
-          FETCH turns INTO by_turn;
-          is_aged := false;
-        END IF;
-      END IF;
-    END IF;
-  END LOOP;
-  IF size = 0 THEN
-    RETURN;
-  END IF;
-  UPDATE fairlane.lanes AS l SET head = s.head, ready_ms = s.ready_ms, start = s.start, finish = s.finish,
-    waiting = l.waiting - s.count, running = l.running + s.count
-  FROM unnest(senders, lane_kinds, levels, heads, readies, starts, finishes, counts)
-    AS s (sender, kind, priority, head, ready_ms, start, finish, count)
-  WHERE l.customer = s.sender AND l.kind = s.kind AND l.priority = s.priority;
-  IF cardinality(capped) > 0 THEN
-    PERFORM fairlane.gate(capped, q.dispatch, q.clocks);
-  END IF;
-  q := fairlane.paced(q, now_ms, q.dispatches - size);
-  UPDATE fairlane.queue SET dispatches = q.dispatches, last_change = q.last_change + size, clocks = q.clocks,
-    ready = q.ready, lanes = q.lanes, pace_from_ms = q.pace_from_ms, pace_from_dispatches = q.pace_from_dispatches,
-    pace_mid_ms = q.pace_mid_ms, pace_mid_dispatches = q.pace_mid_dispatches
-  WHERE one;
   RETURN QUERY
     WITH started AS (
       UPDATE fairlane.work AS w SET state = 'running', token = w.token + 1, attempts = w.attempts + 1,
         attempts_max = coalesce(attempts_by_kind[array_position(kinds, w.kind)], 3), worker = worker_name,
         lease_ms = now_ms + lease_length_ms
-      FROM unnest(taken, takers, opens) WITH ORDINALITY AS t (number, name, is_open, place)
-      WHERE w.number = t.number AND w.state IS NOT DISTINCT FROM 'ready'  -- said so, the planner keeps to the number's index
-      RETURNING w.*, t.place, t.name, t.is_open
+      FROM unnest(turns) WITH ORDINALITY AS t (number, name, is_open, ordinal)
+      WHERE w.number = t.number AND w.state IS NOT DISTINCT FROM 'ready'  -- in this form the planner keeps to the number's index
+      RETURNING w.*, t.ordinal, t.name, t.is_open
     ), logged AS (
       INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
-      SELECT q.last_change + s.place, now_ms, 'claimed', s.customer, s.number, s.token, worker_name FROM started AS s
+      SELECT q.last_change + s.ordinal, now_ms, 'claimed', s.customer, s.number, s.token, worker_name FROM started AS s
     )
     SELECT s.id, s.token, s.number, s.name, s.kind, s.priority, d.payload, s.attempts, s.attempts_max, s.lease_ms,
-      q.dispatches - size + s.place, s.is_open
+      q.dispatches + s.ordinal, s.is_open
     FROM started AS s
     JOIN fairlane.documents AS d ON d.number = s.number
-    ORDER BY s.place;
+    ORDER BY s.ordinal;
 END $$;
 
--- The marks that tell how fast documents were taken lately, as a claim at this moment leaves them.
-CREATE FUNCTION fairlane.paced(q fairlane.queue, now_ms bigint, before bigint) RETURNS fairlane.queue
+-- Move the marks from which readers see how fast documents were claimed lately.
+CREATE FUNCTION fairlane.update_pace(q fairlane.queue, now_ms bigint, dispatches_before bigint) RETURNS fairlane.queue
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   age_ms bigint := now_ms - q.pace_mid_ms;
 BEGIN
   IF NOT age_ms BETWEEN 0 AND 120000 THEN
-    q.pace_from_ms := now_ms; q.pace_from_dispatches := before;
-    q.pace_mid_ms := now_ms; q.pace_mid_dispatches := before;
+    q.pace_from_ms := now_ms; q.pace_from_dispatches := dispatches_before;
+    q.pace_mid_ms := now_ms; q.pace_mid_dispatches := dispatches_before;
   ELSIF age_ms > 60000 THEN
     q.pace_from_ms := q.pace_mid_ms; q.pace_from_dispatches := q.pace_mid_dispatches;
-    q.pace_mid_ms := now_ms; q.pace_mid_dispatches := before;
+    q.pace_mid_ms := now_ms; q.pace_mid_dispatches := dispatches_before;
   END IF;
   RETURN q;
 END $$;

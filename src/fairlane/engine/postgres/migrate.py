@@ -11,7 +11,7 @@ from fairlane.engine.queries import Queries
 
 from .errors import translate_error
 from .pool import Connection, connect
-from .queries import SCHEMA_VERSIONS, in_schema, queries
+from .queries import FUNCTIONS, SCHEMA_VERSIONS, in_schema, queries
 from .url import PostgresUrl
 
 SERVER_OLDEST = 14
@@ -65,17 +65,18 @@ def _upgrade(connection: Connection, url: PostgresUrl, sql: Queries) -> None:
              policy.reset, first.dispatch, first.open_turn_every),
         )  # fmt: skip
     if version < len(SCHEMA_VERSIONS):
+        connection.execute(in_schema(FUNCTIONS, url.schema))
         connection.execute(sql.write_schema_version, (len(SCHEMA_VERSIONS),))
 
 
 def _schema_exists(connection: Connection, url: PostgresUrl, sql: Queries) -> bool:
-    row = connection.execute(sql.schema_there, (url.schema, url.schema)).fetchone()
+    row = connection.execute(sql.schema_exists, (url.schema, url.schema)).fetchone()
     return bool(row and row[0])
 
 
 def _version(connection: Connection, url: PostgresUrl, sql: Queries) -> int:
     """The schema's version; 0 if there is none."""
-    row = connection.execute(sql.schema_there, (url.schema, url.schema)).fetchone()
+    row = connection.execute(sql.schema_exists, (url.schema, url.schema)).fetchone()
     if row is None or not row[1]:
         return 0
     row = connection.execute(sql.schema_version).fetchone()

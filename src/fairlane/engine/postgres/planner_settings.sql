@@ -1,9 +1,9 @@
--- Every verb keeps to its indexes, whatever the planner knows of tables that were empty a minute ago, and plans once.
+-- Planner settings: every verb uses its indexes, even while statistics say that tables are empty, and plans once.
 DO $$
 DECLARE
-  one regprocedure;
+  verb regprocedure;
 BEGIN
-  FOR one IN
+  FOR verb IN
     SELECT p.oid::regprocedure FROM pg_proc AS p
     WHERE p.pronamespace = 'fairlane'::regnamespace
       AND p.proname IN ('check_customer', 'submit', 'submit_one', 'claim', 'settle', 'extend', 'reclaim', 'cancel', 'retry',
@@ -12,6 +12,6 @@ BEGIN
   LOOP
     EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off '
                    'SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan '
-                   'SET lock_timeout = %L', one, '30s');
+                   'SET lock_timeout = %L', verb, '30s');
   END LOOP;
 END $$;

@@ -27,6 +27,8 @@ def queries(schema: str = "fairlane") -> Queries:
     return Queries(in_schema(read_sql(__package__, "queries.sql"), schema))
 
 
-_PARTS = ("schema_1.sql", *(f"functions_{part}.sql" for part in _FUNCTIONS), "planner_settings.sql")
+SCHEMA_VERSIONS = (read_sql(__package__, "schema_1.sql"), read_sql(__package__, "schema_2.sql"))  # tables, views and types
 
-SCHEMA_VERSIONS = ("\n".join(read_sql(__package__, part) for part in _PARTS),)
+# Functions are code: every upgrade drops them and creates this version's.
+_FUNCTION_FILES = ("drop_functions", *(f"functions_{part}" for part in _FUNCTIONS), "planner_settings")
+FUNCTIONS = "\n".join(read_sql(__package__, f"{name}.sql") for name in _FUNCTION_FILES)

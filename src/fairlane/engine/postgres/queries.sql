@@ -1,9 +1,9 @@
--- server: Which server this is, and what its acknowledgements are worth.
+-- server: The server's version, encoding, role and durability settings.
 SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_setting('server_encoding'),
        pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'),
        current_setting('full_page_writes');
 
--- schema_there: Whether the schema is there and holds a queue; from the catalogues, as to_regclass may remember what was.
+-- schema_exists: Whether the schema exists and holds a queue; from the catalogues, because to_regclass may be stale.
 SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s),
        EXISTS (SELECT FROM pg_class AS t JOIN pg_namespace AS n ON n.oid = t.relnamespace
                WHERE n.nspname = %s AND t.relname = 'version');
@@ -11,70 +11,70 @@ SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s),
 -- schema_version: The version of the schema.
 SELECT version FROM fairlane.version;
 
--- write_schema_version: The schema has another version.
+-- write_schema_version: Write the version of the schema.
 WITH gone AS (DELETE FROM fairlane.version) INSERT INTO fairlane.version (version) VALUES (%s);
 
--- migration_lock: One at a time makes or changes this schema; the others wait and find it done.
+-- migration_lock: Let one process at a time create or upgrade this schema.
 SELECT pg_advisory_xact_lock(hashtext('fairlane'), hashtext(%s));
 
--- create_schema: A schema of our own.
+-- create_schema: Create the schema.
 CREATE SCHEMA IF NOT EXISTS fairlane;
 
--- first_rules: The rules that hold before anybody configured others.
+-- first_rules: Write the default rules.
 WITH first AS (INSERT INTO fairlane.rules (version, since_ms, body) VALUES (%s, 0, %s))
 INSERT INTO fairlane.queue (rules_version, interval_ms, depths, reset, dispatch, open_turn_every)
 VALUES (%s, %s, %s::bigint[], %s, %s, %s);
 
--- check: One check of a customer without a document.
+-- check: Check a customer without a document.
 SELECT * FROM fairlane.check_customer(%s, %s, %s);
 
--- submit_one: One document.
+-- submit_one: Submit one document.
 SELECT fairlane.submit_one(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
 
--- submit: Documents of one call, all or none.
+-- submit: Submit documents, all or none.
 SELECT * FROM fairlane.submit(%s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[],
                               %s::text[], %s, %s);
 
--- claim: Up to that many documents in dispatch order.
+-- claim: Claim documents in dispatch order.
 SELECT * FROM fairlane.claim(%s, %s, %s, %s::text[], %s::int[], %s, %s);
 
--- extend: Longer leases; answers the places of lost claims.
+-- extend: Extend leases; returns the ordinals of lost claims.
 SELECT fairlane.extend(%s::bigint[], %s::text[], %s::bigint[], %s, %s);
 
--- settle: Claims end with their outcomes; answers the places of lost ones.
+-- settle: End claims with their outcomes; returns the ordinals of lost ones.
 SELECT fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s);
 
--- reclaim: Leases that ran out.
+-- reclaim: Take back documents whose lease ran out.
 SELECT fairlane.reclaim(%s, %s);
 
--- cancel: What has not ended ends as cancelled.
+-- cancel: Cancel documents that have not ended.
 SELECT fairlane.cancel(%s::text[], %s);
 
--- retry: A failed document gets another round of attempts.
+-- retry: Give a failed document fresh attempts.
 SELECT fairlane.retry(%s, %s);
 
--- purge: Old changes, then documents that ended.
+-- purge: Remove old changes, then documents that ended.
 SELECT * FROM fairlane.purge(%s, %s, %s);
 
--- configure: Other rules for everybody.
+-- configure: Replace the rules.
 SELECT fairlane.configure(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, %s);
 
--- tune: Other terms for one customer.
+-- tune: Replace a customer's terms.
 SELECT fairlane.tune(%s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s);
 
--- reset: A customer stands as never seen.
+-- reset: Reset a customer as if it was never seen.
 SELECT fairlane.reset_customer(%s, %s);
 
--- forget: Some of a customer's documents, or the rest of it.
+-- forget: Erase some of a customer's documents, or the customer if none is left.
 SELECT fairlane.forget(%s, %s, %s);
 
--- put_record: A record's new value, or none.
+-- put_record: Set or remove a record.
 SELECT fairlane.put_record(%s, %s, %s, %s);
 
--- take_in: What has arrived inside transactions of others takes its place.
+-- absorb_arrivals: Put documents that arrived inside callers' transactions into their lanes.
 SELECT fairlane.settle_arrivals();
 
--- rules: The rules that hold now.
+-- rules: The current rules.
 SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1;
 
 -- customer: One customer with its terms and counts; whether something has arrived that is not counted yet.
@@ -118,7 +118,7 @@ WHERE customer_number = (SELECT number FROM fairlane.customers WHERE id = %s) AN
 
 -- documents_at_work: Documents of one state that have not ended as snapshots, newest first.
 SELECT s.* FROM (
-  SELECT number FROM (SELECT number, state FROM fairlane.work UNION ALL SELECT number, state FROM fairlane.arrivals) AS here
+  SELECT number FROM (SELECT number, state FROM fairlane.work UNION ALL SELECT number, state FROM fairlane.arrivals) AS waiting_or_running
   WHERE state = %s AND number < %s ORDER BY number DESC LIMIT %s
 ) AS w JOIN fairlane.snapshots AS s ON s.number = w.number ORDER BY s.number DESC;
 
@@ -133,10 +133,10 @@ SELECT s.* FROM (
   ORDER BY number DESC LIMIT %s
 ) AS e JOIN fairlane.snapshots AS s ON s.number = e.number ORDER BY s.number DESC;
 
--- body: What was handed in and what came out.
+-- body: The payload and the result of a document.
 SELECT d.payload, e.result FROM fairlane.documents AS d LEFT JOIN fairlane.endings AS e ON e.number = d.number WHERE d.id = %s;
 
--- outlook: What stands before a waiting document; whether something has arrived that is not counted yet.
+-- outlook: What is ahead of a waiting document; first whether uncounted documents have arrived.
 SELECT EXISTS (SELECT FROM fairlane.arrivals), fairlane.now_ms(%s), d.priority, w.state, q.ready, q.lanes, q.dispatches,
        q.pace_from_ms, q.pace_from_dispatches, q.pace_mid_ms, q.pace_mid_dispatches, c.paused, c.cap,
        (SELECT coalesce(sum(l.running), 0)::bigint FROM fairlane.lanes AS l WHERE l.customer = d.customer),
@@ -148,10 +148,10 @@ SELECT EXISTS (SELECT FROM fairlane.arrivals), fairlane.now_ms(%s), d.priority, 
 FROM fairlane.documents AS d JOIN fairlane.customers AS c ON c.number = d.customer CROSS JOIN fairlane.queue AS q
 LEFT JOIN fairlane.work AS w ON w.number = d.number WHERE d.id = %s;
 
--- feed_floor: Up to where the feed was purged, and whether something has arrived that is not in it yet.
+-- feed_floor: Up to which number the feed was purged, and whether documents have arrived that are not in it yet.
 SELECT changes_floor, EXISTS (SELECT FROM fairlane.arrivals) FROM fairlane.queue;
 
--- changes: Lines of the feed, in the order they were committed.
+-- changes: Lines of the feed, in the order of commits.
 SELECT f.number, f.at_ms, f.what, (SELECT c.id FROM fairlane.customers AS c WHERE c.number = f.customer),
        (SELECT d.id FROM fairlane.documents AS d WHERE d.number = f.document), f.token, f.note
 FROM fairlane.changes AS f WHERE f.number > %s ORDER BY f.number LIMIT %s;
@@ -167,11 +167,11 @@ SELECT group_name, key, value, version FROM fairlane.records WHERE group_name = 
 -- records: The records of a group by key, a page.
 SELECT group_name, key, value, version FROM fairlane.records WHERE group_name = %s AND key > %s ORDER BY key LIMIT %s;
 
--- pack_queue: Where the queue's own counters stand.
+-- pack_queue: The queue's own counters.
 SELECT q.clocks, q.dispatches, CASE WHEN n.is_called THEN n.last_value ELSE 0 END, q.last_change, q.last_record
 FROM fairlane.queue AS q CROSS JOIN fairlane.numbers AS n;
 
--- pack_customers: Customers by id with their terms, and what of theirs has ended.
+-- pack_customers: Customers by id with their terms and counts of ended documents.
 SELECT c.id, c.counter, c.updated_ms, c.reset_ms, c.resets, c.terms_version,
        (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1), n.done, n.failed, n.cancelled
 FROM (SELECT * FROM fairlane.customers WHERE id > %s ORDER BY id LIMIT %s) AS c
@@ -181,7 +181,7 @@ CROSS JOIN LATERAL (
   FROM fairlane.lanes AS l WHERE l.customer = c.number
 ) AS n ORDER BY c.id;
 
--- pack_documents: Documents with everything that is known of them, oldest first.
+-- pack_documents: Documents with all that is stored of them, oldest first.
 SELECT s.*, d.digest, d.weight, d.resets, d.payload, e.result
 FROM (SELECT number FROM fairlane.documents WHERE number > %s ORDER BY number LIMIT %s) AS page
 JOIN fairlane.snapshots AS s ON s.number = page.number JOIN fairlane.documents AS d ON d.number = page.number
@@ -195,23 +195,23 @@ ORDER BY c.id, l.kind, l.priority LIMIT %s;
 -- pack_records: Records by group and key.
 SELECT group_name, key, value, version FROM fairlane.records WHERE (group_name, key) > (%s, %s) ORDER BY group_name, key LIMIT %s;
 
--- unpack_queue: Another queue's counters and rules become this one's.
+-- unpack_queue: Replace the queue's counters and rules by another queue's.
 SELECT fairlane.unpack_queue(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, %s::bigint[], %s, %s, %s, %s);
 
--- unpack_customer: A customer that moves in.
+-- unpack_customer: Add a customer from another store.
 SELECT fairlane.unpack_customer(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s, %s, %s);
 
--- unpack_documents: Documents that move in.
+-- unpack_documents: Add documents from another store.
 SELECT fairlane.unpack_documents(%s::jsonb);
 
--- unpack_lanes: The tags of lanes that move in.
+-- unpack_lanes: Set the tags of lanes from another store.
 SELECT fairlane.unpack_lanes(%s::text[], %s::text[], %s::smallint[], %s::bigint[], %s::bigint[]);
 
--- unpack_records: Records that move in.
+-- unpack_records: Add records from another store.
 SELECT fairlane.unpack_records(%s::text[], %s::text[], %s::text[], %s::bigint[]);
 
 -- server_ms: The server's clock.
 SELECT fairlane.now_ms(NULL);
 
--- index_names: The indexes that are there.
+-- index_names: The indexes of the schema.
 SELECT indexname FROM pg_indexes WHERE schemaname = %s;

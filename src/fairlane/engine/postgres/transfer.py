@@ -23,7 +23,7 @@ def pack(pool: PostgresPool | CallerTransaction, sql: Queries, rules: Rules, cur
     part, after = parse_cursor(cursor)
     match part:
         case "queue":
-            pool.write(sql.take_in)
+            pool.write(sql.absorb_arrivals)
             ((clocks, *counters),) = pool.read(sql.pack_queue)
             return Packed(next_cursor(part, [], limit), PackedQueue(rules, tuple(clocks), *counters))
         case "customers":
