@@ -1,17 +1,17 @@
 -- Version 1 of a Fairlane schema. Times are milliseconds; counters, costs, weights and tags are thousandths.
--- Every name is written with the schema fairlane; another schema's name is put in its place when it is made.
+-- All names carry the schema fairlane, which is replaced by another schema's name when that one is created.
 
 -- Which version this schema has.
 CREATE TABLE fairlane.version (version int NOT NULL);
 
--- One row: where the queue's own counters stand and which rules hold. Whoever changes documents, lanes or the feed holds it.
+-- One row: the queue's own counters and the current rules. A session that changes documents, lanes or the feed locks it.
 CREATE TABLE fairlane.queue (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
   dispatches bigint NOT NULL DEFAULT 0,      -- documents taken so far
   last_change bigint NOT NULL DEFAULT 0,
   changes_floor bigint NOT NULL DEFAULT 0,   -- changes up to this one were purged
-  last_record bigint NOT NULL DEFAULT 0,     -- the last version given to a record
-  tunings bigint NOT NULL DEFAULT 0,         -- how often a customer was tuned; 0: nobody has a cap, so nobody looks
+  last_record bigint NOT NULL DEFAULT 0,     -- the last version of a record
+  tunings bigint NOT NULL DEFAULT 0,         -- how often a customer was tuned; 0: no customer has a cap, so caps are not read
   pace_from_ms bigint NOT NULL DEFAULT 0, pace_from_dispatches bigint NOT NULL DEFAULT 0,
   pace_mid_ms bigint NOT NULL DEFAULT 0, pace_mid_dispatches bigint NOT NULL DEFAULT 0,
   -- by priority: its clock V, how many documents are ready in it, and in how many lanes
@@ -23,25 +23,25 @@ CREATE TABLE fairlane.queue (
   frozen text   -- why nothing new may begin; NULL: it may
 ) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- Every version of the rules that ever held; the highest holds now.
+-- Every version of the rules there ever was; the highest is current.
 CREATE TABLE fairlane.rules (version int PRIMARY KEY, since_ms bigint NOT NULL, body text NOT NULL);
 
--- A customer: where it stands, and its terms as the arithmetic needs them. Whoever moves its counter holds its row.
+-- A customer: its standing, and its terms as the arithmetic needs them. A session that moves its counter locks its row.
 CREATE TABLE fairlane.customers (
   number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   id text COLLATE "C" NOT NULL UNIQUE,
   counter bigint NOT NULL DEFAULT 0, updated_ms bigint, reset_ms bigint, resets bigint NOT NULL DEFAULT 0,
   terms_version int NOT NULL DEFAULT 0, weight int NOT NULL DEFAULT 1000, cap int, paused boolean NOT NULL DEFAULT false,
-  interval_ms bigint, depths bigint[], reset text   -- NULL: as everybody
+  interval_ms bigint, depths bigint[], reset text   -- NULL: as in the rules
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 
--- Every version of a customer's terms that ever held; the highest holds now.
+-- Every version of a customer's terms there ever was; the highest is current.
 CREATE TABLE fairlane.terms (
   customer bigint NOT NULL, version int NOT NULL, since_ms bigint NOT NULL, body text NOT NULL,
   PRIMARY KEY (customer, version)
 );
 
--- What never changes of a document: what was handed in and the check that made it. Rows are added and purged, never rewritten.
+-- What never changes of a document: its payload and its check. Rows are added and purged, never rewritten.
 CREATE SEQUENCE fairlane.numbers;
 CREATE TABLE fairlane.documents (
   number bigint PRIMARY KEY,
@@ -57,7 +57,7 @@ CREATE TABLE fairlane.documents (
 CREATE INDEX documents_by_customer ON fairlane.documents (customer, number);
 CREATE UNIQUE INDEX documents_by_key ON fairlane.documents (customer, key) WHERE key IS NOT NULL;
 
--- The hot table: documents that wait or run, and only those that run have a lease. What has ended is no longer here.
+-- The hot table: documents that wait or run; only those that run have a lease. Documents that ended are in `endings`.
 CREATE TABLE fairlane.work (
   number bigint PRIMARY KEY,
   customer bigint NOT NULL,
@@ -74,7 +74,7 @@ CREATE INDEX work_in_lane ON fairlane.work (customer, kind, priority, number) WH
 CREATE INDEX work_delayed ON fairlane.work (ready_ms, number) WHERE state = 'delayed';
 CREATE INDEX work_running ON fairlane.work (lease_ms, number) WHERE lease_ms IS NOT NULL;
 
--- How documents ended. Rows are added and purged; only a retry asked for by a person takes one back.
+-- How documents ended. Rows are added and purged; only an operator's retry takes one back.
 CREATE TABLE fairlane.endings (
   number bigint PRIMARY KEY,
   ended_ms bigint NOT NULL, ready_ms bigint NOT NULL,
@@ -84,7 +84,7 @@ CREATE TABLE fairlane.endings (
 CREATE INDEX endings_by_age ON fairlane.endings (ended_ms, number);
 CREATE INDEX endings_unhappy ON fairlane.endings (state, number) WHERE state IN ('failed', 'cancelled');
 
--- Documents submitted inside somebody's own transaction: whoever next holds the queue puts them in their lanes.
+-- Documents submitted inside callers' transactions: the next session that locks the queue puts them into their lanes.
 CREATE TABLE fairlane.arrivals (
   number bigint PRIMARY KEY, ready_ms bigint NOT NULL, cost bigint NOT NULL, state text NOT NULL, note text
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
@@ -114,7 +114,7 @@ CREATE TABLE fairlane.records (
   PRIMARY KEY (group_name, key)
 );
 
--- A document as it is looked at.
+-- A document as readers get it.
 CREATE VIEW fairlane.snapshots AS
   SELECT d.id, d.number, c.id AS customer, d.kind, coalesce(w.state, e.state, a.state) AS state, d.priority, d.counter, d.checked_ms,
          d.policy_version, d.terms_version, coalesce(w.cost, e.cost, a.cost) AS cost, d.key,
@@ -134,7 +134,7 @@ CREATE TYPE fairlane.shift AS (
   ready int, waiting int, running int, done int, failed int, cancelled int
 );
 
--- What becomes of one document that leaves its worker, or ends.
+-- The new state of a document that leaves its worker, or ends.
 CREATE TYPE fairlane.move AS (
   number bigint, state text, what text, note text, result text, ready_ms bigint, attempts int, cost bigint, correction text
 );
