@@ -1,1 +1,1 @@
-"""How fast is it, and beside what? `make bench` measures, prints a table and writes build/bench.json."""
+"""Benchmarks: `make bench` measures, each figure beside a bare engine in the same run, prints a table and writes build/bench.json."""

@@ -105,15 +105,15 @@ def test_a_check_with_one_wrong_time_makes_none(url: str) -> None:
     assert json.loads(run("status", "--json", "--url", url).stdout) == []
 
 
-@pytest.mark.parametrize("asked", ["check acme", "status", "--help", "--version", "check --help"])
-def test_an_answer_that_cannot_be_written_is_exit_code_1(tmp_path: Path, asked: str) -> None:
+@pytest.mark.parametrize("command", ["check acme", "status", "--help", "--version", "check --help"])
+def test_an_answer_that_cannot_be_written_is_exit_code_1(tmp_path: Path, command: str) -> None:
     with Queue(f"sqlite:///{tmp_path}/fairlane.db") as queue:
         queue.check("acme")
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "fairlane.cli", *asked.split()]
+        arguments = [sys.executable, "-m", "fairlane.cli", *command.split()]
         buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # as people have it
         result = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=buffered
+            arguments, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=buffered
         )
     assert result.returncode == 1
     assert "cannot write the output" in result.stderr

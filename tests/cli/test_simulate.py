@@ -66,8 +66,8 @@ def test_json_is_a_list_with_one_object_a_policy(path: Path) -> None:
     fifo, texts = figures(str(path), "--policy", "fifo", "--policy", "texts", "--workers", "2")
     assert (fifo["policy"], texts["policy"]) == ("fifo", "texts")
     for one in (fifo, texts):
-        asked = {"policy", "workers", "load", "waits", "jain", "overtaken", "starved", "utilisation"}
-        assert set(one) == asked | {"documents", "customers", "slowdowns", "service_gap"}
+        keys = {"policy", "workers", "load", "waits", "jain", "overtaken", "starved", "utilisation"}
+        assert set(one) == keys | {"documents", "customers", "slowdowns", "service_gap"}
         assert list(one["waits"]) == list(one["slowdowns"]) == ["all", "light", "quiet", "heavy"]
         assert all(set(spread) == FIGURES for name in ("waits", "slowdowns") for spread in one[name].values())
         assert (one["workers"], one["documents"], one["customers"]) == (2, 48, 9)

@@ -335,37 +335,37 @@ def waiter(server: Server, name: str, engine: Engine, threads: ThreadPoolExecuto
 
 def test_whoever_waits_is_woken_by_what_becomes_ready(server: Server, patient: None) -> None:
     name = fresh_queue()
-    with Queue(server.url(name)) as here, Queue(server.url(name)) as there, ThreadPoolExecutor(1) as threads:
+    with Queue(server.url(name)) as local, Queue(server.url(name)) as remote, ThreadPoolExecutor(1) as threads:
         news: list[Callable[[], object]] = [
-            lambda: there.submit("ada"),
-            lambda: there.submit("ada", delay=0.05),
-            lambda: there.resume("ada"),
-            lambda: there.engine.settle([(claims[0], Released())]),
-            lambda: there.engine.reclaim(10, now_ms=10**14),
-            lambda: there.engine.settle([(claim, Done()) for claim in claims]),
+            lambda: remote.submit("ada"),
+            lambda: remote.submit("ada", delay=0.05),
+            lambda: remote.resume("ada"),
+            lambda: remote.engine.settle([(claims[0], Released())]),
+            lambda: remote.engine.reclaim(10, now_ms=10**14),
+            lambda: remote.engine.settle([(claim, Done()) for claim in claims]),
         ]
         claims: list[Claim] = []
         for turn, make_ready in enumerate(news):
             if turn == 2:
-                there.pause("ada")
-                there.submit("ada")
-            waiting = waiter(server, name, here.engine, threads)
+                remote.pause("ada")
+                remote.submit("ada")
+            waiting = waiter(server, name, local.engine, threads)
             make_ready()
             assert waiting.result(10) is True, turn
-            claims = there.engine.claim("w", 100, 60_000)
+            claims = remote.engine.claim("w", 100, 60_000)
             assert claims
             if turn == 4:  # at its cap, with one more waiting: an ending is news
-                there.tune("ada", cap=1)
-                there.submit("ada")
+                remote.tune("ada", cap=1)
+                remote.submit("ada")
 
 
 def test_a_kind_that_no_waiter_takes_wakes_no_waiter(server: Server, patient: None) -> None:
     name = fresh_queue()
-    with Queue(server.url(name)) as here, Queue(server.url(name)) as there, ThreadPoolExecutor(1) as threads:
-        waiting = waiter(server, name, here.engine, threads, ["scan"])
-        there.submit("ada", kind="fax")
+    with Queue(server.url(name)) as local, Queue(server.url(name)) as remote, ThreadPoolExecutor(1) as threads:
+        waiting = waiter(server, name, local.engine, threads, ["scan"])
+        remote.submit("ada", kind="fax")
         assert not waiting.done()
-        there.submit("ada", kind="scan")
+        remote.submit("ada", kind="scan")
         assert waiting.result(10) is True
 
 
@@ -379,21 +379,21 @@ def test_waiting_asks_the_server_next_to_nothing(server: Server) -> None:
 def test_a_signal_that_is_lost_only_delays(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "POLL_SECONDS", 0.2)
     name = fresh_queue()
-    with Queue(server.url(name)) as here, Queue(server.url(name)) as there, ThreadPoolExecutor(1) as threads:
-        waiting = waiter(server, name, here.engine, threads)
+    with Queue(server.url(name)) as local, Queue(server.url(name)) as remote, ThreadPoolExecutor(1) as threads:
+        waiting = waiter(server, name, local.engine, threads)
         with server.client() as client:
             client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-        there.submit("ada")
+        remote.submit("ada")
         assert waiting.result(10) is True
 
 
 def test_whoever_waits_outlives_the_server(own: Server) -> None:
     name = fresh_queue()
-    with Queue(own.url(name)) as here, Queue(own.url(name)) as there, ThreadPoolExecutor(1) as threads:
-        waiting = waiter(own, name, here.engine, threads)
+    with Queue(own.url(name)) as local, Queue(own.url(name)) as remote, ThreadPoolExecutor(1) as threads:
+        waiting = waiter(own, name, local.engine, threads)
         own.kill()
         own.start()
-        there.submit("ada")
+        remote.submit("ada")
         assert waiting.result(20) is True
 
 

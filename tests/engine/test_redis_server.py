@@ -264,7 +264,7 @@ def test_a_queue_moves_from_server_to_server(tmp_path: Path) -> None:
     home = f"sqlite:///{tmp_path}/home.db"
     fill(home, 700)
     before, at = contents_of(home), home
-    for there in (*(url_of(name, tmp_path, 1) for name in ("redis", "postgres", "valkey")), f"sqlite:///{tmp_path}/new.db"):
-        assert move(at, there).documents == 700
-        assert contents_of(there) == before
-        at = there
+    for target in (*(url_of(name, tmp_path, 1) for name in ("redis", "postgres", "valkey")), f"sqlite:///{tmp_path}/new.db"):
+        assert move(at, target).documents == 700
+        assert contents_of(target) == before
+        at = target

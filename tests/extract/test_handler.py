@@ -128,7 +128,7 @@ def claim_document(queue: Queue, id: str) -> Document:
     """A document in a handler's hands, for a handler that is called here."""
     (claim,) = queue.engine.claim("here", 1, 60_000, {"extract": 3})
     assert claim.id == id
-    return Document(claim, lambda told: None, lambda: open_files_of(queue.url, None))
+    return Document(claim, lambda report: None, lambda: open_files_of(queue.url, None))
 
 
 def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> None:

@@ -51,11 +51,11 @@ def test_no_path_leads_out_of_the_folder(path: str) -> None:
 
 
 @given(PATHS, PATHS)
-def test_paths_that_differ_stay_different(one: str, other: str) -> None:
+def test_paths_that_differ_stay_different(first: str, other: str) -> None:
     def normalised(path: str) -> list[str]:
         return [part for part in path.split("/") if part not in ("", ".")]
 
-    assert (safe_parts(one) == safe_parts(other)) == (normalised(one) == normalised(other))
+    assert (safe_parts(first) == safe_parts(other)) == (normalised(first) == normalised(other))
 
 
 def test_members_of_an_archive_get_paths_of_their_own() -> None:

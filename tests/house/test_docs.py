@@ -155,13 +155,13 @@ def test_every_public_name_is_in_the_reference() -> None:
 def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     first, *others = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         exec(first, {})
         for other in others:
             exec(other, {"queue": Queue()})
     assert Queue().look("acme").done == 30  # one of the 31 was cancelled
-    assert "Priority 1, because acme's counter stood at 0" in told.getvalue()
+    assert "Priority 1, because acme's counter stood at 0" in output.getvalue()
     assert len(first.strip().splitlines()) <= 10
 
 

@@ -25,7 +25,7 @@ from fairlane.sandbox.fork_server import main
 
 from . import forked_work
 
-NOBODY = 65534
+NOBODY_UID = 65534
 QUICK = sandbox.ResourceLimits(seconds_max=10, cpu_seconds_max=8, memory_max=300_000_000, file_max=20_000_000)
 WITHOUT = {
     "all layers": frozenset[str](),
@@ -48,7 +48,7 @@ CALLERS = {
     f"{'root' if user == 0 else 'ordinary user'}, {name}{', by a fork server' * has_fork_server}": Caller(
         user, without, has_fork_server
     )
-    for user in ([0, NOBODY] if os.geteuid() == 0 else [os.geteuid()])
+    for user in ([0, NOBODY_UID] if os.geteuid() == 0 else [os.geteuid()])
     for name, without in WITHOUT.items()
     for has_fork_server in ([False, True] if name != "without landlock" else [False])
 }

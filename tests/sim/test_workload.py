@@ -186,12 +186,12 @@ def test_a_load_is_met(load: float, workers: int, seed: int) -> None:
 
 
 def test_silences_are_cut_on_the_clock_of_the_replay_only() -> None:
-    given = by_hand((0, "a", 1), (1800, "a", 1), (3600.001, "a", 1), (90_000, "a", 1), (90_001, "a", 1))
-    scaled = given.at_load(0.5, 1)
+    workload = by_hand((0, "a", 1), (1800, "a", 1), (3600.001, "a", 1), (90_000, "a", 1), (90_001, "a", 1))
+    scaled = workload.at_load(0.5, 1)
     assert [at // 1000 for at in scaled.at_us] == [0, 1_800_000, 3_600_000, 5_400_000, 5_401_000]
-    assert scaled.checked_ms == given.checked_ms
-    assert list(given.at_us) == [0, 1_800_000_000, 3_600_001_000, 90_000_000_000, 90_001_000_000]
-    assert given.load(1) == 5 / 5401
+    assert scaled.checked_ms == workload.checked_ms
+    assert list(workload.at_us) == [0, 1_800_000_000, 3_600_001_000, 90_000_000_000, 90_001_000_000]
+    assert workload.load(1) == 5 / 5401
 
 
 @thorough

@@ -34,7 +34,7 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/ld.so.cache", "/etc/
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 FIRST_USER = 2_000_000_000  # beyond any real user; every attempt of root is a user of its own, so that it can signal nobody
 USERS_PER_SUPERVISOR = 64  # attempts of one supervisor use so many users in turn
-NOBODY = 65534
+NOBODY_UID = 65534
 _user_offsets = cycle(range(USERS_PER_SUPERVISOR))
 
 
@@ -154,8 +154,8 @@ def _give_to_new_user(scratch: str) -> int:
     try:
         os.chown(scratch, new_user, new_user)
     except OSError:  # a container may have few users
-        os.chown(scratch, NOBODY, NOBODY)
-        return NOBODY
+        os.chown(scratch, NOBODY_UID, NOBODY_UID)
+        return NOBODY_UID
     return new_user
 
 
