@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench` measures, each figure beside a bare engine in the same run, prints a table and writes build/bench.json."""
+"""Benchmarks: `make bench` measures each figure beside a bare engine in the same run, and writes build/bench.json."""
