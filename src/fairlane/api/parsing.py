@@ -10,11 +10,11 @@ import hashlib
 import json
 from typing import Any
 
+from fairlane.api.access.batches import BatchRecord
 from fairlane.core.document import Submission, validate_text
 from fairlane.queue import DEFAULT_KIND, new_ids
 from fairlane.queue.validation import SubmitOptions, cost_thousandths, payload_text
 
-from .access.batches import BatchRecord
 from .auth import Caller
 from .problems import Problem, bad_value
 from .service import Service

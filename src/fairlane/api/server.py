@@ -31,7 +31,7 @@ from fairlane.queue import Queue
 from fairlane.tracing import open_spans
 
 from .app import make_app
-from .connection import limited_protocol
+from .connection_limits import limited_protocol
 from .extension import Extension
 from .logging import Log
 from .service import Options, Service, WorkerProcess

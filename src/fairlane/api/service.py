@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
+from fairlane.api.access.batches import forget_batches
 from fairlane.core.document import ChangeRow
 from fairlane.core.errors import FairlaneError, Unknown
 from fairlane.queue import DEFAULT_KIND, Progress, Queue
 
-from .access.batches import forget_batches
 from .auth import Caller, Keyring, public_part
 from .extension import Extension
 from .feed import Feed, newest

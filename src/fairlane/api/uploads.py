@@ -20,13 +20,13 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import parse_qsl
 
+from fairlane.api.access.batches import BatchAccess, BatchRecord
 from fairlane.blobs.files import Files, discard_inputs
 from fairlane.core.document import Submission, validate_text
 from fairlane.queue import DEFAULT_KIND, PAGES
 from fairlane.queue.files import NOT_DONE, Input, discard_repeated, write_inputs
 from fairlane.queue.validation import SubmitOptions
 
-from .access.batches import BatchAccess, BatchRecord
 from .auth import Caller, time_ms
 from .middleware import ClientGone, Message, Receive, Scope
 from .multipart import Form, Part

@@ -7,9 +7,9 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from fairlane.api.service import Service
+from fairlane.console.read_model.loader import ReadModelLoader
 
 from .broadcast import Broadcast
-from .read_model.loader import ReadModelLoader
 from .sessions import SessionStore
 
 

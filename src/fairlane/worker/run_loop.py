@@ -1,7 +1,7 @@
 """One run of a worker, from its first claim to its last settlement. Its parts, in the order in which a document meets them:
 
 `idle_wait` waits for work, `claims` knows the leases, `dispatcher` begins documents in `child_pool` or `coroutines`, `outbox`
-settles them; meanwhile `leases` beats, and `background` tidies up.
+settles them; meanwhile `lease_monitor` beats, and `background` tidies up.
 
 Laws:
 - Nothing is claimed before the heartbeat is up.
@@ -25,7 +25,7 @@ from .context import RunContext
 from .dispatcher import Dispatcher
 from .document import describe_error
 from .idle_wait import IdleWait
-from .leases import Leases
+from .lease_monitor import LeaseMonitor
 from .outbox import Outbox, Summary
 from .prefetch import Prefetch
 from .store import Exchange
@@ -46,7 +46,7 @@ class RunLoop:
         self._prefetch = Prefetch(context.slots)
         self._outbox = Outbox(self._claims, context.progress, context.hooks, wake)
         self._dispatcher = Dispatcher(context, self._outbox, self._prefetch, wake, self._fail)
-        self._leases = Leases(context, self._claims, self._outbox, self._dispatcher, wake, self._fail)
+        self._leases = LeaseMonitor(context, self._claims, self._outbox, self._dispatcher, wake, self._fail)
         self._idle = IdleWait(context.store, context.until_empty, wake)
         self._failure: str | None = None  # why it cannot go on
         self._is_abandoning = False  # what cannot be given back now is left to its lease

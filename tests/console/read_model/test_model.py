@@ -12,7 +12,7 @@ import pytest
 
 from fairlane import Queue
 from fairlane.console.read_model.figures import history
-from fairlane.console.read_model.load import load_model, look_up
+from fairlane.console.read_model.initial_load import load_model, look_up
 from fairlane.console.read_model.model import ReadModel, encode_partial_frame
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
 from fairlane.core.policy import Terms, interval_ms_of
@@ -131,7 +131,7 @@ def catch_up(model: ReadModel, engine: Engine) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_model_is_a_fold_of_the_feed_wherever_it_began(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(seed)
-    monkeypatch.setattr("fairlane.console.read_model.load.time_ms", lambda: story.now_ms)
+    monkeypatch.setattr("fairlane.console.read_model.initial_load.time_ms", lambda: story.now_ms)
     models = [ReadModel(story.engine.rules())]  # one from the beginning, others loaded on the way
     for number in range(250):
         story.step()
@@ -154,7 +154,7 @@ def test_the_model_is_a_fold_of_the_feed_wherever_it_began(seed: int, monkeypatc
 @pytest.mark.parametrize("name", ENGINES[1:])
 def test_every_engine_can_be_followed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     story = Story(3, url := url_of(name, tmp_path))
-    monkeypatch.setattr("fairlane.console.read_model.load.time_ms", lambda: story.now_ms)
+    monkeypatch.setattr("fairlane.console.read_model.initial_load.time_ms", lambda: story.now_ms)
     try:
         model = ReadModel(story.engine.rules())
         for number in range(80):
@@ -172,7 +172,7 @@ def test_every_engine_can_be_followed(name: str, tmp_path: Path, monkeypatch: py
 
 def test_a_loaded_model_knows_the_past_day_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     queue, engine = (story := Story(1)).queue, story.engine
-    monkeypatch.setattr("fairlane.console.read_model.load.time_ms", lambda: START_MS)
+    monkeypatch.setattr("fairlane.console.read_model.initial_load.time_ms", lambda: START_MS)
     for hours_ago in (30, 25, 2, 1):
         at_ms = START_MS - hours_ago * 3_600_000
         queue.submit("acme", 1, now=at_ms / 1000)

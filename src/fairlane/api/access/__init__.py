@@ -12,9 +12,9 @@ from fairlane.api.auth import Caller
 from fairlane.queue import Queue
 
 from .batches import BatchAccess
+from .customer import OwnAccess
 from .documents import DocumentAccess
 from .operator import OperatorAccess
-from .own import OwnAccess
 
 
 class Access:

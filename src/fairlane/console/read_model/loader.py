@@ -22,7 +22,7 @@ from fairlane.core.errors import FairlaneError
 from fairlane.engine import Engine
 
 from .figures import MinuteFigures, history
-from .load import load_model, look_up
+from .initial_load import load_model, look_up
 from .model import DocumentFacts, ReadModel, encode_partial_frame
 
 ACCEPTED_MAX = 100_000

@@ -19,7 +19,7 @@ from .outbox import Outbox
 TICK_SECONDS_MAX = 0.25
 
 
-class Leases:
+class LeaseMonitor:
     """Watches the leases; receives the events of the heartbeat."""
 
     def __init__(

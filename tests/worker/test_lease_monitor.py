@@ -1,4 +1,4 @@
-"""Leases alone: the test is the heartbeat, at the other end of the socket."""
+"""LeaseMonitor alone: the test is the heartbeat, at the other end of the socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairlane.worker.claims import ActiveClaim, Claims
 from fairlane.worker.dispatcher import Dispatcher
 from fairlane.worker.handlers import Handlers, make_handler
 from fairlane.worker.hooks import Hooks
-from fairlane.worker.leases import Leases
+from fairlane.worker.lease_monitor import LeaseMonitor
 from fairlane.worker.outbox import Outbox
 from fairlane.worker.prefetch import Prefetch
 
@@ -30,7 +30,7 @@ async def wait_for_ever(document: object) -> None:
 
 
 class Watched:
-    """Leases with claims, and the other end of their socket."""
+    """LeaseMonitor with claims, and the other end of their socket."""
 
     def __init__(self, queue: Queue, ours: socket.socket, theirs: socket.socket, is_async: bool) -> None:
         self.events: list[Event] = []
@@ -42,7 +42,7 @@ class Watched:
         self.claims = Claims(context.lease_ms)
         self.outbox = Outbox(self.claims, context.progress, hooks, lambda: None)
         self.dispatcher = Dispatcher(context, self.outbox, Prefetch(2), lambda: None, self.failures.append)
-        self.leases = Leases(context, self.claims, self.outbox, self.dispatcher, lambda: None, self.failures.append)
+        self.leases = LeaseMonitor(context, self.claims, self.outbox, self.dispatcher, lambda: None, self.failures.append)
         self.heartbeat = theirs
         self._decoder = FrameDecoder()
         theirs.setblocking(False)
