@@ -1,6 +1,7 @@
 """Redis scripts: read them from the folder lua and give each its SHA1.
 
-The script of a verb is its file after the files of lua/shared, always all of them and in the same order.
+The script of a verb is its file after the files of lua/shared, always in the same order; a verb that only reads does without
+those that write.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-SHARED = ("queue", "policy", "records", "writes", "lanes", "flush", "transitions")
+SHARED_READ = ("queue", "policy", "records")
+SHARED = (*SHARED_READ, "writes", "lanes", "flush", "transitions")
+READING = {"body", "changes", "customers", "documents", "outlook", "ready", "records", "rules"}
 ALONE = {"migrate"}  # it creates what the shared files read
 FREEING = {"extend", "settle", "reclaim", "cancel", "purge", "forget", "sweep"}  # these must run on a full server too
 
@@ -34,15 +37,15 @@ def verbs() -> list[str]:
 
 
 @cache
-def shared_text() -> str:
+def shared_text(is_reading: bool = False) -> str:
     """Read what every script but `migrate` begins with."""
-    return "\n".join(read_file(f"shared/{name}") for name in SHARED)
+    return "\n".join(read_file(f"shared/{name}") for name in (SHARED_READ if is_reading else SHARED))
 
 
 @cache
 def load_script(verb: str, has_flags: bool) -> Script:
     """Assemble the script of a verb; servers from 7.0 on must be told by a flag that it may run when memory is full."""
-    text = read_file(verb) if verb in ALONE else f"{shared_text()}\n{read_file(verb)}"
+    text = read_file(verb) if verb in ALONE else f"{shared_text(verb in READING)}\n{read_file(verb)}"
     if has_flags and verb in FREEING:
         text = "#!lua flags=allow-oom\n" + text
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

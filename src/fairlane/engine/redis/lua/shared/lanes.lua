@@ -1,23 +1,9 @@
 -- Lanes: one customer's ready documents of one priority and kind; who competes, and from which start tag.
 
-local DIGIT = {'1', '2', '3', '4', '5', '6', '7', '8', '9'}
-
 local lanes, changed_lanes = {}, {} -- by name
-
-local function lane_name(owner, priority, kind)
-  return owner .. ':' .. DIGIT[priority] .. kind
-end
 
 local function ready_key(lane)
   return prefix .. 'ready:' .. lane.name
-end
-
-local function turns_key(priority, kind)
-  return prefix .. 'turns:' .. DIGIT[priority] .. kind
-end
-
-local function ages_key(kind)
-  return prefix .. 'ages:' .. kind
 end
 
 -- Make a lane of its stored values. `head` is a seq and `ready` since when it is ready, as text; false: the lane is empty.

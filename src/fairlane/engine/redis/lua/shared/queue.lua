@@ -77,6 +77,20 @@ local function ids_key(id)
   return IDS .. sub(id, 1, ID_PIECE)
 end
 
+local DIGIT = {'1', '2', '3', '4', '5', '6', '7', '8', '9'}
+
+local function lane_name(owner, priority, kind)
+  return owner .. ':' .. DIGIT[priority] .. kind
+end
+
+local function turns_key(priority, kind)
+  return prefix .. 'turns:' .. DIGIT[priority] .. kind
+end
+
+local function ages_key(kind)
+  return prefix .. 'ages:' .. kind
+end
+
 -- Return the time that was passed in, or else the server's, in milliseconds.
 local function now_of(argument)
   if argument ~= '' then

@@ -111,6 +111,15 @@ local function snapshot(document)
   }
 end
 
+-- Decode a line of the feed; false for one that a forgotten customer left.
+local function decode_line(text)
+  if text == '' then
+    return false
+  end
+  local at, what, note, call_id_then, owner, seq, token = decode(text)
+  return {at = at, what = what, note = note, call_id = call_id_then, owner = owner, seq = seq, token = token}
+end
+
 -- -- reading many ---------------------------------------------------------------------------------------------------
 
 -- Return the values of many fields of a hash, false where there is none.

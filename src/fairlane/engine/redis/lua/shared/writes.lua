@@ -39,15 +39,6 @@ local function log(now, what, owner, seq, token, note)
   feed[#feed + 1] = pack(now, what, note or false, call_id, owner or false, seq or false, token or false)
 end
 
--- Decode a line of the feed; false for one that a forgotten customer left.
-local function decode_line(text)
-  if text == '' then
-    return false
-  end
-  local at, what, note, call_id_then, owner, seq, token = decode(text)
-  return {at = at, what = what, note = note, call_id = call_id_then, owner = owner, seq = seq, token = token}
-end
-
 -- Make a customer that was never seen; returns its owner.
 local function new_customer(id)
   queue[LAST_CUSTOMER] = queue[LAST_CUSTOMER] + 1
