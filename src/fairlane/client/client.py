@@ -87,7 +87,7 @@ class Client:
         options = {"kind": kind, "cost": cost, "delay": plain_seconds(delay), "customer": customer}
         options = {name: value for name, value in options.items() if value is not None}
         if path is None and content is None and name is None:
-            content_json = f'{{"payload":{payload_text(payload)},{_json(options)[1:]}'
+            content_json = _json({"payload": _validate_payload(payload), **options})
             response = self._http.request("POST", DOCUMENTS, json_body(content_json.encode()), headers)
             return models.receipt(json.loads(response.body))
         file_name = display_name(Input(path, None, name))
@@ -114,8 +114,8 @@ class Client:
         options: dict[str, Any] = {"kind": kind, "delay": plain_seconds(delay)}
         if customer is not None:
             options["customer"] = customer
-        documents = ",".join(f'{{"payload":{payload_text(payload)},"cost":{_json(cost)}}}' for payload in payloads)
-        content = f'{{"documents":[{documents}],{_json(options)[1:]}'
+        documents = [{"payload": _validate_payload(payload), "cost": cost} for payload in payloads]
+        content = _json({"documents": documents, **options})
         headers = {"Idempotency-Key": _idempotency_key(key)}
         response = self._http.request("POST", BATCHES, json_body(content.encode()), headers)
         return models.batch_receipt(json.loads(response.body))
@@ -293,6 +293,11 @@ class Client:
 
 def _idempotency_key(key: str | None) -> str:
     return secrets.token_hex(16) if key is None else validate_text("key", key)
+
+
+def _validate_payload(payload: Any) -> Any:
+    payload_text(payload)
+    return payload
 
 
 def _json(value: Any) -> str:
