@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -24,6 +24,13 @@ from tests.sandbox.harness import open_folder
 from tests.worker.conftest import AT_ONCE, Bench, until
 
 POLISH = of_sample(BY_LANGUAGE["pl"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def release_fork_server() -> Iterator[None]:
+    """Later tests of this process start fork servers of their own."""
+    yield
+    sandboxed.release()
 
 
 def process_all(bench: Bench, url: str) -> None:
