@@ -34,7 +34,7 @@ class ResponseModel(BaseModel):
 
 
 class ProblemModel(ResponseModel, title="Problem"):
-    """What is told when something cannot be done; `type` is a word to rely on."""
+    """Why a request was not carried out; `type` is a stable code to rely on."""
 
     type: str = Field(examples=["nothing-here"])
     title: str = Field(examples=["There is nothing here for this key"])
@@ -128,7 +128,7 @@ class BatchModel(ResponseModel, title="Batch"):
 
 
 class ProgressModel(ResponseModel, title="Told"):
-    """What the handler told on its way."""
+    """What the handler last reported."""
 
     attempt: int
     progress: float | str | None
@@ -152,7 +152,7 @@ class DocumentModel(ResponseModel, title="Document"):
     attempts: int
     attempts_max: int
     reason: str | None = Field(description="Why it failed, or is tried again.")
-    worker: str | None = Field(description="Who works on it; only operators are told.")
+    worker: str | None = Field(description="The worker that runs it; for operators only.")
     progress: ProgressModel | None = None
     links: dict[str, str]
 
@@ -222,7 +222,7 @@ class CustomerModel(LookModel, title="Customer"):
     """Where a customer stands, and what it has of its own."""
 
     terms: TermsModel
-    webhook: str | None = Field(description="Where its endings are told.")
+    webhook: str | None = Field(description="Where its endings are sent.")
 
 
 class CustomerExplanationModel(ResponseModel, title="CustomerExplanation"):
@@ -294,14 +294,14 @@ class CheckModel(ResponseModel, title="Check"):
 
 
 class WebhookBody(StrictBody):
-    """Where endings are told; without a secret one is made."""
+    """Where endings are sent; without a secret, one is made."""
 
     url: StrictStr = Field(max_length=2000, examples=["https://customer.example/fairlane"])
     secret: StrictStr | None = Field(default=None, min_length=16, max_length=200)
 
 
 class WebhookModel(ResponseModel, title="Webhook"):
-    """Where endings are told; the secret is shown this once."""
+    """Where endings are sent; the secret is shown this once."""
 
     customer: str
     url: str

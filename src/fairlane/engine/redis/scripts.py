@@ -44,7 +44,7 @@ def shared_text(is_reading: bool = False) -> str:
 
 @cache
 def load_script(verb: str, has_flags: bool) -> Script:
-    """Assemble the script of a verb; servers from 7.0 on must be told by a flag that it may run when memory is full."""
+    """Assemble the script of a verb; servers from 7.0 on need a flag that allows it to run when memory is full."""
     text = read_file(verb) if verb in ALONE else f"{shared_text(verb in READING)}\n{read_file(verb)}"
     if has_flags and verb in FREEING:
         text = "#!lua flags=allow-oom\n" + text
