@@ -152,7 +152,7 @@ def compared(answer: httpx.Response) -> tuple[int, dict[str, str], bytes]:
 @pytest.mark.parametrize(
     ("method", "path"), [route for route in KNOWN if TABLE[route].stranger == 404], ids=lambda value: str(value)
 )
-def test_what_is_somebody_elses_cannot_be_told_from_what_is_not_there(
+def test_what_is_somebody_elses_cannot_be_distinguished_from_what_is_not_there(
     server: Server, clients: dict[str, httpx.Client], method: str, path: str
 ) -> None:
     entry = TABLE[method, path]

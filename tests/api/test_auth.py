@@ -50,13 +50,13 @@ def test_revoking_is_for_good_and_may_be_repeated(url: str) -> None:
         (("revoke", "fl_0123456789abcdef_" + 43 * "x"), "that is a whole key"),
     ],
 )
-def test_what_cannot_be_is_told(url: str, arguments: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_is_reported(url: str, arguments: tuple[str, ...], message: str) -> None:
     run("keys", "create", "--operator", "--url", url)
     result = run("keys", *arguments, "--url", url)
     assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
-def test_people_are_told_in_sentences(url: str) -> None:
+def test_people_read_it_in_sentences(url: str) -> None:
     assert "This is a key of customer acme" in run("keys", "create", "--customer", "acme", "--url", url).output
     assert "acme" in run("keys", "list", "--url", url).output
 

@@ -95,7 +95,7 @@ def test_a_conflict_spoils_nobody_elses_commit(server: Server, client: httpx.Cli
         (b'{"customer": "somebody else"}', 404, "nothing-here"),
     ],
 )
-def test_what_cannot_be_taken_is_told_and_leaves_nothing(
+def test_what_cannot_be_taken_is_reported_and_leaves_nothing(
     server: Server, client: httpx.Client, customer: str, body: bytes, status: int, word: str
 ) -> None:
     answer = client.post("/v1/documents", content=body, headers={"Content-Type": "application/json"})
@@ -172,7 +172,7 @@ def test_cancelling_and_retrying(server: Server, client: httpx.Client) -> None:
     assert client.post(f"/v1/documents/{id}/retry").json()["state"] == "ready"
 
 
-def test_explaining_tells_why_but_not_which_worker(server: Server, client: httpx.Client) -> None:
+def test_explaining_shows_why_but_not_which_worker(server: Server, client: httpx.Client) -> None:
     id = submit(client, 1).json()["id"]
     explanation = client.get(f"/v1/documents/{id}/explain").json()
     assert explanation["sentence"].startswith("Priority 1, because")
@@ -189,7 +189,7 @@ def batch(client: httpx.Client, number: int, key: str | None = None, start: int 
     return client.post("/v1/batches", json={"documents": documents}, headers=headers)
 
 
-def test_a_batch_is_taken_as_a_whole_and_tells_how_far_it_is(server: Server, client: httpx.Client, customer: str) -> None:
+def test_a_batch_is_taken_as_a_whole_and_shows_how_far_it_is(server: Server, client: httpx.Client, customer: str) -> None:
     answer = batch(client, 5)
     assert answer.status_code == 202
     body = answer.json()

@@ -75,7 +75,7 @@ def at_least(stream: Stream, number: int) -> list[tuple[int, dict[str, Any]]]:
     return events if len(events) >= number else []
 
 
-def test_what_happens_is_told_as_it_happens(server: Server, customer: str) -> None:
+def test_what_happens_is_reported_as_it_happens(server: Server, customer: str) -> None:
     with watching(server, server.key(customer)) as stream:
         id = server.queue.submit(customer, 1).id
         until(lambda: server.queue.document(id).state == "done" or server.finish(100))
@@ -86,7 +86,7 @@ def test_what_happens_is_told_as_it_happens(server: Server, customer: str) -> No
         assert {event["customer"] for event in events} == {customer}
 
 
-def test_progress_is_told_while_somebody_watches(server: Server, customer: str) -> None:
+def test_progress_is_reported_while_somebody_watches(server: Server, customer: str) -> None:
     with watching(server, server.key(customer)) as stream:
         id = server.queue.submit(customer, 1).id
         claims = until(lambda: [claim for claim in server.claim(100) if claim.id == id])
@@ -176,7 +176,7 @@ def purged_server(folder: Path) -> Server:
     return Server(folder)
 
 
-def test_events_that_were_purged_are_told_to_be_gone(tmp_path: Path) -> None:
+def test_events_that_were_purged_are_reported_as_gone(tmp_path: Path) -> None:
     server = purged_server(tmp_path)
     try:
         with server.client(server.operator) as client:

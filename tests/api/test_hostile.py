@@ -110,7 +110,7 @@ def test_requests_sent_in_one_go_are_answered_in_their_order(server: Server, key
     assert {b"date", b"cache-control", b"content-security-policy", b"location"} <= kept
 
 
-def test_a_body_longer_than_told_is_not_another_request(server: Server, key: str) -> None:
+def test_a_body_longer_than_declared_is_not_another_request(server: Server, key: str) -> None:
     head = server.head(key, "POST", "/v1/documents", JSON, "Content-Length: 2").replace(b"Connection: close\r\n", b"")
     answer = server.raw(head + b"\r\n{}" + b'{"payload": "too much"}\r\n\r\n')
     assert (status_of(answer), answer.count(b"HTTP/1.1 ")) == (202, 1)  # the answer of what arrived whole, and no more
@@ -162,7 +162,7 @@ def test_paths_that_play_tricks_lead_nowhere(server: Server, key: str, path: str
     "data",
     [b"\x16\x03\x01\x02\x00", b"GET\r\n\r\n", b"\x00" * 100, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"],
 )
-def test_what_is_not_http_is_told_so(server: Server, data: bytes) -> None:
+def test_what_is_not_http_is_refused_as_such(server: Server, data: bytes) -> None:
     assert status_of(server.raw(data)) == 400
 
 

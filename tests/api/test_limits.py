@@ -138,7 +138,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.close()
 
 
-def test_overload_is_told_early(narrow: Server) -> None:
+def test_overload_is_reported_early(narrow: Server) -> None:
     key = narrow.key("acme")
     head = narrow.head(key, "POST", "/v1/documents", JSON, "Content-Length: 2")
     with ExitStack() as opened, narrow.client(key) as client:
@@ -164,7 +164,7 @@ def test_waiting_is_not_work(narrow: Server) -> None:
         assert {status_of(b"".join(received(line))) for line in lines} == {200}
 
 
-def test_limits_are_told_by_name() -> None:
+def test_limits_are_reported_by_name() -> None:
     assert parse_limits(["connections=5"]).connections == 5
     for wrong in ("connections", "nothing=1", "connections=x", "connections=-1", "connections=0", "=5"):
         with pytest.raises((BadValue, Mistake)):

@@ -188,7 +188,7 @@ def test_a_customer_with_too_much_waiting_is_refused_by_both(machines: Machines,
     assert machines.primary.queue.look(customer).waiting <= QUEUED_MAX + 1
 
 
-def test_every_ending_is_told_by_webhook_once_whoever_took_it(
+def test_every_ending_is_sent_by_webhook_once_whoever_took_it(
     machines: Machines, clients: Both, customer: str, listener: Listener
 ) -> None:
     hooked(machines.primary, customer, listener.url)
@@ -200,7 +200,7 @@ def test_every_ending_is_told_by_webhook_once_whoever_took_it(
         assert operator.delete(f"/v1/customers/{customer}/webhook").status_code == 204
 
 
-def test_both_servers_tell_the_same_figures(machines: Machines, clients: Both) -> None:
+def test_both_servers_show_the_same_figures(machines: Machines, clients: Both) -> None:
     def totals(server: Server) -> dict[str, float]:
         with server.client(server.operator) as operator:
             seen = figures(operator.get("/metrics").text)

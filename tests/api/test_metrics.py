@@ -146,7 +146,7 @@ def test_a_name_cannot_break_the_page(customer: str, tmp_path: Path) -> None:
     assert sum("fairlane_sender_waiting_documents{" in line for line in lines) == 1
 
 
-def test_a_server_tells_its_figures(tmp_path: Path) -> None:
+def test_a_server_shows_its_figures(tmp_path: Path) -> None:
     server = Server(tmp_path)
     try:
         with server.client(server.key("acme")) as client, server.client(server.operator) as operator:

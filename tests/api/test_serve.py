@@ -19,7 +19,7 @@ from tests.worker.conftest import is_alive, process_tree
 from .running import Server, until
 
 
-def test_the_first_operator_key_is_told_once(tmp_path: Path) -> None:
+def test_the_first_operator_key_is_reported_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/queue.db"
     lines_read = []
     for lines in (2, 1):
@@ -137,12 +137,12 @@ def _refuses(port: int) -> bool:
         (("--url", "memory://"), "a queue in memory cannot be served"),
     ],
 )
-def test_what_cannot_be_is_told(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_is_reported(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     code, said, complained = run_program("serve", *options, cwd=tmp_path)
     assert (code, said, message in complained) == (2, "", True), complained
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_reported(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -83,7 +83,7 @@ def test_everything_works_with_a_certificate_that_is_trusted(server: Server, add
     assert (result.exit_code, "acme" in result.stdout) == (0, True), result.output
 
 
-def test_a_certificate_that_is_not_trusted_is_told_at_once(server: Server, address: str) -> None:
+def test_a_certificate_that_is_not_trusted_is_reported_at_once(server: Server, address: str) -> None:
     with Client(address, server.operator) as client, pytest.raises(StoreError) as raised:  # with a minute of patience
         client.me()
     assert f"the server at {address} cannot be used: its certificate is not trusted: self-signed certificate" in str(
@@ -95,7 +95,7 @@ def test_a_certificate_that_is_not_trusted_is_told_at_once(server: Server, addre
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_certificate_for_another_name_is_told(server: Server) -> None:
+def test_a_certificate_for_another_name_is_reported(server: Server) -> None:
     refused = pytest.raises(StoreError, match=r"mismatch.*; use the host name in the certificate")
     with Client(f"https://127.0.0.1:{server.port}", server.operator) as client, refused:
         client.me()
@@ -111,7 +111,7 @@ def test_whoever_speaks_without_tls_gets_nothing_and_a_hint(server: Server) -> N
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_server_without_tls_is_told_at_once(tmp_path: Path) -> None:
+def test_a_server_without_tls_is_reported_at_once(tmp_path: Path) -> None:
     plain = Server(tmp_path)
     try:
         refused = pytest.raises(StoreError, match="it does not speak TLS; its address may begin with http:// instead")
@@ -122,7 +122,7 @@ def test_a_server_without_tls_is_told_at_once(tmp_path: Path) -> None:
         plain.close()
 
 
-def test_a_pair_that_cannot_be_used_is_told(tmp_path: Path, pair: Pair) -> None:
+def test_a_pair_that_cannot_be_used_is_reported(tmp_path: Path, pair: Pair) -> None:
     other, locked = made(tmp_path, "other"), made(tmp_path, "locked", "-passout", "pass:secret")
     for certificate, key, message in (
         (None, pair.key, "--tls-key is given without --tls-certificate"),

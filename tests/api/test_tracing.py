@@ -86,7 +86,7 @@ def test_a_document_is_one_trace_from_submit_to_done(tmp_path: Path, receiver: R
     assert b"the key of a sender" not in receiver.bytes
 
 
-def test_the_worker_of_the_service_tells_files_and_batches_too(tmp_path: Path, receiver: Receiver) -> None:
+def test_the_worker_of_the_service_shows_files_and_batches_too(tmp_path: Path, receiver: Receiver) -> None:
     variables = receiver.variables | {"OTEL_SERVICE_NAME": "papers"}
     server = Server(tmp_path, work=True, variables=variables)
     try:
@@ -109,7 +109,7 @@ def test_the_worker_of_the_service_tells_files_and_batches_too(tmp_path: Path, r
 
 
 @pytest.mark.parametrize("more", [{"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}])
-def test_nothing_is_told_where_nobody_asked(tmp_path: Path, receiver: Receiver, more: dict[str, str]) -> None:
+def test_nothing_is_sent_where_nobody_asked(tmp_path: Path, receiver: Receiver, more: dict[str, str]) -> None:
     server = Server(tmp_path, variables=receiver.variables | more)
     try:
         with server.client(server.key("acme")) as client:
@@ -128,7 +128,7 @@ def test_without_an_exporter_nothing_of_it_is_imported(tmp_path: Path) -> None:
     assert ran.stdout == "[]\n"
 
 
-def test_without_its_packages_it_is_told_and_nothing_breaks() -> None:
+def test_without_its_packages_it_is_reported_and_nothing_breaks() -> None:
     script = "import sys; sys.modules['opentelemetry'] = None; from fairlane.tracing import open_spans; " \
              "print(open_spans({'OTEL_TRACES_EXPORTER': 'otlp'}, print))"  # fmt: skip
     ran = subprocess.run([sys.executable, "-c", script], env={}, capture_output=True, text=True, timeout=60, check=True)
@@ -167,7 +167,7 @@ def test_an_exporter_is_asked_for_by_the_usual_variables(environment: dict[str, 
     "environment",
     [{"OTEL_TRACES_EXPORTER": "pigeon"}, {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"}],
 )
-def test_an_exporter_that_is_not_there_is_told(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_an_exporter_that_is_not_there_is_reported(tmp_path: Path, environment: dict[str, str]) -> None:
     reasons: list[str] = []
     assert open_spans(environment, reasons.append) is None
     assert len(reasons) == 1

@@ -84,7 +84,7 @@ def test_fields_may_follow_the_file_of_a_form(server: Server, client: httpx.Clie
 
 
 @pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "con", "a\x00b", "x" * 4000, "-rf", "\u202efdp.exe", ".", " "])
-def test_a_name_is_only_told(server: Server, client: httpx.Client, name: str) -> None:
+def test_a_name_is_only_shown(server: Server, client: httpx.Client, name: str) -> None:
     before = set(Path(server.folder).rglob("*"))
     id = upload(client, b"content", name=name).json()["id"]
     kept = server.queue.input(id).name
@@ -211,7 +211,7 @@ def test_slow_uploads_do_not_hold_up_anybody_else(small: Server) -> None:
         small.queue.forget(customer)
 
 
-def test_too_many_queued_is_told_before_the_bytes_are_sent(small: Server) -> None:
+def test_too_many_queued_is_reported_before_the_bytes_are_sent(small: Server) -> None:
     small.queue.submit_many("heap", [1] * 5)
     head = small.head(small.key("heap"), "POST", "/v1/documents", "Content-Type: application/pdf", "Content-Length: 500000")
     answer = small.raw(head + b"\r\n")

@@ -81,7 +81,7 @@ def hooked(server: Server, customer: str, url: str) -> str:
         return str(answer.json()["secret"])
 
 
-def test_an_ending_is_told_signed_and_repeated_until_it_is_taken(tmp_path: Path, listener: Listener) -> None:
+def test_an_ending_is_sent_signed_and_repeated_until_it_is_taken(tmp_path: Path, listener: Listener) -> None:
     with serving(tmp_path, "--allow-private-webhooks") as server:
         secret = hooked(server, "acme", listener.url)
         listener.statuses = [500, 302]
@@ -132,7 +132,7 @@ def test_private_addresses_are_refused_when_connecting(tmp_path: Path, listener:
         assert listener.calls == []
 
 
-def test_without_its_webhook_nothing_is_told(tmp_path: Path, listener: Listener) -> None:
+def test_without_its_webhook_nothing_is_sent(tmp_path: Path, listener: Listener) -> None:
     with serving(tmp_path, "--allow-private-webhooks") as server:
         hooked(server, "acme", listener.url)
         hooked(server, "other", listener.url)
@@ -192,7 +192,7 @@ def test_an_answer_that_is_none_is_an_error(listener: Listener) -> None:
         post(listener.url, "secret", 1, {}, allow_private=True)
 
 
-def test_operators_are_told_what_is_wrong(tmp_path: Path) -> None:
+def test_operators_see_what_is_wrong(tmp_path: Path) -> None:
     with serving(tmp_path) as server, server.client(server.operator) as client:
         answer: httpx.Response = client.put("/v1/customers/acme/webhook", json={"url": "nowhere"})
         assert (answer.status_code, problem_of(answer)) == (422, "bad-value")

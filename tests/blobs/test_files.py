@@ -62,7 +62,7 @@ def test_what_is_put_comes_back_with_its_size_and_hash(files: Files, size: int) 
     assert read(files, id, file) == content
 
 
-def test_a_file_that_lies_on_this_machine_tells_its_path_and_no_other_does(files: Files, where: str) -> None:
+def test_a_file_that_lies_on_this_machine_shows_its_path_and_no_other_does(files: Files, where: str) -> None:
     id, file = put(files, b"here")
     with files.open_input("acme", id, file) as opened:
         if where.startswith("s3:"):

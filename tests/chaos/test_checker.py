@@ -203,7 +203,7 @@ def test_the_checker_finds_in_lanes(spoil: Callable[[StoreSnapshot], None], foun
     assert any(found in wrong for wrong in check_store(spoiled))
 
 
-def test_a_log_tells_what_is_unknown_and_leaves_out_a_line_that_was_cut_off(tmp_path: Path) -> None:
+def test_a_log_shows_what_is_unknown_and_leaves_out_a_line_that_was_cut_off(tmp_path: Path) -> None:
     log = ClientLog(tmp_path / "one.log")
     log.write("submitting", [("acme", "key-1")])
     log.write("started", 7)  # it was killed and came back

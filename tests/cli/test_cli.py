@@ -31,7 +31,7 @@ def test_the_worked_examples_one_command_at_a_time(url: str) -> None:
     assert result[5] == "acme: priority 1, counter 0\n"
 
 
-def test_check_tells_in_words_and_in_json(url: str) -> None:
+def test_check_shows_in_words_and_in_json(url: str) -> None:
     assert run("check", "acme", "--url", url).stdout == "acme: priority 1, counter 0\n"
     row = json.loads(run("check", "acme", "--json", "--url", url).stdout)
     assert (row["customer"], row["counter"], row["priority"]) == ("acme", -1, 1)
@@ -127,7 +127,7 @@ def test_a_letter_that_the_terminal_does_not_have_is_replaced(url: str) -> None:
     assert (code, "zo? " in stdout, stderr) == (0, True, "")
 
 
-def test_long_times_are_told_in_days(url: str) -> None:
+def test_long_times_are_reported_in_days(url: str) -> None:
     with Queue(url) as queue:
         queue.configure(reset_interval=2_000_000)
         queue.check("acme")
@@ -163,7 +163,7 @@ def test_the_url_comes_from_the_option_then_the_environment_then_the_file(
         ("url = ", "cannot be read"),
     ],
 )
-def test_a_settings_file_that_is_wrong_is_told(
+def test_a_settings_file_that_is_wrong_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

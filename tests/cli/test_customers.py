@@ -41,7 +41,7 @@ def test_a_customer_can_be_paused_before_it_sends_anything(acme: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["resume", "reset", "forget"])
-def test_a_name_that_is_wrong_is_told(acme: str, command: str) -> None:
+def test_a_name_that_is_wrong_is_reported(acme: str, command: str) -> None:
     result = run(command, "acmee", "--url", acme)
     assert result.exit_code == 2
     assert "there is no customer 'acmee'; it never sent a document here, or it was forgotten" in result.stderr
@@ -95,7 +95,7 @@ def test_terms_that_cannot_be_are_refused(acme: str, options: list[str], message
     assert message in result.stderr
 
 
-def test_explain_tells_what_a_customer_has_of_its_own(acme: str) -> None:
+def test_explain_shows_what_a_customer_has_of_its_own(acme: str) -> None:
     run_json("tune", "acme", "--weight", "2", "--cap", "1", "--reset", "window", "--reset-interval", "1h", "--url", acme)
     with Queue(acme) as queue:
         queue.engine.claim("w", 1, 60_000)
@@ -132,6 +132,6 @@ def test_forget_asks_first(acme: str) -> None:
     assert run_json("status", "--url", acme) == [[]]
 
 
-def test_forget_does_not_ask_when_told_not_to(acme: str) -> None:
+def test_forget_does_not_ask_with_yes(acme: str) -> None:
     result = run("forget", "acme", "--yes", "--json", "--url", acme)
     assert (result.stdout, result.stderr) == ('{"customer": "acme", "forgotten": 30}\n', "")

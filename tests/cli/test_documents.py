@@ -59,7 +59,7 @@ def test_a_cost_in_pages_is_estimated_from_each_file(tmp_path: Path, url: str) -
     assert (wrong.exit_code, "'sheets' is neither a number nor 'pages'" in wrong.stderr) == (2, True)
 
 
-def test_submit_tells_people_a_line_a_document(tmp_path: Path, url: str) -> None:
+def test_submit_shows_people_a_line_a_document(tmp_path: Path, url: str) -> None:
     lines = run("submit", "--customer", "acme", *files(tmp_path, "a", "b", "c", "d"), "--url", url).stdout.splitlines()
     assert [line[36:] for line in lines][-2:] == ["  priority 1  counter -2  c", "  priority 2  counter -3  d"]
 
@@ -116,7 +116,7 @@ def test_explain_a_document(tmp_path: Path, url: str) -> None:
     assert (facts["priority"], facts["ahead"], facts["expected_in"]) == (2, 3, None)
 
 
-def test_explain_tells_from_when_to_when_a_document_will_probably_start(tmp_path: Path, url: str) -> None:
+def test_explain_shows_from_when_to_when_a_document_will_probably_start(tmp_path: Path, url: str) -> None:
     *_, last = run_json("submit", "--customer", "acme", *files(tmp_path, *"abcd"), "--url", url)
     assert "no worker took a document in the last two minutes, so when" in run("explain", last["id"], "--url", url).stdout
     with Queue(url) as queue:

@@ -57,6 +57,6 @@ def test_every_name_of_the_package_is_there(name: str) -> None:
     assert getattr(fairlane, name).__name__ == name
 
 
-def test_a_name_that_is_not_there_is_told() -> None:
+def test_a_name_that_is_not_there_is_reported() -> None:
     with pytest.raises(AttributeError, match="module 'fairlane' has no attribute 'Quene'"):
         _ = fairlane.Quene

@@ -132,7 +132,7 @@ def test_results_are_written_side_by_side_in_the_same_sub_folders(tmp_path: Path
     assert sorted(one.name for one in tmp_path.iterdir()) == ["inbox", "out"]
 
 
-def test_a_folder_for_results_that_cannot_be_is_told_before_anything_is_done(tmp_path: Path) -> None:
+def test_a_folder_for_results_that_cannot_be_is_reported_before_anything_is_done(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, stdout, stderr = run_program("process", str(few(tmp_path / "inbox")), "--out", str(tmp_path / "file"))
     assert (code, stdout) == (2, "")
@@ -204,7 +204,7 @@ def test_it_goes_on_under_nohup_when_the_terminal_is_closed(tmp_path: Path) -> N
     assert (program.returncode, "5 documents of 1 customer in" in stdout) == (0, True)
 
 
-def test_on_a_shared_queue_only_its_own_documents_are_taken_and_told(tmp_path: Path, url: str) -> None:
+def test_on_a_shared_queue_only_its_own_documents_are_taken_and_reported(tmp_path: Path, url: str) -> None:
     with Queue(url) as queue:
         before = queue.submit_many("acme", range(30))
         queue.cancel(before[0].id)
@@ -244,7 +244,7 @@ def test_nobody_reads_any_more_and_it_ends_quietly(tmp_path: Path, url: str) -> 
         assert 0 < queue.look("acme").waiting < 20
 
 
-def test_what_cannot_be_is_told_before_anything_is_submitted(tmp_path: Path, url: str) -> None:
+def test_what_cannot_be_is_reported_before_anything_is_submitted(tmp_path: Path, url: str) -> None:
     folder = few(tmp_path / "inbox")
     for arguments, message in [
         ((str(tmp_path / "nowhere"),), "there is no folder"),

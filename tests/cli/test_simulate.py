@@ -247,7 +247,9 @@ def test_a_progress_bar_is_drawn_on_a_terminal_only(path: Path) -> None:
         (["flood", "--seed", "-1"], "--seed is -1"),
     ],
 )
-def test_a_mistake_is_told_in_one_line_with_exit_code_2(path: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_a_mistake_is_reported_in_one_line_with_exit_code_2(
+    path: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
     (tmp_path / "paused.toml").write_text("[customers.whale]\npaused = true\n")
     (tmp_path / "wrong.toml").write_text("rest = 2\n")
     places = {"csv": path, "folder": tmp_path, "paused": tmp_path / "paused.toml", "wrong": tmp_path / "wrong.toml"}
@@ -270,7 +272,7 @@ def test_a_mistake_is_told_in_one_line_with_exit_code_2(path: Path, tmp_path: Pa
         (HEADER.encode() + b"\n0,a,1\n9007199254740,a,1\n", "more than can be counted"),
     ],
 )
-def test_a_bad_file_is_told_in_one_line_with_exit_code_2(path: Path, content: bytes, message: str) -> None:
+def test_a_bad_file_is_reported_in_one_line_with_exit_code_2(path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
     for command in ("simulate", "advise"):
         result = run(command, str(path))
@@ -347,7 +349,7 @@ def test_of_many_differences_the_first_are_shown(url: str) -> None:
     assert len(result.stdout.splitlines()) == 1 + 20 + 2
 
 
-def test_what_was_purged_is_told_as_skipped(url: str) -> None:
+def test_what_was_purged_is_reported_as_skipped(url: str) -> None:
     with Queue(url) as queue:
         queue.purge(0, now=1001)
         queue.submit("acme", now=1100)
@@ -391,7 +393,7 @@ def test_advice_says_what_to_change_and_how(path: Path) -> None:
     assert effect["low"] <= effect["ratio"] <= effect["high"] < 1
 
 
-def test_a_tiny_workload_is_told_to_stay_as_it_is(path: Path) -> None:
+def test_a_tiny_workload_is_best_left_as_it_is(path: Path) -> None:
     result = run("advise", str(path), "--budget", "30", "--workers", "1", "--objective", "all-mean").stdout
     assert "Keep your settings: of 30 tried for all-mean" in result
     assert "To change the settings" not in result

@@ -125,7 +125,7 @@ def test_a_worker_of_a_module_in_this_folder(tasks: Path, url: str, name: str) -
         (None, ":worker", "cannot be imported: ValueError: Empty module name"),
     ],
 )  # fmt: skip
-def test_a_worker_that_cannot_be_found_is_told(tasks: Path, content: str | None, name: str, message: str) -> None:
+def test_a_worker_that_cannot_be_found_is_reported(tasks: Path, content: str | None, name: str, message: str) -> None:
     if content is not None:
         (tasks / "mine.py").write_text(content)
     code, stdout, stderr = run_program("work", name, cwd=tasks)
@@ -143,7 +143,7 @@ def test_a_worker_that_cannot_be_found_is_told(tasks: Path, content: str | None,
         (("--url", "memory://"), "memory://"),
     ],
 )
-def test_options_that_cannot_be_are_told(tasks: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_options_that_cannot_be_are_reported(tasks: Path, arguments: tuple[str, ...], message: str) -> None:
     code, stdout, stderr = run_program("work", *arguments, cwd=tasks)
     assert (code, stdout, message in stderr) == (2, "", True), stderr
 

@@ -118,7 +118,7 @@ def test_a_wrong_password_is_reported_without_showing_it() -> None:
             connection.execute("DROP ROLE locked")
 
 
-def test_a_role_that_may_not_make_the_schema_is_told_what_to_grant(other_url: str) -> None:
+def test_a_role_that_may_not_make_the_schema_learns_what_to_grant(other_url: str) -> None:
     server = postgres.shared()
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute("CREATE ROLE guest LOGIN")

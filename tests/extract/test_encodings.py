@@ -51,7 +51,7 @@ def test_unicode_without_a_mark(read: Read, sample: Sample, encoding: str) -> No
 
 @pytest.mark.parametrize(("language", "encoding"), LEGACY)
 @pytest.mark.parametrize("is_long", [False, True])
-def test_old_encodings_are_guessed_and_that_is_told(read: Read, language: str, encoding: str, is_long: bool) -> None:
+def test_old_encodings_are_guessed_and_that_is_a_warning(read: Read, language: str, encoding: str, is_long: bool) -> None:
     sample = BY_LANGUAGE[language]
     text = "\n".join(sample.lines) if is_long else sample.title + " " + sample.items[1]
     text = text.encode(encoding, "ignore").decode(encoding)

@@ -130,7 +130,7 @@ def test_nothing_outside_is_read(read: Read, refused: Refused, tmp_path: Path) -
     assert read(page, "a.html").text == "x\n\ny"
 
 
-def test_references_outside_are_told(read: Read) -> None:
+def test_references_outside_are_reported(read: Read) -> None:
     assert "references_ignored" in codes(read(HOSTILE["docx from outside"].make(), "a.docx"))
 
 

@@ -99,7 +99,7 @@ def test_rtf_that_ends_with_a_backslash(read: Read) -> None:
     assert read(b"{\\rtf1 a\\", "a.rtf").text == "a"
 
 
-def test_rtf_that_does_not_end_is_told(read: Read) -> None:
+def test_rtf_that_does_not_end_is_reported(read: Read) -> None:
     assert codes(read(make_rtf(SAMPLE)[:-20], "a.rtf")) == {"damaged_parts"}
 
 
@@ -218,7 +218,7 @@ def test_text_that_can_be_stored_and_sent_anywhere(text: str, cleaned: str) -> N
     assert clean(text) == cleaned
 
 
-def test_bytes_are_told_clean_as_text_is() -> None:
+def test_bytes_are_cleaned_as_text_is() -> None:
     for number in (*range(0xD800), *range(0xE000, 0x11000), *range(0x11000, 0x110000, 997), 0x10FFFF):
         text = f"ż{chr(number)}a"
         assert is_clean(text.encode()) == (clean(text) == text), hex(number)

@@ -66,7 +66,7 @@ def test_docx_headers_notes_and_footers(read: Read) -> None:
     assert read(make_docx(SAMPLE, paragraph("body"), more), "a.docx").text == "header\n\nbody\n\nfootnotes\n\nfooter"
 
 
-def test_docx_macros_are_told(read: Read) -> None:
+def test_docx_macros_are_reported(read: Read) -> None:
     assert codes(read(make_docx(SAMPLE, more={"word/vbaProject.bin": b"x"}), "a.docm")) == {"macros_ignored"}
 
 

@@ -89,7 +89,7 @@ def test_the_second_page_of_a_tiff_is_limited_too(refused: Refused) -> None:
 
 @pytest.mark.usefixtures("no_tesseract")
 @pytest.mark.parametrize("name", ["a.png", "a.pdf"])
-def test_without_the_program_that_is_told(read: Read, name: str) -> None:
+def test_without_the_program_that_is_a_warning(read: Read, name: str) -> None:
     image = draw(["Hello"])
     result = read(make_scan(image) if name == "a.pdf" else make_image(image, "PNG"), name, Limits())
     assert result.text == ""
@@ -151,7 +151,9 @@ def test_after_the_first_page_only_its_language_is_read(read: Read, monkeypatch:
 
 
 @pytest.mark.usefixtures("tesseract")
-def test_limits_and_failures_of_reading_pictures_are_told(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_and_failures_of_reading_pictures_are_reported(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = draw(["Hello"], (200, 80))
     pages = make_image(page, "TIFF", save_all=True, append_images=[page])
     assert "ocr_pages_skipped" in codes(read(pages, "a.tiff", Limits(ocr_pages_max=1, ocr_languages=("eng",))))

@@ -75,7 +75,7 @@ def test_a_key_returns_the_first_receipt_and_another_body_is_an_error(queue: Que
     assert again == [receipt._replace(repeated=True) for receipt in receipts]
 
 
-def test_a_look_tells_where_a_customer_stands_and_moves_nothing(queue: Queue) -> None:
+def test_a_look_shows_where_a_customer_stands_and_moves_nothing(queue: Queue) -> None:
     queue.submit_many("acme", range(4), now=100)
     queue.engine.claim("w", 1, 10_000, now_ms=101_000)
     expected = ("acme", -3, 2, 3, 1, 0, 0, 0, timedelta(seconds=1499), timedelta(seconds=1), False)
@@ -111,7 +111,7 @@ def test_explain_is_a_sentence_and_its_facts(queue: Queue) -> None:
     assert "It is running on worker-1, attempt 1 of 3." in queue.explain(receipt.id).sentence
 
 
-def test_explain_tells_how_it_ended(queue: Queue) -> None:
+def test_explain_shows_how_it_ended(queue: Queue) -> None:
     receipt = queue.submit("acme")
     serve(queue, Failed("encrypted"))
     assert queue.explain(receipt.id).sentence.endswith("It is failed: encrypted.")

@@ -105,7 +105,7 @@ def test_a_revived_document_that_ends_has_the_time_of_both_rounds(queue: Queue, 
     assert ended_rows(queue) == [(0, "acme", 5)]
 
 
-def test_a_queue_without_anything_that_ended_is_told(queue: Queue, hands: Hands) -> None:
+def test_a_queue_without_anything_that_ended_is_reported(queue: Queue, hands: Hands) -> None:
     with pytest.raises(Mistake, match="has no document that was submitted and has ended since its feed begins"):
         load_history(queue)
     hands.submit("acme", 0)

@@ -63,7 +63,7 @@ def classes(workload: Workload) -> dict[str, list[int]]:
 
 @thorough
 @given(workloads(), named, st.integers(1, 3))
-def test_waits_are_told_by_class(workload: Workload, contender: Contender, workers: int) -> None:
+def test_waits_are_reported_by_class(workload: Workload, contender: Contender, workers: int) -> None:
     result = replay(workload, contender, workers)
     waits = [(start - at) / 10**6 for start, at in zip(result.start_us, workload.at_us, strict=True)]
     for name, inside in classes(workload).items():

@@ -31,7 +31,7 @@ def test_the_range_holds_seven_to_nine_true_starts_in_ten(predictions: list[Pred
     assert 0.7 <= share(predictions) <= 0.9
 
 
-def test_almost_every_document_is_told_a_range_while_documents_are_taken(predictions: list[Prediction]) -> None:
+def test_almost_every_document_gets_a_range_while_documents_are_taken(predictions: list[Prediction]) -> None:
     assert sum(prediction.estimate is None for prediction in predictions) <= 0.01 * len(predictions)
 
 
@@ -62,7 +62,7 @@ def test_neither_a_short_nor_a_long_wait_is_far_off(predictions: list[Prediction
     assert 0.65 <= share(prediction for prediction in predictions if least <= prediction.ahead <= most) <= 0.93
 
 
-def test_the_range_of_a_long_wait_is_worth_telling(predictions: list[Prediction]) -> None:
+def test_the_range_of_a_long_wait_is_useful(predictions: list[Prediction]) -> None:
     widths = sorted(
         prediction.estimate.high / prediction.estimate.low
         for prediction in predictions

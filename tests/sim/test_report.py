@@ -146,7 +146,7 @@ def test_a_name_that_looks_like_code_is_text() -> None:
         drawing(svg)
 
 
-def test_the_page_tells_the_figures_and_what_the_words_mean() -> None:
+def test_the_page_shows_the_figures_and_what_the_words_mean() -> None:
     workload = by_hand(*[(0, "big", 10.0)] * 40, *((float(tick), "small", 5.0) for tick in (5, 2000, 4000)))
     measured = measured_replays(workload, "fifo", "texts")
     words = ParsedPage(report_page(measured, ["big"])).words

@@ -79,7 +79,7 @@ def test_every_tampering_is_found(tamper: Tamper, statement: str, what: set[str]
     assert {one.what for one in found} == what
 
 
-def test_a_difference_is_told_with_both_figures(tamper: Tamper) -> None:
+def test_a_difference_is_reported_with_both_figures(tamper: Tamper) -> None:
     first, second = tamper(DOCUMENT.format("priority = 9, counter = -1500")).differences
     assert isinstance(first, Difference)
     assert (first.customer, first.stored, first.replayed) == ("acme", -1.5, -2)
@@ -87,6 +87,6 @@ def test_a_difference_is_told_with_both_figures(tamper: Tamper) -> None:
     assert str(second) == f"document {first.document}: priority is 9; by the rules it should be 1"
 
 
-def test_a_difference_of_a_customer_is_told_with_its_name(tamper: Tamper) -> None:
+def test_a_difference_of_a_customer_is_reported_with_its_name(tamper: Tamper) -> None:
     (only,) = tamper(CUSTOMER.format("counter = -1000")).differences
     assert str(only) == "customer 'acme': counter is -1; by the rules it should be -7"
