@@ -15,6 +15,7 @@ import stat
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -231,8 +232,10 @@ def test_another_system_is_refused_clearly(monkeypatch: pytest.MonkeyPatch, fold
 
 
 def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition; fails after a minute, as when an attempt could not begin."""
+    deadline = time.monotonic() + 60
     while not condition():
-        pass
+        assert time.monotonic() < deadline
 
 
 def run_for_ever(caller: Caller, folder: Path, name: str) -> None:
