@@ -10,7 +10,7 @@ INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers lock wheel clean
+.PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers chaos-outages soak lock wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,15 @@ chaos-servers: $(READY) system ## a server that fails 20 times under load while 
 	$(BIN)/python -m chaos.servers --engine valkey
 	$(BIN)/python -m chaos.frozen --engine valkey
 
+chaos-outages: $(READY) system ## a service whose store is away for 10 to 150 seconds (refused, silent, no route), and a promoted standby; takes an hour
+	$(BIN)/python -m chaos.standby
+	$(BIN)/python -m chaos.outages --engine postgres
+	$(BIN)/python -m chaos.outages --engine redis
+	$(BIN)/python -m chaos.outages --engine postgres --fault silence --seconds 20,75
+	$(BIN)/python -m chaos.outages --engine redis --fault silence --seconds 20,75
+	$(BIN)/python -m chaos.outages --engine postgres --fault blackhole --seconds 20,75
+	$(BIN)/python -m chaos.outages --engine redis --fault blackhole --seconds 20,75
+
 chaos: $(READY) system ## kill -9 at random moments, 200 times, also of whole workers, then a disk that fails at every write and 20,000 damaged files, read plainly, in the sandbox and by a worker; takes some minutes
 	$(BIN)/python -m chaos.kills
 	$(BIN)/python -m chaos.workers
@@ -74,6 +83,9 @@ chaos: $(READY) system ## kill -9 at random moments, 200 times, also of whole wo
 	$(BIN)/python -m chaos.uploads
 	$(BIN)/python -m chaos.files --sandbox
 	$(BIN)/python -m chaos.documents
+
+soak: $(READY) ## the service under a steady load for an hour: memory, handles, stored files and the store must stay level
+	$(BIN)/python -m chaos.soak
 
 # An environment that has the wheel and the packages of these requirements files, and nothing else.
 INSTALLED := build/installed

@@ -14,6 +14,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 from fairlane import Queue
+from fairlane.engine.walk import walk_documents
 
 from .figures import Figure, Goal
 
@@ -116,7 +117,7 @@ def _measure_documents(page: Page, id: str) -> list[float]:
 
 def measure_browser(program: str, address: str, key: str, queue: Queue) -> list[Figure]:
     """Measure a browser on a server without a read model yet."""
-    oldest = queue.engine.documents(None, None, 1000, 1)[0].id
+    oldest = next(walk_documents(queue.engine, before=1000)).id
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else [])
         context = browser.new_context(locale="en", viewport={"width": 1440, "height": 1000})

@@ -43,14 +43,19 @@ WITH d AS (
   INSERT INTO {0}.changes (number, at_ms, customer, document, token, what)
   SELECT %(change)s + row_number() OVER (), 0, {1}, number, 0, 'submitted' FROM unnest(%(numbers)s::bigint[]) AS g (number)
 ), c AS (
-  UPDATE {0}.customers SET counter = %(counter)s, updated_ms = 0, reset_ms = 0, resets = 1 WHERE number = {1}
+  UPDATE {0}.standings SET counter = %(counter)s, updated_ms = 0, reset_ms = 0, resets = 1, revision = revision + 1
+  WHERE customer = {1}
+), known AS (
+  UPDATE {0}.lanes AS l SET waiting = l.waiting + g.waiting, revision = l.revision + 1
+  FROM unnest(%(levels)s::smallint[], %(waiting)s::bigint[]) AS g (priority, waiting)
+  WHERE l.customer = {1} AND l.kind = 'extract' AND l.priority = g.priority RETURNING l.priority
 ), l AS (
-  INSERT INTO {0}.lanes AS l (customer, head, ready_ms, start, waiting, running, done, failed, cancelled, priority, kind)
+  INSERT INTO {0}.lanes (customer, head, ready_ms, start, waiting, running, done, failed, cancelled, priority, kind)
   SELECT {1}, head, 0, 0, waiting, 0, 0, 0, 0, priority, 'extract'
   FROM unnest(%(levels)s::smallint[], %(heads)s::bigint[], %(waiting)s::bigint[]) AS g (priority, head, waiting)
-  ON CONFLICT (customer, kind, priority) DO UPDATE SET waiting = l.waiting + excluded.waiting
+  WHERE priority NOT IN (SELECT priority FROM known)
 )
-UPDATE {0}.queue SET last_change = last_change + cardinality(%(numbers)s::bigint[]), ready = clocks WHERE one
+UPDATE {0}.counters SET last_change = last_change + cardinality(%(numbers)s::bigint[]), ready = clocks, revision = revision + 1
 RETURNING last_change
 """
 CLAIM_SQL = """
@@ -62,15 +67,15 @@ WITH w AS (
   SELECT %(change)s + row_number() OVER (), 0, customer, number, token, 'claimed', 'bench' FROM w
 ), l AS (
   UPDATE {0}.lanes AS l SET head = g.head, ready_ms = g.ready_ms, start = g.start, finish = g.finish,
-    waiting = l.waiting - g.count, running = l.running + g.count
+    waiting = l.waiting - g.count, running = l.running + g.count, revision = l.revision + 1
   FROM unnest(%(customers)s::bigint[], %(levels)s::smallint[], %(heads)s::bigint[], %(readies)s::bigint[], %(starts)s::bigint[],
     %(finishes)s::bigint[], %(counts)s::int[]) AS g (customer, priority, head, ready_ms, start, finish, count)
   WHERE l.customer = g.customer AND l.kind = 'extract' AND l.priority = g.priority
 ), q AS (
-  UPDATE {0}.queue SET dispatches = dispatches + 50, last_change = last_change + 50, clocks = ready WHERE one
+  UPDATE {0}.counters SET dispatches = dispatches + 50, last_change = last_change + 50, clocks = ready, revision = revision + 1
 )
 SELECT w.id, w.token, w.number, c.id, w.kind, w.priority, d.payload, w.attempts, w.attempts_max, w.lease_ms
-FROM w JOIN {0}.documents AS d ON d.number = w.number JOIN {0}.customers AS c ON c.number = w.customer
+FROM w JOIN {0}.documents AS d ON d.number = w.number JOIN {0}.customer_terms AS c ON c.number = w.customer
 """
 SETTLE_SQL = """
 WITH w AS (
@@ -82,11 +87,11 @@ WITH w AS (
   INSERT INTO {0}.changes (number, at_ms, customer, document, token, what)
   SELECT %(change)s + row_number() OVER (), 0, customer, number, token, 'done' FROM w
 ), l AS (
-  UPDATE {0}.lanes AS l SET running = l.running - g.count, done = l.done + g.count
+  UPDATE {0}.lanes AS l SET running = l.running - g.count, done = l.done + g.count, revision = l.revision + 1
   FROM unnest(%(customers)s::bigint[], %(levels)s::smallint[], %(counts)s::int[]) AS g (customer, priority, count)
   WHERE l.customer = g.customer AND l.kind = 'extract' AND l.priority = g.priority
 )
-UPDATE {0}.queue SET last_change = last_change + 50, ready = clocks WHERE one RETURNING last_change
+UPDATE {0}.counters SET last_change = last_change + 50, ready = clocks, revision = revision + 1 RETURNING last_change
 """
 
 

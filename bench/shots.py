@@ -26,10 +26,13 @@ import click
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from fairlane import Queue
+from fairlane import Queue, __version__
 from fairlane.api import auth
 from fairlane.core.document import Done, Failed, Outcome
 from fairlane.demo.make import make
+from fairlane.engine.protocol import DocumentFilter
+from fairlane.engine.walk import walk_documents
+from fairlane.queue.workers import WORKERS, WorkerRecord
 
 ROOT = Path(__file__).parents[1]
 BIG, MINE, STEADY = "northwind", "clinic", "Escola São João"
@@ -56,6 +59,7 @@ class DemoServer(NamedTuple):
     address: str
     operator: str
     customer: str
+    queue: Queue
     views: tuple[View, ...]
 
 
@@ -84,6 +88,18 @@ def _fill_hour(queue: Queue, dice: random.Random) -> None:
         engine.settle(list(zip(claims, outcomes, strict=True)), now_ms=at_ms + 4000)
 
 
+def _register(queue: Queue, name: str, running: dict[str, int], silent_ms: int = 1500, drain: bool = False) -> None:
+    """Write the record of a worker that is made up; `running` maps documents to milliseconds."""
+    engine = queue.engine
+    now_ms = engine.now()
+    since = {id: now_ms - milliseconds for id, milliseconds in running.items()}
+    record = WorkerRecord(
+        name, f"{name}.example", 1, __version__, engine.schema, ("invoices", KIND), 4, now_ms - 5 * HOUR_MS, now_ms - silent_ms,
+        "working", since, drain,
+    )  # fmt: skip
+    engine.put_record(WORKERS, name, record.encode())
+
+
 class Traffic:
     """Submits and processes documents while the screenshots are taken."""
 
@@ -95,10 +111,13 @@ class Traffic:
 
     def _run(self) -> None:
         dice, engine = random.Random(2), self._queue.engine
+        slow = engine.claim("machine-2", 2, 600_000, {KIND: 3})  # what a worker that is being drained still has
         while not self._stop.is_set():
             for _ in range(dice.choice((1, 2, 3, 3, 5))):
                 self._queue.submit(dice.choice(SMALL), _payload(dice), kind=KIND)
             claims = engine.claim("machine-1", 3, 60_000, {KIND: 3})
+            _register(self._queue, "machine-1", {claim.id: 800 for claim in claims})
+            _register(self._queue, "machine-2", {claim.id: 95_000 for claim in slow}, drain=True)
             self._stop.wait(0.9)
             engine.settle([(claim, Done("null")) for claim in claims])
 
@@ -125,6 +144,7 @@ def serve(folder: Path) -> Iterator[DemoServer]:
     with Queue(url) as queue:
         _fill_hour(queue, random.Random(1))
         done = _submit_files(queue, folder / "inbox")
+        _register(queue, "machine-3", {}, silent_ms=9 * 60_000)
         operator, _ = auth.create(queue.engine, customer=None)
         customer, _ = auth.create(queue.engine, customer=MINE)
         command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--slots", "1",
@@ -136,14 +156,15 @@ def serve(folder: Path) -> Iterator[DemoServer]:
             address = json.loads(server.stdout.readline())["address"]
             while queue.document(done).state != "done":
                 time.sleep(0.2)
-            waiting = queue.engine.documents(BIG, "ready", None, 1)[0].id
+            waiting = next(walk_documents(queue.engine, DocumentFilter(customer=BIG, state="ready"))).id
             views = (
                 View("sign-in", ""), View("lanes", "lanes"), View("customers", "customers"),
-                View("customer", f"customers/{quote(STEADY)}"), View("documents", "documents"),
+                View("customer", f"customers/{quote(STEADY)}"), View("documents", "documents"), View("workers", "workers"),
                 View("document", f"documents/{waiting}"), View("waits", "waits"), View("what-if", "what-if"),
                 View("mine", "mine", True), View("result", f"mine/{done}", True), View("how", "how", True),
+                View("webhook", "webhook", True),
             )  # fmt: skip
-            yield DemoServer(address, operator, customer, views)
+            yield DemoServer(address, operator, customer, queue, views)
         finally:
             traffic.close()
             server.terminate()
@@ -163,6 +184,7 @@ def sign_in(page: Page, server: DemoServer, is_customers: bool) -> None:
 
 def _screenshot(page: Page, server: DemoServer, view: View) -> tuple[bytes, int]:
     """Take a screenshot of a view; return also by how many pixels it is too wide."""
+    fax = server.queue.submit(STEADY, {"path": "fax-17.tif"}, kind="faxes") if view.name == "workers" else None
     page.goto(f"{server.address}/#/{view.hash}")
     page.reload()
     if view.name == "what-if":
@@ -171,7 +193,10 @@ def _screenshot(page: Page, server: DemoServer, view: View) -> tuple[bytes, int]
         page.locator(".compared").wait_for(timeout=120_000)
     page.wait_for_timeout(SETTLED_MS)
     too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    return page.screenshot(full_page=page.viewport_size == {"width": 390, "height": 844}), int(too_wide)
+    picture = page.screenshot(full_page=page.viewport_size == {"width": 390, "height": 844})
+    if fax is not None:  # no worker takes it: other views shall not show that
+        server.queue.cancel(fax.id)
+    return picture, int(too_wide)
 
 
 def screenshots(
@@ -202,6 +227,7 @@ DOCS = {  # file name: language, colours, width, view
     "page-lanes-phone.png": ("de", "dark", 390, "lanes"),
     "page-document.png": ("en", "light", 1180, "document"),
     "page-customers.png": ("es", "light", 1180, "customers"),
+    "page-workers.png": ("en", "light", 1180, "workers"),
     "page-waits.png": ("pt", "dark", 1180, "waits"),
     "page-mine.png": ("pl", "light", 1180, "mine"),
 }

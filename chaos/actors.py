@@ -161,7 +161,7 @@ class Claimer(Actor):
     def outcome(self) -> Outcome:
         """Choose an outcome, mostly done; `settle` adds the mark."""
         chosen: Outcome = self.dice.choices(
-            (Done(), Retried(self.dice.choice((0, 30))), Failed(""), Released()), (12, 3, 1, 2)
+            (Done(), Retried(self.dice.choice((0, 30))), Retried(30, counted=False), Failed(""), Released()), (12, 3, 1, 1, 2)
         )[0]
         return chosen
 
@@ -183,9 +183,9 @@ class Claimer(Actor):
             case Done():
                 return mark, "done", outcome._replace(result=f'"{mark}"')
             case Retried():
-                return mark, "retried", outcome._replace(reason=mark)
+                return mark, "retried" if outcome.counted else "postponed", outcome._replace(reason=mark, details=f'"{mark}"')
             case Failed():
-                return mark, "failed", outcome._replace(reason=mark)
+                return mark, "failed", outcome._replace(reason=mark, details=f'"{mark}"')
             case Released():
                 return mark, "released", outcome
 

@@ -16,7 +16,7 @@ from fairlane.core.policy import STEP, Policy, Standing
 
 from .history import Clients, Document, Ready, StoreSnapshot
 
-CLOSINGS = ("done", "failed", "retried", "released", "expired", "cancelled")
+CLOSINGS = ("done", "failed", "retried", "postponed", "released", "expired", "cancelled")
 _WAITS = {"ready": "waiting", "delayed": "waiting"}  # the feed has no change for a delayed document that becomes due
 STEPS: dict[str, tuple[set[str | None], str]] = {
     what: ({_WAITS.get(state or "", state) for state in before}, _WAITS.get(after[0], after[0]))
@@ -51,7 +51,7 @@ class DocumentHistory:
 
     def _count(self, what: str) -> None:
         self.claims += what == "claimed"
-        self.attempts += (what == "claimed") - (what == "released")
+        self.attempts += (what == "claimed") - (what in ("released", "postponed"))
         self.endings += what in ENDED
         if what == "revived":
             self.attempts = self.endings = 0

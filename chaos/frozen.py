@@ -20,13 +20,16 @@ import click
 
 from fairlane import Queue
 from fairlane.core.document import Done, Failed, Outcome, Released, Retried
+from fairlane.engine.protocol import ATTEMPTS
+from fairlane.engine.walk import walk_documents
 
 from .servers import SERVERS
 
 HERE = Path(__file__).parent.parent
 LEASE_MS = 60
 OUTCOMES: dict[str, Outcome] = {
-    "done": Done('"frozen"', cost=7000), "failed": Failed("frozen"), "retried": Retried(0, "frozen"), "released": Released(),
+    "done": Done('"frozen"', cost=7000), "failed": Failed("frozen", details='"frozen"'), "released": Released(),
+    "retried": Retried(0, "frozen"), "postponed": Retried(50, "frozen", counted=False, details='"frozen"'),
 }  # fmt: skip
 
 
@@ -44,12 +47,13 @@ def worker(url: str) -> None:
 def everything(queue: Queue) -> tuple[object, ...]:
     """Return the whole visible state."""
     engine = queue.engine
-    documents = engine.documents(None, None, None, 1000)
+    documents = list(walk_documents(engine))
     return (
         documents,
         [engine.body(document.id) for document in documents],
         engine.customers("", 10, now_ms=0),
         engine.changes(None, 10**6),
+        engine.records(ATTEMPTS, "", 10**6),
     )
 
 

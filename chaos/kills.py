@@ -18,7 +18,7 @@ from fairlane import Queue
 
 from .checker import check_at_rest, check_store
 from .history import read_clients, snapshot
-from .processes import Child
+from .processes import WAIT_SECONDS, Child
 from .runs import Report, choose_seed, drain, figures_of, kill_and_restart, run_and_exit, stop_afterwards
 
 REQUIRED = ("submitting", "claiming", "settling")  # a kill must have hit each of these at least once
@@ -55,6 +55,7 @@ def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: No
                 problems = check_store(snapshot(folder / "queue.db"))
                 report.wrong += [f"after {kills} kills: {problem}" for problem in problems]
             advance()
+        _wait_for_refusal(children)
     drain(url)
     clients = read_clients(child.log for child in children)
     store = snapshot(folder / "queue.db")
@@ -72,6 +73,16 @@ def _kill_at_random(child: Child, dice: random.Random, report: Report) -> None:
         child.wait_for_call(dice.choice(AIMS[child.role]))
         time.sleep(dice.uniform(0, 0.0005))
     kill_and_restart(child, report)
+
+
+def _wait_for_refusal(children: list[Child]) -> None:
+    """Wait until a stale claim was settled: on a busy machine all kills may come before a claimer has had one."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        settlements = read_clients(child.log for child in children).settlements.values()
+        if any(settlement.is_accepted is False for settlement in settlements):
+            return
+        time.sleep(0.05)
 
 
 @click.command()

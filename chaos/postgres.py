@@ -22,6 +22,11 @@ class Postgres:
     def __init__(self) -> None:
         self._server = Server(find_programs(), settings=()).__enter__()  # with all syncs
         self.url = f"{self._server.url}?schema={SCHEMA}"
+        self.upstream = self._server.folder / f".s.PGSQL.{self._server.port}"
+
+    def url_through(self, host: str, port: int) -> str:
+        """Return the URL of the same queue by way of a proxy."""
+        return f"postgresql://fairlane@{host}:{port}/postgres?schema={SCHEMA}"
 
     def close(self) -> None:
         """Stop the server and remove its folder."""
@@ -61,7 +66,7 @@ class Postgres:
                 [Customer(*row) for row in rows(
                     "SELECT c.id, c.counter, c.updated_ms, sum(l.waiting)::bigint, sum(l.running)::bigint, "
                     "sum(l.done)::bigint, sum(l.failed)::bigint, sum(l.cancelled)::bigint "
-                    "FROM @customers AS c LEFT JOIN @lanes AS l ON l.customer = c.number GROUP BY c.number"
+                    "FROM @customers AS c LEFT JOIN @lanes AS l ON l.customer = c.number GROUP BY c.id, c.counter, c.updated_ms"
                 )],
                 [Lane(*row) for row in rows(
                     "SELECT c.id, l.kind, l.priority, l.head, l.ready_ms, l.start FROM @lanes AS l "

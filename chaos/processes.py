@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from .history import read_log
 
 WAIT_SECONDS = 60.0
+STOP_SECONDS = 90.0
 POLL_SECONDS = 0.0002
 ROOT = Path(__file__).parent.parent
 CALLS = {  # the last line of a log whose process was in the middle of a call
@@ -86,6 +88,16 @@ class Child:
     def terminate(self) -> None:
         """Send SIGTERM."""
         self._process.terminate()
+
+    def stop(self) -> float:
+        """Send SIGTERM; return how many seconds it took to end. One that does not end is killed."""
+        began_at = time.monotonic()
+        self.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        seconds = time.monotonic() - began_at
+        self.kill()
+        return seconds
 
     def freeze(self) -> None:
         """Send SIGSTOP."""

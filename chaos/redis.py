@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from fairlane import Queue
+from fairlane.engine.walk import walk_documents
 from tests.servers.redis import Server
 
 from .history import Customer, Document, Lane, Priority, Ready, StoreSnapshot
@@ -43,6 +44,11 @@ class Redis:
     def __init__(self, product: str) -> None:
         self._server = Server(product, "--appendonly", "yes", "--appendfsync", "always")
         self.url = self._server.url(QUEUE)
+        self.upstream = self._server.socket
+
+    def url_through(self, host: str, port: int) -> str:
+        """Return the URL of the same queue by way of a proxy."""
+        return f"redis://{host}:{port}/0?queue={QUEUE}"
 
     def close(self) -> None:
         """Stop the server and remove its folder."""
@@ -77,7 +83,7 @@ class Redis:
                     document.check.counter_thousandths, document.check.checked_ms, document.key, document.ready_ms,
                     document.attempts, document.attempts_max, document.token, _result(engine.body(document.id)),
                 )
-                for document in reversed(engine.documents(None, None, None, LIMIT))
+                for document in reversed(list(walk_documents(engine)))
             ]  # fmt: skip
             customers = [
                 Customer(

@@ -42,7 +42,7 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        return asdict(self) | {"is_good": self.is_good}
+        return asdict(self) | {"kills": dict(self.kills), "is_good": self.is_good}  # asdict() miscounts a Counter
 
     def lines(self) -> Iterator[str]:
         """Yield the report as lines of text."""

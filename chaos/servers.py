@@ -30,6 +30,10 @@ class Server(Protocol):
     """A server that a run can break."""
 
     url: str
+    upstream: Path  # the socket of the server
+
+    def url_through(self, host: str, port: int) -> str:
+        """Return the URL of the same queue by way of a proxy."""
 
     def close(self) -> None:
         """Stop the server and remove its folder."""

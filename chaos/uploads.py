@@ -35,6 +35,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from fairlane import Backoff, Client, Queue, Worker
 from fairlane.core.document import ENDED
 from fairlane.core.errors import FairlaneError
+from fairlane.engine.protocol import DocumentFilter
+from fairlane.engine.walk import walk_documents
 from fairlane.procs import reaper
 from fairlane.queue import Change
 from fairlane.worker import Document
@@ -281,7 +283,9 @@ class Supervisor:
             self._server.start()
 
     def _holds(self, worker: Child) -> bool:
-        return any(document.worker == worker.name for document in self._queue.engine.documents(None, "running", None, 1000))
+        return any(
+            document.worker == worker.name for document in walk_documents(self._queue.engine, DocumentFilter(state="running"))
+        )
 
     def _kill(self, worker: Child) -> None:
         self.report.faults[f"kill -9 of a worker {'holding documents' if self._holds(worker) else 'holding nothing'}"] += 1

@@ -26,6 +26,8 @@ from pathlib import Path
 import click
 
 from fairlane import Backoff, Queue, Retry, Worker
+from fairlane.engine.protocol import DocumentFilter
+from fairlane.engine.walk import walk_documents
 from fairlane.procs import reaper
 from fairlane.worker import Document, Event
 
@@ -37,7 +39,13 @@ LEASE_SECONDS = 1.0
 WAIT_SECONDS = 60.0
 KINDS = ("child", "loop")
 RUN_SECONDS = (0.02, 0.1, 0.5, 1.3)  # of handlers: enough to keep the workers busy, and some longer than a lease
-OURS = ("done", "failed", "retried", "released")  # how a worker ends a claim; "expired" and "cancelled" are not by it
+OURS = (
+    "done",
+    "failed",
+    "retried",
+    "postponed",
+    "released",
+)  # how a worker ends a claim; "expired" and "cancelled" are not by it
 
 
 @dataclass(frozen=True)
@@ -156,7 +164,7 @@ class Supervisor:
 
     def _describe_claims(self, worker: Child) -> str:
         return "holding documents" if any(
-            document.worker == worker.name for document in self._queue.engine.documents(None, "running", None, 1000)
+            document.worker == worker.name for document in walk_documents(self._queue.engine, DocumentFilter(state="running"))
         ) else "holding nothing"  # fmt: skip
 
     def _kill(self, worker: Child) -> None:

@@ -53,7 +53,10 @@ def _program(name: str, purpose: str, package: str | None = None) -> Need:
 
 
 NEEDS = {
+    "caddy": _program("caddy", "the service behind Caddy"),
     "chromium": _program("chromium", "the page in a real browser"),
+    "curl": _program("curl", "the README's requests"),
+    "nginx": _program("nginx", "the service behind nginx"),
     "openssl": _program("openssl", "certificates for HTTPS"),
     "postgres": Need(
         "postgresql",

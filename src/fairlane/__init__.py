@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__ as __version__
+
 if TYPE_CHECKING:
     from fairlane.core.errors import (
         BadValue,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         StoreFrozen,
         StoreFull,
         StoreUnfit,
+        StoreUnreachable,
         Unknown,
         WrongState,
     )
@@ -32,26 +35,30 @@ if TYPE_CHECKING:
     from .client import AsyncClient, AsyncEvents, Batch, BatchReceipt, Client, Events, Me
     from .queue import (
         AsyncQueue,
+        Attempt,
         Change,
         Check,
         Document,
         Explanation,
         File,
+        HistoryEntry,
         Input,
         Look,
         Progress,
         Queue,
         Receipt,
+        RunningDocument,
         SweepResult,
+        UnservedKind,
+        WorkerStatus,
     )
     from .worker import Fail, Retry, Worker
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
     "AsyncEvents",
     "AsyncQueue",
+    "Attempt",
     "Backoff",
     "BadValue",
     "Batch",
@@ -66,6 +73,7 @@ __all__ = [
     "Fail",
     "FairlaneError",
     "File",
+    "HistoryEntry",
     "Input",
     "KeyConflict",
     "Look",
@@ -77,15 +85,19 @@ __all__ = [
     "Receipt",
     "Retry",
     "Rules",
+    "RunningDocument",
     "StoreBusy",
     "StoreError",
     "StoreFrozen",
     "StoreFull",
     "StoreUnfit",
+    "StoreUnreachable",
     "SweepResult",
     "Terms",
     "Unknown",
+    "UnservedKind",
     "Worker",
+    "WorkerStatus",
     "WrongState",
 ]
 
@@ -94,17 +106,22 @@ _HOMES = {
     "core.retry": ("Backoff",),
     "queue": (
         "AsyncQueue",
+        "Attempt",
         "Change",
         "Check",
         "Document",
         "Explanation",
         "File",
+        "HistoryEntry",
         "Input",
         "Look",
         "Progress",
         "Queue",
         "Receipt",
+        "RunningDocument",
         "SweepResult",
+        "UnservedKind",
+        "WorkerStatus",
     ),
     "worker": ("Fail", "Retry", "Worker"),
     "client": ("AsyncClient", "AsyncEvents", "Batch", "BatchReceipt", "Client", "Events", "Me"),

@@ -1,12 +1,13 @@
-"""Findings of `fairlane doctor`: the store's own diagnostics, its latency and feed, and this machine's sandbox."""
+"""Findings of `fairlane doctor`: the store's own diagnostics, its latency, feed and workers, and this machine's sandbox."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 
-from fairlane.core.errors import Mistake
+from fairlane.core.errors import Mistake, StoreError
 from fairlane.engine.protocol import Finding
 
 from . import sandbox
@@ -15,20 +16,72 @@ from .queue import Queue
 TRIES = 7
 SLOW_SECONDS = 0.05
 FEED_DAYS = 30
+STEP_SECONDS = 2.0
 GROUP, KEY = "fairlane", "doctor"
 
 
 def findings(queue: Queue) -> list[Finding]:
-    """Examine the queue; return every finding, fine or not."""
-    return [*queue.engine.diagnose(), *_latency(queue), _frozen(queue), _feed(queue), *_sandbox()]
+    """Examine the queue; return every finding, fine or not. What fails because something else is bad is a finding too."""
+    found = _try("store", queue.engine.diagnose)
+    is_whole = all(finding.level != "bad" for finding in found if finding.name in ("store", "indexes"))
+    examinations: dict[str, Callable[[], list[Finding]]] = {
+        "schema": lambda: [_schema(queue)],
+        "time": lambda: [_time(queue)],
+        "reading": lambda: [_measure("reading", queue.engine.rules, 1)],
+        "writing": lambda: [_measure("writing", lambda: _write(queue), 2)],
+        "moving": lambda: [_frozen(queue)],
+        "feed": lambda: [_feed(queue)],
+        "workers": lambda: [_workers(queue)],
+    }
+    for name, examine in examinations.items():
+        found += _try(name, examine) if is_whole else [_not_examined(name)]
+    return [*found, *_sandbox()]
 
 
-def _latency(queue: Queue) -> list[Finding]:
-    def write() -> None:
-        queue.engine.put_record(GROUP, KEY, "1")
-        queue.engine.put_record(GROUP, KEY, None)
+def findings_without_queue(message: str) -> list[Finding]:
+    """Return what can be found out where no queue was made yet."""
+    advice = "fairlane migrate makes it, and so does the first program that submits; then examine it again"
+    return [Finding("queue", "bad", message, advice), *_sandbox()]
 
-    return [_measure("reading", lambda: queue.engine.rules(), 1), _measure("writing", write, 2)]
+
+def _try(name: str, examine: Callable[[], list[Finding]]) -> list[Finding]:
+    try:
+        return examine()
+    except StoreError as error:
+        return [Finding(name, "bad", f"the store failed: {error}", "mend what it says, or restore the store from a backup")]
+
+
+def _not_examined(name: str) -> Finding:
+    return Finding(name, "warning", "not examined, because the store is not whole", "mend what is bad above, then run it again")
+
+
+def _schema(queue: Queue) -> Finding:
+    """Compare the version of the store's schema with the one that this program knows."""
+    version, known = queue.engine.store_schema(), queue.engine.schema
+    if version == known:
+        return Finding("schema", "fine", f"version {version}, the newest that this Fairlane knows")
+    message = f"a newer Fairlane brought the store to version {version}; this one knows up to {known} and may go on using it"
+    return Finding("schema", "warning", message, "install the newer Fairlane here too, and start its programs again")
+
+
+def _time(queue: Queue) -> Finding:
+    """Compare the store's clock with the time at which the newest document came."""
+    newest = next(iter(queue.documents()), None)
+    ahead = 0.0 if newest is None else newest.submitted_at.timestamp() - queue.engine.now() / 1000
+    if ahead <= STEP_SECONDS:
+        return Finding("time", "fine", "the store's clock goes on from the newest document")
+    message = (
+        f"the store's clock was set back by {ahead:,.0f} s or more since the newest document: delayed and retried documents, "
+        "and those of workers that died, wait so much longer"
+    )
+    return Finding(
+        "time", "warning", message, "set the clock right, and keep it right by NTP, which corrects it in small steps"
+    )
+
+
+def _write(queue: Queue) -> None:
+    queue.engine.put_record(GROUP, KEY, "1")
+    queue.engine.put_record(GROUP, KEY, None)
 
 
 def _measure(name: str, operation: Callable[[], object], calls: int) -> Finding:
@@ -61,6 +114,21 @@ def _feed(queue: Queue) -> Finding:
     if days <= FEED_DAYS:
         return Finding("feed", "fine", message)
     return Finding("feed", "warning", message, "delete old changes and ended documents: fairlane purge --older-than 30d")
+
+
+def _workers(queue: Queue) -> Finding:
+    """Count the workers, and find those that are too old and kinds that none of them takes."""
+    workers = queue.workers()
+    counts = Counter(worker.state for worker in workers)
+    message = ", ".join(f"{count:,} {state}" for state, count in sorted(counts.items())) or "none is running"
+    outdated = [worker.name for worker in workers if worker.is_outdated and worker.state != "gone"]
+    if outdated:
+        message += f"; {outdated[0]} knows only an older schema than the store has"
+        return Finding("workers", "warning", message, "upgrade Fairlane where this worker runs, and start it again")
+    if unserved := queue.unserved_kinds():
+        message += f"; documents of kind {unserved[0].kind!r} wait, and no worker takes them"
+        return Finding("workers", "warning", message, "start a worker that takes this kind, or cancel them")
+    return Finding("workers", "fine", message)
 
 
 def _sandbox() -> list[Finding]:

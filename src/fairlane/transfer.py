@@ -13,15 +13,19 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 from fairlane.blobs.files import PIECE_BYTES, Files
 from fairlane.core.errors import Mistake, StoreError, Unknown
 from fairlane.core.policy import Rules
+from fairlane.masking import mask_url
 from fairlane.queue.files import QueueFiles, default_location
+from fairlane.queue.workers import WORKERS
 
 from .engine import Engine, open_engine
+from .engine.protocol import DocumentFilter
+from .engine.walk import newest_document, walk_documents
 from .queue import PAGE_SIZE
 
 MOVING = "is being moved to"
@@ -51,15 +55,6 @@ class TransferProgress(NamedTuple):
 ProgressCallback = Callable[[TransferProgress], None]
 
 
-def display_url(url: str) -> str:
-    """Return a URL without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
-
-
 def move(
     from_url: str,
     to_url: str,
@@ -70,7 +65,7 @@ def move(
 ) -> TransferSummary:
     """Move a queue and its files from one store to another; may be interrupted at any moment and run again."""
     if from_url == to_url:
-        raise Mistake(f"a queue cannot be moved from {display_url(from_url)} to itself")
+        raise Mistake(f"a queue cannot be moved from {mask_url(from_url)} to itself")
     source = open_engine(from_url, create=False)
     target = open_engine(to_url)
     try:
@@ -117,8 +112,8 @@ def _move(
     files: tuple[Files, Files] | None,
     on_progress: ProgressCallback,
 ) -> TransferSummary:
-    moving, moved = f"{MOVING} {display_url(to_url)}", f"was moved to {display_url(to_url)}: use that one"
-    filling = f"is being filled from {display_url(from_url)}"
+    moving, moved = f"{MOVING} {mask_url(to_url)}", f"was moved to {mask_url(to_url)}: use that one"
+    filling = f"is being filled from {mask_url(from_url)}"
     checkpoint = _load_checkpoint(target, from_url)
     _validate(source, target, (moving, moved) if checkpoint else (moving,), checkpoint is None)
     summary = TransferSummary(0, 0, 0, 0)
@@ -149,20 +144,20 @@ def _load_checkpoint(target: Engine, from_url: str) -> _Checkpoint | None:
     if record is None:
         return None
     saved = json.loads(record.value)
-    if saved["from"] != display_url(from_url):
+    if saved["from"] != mask_url(from_url):
         raise Mistake(f"the target is being filled from {saved['from']}; finish that move first, or give an empty target")
     return _Checkpoint(saved["mark"], saved["is_over"])
 
 
 def _save_checkpoint(target: Engine, from_url: str, checkpoint: _Checkpoint) -> None:
-    target.put_record(GROUP, KEY, json.dumps({"from": display_url(from_url), **checkpoint._asdict()}))
+    target.put_record(GROUP, KEY, json.dumps({"from": mask_url(from_url), **checkpoint._asdict()}))
 
 
 def _validate(source: Engine, target: Engine, allowed: Sequence[str], is_first_run: bool) -> None:
     frozen = source.rules().frozen
     if frozen is not None and frozen not in allowed:
         raise Mistake(f"the source cannot be moved: it {frozen}")
-    if is_first_run and (target.customers("", 1) or target.documents(None, None, None, 1)):
+    if is_first_run and (target.customers("", 1) or newest_document(target)):
         raise Mistake("the target already holds a queue; give an empty one, so that two queues are not mixed")
 
 
@@ -174,9 +169,10 @@ def _freeze(engine: Engine, reason: str | None) -> None:
 
 def _wait_for_running(source: Engine, on_progress: ProgressCallback) -> None:
     """Wait until every running document has ended, was given back, or its lease ran out."""
-    while source.documents(None, "running", None, 1):
+    running = DocumentFilter(state="running")
+    while any(walk_documents(source, running, page_size=1)):
         source.reclaim(PAGE_SIZE)
-        on_progress(TransferProgress("waiting", len(source.documents(None, "running", None, PAGE_SIZE)), 0, 0))
+        on_progress(TransferProgress("waiting", len(list(islice(walk_documents(source, running), PAGE_SIZE))), 0, 0))
         time.sleep(POLL_SECONDS)
 
 
@@ -188,6 +184,8 @@ def _copy_rows(source: Engine, target: Engine, filling: str, from_url: str, on_p
     summary = TransferSummary(0, 0, 0, 0)
     while True:
         packed = source.pack(cursor, ROWS_MAX)
+        if packed.records:  # workers register where they work: those of the source do not work on the target
+            packed = packed._replace(records=tuple(record for record in packed.records if record.group != WORKERS))
         if packed.queue is not None:
             packed = packed._replace(queue=packed.queue._replace(rules=_target_rules(packed.queue.rules, filling)))
         target.unpack(packed)

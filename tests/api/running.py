@@ -51,21 +51,11 @@ class Server:
         self.queue = Queue(self.url)
         self.operator, _ = auth.create(self.queue.engine, customer=None)
         limit_options = [part for limit in limits for part in ("--limit", limit)]
-        command = [
-            "serve",
-            "--url",
-            self.url,
-            "--port",
-            "0",
-            "--json",
-            *limit_options,
-            *options,
-            *([] if work else ["--no-work"]),
-        ]
+        command = ["serve", "--port", "0", "--json", *limit_options, *options, *([] if work else ["--no-work"])]
         self.log = folder / "log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("FAIRLANE_", "OTEL_"))}
         self._command = [sys.executable, "-m", "fairlane.cli", *command]
-        self._environment = environment | (variables or {})
+        self._environment = environment | {"FAIRLANE_URL": self.url} | (variables or {})
         self.start()
 
     def start(self) -> None:

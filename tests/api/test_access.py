@@ -11,6 +11,8 @@ import pytest
 
 from fairlane.api import auth
 from fairlane.api.app import ROUTERS
+from fairlane.api.webhook_deliveries import DeliveryStore, document_event
+from fairlane.api.webhooks import put_webhook
 from fairlane.console.app import Console
 from fairlane.core.document import Failed
 
@@ -30,6 +32,7 @@ class Entry(NamedTuple):
     body: Any = None
     is_open: bool = False
     is_stream: bool = False
+    query: dict[str, str] | None = None
 
 
 OF_OWNER = {"customer": OWNER}
@@ -38,11 +41,15 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/documents"): Entry(200, 200, 200),
     ("GET", "/v1/documents/{id}"): Entry(404, 200, 200),
     ("GET", "/v1/documents/{id}/result"): Entry(404, 409, 409),
+    ("GET", "/v1/documents/{id}/file"): Entry(404, 404, 404),  # it has none
     ("GET", "/v1/documents/{id}/text"): Entry(404, 409, 409),
     ("GET", "/v1/documents/{id}/thumbnail"): Entry(404, 409, 409),
     ("GET", "/v1/documents/{id}/explain"): Entry(404, 200, 200),
+    ("GET", "/v1/documents/{id}/history"): Entry(404, 200, 200),
+    ("GET", "/v1/documents/{id}/attempts"): Entry(404, 404, 200),
     ("DELETE", "/v1/documents/{id}"): Entry(404, 200, 200),
     ("POST", "/v1/documents/{id}/retry"): Entry(404, 409, 409),
+    ("POST", "/v1/documents/bulk"): Entry(404, 200, 200, {"action": "cancel", "filter": OF_OWNER, "dry_run": True}),
     ("POST", "/v1/batches"): Entry(404, 202, 202, {"documents": [{"payload": 1}], **OF_OWNER}),
     ("GET", "/v1/batches/{id}"): Entry(404, 200, 200),
     ("GET", "/v1/me"): Entry(200, 200, 200),
@@ -52,10 +59,20 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/customers/{customer}/explain"): Entry(404, 404, 200),
     ("PATCH", "/v1/customers/{customer}"): Entry(404, 404, 200, {"weight": 1}),
     ("POST", "/v1/customers/{customer}/reset"): Entry(404, 404, 200),
-    ("PUT", "/v1/customers/{customer}/webhook"): Entry(404, 404, 200, {"url": "https://customer.example/x"}),
-    ("DELETE", "/v1/customers/{customer}/webhook"): Entry(404, 404, 204),
+    ("GET", "/v1/webhook"): Entry(404, 200, 200, query=OF_OWNER),
+    ("PUT", "/v1/webhook"): Entry(404, 200, 200, {"url": "https://customer.example/x"}, query=OF_OWNER),
+    ("DELETE", "/v1/webhook"): Entry(404, 204, 204, query=OF_OWNER),
+    ("POST", "/v1/webhook/rotate"): Entry(404, 200, 200, {}, query=OF_OWNER),
+    ("DELETE", "/v1/webhook/old-secret"): Entry(404, 200, 200, query=OF_OWNER),
+    ("GET", "/v1/webhook/deliveries"): Entry(404, 200, 200, query=OF_OWNER),
+    ("POST", "/v1/webhook/deliveries"): Entry(404, 409, 409, {"document": "{id}"}),
+    ("POST", "/v1/webhook/deliveries/{id}/send"): Entry(404, 202, 202, query=OF_OWNER),
     ("GET", "/v1/policy"): Entry(404, 404, 200),
     ("PUT", "/v1/policy"): Entry(404, 404, 200, {}),
+    ("GET", "/v1/workers"): Entry(404, 404, 200),
+    ("GET", "/v1/capacity"): Entry(404, 404, 200),
+    ("POST", "/v1/workers/{worker}/drain"): Entry(404, 404, 404),  # nobody works here
+    ("POST", "/v1/workers/{worker}/undrain"): Entry(404, 404, 404),
     ("GET", "/v1/events"): Entry(200, 200, 200, is_stream=True),
     ("GET", "/"): Entry(200, 200, 200, is_open=True),
     ("GET", "/healthz"): Entry(200, 200, 200, is_open=True),
@@ -73,6 +90,8 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("POST", "/page/what-if"): Entry(404, 404, 409, {}),
     ("GET", "/page/documents"): Entry(200, 200, 200),
     ("GET", "/page/documents/{id}"): Entry(404, 200, 200),
+    ("GET", "/page/documents/{id}/payload"): Entry(404, 200, 200),
+    ("GET", "/page/batches/{id}"): Entry(404, 200, 200),
 }
 KNOWN = sorted(
     {
@@ -108,8 +127,14 @@ def clients(server: Server) -> Iterator[dict[str, httpx.Client]]:
 
 def called(server: Server, client: httpx.Client, method: str, path: str, entry: Entry, id: str | None = None) -> httpx.Response:
     """Call a route on something fresh of the owner, unless another id is given."""
-    if "{id}" in path and id is None:
-        if "batches" in path:
+    if "webhook" in path:
+        put_webhook(server.queue.engine, OWNER, "https://customer.example/x", None, is_by_operator=True)
+    if "{id}" in path + str(entry.body) and id is None:
+        if path.endswith("/send"):
+            event = document_event(OWNER, "one", "done", auth.time_ms() + 3_600_000, None)
+            DeliveryStore(server.queue.engine).add(event)
+            id = event.id
+        elif "batches" in path:
             with server.client(server.operator) as operator:
                 id = operator.post("/v1/batches", json={"documents": [{"payload": 1}], **OF_OWNER}).json()["id"]
         else:
@@ -121,7 +146,9 @@ def called(server: Server, client: httpx.Client, method: str, path: str, entry: 
                 answer.read()
             return answer
     body = {"key": server.operator} if path == "/page/session" else entry.body
-    answer = client.request(method, address, json=body)
+    if body == {"document": "{id}"}:
+        body = {"document": id}
+    answer = client.request(method, address, json=body, params=entry.query)
     client.cookies.clear()  # each caller shows its own key, and nothing else
     return answer
 

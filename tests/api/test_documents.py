@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
@@ -121,6 +122,26 @@ def test_an_operator_says_for_whom_and_may_use_any_kind_but_folder(
     id = submit(operator, {"path": "x"}, customer=customer, kind="other").json()["id"]
     assert server.queue.document(id).kind == "other"
     assert problem_of(submit(operator, customer=customer, kind="folder")) == "bad-value"
+
+
+def test_a_document_without_a_file_is_not_for_the_built_in_handler(
+    server: Server, client: httpx.Client, operator: httpx.Client, customer: str
+) -> None:
+    assert client.get("/v1/me").json()["kinds"] == ["extract", "default"]
+    assert server.queue.document(submit(client).json()["id"]).kind == "default"
+    batch = {"documents": [{"payload": 1}], "customer": customer}
+    for answer in (
+        submit(client, {"order": 1}, kind="extract"),
+        submit(operator, {"order": 1}, kind="extract", customer=customer),
+        operator.post("/v1/batches", json=batch | {"kind": "extract"}),
+    ):
+        assert (answer.status_code, problem_of(answer)) == (422, "bad-value")
+        assert answer.json()["detail"].startswith("kind is 'extract', which is for documents with a file; send the file")
+    for sent in ("extract", None):
+        query = {"customer": customer} | ({} if sent is None else {"kind": sent})
+        answer = operator.post("/v1/documents", params=query, content=b"text", headers={"Content-Type": "text/plain"})
+        assert server.queue.document(answer.json()["id"]).kind == "extract"
+    assert server.queue.look(customer).waiting == 3
 
 
 def test_pages_follow_each_other_without_gap_or_repeat(server: Server, client: httpx.Client, customer: str) -> None:
@@ -264,3 +285,74 @@ def test_a_customer_of_any_name_can_be_addressed(server: Server, operator: httpx
     answer = operator.get(httpx.URL(server.address).copy_with(raw_path=path))
     assert answer.json()["customer"] == customer
     assert answer.json()["waiting"] == 1
+
+
+def test_documents_are_filtered(server: Server, client: httpx.Client, operator: httpx.Client, customer: str) -> None:
+    began = time.time()
+    scan = server.queue.submit(customer, 1, kind="scan").id
+    failed = server.queue.submit(customer, 2, kind=customer).id
+    (claim,) = server.queue.engine.claim("tester", 1, 600_000, {customer: 1})
+    server.queue.engine.settle([(claim, Failed("corrupt: page 3 of 7 & 100%"))])
+
+    def found(**query: object) -> list[str]:
+        response = client.get("/v1/documents", params={name: str(value) for name, value in query.items()})
+        assert response.status_code == 200, response.text
+        return [document["id"] for document in response.json()["documents"]]
+
+    assert found(kind="scan") == [scan]
+    assert found(kind="fax") == []
+    assert found(reason="page 3 of 7 & 100%") == [failed]
+    assert found(since=began - 60) == [failed, scan]
+    assert found(until=began - 60) == []
+    assert found(since=began - 60, until=began + 600, kind="scan", state="ready") == [scan]
+    first = client.get("/v1/documents", params={"since": began - 60, "limit": 1}).json()
+    second = client.get(first["next"]).json()
+    assert [first["documents"][0]["id"], second["documents"][0]["id"]] == [failed, scan]
+    assert [document["id"] for document in operator.get("/v1/documents", params={"kind": customer}).json()["documents"]] == [
+        failed
+    ]
+    with server.client(server.key(f"{customer}, neighbour")) as neighbour:
+        assert neighbour.get("/v1/documents", params={"kind": customer}).json() == {"documents": [], "next": None}
+        assert neighbour.get("/v1/documents", params={"reason": "corrupt"}).json()["documents"] == []
+
+
+@pytest.mark.parametrize(
+    "query", ["since=x", "since=-1", "since=5&until=5", "reason=x&state=done", "kind=", "state=gone", "reason="]
+)
+def test_a_filter_that_makes_no_sense_is_refused(client: httpx.Client, query: str) -> None:
+    response = client.get(f"/v1/documents?{query}")
+    assert (response.status_code, problem_of(response)) == (422, "bad-value")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/documents?kind=scan&color=red"),
+        ("GET", "/v1/documents?Kind=scan"),
+        ("GET", "/v1/documents/0199a3f2-1c5e-7d31-9f60-3b1de5a0c842?color=red"),
+        ("GET", "/v1/events?since=1&color=red"),
+        ("GET", "/v1/me?color=red"),
+        ("GET", "/healthz?color=red"),
+        ("GET", "/page/documents?color=red"),
+        ("DELETE", "/v1/documents/0199a3f2-1c5e-7d31-9f60-3b1de5a0c842?color=red"),
+        ("POST", "/v1/checks?color=red"),
+    ],
+)
+def test_a_parameter_that_a_route_does_not_have_is_refused(client: httpx.Client, method: str, path: str) -> None:
+    response = client.request(method, path)
+    assert (response.status_code, problem_of(response)) == (422, "bad-value"), response.text
+    assert "is not a parameter of this address; it takes " in response.json()["detail"]
+
+
+def test_a_parameter_beside_json_or_a_form_is_refused(server: Server, client: httpx.Client, customer: str) -> None:
+    as_json = client.post("/v1/documents?kind=extract", json={"payload": 1})
+    form = client.post("/v1/documents?kind=extract", files={"file": ("a.txt", b"x")})
+    bare = client.post("/v1/documents?color=red", content=b"x", headers={"Content-Type": "text/plain"})
+    assert [(response.status_code, problem_of(response)) for response in (as_json, form, bare)] == [(422, "bad-value")] * 3
+    assert server.queue.look(customer).waiting == 0
+
+
+def test_whoever_has_no_key_learns_nothing_of_parameters(server: Server) -> None:
+    with server.client(None) as client:
+        assert client.get("/v1/documents?color=red").status_code == 401
+        assert client.get("/v1/nowhere?color=red").status_code == 401

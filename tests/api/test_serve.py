@@ -56,9 +56,13 @@ def test_a_customer_cannot_have_a_file_of_the_worker_read(tmp_path: Path) -> Non
         secret = tmp_path / "secret.txt"
         secret.write_text("a secret of the machine")
         with server.client(server.key("acme")) as client:
-            receipt = client.post("/v1/documents", json={"payload": {"path": str(secret)}}).json()
-            ended = client.get(receipt["links"]["self"], params={"wait": 60}).json()
-            assert ended["state"] == "failed"
+            for kind, refused in (("extract", 422), ("folder", 422), ("default", 202)):
+                sent = client.post("/v1/documents", json={"payload": {"path": str(secret)}, "kind": kind})
+                assert sent.status_code == refused
+            behind = client.post("/v1/documents", content=b"text", headers={"Content-Type": "text/plain"}).json()
+            assert client.get(behind["links"]["self"], params={"wait": 60}).json()["state"] == "done"
+            receipt = sent.json()  # the worker has passed it over
+            assert client.get(receipt["links"]["self"]).json()["state"] == "ready"
             assert client.get(receipt["links"]["text"]).status_code == 409
     finally:
         server.close()
@@ -187,7 +191,7 @@ def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
     hidden = "import sys; sys.modules['uvicorn'] = None; from fairlane.cli import main; main(['serve'])"
     ran = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert ran.returncode == 2
-    assert "pip install 'fairlane[serve]'" in ran.stderr
+    assert "pip install '.[serve]'" in ran.stderr
 
 
 def test_other_commands_do_not_load_the_framework(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import fairlane
 
 worker = fairlane.Worker({url!r}, slots=2, backoff=fairlane.Backoff(first=0.01))
 
-@worker.handler("extract", attempts=2)
+@worker.handler("default", attempts=2)
 def handle(document):
     if document.attempt == 1 and document.payload.get("fails"):
         raise ValueError("{secret}")
@@ -132,7 +132,7 @@ def test_without_its_packages_it_is_reported_and_nothing_breaks() -> None:
     script = "import sys; sys.modules['opentelemetry'] = None; from fairlane.tracing import open_spans; " \
              "print(open_spans({'OTEL_TRACES_EXPORTER': 'otlp'}, print))"  # fmt: skip
     ran = subprocess.run([sys.executable, "-c", script], env={}, capture_output=True, text=True, timeout=60, check=True)
-    assert ran.stdout.endswith('its packages are missing; install "fairlane[otel]"\nNone\n')
+    assert ran.stdout.endswith('its packages are missing; run in the clone: pip install ".[otel]"\nNone\n')
 
 
 def test_a_collector_that_is_not_there_stops_nothing(tmp_path: Path) -> None:

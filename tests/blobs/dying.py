@@ -1,4 +1,4 @@
-"""A process that dies, by kill -9, at a chosen step of a submission, a forget or a sweep; run by test_kills.py.
+"""A process that dies, by kill -9, at a chosen step of a submission, a purge, a forget or a sweep; run by test_kills.py.
 
 A step is a call of the system that the blob store makes, or a commit of the queue; it dies just before or just after it.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from fairlane import Input, KeyConflict, Queue
 
 STEPS = ("open", "write", "fsync", "close", "rename", "mkdir", "unlink", "rmdir")
-VERBS = ("submit", "forget", "put_record")
+VERBS = ("submit", "purge", "forget", "put_record")
 LARGE = b"0123456789abcdef" * 40_000  # several pieces
 
 
@@ -40,6 +40,10 @@ def submit_many(queue: Queue) -> None:
     queue.submit_files("acme", [Input(content=b"%d" % n, key=f"many-{n}") for n in range(3)])
 
 
+def purge(queue: Queue) -> None:
+    queue.purge(0)
+
+
 def forget(queue: Queue) -> None:
     queue.forget("acme")
 
@@ -48,7 +52,9 @@ def sweep(queue: Queue) -> None:
     queue.sweep(grace=0)
 
 
-ACTS: dict[str, Callable[[Queue], None]] = {act.__name__: act for act in (submit, repeat, conflict, submit_many, forget, sweep)}
+ACTS: dict[str, Callable[[Queue], None]] = {
+    act.__name__: act for act in (submit, repeat, conflict, submit_many, purge, forget, sweep)
+}
 
 
 class Fuse:
@@ -105,7 +111,7 @@ def wrong_after(url: str, act: str, before: dict[str, bytes]) -> list[str]:
                 expected = before.get(id)
                 if expected is not None and file.read() != expected:
                     wrong.append(f"{id} has other bytes")
-        if act != "forget":
+        if act not in ("purge", "forget"):
             wrong += [f"{id} is lost" for id in before if id not in known]
         queue.sweep(grace=0)
         files = queue.files.open()
@@ -126,9 +132,12 @@ def main(folder: Path, act: str) -> None:
         (folder / str(at)).mkdir()
         with Queue(url) as queue:
             before = {queue.submit("acme", content=b"old", key="old").id: b"old"} if at % 2 or act != "submit" else {}
-            if act in ("forget", "sweep"):
+            if act in ("purge", "forget", "sweep"):
                 queue.files.open().put_input("acme", "01234567-0000-7000-8000-000000000000", b"orphan")
                 before[queue.submit("acme", content=LARGE).id] = LARGE
+            if act == "purge":
+                queue.cancel(queue.submit("acme", content=b"ended").id)
+                queue.cancel(queue.submit("other", content=b"ended too").id)
         steps = die(url, act, at)
         wrong += [f"{act}, step {at}: {problem}" for problem in wrong_after(url, act, before)]
         if steps is not None:

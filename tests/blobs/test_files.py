@@ -113,6 +113,18 @@ def test_what_is_not_there_is_unknown(files: Files) -> None:
         files.open_input("acme", "../" * 12, file)
 
 
+@pytest.mark.parametrize("token", [3, 1000])
+def test_all_files_of_a_document_are_removed_whatever_its_token(files: Files, token: int) -> None:
+    id, _ = put(files, b"one")
+    other, _ = put(files, b"other")
+    for number in (1, token - 1, token):
+        files.put_results("acme", id, number, text="text", facts={}, thumbnail=b"png")
+    files.remove_documents([(id, "acme", token), (new_ids(1)[0], "acme", token), ("another-sort-of-id", "acme", 1)])
+    assert [file.document for file in files.list_files()] == [other]
+    files.remove_documents([(other, "acme", 0), (id, "acme", token)])
+    assert keys(files) == []
+
+
 def test_damaged_bytes_are_an_error_and_never_handed_out(files: Files) -> None:
     content = bytes(range(256)) * 2000
     id, file = put(files, content)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     ("act", "steps_least"),
-    [("submit", 40), ("repeat", 40), ("conflict", 40), ("submit_many", 100), ("forget", 10), ("sweep", 5)],
+    [("submit", 40), ("repeat", 40), ("conflict", 40), ("submit_many", 100), ("purge", 10), ("forget", 10), ("sweep", 5)],
 )
 def test_a_death_at_any_step_loses_nothing_and_leaves_nothing(tmp_path: Path, act: str, steps_least: int) -> None:
     command = [sys.executable, "-m", "tests.blobs.dying", str(tmp_path), act]

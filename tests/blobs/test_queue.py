@@ -42,6 +42,17 @@ def test_a_file_lives_as_long_as_its_document(where: str, tmp_path: Path) -> Non
         assert stored_documents(again) == {receipt.id for receipt in members}
 
 
+def test_files_go_with_purged_documents(where: str) -> None:
+    with Queue("memory://", blobs=where) as queue:
+        receipts = queue.submit_files("acme", [Input(content=b"%d" % n) for n in range(5)])
+        (claim,) = queue.engine.claim("w", 1, 60_000)
+        envelope = queue.put_results(claim.customer, claim.id, claim.token, text="text", thumbnail=b"png")
+        queue.engine.settle([(claim, Done(json.dumps(envelope)))])
+        queue.cancel(receipts[1].id)
+        assert queue.purge(0) == 2
+        assert stored_documents(queue) == {receipt.id for receipt in receipts[2:]}
+
+
 def test_the_same_key_at_once_leaves_one_file(where: str) -> None:
     with Queue("memory://", blobs=where) as queue:
         ids: set[str] = set()

@@ -43,7 +43,9 @@ def test_a_server_that_does_not_answer_is_a_store_error(monkeypatch: pytest.Monk
 def test_without_its_package_it_says_what_to_install() -> None:
     script = "import sys; sys.modules['obstore'] = None\nfrom fairlane.blobs import open_blobs\nopen_blobs('s3://b/x')"
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert 'StoreUnfit: files on S3 need obstore, which is not installed here; run: pip install "fairlane[s3]"' in ran.stderr
+    assert (
+        'StoreUnfit: files on S3 need obstore, which is not installed here; run in the clone: pip install ".[s3]"' in ran.stderr
+    )
 
 
 def test_a_queue_without_files_loads_nothing_of_it() -> None:

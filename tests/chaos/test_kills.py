@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ def test_nothing_is_lost_doubled_or_stuck_when_processes_are_killed(tmp_path: Pa
     report = run(Options(kills=15, seed=11, documents=1500, checks=3), tmp_path)
     assert report.wrong == []
     assert report.kills.total() == 15
+    assert json.loads(json.dumps(report.as_json()))["kills"] == dict(report.kills)
     assert report.figures["settlements refused"] > 0  # stale claims were settled, on purpose
 
 

@@ -118,7 +118,7 @@ def test_explain_a_document(tmp_path: Path, url: str) -> None:
 
 def test_explain_shows_from_when_to_when_a_document_will_probably_start(tmp_path: Path, url: str) -> None:
     *_, last = run_json("submit", "--customer", "acme", *files(tmp_path, *"abcd"), "--url", url)
-    assert "no worker took a document in the last two minutes, so when" in run("explain", last["id"], "--url", url).stdout
+    assert "no worker takes documents of kind 'extract', so when" in run("explain", last["id"], "--url", url).stdout
     with Queue(url) as queue:
         queue.engine.claim("worker-1", 2, 60_000)
     assert "About 1 document is ahead of it; it will probably start " in run("explain", last["id"], "--url", url).stdout
@@ -196,6 +196,18 @@ def test_purge_forgets_what_ended_long_ago(url: str) -> None:
     assert run_json("purge", "--older-than", "1.5h", "--url", url) == [{"purged": 0, "older_than": 5400.0}]
 
 
+def test_purge_takes_the_files_along_or_says_that_it_does_not_know_where_they_are(tmp_path: Path, url: str) -> None:
+    where = str(tmp_path / "elsewhere")
+    for arguments, said, left in (((), "the files of this queue are somewhere else", 1), (("--blobs", where), "", 1)):
+        (row,) = run_json("submit", "--customer", "acme", *files(tmp_path, "a"), "--url", url, "--blobs", where)
+        run("cancel", row["id"], "--url", url)
+        result = run("purge", "--older-than", "0", "--url", url, *arguments)
+        assert (result.stdout, said in result.stderr) == ("1 document deleted.\n", True)
+        assert bool(said) == bool(result.stderr)
+        with Queue(url, blobs=where) as queue:
+            assert len(list(queue.files.open().list_files())) == left
+
+
 def test_sweep_removes_what_no_document_owns(tmp_path: Path, url: str) -> None:
     (row,) = run_json("submit", "--customer", "acme", *files(tmp_path, "a"), "--url", url)
     with Queue(url) as queue:
@@ -231,3 +243,59 @@ def test_a_queue_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[st
     result = run(*command, "--url", f"sqlite:///{tmp_path}/nowhere.db")
     assert (result.exit_code, "there is no queue at" in result.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+# -- many at once ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed(url: str) -> str:
+    with Queue(url) as queue:
+        queue.submit_many("acme", range(5), kind="scan")
+        queue.submit_many("bolt", range(3), kind="ocr")
+    return url
+
+
+def test_all_that_match_are_cancelled_after_a_count_and_a_confirmation(mixed: str) -> None:
+    arguments = ("cancel", "--kind", "scan", "--state", "ready", "--url", mixed)
+    refused = run(*arguments, input="n\n")
+    assert (refused.exit_code, "5 documents will be cancelled. Go on? [y/N]" in refused.stderr) == (1, True)
+    assert "Nothing was cancelled." in refused.stderr
+    assert run(*arguments, "--dry-run").stdout == "5 documents would be cancelled.\n"
+    with Queue(mixed) as queue:
+        assert queue.look("acme").waiting == 5
+    assert run(*arguments, input="y\n").stdout == "5 documents cancelled.\n"
+    with Queue(mixed) as queue:
+        assert (queue.look("acme").cancelled, queue.look("bolt").waiting) == (5, 3)
+    assert run(*arguments, "--yes").stdout == "No document can be cancelled: none matches.\n"
+
+
+def test_all_that_match_are_retried(mixed: str) -> None:
+    with Queue(mixed) as queue:
+        for claim in queue.engine.claim("worker", 3, 60_000, {"ocr": 1}):
+            queue.engine.settle([(claim, Failed("timed_out: 60 s"))])
+    result = run_json("retry", "--customer", "bolt", "--reason", "timed_out", "--since", "24h", "--yes", "--url", mixed)
+    assert result == [{"matched": 3, "changed": 3}]
+    with Queue(mixed) as queue:
+        assert queue.look("bolt").waiting == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cancel"], "give the IDs of documents, or options that select them"),
+        (["retry", "--yes"], "give the IDs of documents, or options that select them"),
+        (["cancel", "0199d3c2", "--kind", "scan"], "give either IDs, or options that select documents"),
+        (["cancel", "--state", "done", "--yes"], "ready or delayed or running"),
+        (["retry", "--state", "ready", "--yes"], "failed"),
+    ],
+)
+def test_a_selection_that_makes_no_sense_is_refused(mixed: str, arguments: list[str], message: str) -> None:
+    result = run(*arguments, "--url", mixed)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.output
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_changed(mixed: str) -> None:
+    assert run("cancel", "--kind", "scan", "--url", mixed, input="").exit_code != 0
+    with Queue(mixed) as queue:
+        assert queue.look("acme").waiting == 5

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -295,14 +296,32 @@ def test_what_comes_at_one_moment_has_no_load(path: Path) -> None:
 def test_the_history_of_a_queue_is_replayed_under_its_own_rules(url: str) -> None:
     with Queue(url) as queue:
         queue.configure(dispatch="strict", thresholds=())
-    current, fifo, texts = figures(
+    measured, current, fifo, texts = figures(
         "--url", url, "--policy", "current", "--policy", "fifo", "--policy", "texts", "--workers", "1"
     )
     assert (current["documents"], current["customers"], current["policy"]) == (6, 2, "current")
+    assert (measured["documents"], measured["policy"]) == (6, "measured")
     assert current["waits"] == fifo["waits"]
     assert texts["waits"] != fifo["waits"]
     result = run("simulate", "--url", url).stdout
     assert "Documents left out, because they have not ended or were cancelled: 1." in result
+
+
+def test_what_was_measured_stands_beside_the_replay_with_the_reason_for_a_difference(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/away.db"
+    with Queue(url) as queue:
+        for _ in range(5):
+            queue.submit("acme", now=1000)
+        claims = queue.engine.claim("worker", 5, 60_000, now_ms=1_060_000)  # a minute after they were submitted
+        queue.engine.settle([(claim, Done()) for claim in claims], now_ms=1_061_000)
+    result = run("simulate", "--url", url, "--policy", "current", "--workers", "5").stdout
+    assert re.search(r"measured +current", result)
+    assert re.search(r"all wait, p50 +1m 0s +0|all wait, p50 +60", result), result
+    assert "current and what was measured differ by much, so do not rely on the replay:" in result
+    assert "- For 60 s documents waited and nothing ran: workers, or the store, were away." in result
+    measured, current = json.loads(run("simulate", "--url", url, "--policy", "current", "--json").stdout)
+    assert (measured["waits"]["all"]["p50"], current["policy"]) == (60, "current")
+    assert "measured" not in run("simulate", "--url", url, "--load", "0.9").stdout  # other times than those that were measured
 
 
 def test_the_url_of_the_environment_is_not_taken_for_a_history(path: Path, url: str) -> None:

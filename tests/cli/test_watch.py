@@ -26,8 +26,8 @@ def busy(url: str) -> str:
 
 def test_a_watched_status_changes_and_ends_quietly(busy: str) -> None:
     with Terminal(80, 24, "status", "--watch", "--url", busy) as terminal:
-        terminal.wait_for(lambda shown: "busy " in shown and "The 17 busiest of 42 customers. Press Ctrl-C to stop." in shown)
-        assert " a custome… " in terminal.shown
+        terminal.wait_for(lambda shown: "busy " in shown and "The 16 busiest of 42 customers. Press Ctrl-C to stop." in shown)
+        assert " a customer with quite a … " in terminal.shown
         before = len(terminal.shown)
         with Queue(busy) as queue:
             queue.submit_many("newcomer", range(9))
@@ -40,6 +40,16 @@ def test_a_watched_status_changes_and_ends_quietly(busy: str) -> None:
         assert "Traceback" not in terminal.shown
 
 
+def test_customers_can_be_told_apart_at_80_columns(url: str) -> None:
+    with Queue(url) as queue:
+        for number in range(1, 13):
+            queue.submit_many(f"customer-{number:04d}", range(number))
+    with Terminal(80, 24, "status", "--watch", "--url", url) as terminal:
+        terminal.wait_for(lambda shown: "Press Ctrl-C to stop." in shown)
+        assert all(f" customer-{number:04d} " in terminal.shown for number in range(1, 13))
+        assert "oldest" in terminal.shown
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_in_a_narrow_terminal_no_figure_is_cut_and_every_part_has_the_names(url: str, columns: int) -> None:
     with Queue(url) as queue:
@@ -48,7 +58,8 @@ def test_in_a_narrow_terminal_no_figure_is_cut_and_every_part_has_the_names(url:
         assert terminal.wait() == 0
     lines = [line for line in terminal.shown.splitlines() if "northwind" in line]
     parts = [line.split() for line in lines]
-    assert max(map(len, terminal.shown.splitlines())) <= columns
+    table = terminal.shown.partition("No worker takes")[0]
+    assert max(map(len, table.splitlines())) <= columns
     assert {part[0] for part in parts} == {"northwind"}
     assert [figure for part in parts for figure in part[1:]][:6] == ["-999", "9", "1000", "0", "0", "0"]
     assert (len(parts) > 1) == (columns < 80)

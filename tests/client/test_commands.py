@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fairlane.cli import main
+from fairlane.core.document import Failed
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.settings import Settings, load_settings
 from tests.api.running import Server
@@ -16,6 +17,7 @@ from tests.cli.running import run
 
 NEED_STORE = (
     "advise",
+    "backup",
     "doctor",
     "forget",
     "keys",
@@ -23,6 +25,7 @@ NEED_STORE = (
     "move",
     "process",
     "purge",
+    "restore",
     "serve",
     "simulate",
     "sweep",
@@ -52,6 +55,27 @@ def test_documents(server: Server, customer: str, tmp_path: Path) -> None:
     assert run_json(server, "cancel", id) == [{"id": id, "cancelled": False, "state": "cancelled"}]
     result = run("retry", id, FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.operator)
     assert (result.exit_code, "nothing was retried" in result.stderr) == (2, True)
+
+
+def test_looking_at_documents(server: Server, customer: str) -> None:
+    id = server.queue.submit(customer, {"n": 1}, kind="looked at").id
+    rows = run_json(server, "documents", "--customer", customer, "--kind", "looked at", "--since", "1h")
+    assert [row["id"] for row in rows] == [id]
+    assert run_json(server, "documents", "--customer", customer, "--until", "1h") == []
+    (claim,) = server.queue.engine.claim("tester", 1, 60_000, {"looked at": 3})
+    details = {
+        "attempt": 1, "token": 1, "at": 0, "worker": "tester", "seconds": 1, "reason": "bad", "traceback": "T", "output": None,
+    }  # fmt: skip
+    server.queue.engine.settle([(claim, Failed("bad", details=json.dumps(details)))])
+    (value,) = run_json(server, "show", id)
+    assert [(entry["event"], entry["worker"]) for entry in value["history"]] == [
+        ("submitted", None), ("started", "tester"), ("failed", None)
+    ]  # fmt: skip
+    assert value["failed_attempts"] == [details]
+    (own,) = run_json(server, "show", id, key=server.key(customer))
+    assert (own["failed_attempts"], "tester" in json.dumps(own)) == ([], False)
+    refused = run("events", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.operator)
+    assert (refused.exit_code, "add --follow" in refused.stderr) == (2, True)
 
 
 def test_the_same_key_and_file_is_the_same_document(server: Server, customer: str, tmp_path: Path) -> None:

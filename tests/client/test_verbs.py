@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import threading
 from datetime import UTC, timedelta
 
@@ -11,6 +12,7 @@ import pytest
 from fairlane import AsyncClient, AsyncQueue, Client, Queue
 from fairlane.api.problems import TITLES, Problem
 from fairlane.client.errors import ERRORS_BY_CODE, parse_problem, to_error
+from fairlane.core.document import Failed
 from fairlane.core.errors import BadValue, KeyConflict, Mistake, StoreError, Unknown, WrongState
 from tests.api.running import Server
 
@@ -25,7 +27,7 @@ def test_a_document_from_hand_in_to_result(server: Server, client: Client, custo
     receipt = client.submit({"order": 17, "letters": "zażółć \ud800"}, cost=2.5)
     assert (receipt.customer, receipt.priority, receipt.counter, receipt.repeated) == (customer, 1, -1.5, False)
     document = client.document(receipt.id)
-    assert (document.state, document.kind, document.cost, document.is_ended) == ("ready", "extract", 2.5, False)
+    assert (document.state, document.kind, document.cost, document.is_ended) == ("ready", "default", 2.5, False)
     assert document.key
     assert server.queue.payload(receipt.id) == {"order": 17, "letters": "zażółć \ud800"}
     with pytest.raises(WrongState, match="it is ready; only a document that is done has one"):
@@ -121,6 +123,24 @@ def test_why_and_when(server: Server, client: Client, operator: Client, customer
     assert set(ours.facts) == set(theirs.facts)
     with pytest.raises(Unknown):
         operator.explain_customer("never seen")
+
+
+def test_tracebacks_are_for_operators(server: Server, client: Client, operator: Client) -> None:
+    id = client.submit().id
+    values = {
+        "attempt": 1, "token": 1, "at": 1_700_000_000_000, "worker": "w", "seconds": 0.5, "reason": "r", "traceback": "T\nż",
+        "output": None,
+    }  # fmt: skip
+    claims = iter(lambda: server.claim(50), [])
+    claim = next(claim for page in claims for claim in page if claim.id == id)
+    server.queue.engine.settle([(claim, Failed("r", details=json.dumps(values)))])
+    assert operator.attempts(id) == server.queue.attempts(id)
+    (attempt,) = operator.attempts(id)
+    assert (attempt.traceback, attempt.at.year) == ("T\nż", 2023)
+    with pytest.raises(Unknown):
+        client.attempts(id)
+    with pytest.raises(Unknown):
+        operator.attempts("nothing")
 
 
 def test_cancel_and_retry(server: Server, client: Client) -> None:

@@ -65,6 +65,8 @@ def test_an_ended_document_stays_so_but_a_failed_one_can_be_revived() -> None:
                 ("failed", "failed"),
                 ("retried", "ready"),
                 ("retried", "delayed"),
+                ("postponed", "ready"),
+                ("postponed", "delayed"),
                 ("released", "ready"),
                 ("expired", "ready"),
                 ("cancelled", "cancelled"),
@@ -157,6 +159,7 @@ def test_a_customer_shows_the_stored_counter() -> None:
         (errors.StoreBusy, (errors.StoreError,)),
         (errors.StoreFull, (errors.StoreError,)),
         (errors.StoreUnfit, (errors.StoreError,)),
+        (errors.StoreUnreachable, (errors.StoreError,)),
     ],
 )
 def test_errors_are_a_tree_by_who_is_at_fault(error: type[Exception], parents: tuple[type[Exception], ...]) -> None:

@@ -14,10 +14,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried, Submission
+from fairlane.core.document import Claim, DocumentRow, Done, Failed, Outcome, Released, Retried, Submission
 from fairlane.core.errors import Mistake, StoreFrozen
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine, open_engine
+from fairlane.engine.protocol import ATTEMPTS, DocumentFilter
+from fairlane.engine.walk import walk_documents
 from tests.servers import redis
 
 from .conftest import ENGINES, url_of
@@ -30,8 +32,15 @@ COSTS = st.sampled_from((1000, 1000, 1000, 1, 2500, 10_000_000))
 customers = st.sampled_from(CUSTOMERS)
 outcomes = st.one_of(
     st.builds(Done, st.sampled_from((None, '{"pages":3}')), st.none() | COSTS),
-    st.builds(Retried, st.sampled_from((0, 0, 700, 60_000)), st.just("try later"), st.none() | COSTS),
-    st.builds(Failed, st.just("corrupt"), st.none() | COSTS),
+    st.builds(
+        Retried,
+        st.sampled_from((0, 0, 700, 60_000)),
+        st.just("try later"),
+        st.none() | COSTS,
+        counted=st.sampled_from((True, True, False)),
+        details=st.none() | st.just('{"traceback":"…"}'),
+    ),
+    st.builds(Failed, st.just("corrupt"), st.none() | COSTS, st.none() | st.just('{"traceback":null}')),
     st.builds(Released),
 )
 terms = st.builds(
@@ -49,6 +58,31 @@ policies = st.builds(
     thresholds=st.sampled_from(((-2, -4, -6, -8, -10, -12, -14, -20), (-1,), (), (0, -1, -2))),
     reset=st.sampled_from(("idle", "window", "gradual")),
 )
+
+filters = st.builds(
+    DocumentFilter,
+    customer=st.none() | customers | st.just("nobody"),
+    state=st.sampled_from((None, "ready", "delayed", "running", "done", "failed", "cancelled")),
+    kind=st.sampled_from((None, None, "extract", "scan", "fax")),
+    reason=st.sampled_from((None, None, None, "corrupt", "of 2 failed: try", "Corrupt", "%", "c.r")),
+    since_ms=st.sampled_from((None, None, 1_000_040, 2_500_000)),
+    until_ms=st.sampled_from((None, None, 1_000_999, 2_500_001)),
+)
+
+
+def pages(engine: Engine, filter: DocumentFilter, limit: int, scan_max: int) -> list[DocumentRow]:
+    """Read page after page; each is as short as it may be, and further down."""
+    found: list[DocumentRow] = []
+    before: int | None = None
+    while True:
+        page = engine.documents(filter, before, limit, scan_max)
+        assert len(page.documents) <= limit
+        found += page.documents
+        if page.next is None:
+            return found
+        assert before is None or page.next < before
+        assert all(document.number >= page.next for document in page.documents)
+        before = page.next
 
 
 class Agreement(RuleBasedStateMachine):
@@ -159,7 +193,7 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 1000))
     def retry(self, pick: int) -> None:
-        failed = [document.id for document in self.engines[0].documents(None, "failed", None, 100)] or ["unknown"]
+        failed = [document.id for document in walk_documents(self.engines[0], DocumentFilter(state="failed"))] or ["unknown"]
         self.all(lambda engine: engine.retry(failed[pick % len(failed)], now_ms=self.now_ms))
 
     @rule(age_ms=st.sampled_from((0, 1_000, 60_000)), limit=st.sampled_from((3, 1000)))
@@ -195,6 +229,7 @@ class Agreement(RuleBasedStateMachine):
         self.all(lambda engine: engine.put_record("settings", key, value, version))
         self.all(lambda engine: engine.record("settings", key))
         self.all(lambda engine: engine.records("settings", "", 10))
+        self.all(lambda engine: engine.records(ATTEMPTS, "", 100))
 
     @rule(limit=st.sampled_from((1, 7, 1000)))
     def move(self, limit: int) -> None:
@@ -232,20 +267,24 @@ class Agreement(RuleBasedStateMachine):
         self.all(lambda engine: engine.body(id))
         self.all(lambda engine: engine.outlook(id, now_ms=self.now_ms))
 
-    @rule(customer=st.none() | customers, state=st.sampled_from((None, "ready", "delayed", "running", "done", "failed")))
-    def list_some(self, customer: str | None, state: Any) -> None:
-        first = self.all(lambda engine: engine.documents(customer, state, None, 3))
-        if first:
-            self.all(lambda engine: engine.documents(customer, state, first[-1].number, 3))
+    @rule(filter=filters, limit=st.sampled_from((1, 3, 100)), scan_max=st.sampled_from((1, 2, 7, 5000)))
+    def list_some(self, filter: DocumentFilter, limit: int, scan_max: int) -> None:
+        found = self.all(lambda engine: pages(engine, filter, limit, scan_max))
+        assert [document for document in walk_documents(self.engines[0]) if filter.matches(document)] == found
+        self.all(lambda engine: list(walk_documents(engine, filter, page_size=limit)))  # which goes by the dates
 
     @invariant()
     def all_read_the_same(self) -> None:
         if not hasattr(self, "engines"):
             return
         self.all(lambda engine: engine.customers("", 100, now_ms=self.now_ms))
-        self.all(lambda engine: engine.documents(None, None, None, 10_000))
+        self.all(lambda engine: list(walk_documents(engine)))
         self.all(lambda engine: engine.changes(None, 100_000))
         self.all(lambda engine: engine.rules())
+        kinds = self.all(lambda engine: engine.ready_kinds("", 10))
+        if kinds:
+            self.all(lambda engine: engine.ready_kinds("", 1))
+            self.all(lambda engine: engine.ready_kinds(kinds[0].kind, 10))
 
 
 TestAgreement = Agreement.TestCase

@@ -7,7 +7,8 @@ import threading
 from fairlane.core.document import Claim, Done, Failed, Released, Retried
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine
-from fairlane.engine.protocol import DUE_MAX
+from fairlane.engine.protocol import DUE_MAX, DocumentFilter
+from fairlane.engine.walk import walk_documents
 
 from .conftest import Send, Take
 
@@ -101,7 +102,7 @@ def test_a_worker_gets_only_the_kinds_it_takes_and_others_are_left_untouched(eng
     (fax,) = send("ada", kind="fax")
     assert [claim.id for claim in take(5, kinds={"fax": 1, "letter": 2})] == [fax]
     assert take(5, kinds={"fax": 1}) == []
-    assert {document.state for document in engine.documents(None, None, None, 10) if document.kind == "scan"} == {"ready"}
+    assert {document.state for document in walk_documents(engine) if document.kind == "scan"} == {"ready"}
 
 
 def test_attempts_are_counted_at_the_claim_and_tokens_rise_by_one(engine: Engine, send: Send, take: Take) -> None:
@@ -298,7 +299,7 @@ def test_concurrent_claims_take_every_document_once(engine: Engine, send: Send) 
 def test_a_claim_readies_a_bounded_number_of_documents_that_are_due(engine: Engine, send: Send, take: Take) -> None:
     send("ada", DUE_MAX + 5, delay_ms=1)
     take(1, at=10)
-    assert len(engine.documents(None, "delayed", None, 2 * DUE_MAX)) == 5
+    assert len(list(walk_documents(engine, DocumentFilter(state="delayed")))) == 5
     assert len(take(3 * DUE_MAX, at=10)) == DUE_MAX + 4
 
 

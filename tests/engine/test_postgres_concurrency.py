@@ -13,6 +13,7 @@ from fairlane.core.document import Claim, Done, Outcome, Released, Submission
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.memory import MemoryEngine
+from fairlane.engine.walk import walk_documents
 from tests.servers import postgres
 
 NOW_MS = 1_000_000
@@ -89,7 +90,7 @@ def replay(engine: Engine, calls: list[Call], outcomes: dict[tuple[str, int], Ou
     """Make the same calls one by one on the memory engine, in the order of the feed: it must return the same documents.
     Numbers are assigned when a customer's row is locked, so those of two concurrent senders may not follow the feed."""
     reference = MemoryEngine()
-    numbers = {document.id: document.number for document in engine.documents(None, None, None, 100_000)}
+    numbers = {document.id: document.number for document in walk_documents(engine)}
     prepare(reference)
     call_of = {(claim.id, claim.token): call for call in calls for claim in call.claims}
     replayed_claims: dict[tuple[str, int], Claim] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -199,3 +200,17 @@ def test_closing_the_joined_queue_leaves_both_open(queue: Queue, own: Connection
     own.commit()
     assert queue.look("ada").waiting == 1
     assert queue.engine.wait(0) is True
+
+
+def test_a_purge_that_is_rolled_back_keeps_the_files(own: Connection, tmp_path: Path) -> None:
+    with Queue(postgres.empty_queue(postgres.shared()), blobs=str(tmp_path / "blobs")) as queue:
+        id = queue.submit("ada", content=b"kept").id
+        queue.cancel(id)
+        for verb, argument in (("purge", 0), ("forget", "ada")):
+            assert getattr(queue.within(own), verb)(argument) == 1
+            own.rollback()
+            with queue.file(id) as file:
+                assert file.read() == b"kept"
+        assert queue.within(own).purge(0) == 1
+        own.commit()
+        assert queue.sweep(grace=0).removed == 1

@@ -15,11 +15,12 @@ from fairlane import Policy, Queue
 from fairlane.core.document import Done, Failed, Outcome, Released, Retried, Submission
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine import Engine, open_engine
-from fairlane.engine.protocol import Packed
+from fairlane.engine.protocol import DocumentFilter, Packed
 from fairlane.engine.redis import engine as engine_module
 from fairlane.engine.redis import scripts
 from fairlane.engine.redis.connection import RedisPool
 from fairlane.engine.redis.url import parse_url
+from fairlane.engine.walk import walk_documents
 from tests.servers import redis
 from tests.servers.redis import Server, fresh_queue
 
@@ -101,7 +102,7 @@ def use_everything(engine: Engine, customer: str, at: int = 0) -> None:
 
 def end_everything(engine: Engine) -> None:
     """Whatever waits or runs is cancelled, and purged with the feed."""
-    for document in engine.documents(None, None, None, 10_000):
+    for document in walk_documents(engine):
         engine.cancel([document.id], now_ms=0)
     while any(engine.purge(0, 100, now_ms=10**9)):
         pass
@@ -122,11 +123,11 @@ def test_all_keys_of_a_queue_share_one_hash_slot_and_are_on_the_map(keyed: Keyed
 
 def all_reads(engine: Engine) -> list[object]:
     """Every document of a queue, one by one and in pages, with its body, and the feed."""
-    documents = engine.documents(None, None, None, 1000)
+    documents = list(walk_documents(engine))
     ids = [document.id for document in documents]
     return [
         *documents, *map(engine.document, ids), *map(engine.body, ids), *(engine.outlook(id, now_ms=9) for id in ids),
-        *(engine.documents(customer, None, None, 1000) for customer in ("ada-the-first", "bob")),
+        *(list(walk_documents(engine, DocumentFilter(customer=customer))) for customer in ("ada-the-first", "bob")),
         *engine.changes(None, 1000),
     ]  # fmt: skip
 
@@ -216,7 +217,7 @@ def test_a_long_feed_is_swept_in_parts_and_others_lines_stay(keyed: KeyedQueue, 
     monkeypatch.setattr(engine_module, "LINES_MAX", 7)
     for n in range(30):
         keyed.engine.check("ada" if n % 3 else "bob", 1000, now_ms=n)
-    assert keyed.engine.forget("ada", 10, now_ms=99) == 0
+    assert keyed.engine.forget("ada", 10, now_ms=99) == []
     lines = keyed.engine.changes(None, 100)
     assert [line.number for line in lines] == [*range(1, 31, 3), 31]
     assert keyed.engine.changes(4, 3) == lines[2:5]
@@ -280,12 +281,17 @@ def test_a_page_that_is_hard_to_fill_is_read_in_parts(keyed: KeyedQueue, monkeyp
     keyed.engine.submit([Submission(f"d{n}", f"c{n % 2}", "extract", "{}") for n in range(50)], now_ms=0)
     keyed.engine.submit([Submission("late", "c0", "extract", "{}", delay_ms=5)], now_ms=0)
     keyed.engine.submit([Submission(f"e{n}", "c1", "extract", "{}") for n in range(50)], now_ms=0)
-    assert [document.id for document in keyed.engine.documents(None, "delayed", None, 5)] == ["late"]
-    assert [document.id for document in keyed.engine.documents("c0", "delayed", None, 5)] == ["late"]
-    assert [document.number for document in keyed.engine.documents("c0", None, None, 1000)] == [51, *range(49, 0, -2)]
-    assert len(keyed.engine.documents(None, "ready", 60, 1000)) == 58
-    assert keyed.engine.documents("nobody", None, None, 5) == []
+    assert [document.id for document in walk_documents(keyed.engine, DocumentFilter(state="delayed"))] == ["late"]
+    assert [document.id for document in walk_documents(keyed.engine, DocumentFilter(customer="c0", state="delayed"))] == [
+        "late"
+    ]
+    assert [document.number for document in walk_documents(keyed.engine, DocumentFilter(customer="c0"))] == [
+        51,
+        *range(49, 0, -2),
+    ]
+    assert len(list(walk_documents(keyed.engine, DocumentFilter(state="ready"), before=60))) == 58
+    assert list(walk_documents(keyed.engine, DocumentFilter(customer="nobody"))) == []
     claims = keyed.engine.claim("w", 20, 1000, now_ms=0)
-    assert [document.number for document in keyed.engine.documents(None, "running", None, 50)] == sorted(
+    assert [document.number for document in walk_documents(keyed.engine, DocumentFilter(state="running"))] == sorted(
         (claim.number for claim in claims), reverse=True
     )

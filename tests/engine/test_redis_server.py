@@ -12,7 +12,7 @@ import pytest
 from fairlane import BadValue, Queue, StoreError, StoreUnfit, Unknown
 from fairlane.engine import open_engine
 from fairlane.engine.redis import server as fitness
-from fairlane.engine.redis.engine import FORM
+from fairlane.engine.redis.scripts import SCHEMA
 from fairlane.engine.redis.server import ServerInfo
 from fairlane.engine.redis.url import parse_url
 from fairlane.transfer import move
@@ -205,8 +205,8 @@ def test_a_queue_that_is_not_there_is_not_made_by_a_look(own: Server) -> None:
 def test_a_queue_of_a_newer_form_is_left_alone(own: Server) -> None:
     name = fresh_queue()
     with Queue(own.url(name)) as queue, own.client() as client:
-        client.set(f"{{fairlane:{name}}}:queue", bytes([FORM + 1]))
-        with pytest.raises(StoreUnfit, match="made by another Fairlane"):
+        client.set(f"{{fairlane:{name}}}:queue", bytes([SCHEMA.version + 1]))
+        with pytest.raises(StoreUnfit, match="made by a newer Fairlane"):
             queue.submit("ada")
         with pytest.raises(StoreUnfit, match="made by a newer Fairlane"):
             open_engine(own.url(name))
@@ -230,6 +230,22 @@ def test_a_queue_of_an_older_form_is_left_alone(own: Server, form: int) -> None:
         assert client.dump(key) == before
 
 
+def test_a_queue_of_form_3_is_upgraded_and_its_older_programs_are_refused(own: Server) -> None:
+    name = fresh_queue()
+    prefix = f"{{fairlane:{name}}}:"
+    with Queue(own.url(name)) as queue, own.client() as client:
+        for number in range(3):
+            queue.submit("ada", {}, kind=f"kind-{number}")
+        client.delete(*(f"{prefix}firsts:{priority}" for priority in range(10)))
+        client.setrange(f"{prefix}queue", 0, chr(3))
+        with pytest.raises(StoreUnfit, match="made by another Fairlane"):  # as a program of form 3 is told after the upgrade
+            queue.submit("ada")
+        with Queue(own.url(name)) as upgraded:
+            assert upgraded.engine.wait(0.01)
+            assert [claim.kind for claim in upgraded.engine.claim("w", 9, 1000)] == ["kind-0", "kind-1", "kind-2"]
+        assert not any(client.exists(f"{prefix}firsts:{priority}") for priority in range(10))
+
+
 def test_two_queues_on_one_server_do_not_meet(own: Server) -> None:
     with Queue(own.url("one")) as one, Queue(own.url("two")) as two:
         one.submit("ada", key="k")
@@ -241,7 +257,7 @@ def test_without_the_packages_the_error_says_what_to_install() -> None:
     for absent in ("redis", "hiredis"):
         program = f"import sys; sys.modules[{absent!r}] = None; from fairlane import Queue; Queue('redis://localhost')"
         ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-        assert 'pip install "fairlane[redis]"' in ran.stderr.splitlines()[-1]
+        assert 'pip install ".[redis]"' in ran.stderr.splitlines()[-1]
 
 
 def test_an_examination_says_what_to_do_about_a_server(own: Server) -> None:

@@ -8,6 +8,8 @@ from fairlane.core.document import ENDED, TRANSITIONS, Claim, Done, Failed, Outc
 from fairlane.core.errors import Unknown
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine
+from fairlane.engine.protocol import DocumentFilter, Removed
+from fairlane.engine.walk import walk_documents
 
 from .conftest import Send, Take
 
@@ -21,7 +23,7 @@ def state_of(engine: Engine, id: str) -> State | None:
 
 def read_everything(engine: Engine) -> tuple[object, ...]:
     """Return all that can be read, to assert that nothing of it was changed."""
-    documents = engine.documents(None, None, None, 1000)
+    documents = list(walk_documents(engine))
     bodies = [engine.body(document.id) for document in documents]
     return documents, bodies, engine.customers("", 100, now_ms=0), engine.changes(None, 10_000), engine.rules()
 
@@ -57,7 +59,16 @@ def test_a_retry_with_no_attempts_left_fails(engine: Engine, send: Send, take: T
     assert take(kinds={"extract": 2}) == []
 
 
-OUTCOMES = [Done("1"), Retried(reason="r"), Retried(500), Failed("f"), Released(), Done(cost=5000), Failed("f", cost=5000)]
+OUTCOMES = [
+    Done("1"),
+    Retried(reason="r"),
+    Retried(500),
+    Retried(500, counted=False),
+    Failed("f"),
+    Released(),
+    Done(cost=5000),
+    Failed("f", cost=5000),
+]
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
@@ -213,6 +224,31 @@ def test_purge_forgets_what_ended_long_enough_ago_and_nothing_else(engine: Engin
     assert engine.customer("ada").done == 2
 
 
+def test_purge_returns_what_it_removed_oldest_first_so_that_their_files_can_go(engine: Engine, send: Send, take: Take) -> None:
+    ada, bob = send("ada", 3, at=0), send("bob", 1, at=0)
+    claims = {claim.id: claim for claim in take(4, at=0)}
+    engine.settle([(claims[ada[0]], Released())], now_ms=1)
+    (again,) = take(1, at=2)
+    engine.settle([(claims[bob[0]], Done()), (again, Failed("no"))], now_ms=3)
+    engine.cancel([ada[2]], now_ms=2)
+    engine.cancel([ada[1]], now_ms=5)
+    removed = []
+    while any(purged := engine.purge(0, 2, now_ms=4)):
+        assert len(purged.documents) <= 2
+        removed += purged.documents
+    ended_together = sorted([Removed(bob[0], "bob", 1), Removed(ada[0], "ada", 2)], key=lambda row: (ada + bob).index(row.id))
+    assert removed == [Removed(ada[2], "ada", 1), *ended_together]
+
+
+def test_forget_returns_what_it_erased_oldest_first(engine: Engine, send: Send, take: Take) -> None:
+    ids = send("ada", 3)
+    (claim,) = take(1)
+    send("bob", 1)
+    assert engine.forget("ada", 2) == [Removed(id, "ada", int(id == claim.id)) for id in ids[:2]]
+    assert engine.forget("ada", 2) == [Removed(ids[2], "ada", 0)]
+    assert engine.forget("ada", 2) == []
+
+
 def test_a_purged_key_may_be_used_again(engine: Engine, send: Send) -> None:
     (first,) = send("ada", key="k", digest="d")
     engine.cancel([first], now_ms=0)
@@ -230,7 +266,7 @@ def test_forget_erases_everything_that_names_the_customer(engine: Engine, send: 
     while engine.forget("ada", 3):
         pass
     assert [customer.id for customer in engine.customers("", 10)] == ["bob"]
-    assert {document.customer for document in engine.documents(None, None, None, 10)} == {"bob"}
+    assert {document.customer for document in walk_documents(engine)} == {"bob"}
     assert {change.customer for change in engine.changes(None, 100)} == {"bob", None}
     lost = engine.settle([(claim, Done()) for claim in claims])
     assert {claim.customer for claim in lost} == {"ada"}
@@ -239,7 +275,7 @@ def test_forget_erases_everything_that_names_the_customer(engine: Engine, send: 
 
 
 def test_forgetting_an_unknown_customer_does_nothing(engine: Engine) -> None:
-    assert engine.forget("unknown", 10) == 0
+    assert engine.forget("unknown", 10) == []
     assert engine.changes(None, 10) == []
 
 
@@ -269,11 +305,12 @@ def bring_to(engine: Engine, send: Send, take: Take, state: State) -> tuple[str,
 
 
 @pytest.mark.parametrize("state", REACH)
-@pytest.mark.parametrize("verb", ["claim", "done", "failed", "retry", "release", "reclaim", "cancel", "revive"])
+@pytest.mark.parametrize("verb", ["claim", "done", "failed", "retry", "postpone", "release", "reclaim", "cancel", "revive"])
 def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Take, state: State, verb: str) -> None:
     id, claim = bring_to(engine, send, take, state)
     last_claim = claim or Claim(id, 1, 1, "ada", "extract", 1, "{}", 1, 3, 0, 1, False)
-    settled: dict[str, Outcome] = {"done": Done(), "failed": Failed("f"), "retry": Retried(50), "release": Released()}
+    settled: dict[str, Outcome] = {"done": Done(), "failed": Failed("f"), "retry": Retried(50), "release": Released(),
+                                   "postpone": Retried(50, counted=False)}  # fmt: skip
     if verb in settled:
         engine.settle([(last_claim, settled[verb])], now_ms=50)
     elif verb == "claim":
@@ -284,8 +321,8 @@ def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Ta
         engine.cancel([id], now_ms=50)
     else:
         engine.retry(id, now_ms=50)
-    event = {"claim": "claimed", "retry": "retried", "release": "released", "reclaim": "expired", "cancel": "cancelled",
-                 "revive": "revived"}.get(verb, verb)  # fmt: skip
+    event = {"claim": "claimed", "retry": "retried", "postpone": "postponed", "release": "released", "reclaim": "expired",
+             "cancel": "cancelled", "revive": "revived"}.get(verb, verb)  # fmt: skip
     sources, targets = TRANSITIONS[event]  # type: ignore[index]
     after = state_of(engine, id)
     assert after in targets if state in sources else after == state
@@ -334,7 +371,7 @@ def test_numbers_of_changes_and_documents_are_never_used_again(engine: Engine, s
     while any(engine.purge(0, 100, now_ms=10)):
         pass
     send("ada")
-    assert engine.documents(None, None, None, 10)[0].number == 4
+    assert next(walk_documents(engine)).number == 4
     assert engine.changes(None, 10)[0].number == 7
 
 
@@ -379,7 +416,7 @@ def test_an_outlook_says_about_how_many_are_ahead_and_how_fast_it_goes(engine: E
     assert outlook is not None
     assert (outlook.ahead, outlook.dispatches, outlook.blocked) == (1, 0, False)
     claims = take(10, at=DAY + 2_000)
-    outlook = engine.outlook(engine.documents("big", "ready", None, 1)[0].id, now_ms=DAY + 4_000)
+    outlook = engine.outlook(next(walk_documents(engine, DocumentFilter(customer="big", state="ready"))).id, now_ms=DAY + 4_000)
     assert outlook is not None
     assert (outlook.ahead, outlook.dispatches, outlook.dispatches_span_ms) == (20, 10, 2_000)
     assert engine.outlook(claims[0].id) is None
@@ -407,7 +444,9 @@ def test_the_pace_is_measured_from_a_mark_more_than_a_minute_old(engine: Engine,
     send("ada", 9, at=DAY)
     for after_ms in (0, 60_000, 60_001, 130_000):
         take(1, at=DAY + after_ms)
-    outlook = engine.outlook(engine.documents("ada", "ready", None, 1)[0].id, now_ms=DAY + 130_000)
+    outlook = engine.outlook(
+        next(walk_documents(engine, DocumentFilter(customer="ada", state="ready"))).id, now_ms=DAY + 130_000
+    )
     assert outlook is not None
     assert (outlook.dispatches, outlook.dispatches_span_ms) == (2, 69_999)
 

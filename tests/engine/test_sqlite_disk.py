@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fairlane.engine import open_engine
+from fairlane.engine.walk import walk_documents
 from tests.conftest import missing
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ def test_a_sync_that_fails_is_a_clear_error_and_nothing_acknowledged_is_lost(
     assert "StoreError: the disk under" in ran.stderr
     assert len(acknowledged) < 30
     engine = open_engine(f"sqlite:///{folder}/queue.db")
-    stored = {document.id for document in engine.documents(None, None, None, 100)}
+    stored = {document.id for document in walk_documents(engine)}
     assert set(acknowledged) <= stored
     assert len(stored) <= len(acknowledged) + 1
     assert engine.customer("ada").waiting == len(stored)
@@ -79,6 +80,7 @@ subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)], che
 from fairlane.core.document import Submission
 from fairlane.core.errors import StoreFull
 from fairlane.engine import open_engine
+from fairlane.engine.walk import walk_documents
 filler = disk / "filler"
 filler.write_bytes(b"x" * 2_000_000)
 engine = open_engine(f"sqlite:///{disk}/queue.db")
@@ -93,9 +95,9 @@ for n in range(1000):
 counter, waiting = engine.customer("ada").counter, engine.customer("ada").waiting
 filler.unlink()
 engine.submit([Submission("afterwards", "ada", "extract", body)])
-stored = [document.id for document in engine.documents(None, None, None, 2000)]
+stored = [document.id for document in walk_documents(engine)]
 engine.close()
-again = [document.id for document in open_engine(f"sqlite:///{disk}/queue.db").documents(None, None, None, 2000)]
+again = [document.id for document in walk_documents(open_engine(f"sqlite:///{disk}/queue.db"))]
 print(json.dumps([acknowledged, error, counter, waiting, stored, again]))
 """
 

@@ -18,6 +18,7 @@ from fairlane.core.document import ENDED
 from fairlane.extract import Limits, extract, failure_code, sandboxed
 from fairlane.extract.handler import ExtractHandler, ExtractOptions, built_in_worker, open_source
 from fairlane.folders.scan import FOLDER_KIND
+from fairlane.queue import FILE_KIND
 from fairlane.queue.files import open_files_of
 from fairlane.worker import Document
 from tests.sandbox.harness import open_folder
@@ -165,12 +166,25 @@ def test_bytes_that_were_damaged_in_the_store_are_never_read(bench: Bench, queue
     assert "SHA-256" in str(queue.document(id).reason)
 
 
+def test_a_document_without_a_file_is_left_to_the_handlers_of_users(bench: Bench, queue: Queue, url: str) -> None:
+    payloads = [receipt.id for receipt in queue.submit_many("acme", [{"n": n} for n in range(3)])]
+    payloads.append(queue.submit("acme", {"order": 17}).id)
+    file = queue.submit("acme", content=b"text", name="a.txt").id
+    process_all(bench, url)
+    assert (queue.document(file).kind, queue.document(file).state) == (FILE_KIND, "done")
+    worker = bench.worker()
+    worker.handler()(lambda document: document.payload)
+    bench.run(worker)
+    assert [queue.result(id) for id in payloads] == [{"n": 0}, {"n": 1}, {"n": 2}, {"order": 17}]
+
+
 def test_a_path_in_a_payload_is_not_read_but_for_the_kind_of_folders(
     bench: Bench, queue: Queue, url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "secret.txt").write_text("secret")
     payload = {"path": str(tmp_path / "secret.txt")}
-    sent, own = queue.submit("acme", payload).id, queue.submit("acme", payload, kind=FOLDER_KIND).id
+    sent = queue.submit("acme", payload, kind=FILE_KIND).id
+    own = queue.submit("acme", payload, kind=FOLDER_KIND).id
     process_all(bench, url)
     assert str(queue.document(sent).reason).startswith("unsupported: the document has no file")
     assert queue.text(own) == "secret"

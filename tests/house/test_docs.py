@@ -7,6 +7,7 @@ import doctest
 import inspect
 import io
 import re
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
@@ -183,12 +184,25 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
         "README.md",
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
-        *(f"docs/{one}.md" for one in ("reference", "fairness", "engines", "documents", "service", "page")),
+        *(f"docs/{one}.md" for one in ("reference", "fairness", "engines", "documents", "service", "page", "backup")),
     ],
 )
 def test_links_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         assert ((ROOT / page).parent / link).exists(), link
+
+
+def test_no_two_decisions_share_a_number() -> None:
+    numbers = Counter(path.name.partition("-")[0] for path in (ROOT / "docs/decisions").glob("*.md"))
+    assert [number for number, count in numbers.items() if count > 1] == []
+    assert all(re.fullmatch(r"\d{4}", number) for number in numbers)
+
+
+def test_a_decision_is_named_by_the_number_of_its_file() -> None:
+    pages = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").rglob("*.md")]
+    named = [pair for page in pages for pair in re.findall(r"\[[Dd]ecision (\d+)\]\([^)]*?(\d{4})-", page.read_text())]
+    assert [pair for pair in named if int(pair[0]) != int(pair[1])] == []
+    assert named
 
 
 def test_every_format_limit_code_and_warning_of_documents_is_documented() -> None:

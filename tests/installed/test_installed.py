@@ -72,9 +72,9 @@ def test_a_stranger_submits_works_off_and_serves(environment: str, url: str) -> 
     ("arguments", "code", "message"),
     [
         (("--version",), 0, "fairlane, version"),
-        (("serve",), 2, "pip install 'fairlane[serve]'"),
-        (("status", "--url", "postgresql://127.0.0.1:1/none"), 3, 'pip install "fairlane[postgres]"'),
-        (("status", "--url", "redis://127.0.0.1:1/0"), 3, 'pip install "fairlane[redis]"'),
+        (("serve",), 2, "pip install '.[serve]'"),
+        (("status", "--url", "postgresql://127.0.0.1:1/none"), 3, 'pip install ".[postgres]"'),
+        (("status", "--url", "redis://127.0.0.1:1/0"), 3, 'pip install ".[redis]"'),
     ],
 )
 def test_without_extras_the_command_says_what_to_install(arguments: tuple[str, ...], code: int, message: str) -> None:

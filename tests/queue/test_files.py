@@ -6,9 +6,7 @@ import asyncio
 import io
 import itertools
 import json
-import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,43 +17,14 @@ from hypothesis import strategies as st
 from fairlane import AsyncQueue, BadValue, Input, KeyConflict, Mistake, Queue, Receipt, StoreError, Unknown, WrongState
 from fairlane.blobs.envelope import unwrap_payload
 from fairlane.blobs.page_count import PageCounter
-from fairlane.core.document import Done, Failed, ReceiptRow
+from fairlane.core.document import Done, Failed
 from fairlane.core.errors import StoreBusy, StoreFrozen
 from fairlane.core.policy import Rules
 from fairlane.queue.files import QueueFiles
 from tests.engine.conftest import ENGINES, url_of
 from tests.servers import redis
 
-
-@pytest.fixture(params=["memory", "sqlite"])
-def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Queue]:
-    with Queue(url_of(request.param, tmp_path), blobs=str(tmp_path / "blobs")) as queue:
-        yield queue
-
-
-def bytes_of(queue: Queue, id: str) -> bytes:
-    with queue.file(id) as file:
-        return file.read()
-
-
-def stored_documents(queue: Queue) -> list[str]:
-    """Return the documents that have files in the blob store."""
-    return sorted(file.document for file in queue.files.open().list_files())
-
-
-def age(folder: Path, seconds: float = 3 * 86400) -> None:
-    """Make every stored file look that old."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            os.utime(path, (path.stat().st_mtime - seconds,) * 2)
-
-
-def done_with_results(queue: Queue, **results: Any) -> str:
-    (claim,) = queue.engine.claim("w", 1, 60_000)
-    envelope = queue.put_results(claim.customer, claim.id, claim.token, **results)
-    assert queue.engine.settle([(claim, Done(json.dumps({**envelope, "pages": 2})))]) == []
-    return claim.id
-
+from .conftest import age, bytes_of, done_with_results, stored_documents
 
 # -- in and out ------------------------------------------------------------------------------------------------------
 
@@ -243,73 +212,7 @@ def test_results_of_other_attempts_are_swept(queue: Queue, tmp_path: Path) -> No
     assert bytes_of(queue, failed) == b"two"  # a person may retry it
 
 
-# -- gone ------------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_purged_is_swept_when_it_is_a_day_old(queue: Queue, tmp_path: Path) -> None:
-    kept = queue.submit("acme", content=b"kept").id
-    queue.cancel(kept)
-    ids = [queue.submit("acme", content=b"old").id for _ in range(3)]
-    for id in ids:
-        queue.cancel(id)
-    queue.purge(1e6)
-    assert len(stored_documents(queue)) == 4
-    age(tmp_path / "blobs", 3600)
-    young = queue.submit("acme", content=b"young").id
-    assert queue.purge(0) == 4
-    assert len(stored_documents(queue)) == 5  # younger than the grace period: somebody may be about to submit them
-    age(tmp_path / "blobs")
-    queue.cancel(queue.submit("acme", {"n": 1}).id)
-    assert queue.purge(0) == 1
-    assert stored_documents(queue) == [young]
-
-
-def test_forget_takes_the_files_along_and_leaves_others_alone(queue: Queue, tmp_path: Path) -> None:
-    other = queue.submit("other", content=b"other").id
-    for _ in range(3):
-        queue.submit("acme", content=b"secret")
-    assert done_with_results(queue, text="kept") == other
-    done_with_results(queue, text="secret")
-    assert queue.forget("acme") == 3
-    assert set(stored_documents(queue)) == {other}
-    assert queue.text(other) == "kept"
-    assert not [path for path in (tmp_path / "blobs").rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
-
-
-def test_a_submission_under_way_survives_a_forget(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    queue.submit("acme", content=b"old")
-    submit = queue.engine.submit
-
-    def forget_then_submit(*args: Any, **kwargs: Any) -> list[ReceiptRow]:
-        queue.forget("acme")  # the bytes are there, their document is not yet
-        return submit(*args, **kwargs)
-
-    monkeypatch.setattr(queue.engine, "submit", forget_then_submit)
-    id = queue.submit("acme", content=b"new").id
-    assert stored_documents(queue) == [id]
-    assert bytes_of(queue, id) == b"new"
-
-
-def test_forget_and_submit_race_and_no_document_is_without_its_bytes(queue: Queue) -> None:
-    is_over = threading.Event()
-
-    def forget() -> None:
-        while not is_over.is_set():
-            queue.forget("acme")
-
-    forgetter = threading.Thread(target=forget)
-    forgetter.start()
-    try:
-        for n in range(60):
-            queue.submit("acme", content=b"%d" % n)
-    finally:
-        is_over.set()
-        forgetter.join()
-    queue.submit("acme", content=b"last")
-    left = [document.id for document in queue.documents("acme")]
-    assert all(bytes_of(queue, id) for id in left)
-    queue.sweep(grace=0)
-    assert stored_documents(queue) == sorted(left)
+# -- at the same time --------------------------------------------------------------------------------------------------
 
 
 def test_the_same_key_at_once_is_one_document_with_one_file(queue: Queue) -> None:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane import AsyncQueue, BadValue, Change, KeyConflict, Queue, Unknown, WrongState
-from fairlane.core.document import Done, Failed
+from fairlane.core.document import Done, Failed, Retried
 from fairlane.queue import new_ids
 
 
@@ -95,7 +95,7 @@ def test_explain_is_a_sentence_and_its_facts(queue: Queue) -> None:
         explanation.facts["expected_in"],
     ) == (1, 0, 1, None)
     assert "Priority 1, because small's counter stood at 0" in str(explanation)
-    assert "About 1 document is ahead of it; no worker took a document in the last two minutes" in str(explanation)
+    assert "About 1 document is ahead of it; no worker takes documents of kind 'default', so when" in str(explanation)
     queue.engine.claim("worker-1", 10, 60_000, now_ms=1_001_000)
     last = next(queue.documents("big", "ready"))
     explanation = queue.explain(last.id, now=1003)
@@ -117,6 +117,18 @@ def test_explain_shows_how_it_ended(queue: Queue) -> None:
     assert queue.explain(receipt.id).sentence.endswith("It is failed: encrypted.")
     delayed = queue.submit("acme", delay=3600)
     assert "held back for another 60 minutes" in queue.explain(delayed.id).sentence
+    assert queue.explain(delayed.id).facts["delayed_by"] is None
+
+
+def test_explain_says_what_delayed_it(queue: Queue) -> None:
+    receipt = queue.submit("acme")
+    serve(queue, Retried(3_600_000, "429 of the archive", counted=False))
+    explanation = queue.explain(receipt.id)
+    assert "Its handler postponed it without using up an attempt: 429 of the archive. It is held back" in explanation.sentence
+    assert (explanation.facts["delayed_by"], explanation.facts["delayed_because"]) == ("postponed", "429 of the archive")
+    receipt = queue.submit("acme")
+    serve(queue, Retried(3_600_000, "no answer"))
+    assert "Attempt 1 of 3 failed: no answer. It is held back" in queue.explain(receipt.id).sentence
 
 
 def test_a_result_is_there_when_the_document_is_done(queue: Queue) -> None:

@@ -166,13 +166,12 @@ def newest_programs() -> Path:
 
 EMPTY = """
 DELETE FROM {0}.changes; DELETE FROM {0}.work; DELETE FROM {0}.endings; DELETE FROM {0}.documents; DELETE FROM {0}.arrivals;
-DELETE FROM {0}.lanes; DELETE FROM {0}.terms; DELETE FROM {0}.customers; DELETE FROM {0}.records;
+DELETE FROM {0}.lanes; DELETE FROM {0}.kinds; DELETE FROM {0}.terms; DELETE FROM {0}.customer_terms; DELETE FROM {0}.standings;
+DELETE FROM {0}.records;
 DELETE FROM {0}.rules; INSERT INTO {0}.rules (version, since_ms, body) VALUES (1, 0, '{1}'); ALTER SEQUENCE {0}.numbers RESTART;
-UPDATE {0}.queue SET dispatches = 0, last_change = 0, changes_floor = 0, last_record = 0, tunings = 0, pace_from_ms = 0,
-  pace_from_dispatches = 0, pace_mid_ms = 0, pace_mid_dispatches = 0, clocks = '{{0,0,0,0,0,0,0,0,0}}',
-  ready = '{{0,0,0,0,0,0,0,0,0}}', lanes = '{{0,0,0,0,0,0,0,0,0}}', rules_version = 1, interval_ms = 1500000,
-  depths = '{{2000,4000,6000,8000,10000,12000,14000,20000}}', reset = 'idle', dispatch = 'fair', open_turn_every = 16,
-  frozen = NULL;
+DELETE FROM {0}.counters;
+INSERT INTO {0}.counters (revision, rules_version, interval_ms, depths, reset, dispatch, open_turn_every)
+VALUES (1, 1, 1500000, '{{2000,4000,6000,8000,10000,12000,14000,20000}}', 'idle', 'fair', 16);
 """
 _connections: dict[str, psycopg.Connection[tuple[object, ...]]] = {}
 

@@ -50,7 +50,9 @@ def hands(queue: Queue) -> Hands:
 
 def ended_rows(queue: Queue) -> list[tuple[float, str, float]]:
     """(seconds from the start, customer, service) of the history."""
-    return [(at_ms / 1000 - START, customer, took / 10**6) for at_ms, customer, took, _ in rows_of(load_history(queue))]
+    return [
+        (at_ms / 1000 - START, customer, took / 10**6) for at_ms, customer, took, _ in rows_of(load_history(queue).workload)
+    ]
 
 
 def test_documents_come_back_with_their_times(queue: Queue, hands: Hands) -> None:
@@ -60,7 +62,7 @@ def test_documents_come_back_with_their_times(queue: Queue, hands: Hands) -> Non
     for start, end in ((10, 12.25), (20, 20), (30, 31)):
         hands.settle(hands.take(start), end, Done())
     assert ended_rows(queue) == [(0, "acme", 2.25), (1.5, "bolt", 0), (1.5, "acme", 1)]
-    workload = load_history(queue)
+    workload = load_history(queue).workload
     assert [row[3] for row in rows_of(workload)] == [1000, 2500, 1000]
     assert (workload.name, workload.notes) == (queue.url, ())
 
@@ -68,7 +70,7 @@ def test_documents_come_back_with_their_times(queue: Queue, hands: Hands) -> Non
 def test_a_cost_that_was_corrected_is_the_one_that_is_replayed(queue: Queue, hands: Hands) -> None:
     hands.submit("acme", 0)
     hands.settle(hands.take(1), 2, Done(cost=7000))
-    assert rows_of(load_history(queue))[0][3] == 7000
+    assert rows_of(load_history(queue).workload)[0][3] == 7000
 
 
 def test_all_attempts_of_a_document_are_added_up(queue: Queue, hands: Hands) -> None:
@@ -94,7 +96,7 @@ def test_what_has_not_ended_or_was_cancelled_is_left_out_with_a_note(queue: Queu
     hands.settle(hands.take(9), 10, Failed("corrupt"))
     queue.retry(failed)
     assert ended_rows(queue) == [(0, "done", 1)]
-    assert load_history(queue).notes == ("Documents left out, because they have not ended or were cancelled: 4.",)
+    assert load_history(queue).workload.notes == ("Documents left out, because they have not ended or were cancelled: 4.",)
 
 
 def test_a_revived_document_that_ends_has_the_time_of_both_rounds(queue: Queue, hands: Hands) -> None:
@@ -142,7 +144,7 @@ def test_a_pause_of_now_does_not_keep_the_past_from_being_replayed(queue: Queue,
     hands.settle(hands.take(1), 2, Done())
     queue.tune("acme", paused=True, weight=2)
     assert current_contender(queue).terms == {"acme": Terms(weight=2)}
-    assert list(replay(load_history(queue), current_contender(queue), 1).turn) == [1]
+    assert list(replay(load_history(queue).workload, current_contender(queue), 1).turn) == [1]
 
 
 def test_priorities_of_the_replayed_history_are_those_of_the_queue(queue: Queue, hands: Hands) -> None:
@@ -153,7 +155,7 @@ def test_priorities_of_the_replayed_history_are_those_of_the_queue(queue: Queue,
     for tick in range(40):
         hands.settle(hands.take(400 + tick), 401 + tick, Done())
     recorded = [(document.customer, document.priority) for document in list(queue.documents())[::-1]]
-    again = replay(load_history(queue), current_contender(queue), 2)
+    again = replay(load_history(queue).workload, current_contender(queue), 2)
     assert recorded == [
         (again.workload.customers[who], priority) for who, priority in zip(again.workload.customer, again.priority, strict=True)
     ]

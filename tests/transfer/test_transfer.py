@@ -20,7 +20,7 @@ from fairlane.core.errors import Mistake, StoreFrozen, Unknown
 from fairlane.engine import Engine
 from fairlane.engine.protocol import Packed
 from fairlane.queue.files import default_location
-from fairlane.transfer import TransferProgress, display_url, move, stop
+from fairlane.transfer import TransferProgress, move, stop
 from tests.engine.conftest import url_of
 from tests.servers import redis
 
@@ -225,18 +225,6 @@ def test_a_queue_that_is_not_there_cannot_be_moved(source: str, target: str) -> 
 def test_a_queue_cannot_be_moved_to_itself(source: str) -> None:
     with pytest.raises(Mistake, match="itself"):
         move(source, source)
-
-
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("postgresql://ada:secret@db.example/queue", "postgresql://ada:***@db.example/queue"),
-        ("redis://:secret@db.example:6379/0", "redis://:***@db.example:6379/0"),
-        ("sqlite:///fairlane.db", "sqlite:///fairlane.db"),
-    ],
-)
-def test_a_password_is_never_shown(url: str, shown: str) -> None:
-    assert display_url(url) == shown
 
 
 def submit_files(url: str, number: int, blobs: str | None = None) -> dict[str, bytes]:

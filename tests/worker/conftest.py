@@ -21,10 +21,11 @@ from fairlane.worker.context import RunContext
 from fairlane.worker.handlers import Handlers
 from fairlane.worker.hooks import Hooks
 from fairlane.worker.progress import ProgressStore
+from fairlane.worker.registration import Registration
 from fairlane.worker.store import WorkerStore
 
 SECONDS_MAX = 40.0  # no test of this folder needs that long, on a busy machine neither
-CLAIM = Claim("id", 1, 1, "acme", "extract", 1, "null", 1, 3, 0, 1, False)
+CLAIM = Claim("id", 1, 1, "acme", "default", 1, "null", 1, 3, 0, 1, False)
 AT_ONCE = Backoff(first=0, ceiling=0)
 
 
@@ -143,6 +144,7 @@ def make_context(queue: Queue, heartbeat: socket.socket, handlers: Handlers, hoo
     return RunContext(
         store=WorkerStore(queue.engine, "worker", 60_000, handlers.attempts()),
         progress=ProgressStore(queue.engine),
+        registration=Registration(queue.engine, "worker", handlers.attempts(), 2),
         blobs=BlobCollector(queue.files),
         files=queue.files.open,
         handlers=handlers,

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairlane import Backoff, Worker
-from fairlane.worker import Document
+from fairlane.worker import Document, run_loop
 from fairlane.worker.store import Exchange, Settlement, WorkerStore
 
 options = json.loads(sys.argv[2])
-is_hog, is_late = options.pop("is_hog", False), options.pop("is_late", False)
+is_hog, is_late, is_impatient = (options.pop(name, False) for name in ("is_hog", "is_late", "is_impatient"))
 worker = Worker(sys.argv[1], backoff=Backoff(0, ceiling=0), **options)
 
 
@@ -131,6 +131,10 @@ if __name__ == "__main__":
         worker = worker_with_slow_store()
     if is_hog:
         worker.handler("hog", attempts=1, timeout=0.5)(hog)
+    if is_impatient:  # with a store that does not answer
+        run_loop.LAST_TRIES_SECONDS, run_loop.LAST_CALL_SECONDS = 1.0, 2.0
+        for name in ("lost", "finished", "unfinished"):
+            worker.on(name, lambda event: print(event.name, event.id, flush=True))  # noqa: T201
     worker.on("stopping", lambda event: print("stopping", flush=True))  # noqa: T201
     worker.on("stopped", lambda event: print(json.dumps(event.value._asdict()), flush=True))  # noqa: T201
     worker.run()

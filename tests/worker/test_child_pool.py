@@ -116,7 +116,7 @@ def test_what_a_crashed_handler_printed_last_is_in_the_reason(bench: Bench, queu
 
     id = queue.submit("acme").id
     worker = bench.worker()
-    worker.handler("extract", attempts=1)(handler)
+    worker.handler("default", attempts=1)(handler)
     bench.run(worker)
     assert (queue.document(id).reason or "").endswith("killed by SIGABRT; last printed: reading page 7")
 
@@ -124,7 +124,7 @@ def test_what_a_crashed_handler_printed_last_is_in_the_reason(bench: Bench, queu
 def test_each_document_has_what_it_printed_itself(bench: Bench, queue: Queue) -> None:
     payloads = {receipt.id: f"line {n}" for n, receipt in enumerate(queue.submit_many("acme", range(30)))}
     worker = bench.worker(slots=1)
-    worker.handler("extract")(lambda document: sys.stdout.write(f"line {document.payload}\n"))
+    worker.handler("default")(lambda document: sys.stdout.write(f"line {document.payload}\n"))
     bench.run(worker)
     assert {event.id: event.value for event in bench.emitted("printed")} == payloads
 
@@ -160,7 +160,7 @@ def test_a_child_that_used_much_memory_is_replaced(bench: Bench, queue: Queue) -
 
     ids = [queue.submit("acme", size).id for size in (0, 200 * 1024 * 1024, 0)]
     worker = bench.worker(slots=1, memory=256 * 1024 * 1024)
-    worker.handler("extract")(handler)
+    worker.handler("default")(handler)
     assert bench.run(worker).done == 3
     first, large, last = [queue.result(id) for id in ids]
     assert first == large != last
@@ -212,7 +212,7 @@ def test_what_a_handler_started_ends_with_its_document(
 
     ids = [queue.submit("acme").id for _ in range(2)]
     worker = bench.worker(slots=1)
-    worker.handler("extract", attempts=1, timeout=0.5 if ending == "hangs" else 20)(starts)
+    worker.handler("default", attempts=1, timeout=0.5 if ending == "hangs" else 20)(starts)
     assert bench.run(worker) == (Summary(done=2) if ending == "returns" else Summary(failed=2))
     assert not is_alive(int(note.read_text()))
     assert bench.emitted("child_ended")
@@ -223,7 +223,7 @@ def test_what_a_handler_started_ends_with_its_document(
 
 def test_a_stray_is_ended_while_the_worker_goes_on(bench: Bench, queue: Queue) -> None:
     worker = bench.worker(slots=1)
-    worker.handler("extract")(daemon)
+    worker.handler("default")(daemon)
     stop = bench.start(worker)
     id = queue.submit("acme").id
     until(lambda: queue.document(id).state == "done")
@@ -241,7 +241,7 @@ def test_a_process_that_has_ended_costs_no_child(bench: Bench, queue: Queue) -> 
 
     ids = [queue.submit("acme").id for _ in range(3)]
     worker = bench.worker(slots=1)
-    worker.handler("extract")(handler)
+    worker.handler("default")(handler)
     bench.run(worker)
     assert len({queue.result(id) for id in ids}) == 1
 
@@ -258,7 +258,7 @@ def test_programs_that_a_handler_starts_have_their_signals_as_usual(bench: Bench
 
     id = queue.submit("acme").id
     worker = bench.worker()
-    worker.handler("extract")(handler)
+    worker.handler("default")(handler)
     bench.run(worker)
     assert queue.result(id) == [-signal.SIGTERM, signal.SIGTERM]
 
@@ -274,7 +274,7 @@ def test_signals_that_a_handler_has_blocked_stay_blocked_when_it_forks(bench: Be
 
     id = queue.submit("acme").id
     worker = bench.worker()
-    worker.handler("extract")(handler)
+    worker.handler("default")(handler)
     bench.run(worker)
     assert queue.result(id) == [True, True]
 
@@ -289,6 +289,6 @@ def test_children_do_not_throw_the_same_dice(bench: Bench, queue: Queue) -> None
 
     ids = [queue.submit("acme").id for _ in range(4)]
     worker = bench.worker(slots=1)
-    worker.handler("extract")(handler)
+    worker.handler("default")(handler)
     bench.run(worker)
     assert len({queue.result(id) for id in ids}) == 4

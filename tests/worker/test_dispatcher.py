@@ -28,7 +28,7 @@ class Slots:
         self.may_end: set[str] = set()
         self.events: list[Event] = []
         handlers, hooks = Handlers(), Hooks("worker")
-        handlers.add(make_handler("extract", self.wait, 3, 5.0))
+        handlers.add(make_handler("default", self.wait, 3, 5.0))
         handlers.add(make_handler("stubborn", self.ignore_cancel, 3, 5.0))
         hooks.add("*", self.events.append)
         context = make_context(queue, heartbeat, handlers, hooks)
@@ -54,7 +54,7 @@ class Slots:
             except asyncio.CancelledError:
                 continue
 
-    def add(self, *ids: str, priority: int = 9, kind: str = "extract") -> list[ActiveClaim]:
+    def add(self, *ids: str, priority: int = 9, kind: str = "default") -> list[ActiveClaim]:
         claims = [CLAIM._replace(id=id, priority=priority, kind=kind) for id in ids]
         added = self.claims.add(claims, requested_at=100.0)
         self.dispatcher.add(added)

@@ -26,7 +26,7 @@ def test_handlers_of_ones_own_read_the_file_and_keep_results(bench: Bench, queue
         return handler(document)
 
     id = queue.submit("acme", {"mine": 1}, content=b"small", name="a.txt").id
-    other = queue.submit("acme", {"no": "file"}).id
+    other = queue.submit("acme", {"no": "file"}, kind="extract").id
     worker: Worker = bench.worker()
     worker.handler("extract")(async_handler if is_async else handler)
     bench.run(worker)

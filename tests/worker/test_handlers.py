@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +56,7 @@ def test_a_def_runs_in_a_child_and_an_async_def_in_the_worker(bench: Bench, queu
 def test_a_child_is_used_again(bench: Bench, queue: Queue) -> None:
     ids = [receipt.id for receipt in queue.submit_many("acme", range(50))]
     worker = bench.worker(slots=1)
-    worker.handler("extract")(lambda document: os.getpid())
+    worker.handler("default")(lambda document: os.getpid())
     bench.run(worker)
     assert len({queue.result(id) for id in ids}) == 1
 
@@ -95,6 +98,25 @@ def test_retry_asks_for_another_attempt_after_a_while(bench: Bench, queue: Queue
 
 
 @pytest.mark.parametrize("kind", ["child", "loop"])
+def test_a_document_can_be_postponed_without_an_attempt_spent(
+    bench: Bench, queue: Queue, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(document: Document) -> int:
+        if document.token < 4:
+            raise Retry(after=0.05, reason="429 of the archive", counted=False)
+        return document.attempt
+
+    id = queue.submit("acme", kind=kind).id
+    assert bench.run(both(bench, handler, attempts=1)) == Summary(done=1, postponed=3)
+    assert queue.result(id) == 1
+    events = [(change.event, change.reason) for change in queue.changes() if change.document == id]
+    assert events.count(("postponed", "429 of the archive")) == 3
+    assert next((event.outcome, event.reason) for event in bench.emitted("finished")) == ("postponed", "429 of the archive")
+    assert (bench.emitted("unfinished"), queue.attempts(id)) == ([], [])
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize("kind", ["child", "loop"])
 def test_leaving_costs_an_attempt_of_that_document(bench: Bench, queue: Queue, kind: str) -> None:
     def handler(document: Document) -> int:
         if document.attempt == 1:
@@ -121,7 +143,7 @@ def test_large_payloads_and_results_travel_whole(bench: Bench, queue: Queue) -> 
     texts = ["ß" * 100_000, "\udcff" * 40_000, "plain" * 50_000, "\\" * 120_000]
     ids = [queue.submit("acme", text).id for text in texts]
     worker = bench.worker()
-    worker.handler("extract")(lambda document: document.payload)
+    worker.handler("default")(lambda document: document.payload)
     assert bench.run(worker).done == len(texts)
     assert [queue.result(id) for id in ids] == texts
 
@@ -188,7 +210,7 @@ def test_a_partial_result_of_a_failed_document_stays_until_it_is_purged(bench: B
 
     id = queue.submit("acme").id
     worker = bench.worker()
-    worker.handler("extract")(handler)
+    worker.handler("default")(handler)
     bench.run(worker)
     assert queue.progress(id) == (1, None, [1, 2])
     queue.purge(0)
@@ -203,7 +225,7 @@ def test_the_last_of_very_many_reports_is_kept(bench: Bench, queue: Queue) -> No
 
     id = queue.submit("acme").id
     worker = bench.worker()
-    worker.handler("extract")(handler)
+    worker.handler("default")(handler)
     bench.run(worker)
     assert queue.progress(id) == (1, 1.0, None)
     assert len(bench.emitted("reported")) < 1000
@@ -212,7 +234,7 @@ def test_the_last_of_very_many_reports_is_kept(bench: Bench, queue: Queue) -> No
 @pytest.mark.parametrize("wrong", [2, -0.1, True, "x" * 201, None])
 def test_progress_is_a_share_or_a_few_words(bench: Bench, queue: Queue, wrong: Any) -> None:
     worker = bench.worker()
-    worker.handler("extract", attempts=1)(lambda document: document.progress(wrong))
+    worker.handler("default", attempts=1)(lambda document: document.progress(wrong))
     id = queue.submit("acme").id
     assert bench.run(worker).failed == 1
     assert "BadValue: progress is" in (queue.document(id).reason or "")
@@ -224,7 +246,7 @@ def test_progress_is_a_share_or_a_few_words(bench: Bench, queue: Queue, wrong: A
 def test_only_kinds_with_a_handler_are_taken(bench: Bench, queue: Queue) -> None:
     known, unknown = queue.submit("acme").id, queue.submit("acme", kind="scan").id
     worker = bench.worker()
-    worker.handler("extract")(lambda document: None)
+    worker.handler("default")(lambda document: None)
     assert bench.run(worker) == Summary(done=1)
     assert queue.document(known).state == "done"
     assert (queue.document(unknown).state, queue.document(unknown).attempts) == ("ready", 0)
@@ -235,7 +257,7 @@ def test_until_empty_waits_for_what_is_delayed_and_not_for_the_paused(bench: Ben
     queue.submit("lazy")
     queue.pause("lazy")
     worker = bench.worker()
-    worker.handler("extract")(lambda document: None)
+    worker.handler("default")(lambda document: None)
     assert bench.run(worker) == Summary(done=1)
 
 
@@ -267,21 +289,81 @@ def test_bad_values_are_refused_with_what_to_do(url: str) -> None:
     with pytest.raises(BadValue, match="queue is 7"):
         Worker(7)  # type: ignore[arg-type]
     worker = Worker(url)
-    for kind, options in (("", {}), ("extract", {"attempts": 0}), ("extract", {"timeout": 0})):
+    for kind, options in (("", {}), ("default", {"attempts": 0}), ("default", {"timeout": 0})):
         with pytest.raises(BadValue):
             worker.handler(kind, **options)(lambda document: None)
     with pytest.raises(BadValue, match="yields"):
-        worker.handler("extract")(lambda document: (yield))
+        worker.handler("default")(lambda document: (yield))
+    with pytest.raises(BadValue, match=r"write @worker.handler\(\) or"):
+        worker.handler(lambda document: None)  # type: ignore[arg-type]
     number: Any = 7
     with pytest.raises(BadValue, match="function"):
-        worker.handler("extract")(number)
-    worker.handler("extract")(lambda document: None)
+        worker.handler("default")(number)
+    worker.handler("default")(lambda document: None)
     with pytest.raises(BadValue, match="has no handler yet"):
-        worker.handler("extract")(lambda document: None)
+        worker.handler("default")(lambda document: None)
     with pytest.raises(BadValue, match="one of started"):
         worker.on("nonsense", print)
     with pytest.raises(BadValue, match="after"):
         Retry(after=-1)
+    with pytest.raises(BadValue, match="after is None; it must be a time with counted=False"):
+        Retry(counted=False)
+    with pytest.raises(BadValue, match="after is 0"):
+        Retry(after=0, counted=False)
+    with pytest.raises(BadValue, match="counted"):
+        Retry(after=1, counted=0)  # type: ignore[arg-type]
+
+
+class Tool:
+    """Handlers that are methods, or objects that can be called."""
+
+    def method(self, document: Document) -> None:
+        """Take one document."""
+
+    def __call__(self, document: Document, pages: int = 1) -> None:
+        """Take one document, and what has a default."""
+
+
+def logs(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def wrapper(*arguments: Any) -> Any:
+        return function(*arguments, "log")
+
+    return wrapper
+
+
+@pytest.mark.parametrize(
+    ("handler", "signature"),
+    [
+        (lambda: None, r"<lambda>\(\)"),
+        (lambda document, context: None, r"<lambda>\(document, context\)"),
+        (lambda document, *, pages: None, r"<lambda>\(document, \*, pages\)"),
+        (lambda *, document: None, r"<lambda>\(\*, document\)"),
+        (Tool.method, r"method\("),
+    ],
+)
+def test_a_handler_that_cannot_be_called_with_one_document_is_refused(
+    url: str, handler: Callable[..., Any], signature: str
+) -> None:
+    with pytest.raises(BadValue, match=f"handler is .{signature}.*can be called with one document"):
+        Worker(url).handler("default")(handler)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda document, pages=1: None,
+        lambda *documents: None,
+        lambda document, **options: None,
+        Tool().method,
+        Tool(),
+        partial(lambda pages, document: None, 7),
+        logs(lambda document, log: None),
+        print,
+    ],
+)
+def test_a_handler_that_can_be_called_with_one_document_is_accepted(url: str, handler: Callable[..., Any]) -> None:
+    Worker(url).handler("default")(handler)
 
 
 def test_a_worker_without_handlers_says_so(url: str) -> None:
@@ -291,7 +373,7 @@ def test_a_worker_without_handlers_says_so(url: str) -> None:
 
 def test_run_inside_a_loop_says_what_to_do(url: str) -> None:
     worker = Worker(url)
-    worker.handler("extract")(lambda document: None)
+    worker.handler("default")(lambda document: None)
 
     async def inside() -> None:
         worker.run()
@@ -302,14 +384,14 @@ def test_run_inside_a_loop_says_what_to_do(url: str) -> None:
 
 def test_a_bad_url_is_refused_before_anything_starts() -> None:
     worker = Worker("mysql://nowhere")
-    worker.handler("extract")(lambda document: None)
+    worker.handler("default")(lambda document: None)
     with pytest.raises(BadValue, match="mysql"):
         worker.run()
 
 
 def test_a_worker_runs_once_at_a_time_and_again_afterwards(bench: Bench, queue: Queue) -> None:
     worker = bench.worker()
-    worker.handler("extract")(lambda document: None)
+    worker.handler("default")(lambda document: None)
     stop = bench.start(worker)
     until(lambda: bench.emitted("started"))
     with pytest.raises(Mistake, match="already runs"):
@@ -323,7 +405,7 @@ def test_a_worker_runs_once_at_a_time_and_again_afterwards(bench: Bench, queue: 
 def test_a_stop_that_comes_early_is_remembered(bench: Bench, queue: Queue) -> None:
     id = queue.submit("acme").id
     worker = bench.worker()
-    worker.handler("extract")(lambda document: None)
+    worker.handler("default")(lambda document: None)
     worker.stop()
     assert bench.run(worker, until_empty=False).lost == 0
     assert queue.document(id).state in ("ready", "done")
@@ -334,7 +416,7 @@ def test_a_stop_that_comes_early_is_remembered(bench: Bench, queue: Queue) -> No
 def test_hooks_see_everything_in_order_and_do_no_harm(bench: Bench, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
     id = queue.submit("acme").id
     worker = bench.worker(name="tester")
-    worker.handler("extract")(lambda document: sys.stdout.write("Grüße\n"))
+    worker.handler("default")(lambda document: sys.stdout.write("Grüße\n"))
 
     @worker.on("finished")
     def broken(event: object) -> None:

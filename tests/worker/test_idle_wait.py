@@ -21,10 +21,15 @@ class Claims:
         self.accepted: list[tuple[Exchange, int]] = []
         self.reasons: list[str] = []
         self._capacity = capacity
+        self.is_draining = False
 
     @property
     def is_stopping(self) -> bool:
         return bool(self.reasons)
+
+    @property
+    def may_claim(self) -> bool:
+        return not (self.is_stopping or self.is_draining)
 
     @property
     def is_idle(self) -> bool:
@@ -42,7 +47,7 @@ class Claims:
 
 @asynccontextmanager
 async def waiting(queue: Queue, claimer: Claims, until_empty: bool = False) -> AsyncIterator[IdleWait]:
-    idle = IdleWait(WorkerStore(queue.engine, "worker", 10_000, {"extract": 3}), until_empty, lambda: None)
+    idle = IdleWait(WorkerStore(queue.engine, "worker", 10_000, {"default": 3}), until_empty, lambda: None)
     thread = CallThread("wait")
     task = asyncio.create_task(idle.run(claimer, thread))
     yield idle
@@ -106,5 +111,20 @@ def test_until_empty_stops_at_an_empty_queue_and_not_before() -> None:
                 assert claimer.reasons == []
                 queue.cancel(next(iter(queue.documents())).id)
                 await until_async(lambda: claimer.reasons == ["the queue is empty"])
+
+    asyncio.run(scenario())
+
+
+def test_while_the_worker_is_drained_it_neither_waits_nor_claims() -> None:
+    async def scenario() -> None:
+        claimer = Claims()
+        claimer.is_draining = True
+        with Queue("memory://") as queue:
+            queue.submit("acme", 1)
+            async with waiting(queue, claimer) as idle:
+                idle.claimed(0, 2)
+                await until_async(lambda: not idle.is_needed)
+                assert not idle.is_claiming
+                assert claimer.accepted == []
 
     asyncio.run(scenario())

@@ -36,7 +36,7 @@ class Watched:
         self.events: list[Event] = []
         self.failures: list[str] = []
         handlers, hooks = Handlers(), Hooks("worker")
-        handlers.add(make_handler("extract", wait_for_ever if is_async else lambda document: None, 3, 5.0))
+        handlers.add(make_handler("default", wait_for_ever if is_async else lambda document: None, 3, 5.0))
         hooks.add("*", self.events.append)
         context = make_context(queue, ours, handlers, hooks)
         self.claims = Claims(context.lease_ms)

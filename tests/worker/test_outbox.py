@@ -50,6 +50,7 @@ def settled(count: int, lost: list[Claim] | None = None, failure: str | None = N
         (Released(), 1, "finished", "released"),
         (Failed("bad"), 1, "unfinished", "failed"),
         (Retried(0, "bad"), 1, "unfinished", "retried"),
+        (Retried(9, "early", counted=False), 3, "finished", "postponed"),
         (Retried(0, "bad"), 3, "unfinished", "failed"),
     ],
 )

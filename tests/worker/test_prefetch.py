@@ -37,7 +37,7 @@ def test_a_worker_never_holds_more_than_its_slots_of_long_documents(bench: Bench
 
     queue.submit_many("acme", range(20))
     worker = bench.worker(slots=3)
-    worker.handler("extract")(handler)
+    worker.handler("default")(handler)
     stop = bench.start(worker)
     until(lambda: queue.look("acme").running == 3)
     seen = {queue.look("acme").running for _ in range(50)}
@@ -59,7 +59,7 @@ def test_a_document_that_waits_behind_a_long_one_is_given_to_another_child(bench
     payloads[60] = "long"
     ids = [receipt.id for receipt in queue.submit_many("acme", payloads)]
     worker = bench.worker(slots=2)
-    worker.handler("extract")(handler)
+    worker.handler("default")(handler)
     stop = bench.start(worker)
     until(lambda: queue.look("acme").done == 99, "all but the long one")
     assert queue.document(ids[60]).state == "running"
@@ -72,7 +72,7 @@ def test_documents_begin_in_the_order_of_their_turns(bench: Bench, queue: Queue)
     for number in range(40):
         queue.submit(f"customer-{number % 5}", number)
     worker = bench.worker(slots=1)
-    worker.handler("extract")(lambda document: None)
+    worker.handler("default")(lambda document: None)
     bench.run(worker)
     claimed = [change.document for change in queue.changes() if change.event == "claimed"]
     assert [event.id for event in bench.emitted("began")] == claimed
@@ -103,7 +103,7 @@ def test_a_better_priority_overtakes_what_was_prefetched(
     queue.configure(open_turn_every=0)
     queue.submit_many("big", range(100))
     worker = bench.worker(slots=1)
-    worker.handler("extract")(async_handler if is_async else handler)
+    worker.handler("default")(async_handler if is_async else handler)
 
     def open_when_placed(event: Event) -> None:
         if sum(claimed.number or 0 for claimed in bench.emitted("claimed")) == 102:
@@ -122,7 +122,7 @@ def test_a_better_priority_overtakes_what_was_prefetched(
 def test_what_was_prefetched_goes_back_at_a_stop(bench: Bench, queue: Queue) -> None:
     queue.submit_many("acme", range(5000))
     worker = bench.worker()
-    worker.handler("extract")(lambda document: None)
+    worker.handler("default")(lambda document: None)
     stop = bench.start(worker)
     until(lambda: queue.look("acme").done > 300)
     summary = stop()

@@ -49,7 +49,7 @@ def test_a_store_that_is_busy_costs_nothing_but_time(
     monkeypatch.setattr("fairlane.worker.worker.open_engine", open_failing)
     queue.submit_many("acme", range(30))
     worker = bench.worker()
-    worker.handler("extract")(lambda document: document.payload)
+    worker.handler("default")(lambda document: document.payload)
     assert bench.run(worker).done == 30
     assert bench.emitted("store_failed")
     assert Failing.calls["settle"] > 1
@@ -74,7 +74,7 @@ def test_what_is_claimed_while_the_worker_stops_goes_back_unbegun(
     monkeypatch.setattr("fairlane.worker.worker.open_engine", lambda url, create=True: Late(tmp_path / "queue.db", create))
     queue.submit_many("acme", range(10))
     worker = bench.worker()
-    worker.handler("extract")(lambda document: None)
+    worker.handler("default")(lambda document: None)
 
     def stop() -> None:
         if not bench.emitted("stopping"):
@@ -111,7 +111,7 @@ def test_what_is_on_its_way_to_the_store_when_the_worker_gives_up_is_not_lost(
 
     settled, lost = (queue.submit("acme", payload).id for payload in ("short", "endless"))
     worker = bench.worker()
-    worker.handler("extract")(handler)
+    worker.handler("default")(handler)
     stop = bench.start(worker)
     until(lambda: Slow.is_settling.is_set() and len(bench.emitted("began")) == 2)
     for _ in range(2):  # the second time gives everything back at once
@@ -136,7 +136,7 @@ def test_a_worker_whose_job_fails_gives_back_what_it_has_and_says_so(
     monkeypatch.setattr("fairlane.worker.worker.open_engine", lambda url, create=True: Odd(tmp_path / "queue.db", create))
     id = queue.submit("acme").id
     worker = bench.worker(grace=1000)
-    worker.handler("extract")(lambda document: threading.Event().wait())
+    worker.handler("default")(lambda document: threading.Event().wait())
     with pytest.raises(FairlaneError, match="ZeroDivisionError: odd"):
         bench.run(worker)
     assert (queue.document(id).state, queue.document(id).attempts) == ("ready", 0)
@@ -155,7 +155,7 @@ def test_an_outcome_that_cannot_be_kept_does_not_hold_up_the_others(tmp_path: Pa
     with Queue(f"sqlite:///{tmp_path}/queue.db") as queue:
         ids = [queue.submit("acme").id for _ in range(3)]
         engine = Picky(tmp_path / "queue.db")
-        store = WorkerStore(engine, "worker", 10_000, {"extract": 3})
+        store = WorkerStore(engine, "worker", 10_000, {"default": 3})
         claims = store.exchange([], 3).claims
         settlements = [(claim, Done('"bad"' if number == 1 else '"good"')) for number, claim in enumerate(claims)]
         exchange = store.exchange(settlements, 0)

@@ -298,7 +298,7 @@ def test_nothing_is_left_open_when_it_ends(queue: Queue, url: str, tmp_path: Pat
     script = tmp_path / "plain.py"
     script.write_text(
         f"from fairlane import Worker\nworker = Worker({url!r})\n"
-        "@worker.handler('extract')\ndef extract(document):\n    return 1\nworker.run(until_empty=True)\n"
+        "@worker.handler('default')\ndef extract(document):\n    return 1\nworker.run(until_empty=True)\n"
     )
     queue.submit("acme")
     command = [sys.executable, "-W", "default", str(script)]

@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,15 +23,16 @@ from .dependencies import json_response
 from .extension import Extension
 from .middleware import DOCUMENTS, OPERATOR_PATHS, PUBLIC_PATHS, DirectRoute, RequestMiddleware
 from .problems import MEDIA_TYPE, TITLES, Problem, nothing_here, problem_of
-from .routes import batches, customers, documents, events, health, policy
+from .routes import batches, customers, documents, events, health, policy, webhooks, workers
 from .service import Service
 from .uploads import Uploads
 
-ROUTERS = (documents.router, batches.router, customers.router, policy.router, events.router, health.router)
+ROUTERS = tuple(module.router for module in (documents, batches, customers, webhooks, policy, workers, events, health))
 DESCRIPTION = """A fair priority queue for document processing. Every document steps its customer's counter down, silence sets
 it back, and the counter picks the priority: 1 is served first, 9 last.
 
 Send a key with every call: `Authorization: Bearer fl_...`. What a key may not see does not exist for it: the answer is 404."""
+ANY_QUERY = (("GET", "/"), ("POST", DOCUMENTS))  # a page's address may carry anything; a submission reads its query itself
 COMMON_PROBLEMS = (
     "bad-request", "no-key", "nothing-here", "too-large", "wrong-media-type", "bad-value", "too-many-requests",
     "too-many-headers", "too-slow", "overloaded", "store-full", "key-conflict", "wrong-method",
@@ -61,10 +64,20 @@ def make_app(service: Service, extension: Extension) -> RequestMiddleware:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Problem, _problem_raised)
     app.add_exception_handler(FairlaneError, _problem_raised)
-    paths = sorted({str(getattr(route, "path", "")) for router in routers for route in router.routes})
+    api_routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    routes: dict[tuple[str, str], frozenset[str] | None] = {
+        (method, route.path): query_names(route.dependant) for route in api_routes for method in route.methods or ()
+    }
+    routes |= dict.fromkeys(ANY_QUERY)
     # Called past FastAPI, which would double the cost of every submission.
     direct: dict[tuple[str, str], DirectRoute] = {("POST", DOCUMENTS): documents.submit_document}
-    return RequestMiddleware(app, service, paths, direct)
+    return RequestMiddleware(app, service, routes, direct)
+
+
+def query_names(dependant: Dependant) -> frozenset[str]:
+    """Return the names of a route's query parameters, those of its dependencies among them."""
+    own = frozenset(field.alias for field in dependant.query_params)
+    return own.union(*(query_names(dependency) for dependency in dependant.dependencies))
 
 
 def _problem_response(problem: Problem) -> Response:
@@ -90,7 +103,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
             return _problem_response(cause)
         cause = cause.__cause__
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = (error.headers or {}).get("Allow", "").replace("GET", "GET, HEAD")
         problem = Problem("wrong-method", f"this address answers to {allowed}" if allowed else "this address does not do that")
         return Response(problem.body(), 405, {"allow": allowed}, MEDIA_TYPE)
     return _problem_response(nothing_here() if error.status_code == 404 else Problem("bad-request", "the body cannot be read"))

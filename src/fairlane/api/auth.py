@@ -3,7 +3,8 @@
 Laws:
 - A key is 256 random bits. The store keeps its SHA-256: whoever reads the store cannot call with what is there.
 - Hashes are compared in constant time, and an unknown public part takes as long as a known one.
-- What was read is cached for at most `CACHE_SECONDS`, so that a key revoked anywhere ends everywhere.
+- What was read is cached for at most `CACHE_SECONDS`, so that a key revoked anywhere ends everywhere. Only while the store is
+  away a key counts as it was when it was last read, so that streams stay open; nothing can be read or changed meanwhile.
 """
 
 from __future__ import annotations

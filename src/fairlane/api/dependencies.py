@@ -1,17 +1,18 @@
-"""What every route takes in and gives out: the request's context, names in paths, responses in JSON."""
+"""What every route takes in and gives out: the request's context, names in paths, responses in JSON, streams of events."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from fastapi import Depends, Path, Request
 from pydantic import BeforeValidator
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from fairlane.core.document import DocumentRow
 from fairlane.core.policy import from_thousandths
-from fairlane.queue import Check, Look
+from fairlane.queue import Attempt, Check, HistoryEntry, Look, UnservedKind, WorkerStatus
 from fairlane.queue.models import to_json
 
 from .access import Access
@@ -68,10 +69,16 @@ def json_response(value: Any, status: int = 200, **headers: str) -> Response:
     return Response(encode_json(value), status, named, "application/json")
 
 
+def event_stream(frames: AsyncIterator[bytes]) -> Response:
+    """Respond with server-sent events, which a proxy must pass on as they come: neither collected nor compressed."""
+    headers = {"cache-control": "no-store, no-transform", "x-accel-buffering": "no"}
+    return StreamingResponse(frames, headers=headers, media_type="text/event-stream")
+
+
 def document_links(id: str) -> dict[str, str]:
     """Return the addresses of everything that belongs to a document."""
     address = f"/v1/documents/{id}"
-    names = ("result", "text", "thumbnail", "explain")
+    names = ("file", "result", "text", "thumbnail", "explain")
     return {"self": address, **{name: f"{address}/{name}" for name in names}}
 
 
@@ -97,8 +104,8 @@ def document_json(caller: Caller, document: DocumentRow) -> dict[str, Any]:
     }
 
 
-def value_json(value: Check | Look) -> dict[str, Any]:
-    """Return a check or a look as JSON members, times in seconds."""
+def value_json(value: Attempt | Check | HistoryEntry | Look | WorkerStatus | UnservedKind) -> dict[str, Any]:
+    """Return a value of the queue as JSON members, times in seconds."""
     return to_json(value)
 
 

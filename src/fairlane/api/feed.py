@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from fairlane.core.document import ENDED, ChangeRow
-from fairlane.core.errors import FairlaneError, Unknown
+from fairlane.core.errors import FairlaneError, StoreError, Unknown
 from fairlane.engine import Engine
 
 from .auth import Caller
@@ -28,43 +28,6 @@ KEPT = 10_000  # changes in memory
 POLL_SECONDS = 0.1
 FAILED_SECONDS = 1.0
 EVENT_NAMES = {"claimed": "started"}  # where the public name is another than the store's
-
-
-def newest(engine: Engine) -> int:
-    """Return the number of the newest change, found by bisection; 0: there is none."""
-    oldest = engine.changes(None, 1)
-    if not oldest:
-        return 0
-    known = oldest[0].number
-    step = 1
-    while engine.changes(known + step, 1):
-        known, step = known + step, step * 2
-    while engine.changes(known, 1):  # the newest is above `known` and at most `known + step`
-        step = max(1, step // 2)
-        known += step if engine.changes(known + step - 1, 1) else 0
-    return known
-
-
-def first_since(engine: Engine, at_ms: int) -> int:
-    """Return the number before the first change at this time or later, found by bisection; the newest if there is none."""
-    oldest = engine.changes(None, 1)
-    low, high = (oldest[0].number - 1 if oldest else 0), newest(engine)
-    while low < high:
-        middle = (low + high) // 2
-        page = engine.changes(middle, 1)
-        if page and page[0].at_ms < at_ms:
-            low = page[0].number
-        else:
-            high = middle
-    return low
-
-
-def read_changes(engine: Engine, after: int, limit: int = PAGE) -> list[ChangeRow]:
-    """Read the changes after a number; if some of those were purged, the oldest that are kept."""
-    try:
-        return engine.changes(after, limit)
-    except Unknown:
-        return engine.changes(None, limit)
 
 
 class Frame(NamedTuple):
@@ -79,7 +42,7 @@ def encode_change(change: ChangeRow) -> Frame:
     """Encode a change as a server-sent event."""
     event = EVENT_NAMES.get(change.what, change.what)
     fields = {"event": event, "at": change.at_ms / 1000, "customer": change.customer, "document": change.document}
-    if change.what in ("failed", "retried", "cancelled", "expired") and change.note:
+    if change.what in ("failed", "retried", "postponed", "cancelled", "expired") and change.note:
         fields["reason"] = change.note
     text = f"id: {change.number}\nevent: {event}\ndata: {encode_json(fields)}\n\n"
     return Frame(change.number, change.customer, text.encode())
@@ -148,9 +111,18 @@ class Feed:
             if changes:
                 self._pass_on(changes)
                 for listener in self.listeners:
-                    await listener(changes)
+                    await self._tell(listener, changes)
             if len(changes) < PAGE:
                 await asyncio.sleep(POLL_SECONDS)
+
+    async def _tell(self, listener: Callable[[list[ChangeRow]], Awaitable[None]], changes: list[ChangeRow]) -> None:
+        """Pass changes to a listener, again while the store fails: none may be missed, and later ones cannot be read either."""
+        while True:
+            try:
+                return await listener(changes)
+            except StoreError:
+                self.is_failing = True
+                await asyncio.sleep(FAILED_SECONDS)
 
     def _pass_on(self, changes: list[ChangeRow]) -> None:
         for change in changes:

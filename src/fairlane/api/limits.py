@@ -36,7 +36,7 @@ class ServiceLimits:
     body_idle_seconds: int = 20
     body_bytes_a_second: int = 4096
     idle_seconds: int = 30
-    wait_seconds: int = 60
+    wait_seconds: int = 50  # nginx gives a response up after 60
     viewers: int = 1000
     viewers_a_key: int = 20
     viewer_events: int = 10_000

@@ -1,6 +1,7 @@
 """The log of the service: a line of JSON for each request and each thing that went wrong.
 
 Laws:
+- Every line is JSON: also what libraries log, warnings, and errors that nobody caught.
 - Lines hold ids of documents and customers and the public part of keys; never a payload, a whole key or a signature.
 """
 
@@ -46,10 +47,13 @@ class Log:
                  for frame in traceback.extract_tb(error.__traceback__)[-6:]]  # fmt: skip
         self.event("broken", what=what, error=type(error).__name__, told=str(error)[:500], where=frames)
 
-    def listen(self, *names: str) -> None:
-        """Log the warnings of these loggers too, in the same form."""
-        for name in names:
-            logging.getLogger(name).addHandler(_ForwardingHandler(self))
+    def capture(self) -> None:
+        """Log in the same form what Python and libraries would print: log records, warnings, errors that nobody caught."""
+        logging.getLogger().addHandler(_ForwardingHandler(self))
+        logging.captureWarnings(True)
+        sys.excepthook = lambda _, error, __: self.failed("the process", error)
+        sys.unraisablehook = lambda args: self.failed("clean-up", args.exc_value or RuntimeError(str(args.err_msg)))
+        threading.excepthook = lambda args: self.failed("a thread", args.exc_value or RuntimeError(args.exc_type.__name__))
 
     def flush(self) -> None:
         """Write the lines that are kept."""

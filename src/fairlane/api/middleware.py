@@ -4,15 +4,18 @@ Laws:
 - No key, no body read: everything here is decided from the headers, and the body is counted while it is read.
 - Without a key every address responds alike, so that nobody learns what exists.
 - A request that changes something with a credential that browsers send by themselves must prove that it is our own page's.
+- HEAD is answered wherever GET is, by the same route, without the body.
 - The path is matched as it was sent, without decoding: an encoded slash is part of a name, never of an address.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -32,22 +35,35 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 DirectRoute = Callable[[RequestContext, Request], Awaitable[Response]]
 
 PUBLIC_PATHS = frozenset(("/", "/healthz", "/readyz", "/v1/openapi.json"))
-OPERATOR_PATHS = ("/v1/customers", "/v1/policy", "/metrics")
+OPERATOR_PATHS = ("/v1/customers", "/v1/policy", "/v1/workers", "/v1/capacity", "/metrics")
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 DOCUMENTS, BATCHES = "/v1/documents", "/v1/batches"
 CREDENTIAL_MAX = 200
+PARAMETERS_MAX = 100
 
 
 class ClientGone(Exception):
     """The client disconnected before it had sent everything."""
 
 
+class HeadersSent(Exception):
+    """The response to a HEAD request is complete; what would follow is not needed."""
+
+
 class RequestMiddleware:
     """The outermost layer of the app; `direct` are routes that are called past the framework."""
 
-    def __init__(self, app: App, service: Service, paths: Iterable[str], direct: dict[tuple[str, str], DirectRoute]) -> None:
+    def __init__(
+        self,
+        app: App,
+        service: Service,
+        routes: Mapping[tuple[str, str], frozenset[str] | None],
+        direct: dict[tuple[str, str], DirectRoute],
+    ) -> None:
         self._app = app
         self._service = service
+        self._query_names = routes  # by method and path; None: the route may be called with any
+        paths = sorted({path for _, path in routes})
         self._direct = direct
         self._operator_paths = (*OPERATOR_PATHS, *service.extension.operator_paths)
         self._paths = {path for path in paths if "{" not in path}
@@ -60,10 +76,12 @@ class RequestMiddleware:
         scope["path"] = scope["raw_path"].decode("ascii", "replace") if scope.get("raw_path") else scope["path"]
         log_fields: dict[str, Any] = {}
         scope["log"] = log_fields
-        sender = Sender(send)
+        sender = Sender(send, is_head=scope["method"] == "HEAD")
         service.active_requests += 1
         try:
-            await self._handle(scope, receive, sender)
+            await self._handle({**scope, "method": "GET"} if sender.is_head else scope, receive, sender)
+        except HeadersSent:
+            pass
         except ClientGone:
             sender.status = 499
         except Problem as problem:
@@ -101,6 +119,7 @@ class RequestMiddleware:
             if caller.customer is not None:
                 scope["log"]["customer"] = caller.customer
             self._refuse(path, caller, headers)
+        self._refuse_unknown_query(scope)
         limited = LimitedReceive(receive, self._bytes_max(scope["method"], path, headers))
         direct = self._direct.get((scope["method"], path))
         if direct is None:
@@ -139,6 +158,12 @@ class RequestMiddleware:
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise Problem("wrong-media-type", "a compressed body is not taken; send it as it is", close=True)
 
+    def _refuse_unknown_query(self, scope: Scope) -> None:
+        """Refuse parameters that a route does not have: ignored, they would look as if they had been obeyed."""
+        known = self._query_names.get((scope["method"], self._route(scope["path"]))) if scope["query_string"] else None
+        if known is not None:
+            refuse_unknown_query(scope["query_string"], known)
+
     def _bytes_max(self, method: str, path: str, headers: dict[bytes, bytes]) -> int:
         limits = self._service.limits
         bytes_max = limits.json_bytes
@@ -170,10 +195,11 @@ class LimitedReceive:
 
 
 class Sender:
-    """Sends the response, and remembers its status."""
+    """Sends the response, to a HEAD request without its body, and remembers its status."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, *, is_head: bool) -> None:
         self._send = send
+        self.is_head = is_head
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
@@ -182,6 +208,9 @@ class Sender:
             headers = message["headers"] = list(message.get("headers", ()))
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append((b"cache-control", b"no-store"))
+        elif self.is_head and message["type"] == "http.response.body":
+            await self._send({"type": "http.response.body"})
+            raise HeadersSent  # a stream would go on for ever
         await self._send(message)
 
     async def problem(self, problem: Problem) -> None:
@@ -190,7 +219,8 @@ class Sender:
             body = problem.body()
             headers = [*problem.headers(), (b"content-length", b"%d" % len(body))]
             await self({"type": "http.response.start", "status": problem.status, "headers": headers})
-            await self({"type": "http.response.body", "body": body})
+            with contextlib.suppress(HeadersSent):
+                await self({"type": "http.response.body", "body": body})
 
 
 async def read_body(receive: Receive) -> bytes:
@@ -205,6 +235,18 @@ async def read_body(receive: Receive) -> bytes:
             return b"".join(pieces)
         message = await receive()
     raise ClientGone
+
+
+def refuse_unknown_query(query: bytes, known: frozenset[str]) -> None:
+    """Refuse a query with a parameter that is not known."""
+    try:
+        names = [name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=PARAMETERS_MAX)]
+    except ValueError:
+        raise Problem("bad-value", f"the query has more than {PARAMETERS_MAX} parameters", close=True) from None
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None:
+        expected = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+        raise Problem("bad-value", f"{unknown[:100]!r} is not a parameter of this address; {expected}", close=True)
 
 
 def is_json(content_type: bytes) -> bool:

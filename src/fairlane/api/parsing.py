@@ -10,9 +10,9 @@ import hashlib
 import json
 from typing import Any
 
-from fairlane.api.access.batches import BatchRecord
+from fairlane.api.access.batches import BatchRecord, batch_id
 from fairlane.core.document import Submission, validate_text
-from fairlane.queue import DEFAULT_KIND, new_ids
+from fairlane.queue import DEFAULT_KIND, FILE_KIND, new_ids
 from fairlane.queue.validation import SubmitOptions, cost_thousandths, payload_text
 
 from .auth import Caller
@@ -66,19 +66,14 @@ def parse_batch(
         _submission(common, document_id, member, f"{id}/{index}")
         for index, (document_id, member) in enumerate(zip(ids, members, strict=True))
     ]
-    return make_batch(id, submissions, now_ms), submissions
+    return make_batch(id, submissions, now_ms, key), submissions
 
 
-def batch_id(customer: str, key: str | None) -> str:
-    """Make the id of a batch: a random one, or the one that follows from its key, so that a repeat finds it."""
-    return new_ids(1)[0] if key is None else hashlib.sha256(f"{customer}\n{key}".encode()).hexdigest()[:32]
-
-
-def make_batch(id: str, submissions: list[Submission], now_ms: int) -> BatchRecord:
+def make_batch(id: str, submissions: list[Submission], now_ms: int, key: str | None) -> BatchRecord:
     """Make the batch of these documents; its digest tells a repeat from another batch with the same key."""
     content = "\n".join(f"{submission.digest} {submission.cost}" for submission in submissions)
     ids = tuple(submission.id for submission in submissions)
-    return BatchRecord(id, submissions[0].customer, hashlib.sha256(content.encode()).hexdigest(), now_ms, ids)
+    return BatchRecord(id, submissions[0].customer, hashlib.sha256(content.encode()).hexdigest(), now_ms, ids, key)
 
 
 def _object(value: Any, known: frozenset[str], name: str) -> dict[str, Any]:
@@ -92,10 +87,14 @@ def _object(value: Any, known: frozenset[str], name: str) -> dict[str, Any]:
 
 
 def _common(service: Service, caller: Caller, fields: dict[str, Any]) -> SubmitOptions:
-    """Validate what the documents of one request share: customer, kind and delay."""
+    """Validate what the documents of one request share, which have no files: customer, kind and delay."""
     customer = caller.customer_for(fields.get("customer"))
     kind = validate_text("kind", fields.get("kind", DEFAULT_KIND), 100)
     service.refuse_kind(caller, kind)
+    if kind == FILE_KIND:
+        raise Problem(
+            "bad-value", f"kind is {kind!r}, which is for documents with a file; send the file, or leave kind out for a payload"
+        )
     return SubmitOptions.validate(customer, kind, 1, fields.get("delay", 0), None)
 
 

@@ -19,6 +19,7 @@ from fairlane.core.errors import (
     StoreError,
     StoreFrozen,
     StoreFull,
+    StoreUnreachable,
     Unknown,
     WrongState,
 )
@@ -95,6 +96,7 @@ _TYPES: Sequence[tuple[type[FairlaneError], str, int | None]] = (
     (StoreFull, "store-full", None),
     (StoreFrozen, "store-busy", 60),
     (StoreBusy, "store-busy", 1),
+    (StoreUnreachable, "store-busy", 2),
     (StoreError, "store-busy", 5),
     (FairlaneError, "bad-value", None),
 )

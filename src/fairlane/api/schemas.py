@@ -46,7 +46,7 @@ class SubmissionBody(StrictBody):
     """A document whose content is JSON."""
 
     payload: Any = Field(default=None, examples=[{"order": 17, "lines": ["A4", "A5"]}])
-    kind: str = Field(default="extract", min_length=1, max_length=100)
+    kind: str = Field(default="default", min_length=1, max_length=100)
     cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1, 2.5])
     delay: float = Field(default=0, ge=0, le=31_536_000, description="Seconds before it may be taken.")
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
@@ -86,9 +86,38 @@ class BatchBody(StrictBody):
     """Many documents of one customer: all are taken, or none."""
 
     documents: list[BatchMember] = Field(min_length=1)
-    kind: str = Field(default="extract", min_length=1, max_length=100)
+    kind: str = Field(default="default", min_length=1, max_length=100)
     delay: float = Field(default=0, ge=0, le=31_536_000)
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose they are.")
+
+
+class FilterBody(StrictBody):
+    """Which documents: those for which everything holds that is given."""
+
+    customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators.")
+    state: State | None = None
+    kind: str | None = Field(default=None, min_length=1, max_length=200)
+    reason: str | None = Field(default=None, min_length=1, max_length=200, description="A part of why they failed.")
+    since: Number | None = Field(default=None, description="Submitted then or later; seconds since the epoch.")
+    until: Number | None = Field(default=None, description="Submitted before then; seconds since the epoch.")
+
+
+class BulkBody(StrictBody):
+    """A change of every document that matches."""
+
+    action: Literal["cancel", "retry"]
+    filter: FilterBody
+    cursor: str | None = Field(default=None, max_length=20, description="`next` or `start` of another step.", examples=[None])
+    dry_run: bool = Field(default=False, description="Count, and change nothing.")
+
+
+class BulkStepModel(ResponseModel, title="BulkStep"):
+    """One step of a change of many documents."""
+
+    matched: int = Field(ge=0, description="Documents of this step that it applies to.")
+    changed: int = Field(ge=0, description="How many of these were changed; 0 in a dry run.")
+    start: str = Field(description="Where the walk began: as the cursor it walks over the same documents again.")
+    next: str | None = Field(description="The cursor of the next step; null: this was the last.")
 
 
 class ReceiptModel(ResponseModel, title="Receipt"):
@@ -162,6 +191,41 @@ class DocumentPageModel(ResponseModel, title="Documents"):
 
     documents: list[DocumentModel]
     next: str | None = Field(description="The address of the next page; null: this was the last.")
+
+
+class AttemptModel(ResponseModel, title="Attempt"):
+    """What is kept of an attempt that failed."""
+
+    attempt: int
+    token: int = Field(description="Rises with every claim of the document, also after a retry by a person.")
+    at: float = Field(description="By the worker's clock.")
+    worker: str
+    seconds: float = Field(description="That the handler ran.")
+    reason: str
+    traceback: str | None = Field(description="Of the exception, or of a crash; of a long one the newest part.")
+    output: str | None = Field(description="The end of what the handler printed.")
+
+
+class AttemptsModel(ResponseModel, title="Attempts"):
+    """The last failed attempts of a document, oldest first."""
+
+    attempts: list[AttemptModel]
+
+
+class HistoryEntryModel(ResponseModel, title="HistoryEntry"):
+    """Something that happened to a document."""
+
+    event: str = Field(examples=["retried"])
+    at: float
+    claim: int | None = Field(description="Which claim it was about, counted from 1; null before the first.")
+    worker: str | None = Field(description="The worker that started it; for operators only.")
+    reason: str | None
+
+
+class HistoryModel(ResponseModel, title="History"):
+    """What happened to a document, oldest first."""
+
+    history: list[HistoryEntryModel]
 
 
 class ExplanationModel(ResponseModel, title="Explanation"):
@@ -294,18 +358,148 @@ class CheckModel(ResponseModel, title="Check"):
 
 
 class WebhookBody(StrictBody):
-    """Where endings are sent; without a secret, one is made."""
+    """Where endings are sent. Without a secret a first webhook gets one, and a later one keeps what it has."""
 
     url: StrictStr = Field(max_length=2000, examples=["https://customer.example/fairlane"])
-    secret: StrictStr | None = Field(default=None, min_length=16, max_length=200)
+    secret: StrictStr | None = Field(default=None, max_length=200, description="`whsec_` and 24 to 64 bytes in base64.")
+
+
+class RotationBody(StrictBody):
+    """Another secret, and how long the one before stays valid."""
+
+    secret: StrictStr | None = Field(default=None, max_length=200, description="Left out: one is made.")
+    overlap: Number = Field(default=86_400, ge=0, le=2_592_000, description="Seconds.", examples=[86_400])
+
+
+class SendBody(StrictBody):
+    """The document, or the batch, whose end is to be sent."""
+
+    document: StrictStr | None = Field(default=None, max_length=64, examples=[ID])
+    batch: StrictStr | None = Field(default=None, max_length=64)
+
+
+class SecretModel(ResponseModel, title="WebhookSecret"):
+    """A secret that signs calls; its text is shown once, when it is made."""
+
+    made_at: float
+    expires_at: float | None = Field(description="null: it is in use until another takes its place.")
 
 
 class WebhookModel(ResponseModel, title="Webhook"):
-    """Where endings are sent; the secret is shown this once."""
+    """Where endings are sent, and how the calls go."""
 
     customer: str
     url: str
-    secret: str
+    secret: str | None = Field(description="The new secret, this once; null: none was made.")
+    secrets: list[SecretModel] = Field(description="The newest first; two during a rotation.")
+    made_at: float
+    pending: int = Field(description="Deliveries to be tried; at most 1,000 are counted.")
+    failed: int = Field(description="Deliveries that were given up; at most 1,000 are counted.")
+    failures: int = Field(description="Tries that failed since the last that was accepted.")
+    delivered_at: float | None = Field(description="When a call was last accepted.")
+    failed_at: float | None = Field(description="When a call last failed.")
+    failure: str | None = Field(description="Why it last failed.", examples=["answered 503"])
+
+
+class DeliveryModel(ResponseModel, title="Delivery"):
+    """An event, and how often it was tried."""
+
+    id: str = Field(description="The `webhook-id` of every try.", examples=[f"msg_{ID}_1794800132169"])
+    type: Literal["document.done", "document.failed", "document.cancelled", "batch.ended"]
+    state: Literal["pending", "failed", "delivered"]
+    at: float
+    document: str | None
+    batch: str | None
+    attempts: int
+    tried_at: float | None
+    outcome: str | None = Field(description="Of the last try.", examples=["answered 200"])
+    next_at: float | None = Field(description="When it is tried next.")
+
+
+class DeliveryPageModel(ResponseModel, title="Deliveries"):
+    """A page: pending ones by when they are tried, failed ones by when they happened, delivered ones from the newest."""
+
+    deliveries: list[DeliveryModel]
+    next: str | None
+
+
+class RunningDocumentModel(ResponseModel, title="RunningDocument"):
+    """A document that runs on a worker."""
+
+    id: str
+    customer: str
+    kind: str
+    running_for: float | None = Field(description="Null: so recently begun that its worker has not reported it yet.")
+
+
+class WorkerModel(ResponseModel, title="Worker"):
+    """A worker as the registry shows it."""
+
+    name: str = Field(examples=["host-1234"])
+    instance: str = Field(description="Tells workers of the same name apart.")
+    state: Literal["working", "draining", "drained", "gone"]
+    host: str
+    pid: int
+    version: str = Field(description="Of Fairlane.")
+    is_outdated: bool = Field(description="It knows only an older schema than the store has.")
+    kinds: list[str] | None = Field(description="That it takes; null: too many to list.")
+    slots: int
+    started_at: float
+    silent_for: float = Field(description="Seconds since its last report.")
+    documents: list[RunningDocumentModel]
+
+
+class UnservedKindModel(ResponseModel, title="UnservedKind"):
+    """A kind of which documents wait although no worker takes them."""
+
+    kind: str
+    is_draining: bool = Field(description="Workers take it, but all of them are being drained.")
+    oldest_wait: float
+
+
+class WorkersModel(ResponseModel, title="Workers"):
+    """Every worker, by name, and the kinds that wait for none of them."""
+
+    workers: list[WorkerModel]
+    unserved: list[UnservedKindModel]
+
+
+class KindCapacityModel(ResponseModel, title="KindCapacity"):
+    """The load of one kind, in flat figures."""
+
+    waiting: int
+    held_back: int = Field(description="Of those that wait: their customer is paused or at its cap.")
+    running: int
+    slots: int = Field(description="Of the workers that take this kind.")
+    slots_wanted: int = Field(description="That keep up with what comes, and start what waits within the target.")
+    unserved: int = Field(description="Waiting documents that no worker takes.")
+    oldest_wait: float
+    arrivals_a_second: float
+    usual_seconds: float = Field(description="That a document of this kind takes.")
+
+
+class CapacityModel(ResponseModel, title="Capacity"):
+    """Of one kind its figures; of all kinds the sums, and each kind under `kinds`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    target_wait: float
+    waiting: int
+    held_back: int
+    running: int
+    slots: int
+    slots_wanted: int
+    unserved: int
+    oldest_wait: float
+    kinds: dict[str, KindCapacityModel] | None = None
+
+
+class DrainModel(ResponseModel, title="Drain"):
+    """Which workers claim no more, or again."""
+
+    worker: str
+    drain: bool
+    instances: list[str]
 
 
 class HealthModel(ResponseModel, title="Health"):

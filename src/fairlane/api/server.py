@@ -4,8 +4,7 @@ Laws:
 - Loopback by default; elsewhere only with TLS, or behind a proxy that has it. A certificate that cannot be used is refused
   before anything is opened, and there is no prompt for a password: the service may run without a terminal.
 - SIGTERM: no new connections, streams end, active requests get their responses, the worker releases what it has claimed.
-- The worker is a process of its own, so that a document that breaks it does not break the service. It is started again when
-  it ends, with a growing pause, and it ends with the service, by kill -9 too.
+- All of that within `stop_seconds`, also while the store is away: nothing waits for a call that hangs.
 """
 
 from __future__ import annotations
@@ -18,15 +17,12 @@ import os
 import signal
 import socket
 import ssl
-import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import uvicorn
 
 from fairlane.core.errors import Mistake
-from fairlane.procs.syscalls import die_with_parent
 from fairlane.queue import Queue
 from fairlane.tracing import open_spans
 
@@ -34,7 +30,8 @@ from .app import make_app
 from .connection_limits import limited_protocol
 from .extension import Extension
 from .logging import Log
-from .service import Options, Service, WorkerProcess
+from .service import Options, Service
+from .worker_process import WorkerSupervisor
 
 CONTENT_POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; object-src 'none'; "
@@ -50,9 +47,7 @@ HEADERS = [
     ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
 ]
 TLS_REASONS = {"KEY_VALUES_MISMATCH": "the key does not belong to the certificate"}
-RESTART_FIRST_SECONDS, RESTART_MAX_SECONDS = 0.5, 30.0
-HEALTHY_SECONDS = 60.0  # a worker that ran for so long is started again without a longer pause
-WORKER_STOP_SECONDS = 45.0
+RESPONSES_SHARE = 0.8  # of the time to stop is for responses in progress; the rest is for closing
 GC_THRESHOLDS = (20_000, 20, 50)  # cycles are rare here: Python's own thresholds would take a tenth of the time
 
 
@@ -119,12 +114,15 @@ def tls_context(address: ListenAddress) -> ssl.SSLContext | None:
 
 
 class _Server(uvicorn.Server):
-    """Ends streams when it stops, and says when it is ready."""
+    """Ends streams and the worker when it stops, and says when it is ready."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, ready: Callable[[], None], worker: WorkerSupervisor | None
+    ) -> None:
         super().__init__(config)
         self._service = service
         self._ready = ready
+        self._worker = worker
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -133,6 +131,8 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.stop()
+        if self._worker is not None:
+            self._worker.stop()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -155,8 +155,8 @@ def serve(
     extend: Callable[[Service], Extension],
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
-    log, context = Log(), tls_context(address)
-    log.listen("uvicorn", "asyncio")
+    log, context, stop_seconds = Log(), tls_context(address), options.limits.stop_seconds
+    log.capture()
     service = Service(queue, options, log)
     service.spans = open_spans(os.environ, lambda reason: log.event("untraced", reason=reason))
     config = uvicorn.Config(
@@ -171,22 +171,23 @@ def serve(
         proxy_headers=False,
         headers=HEADERS,
         timeout_keep_alive=options.limits.idle_seconds,
-        timeout_graceful_shutdown=options.limits.stop_seconds,
+        timeout_graceful_shutdown=max(1, int(RESPONSES_SHARE * stop_seconds)),
         ssl_context_factory=None if context is None else lambda *_: context,
         backlog=2048,
     )
-    server = _Server(config, service, ready)
+    worker = None if options.worker is None else WorkerSupervisor(options.worker, log, service.store, stop_seconds)
+    server = _Server(config, service, ready, worker)
     gc.freeze()  # modules and their objects live as long as the process
     gc.set_threshold(*GC_THRESHOLDS)
 
     async def run_with_worker() -> None:
-        worker = asyncio.create_task(_run_worker(options.worker, log)) if options.worker is not None else None
+        running = None if worker is None else asyncio.create_task(worker.run())
         try:
             await server.serve([listening])
         finally:
-            if worker is not None:
-                worker.cancel()
-                await asyncio.gather(worker, return_exceptions=True)
+            if worker is not None and running is not None:
+                worker.stop()
+                await running
 
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(run_with_worker())
@@ -194,53 +195,3 @@ def serve(
         service.spans.close()
     log.event("stopped")
     log.flush()
-
-
-async def _run_worker(worker: WorkerProcess, log: Log) -> None:
-    """Run the worker, and start it again whenever it ends, until cancelled."""
-    pause = RESTART_FIRST_SECONDS
-    parent = os.getpid()
-
-    def before_exec() -> None:
-        if not die_with_parent(parent, signal.SIGTERM):
-            os._exit(1)
-
-    while True:
-        began = time.monotonic()
-        process = await asyncio.create_subprocess_exec(
-            *worker.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            env=worker.environment,
-            preexec_fn=before_exec,
-        )
-        log.event("worker started", pid=process.pid)
-        try:
-            code = await process.wait()
-        except asyncio.CancelledError:
-            await _stop_process(process)
-            log.event("worker stopped", pid=process.pid)
-            raise
-        pause = RESTART_FIRST_SECONDS if time.monotonic() - began > HEALTHY_SECONDS else min(RESTART_MAX_SECONDS, pause * 2)
-        log.event("worker ended", pid=process.pid, code=code, again_in=pause)
-        await asyncio.sleep(pause)
-
-
-async def _stop_process(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(WORKER_STOP_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-def worker_command(url: str, blobs: str | None, slots: int | None) -> WorkerProcess:
-    """Return the built-in worker of this queue; its URL may hold a password, so it is passed in the environment."""
-    environment = {name: value for name, value in os.environ.items() if name != "FAIRLANE_SERVER"}
-    environment |= {"FAIRLANE_URL": url} | ({} if blobs is None else {"FAIRLANE_BLOBS": blobs})
-    options = () if slots is None else ("--slots", str(slots))
-    return WorkerProcess((sys.executable, "-m", "fairlane.cli", "work", "--json", *options), environment)

@@ -11,42 +11,38 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+from itertools import count
+from typing import TYPE_CHECKING
 
 from fairlane.api.access.batches import forget_batches
 from fairlane.core.document import ChangeRow
-from fairlane.core.errors import FairlaneError, Unknown
-from fairlane.queue import DEFAULT_KIND, Progress, Queue
+from fairlane.core.errors import FairlaneError, StoreError, StoreUnreachable, Unknown
+from fairlane.queue import DEFAULT_KIND, FILE_KIND, Progress, Queue
+from fairlane.queue.history import newest
+from fairlane.queue.workers import remove_gone
 
 from .auth import Caller, Keyring, public_part
 from .extension import Extension
-from .feed import Feed, newest
+from .feed import Feed
 from .limits import ServiceLimits
 from .logging import Log
 from .metrics import Metrics
 from .problems import Problem, problem_of
+from .store_calls import StoreCalls
 from .submit_batcher import Accepted, SubmitBatcher
-from .webhooks import WebhookSender
+from .webhook_deliveries import forget_failures
+from .webhook_sender import WebhookSender
+from .worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from fairlane.tracing.spans import Spans
 
-THREADS = 16
 PROGRESS_SECONDS = 1.0
+CAPACITY_SECONDS, CAPACITY_PAUSES = 3.0, 20  # a pause lasts so long, and at least so many times the measurement before it
+TIDY_EVERY = 200  # measurements: the records of workers that are long gone are removed
 PROGRESS_MAX = 256  # documents whose progress is sent
 FORBIDDEN_KIND = "folder"  # its payload names a path on the worker's disk
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class WorkerProcess(NamedTuple):
-    """The command that starts the worker beside the service, and its environment."""
-
-    command: tuple[str, ...]
-    environment: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +50,9 @@ class Options:
     """Settings of one service."""
 
     limits: ServiceLimits = field(default_factory=ServiceLimits)
-    kinds: tuple[str, ...] = ()  # that customers may submit besides the default one
+    kinds: tuple[str, ...] = ()  # that customers may submit besides the default ones
     retention_seconds: float | None = None  # ended documents are purged after this long
-    allow_private_webhooks: bool = False
+    allow_private_webhooks: bool = False  # those that an operator set
     worker: WorkerProcess | None = None  # None: workers run elsewhere
 
 
@@ -87,15 +83,19 @@ class Service:
         self.store_url = queue.url
         self.options = options
         self.limits = options.limits
-        self.kinds = (DEFAULT_KIND, *options.kinds)  # that customers may submit
+        self.kinds = tuple(dict.fromkeys((FILE_KIND, DEFAULT_KIND, *options.kinds)))  # that customers may submit
         self.log = log
         self.extension = Extension()
         self.keyring = Keyring(queue.engine)
         self.rate_limiter = RateLimiter(self.limits.requests_a_second, self.limits.requests_burst)
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="fairlane-http")
-        self._submit_thread = ThreadPoolExecutor(1, thread_name_prefix="fairlane-submit")
+        self.store = StoreCalls(queue.engine.rules, log)
+        self.call = self.store.call
         self.batcher = SubmitBatcher(
-            queue.engine, self._submit_thread, self.limits.queued_documents, self.limits.submissions_at_once, self._on_accepted
+            queue.engine,
+            self.store.call_in_order,
+            self.limits.queued_documents,
+            self.limits.submissions_at_once,
+            self._on_accepted,
         )
         self.feed = Feed(queue.engine, self.call)
         self.metrics = Metrics(queue, self.call)
@@ -122,28 +122,25 @@ class Service:
 
     def _on_accepted(self, accepted: Accepted) -> None:
         if not accepted.is_repeat:
-            self.metrics.on_accepted(accepted.receipt, accepted.delay_ms)
+            self.metrics.on_accepted(accepted)
             self.extension.on_accepted(accepted)
 
     async def _on_changes(self, changes: list[ChangeRow]) -> None:
         await self.extension.on_changes(changes)
 
-    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that may block, on a thread."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
-
     # -- running -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start the background tasks."""
+        self._tasks = [asyncio.create_task(self._run_for_ever("store", self.store.watch))]
         last = await self.call(newest, self.queue.engine)
         await self.metrics.start()
-        self._tasks = [
+        self._tasks += [
             asyncio.create_task(self._run_for_ever("feed", lambda: self.feed.run(last))),
             asyncio.create_task(self._run_for_ever("webhooks", self._webhooks.run)),
             asyncio.create_task(self._run_for_ever("upkeep", self._purge)),
             asyncio.create_task(self._run_for_ever("progress", self._report_progress)),
+            asyncio.create_task(self._run_for_ever("capacity", self._measure_capacity)),
         ]
 
     def stop(self) -> None:
@@ -160,14 +157,17 @@ class Service:
         self._webhooks.close()
         for close in self.closing:
             close()
-        self._threads.shutdown()
-        self._submit_thread.shutdown()
+        self.store.close()
 
     async def _run_for_ever(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Start a task again whenever it fails."""
         while True:
             try:
                 await run()
+            except StoreError as error:
+                self.log_store_error(error)
+                await asyncio.sleep(1)
+                await self.store.until_back()
             except Exception as error:  # noqa: BLE001 a task that fails must not end the server, nor itself for good
                 self.log.failed(name, error)
                 await asyncio.sleep(1)
@@ -184,6 +184,16 @@ class Service:
                     self.feed.send_progress(customer, id, {"progress": progress.progress, "attempt": progress.attempt})
             sent = {id: progress for (id, _), progress in reported.items()}
 
+    async def _measure_capacity(self) -> None:
+        """Measure the capacity for a small share of the time; while the store is away, the last measurement stays."""
+        for number in count():
+            began = time.monotonic()
+            await self.metrics.refresh()
+            pause = max(CAPACITY_SECONDS, (time.monotonic() - began) * CAPACITY_PAUSES)
+            if number % TIDY_EVERY == 0:  # where no worker runs, nobody else does it
+                await self.call(remove_gone, self.queue.engine)
+            await asyncio.sleep(pause)
+
     async def _purge(self) -> None:
         """Purge what ended longer ago than the retention."""
         while self.options.retention_seconds is not None:
@@ -191,12 +201,13 @@ class Service:
             if purged:
                 self.log.event("purged", documents=purged)
             await self.call(forget_batches, self.queue.engine, self.options.retention_seconds)
+            await self.call(forget_failures, self.queue.engine, self.options.retention_seconds)
             await asyncio.sleep(min(3600.0, max(1.0, self.options.retention_seconds / 10)))
         await asyncio.Event().wait()
 
     def log_store_error(self, error: FairlaneError) -> None:
-        """Log what the store says; it may name hosts and files, so that callers do not see it."""
-        if problem_of(error).status >= 500:
+        """Log what the store says, unless it is away, which is logged once; it may name hosts and files: not for callers."""
+        if not isinstance(error, StoreUnreachable) and problem_of(error).status >= 500:
             self.log.event("store failed", error=type(error).__name__, told=str(error)[:500])
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -209,9 +220,13 @@ class Service:
         return self.keyring.caller(credential)
 
     async def load_key(self, id: str) -> None:
-        """Bring a key into the keyring's cache, unless it is there."""
+        """Bring a key into the keyring's cache, unless it is there; while the store fails, as it was when last read."""
         if id and not self.keyring.is_cached(id):
-            await self.call(self.keyring.load, id)
+            try:
+                await self.call(self.keyring.load, id)
+            except StoreError:
+                if self.keyring.key(id) is None:
+                    raise
 
     def is_frozen(self) -> bool:
         """Whether the queue refuses changes because it is being moved."""

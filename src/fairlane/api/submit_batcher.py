@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
 
 from fairlane.core.document import ReceiptRow, Submission
-from fairlane.core.errors import FairlaneError, Mistake
+from fairlane.core.errors import FairlaneError, Mistake, StoreError
 from fairlane.engine import Engine
 
 from .problems import Problem
@@ -34,6 +33,7 @@ class Accepted(NamedTuple):
     ahead: int
     is_repeat: bool
     delay_ms: int
+    kind: str
 
 
 class _CachedCount:
@@ -52,13 +52,13 @@ class SubmitBatcher:
     def __init__(
         self,
         engine: Engine,
-        thread: Executor,
+        call: Callable[..., Awaitable[Any]],
         queued_max: int,
         pending_max: int,
         on_accepted: Callable[[Accepted], None],
     ) -> None:
         self._engine = engine
-        self._thread = thread  # one thread, so that groups follow each other
+        self._call = call  # on one thread, so that groups follow each other
         self._on_accepted = on_accepted  # called on the loop for every document
         self._queued_max = queued_max
         self._pending_max = pending_max
@@ -81,8 +81,7 @@ class SubmitBatcher:
 
     async def submit_all(self, submissions: Sequence[Submission]) -> list[Accepted]:
         """Submit all or none, in one commit of their own."""
-        loop = asyncio.get_running_loop()
-        accepted = await loop.run_in_executor(self._thread, self._commit_all, submissions)
+        accepted: list[Accepted] = await self._call(self._commit_all, submissions)
         for document in accepted:
             self._on_accepted(document)
         return accepted
@@ -94,12 +93,13 @@ class SubmitBatcher:
             if self._count_queued(customer, time.monotonic()).value >= self._queued_max:
                 raise self._too_many_queued()
 
-        await asyncio.get_running_loop().run_in_executor(self._thread, check)
+        await self._call(check)
 
     def _start_commit(self, loop: asyncio.AbstractEventLoop) -> None:
         group, self._pending = self._pending[:GROUP_MAX], self._pending[GROUP_MAX:]
-        commit = loop.run_in_executor(self._thread, self._commit_each, [submission for submission, _ in group])
-        commit.add_done_callback(lambda done: self._end_commit(loop, [future for _, future in group], done))
+        commit = self._call(self._commit_each, [submission for submission, _ in group])
+        self._commit = asyncio.ensure_future(commit)
+        self._commit.add_done_callback(lambda done: self._end_commit(loop, [future for _, future in group], done))
 
     def _end_commit(
         self,
@@ -111,7 +111,7 @@ class SubmitBatcher:
             self._start_commit(loop)
         else:
             self._is_committing = False
-        error = commit.exception()
+        error = StoreError("the server stops") if commit.cancelled() else commit.exception()
         outcomes = [error] * len(futures) if error is not None else commit.result()
         for future, outcome in zip(futures, outcomes, strict=True):
             if future.done():  # its sender has gone; the document stays
@@ -164,7 +164,7 @@ class SubmitBatcher:
 
     def _accepted(self, submission: Submission, receipt: ReceiptRow, now: float) -> Accepted:
         ahead = self._estimate_ahead(receipt, submission.kind, now)
-        return Accepted(receipt, ahead, receipt.id != submission.id, submission.delay_ms)
+        return Accepted(receipt, ahead, receipt.id != submission.id, submission.delay_ms, submission.kind)
 
     def _count_queued(self, customer: str, now: float) -> _CachedCount:
         """Return about how many documents of a customer wait."""

@@ -13,24 +13,24 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import parse_qsl
 
-from fairlane.api.access.batches import BatchAccess, BatchRecord
+from fairlane.api.access.batches import BatchAccess, BatchRecord, batch_id
 from fairlane.blobs.files import Files, discard_inputs
 from fairlane.core.document import Submission, validate_text
-from fairlane.queue import DEFAULT_KIND, PAGES
+from fairlane.procs.threads import DaemonThreads
+from fairlane.queue import FILE_KIND, PAGES
 from fairlane.queue.files import NOT_DONE, Input, discard_repeated, write_inputs
 from fairlane.queue.validation import SubmitOptions
 
 from .auth import Caller, time_ms
 from .middleware import ClientGone, Message, Receive, Scope
 from .multipart import Form, Part
-from .parsing import batch_id, idempotency_key, make_batch, parse_json
+from .parsing import idempotency_key, make_batch, parse_json
 from .problems import Problem, bad_value
 from .service import Service
 from .submit_batcher import Accepted
@@ -87,7 +87,7 @@ class Uploads:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._active = 0
-        self._threads = ThreadPoolExecutor(service.limits.uploads_at_once, thread_name_prefix="fairlane-upload")
+        self._threads = DaemonThreads(service.limits.uploads_at_once, "fairlane-upload")
 
     async def submit(self, scope: Scope, receive: Receive, content_type: str) -> Accepted:
         """Submit one document with a file, from a bare body or a form."""
@@ -100,25 +100,27 @@ class Uploads:
         """Submit the files of a form: each is written while it arrives, then all are submitted in one step."""
         service, loop = self._service, asyncio.get_running_loop()
         headers = dict(scope["headers"])
-        key, files = idempotency_key(headers), service.queue.files.open()
+        key = idempotency_key(headers)
         with self._slot():
+            files = await service.call(service.queue.files.open)
             form = Form(headers[b"content-type"].decode("latin-1"), (await _body(receive)).read)
             id, submissions = await loop.run_in_executor(self._threads, self._write_batch, scope, form, loop)
-        batch = make_batch(id, submissions, time_ms())
+        batch = make_batch(id, submissions, time_ms(), key)
         try:
             await service.call(batches.refuse_conflict, batch, key)
             accepted = await service.batcher.submit_all(submissions)
         except (Problem, *NOT_DONE):
-            await service.call(discard_inputs, files, batch.customer, batch.documents)
+            await loop.run_in_executor(self._threads, discard_inputs, files, batch.customer, batch.documents)
             raise
         receipts = [document.receipt for document in accepted]
-        await service.call(discard_repeated, files, submissions, receipts)
+        await loop.run_in_executor(self._threads, discard_repeated, files, submissions, receipts)
         batch = batch._replace(documents=tuple(receipt.id for receipt in receipts))
         await service.call(batches.put, batch)
         return batch, accepted
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
+        self._service.store.refuse_if_away()
         if self._active >= self._service.limits.uploads_at_once:
             raise Problem("overloaded", "too many files arrive at once; try again in a moment", retry_after=2, close=True)
         self._active += 1
@@ -188,7 +190,7 @@ class Uploads:
         service, caller = self._service, cast(Caller, scope["caller"])
         _refuse_unknown(values, FIELDS)
         customer = caller.customer_for(values.get("customer"))
-        kind = validate_text("kind", values.get("kind", DEFAULT_KIND), 100)
+        kind = validate_text("kind", values.get("kind", FILE_KIND), 100)
         service.refuse_kind(caller, kind)
         payload = parse_json(values["payload"].encode(errors="replace")) if "payload" in values else None
         cost = PAGES if values.get("cost") == PAGES else _number("cost", values.get("cost", "1"))
@@ -198,7 +200,7 @@ class Uploads:
 
     async def _submit_file(self, fields: UploadFields, content: BinaryIO) -> Accepted:
         """Write the bytes, then submit the document, in a commit with others."""
-        loop, files = asyncio.get_running_loop(), self._service.queue.files.open()
+        loop, files = asyncio.get_running_loop(), await self._service.call(self._service.queue.files.open)
         submission = await loop.run_in_executor(self._threads, _write, files, fields, content)
         try:
             accepted = await self._service.batcher.submit(submission)
@@ -210,7 +212,7 @@ class Uploads:
         return accepted
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
 
 async def _body(receive: Receive) -> BodyReader:

@@ -1,6 +1,7 @@
-"""One signed POST to a webhook, to an address that was checked before it is connected to.
+"""One signed POST to a webhook (Standard Webhooks), to an address that was checked before it is connected to.
 
 Laws:
+- Signed are the id, the time of this try and the body, as the specification has it: once with every secret that is valid.
 - The name is resolved once; the address that was checked is the one that is connected to.
 - Every address that is not public is refused, also when it is embedded in an IPv6 one.
 - No redirects, no proxies, no cookies; a time limit on everything, and at most 4 KiB of the response are read.
@@ -8,20 +9,22 @@ Laws:
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import http.client
 import ipaddress
-import json
 import socket
 import ssl
 import threading
 import time
-from typing import Any
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from fairlane.core.errors import BadValue
+from fairlane.masking import mask_url
 
+PREFIX = "whsec_"  # of a secret; the rest is base64
 TIMEOUT_SECONDS = 10
 CALL_SECONDS_MAX = 20  # for the whole call, however slow the response is
 RESPONSE_BYTES_MAX = 4096
@@ -47,7 +50,7 @@ def validate_url(url: str) -> None:
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise BadValue("url", url, expected)
+        raise BadValue("url", mask_url(url), expected)
 
 
 def is_public(address: str) -> bool:
@@ -63,26 +66,34 @@ def is_public(address: str) -> bool:
 
 def resolve(host: str, port: int, allow_private: bool) -> tuple[str, int]:
     """Return the address to connect to; refused if any that the name has is not public."""
-    addresses = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    if not addresses:
-        raise AddressRefused(f"{host} has no address")
-    if not allow_private and not all(map(is_public, addresses)):
-        raise AddressRefused(f"{host} leads to an address that is not public")
+    try:
+        addresses = [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError):
+        addresses = []
+    # One sentence for both: customers must not learn which names exist in the network of the service.
+    if not addresses or (not allow_private and not all(map(is_public, addresses))):
+        raise AddressRefused(f"{host} leads to no address that is public")
     return addresses[0], port
 
 
-def signature(secret: str, at: int, body: bytes) -> str:
-    """Sign the time, a dot and the body with HMAC-SHA-256."""
-    return hmac.new(secret.encode(), b"%d." % at + body, hashlib.sha256).hexdigest()
+def secret_bytes(secret: str) -> bytes:
+    """Return the bytes that a secret stands for."""
+    return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
 
 
-def post(url: str, secret: str, number: int, fields: dict[str, Any], allow_private: bool) -> int:
+def signature(secret: str, id: str, at: int, body: bytes) -> str:
+    """Sign the id, the time and the body, joined by dots, with HMAC-SHA-256."""
+    digest = hmac.new(secret_bytes(secret), f"{id}.{at}.".encode() + body, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+def post(url: str, secrets: Sequence[str], id: str, body: bytes, allow_private: bool) -> int:
     """Send one delivery; returns the status of the response."""
     target = urlsplit(url)
     host = target.hostname or ""
     port = target.port or (443 if target.scheme == "https" else 80)
     address = resolve(host, port, allow_private)
-    at, body = int(time.time()), json.dumps(fields, separators=(",", ":")).encode()
+    at = int(time.time())
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
     connection.sock = socket.create_connection(address, TIMEOUT_SECONDS)
     deadline = threading.Timer(CALL_SECONDS_MAX, connection.sock.shutdown, (socket.SHUT_RDWR,))
@@ -101,9 +112,9 @@ def post(url: str, secret: str, number: int, fields: dict[str, Any], allow_priva
                 "Content-Type": "application/json",
                 "User-Agent": "fairlane",
                 "Connection": "close",
-                "Fairlane-Delivery": str(number),
-                "Fairlane-Timestamp": str(at),
-                "Fairlane-Signature": f"sha256={signature(secret, at, body)}",
+                "webhook-id": id,
+                "webhook-timestamp": str(at),
+                "webhook-signature": " ".join(signature(secret, id, at, body) for secret in secrets),
             },
         )
         response = connection.getresponse()

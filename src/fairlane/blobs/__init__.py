@@ -30,5 +30,7 @@ def _open_s3(url: str) -> Blobs:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "obstore":
             raise
-        raise StoreUnfit('files on S3 need obstore, which is not installed here; run: pip install "fairlane[s3]"') from error
+        raise StoreUnfit(
+            'files on S3 need obstore, which is not installed here; run in the clone: pip install ".[s3]"'
+        ) from error
     return S3Blobs(url)

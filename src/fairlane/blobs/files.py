@@ -14,19 +14,21 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
+from fairlane.core.document import DocumentRow
 from fairlane.core.errors import BadValue, BlobDamaged, FairlaneError, Mistake, StoreError, Unknown
 
 from . import open_blobs
-from .envelope import BlobDigest, File
+from .envelope import FILE, RESULTS, BlobDigest, File, result_digest, unwrap_payload
 from .protocol import BlobInfo, Blobs
 from .safe_open import open_regular_file
 
 SIZE_MAX = 100_000_000
 PIECE_BYTES = 256 * 1024
+TOKENS_MAX = 100  # up to this token the keys of a document's results are made from it, beyond they are listed
 INPUT = "input"
 RESULT_NAMES = ("text", "facts", "thumbnail")
 _DOCUMENT = re.compile(r"[0-9a-f-]{36}")
@@ -107,6 +109,10 @@ class Files:
         """Remove the inputs of documents that the queue did not accept."""
         self.blobs.remove([self._key(customer, id, INPUT) for id in ids])
 
+    def remove_documents(self, documents: Iterable[tuple[str, str, int]]) -> None:
+        """Remove all files of documents that are gone, each named by id, customer and newest token."""
+        self.blobs.remove([key for id, customer, token in documents for key in self._all_keys(customer, id, token)])
+
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def open_input(self, customer: str, id: str, file: File) -> BinaryIO:
@@ -116,6 +122,19 @@ class Files:
     def open_result(self, customer: str, id: str, token: int, name: str, digest: BlobDigest) -> BinaryIO:
         """Open one of a document's result files, after checking its hash."""
         return self._open(self._key(customer, id, f"{token}-{name}"), id, digest)
+
+    def owned_by(self, document: DocumentRow, payload: str, result: str | None) -> dict[str, BlobDigest]:
+        """Return the files that a document's payload and result name: what each must hold, by key."""
+        owned: dict[str, BlobDigest] = {}
+        file, _ = unwrap_payload(json.loads(payload)) if FILE in payload else (None, None)
+        if file is not None:
+            owned[self._key(document.customer, document.id, INPUT)] = BlobDigest(file.size, file.sha256)
+        results = json.loads(result) if document.state == "done" and result and RESULTS in result else None
+        for name in RESULT_NAMES:
+            digest = result_digest(results, name)
+            if digest is not None:
+                owned[self._key(document.customer, document.id, f"{document.token}-{name}")] = digest
+        return owned
 
     def list_files(self, customer: str | None = None, after: str = "") -> Iterator[StoredFile]:
         """Yield all files, or those of one customer, in key order; foreign files are skipped."""
@@ -131,6 +150,16 @@ class Files:
         if not _DOCUMENT.fullmatch(id):
             raise Unknown(f"document {id} has no files: its id was not made by the queue")
         return f"{self.namespace}/{_folder(customer)}/{id}/{name}"
+
+    def _all_keys(self, customer: str, id: str, token: int) -> list[str]:
+        """Return every key that a document may have: listing it costs a request on S3, removing what is not there does not."""
+        if not _DOCUMENT.fullmatch(id):
+            return []
+        folder = f"{self.namespace}/{_folder(customer)}/{id}"
+        if token > TOKENS_MAX:
+            return [blob.key for blob in self.blobs.list_folder(folder)]
+        results = [f"{folder}/{number}-{name}" for number in range(1, token + 1) for name in RESULT_NAMES]
+        return [f"{folder}/{INPUT}", *results]
 
     def _open(self, key: str, id: str, digest: BlobDigest) -> BinaryIO:
         try:

@@ -1,10 +1,13 @@
 """Garbage collection of files: the sweep removes what no document owns.
 
+A document's files are removed with it; the sweep is for what senders, workers and purges that were killed left behind.
+
 Laws:
 - A document owns its input, and the results of its newest token unless it failed or was cancelled.
 - A file without an owner is removed only when it is older than the grace period: bytes are written before their document
   exists.
-- The sweep knows no engine: the caller passes a function that finds a document by its id.
+- The sweep knows no engine: the caller passes a function that finds a document by its id, and one that says whether files are
+  held. The second is called after the first, before anything is removed.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fairlane.core.document import DocumentRow
+from fairlane.core.errors import StoreBusy
 
 from .files import Files, StoredFile
 
@@ -32,37 +36,54 @@ class SweepResult(NamedTuple):
     mark: str | None
 
 
-def sweep(
-    files: Files, find_document: FindDocument, grace_seconds: float, seconds_max: float | None = None, after: str | None = None
-) -> SweepResult:
-    """Remove files without an owner, for at most `seconds_max` seconds, beginning after a key."""
-    deadline = None if seconds_max is None else time.monotonic() + seconds_max
-    looked = removed_bytes = 0
-    removed = files.blobs.remove_unfinished(grace_seconds) if after is None else 0
-    batch: list[str] = []
-    owners = _Owners(find_document)
-    mark = after
-    for file in files.list_files(after=after or ""):
-        looked, mark = looked + 1, file.key
-        if file.age_seconds >= grace_seconds and not owners.has_owner(file):
-            batch.append(file.key)
-            removed, removed_bytes = removed + 1, removed_bytes + file.size
-        if len(batch) == REMOVE_BATCH_SIZE:
-            files.blobs.remove(batch)
-            batch.clear()
-        if deadline is not None and time.monotonic() >= deadline:
-            break
-    else:
-        mark = None
-    files.blobs.remove(batch)
-    return SweepResult(looked, removed, removed_bytes, mark)
+class Sweep:
+    """One sweep, which may run in slices; it keeps its place in the listing, so that a slice costs what it looks at."""
+
+    def __init__(
+        self,
+        files: Files,
+        find_document: FindDocument,
+        are_held: Callable[[], bool],
+        grace_seconds: float,
+        after: str | None = None,
+    ) -> None:
+        self._files, self._find_document, self._are_held, self._grace_seconds = files, find_document, are_held, grace_seconds
+        self._listing = files.list_files(after=after or "")
+        self._mark = after
+
+    def run(self, seconds_max: float | None = None) -> SweepResult:
+        """Remove files without an owner, for at most that many seconds."""
+        deadline = None if seconds_max is None else time.monotonic() + seconds_max
+        looked = removed_bytes = 0
+        removed = self._files.blobs.remove_unfinished(self._grace_seconds) if self._mark is None else 0
+        batch: list[str] = []
+        owners = _Owners(self._find_document)  # a new one: what it remembers may have changed since the last slice
+        for file in self._listing:
+            looked, self._mark = looked + 1, file.key
+            if file.age_seconds >= self._grace_seconds and not owners.has_owner(file):
+                batch.append(file.key)
+                removed, removed_bytes = removed + 1, removed_bytes + file.size
+            if len(batch) == REMOVE_BATCH_SIZE:
+                self._remove(batch)
+                batch.clear()
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        else:
+            self._mark = None
+        self._remove(batch)
+        return SweepResult(looked, removed, removed_bytes, self._mark)
+
+    def _remove(self, keys: list[str]) -> None:
+        if keys and self._are_held():
+            raise StoreBusy("a backup of this queue is under way and keeps every file; sweep again when it has ended")
+        self._files.blobs.remove(keys)
 
 
-def remove_forgotten(files: Files, find_document: FindDocument, customer: str, ids: set[str]) -> None:
-    """Remove the files of a customer's erased documents; files of a submission under way are not among `ids` and stay."""
+def remove_leftovers(files: Files, find_document: FindDocument, customer: str) -> None:
+    """Remove a customer's files without an owner that are older than the grace period."""
     owners, batch = _Owners(find_document), list[str]()
     for file in files.list_files(customer):
-        if (file.document in ids or file.age_seconds >= GRACE_SECONDS) and not owners.has_owner(file):
+        if file.age_seconds >= GRACE_SECONDS and not owners.has_owner(file):
             batch.append(file.key)
         if len(batch) == REMOVE_BATCH_SIZE:
             files.blobs.remove(batch)

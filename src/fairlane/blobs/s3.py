@@ -23,6 +23,7 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 from obstore.store import S3Store
 
 from fairlane.core.errors import BadValue, StoreError, StoreUnfit, Unknown
+from fairlane.masking import mask_url
 
 from .protocol import BlobInfo
 
@@ -35,13 +36,13 @@ class S3Blobs:
     """Bytes in a bucket."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
+        self.url = mask_url(url)  # for messages
         if not url.removeprefix("s3://").strip("/"):
-            raise BadValue("blobs", url, "s3://bucket/prefix")
+            raise BadValue("blobs", mask_url(url), "s3://bucket/prefix")
         try:
             self._store = S3Store.from_url(url, retry_config={"max_retries": 4})
         except (BaseError, ValueError) as error:
-            raise BadValue("blobs", url, f"s3://bucket/prefix ({_first_line(error)})") from error
+            raise BadValue("blobs", mask_url(url), f"s3://bucket/prefix ({_first_line(error)})") from error
 
     def put(self, contents: Mapping[str, Iterable[bytes]], sibling_key: str | None = None) -> None:
         for key, pieces in contents.items():

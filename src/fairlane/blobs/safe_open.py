@@ -12,6 +12,7 @@ import stat
 from typing import BinaryIO
 
 from fairlane.core.errors import Mistake
+from fairlane.printable import printable
 
 
 def open_regular_file(path: str) -> BinaryIO:
@@ -36,8 +37,7 @@ def open_regular_file(path: str) -> BinaryIO:
 
 def display_path(path: str) -> str:
     """Return a path that can be printed, with a replacement character for what cannot."""
-    text = path.encode(errors="surrogateescape").decode(errors="replace")
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
+    return printable(path.encode(errors="surrogateescape").decode(errors="replace"))
 
 
 def _not_a_file(path: str, what: str) -> Mistake:

@@ -1,8 +1,24 @@
 """The command line: one module for each group of commands, no logic."""
 
-from . import completion, customers, demo, documents, keys, process, queue, serve, simulate, stores, work
+from . import (
+    backup,
+    completion,
+    customers,
+    demo,
+    documents,
+    inspect,
+    keys,
+    process,
+    queue,
+    serve,
+    simulate,
+    stores,
+    work,
+    workers,
+)  # fmt: skip
 from .group import main
 
 __all__ = [
-    "completion", "customers", "demo", "documents", "keys", "main", "process", "queue", "serve", "simulate", "stores", "work",
+    "backup", "completion", "customers", "demo", "documents", "inspect", "keys", "main", "process", "queue", "serve",
+    "simulate", "stores", "work", "workers",
 ]  # fmt: skip

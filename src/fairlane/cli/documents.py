@@ -12,11 +12,21 @@ import click
 from fairlane.blobs.safe_open import display_path
 from fairlane.core.errors import Mistake, Unknown, WrongState
 from fairlane.folders.scan import check_readable
-from fairlane.queue import DEFAULT_KIND, Cost, Input, Queue, Receipt
+from fairlane.queue import FILE_KIND, Cost, Input, Queue, Receipt
 from fairlane.queue.explain import Explanation
 
+from .bulk import dry_run_option, is_bulk, run_bulk, yes_option
 from .group import main
-from .options import blobs_option, complete_customer, json_option, open_queue, open_store, queue_options, url_option
+from .options import (
+    blobs_option,
+    complete_customer,
+    filter_options,
+    json_option,
+    open_queue,
+    open_store,
+    queue_options,
+    url_option,
+)
 from .output import format_count, print_result
 from .param_types import COST, DURATION
 
@@ -27,9 +37,7 @@ if TYPE_CHECKING:
 @main.command(epilog="Example:  fairlane submit --customer acme inbox/*.pdf")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option("--customer", required=True, shell_complete=complete_customer, help="The customer that the documents belong to.")
-@click.option(
-    "--kind", default=DEFAULT_KIND, show_default=True, help="The kind of document, which selects the worker's handler."
-)
+@click.option("--kind", default=FILE_KIND, show_default=True, help="The kind of document, which selects the worker's handler.")
 @click.option("--key", help="Idempotency key for one file: submitting it again returns the first receipt.")
 @click.option("--cost", type=COST, default="1", show_default=True, help="How many documents each file counts as; or pages.")
 @click.option("--delay", type=DURATION, default="0", metavar="DURATION", help="Start them no sooner than in 90s, 2h, ...")
@@ -113,17 +121,24 @@ def _explain(queue: Queue | RemoteQueue, name: str) -> Explanation:
         ) from None
 
 
-@main.command(epilog="Example:  fairlane cancel 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@main.command(epilog="Example:  fairlane cancel --customer acme --kind scan --state ready")
+@click.argument("ids", metavar="[ID...]", nargs=-1)
+@filter_options
+@yes_option
+@dry_run_option
 @queue_options
 @json_option
-def cancel(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
-    """Cancel the documents with these IDs.
+def cancel(ids: tuple[str, ...], yes: bool, dry_run: bool, url: str | None, as_json: bool, **filter: Any) -> None:
+    """Cancel the documents with these IDs, or all that match.
 
     A worker that runs one loses its claim. A document that has already ended stays as it is; its state is printed. If one ID is
-    unknown, nothing is cancelled. With --json, prints an object per line and document.
+    unknown, nothing is cancelled. Instead of IDs, options select documents that have not ended: they are counted, and cancelled
+    after confirmation, in small steps; if that is interrupted, run it again. With --json, prints an object per line and
+    document, or one with the numbers.
     """
     with open_queue(url, create=False) as queue:
+        if is_bulk(ids, filter, yes, dry_run):
+            return run_bulk(queue, "cancel", filter, yes, dry_run, as_json)
         for id in ids:
             queue.document(id)  # raise for an unknown id before anything is cancelled
         for id in ids:
@@ -131,25 +146,34 @@ def cancel(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
             state = queue.document(id).state
             sentence = f"{id}: cancelled" if cancelled else f"{id}: was already {state}"
             print_result(as_json, {"id": id, "cancelled": cancelled, "state": state}, sentence)
+    return None
 
 
-@main.command(epilog="Example:  fairlane retry 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@main.command(epilog="Example:  fairlane retry --kind scan --reason timed_out --since 24h")
+@click.argument("ids", metavar="[ID...]", nargs=-1)
+@filter_options
+@yes_option
+@dry_run_option
 @queue_options
 @json_option
-def retry(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
-    """Retry the failed documents with these IDs.
+def retry(ids: tuple[str, ...], yes: bool, dry_run: bool, url: str | None, as_json: bool, **filter: Any) -> None:
+    """Retry the failed documents with these IDs, or all that match.
 
     Each gets another round of attempts and keeps its priority: a retry is not a new document. If one ID is unknown or has not
-    failed, none is retried. With --json, prints an object per line and document.
+    failed, none is retried. Instead of IDs, options select failed documents: they are counted, and retried after confirmation,
+    in small steps; if that is interrupted, run it again. With --json, prints an object per line and document, or one with the
+    numbers.
     """
     with open_queue(url, create=False) as queue:
+        if is_bulk(ids, filter, yes, dry_run):
+            return run_bulk(queue, "retry", filter, yes, dry_run, as_json)
         others = [f"{id} is {state}" for id in ids if (state := queue.document(id).state) != "failed"]
         if others:
             raise WrongState(f"nothing was retried: {', '.join(others)}; only a failed document can be retried")
         for id in dict.fromkeys(ids):
             queue.retry(id)
             print_result(as_json, {"id": id, "retried": True}, f"{id}: ready again")
+    return None
 
 
 @main.command(epilog="Example:  fairlane purge --older-than 7d")
@@ -160,11 +184,16 @@ def retry(ids: tuple[str, ...], url: str | None, as_json: bool) -> None:
 def purge(older_than: float, blobs: str | None, url: str | None, as_json: bool) -> None:
     """Delete documents that ended longer ago than --older-than.
 
-    Their results and the change feed up to then are deleted too, and their files once these are a day old. Documents that have
-    not ended stay, however old they are.
+    Their results and files go with them, and the change feed up to then. Documents that have not ended stay, however old they
+    are. Give the --blobs that the queue is used with: in another place no files are found, and they are left to the sweep.
     """
     with open_store(url, create=False, blobs=blobs) as queue:
         purged = queue.purge(older_than)
+        is_without_files = purged > 0 and queue.files.has_any() and not queue.files.is_there()
+    if is_without_files:
+        click.echo(
+            "fairlane: the files of this queue are somewhere else, so theirs are left to the sweep; give --blobs", err=True
+        )
     data: dict[str, Any] = {"purged": purged, "older_than": older_than}
     print_result(as_json, data, f"{format_count(purged)} deleted.")
 
@@ -179,8 +208,9 @@ def purge(older_than: float, blobs: str | None, url: str | None, as_json: bool) 
 def sweep(grace: float, blobs: str | None, url: str | None, as_json: bool) -> None:
     """Delete files that belong to no document.
 
-    Such files are left by senders and workers that were killed, and by purged documents. A sender writes its file before its
-    document exists: choose a grace period longer than any submission takes, and 0 only while nothing is submitted or running.
+    Such files are left by senders, workers and purges that were killed. A running worker does this once a day. A sender writes
+    its file before its document exists: choose a grace period longer than any submission takes, and 0 only while nothing is
+    submitted or running.
     """
     with open_store(url, create=False, blobs=blobs) as queue:
         swept = queue.sweep(grace=grace)

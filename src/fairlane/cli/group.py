@@ -12,6 +12,7 @@ import click
 
 from fairlane import __version__
 from fairlane.core.errors import FairlaneError, Mistake
+from fairlane.printable import printable_lines
 
 EXIT_FAILURE = 1  # the output could not be written, the user declined, or a document failed
 EXIT_USAGE = 2  # the call is wrong: change it
@@ -21,8 +22,8 @@ EXIT_FINDINGS = 4  # the command ran, and found differences or problems
 
 SECTIONS = {
     "Try it": ("demo", "process", "simulate", "advise", "verify"),
-    "Documents": ("submit", "work", "explain", "cancel", "retry", "purge", "sweep"),
-    "Service": ("serve", "keys"),
+    "Documents": ("submit", "work", "documents", "show", "result", "events", "explain", "cancel", "retry", "purge", "sweep"),
+    "Service": ("serve", "keys", "workers"),
     "Customers": ("status", "check", "pause", "resume", "tune", "reset", "forget"),
 }
 
@@ -43,7 +44,7 @@ class _CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except FairlaneError as error:
-            click.echo(f"fairlane: {error}", err=True)
+            click.echo(f"fairlane: {printable_lines(str(error))}", err=True)
             ctx.exit(EXIT_USAGE if isinstance(error, Mistake) else EXIT_STORE)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:

@@ -36,14 +36,18 @@ def keys() -> None:
 @url_option
 @json_option
 def create(customer: str | None, operator: bool, name: str, expires: float | None, url: str | None, as_json: bool) -> None:
-    """Create a key for a customer or an operator, and show it once."""
+    """Create a key for a customer or an operator, and show it once.
+
+    The key is the only line on standard output: KEY=$(fairlane keys create --customer acme)
+    """
     if (customer is None) != operator:
         raise Mistake("a key is either for a customer or for an operator: use --customer NAME or --operator")
     with open_store(url) as queue:
         secret, key = ring.create(queue.engine, customer=customer, name=name, expires_seconds=expires)
     owner = "an operator" if key.customer is None else f"customer {key.customer}"
-    sentence = f"{secret}\nThis is a key of {owner}. It is not shown again; keep it safe."
-    print_result(as_json, {"key": secret, **_to_dict(key)}, sentence)
+    print_result(as_json, {"key": secret, **_to_dict(key)}, secret)
+    if not as_json:
+        click.echo(f"This is a key of {owner}. It is not shown again; keep it safe.", err=True)
 
 
 @keys.command("list", epilog="Example:  fairlane keys list")

@@ -6,13 +6,16 @@ import os
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
+from fairlane.core.document import State
 from fairlane.core.errors import FairlaneError, Mistake
 from fairlane.queue import Queue
 from fairlane.settings import Settings, load_settings
+
+from .param_types import MOMENT
 
 if TYPE_CHECKING:
     from .remote import RemoteQueue
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
 COMPLETIONS_MAX = 50
 SERVER_CUSTOMERS_MAX = 500  # read from a server to complete a customer's id: it cannot filter by prefix
 
-URL_HELP = "The queue's store. Default: FAIRLANE_URL, then url in fairlane.toml, then sqlite:///fairlane.db."
+URL_HELP = (
+    "The queue's store. Default: FAIRLANE_URL, then url in fairlane.toml, then sqlite:///fairlane.db. Put a URL with a "
+    "password there: other users of the machine can read arguments."
+)
 SERVER, KEY_FILE = "fairlane.server", "fairlane.key_file"  # keys of click's context.meta
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,6 +65,22 @@ def queue_options(command: F) -> F:
         help="A file with the key for the server. Default: the key in FAIRLANE_KEY.",
     )  # fmt: skip
     return click.option("--url", metavar="URL", help=URL_HELP)(server(key_file(command)))
+
+
+def filter_options(command: F) -> F:
+    """Add the options that select documents; those that were left out are None."""
+    for option in (
+        click.option("--until", type=MOMENT, metavar="TIME", help="Submitted before then."),
+        click.option(
+            "--since", type=MOMENT, metavar="TIME", help="Submitted then or later: 24h (ago), 2026-11-18, 2026-11-18T07:30."
+        ),
+        click.option("--reason", metavar="TEXT", help="Only failed documents whose reason contains this text."),
+        click.option("--state", type=click.Choice(get_args(State)), help="Only documents in this state."),
+        click.option("--kind", help="Only documents of this kind."),
+        click.option("--customer", shell_complete=complete_customer, help="Only documents of this customer."),
+    ):
+        command = option(command)
+    return command
 
 
 blobs_option = click.option(

@@ -1,4 +1,7 @@
-"""How commands print: one result, numbers and durations, tables that fit the terminal. `rich` is imported only to draw."""
+"""How commands print: one result, numbers and durations, tables that fit the terminal, progress bars.
+
+`rich` is imported only to draw.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlane.printable import printable_lines
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 PIPE_WIDTH = 160  # a pipe has no width of its own
+NAME_MAX = 24  # characters of a name that are worth more than an optional column
 FIRST_COLUMN_MIN = 8  # characters of the first column that are shown however narrow the terminal is
 
 
-def print_result(as_json: bool, data: dict[str, Any], sentence: str) -> None:
-    """Print one result: an object for programs, or a sentence for people."""
-    click.echo(json.dumps(data) if as_json else sentence)
+def print_result(as_json: bool, data: Any, sentence: str) -> None:
+    """Print one result: an object for programs, or a sentence for people, which may quote what customers wrote."""
+    click.echo(json.dumps(data) if as_json else printable_lines(sentence))
 
 
 def format_count(count: int, noun: str = "document") -> str:
@@ -58,18 +64,36 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object] | None])
         console.print(build_table([columns[index] for index in part], [row and [row[i] for i in part] for row in all_rows]))
 
 
-def split_columns(columns: Sequence[str], rows: Sequence[Sequence[object] | None], width: int) -> list[list[int]]:
-    """Split columns into parts that fit side by side without cutting a figure; the first column is in every part."""
+def fit_columns(
+    columns: Sequence[str], rows: Sequence[Sequence[object] | None], width: int, optional: Sequence[str]
+) -> list[int]:
+    """Leave out optional columns, the first of them first, until the names in the first column have the room they need."""
+    widths = [_column_width(columns, rows, index) + 2 for index in range(len(columns))]
+    widths[0] = min(widths[0], NAME_MAX + 2)
+    left_out: set[str] = set()
+    for name in optional:
+        if sum(width for column, width in zip(columns, widths, strict=True) if column not in left_out) <= width:
+            break
+        left_out.add(name)
+    fitting = [index for index, column in enumerate(columns) if column not in left_out]
+    kept = [columns[index] for index in fitting]
+    (first, *_) = split_columns(kept, [row and [row[index] for index in fitting] for row in rows], width)
+    return [fitting[index] for index in first]
+
+
+def _column_width(columns: Sequence[str], rows: Sequence[Sequence[object] | None], index: int) -> int:
     from rich.cells import cell_len
 
-    def column_width(index: int) -> int:
-        cells = (str(row[index]) for row in rows if row)
-        return max(cell_len(line) for cell in (columns[index], *cells) for line in cell.split("\n"))
+    cells = (str(row[index]) for row in rows if row)
+    return max(cell_len(line) for cell in (columns[index], *cells) for line in cell.split("\n"))
 
-    first = min(column_width(0), FIRST_COLUMN_MIN) + 2  # with the table's margins
+
+def split_columns(columns: Sequence[str], rows: Sequence[Sequence[object] | None], width: int) -> list[list[int]]:
+    """Split columns into parts that fit side by side without cutting a figure; the first column is in every part."""
+    first = min(_column_width(columns, rows, 0), FIRST_COLUMN_MIN) + 2  # with the table's margins
     parts, room = [[0]], width - first
     for index in range(1, len(columns)):
-        needed = column_width(index) + 2  # with the gap before it
+        needed = _column_width(columns, rows, index) + 2  # with the gap before it
         if needed > room and len(parts[-1]) > 1:
             parts.append([0])
             room = width - first
@@ -97,3 +121,31 @@ def build_table(columns: Sequence[str], rows: Iterable[Sequence[object] | None],
             cells[0].no_wrap, cells[0].overflow = True, "ellipsis"
         table.add_row(*cells)
     return table
+
+
+class ProgressBar:
+    """A progress bar on standard error, if that is a terminal."""
+
+    def __init__(self, first: str, quiet: bool) -> None:
+        self._first = first
+        self._quiet = quiet or not sys.stderr.isatty()
+
+    def __enter__(self) -> ProgressBar:
+        if not self._quiet:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._progress.add_task(self._first, total=None)
+            self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._quiet:
+            self._progress.stop()
+
+    def update(self, what: str, done: int, total: int) -> None:
+        """Show what is done, how much of it, and of how much (0: not known)."""
+        if not self._quiet:
+            self._progress.update(self._task, description=what, completed=done, total=total or None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,23 @@ class _DurationType(ParamType):
         if match is None:
             self.fail(f"{value!r} is not a duration; write it as 90s, 15m, 24h or 7d", parameter, context)
         return float(match[1]) * _UNIT_SECONDS[match[2]]
+
+
+class _MomentType(ParamType):
+    """A moment: a date, a date and a time, or a duration before now; without a zone it is UTC."""
+
+    name = "time"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        if _DURATION.fullmatch(str(value).strip().lower()):
+            return datetime.now(UTC) - timedelta(seconds=DURATION.convert(value, parameter, context))
+        try:
+            moment = datetime.fromisoformat(str(value).strip())
+        except ValueError:
+            self.fail(f"{value!r} is not a time; write it as 24h (ago), 2026-11-18 or 2026-11-18T07:30", parameter, context)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 class _CostType(ParamType):
@@ -78,5 +96,6 @@ class OptionalType(ParamType):
 
 
 DURATION = _DurationType()
+MOMENT = _MomentType()
 THRESHOLDS = _ThresholdsType()
 COST = _CostType()

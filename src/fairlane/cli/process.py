@@ -21,6 +21,7 @@ from fairlane.folders.outputs import Outputs
 from fairlane.folders.scan import FOLDER_KIND, payload_of, scan
 from fairlane.folders.temporary import temporary_folder
 from fairlane.folders.tracker import Tracker, last_change
+from fairlane.masking import mask_url
 from fairlane.queue import Queue
 from fairlane.settings import load_settings
 from fairlane.worker import Worker
@@ -71,7 +72,7 @@ def process(folder: str, out: str | None, slots: int, pace: float, url: str | No
         _run(worker, FeedFollower(queue_url, tracker, last_before, view))
         _print_end(tracker, time.monotonic() - began, as_json)
     if tracker.remaining and url is not None:
-        click.echo(f"`fairlane work --url {quote(url)}` processes the rest.", err=True)
+        click.echo(f"`fairlane work --url {quote(mask_url(url))}` processes the rest.", err=True)
     if tracker.remaining or tracker.failed:
         raise click.exceptions.Exit(EXIT_FAILURE)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairlane.core.errors import Unknown
 from fairlane.core.policy import TIME_MAX_MS, to_milliseconds
-from fairlane.queue import Look
+from fairlane.queue import Look, Queue
 from fairlane.queue.models import to_json
 
 from .group import main
@@ -18,7 +19,12 @@ from .output import format_seconds, print_table
 from .param_types import DURATION, THRESHOLDS
 from .watch import repeat_every_second, watch
 
+if TYPE_CHECKING:
+    from .remote import RemoteQueue
+
+KINDS_SHOWN = 5
 STATUS_COLUMNS = ("customer", "counter", "next\npriority", "waiting", "running", "done", "failed", "oldest\nwait", "resets\nin")
+OPTIONAL_COLUMNS = ("resets\nin", "done", "failed")  # of a watched status, where names need their room
 
 
 @main.command(epilog="Example:  fairlane check acme --json")
@@ -62,6 +68,7 @@ def status(customer: str | None, watching: bool, url: str | None, as_json: bool)
     """Show customers with their counters; changes nothing.
 
     For each customer: its counter, the priority of its next document, and how many documents wait, run, are done and failed.
+    Then, kinds of which documents wait although no worker takes them.
     With --json, prints an array with an object per customer; with --watch, an array per line.
     """
     with open_queue(url, create=False) as queue:
@@ -75,11 +82,33 @@ def status(customer: str | None, watching: bool, url: str | None, as_json: bool)
         if as_json:
             return repeat_every_second(print_json) if watching else print_json()
         if watching:
-            return watch(looks, _status_row, STATUS_COLUMNS)
-        rows = list(map(_status_row, looks()))
+            return watch(looks, _status_row, STATUS_COLUMNS, OPTIONAL_COLUMNS, lambda: unserved_sentences(queue))
+        rows, sentences = list(map(_status_row, looks())), unserved_sentences(queue)
     if not rows:
         return click.echo("No customers yet: nothing was submitted or checked.")
-    return print_table(STATUS_COLUMNS, rows)
+    print_table(STATUS_COLUMNS, rows)
+    for sentence in sentences:
+        click.echo(sentence)
+    return None
+
+
+def unserved_sentences(queue: Queue | RemoteQueue) -> list[str]:
+    """Return a sentence for each kind that waits in vain; none with a customer's key, which may not see workers."""
+    try:
+        kinds = queue.unserved_kinds()
+    except Unknown:
+        return []
+    sentences = []
+    for kind in kinds[:KINDS_SHOWN]:
+        words = (
+            "All workers that take kind {!r} are being drained"
+            if kind.is_draining
+            else "No worker takes documents of kind {!r}"
+        )
+        sentences.append(f"{words.format(kind.kind)}: the oldest has waited for {format_seconds(kind.oldest_wait)}.")
+    if len(kinds) > KINDS_SHOWN:
+        sentences.append(f"{len(kinds) - KINDS_SHOWN:,} other kinds wait without a worker too.")
+    return sentences
 
 
 def _status_row(look: Look) -> Sequence[object]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fairlane.blobs.safe_open import display_path, open_regular_file
 from fairlane.client import Client
 from fairlane.core.errors import Mistake
-from fairlane.queue import DEFAULT_KIND, Check, Cost, Input, Receipt
+from fairlane.queue import FILE_KIND, Check, Cost, Input, Receipt
 
 PATIENCE_SECONDS = 10.0  # a person waits for the command to return
 KEY_BYTES_MAX = 1000
@@ -20,7 +20,7 @@ class RemoteQueue(Client):
         super().__init__(address, key, patience=PATIENCE_SECONDS)
 
     def submit_files(
-        self, customer: str, files: Iterable[Input], *, kind: str = DEFAULT_KIND, cost: Cost = 1, delay: float = 0
+        self, customer: str, files: Iterable[Input], *, kind: str = FILE_KIND, cost: Cost = 1, delay: float = 0
     ) -> Iterator[Receipt]:
         """Submit each file in a request of its own: if one is refused, those before it stay submitted."""
         for file in files:

@@ -16,7 +16,7 @@ from .group import main
 from .options import blobs_option, json_option, store_settings, url_option
 from .param_types import DURATION
 
-MISSING = "the service needs packages that are not installed: pip install 'fairlane[serve]'"
+MISSING = "the service needs packages that are not installed; run in the clone: pip install '.[serve]'"
 
 
 @main.command(epilog="Example:  fairlane serve --port 8000 --retention 7d")
@@ -24,10 +24,14 @@ MISSING = "the service needs packages that are not installed: pip install 'fairl
 @click.option("--port", type=int, default=8000, show_default=True, help="The port to listen on; 0: any free port.")
 @click.option("--no-work", is_flag=True, help="Serve only the API; workers run elsewhere.")
 @click.option("--slots", type=int, help="How many documents the worker processes at once.")
-@click.option("--kind", "kinds", multiple=True, metavar="KIND", help='Let customers submit this kind too, besides "extract".')
+@click.option(
+    "--kind", "kinds", multiple=True, metavar="KIND", help="Let customers submit this kind too, besides the defaults."
+)
 @click.option("--retention", type=DURATION, metavar="DURATION", help="Purge documents that ended longer ago. Default: never.")
 @click.option("--limit", "limits", multiple=True, metavar="NAME=NUMBER", help="Change a limit; docs/service.md lists them.")
-@click.option("--allow-private-webhooks", is_flag=True, help="Allow webhooks to private and loopback addresses.")
+@click.option(
+    "--allow-private-webhooks", is_flag=True, help="Let webhooks that an operator set lead to private and loopback addresses."
+)
 @click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Use TLS with this.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The certificate's private key.")
 @click.option("--behind-proxy", is_flag=True, help="Allow other hosts than loopback without TLS: a proxy in front does TLS.")
@@ -45,9 +49,10 @@ def serve(
     and shown once. Logs go to standard error, a JSON object per line. With --json, prints the address and the key as an object.
     """
     try:
-        from fairlane.api.server import ListenAddress, bind, worker_command
+        from fairlane.api.server import ListenAddress, bind
         from fairlane.api.server import serve as run
         from fairlane.api.service import Options
+        from fairlane.api.worker_process import worker_command
         from fairlane.console.app import Console
     except ImportError as error:
         raise Mistake(f"{MISSING} ({error})") from None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fairlane.sim.advise import Advice, Effect
     from fairlane.sim.contenders import Contender
     from fairlane.sim.measures import Measures
+    from fairlane.sim.past import Past
     from fairlane.sim.verify import Verification
     from fairlane.sim.workload import Workload
 
@@ -88,8 +89,8 @@ def simulate(
     """Replay WORKLOAD under one or several policies, side by side.
 
     WORKLOAD is a CSV file with the columns submitted_at,customer,service_s (plain or gzipped), or a generator: flood,
-    metronome, two-whales, newcomers, day. With --url, the history of that queue is replayed instead. The replay uses the same
-    policy and dispatch code as a real queue.
+    metronome, two-whales, newcomers, day. With --url, the history of that queue is replayed instead, and the column measured
+    shows how long its documents really waited. The replay uses the same policy and dispatch code as a real queue.
 
     \b
     Example:
@@ -103,7 +104,7 @@ def simulate(
 
     if html is not None and not html.parent.is_dir():
         raise BadValue("--html", str(html), "a file in an existing folder")
-    replayed, loaded = _load(workload, url, seed, workers, load, policies or ("texts",))
+    replayed, loaded, past = _load(workload, url, seed, workers, load, policies or ("texts",))
     contenders = [contender.with_changes(reset_interval, thresholds, _weights(weights, replayed)) for contender in loaded]
     for customer in customers:
         _check_customer(replayed, "--customer", customer)
@@ -117,10 +118,13 @@ def simulate(
     if html is not None:
         html.write_text(report_page(results, customers or sample_customers(replayed)), encoding="utf-8")
     all_measures = [result.measures for result in results]
+    measured = [] if past is None else [past.measure()]
     if as_json:
-        click.echo(json.dumps([measures.as_json() for measures in all_measures]))
+        click.echo(json.dumps([measures.as_json() for measures in (*measured, *all_measures)]))
         return
-    _print_measures(replayed, all_measures)
+    _print_measures(replayed, [*measured, *all_measures])
+    if past is not None:
+        _print_doubts(past, measured[0], all_measures)
     if html is not None:
         click.echo(f"The report is in {html}.")
 
@@ -163,7 +167,7 @@ def advise(
     from fairlane.sim.advise import Objective, advise
 
     target = Objective.parse(objective)
-    replayed, (start,) = _load(workload, url, seed, workers, load, (policy or ("current" if url else "texts"),))
+    replayed, (start,), _ = _load(workload, url, seed, workers, load, (policy or ("current" if url else "texts"),))
     with _progress("replays", budget, as_json) as advance:
         advice = advise(replayed, start, workers, target, budget, seed, advance)
     if as_json:
@@ -214,8 +218,8 @@ def _conclusion(result: Verification) -> str:
 
 def _load(
     workload_name: str | None, url: str | None, seed: int, workers: int, load: float | None, policies: Sequence[str]
-) -> tuple[Workload, list[Contender]]:
-    """Load the workload and the contenders."""
+) -> tuple[Workload, list[Contender], Past | None]:
+    """Load the workload, the contenders, and for a queue's history the measured past."""
     from fairlane.sim.contenders import load_contender
     from fairlane.sim.generators import GENERATORS, generate
     from fairlane.sim.history import current_contender, load_history
@@ -223,11 +227,11 @@ def _load(
 
     if (workload_name is None) == (url is None):
         raise Mistake(f"use either a WORKLOAD (a CSV file or one of {GENERATOR_NAMES}) or --url, for the history of a queue")
-    contenders = []
+    contenders, past = [], None
     if url is not None:
         with open_store(url, create=False) as queue:
             contenders = [current_contender(queue) if name == "current" else load_contender(name) for name in policies]
-            workload = load_history(queue)
+            workload, past = load_history(queue)
     elif workload_name is not None:
         contenders = [load_contender(name) for name in policies]
         if workload_name in GENERATORS:
@@ -236,7 +240,9 @@ def _load(
             workload = read_csv(Path(workload_name))
         else:
             raise BadValue("WORKLOAD", workload_name, f"a CSV file, or one of {GENERATOR_NAMES}")
-    return (workload if load is None else workload.at_load(load, workers)), contenders
+    if load is not None:
+        workload, past = workload.at_load(load, workers), None  # other service times than those that were measured
+    return workload, contenders, past
 
 
 def _weights(options: Sequence[str], workload: Workload) -> dict[str, float]:
@@ -276,7 +282,7 @@ def _progress(description: str, total: int | None, quiet: bool) -> Iterator[Call
 def _print_measures(workload: Workload, all_measures: list[Measures]) -> None:
     from fairlane.sim.measures import Spread
 
-    first = all_measures[0]
+    first = all_measures[-1]
     span = format_seconds(workload.at_us[-1] / 1_000_000)
     load = "all at one moment" if first.load is None else f"load {first.load:.2f}"
     documents = f"{format_count(first.documents)} of {format_count(first.customers, 'customer')} over {span}"
@@ -302,6 +308,15 @@ def _print_measures(workload: Workload, all_measures: list[Measures]) -> None:
         ("utilisation", *(f"{measures.utilisation:.1%}" for measures in all_measures)),
     ]
     print_table(("", *(measures.policy for measures in all_measures)), rows)
+
+
+def _print_doubts(past: Past, measured: Measures, simulated: list[Measures]) -> None:
+    """Explain why the first policy's replay differs from what was measured, if it does by much."""
+    doubts = past.doubts(measured, simulated[0])
+    if doubts:
+        click.echo(f"{simulated[0].policy} and what was measured differ by much, so do not rely on the replay:")
+        for doubt in doubts:
+            click.echo(f"- {doubt.sentence}")
 
 
 def _format_factor(slowdown: float | None) -> str:

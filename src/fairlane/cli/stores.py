@@ -7,12 +7,13 @@ import sys
 
 import click
 
-from fairlane.core.errors import Mistake
+from fairlane.core.errors import Mistake, Unknown
+from fairlane.masking import mask_url
 from fairlane.transfer import TransferProgress
 
 from .group import EXIT_FINDINGS, main
 from .options import json_option, open_store, store_settings, url_option
-from .output import format_count
+from .output import ProgressBar, format_count
 
 
 @main.command()
@@ -29,8 +30,11 @@ def migrate(url: str | None, as_json: bool) -> None:
       fairlane migrate --url sqlite:///fairlane.db
     """
     with open_store(url) as queue:
-        data = {"url": _without_password(queue.url), "durability": queue.engine.durability}
-    click.echo(json.dumps(data) if as_json else f"{data['url']} is ready; {data['durability']}")
+        engine = queue.engine
+        data = {"url": mask_url(queue.url), "schema": engine.store_schema(), "durability": engine.durability}
+    click.echo(
+        json.dumps(data) if as_json else f"{data['url']} is ready, schema version {data['schema']}; {data['durability']}"
+    )
 
 
 @main.command()
@@ -39,16 +43,20 @@ def migrate(url: str | None, as_json: bool) -> None:
 def doctor(url: str | None, as_json: bool) -> None:
     """Examine a queue's store and this machine's sandbox.
 
-    Each warning says what to do. Exits with 4 if something is bad. With --json, prints an array with an object per finding.
+    Each warning says what to do. Exits with 4 if something is bad. Where no queue was made yet, that is bad, and this
+    machine is examined alone. With --json, prints an array with an object per finding.
 
     \b
     Example:
       fairlane doctor --url sqlite:///fairlane.db
     """
-    from fairlane.doctor import findings
+    from fairlane.doctor import findings, findings_without_queue
 
-    with open_store(url, create=False) as queue:
-        results = findings(queue)
+    try:
+        with open_store(url, create=False) as queue:
+            results = findings(queue)
+    except Unknown as error:
+        results = findings_without_queue(str(error).partition(";")[0])
     if as_json:
         fields = [{"name": f.name, "level": f.level, "told": f.message, "advice": f.advice} for f in results]
         click.echo(json.dumps(fields))
@@ -90,54 +98,24 @@ def move(
         if to_url is not None:
             raise Mistake("--stop takes only FROM-URL; leave TO-URL out (it is not changed, and may be deleted)")
         stop(from_url)
-        click.echo(json.dumps({"stopped": True}) if as_json else f"{_without_password(from_url)} takes documents again.")
+        click.echo(json.dumps({"stopped": True}) if as_json else f"{mask_url(from_url)} takes documents again.")
         return
     if to_url is None:
         raise Mistake("TO-URL is missing: use `fairlane move FROM-URL TO-URL`, or `fairlane move --stop FROM-URL`")
-    with _MoveBar(as_json) as bar:
+    with ProgressBar("freezing", as_json) as bar:
+
+        def show(move: TransferProgress) -> None:
+            if move.phase == "waiting":
+                bar.update(f"waiting for {format_count(move.running, 'running document')}", 0, 0)
+            else:
+                bar.update("documents" if move.phase == "copying" else move.phase, move.copied, move.total)
+
         files = {"from_blobs": store_settings(from_url, from_blobs).blobs, "to_blobs": store_settings(to_url, to_blobs).blobs}
-        moved = move_queue(from_url, to_url, bar.update, **files)
+        moved = move_queue(from_url, to_url, show, **files)
     if as_json:
         click.echo(json.dumps(moved._asdict()))
         return
     counts = [format_count(number, name.removesuffix("s")) for name, number in moved._asdict().items()]
-    click.echo(f"Moved: {', '.join(counts)}. Use {_without_password(to_url)} from now on.")
+    click.echo(f"Moved: {', '.join(counts)}. Use {mask_url(to_url)} from now on.")
     if to_blobs is not None:
         click.echo(f"The files are in {to_blobs}: set --blobs, FAIRLANE_BLOBS or blobs in fairlane.toml to that.")
-
-
-def _without_password(url: str) -> str:
-    from fairlane.transfer import display_url
-
-    return display_url(url)
-
-
-class _MoveBar:
-    """A progress bar for a move, on standard error if that is a terminal."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.quiet = quiet or not sys.stderr.isatty()
-
-    def __enter__(self) -> _MoveBar:
-        if not self.quiet:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-            self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
-            self.task = self.progress.add_task("freezing", total=None)
-            self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self.quiet:
-            self.progress.stop()
-
-    def update(self, move: TransferProgress) -> None:
-        if self.quiet:
-            return
-        if move.phase == "waiting":
-            self.progress.update(self.task, description=f"waiting for {format_count(move.running, 'running document')}")
-        else:
-            name = "documents" if move.phase == "copying" else move.phase
-            self.progress.update(self.task, description=name, completed=move.copied, total=move.total)

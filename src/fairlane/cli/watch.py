@@ -7,14 +7,22 @@ from collections.abc import Callable, Sequence
 
 from fairlane.queue import Look
 
-from .output import PIPE_WIDTH, build_table, split_columns
+from .output import PIPE_WIDTH, build_table, fit_columns
 
 EVERY_SECONDS = 1.0
 OTHER_LINES = 7  # of the screen: the frame, the column heads, the footer, the cursor
 
 
-def watch(looks: Callable[[], list[Look]], to_row: Callable[[Look], Sequence[object]], columns: Sequence[str]) -> None:
-    """Draw the customers every second; without a terminal, print the table every second."""
+def watch(
+    looks: Callable[[], list[Look]],
+    to_row: Callable[[Look], Sequence[object]],
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+    warnings: Callable[[], list[str]] = list,
+) -> None:
+    """Draw the customers and warnings every second; without a terminal, print them every second.
+
+    Columns that are optional are left out where the customers' names need their room."""
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text
@@ -24,15 +32,16 @@ def watch(looks: Callable[[], list[Look]], to_row: Callable[[Look], Sequence[obj
         console.width = PIPE_WIDTH
 
     def frame() -> Group:
-        all_looks = looks()
-        room = max(1, console.height - OTHER_LINES) if console.is_terminal else len(all_looks)
+        all_looks, sentences = looks(), warnings()
+        room = max(1, console.height - OTHER_LINES - len(sentences)) if console.is_terminal else len(all_looks)
         shown = all_looks if len(all_looks) <= room else sorted(all_looks, key=_busiest_first)[:room]
         rows = [to_row(look) for look in shown]
-        fitting = split_columns(columns, rows, console.width)[0]
+        fitting = fit_columns(columns, rows, console.width, optional)
         table = build_table(
             [columns[index] for index in fitting], [[row[i] for i in fitting] for row in rows], one_line=console.is_terminal
         )
-        return Group(table, Text(_footer(len(all_looks), len(shown)), "dim"))
+        lines = [Text(sentence, "bold") for sentence in sentences]
+        return Group(table, *lines, Text(_footer(len(all_looks), len(shown)), "dim"))
 
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:

@@ -12,18 +12,35 @@ import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
-from typing import Any, BinaryIO, Self, get_args
+from datetime import datetime, timedelta
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, Self
 from urllib.parse import quote, urlencode
 from weakref import WeakSet
 
 from fairlane.core.document import State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
 from fairlane.core.policy import Dispatch, Reset, Rules, Terms, plain_seconds
-from fairlane.queue import DEFAULT_KIND, KEEP, Check, Cost, Document, Input, Keep, Look, Receipt
+from fairlane.engine.protocol import DocumentFilter
+from fairlane.queue import (
+    DEFAULT_KIND,
+    KEEP,
+    Attempt,
+    Check,
+    Cost,
+    Document,
+    HistoryEntry,
+    Input,
+    Keep,
+    Look,
+    Receipt,
+    UnservedKind,
+    WorkerStatus,
+)
+from fairlane.queue.bulk import Action, BulkStep
 from fairlane.queue.explain import Explanation
 from fairlane.queue.files import display_name
-from fairlane.queue.validation import document_id, payload_text, to_seconds
+from fairlane.queue.validation import document_filter, document_id, payload_text, to_seconds
 
 from . import models
 from .events import Events
@@ -32,7 +49,7 @@ from .retries import RetryingTransport
 from .transport import Transport, UploadCallback, json_body
 from .uploads import upload_body
 
-DOCUMENTS, BATCHES, CUSTOMERS = "/v1/documents", "/v1/batches", "/v1/customers"
+DOCUMENTS, BATCHES, CUSTOMERS, WORKERS = "/v1/documents", "/v1/batches", "/v1/customers", "/v1/workers"
 PAGE_SIZE = 500
 WAIT_SECONDS = 30.0  # of one request that waits for the end of a document
 TIMEOUT_MAX_MS = 24 * 3600 * 1000
@@ -71,7 +88,7 @@ class Client:
         path: str | os.PathLike[str] | None = None,
         content: bytes | BinaryIO | None = None,
         name: str | None = None,
-        kind: str = DEFAULT_KIND,
+        kind: str | None = None,
         key: str | None = None,
         cost: Cost = 1,
         delay: float | timedelta = 0,
@@ -80,8 +97,9 @@ class Client:
     ) -> Receipt:
         """Submit one document: JSON, or a file that is streamed from a path or from content; `progress` is called as it goes.
 
-        A repeated `key` returns the first receipt; without one a key is made, so that a retry after a lost connection submits
-        nothing twice. An operator names the customer with `customer`.
+        Its kind is "extract" with a file and "default" without, unless you name one. A repeated `key` returns the first
+        receipt; without one a key is made, so that a retry after a lost connection submits nothing twice. An operator names the
+        customer with `customer`.
         """
         headers = {"Idempotency-Key": _idempotency_key(key)}
         options = {"kind": kind, "cost": cost, "delay": plain_seconds(delay), "customer": customer}
@@ -159,13 +177,22 @@ class Client:
         """Return one document as it is now."""
         return models.document(self._http.get(_document(id)))
 
-    def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
-        """Yield documents, newest first; of one customer, or in one state, or both."""
-        if state is not None and state not in get_args(State):
-            raise BadValue("state", state, "one of " + ", ".join(get_args(State)))
-        filters = {"customer": customer, "state": state, "limit": PAGE_SIZE}
-        query = urlencode({name: value for name, value in filters.items() if value is not None})
-        yield from map(models.document, self._pages(f"{DOCUMENTS}?{query}", "documents"))
+    def documents(
+        self,
+        customer: str | None = None,
+        state: State | None = None,
+        *,
+        kind: str | None = None,
+        reason: str | None = None,
+        since: float | datetime | None = None,
+        until: float | datetime | None = None,
+    ) -> Iterator[Document]:
+        """Yield documents for which everything holds that is given, newest first.
+
+        `reason` is a part of the reason for which they failed. They were submitted at `since` or later, and before `until`.
+        """
+        query = _filter_query(document_filter(customer, state, kind, reason, since, until)) | {"limit": PAGE_SIZE}
+        return map(models.document, self._pages(f"{DOCUMENTS}?{urlencode(query)}", "documents"))
 
     def _pages(self, path: str, name: str) -> Iterator[Any]:
         next_path: str | None = path
@@ -189,6 +216,16 @@ class Client:
         """Return the result of a document that is done."""
         return self._http.get(f"{_document(id)}/result")
 
+    def file(self, id: str) -> BinaryIO:
+        """Download the file that was submitted, to a temporary file; close it, or use it in a `with`."""
+        content: BinaryIO = TemporaryFile()  # noqa: SIM115 - handed to the caller
+        try:
+            self._http.download(f"{_document(id)}/file", content)
+        except BaseException:
+            content.close()
+            raise
+        return content
+
     def text(self, id: str) -> str:
         """Return the extracted text of a document that is done."""
         return self._result_file(id, "text").decode()
@@ -204,6 +241,14 @@ class Client:
         """Return how far a batch is."""
         return models.batch(self._http.get(f"{BATCHES}/{quote(validate_text('batch id', id), safe='')}"))
 
+    def attempts(self, id: str) -> list[Attempt]:
+        """Return what is kept of a document's last failed attempts, oldest first; for operators."""
+        return list(map(models.attempt, member(self._http.get(f"{_document(id)}/attempts"), "attempts")))
+
+    def history(self, id: str) -> list[HistoryEntry]:
+        """Return what happened to a document, oldest first, as far as the server's feed still has it."""
+        return list(map(models.history_entry, member(self._http.get(f"{_document(id)}/history"), "history")))
+
     def explain(self, id: str) -> Explanation:
         """Explain why a document has its priority, about how much is ahead of it, and about when it will start."""
         return _explanation(self._http.get(f"{_document(id)}/explain"))
@@ -211,6 +256,14 @@ class Client:
     def explain_customer(self, customer: str) -> Explanation:
         """Explain where a customer stands, when that changes and its own terms; for operators."""
         return _explanation(self._http.get(f"{_customer(customer)}/explain"))
+
+    def workers(self) -> list[WorkerStatus]:
+        """Return the workers of the queue by name, each with the documents that run on it; for operators."""
+        return [models.worker(value) for value in member(self._http.get(WORKERS), "workers")]
+
+    def unserved_kinds(self) -> list[UnservedKind]:
+        """Return the kinds of which documents wait although no worker takes them; for operators."""
+        return [models.parse(UnservedKind, value) for value in member(self._http.get(WORKERS), "unserved")]
 
     def events(self, after: int | None = None) -> Events:
         """Return the events as they happen: from now on, or after an event's number, 0 for all that are kept."""
@@ -231,6 +284,24 @@ class Client:
     def retry(self, id: str) -> None:
         """Give a failed document another round of attempts; not a new document, so no check."""
         self._http.send("POST", f"{_document(id)}/retry", is_idempotent=False)
+
+    def bulk(
+        self,
+        action: Action,
+        *,
+        customer: str | None = None,
+        state: State | None = None,
+        kind: str | None = None,
+        reason: str | None = None,
+        since: float | datetime | None = None,
+        until: float | datetime | None = None,
+        cursor: str | None = None,
+        dry_run: bool = False,
+    ) -> BulkStep:
+        """Cancel or retry the next documents that match, or count them; go on with `cursor=step.next` until that is None."""
+        filter = _filter_query(document_filter(customer, state, kind, reason, since, until))
+        body = {"action": action, "filter": filter, "cursor": cursor, "dry_run": dry_run}
+        return models.bulk_step(self._http.send("POST", f"{DOCUMENTS}/bulk", body, is_idempotent=True))
 
     def pause(self, customer: str) -> None:
         """Serve nothing of a customer until it is resumed; for operators, like all verbs below."""
@@ -260,6 +331,14 @@ class Client:
         if not changes:
             return self.terms(customer)
         return models.terms(member(self._http.send("PATCH", _customer(customer), changes, is_idempotent=True), "terms"))
+
+    def drain_worker(self, worker: str) -> list[str]:
+        """Let a worker, by name or instance id, finish what it has and claim no more; return the instance ids."""
+        return list(member(self._http.send("POST", f"{_worker(worker)}/drain", is_idempotent=True), "instances"))
+
+    def undrain_worker(self, worker: str) -> list[str]:
+        """Let a drained worker claim again; return the instance ids."""
+        return list(member(self._http.send("POST", f"{_worker(worker)}/undrain", is_idempotent=True), "instances"))
 
     def terms(self, customer: str) -> Terms:
         """Return a customer's own terms."""
@@ -307,12 +386,24 @@ def _json(value: Any) -> str:
         raise BadValue("a value", value, f"JSON ({error})") from None
 
 
+def _filter_query(filter: DocumentFilter) -> dict[str, Any]:
+    """Return a filter as the query of an address; times are seconds there."""
+    *texts, since_ms, until_ms = filter
+    seconds = (None if value is None else value / 1000 for value in (since_ms, until_ms))
+    values = dict(zip(("customer", "state", "kind", "reason", "since", "until"), (*texts, *seconds), strict=True))
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _document(id: str) -> str:
     return f"{DOCUMENTS}/{quote(document_id(id), safe='')}"
 
 
 def _customer(customer: str) -> str:
     return f"{CUSTOMERS}/{quote(validate_text('customer', customer), safe='')}"
+
+
+def _worker(worker: str) -> str:
+    return f"{WORKERS}/{quote(validate_text('worker', worker), safe='')}"
 
 
 def _explanation(value: Any) -> Explanation:

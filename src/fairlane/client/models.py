@@ -13,10 +13,21 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from fairlane.core.document import State
 from fairlane.core.errors import StoreError
 from fairlane.core.policy import Policy, Rules, Terms
-from fairlane.queue.models import Document, Look, Progress, Receipt, to_datetime
+from fairlane.queue.bulk import BulkStep
+from fairlane.queue.models import (
+    Attempt,
+    Document,
+    HistoryEntry,
+    Look,
+    Progress,
+    Receipt,
+    RunningDocument,
+    WorkerStatus,
+    to_datetime,
+)
 
 T = TypeVar("T")
-DURATIONS = ("expected_in", "oldest_wait", "resets_in")  # in seconds
+DURATIONS = ("expected_in", "oldest_wait", "resets_in", "running_for", "silent_for")  # in seconds
 
 
 class BatchReceipt(NamedTuple):
@@ -112,8 +123,26 @@ def document(value: Any) -> Document:
     return parse(Document, value, progress=None if progress is None else parse(Progress, progress))
 
 
+def attempt(value: Any) -> Attempt:
+    return parse(Attempt, value)
+
+
+def history_entry(value: Any) -> HistoryEntry:
+    return parse(HistoryEntry, value)
+
+
+def bulk_step(value: Any) -> BulkStep:
+    return parse(BulkStep, value)
+
+
 def look(value: Any) -> Look:
     return parse(Look, value)
+
+
+def worker(value: Any) -> WorkerStatus:
+    documents = tuple(parse(RunningDocument, document) for document in member(value, "documents"))
+    kinds = member(value, "kinds")
+    return parse(WorkerStatus, value, documents=documents, kinds=None if kinds is None else tuple(kinds))
 
 
 def me(value: Any) -> Me:

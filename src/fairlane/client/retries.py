@@ -14,14 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http.client import HTTPMessage
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from fairlane.core.errors import FairlaneError, StoreError
 from fairlane.core.retry import Backoff
 
 from .errors import NOT_STARTED, parse_problem, to_error
 from .models import unexpected_response
-from .transport import BodySource, ConnectionLost, HttpResponse, OpenResponse, Transport, json_body
+from .transport import BodySource, ConnectionLost, HttpResponse, OpenResponse, Transport, copy_body, json_body
 
 RETRY_STATUSES = (429, 502, 503, 504)
 BACKOFF = Backoff(first=0.1, ceiling=5.0)
@@ -72,6 +72,20 @@ class RetryingTransport:
             return response
 
         return self.retry(attempt, is_idempotent)
+
+    def download(self, path: str, into: BinaryIO) -> None:
+        """Write a response's body into a file, whatever its size; a download that is cut off begins again."""
+
+        def attempt(fresh: bool) -> None:
+            into.seek(0)
+            into.truncate()
+            with self.transport.stream("GET", path, None, {}, self.timeout, fresh) as stream:
+                raise_for_status(stream)
+                copy_body(stream.response, into)
+            stream.connection.close()
+
+        self.retry(attempt, is_idempotent=True)
+        into.seek(0)
 
     def retry(self, attempt: Callable[[bool], T], is_idempotent: bool, stop: threading.Event | None = None) -> T:
         """Repeat an attempt until it succeeds, cannot succeed, patience is spent, or `stop` is set."""

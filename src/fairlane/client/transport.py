@@ -23,6 +23,7 @@ from typing import BinaryIO, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from fairlane.core.errors import BadValue, Mistake
+from fairlane.masking import mask_url
 
 IDLE_MAX = 64
 IDLE_SECONDS = 20.0  # the server closes idle connections after 30
@@ -84,13 +85,13 @@ class Transport:
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise BadValue("url", url if parts is None or "@" not in parts.netloc else "…", "as in http://127.0.0.1:8000")
         if parts.query or parts.fragment:
-            raise BadValue("url", url, "the address of the server alone, as in https://fairlane.example.com")
+            raise BadValue("url", mask_url(url), "the address of the server alone, as in https://fairlane.example.com")
         if key is not None and not (isinstance(key, str) and key.isascii() and key.isprintable() and key and " " not in key):
             raise Mistake("the key is not one of Fairlane's: it must be the text that `fairlane keys create` showed")
         try:
             self._port = parts.port
         except ValueError:
-            raise BadValue("url", url, "an address with a port from 0 to 65535") from None
+            raise BadValue("url", mask_url(url), "an address with a port from 0 to 65535") from None
         self._host = parts.hostname
         self._path_prefix = quote(parts.path.rstrip("/"), safe="/%")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
@@ -235,6 +236,18 @@ def _read_body(response: http.client.HTTPResponse) -> bytes:
         raise http.client.IncompleteRead(b"", response.length)
     response.close()
     return b"".join(pieces)
+
+
+def copy_body(response: http.client.HTTPResponse, into: BinaryIO) -> None:
+    """Copy a response's body into a file, and see that it is whole."""
+    while piece := response.read1(PIECE_BYTES):
+        try:
+            into.write(piece)
+        except OSError as error:  # must not be taken for a connection error
+            raise Mistake(f"what was downloaded cannot be written: {error.strerror or error}") from error
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+    response.close()
 
 
 def _connection_lost(error: OSError | http.client.HTTPException, is_sent: bool, has_tls: bool) -> ConnectionLost:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 
 from fairlane.api.auth import Caller
@@ -10,9 +11,10 @@ from fairlane.api.problems import Problem
 from fairlane.api.service import Service
 from fairlane.api.submit_batcher import Accepted
 from fairlane.core.document import ChangeRow
+from fairlane.core.errors import StoreError
 
 from . import assets
-from .routes import customers, documents, history, live, rules, session, what_if
+from .routes import batches, customers, documents, history, live, payloads, rules, session, what_if
 from .sessions import CSRF_HEADER, csrf_token, find_cookie, key_id_of
 from .state import ConsoleState
 
@@ -20,7 +22,9 @@ from .state import ConsoleState
 class Console(Extension):
     """Adds the console to an API."""
 
-    routers = tuple(module.router for module in (assets, session, live, history, customers, documents, rules, what_if))
+    routers = tuple(
+        module.router for module in (assets, session, live, history, customers, documents, payloads, batches, rules, what_if)
+    )
     operator_paths = ("/page/frames", "/page/history", "/page/customers", "/page/what-if")
 
     def __init__(self, service: Service) -> None:
@@ -45,7 +49,8 @@ class Console(Extension):
         """Identify whoever signed in: the holder of the key that the session stands for."""
         key_id, sessions = key_id_of(credential), self.state.sessions
         if not sessions.is_cached(key_id):
-            await self._service.call(sessions.load, key_id)
+            with contextlib.suppress(StoreError) if sessions.is_known(key_id) else contextlib.nullcontext():
+                await self._service.call(sessions.load, key_id)  # while the store fails, as they were when last read
         if not sessions.is_open(credential):
             return None
         await self._service.load_key(key_id)

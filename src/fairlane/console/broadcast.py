@@ -8,6 +8,7 @@ Laws:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from fairlane.api.problems import Problem
 from fairlane.console.read_model.loader import ReadModelLoader
@@ -29,8 +30,9 @@ class Viewer:
 class Broadcast:
     """Makes frames while there are viewers."""
 
-    def __init__(self, loader: ReadModelLoader) -> None:
+    def __init__(self, loader: ReadModelLoader, unserved: Callable[[], list[tuple[str, bool]]]) -> None:
         self._loader = loader
+        self._unserved = unserved  # returns the kinds that wait although no worker takes them
         self._viewers: set[Viewer] = set()
         self._task: asyncio.Task[None] | None = None
         self._model: ReadModel | None = None
@@ -84,8 +86,10 @@ class Broadcast:
             return last_change
         self._model = model
         model.count_moves(True)
-        if model.change == last_change:
+        unserved = self._unserved()
+        if model.change == last_change and model.unserved == unserved:
             return last_change
+        model.unserved = unserved
         self.newest = encode_frame(model, model.take_moves())
         self.number += 1
         return model.change

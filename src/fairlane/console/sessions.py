@@ -93,6 +93,10 @@ class SessionStore:
         cached = self._cache.get(key_id)
         return cached is not None and time.monotonic() - cached[0] < CACHE_SECONDS
 
+    def is_known(self, key_id: str) -> bool:
+        """Return whether the sessions of a key are in the cache, however old."""
+        return key_id in self._cache
+
     def load(self, key_id: str) -> None:
         """Read the sessions of a key into the cache; may block."""
         record = self._engine.record(GROUP, key_id)

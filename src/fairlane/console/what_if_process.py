@@ -4,7 +4,8 @@ It reads the question as JSON from standard input and writes the answer to stand
 its own, so that it stays responsive meanwhile and can end it.
 
 Laws:
-- Both answers come from the simulator, on the same documents: reality is not compared with a simulation.
+- Both answers come from the simulator, on the same documents: reality is not compared with a simulation. What was measured
+  stands beside them, and why they differ if they do.
 - It reads at most `CHANGES_MAX` changes.
 """
 
@@ -14,13 +15,13 @@ import json
 import os
 import sys
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from fairlane.api.feed import first_since, newest
 from fairlane.core.errors import FairlaneError, Mistake
 from fairlane.queue import Queue
+from fairlane.queue.history import first_since, newest
 from fairlane.sim.contenders import Contender
-from fairlane.sim.history import ATTEMPT_ENDS, current_contender, load_history, read_feed
+from fairlane.sim.history import current_contender, load_history
 from fairlane.sim.measures import measure
 from fairlane.sim.replay import replay
 
@@ -32,43 +33,24 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     """Replay the last hours twice."""
     with Queue(question["url"], create=False) as queue:
         after = max(first_since(queue.engine, question["since_ms"]), newest(queue.engine) - CHANGES_MAX)
-        period = _measure_period(queue, after)
-        workload = load_history(queue, after)
+        workload, past = load_history(queue, after)
         now = current_contender(queue)
     changed = {name: question[name] for name in ("reset", "reset_interval") if question.get(name) is not None}
     if question.get("thresholds") is not None:
         changed["thresholds"] = tuple(question["thresholds"])
     then = Contender("then", replace(now.rules, policy=replace(now.rules.policy, **changed)), now.terms)
-    workers = question.get("workers") or period.running_max
+    observation = past.observation
+    measured, simulated = past.measure(), measure(replay(workload, now, observation.running_max))
     return {
-        "now": measure(replay(workload, now, period.running_max)).as_json(),
-        "then": measure(replay(workload, then, workers)).as_json(),
+        "measured": measured.as_json(),
+        "now": simulated.as_json(),
+        "then": measure(replay(workload, then, question.get("workers") or observation.running_max)).as_json(),
+        "doubts": [doubt._asdict() for doubt in past.doubts(measured, simulated)],
         "documents": len(workload),
-        "from": period.first_ms,
-        "to": period.last_ms,
+        "from": observation.first_ms,
+        "to": observation.last_ms,
         "notes": list(workload.notes),
     }
-
-
-class Period(NamedTuple):
-    """The time that the changes cover, and how many documents ran at once."""
-
-    first_ms: int
-    last_ms: int
-    running_max: int
-
-
-def _measure_period(queue: Queue, after: int) -> Period:
-    first_ms = last_ms = 0
-    running_max, running = 1, set[str]()
-    for change in read_feed(queue, after):
-        first_ms, last_ms = first_ms or change.at_ms, change.at_ms
-        if change.what == "claimed" and change.document is not None:
-            running.add(change.document)
-            running_max = max(running_max, len(running))
-        elif change.what in ATTEMPT_ENDS and change.document is not None:
-            running.discard(change.document)
-    return Period(first_ms, last_ms, running_max)
 
 
 def main() -> None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from .policy import LEVELS_MAX, Dispatch
 
 PACE_MS = 60_000
-HeapEntry = TypeVar("HeapEntry", tuple[int, int], tuple[int, int, int])
+HeapEntry = tuple[int, int, int]
+Heaps = dict[str | None, list[HeapEntry]]  # by kind; None: all kinds
 
 
 def is_open_turn(dispatch_number: int, open_turn_every: int) -> bool:
@@ -90,9 +91,9 @@ class Lanes:
         self._lane_of: dict[int, Lane] = {}
         self._lanes_of: dict[str, list[Lane]] = {}
         self._blocked: set[str] = set()
-        self._competing: dict[str, int] = {}  # kind: how many lanes
-        self._turns: dict[str, list[tuple[int, int, int]]] = {}  # kind: heap of (priority, start, number)
-        self._open_turns: dict[str, list[tuple[int, int]]] = {}  # kind: heap of (ready since, number)
+        self._competing: dict[str | None, int] = {None: 0}  # kind: how many lanes
+        self._turns: Heaps = {None: []}  # of (priority, start, number)
+        self._open_turns: Heaps = {None: []}  # of (0, ready since, number)
 
     def add(self, number: int, customer: str, kind: str, priority: int, ready_ms: int) -> None:
         """Add a ready document to its lane, ordered by submission number."""
@@ -121,14 +122,14 @@ class Lanes:
     def next(self, kinds: Iterable[str] | None = None) -> Turn | None:
         """Return what the next dispatch would take, without taking it."""
         number = self.dispatches + 1
-        kinds = self._turns if kinds is None else kinds
         is_open = self.dispatch == "fair" and is_open_turn(number, self.open_turn_every)
-        if is_open:
-            oldest = (self._top(self._open_turns, kind, self._is_current_open) for kind in kinds)
-            best = min(filter(None, oldest), default=(None,))[-1]
-        else:
-            first = (self._top(self._turns, kind, self._is_current) for kind in kinds)
-            best = min(filter(None, first), default=(None,))[-1]
+        heaps, is_current = (self._open_turns, self._is_current_open) if is_open else (self._turns, self._is_current)
+        tops: list[HeapEntry] = []
+        for heap in (heaps.get(kind, []) for kind in ((None,) if kinds is None else kinds)):
+            while heap and not is_current(heap[0]):
+                heappop(heap)
+            tops += heap[:1]
+        best = min(tops)[-1] if tops else None
         return None if best is None else Turn(best, self._lane_of[best], number, is_open)
 
     def take(self, turn: Turn, step: int) -> None:
@@ -183,7 +184,7 @@ class Lanes:
     def _new_lane(self, customer: str, kind: str, priority: int) -> Lane:
         lane = self.lanes[customer, kind, priority] = Lane(customer, kind, priority)
         self._lanes_of.setdefault(customer, []).append(lane)
-        if kind not in self._turns:
+        if kind and kind not in self._turns:
             self._turns[kind], self._open_turns[kind], self._competing[kind] = [], [], 0
         return lane
 
@@ -203,31 +204,27 @@ class Lanes:
 
     def _set_start(self, lane: Lane, start: int | None) -> None:
         """Set the start tag and push the head onto the heaps; entries that became stale are skipped when they surface."""
-        self._competing[lane.kind] += (start is not None) - (lane.start is not None)
-        lane.start = start
-        if start is not None and lane.head is not None:
-            self._push(self._turns[lane.kind], (lane.priority, start, lane.head), lane.kind, self._is_current)
-            self._push(self._open_turns[lane.kind], (lane.ready[lane.head], lane.head), lane.kind, self._is_current_open)
+        change, lane.start = (start is not None) - (lane.start is not None), start
+        for kind in (lane.kind, None) if lane.kind else (None,):
+            self._competing[kind] += change
+            if start is not None and lane.head is not None:
+                self._push(self._turns, kind, (lane.priority, start, lane.head), self._is_current)
+                self._push(self._open_turns, kind, (0, lane.ready[lane.head], lane.head), self._is_current_open)
 
-    def _push(self, heap: list[HeapEntry], entry: HeapEntry, kind: str, is_current: Callable[[HeapEntry], bool]) -> None:
+    def _push(self, heaps: Heaps, kind: str | None, entry: HeapEntry, is_current: Callable[[HeapEntry], bool]) -> None:
+        heap = heaps[kind]
         if len(heap) > 64 + 4 * self._competing[kind]:  # mostly stale: rebuild, or the heap grows with every block and unblock
             heap[:] = set(filter(is_current, heap))
             heapify(heap)
         heappush(heap, entry)
 
-    def _top(self, heaps: dict[str, list[HeapEntry]], kind: str, is_current: Callable[[HeapEntry], bool]) -> HeapEntry | None:
-        heap = heaps.get(kind)
-        while heap and not is_current(heap[0]):
-            heappop(heap)
-        return heap[0] if heap else None
-
-    def _is_current(self, entry: tuple[int, int, int]) -> bool:
+    def _is_current(self, entry: HeapEntry) -> bool:
         priority, start, number = entry
         lane = self._lane_of.get(number)
         return lane is not None and lane.head == number and lane.start == start and lane.priority == priority
 
-    def _is_current_open(self, entry: tuple[int, int]) -> bool:
-        ready_ms, number = entry
+    def _is_current_open(self, entry: HeapEntry) -> bool:
+        _, ready_ms, number = entry
         lane = self._lane_of.get(number)
         return lane is not None and lane.head == number and lane.start is not None and lane.ready[number] == ready_ms
 

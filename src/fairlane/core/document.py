@@ -16,7 +16,8 @@ from .errors import BadValue
 from .policy import STEP, Standing, Terms, from_thousandths
 
 State = Literal["delayed", "ready", "running", "done", "failed", "cancelled"]
-EventType = Literal["submitted", "due", "claimed", "done", "failed", "retried", "released", "expired", "cancelled", "revived"]
+EventType = Literal["submitted", "due", "claimed", "done", "failed", "retried", "postponed", "released", "expired",
+                    "cancelled", "revived"]  # fmt: skip
 
 WAITING: tuple[State, ...] = ("ready", "delayed")
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
@@ -29,6 +30,7 @@ TRANSITIONS: dict[EventType, tuple[tuple[State | None, ...], tuple[State, ...]]]
     "done": (("running",), ("done",)),
     "failed": (("running",), ("failed",)),  # by the worker, or because its attempts are spent
     "retried": (("running",), ("ready", "delayed")),  # the worker requests another attempt
+    "postponed": (("running",), ("ready", "delayed")),  # the same for later, and the attempt is not counted
     "released": (("running",), ("ready",)),  # the worker returns it, and the attempt is not counted
     "expired": (("running",), ("ready",)),  # the lease ran out and attempts are left
     "cancelled": (("ready", "delayed", "running"), ("cancelled",)),
@@ -36,8 +38,6 @@ TRANSITIONS: dict[EventType, tuple[tuple[State | None, ...], tuple[State, ...]]]
 }
 
 ATTEMPTS_DEFAULT = 3
-JSON_BYTES_MAX = 256 * 1024
-RECORD_BYTES_MAX = 64 * 1024
 BATCH_MAX = 100_000
 NO_CHECK = -1  # in place of the count of resets, in a document that inherited its priority and had no check
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -78,10 +78,6 @@ class CheckRow(NamedTuple):
     @property
     def counter(self) -> int | float:
         return from_thousandths(self.counter_thousandths)
-
-    @property
-    def checked_at(self) -> float:
-        return self.checked_ms / 1000
 
 
 class ReceiptRow(NamedTuple):
@@ -129,11 +125,16 @@ class Done(NamedTuple):
 
 
 class Retried(NamedTuple):
-    """The attempt failed and may be repeated after a delay; the document fails if its attempts are spent."""
+    """The attempt failed and may be repeated after a delay; the document fails if its attempts are spent.
+
+    One that is not counted has a delay and spends no attempt: the document was postponed.
+    """
 
     after_ms: int = 0
     reason: str = ""
     cost: int | None = None
+    counted: bool = True
+    details: str | None = None  # JSON text about the attempt, kept with the document
 
 
 class Failed(NamedTuple):
@@ -141,6 +142,7 @@ class Failed(NamedTuple):
 
     reason: str
     cost: int | None = None
+    details: str | None = None  # JSON text about the attempt, kept with the document
 
 
 class Released(NamedTuple):

@@ -11,7 +11,8 @@ FairlaneError
     ├── StoreBusy      other processes locked the store for too long: try again
     ├── StoreFull      the disk is full: free space, then try again
     ├── StoreFrozen    nothing new may begin here: the queue is being moved, or was moved
-    └── StoreUnfit     this store must not or cannot be used: network disk, old library, newer schema
+    ├── StoreUnfit     this store must not or cannot be used: network disk, old library, newer schema
+    └── StoreUnreachable  no connection could be made in time: nothing was changed, try again later
 
 Every message says what was wrong, with which value, and what to do.
 A lost claim is not an error: engines return it as a value.
@@ -98,6 +99,10 @@ class StoreFull(StoreError):
 
 class StoreUnfit(StoreError):
     """This store must not or cannot be used as it is."""
+
+
+class StoreUnreachable(StoreError):
+    """No connection to the store could be made in time; nothing was changed."""
 
 
 class StoreFrozen(StoreError):

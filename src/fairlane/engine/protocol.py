@@ -8,7 +8,8 @@ Laws for every engine:
 - Queue and Worker validate values before they reach an engine; an engine adds, compares and remembers.
 - While the rules are frozen, verbs that begin or change something raise StoreFrozen. What runs may still end: `extend`,
   `settle` and `reclaim` go on, as do `configure`, which thaws, `put_record`, and every verb of `Reader` and `Transfer`.
-- Opening an engine brings its store to this version's schema; idempotent, and safe for many processes at once.
+- Opening an engine brings its store to this version's schema; idempotent, safe for many processes at once, and while others
+  use it. A store whose schema is too new for this program is refused with StoreUnfit, when it is opened and by every verb.
 - An engine implements all four groups. That is more than 25 members in one class, and on purpose: callers hold one object,
   no verb can be said by another one, and the work of each verb is a function in the engine's module of that name.
 """
@@ -33,12 +34,22 @@ from fairlane.core.document import (
 )
 from fairlane.core.policy import Rules, Standing, Terms
 
+RECORD_BYTES_MAX = 64 * 1024
 DUE_MAX = 1000  # delayed documents that one claim makes ready, at most
+SCAN_MAX = 5000  # documents that are examined for one page, at most
 
-PROGRESS = "progress"  # the group of records that belong to documents, by document id, and are deleted with them
+# Groups of records that belong to documents, and are deleted with them.
+PROGRESS = "progress"  # by document id
+ATTEMPTS = "attempts"  # details of failed attempts, by `attempt_key`
+ATTEMPTS_KEPT = 10  # of a document: those of its last claims
 
 EXPIRED = "the worker stopped or died: its lease ran out on attempt {attempts} of {attempts_max}"
 SPENT = "attempt {attempts} of {attempts_max} failed: {reason}"
+
+
+def attempt_key(id: str, token: int) -> str:
+    """Return the key of an attempt's details; those of one document follow each other, oldest first."""
+    return f"{id}:{token:016d}"
 
 
 class DocumentBody(NamedTuple):
@@ -48,10 +59,53 @@ class DocumentBody(NamedTuple):
     result: str | None
 
 
-class Purged(NamedTuple):
-    """How much one purge removed; call again until both are 0."""
+class DocumentFilter(NamedTuple):
+    """Which documents to read: those for which everything holds that is not None."""
 
-    documents: int
+    customer: str | None = None
+    state: State | None = None
+    kind: str | None = None
+    reason: str | None = None  # a part of the reason; only failed documents have one
+    since_ms: int | None = None  # submitted then or later
+    until_ms: int | None = None  # submitted earlier
+
+    def matches(self, document: DocumentRow) -> bool:
+        return (
+            self.customer in (None, document.customer)
+            and self.state in (None, document.state)
+            and self.kind in (None, document.kind)
+            and (self.reason is None or self.reason in (document.reason or ""))
+            and (self.since_ms is None or document.submitted_ms >= self.since_ms)
+            and (self.until_ms is None or document.submitted_ms < self.until_ms)
+        )
+
+
+class DocumentPage(NamedTuple):
+    """A page of documents, newest first; it may be short, or empty, although there are more."""
+
+    documents: list[DocumentRow]
+    next: int | None  # read on below this number; None: there are no more
+
+
+class Removed(NamedTuple):
+    """A document that was purged or forgotten: what the caller needs to remove its files."""
+
+    id: str
+    customer: str
+    token: int  # of its newest claim; its earlier claims had 1, 2, …
+
+
+class ReadyKind(NamedTuple):
+    """A kind of which documents compete for a worker."""
+
+    kind: str
+    oldest_ready_ms: int  # when its longest-ready head became ready
+
+
+class Purged(NamedTuple):
+    """What one purge removed; call again until there is nothing in it."""
+
+    documents: list[Removed]
     changes: int
 
 
@@ -147,7 +201,8 @@ class Store(Protocol):
         """Extend leases, never shorten them; return the claims that were lost."""
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
-        """End each claim with its outcome; return the claims that were lost, for which nothing was changed."""
+        """End each claim with its outcome, and keep the outcome's details; return the claims that were lost, for which
+        nothing was changed."""
 
     def reclaim(self, limit: int, *, now_ms: int | None = None) -> int:
         """Return up to `limit` documents with an expired lease to their lane, or fail them if their attempts are spent;
@@ -166,6 +221,9 @@ class Store(Protocol):
 class Reader(Protocol):
     """Reading: no verb here changes anything."""
 
+    def now(self) -> int:
+        """Return the store's clock, in milliseconds since the epoch."""
+
     def rules(self) -> Rules:
         """Return the rules that hold for every customer."""
 
@@ -178,14 +236,18 @@ class Reader(Protocol):
     def document(self, id: str) -> DocumentRow | None:
         """Return one document."""
 
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
-        """Return documents, newest first, those with a number below `before`."""
+    def documents(self, filter: DocumentFilter, before: int | None, limit: int, scan_max: int = SCAN_MAX) -> DocumentPage:
+        """Return documents that match, newest first, those with a number below `before`: up to `limit`, found among at most
+        `scan_max` of them, so that a filter which matches little costs no more than one which matches everything."""
 
     def body(self, id: str) -> DocumentBody | None:
         """Return a document's payload and result."""
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         """Return how many documents are ahead of a waiting one and how fast they are taken; None if it does not wait."""
+
+    def ready_kinds(self, after: str, limit: int) -> list[ReadyKind]:
+        """Return the kinds of which a head competes for a worker now, ordered, those above `after`."""
 
     def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         """Return the feed after that number (None: from the oldest kept), in the order of commits, skipping none; raise
@@ -204,6 +266,14 @@ class Admin(Protocol):
     @property
     def durability(self) -> str:
         """Say in one sentence what an acknowledgement is worth."""
+
+    @property
+    def schema(self) -> int:
+        """Return the version of the schema to which this program brings a store."""
+
+    def store_schema(self) -> int:
+        """Return the version of the schema that the store has: a newer one, if a newer program that lets this one go on has
+        migrated it."""
 
     def close(self) -> None:
         """Close the store's connections; a closed engine is not used again."""
@@ -227,11 +297,12 @@ class Admin(Protocol):
         version (0: deleted), or None and change nothing if `version` is not the current one."""
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
-        """Delete changes that are at least that old, then documents that ended as long ago; at most `limit` of each."""
+        """Delete changes that are at least that old, then documents that ended as long ago, oldest first; at most `limit` of
+        each. Files are the caller's to remove, after this returns."""
 
-    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
-        """Erase up to `limit` documents of a customer in any state; when none is left, everything else that names the
-        customer. Return how many documents were erased; call again until it is 0."""
+    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> list[Removed]:
+        """Erase up to `limit` documents of a customer in any state, oldest first; when none is left, everything else that
+        names the customer. Return the documents that were erased; call again until there are none."""
 
 
 class Transfer(Protocol):

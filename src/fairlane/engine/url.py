@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from fairlane.core.errors import BadValue, StoreUnfit
+from fairlane.masking import mask_url
 
 from .protocol import Engine
 
@@ -27,7 +29,7 @@ def open_engine(url: str, create: bool = True) -> Engine:
         return _open_postgres(url, create)
     if isinstance(url, str) and url.partition("://")[0] in REDIS_SCHEMES:
         return _open_redis(url, create)
-    raise BadValue("url", url, URL_FORMS)
+    raise BadValue("url", mask_url(url) if isinstance(url, str) else url, URL_FORMS)
 
 
 def _open_sqlite(url: str, create: bool) -> Engine:
@@ -43,10 +45,10 @@ def _open_postgres(url: str, create: bool) -> Engine:
     try:
         from .postgres import PostgresEngine
     except ModuleNotFoundError as error:
-        if error.name not in ("psycopg", "psycopg_pool"):
+        if error.name != "psycopg":
             raise
         raise StoreUnfit(
-            'a queue on PostgreSQL needs psycopg, which is not installed here; run: pip install "fairlane[postgres]"'
+            'a queue on PostgreSQL needs psycopg, which is not installed here; run in the clone: pip install ".[postgres]"'
         ) from error
     return PostgresEngine(url, create)
 
@@ -56,7 +58,9 @@ def _open_redis(url: str, create: bool) -> Engine:
         import hiredis  # noqa: F401 - without it redis-py parses every response in Python, at half the speed
         import redis  # noqa: F401
     except ImportError as error:
-        raise StoreUnfit('a queue on Redis or Valkey needs two more packages: pip install "fairlane[redis]"') from error
+        raise StoreUnfit(
+            'a queue on Redis or Valkey needs two more packages; run in the clone: pip install ".[redis]"'
+        ) from error
     from .redis import RedisEngine
 
     return RedisEngine(url, create)
@@ -72,3 +76,23 @@ def join_transaction(engine: Engine, transaction: object) -> Engine:
         if isinstance(engine, PostgresEngine) and isinstance(transaction, psycopg.Connection):
             return engine.within(transaction)
     raise BadValue("transaction", transaction, "an open psycopg connection, and the queue one at postgresql://")
+
+
+def copy_queue_file(engine: Engine, target: Path, on_step: Callable[[int, int], None]) -> bool:
+    """Copy a queue in a file as it is now, while it is in use, and check the copy; return False for other engines."""
+    if not type(engine).__module__.startswith(f"{__package__}.sqlite"):
+        return False
+    from .sqlite import SqliteEngine
+    from .sqlite.backup import check_file, copy_file
+
+    assert isinstance(engine, SqliteEngine)
+    copy_file(engine.path, target, on_step)
+    check_file(target)
+    return True
+
+
+def fence_queue_file(path: Path) -> None:
+    """Make a copy of a queue's file a queue of its own, which refuses claims that were made on the original."""
+    from .sqlite.backup import fence_file
+
+    fence_file(path)

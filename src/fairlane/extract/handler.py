@@ -23,7 +23,7 @@ from fairlane.core.errors import BlobDamaged, Mistake
 from fairlane.core.retry import Backoff
 from fairlane.folders.outputs import Outputs, member_paths
 from fairlane.folders.scan import FOLDER_KIND
-from fairlane.queue import DEFAULT_KIND, PAGES, Input, Queue
+from fairlane.queue import FILE_KIND, PAGES, Input, Queue
 from fairlane.sandbox.scratch import attempt_folder
 from fairlane.worker import Document, Fail, Retry, Worker
 
@@ -47,7 +47,7 @@ class ExtractOptions(NamedTuple):
 def built_in_worker(
     options: ExtractOptions,
     slots: int = 4,
-    kinds: Sequence[str] = (DEFAULT_KIND, FOLDER_KIND),
+    kinds: Sequence[str] = (FILE_KIND, FOLDER_KIND),
     backoff: Backoff | None = None,
 ) -> Worker:
     """Make a worker with the built-in handler; a `Mistake` where untrusted files cannot be confined."""
@@ -142,7 +142,10 @@ def open_source(document: Document) -> Iterator[Source]:
             yield Source(path, name, str(payload.get("place", f"{document.customer}/{name}")), document.file.depth)
         return
     if document.kind != FOLDER_KIND:
-        raise Fail('unsupported: the document has no file; submit it with path= or content=, as in submit("acme", path=…)')
+        raise Fail(
+            f"unsupported: the document has no file, and kind {document.kind!r} is for files; submit it with path= or "
+            "content=, or with another kind for a handler of your own"
+        )
     payload = document.payload
     if not isinstance(payload, dict) or not isinstance(payload.get("path"), str):
         raise Fail('unsupported: the payload names no file, as in {"path": "/folder/invoice.pdf"}')

@@ -115,6 +115,15 @@ def limit_address_space(more_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def sync_filesystem(folder: str) -> None:
+    """Write everything on the file system of a folder to its disk: one wait for any number of files."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _check(_libc.syncfs(descriptor))
+    finally:
+        os.close(descriptor)
+
+
 def resident_bytes_max() -> int:
     """Return the largest resident size this process has had so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

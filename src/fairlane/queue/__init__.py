@@ -6,31 +6,51 @@ from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 from .async_queue import AsyncQueue
 from .explain import Explanation
 from .files import Input
-from .models import KEEP, Change, Check, Document, Keep, Look, Progress, Receipt
+from .models import (
+    KEEP,
+    Attempt,
+    Change,
+    Check,
+    Document,
+    HistoryEntry,
+    Keep,
+    Look,
+    Progress,
+    Receipt,
+    RunningDocument,
+    UnservedKind,
+    WorkerStatus,
+)
 from .queue import PAGE_SIZE, Queue
-from .validation import DEFAULT_KIND, PAGES, PARTIAL_BYTES_MAX, Cost, json_text, new_ids
+from .validation import DEFAULT_KIND, FILE_KIND, PAGES, PARTIAL_BYTES_MAX, Cost, json_text, new_ids
 
 __all__ = [
     "DEFAULT_KIND",
+    "FILE_KIND",
     "GRACE_SECONDS",
     "KEEP",
     "PAGES",
     "PAGE_SIZE",
     "PARTIAL_BYTES_MAX",
     "AsyncQueue",
+    "Attempt",
     "Change",
     "Check",
     "Cost",
     "Document",
     "Explanation",
     "File",
+    "HistoryEntry",
     "Input",
     "Keep",
     "Look",
     "Progress",
     "Queue",
     "Receipt",
+    "RunningDocument",
     "SweepResult",
+    "UnservedKind",
+    "WorkerStatus",
     "json_text",
     "new_ids",
 ]

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any
 
-from fairlane.core.document import Customer, DocumentRow, Outlook
+from fairlane.core.document import ChangeRow, Customer, DocumentRow, Outlook
 from fairlane.core.eta import estimate_start
 from fairlane.core.policy import Policy, Rules
+
+from .workers import Service
 
 UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 WIDE = 20  # "within an hour", not "in 2 minutes to an hour", if the end is at least this many times as far as the start
@@ -25,8 +27,10 @@ class Explanation:
         return self.sentence
 
 
-def explain_document(document: DocumentRow, rules: Rules, outlook: Outlook | None) -> Explanation:
-    """Explain a document's priority, and what is ahead of it if it waits."""
+def explain_document(
+    document: DocumentRow, rules: Rules, outlook: Outlook | None, service: Service = "served", delay: ChangeRow | None = None
+) -> Explanation:
+    """Explain a document's priority, and if it waits what is ahead, whether workers take its kind, what delayed it."""
     check = document.check
     facts: dict[str, Any] = {
         "id": document.id,
@@ -35,7 +39,7 @@ def explain_document(document: DocumentRow, rules: Rules, outlook: Outlook | Non
         "state": document.state,
         "priority": check.priority,
         "counter": check.counter,
-        "checked_at": check.checked_at,
+        "checked_at": check.checked_ms / 1000,
         "policy_version": check.policy_version,
         "attempts": document.attempts,
         "reason": document.reason,
@@ -44,6 +48,9 @@ def explain_document(document: DocumentRow, rules: Rules, outlook: Outlook | Non
         "expected_in_low": None,
         "expected_in_high": None,
         "paused_or_capped": None,
+        "service": None,
+        "delayed_by": None if delay is None else delay.what,
+        "delayed_because": None if delay is None else delay.note,
     }
     sentences = [
         f"Priority {check.priority}, because {document.customer}'s counter stood at {check.counter:,} when it was submitted."
@@ -51,7 +58,9 @@ def explain_document(document: DocumentRow, rules: Rules, outlook: Outlook | Non
     if outlook is None:
         sentences.append(_state_sentence(document))
     else:
-        facts.update(_outlook_facts(document, rules, outlook))
+        facts.update(_outlook_facts(document, rules, outlook, service))
+        if delay is not None:
+            sentences.append(_delay_sentence(document, delay))
         sentences.append(_outlook_sentence(document, rules, facts))
     return Explanation(" ".join(sentences), facts)
 
@@ -135,9 +144,9 @@ def _terms_sentences(customer: Customer) -> list[str]:
     return sentences
 
 
-def _outlook_facts(document: DocumentRow, rules: Rules, outlook: Outlook) -> dict[str, Any]:
+def _outlook_facts(document: DocumentRow, rules: Rules, outlook: Outlook, service: Service) -> dict[str, Any]:
     not_before = max(0, document.ready_ms - outlook.now_ms) / 1000
-    expectation = None if rules.frozen else estimate_start(outlook)
+    expectation = None if rules.frozen or service != "served" else estimate_start(outlook)
     if expectation is not None and document.state == "delayed":
         expectation = expectation.delayed_by(not_before)
     return {
@@ -147,6 +156,7 @@ def _outlook_facts(document: DocumentRow, rules: Rules, outlook: Outlook) -> dic
         "expected_in_high": None if expectation is None else round(expectation.high, 3),
         "not_before_in": not_before if document.state == "delayed" else None,
         "paused_or_capped": outlook.blocked,
+        "service": service,
     }
 
 
@@ -158,9 +168,20 @@ def _outlook_sentence(document: DocumentRow, rules: Rules, facts: dict[str, Any]
         ahead = f"It is held back for another {_duration(facts['not_before_in'])}. {ahead}"
     if rules.frozen:
         return f"{ahead}; the queue {rules.frozen}, {unknown}."
+    if facts["service"] == "unserved":
+        return f"{ahead}; no worker takes documents of kind {document.kind!r}, {unknown}."
+    if facts["service"] == "draining":
+        return f"{ahead}; all workers that take documents of kind {document.kind!r} are being drained, {unknown}."
     if facts["expected_in"] is None:
         return f"{ahead}; no worker took a document in the last two minutes, {unknown}."
     return f"{ahead}; it will probably start {format_range(facts['expected_in_low'], facts['expected_in_high'])}."
+
+
+def _delay_sentence(document: DocumentRow, delay: ChangeRow) -> str:
+    reason = f": {delay.note}" if delay.note else ""
+    if delay.what == "postponed":
+        return f"Its handler postponed it without using up an attempt{reason}."
+    return f"Attempt {document.attempts} of {document.attempts_max} failed{reason}."
 
 
 def _state_sentence(document: DocumentRow) -> str:

@@ -7,6 +7,9 @@ Laws:
 - Bytes are durable before their document exists, and the document exists before its sender gets a receipt.
 - Bytes whose document certainly does not exist are removed at once; in doubt they are left to the sweep.
 - Nothing is swept through a frozen queue: its documents may live on in another one with the same namespace.
+- While a backup holds the files, those of purged documents are left to the sweep, and nothing is swept: the backup's copy of
+  the queue still has these documents. Whoever removes files asks for holds after the documents are gone; the hold is there
+  before the copy is made.
 """
 
 from __future__ import annotations
@@ -21,25 +24,25 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
-from fairlane.blobs import gc
 from fairlane.blobs.envelope import File, wrap_payload
 from fairlane.blobs.files import SIZE_MAX, Files, discard_inputs, open_content
-from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
+from fairlane.blobs.gc import GRACE_SECONDS, Sweep, SweepResult
 from fairlane.blobs.page_count import PageCounter
-from fairlane.core.document import BATCH_MAX, JSON_BYTES_MAX, ReceiptRow, Submission
-from fairlane.core.errors import BadValue, Mistake, StoreBusy, StoreFrozen, StoreFull, StoreUnfit
+from fairlane.core.document import BATCH_MAX, ReceiptRow, Submission
+from fairlane.core.errors import BadValue, Mistake, StoreBusy, StoreFrozen, StoreFull, StoreUnfit, StoreUnreachable
 from fairlane.core.policy import STEP
 from fairlane.engine import Engine, open_engine
 
 from .models import Receipt, receipts_from
-from .validation import SubmitOptions, document_id, json_text, new_ids
+from .validation import JSON_BYTES_MAX, SubmitOptions, document_id, json_text, new_ids
 
 NAME_LENGTH_MAX = 255
 WRITERS_MAX = 8  # files of one call that are written at the same time
 PAYLOAD_BYTES_MAX = JSON_BYTES_MAX - 8 * 1024  # the rest is for the envelope
+HOLDS, HOLD_MS = "file holds", 600_000  # records of backups under way; one that is not renewed for that long has died
 RECORDS, NAMESPACE_KEY, SWEEP_KEY = "blobs", "place", "swept"  # records: the namespace, and when a worker last began a sweep
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-NOT_DONE = (Mistake, StoreBusy, StoreFull, StoreFrozen, StoreUnfit)  # after these errors nothing was changed
+NOT_DONE = (Mistake, StoreBusy, StoreFull, StoreFrozen, StoreUnfit, StoreUnreachable)  # after these errors nothing was changed
 
 
 class QueueFiles:
@@ -66,6 +69,10 @@ class QueueFiles:
         """Return whether the queue ever had a file."""
         return self._files is not None or self._namespace() is not None
 
+    def is_there(self) -> bool:
+        """Return whether files may be at the configured location: it is on S3, or a folder that exists."""
+        return self.location is not None and (self.location.startswith("s3://") or os.path.isdir(self.location))
+
     def open_existing(self) -> Files | None:
         """Return the files, or None if the queue never had one."""
         return self.open() if self.has_any() else None
@@ -74,14 +81,29 @@ class QueueFiles:
         """Return the files, or None if the queue never had one or no location is configured."""
         return None if self.location is None else self.open_existing()
 
-    def sweep(
-        self, files: Files, grace: float = GRACE_SECONDS, seconds_max: float | None = None, after: str | None = None
-    ) -> SweepResult:
+    def hold(self, name: str) -> None:
+        """Keep every file that is there, until this hold is released or was not renewed for HOLD_MS."""
+        self._engine.put_record(HOLDS, name, json.dumps(self._engine.now() + HOLD_MS))
+
+    def release(self, name: str) -> None:
+        """End a hold."""
+        self._engine.put_record(HOLDS, name, None)
+
+    def are_held(self) -> bool:
+        """Return whether a backup holds the files."""
+        holds = self._engine.records(HOLDS, "", 1000)
+        return bool(holds) and self._engine.now() < max(int(json.loads(hold.value)) for hold in holds)
+
+    def begin_sweep(self, files: Files, grace_seconds: float = GRACE_SECONDS, after: str | None = None) -> Sweep:
+        """Return a sweep that begins after a key."""
+        return Sweep(files, self._engine.document, self.are_held, grace_seconds, after)
+
+    def run_sweep(self, sweep: Sweep, seconds_max: float | None = None) -> SweepResult:
         """Remove what no document owns, unless the queue is frozen."""
         rules = self._engine.rules()
         if rules.frozen is not None:
             raise StoreFrozen(rules.frozen)
-        return gc.sweep(files, self._engine.document, grace, seconds_max, after)
+        return sweep.run(seconds_max)
 
     def begin_daily_sweep(self) -> bool:
         """Return True if a sweep is due, to one of the workers that ask at the same time."""

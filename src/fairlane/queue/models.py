@@ -8,18 +8,19 @@ Laws:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from fairlane.core.document import ENDED, ChangeRow, CheckRow, Customer, DocumentRow, ReceiptRow, State
+from fairlane.core.document import ENDED, ChangeRow, CheckRow, Customer, DocumentRow, ReceiptRow, Record, State
 from fairlane.core.policy import from_thousandths
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DATETIME_MAX_MS = 253_402_300_799_999  # the end of the year 9999: later moments are shown as that
-REASON_EVENTS = ("failed", "retried", "cancelled", "expired")  # whose note in the feed is a reason for people
+REASON_EVENTS = ("failed", "retried", "postponed", "cancelled", "expired")  # whose note in the feed is a reason for people
 
 
 class Keep(Enum):
@@ -58,6 +59,29 @@ class Progress(NamedTuple):
     attempt: int
     progress: float | str | None  # a share from 0 to 1, or a few words
     partial: Any  # the newest partial result
+
+
+class Attempt(NamedTuple):
+    """What is kept of an attempt that failed."""
+
+    attempt: int
+    token: int  # of the claim: it rises with every claim, also after a retry by a person
+    at: datetime  # by the worker's clock
+    worker: str
+    seconds: float  # that the handler ran
+    reason: str
+    traceback: str | None  # of the exception, or of a crash; of a long one the newest part
+    output: str | None  # the end of what the handler printed
+
+
+class HistoryEntry(NamedTuple):
+    """Something that happened to one document."""
+
+    event: str  # submitted, claimed (a server says: started), done, failed, …
+    at: datetime
+    claim: int | None  # which claim it was about, counted from 1; None before the first
+    worker: str | None  # that claimed it; a server shows it to operators only
+    reason: str | None  # why it failed, is retried, was postponed, expired or was cancelled
 
 
 class Document(NamedTuple):
@@ -113,15 +137,55 @@ class Change(NamedTuple):
     reason: str | None = None  # why it failed, is retried, expired or was cancelled
 
 
+WorkerState = Literal["working", "draining", "drained", "gone"]
+
+
+class RunningDocument(NamedTuple):
+    """A document that runs on a worker."""
+
+    id: str
+    customer: str
+    kind: str
+    running_for: timedelta | None  # None: so recently begun that its worker has not reported it yet
+
+
+class WorkerStatus(NamedTuple):
+    """A worker as the registry shows it."""
+
+    name: str
+    instance: str  # tells workers of the same name apart
+    state: WorkerState  # draining: it finishes what it has; drained: it has nothing left; gone: it has stopped reporting
+    host: str
+    pid: int
+    version: str  # of Fairlane
+    is_outdated: bool  # it knows only an older schema than the store has
+    kinds: tuple[str, ...] | None  # that it takes; None: too many to list
+    slots: int
+    started_at: datetime
+    silent_for: timedelta  # since its last report
+    documents: tuple[RunningDocument, ...]
+
+
+class UnservedKind(NamedTuple):
+    """A kind of which documents wait although no worker takes them."""
+
+    kind: str
+    is_draining: bool  # workers take it, but all of them are being drained
+    oldest_wait: timedelta
+
+
 @lru_cache(maxsize=64)  # the documents of one batch were submitted in the same millisecond
 def to_datetime(milliseconds: int) -> datetime:
     """Return milliseconds since the epoch as a datetime in UTC."""
     return EPOCH + timedelta(milliseconds=min(milliseconds, DATETIME_MAX_MS))
 
 
-def to_json(value: Check | Look) -> dict[str, Any]:
+def to_json(value: Attempt | Check | HistoryEntry | Look | WorkerStatus | RunningDocument | UnservedKind) -> dict[str, Any]:
     """Return a value as JSON members: moments as seconds since the epoch, durations as seconds."""
-    return {name: _to_seconds(member) for name, member in value._asdict().items()}
+    members = {name: _to_seconds(member) for name, member in value._asdict().items()}
+    if isinstance(value, WorkerStatus):
+        members["documents"] = [to_json(document) for document in value.documents]
+    return members
 
 
 def _to_seconds(member: Any) -> Any:
@@ -152,6 +216,23 @@ def document_from(row: DocumentRow, progress: Progress | None = None) -> Documen
     )  # fmt: skip
 
 
+def history_from(change: ChangeRow) -> HistoryEntry:
+    is_claim = change.what == "claimed"
+    return HistoryEntry(
+        change.what, to_datetime(change.at_ms), change.token or None, change.note if is_claim else None, reason_of(change)
+    )
+
+
+def reason_of(change: ChangeRow) -> str | None:
+    """Return the note of a change if it is a reason for people."""
+    return change.note if change.what in REASON_EVENTS and change.note else None
+
+
+def attempt_from(record: Record) -> Attempt:
+    values = json.loads(record.value)
+    return Attempt(**values | {"at": to_datetime(values["at"])})
+
+
 def look_from(row: Customer) -> Look:
     oldest_wait = None if row.oldest_wait_ms is None else timedelta(milliseconds=row.oldest_wait_ms)
     return Look(
@@ -161,5 +242,4 @@ def look_from(row: Customer) -> Look:
 
 
 def change_from(row: ChangeRow) -> Change:
-    reason = row.note if row.what in REASON_EVENTS and row.note else None
-    return Change(row.number, row.what, to_datetime(row.at_ms), row.customer, row.document, reason)
+    return Change(row.number, row.what, to_datetime(row.at_ms), row.customer, row.document, reason_of(row))

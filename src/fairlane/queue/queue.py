@@ -8,34 +8,42 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO
 
-from fairlane.blobs import gc
 from fairlane.blobs.envelope import File, result_digest, unwrap_payload, wrap_results
-from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
+from fairlane.blobs.files import Files
+from fairlane.blobs.gc import GRACE_SECONDS, SweepResult, remove_leftovers
 from fairlane.core.document import BATCH_MAX, ENDED, DocumentRow, State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
 from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, plain_seconds, to_milliseconds
 from fairlane.engine import Engine, join_transaction, open_engine
-from fairlane.engine.protocol import PROGRESS
+from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, PROGRESS, Removed
+from fairlane.engine.walk import walk_documents
 from fairlane.settings import DEFAULT_URL
 
+from .bulk import Action, BulkStep, bulk_step
 from .explain import Explanation, explain_customer, explain_document
 from .files import Input, QueueFiles, submit_files, validate_inputs
+from .history import history_of, last_delay
 from .models import (
     KEEP,
+    Attempt,
     Change,
     Check,
     Document,
+    HistoryEntry,
     Keep,
     Look,
     Progress,
     Receipt,
+    UnservedKind,
+    WorkerStatus,
+    attempt_from,
     change_from,
     check_from,
     document_from,
@@ -44,10 +52,12 @@ from .models import (
 )
 from .validation import (
     DEFAULT_KIND,
+    FILE_KIND,
     PAGES,
     Cost,
     SubmitOptions,
     cost_thousandths,
+    document_filter,
     document_id,
     new_ids,
     now_milliseconds,
@@ -55,6 +65,7 @@ from .validation import (
     to_seconds,
     unknown_document,
 )
+from .workers import Fleet, read_workers, set_drain, unserved_kinds
 
 PAGE_SIZE = 1000  # documents, customers or changes in one call to the engine
 PAUSE_MIN_SECONDS, PAUSE_MAX_SECONDS = 0.005, 0.5  # between two reads of a document that is waited for
@@ -67,6 +78,7 @@ class Queue:
         self.url = url
         self.engine: Engine = open_engine(url, create)
         self.files = QueueFiles(self.engine, url, blobs)
+        self._in_transaction = False
 
     def __enter__(self) -> Queue:
         return self
@@ -85,6 +97,7 @@ class Queue:
         """
         inside = copy(self)
         inside.engine = join_transaction(self.engine, transaction)
+        inside._in_transaction = True
         return inside
 
     # -- submitting --------------------------------------------------------------------------------------------------
@@ -97,7 +110,7 @@ class Queue:
         path: str | os.PathLike[str] | None = None,
         content: bytes | BinaryIO | None = None,
         name: str | None = None,
-        kind: str = DEFAULT_KIND,
+        kind: str | None = None,
         key: str | None = None,
         cost: Cost = 1,
         delay: float | timedelta = 0,
@@ -106,13 +119,14 @@ class Queue:
     ) -> Receipt:
         """Submit one document.
 
-        With a path or content it has a file. A repeated `key` returns the first receipt. A document made from another one
-        inherits its priority.
+        With a path or content it has a file. Its kind is "extract" then, for the built-in handler, and "default" without a
+        file, unless you name one. A repeated `key` returns the first receipt. A document made from another one inherits its
+        priority.
         """
         if path is not None or content is not None or name is not None:
-            file = Input(path, content, name, payload, key)
-            return self.submit_files(customer, [file], kind=kind, cost=cost, delay=delay, made_from=made_from, now=now)[0]
-        options = SubmitOptions.validate(customer, kind, cost, delay, made_from)
+            file, file_kind = Input(path, content, name, payload, key), FILE_KIND if kind is None else kind
+            return self.submit_files(customer, [file], kind=file_kind, cost=cost, delay=delay, made_from=made_from, now=now)[0]
+        options = SubmitOptions.validate(customer, DEFAULT_KIND if kind is None else kind, cost, delay, made_from)
         ids = new_ids(1)
         submission = options.submission(ids[0], payload_text(payload), key)
         return receipts_from(self.engine.submit([submission], now_ms=now_milliseconds(now)), ids)[0]
@@ -152,7 +166,7 @@ class Queue:
         customer: str,
         files: Iterable[Input],
         *,
-        kind: str = DEFAULT_KIND,
+        kind: str = FILE_KIND,
         cost: Cost = 1,
         delay: float | timedelta = 0,
         made_from: str | None = None,
@@ -196,16 +210,22 @@ class Queue:
             raise unknown_document(id)
         return row
 
-    def documents(self, customer: str | None = None, state: State | None = None) -> Iterator[Document]:
-        """Yield documents, newest first; of one customer, or in one state, or both."""
-        if customer is not None:
-            validate_text("customer", customer)
-        if state is not None and state not in get_args(State):
-            raise BadValue("state", state, "one of " + ", ".join(get_args(State)))
-        before: int | None = None
-        while page := self.engine.documents(customer, state, before, PAGE_SIZE):
-            yield from map(document_from, page)
-            before = page[-1].number
+    def documents(
+        self,
+        customer: str | None = None,
+        state: State | None = None,
+        *,
+        kind: str | None = None,
+        reason: str | None = None,
+        since: float | datetime | None = None,
+        until: float | datetime | None = None,
+    ) -> Iterator[Document]:
+        """Yield documents for which everything holds that is given, newest first.
+
+        `reason` is a part of the reason for which they failed. They were submitted at `since` or later, and before `until`.
+        """
+        filter = document_filter(customer, state, kind, reason, since, until)
+        return map(document_from, walk_documents(self.engine, filter))
 
     def payload(self, id: str) -> Any:
         """Return the payload that was submitted."""
@@ -282,10 +302,30 @@ class Queue:
             return None
         return Progress(report["attempt"], report["progress"], report["partial"])
 
+    def workers(self) -> list[WorkerStatus]:
+        """Return the workers of this queue by name, each with the documents that run on it."""
+        return read_workers(self.engine)
+
+    def attempts(self, id: str) -> list[Attempt]:
+        """Return what is kept of a document's last failed attempts, oldest first: tracebacks, and the end of the output."""
+        prefix = f"{self._row(id).id}:"
+        records = self.engine.records(ATTEMPTS, prefix, ATTEMPTS_KEPT)
+        return [attempt_from(record) for record in records if record.key.startswith(prefix)]
+
+    def unserved_kinds(self) -> list[UnservedKind]:
+        """Return the kinds of which documents wait although no worker takes them, or only workers that are draining."""
+        return unserved_kinds(self.engine)
+
+    def history(self, id: str) -> list[HistoryEntry]:
+        """Return what happened to a document, oldest first, as far as the feed still has it."""
+        return history_of(self.engine, self._row(id))
+
     def explain(self, id: str, *, now: float | datetime | None = None) -> Explanation:
         """Explain why a document has its priority, about how much is ahead of it, and about when it will start."""
         outlook = self.engine.outlook(document_id(id), now_ms=now_milliseconds(now))
-        return explain_document(self._row(id), self.engine.rules(), outlook)
+        row = self._row(id)
+        service = "served" if outlook is None else Fleet(self.engine).service_of(row.kind)
+        return explain_document(row, self.engine.rules(), outlook, service, last_delay(self.engine, row))
 
     def explain_customer(self, customer: str, *, now: float | datetime | None = None) -> Explanation:
         """Explain where a customer stands, when that changes and its own terms; raise Unknown for one never seen."""
@@ -329,6 +369,23 @@ class Queue:
         if not self.engine.retry(document_id(id)):
             raise WrongState(f"document {id} is {self._row(id).state}; only a failed one can be retried")
 
+    def bulk(
+        self,
+        action: Action,
+        *,
+        customer: str | None = None,
+        state: State | None = None,
+        kind: str | None = None,
+        reason: str | None = None,
+        since: float | datetime | None = None,
+        until: float | datetime | None = None,
+        cursor: str | None = None,
+        dry_run: bool = False,
+    ) -> BulkStep:
+        """Cancel or retry the next documents that match, or count them; go on with `cursor=step.next` until that is None."""
+        filter = document_filter(customer, state, kind, reason, since, until)
+        return bulk_step(self.engine, action, filter, cursor, is_dry_run=dry_run)
+
     def pause(self, customer: str) -> None:
         """Serve nothing of a customer until it is resumed; it may go on submitting."""
         self.tune(customer, paused=True)
@@ -360,6 +417,14 @@ class Queue:
             terms = replace(known.terms, **changes)
             if terms == known.terms or self.engine.tune(customer, terms, known.terms_version) is not None:
                 return terms
+
+    def drain_worker(self, worker: str) -> list[str]:
+        """Let a worker, by name or instance id, finish what it has and claim no more; return the instance ids."""
+        return set_drain(self.engine, worker, True)
+
+    def undrain_worker(self, worker: str) -> list[str]:
+        """Let a drained worker claim again; return the instance ids."""
+        return set_drain(self.engine, worker, False)
 
     def terms(self, customer: str) -> Terms:
         """Return a customer's own terms."""
@@ -400,27 +465,32 @@ class Queue:
         self.engine.reset(validate_text("customer", customer))
 
     def purge(self, older_than: float | timedelta, *, now: float | datetime | None = None) -> int:
-        """Delete documents that ended longer ago than that many seconds, and the feed up to then; return how many."""
+        """Delete what ended longer ago than that many seconds, with its files, and the feed up to then; return how many."""
         age_ms, now_ms = to_milliseconds("older_than", older_than, 0, TIME_MAX_MS), now_milliseconds(now)
         total = 0
         while any(purged := self.engine.purge(age_ms, PAGE_SIZE, now_ms=now_ms)):
-            total += purged.documents
-        files = self.files.open_configured() if total else None
-        if files is not None:
-            self.files.sweep(files)
+            total += len(purged.documents)
+            files = self.files.open_configured() if purged.documents else None
+            if files is not None and not self.files.are_held():
+                self._remove_files(files, purged.documents)
         return total
 
     def forget(self, customer: str) -> int:
         """Erase a customer: its documents in any state and their files, its counter, its terms, its lines of the feed."""
         validate_text("customer", customer)
         files = self.files.open_existing()
-        ids = set() if files is None else {document.id for document in self.documents(customer)}
         total = 0
         while erased := self.engine.forget(customer, PAGE_SIZE):
-            total += erased
-        if files is not None:
-            gc.remove_forgotten(files, self.engine.document, customer, ids)
+            total += len(erased)
+            self._remove_files(files, erased)
+        if files is not None and not self._in_transaction and not self.files.are_held():
+            remove_leftovers(files, self.engine.document, customer)
         return total
+
+    def _remove_files(self, files: Files | None, removed: Sequence[Removed]) -> None:
+        """Remove the files of documents that are gone; if the process is killed before, the sweep does it."""
+        if files is not None and not self._in_transaction:  # a transaction may yet be rolled back: leave them to the sweep
+            files.remove_documents(removed)
 
     def sweep(
         self, *, grace: float | timedelta = GRACE_SECONDS, timeout: float | timedelta | None = None, after: str | None = None
@@ -429,7 +499,9 @@ class Queue:
         grace_seconds = to_seconds("grace", grace)
         timeout_seconds = None if timeout is None else to_seconds("timeout", timeout)
         files = self.files.open_existing()
-        return SweepResult(0, 0, 0, None) if files is None else self.files.sweep(files, grace_seconds, timeout_seconds, after)
+        if files is None:
+            return SweepResult(0, 0, 0, None)
+        return self.files.run_sweep(self.files.begin_sweep(files, grace_seconds, after), timeout_seconds)
 
 
 def wait_pauses(timeout: float | timedelta | None) -> Iterator[float]:

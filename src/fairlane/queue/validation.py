@@ -12,15 +12,18 @@ import json
 import os
 import time
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from fairlane.blobs.envelope import reject_reserved_key
-from fairlane.core.document import JSON_BYTES_MAX, Submission, validate_text
+from fairlane.core.document import State, Submission, validate_text
 from fairlane.core.errors import BadValue, Unknown
 from fairlane.core.policy import TIME_MAX_MS, to_milliseconds, to_thousandths
 from fairlane.core.retry import DELAY_MAX_MS
+from fairlane.engine.protocol import DocumentFilter
 
-DEFAULT_KIND = "extract"
+DEFAULT_KIND = "default"  # of documents with a payload only: for the handlers that you write
+FILE_KIND = "extract"  # of documents with a file: for the built-in handler
+JSON_BYTES_MAX = 256 * 1024
 NESTING_MAX = 100
 PARTIAL_BYTES_MAX = 60 * 1024
 PAGES: Literal["pages"] = "pages"  # a cost that is estimated from the file
@@ -120,11 +123,37 @@ def cost_thousandths(cost: Cost) -> int:
 
 
 def now_milliseconds(now: float | datetime | None) -> int | None:
-    if isinstance(now, datetime):
-        if now.tzinfo is None:
-            raise BadValue("now", now, "a datetime with a time zone, or seconds since the epoch")
-        now = now.timestamp()
-    return None if now is None else to_milliseconds("now", now, 0, TIME_MAX_MS)
+    return time_milliseconds("now", now)
+
+
+def time_milliseconds(name: str, value: float | datetime | None) -> int | None:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise BadValue(name, value, "a datetime with a time zone, or seconds since the epoch")
+        value = value.timestamp()
+    return None if value is None else to_milliseconds(name, value, 0, TIME_MAX_MS)
+
+
+def document_filter(
+    customer: str | None = None,
+    state: State | None = None,
+    kind: str | None = None,
+    reason: str | None = None,
+    since: float | datetime | None = None,
+    until: float | datetime | None = None,
+) -> DocumentFilter:
+    """Return a filter of documents; raise BadValue for a value that no document can have."""
+    for name, text in (("customer", customer), ("kind", kind), ("reason", reason)):
+        if text is not None:
+            validate_text(name, text)
+    if state is not None and state not in get_args(State):
+        raise BadValue("state", state, "one of " + ", ".join(get_args(State)))
+    if reason is not None and state not in (None, "failed"):
+        raise BadValue("state", state, "failed, or left out, beside a reason: only failed documents have one")
+    since_ms, until_ms = time_milliseconds("since", since), time_milliseconds("until", until)
+    if since_ms is not None and until_ms is not None and until_ms <= since_ms:
+        raise BadValue("until", until, f"later than since, {since}")
+    return DocumentFilter(customer, state, kind, reason, since_ms, until_ms)
 
 
 def to_seconds(name: str, duration: float | timedelta, least_ms: int = 0, most_ms: int = TIME_MAX_MS) -> float:

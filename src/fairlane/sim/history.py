@@ -1,21 +1,30 @@
-"""The history of a live queue: its change feed as a workload, its rules as a contender."""
+"""The history of a live queue: its change feed as a workload and as the measured past, its rules as a contender."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import takewhile
+from typing import NamedTuple
 
 from fairlane.core.document import ChangeRow
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import STEP, Terms
+from fairlane.engine.protocol import DocumentFilter
+from fairlane.engine.walk import walk_documents
+from fairlane.masking import mask_url
 from fairlane.queue import PAGE_SIZE, Queue
-from fairlane.queue.models import to_datetime
 
 from .contenders import Contender
+from .past import ATTEMPT_ENDS, Observation, Past, past_replay
 from .workload import Arrival, Workload
 
-ATTEMPT_ENDS = ("done", "failed", "retried", "released", "expired", "cancelled")
+
+class History(NamedTuple):
+    """The documents of a queue that have ended, as a workload, and what really happened to them."""
+
+    workload: Workload
+    past: Past
 
 
 def read_feed(queue: Queue, after: int | None = None) -> Iterator[ChangeRow]:
@@ -29,9 +38,13 @@ def read_feed(queue: Queue, after: int | None = None) -> Iterator[ChangeRow]:
 class _DocumentTimes:
     """Submission and service times of documents, read from the feed."""
 
-    def __init__(self) -> None:
+    def __init__(self, delayed_ms: Mapping[str, int]) -> None:
+        self.delayed_ms = delayed_ms
         self.submitted: dict[str, tuple[int, str]] = {}  # by id: time and customer
+        self.ready_ms: dict[str, int] = {}  # of those that were never claimed
         self.claimed_ms: dict[str, int] = {}
+        self.waited_ms: dict[str, int] = {}  # from when it was first ready to its first claim
+        self.retried: set[str] = set()
         self.service_ms: dict[str, int] = {}  # all attempts together
         self.ended: set[str] = set()
         self.unpaired = 0  # checks without a document, and documents without a check
@@ -43,8 +56,13 @@ class _DocumentTimes:
             return
         if what == "submitted":
             self.submitted[id] = change.at_ms, change.customer
+            self.ready_ms[id] = self.delayed_ms.get(id, change.at_ms)
         elif what == "claimed":
             self.claimed_ms[id] = change.at_ms
+            if id in self.waited_ms:
+                self.retried.add(id)
+            elif id in self.ready_ms:
+                self.waited_ms[id] = max(0, change.at_ms - self.ready_ms.pop(id))
         elif what in ATTEMPT_ENDS and id in self.claimed_ms:
             self.service_ms[id] = self.service_ms.get(id, 0) + max(0, change.at_ms - self.claimed_ms.pop(id))
             if what in ("done", "failed"):
@@ -52,11 +70,14 @@ class _DocumentTimes:
         elif what == "revived":
             self.ended.discard(id)
 
+    @property
+    def left_out(self) -> int:
+        return len(self.submitted.keys() - self.ended)
+
     def notes(self) -> tuple[str, ...]:
-        left_out = len(self.submitted.keys() - self.ended)
         notes = []
-        if left_out:
-            notes.append(f"Documents left out, because they have not ended or were cancelled: {left_out:,}.")
+        if self.left_out:
+            notes.append(f"Documents left out, because they have not ended or were cancelled: {self.left_out:,}.")
         if self.unpaired:
             notes.append(
                 f"Checks without a document (left out), or documents without a check (checked here): {self.unpaired:,}."
@@ -64,19 +85,38 @@ class _DocumentTimes:
         return tuple(notes)
 
 
-def load_history(queue: Queue, after: int | None = None) -> Workload:
+def load_history(queue: Queue, after: int | None = None) -> History:
     """Load the documents that have ended, with their service times; all that the feed has, or those after a change."""
-    times = _DocumentTimes()
+    costs, delayed_ms = _read_documents(queue, after)
+    times, observation = _DocumentTimes(delayed_ms), Observation(delayed_ms)
     for change in read_feed(queue, after):
         times.apply(change)
+        observation.apply(change)
     ended = [(id, *submitted) for id, submitted in times.submitted.items() if id in times.ended]
     if not ended:
-        raise Mistake(f"{queue.url} has no document that was submitted and has ended since its feed begins; nothing to replay")
-    first_ms = min(at_ms for _, at_ms, _ in ended)
-    recent = takewhile(lambda document: document.submitted_at >= to_datetime(first_ms), queue.documents())  # newest first
-    costs = {document.id: round(document.cost * STEP) for document in recent if document.cost != 1}
+        raise Mistake(
+            f"{mask_url(queue.url)} has no document that was submitted and has ended since its feed begins; nothing to replay"
+        )
+    ended.sort(key=lambda document: document[1])  # as a workload sorts them
     arrivals = [Arrival(at_ms, customer, times.service_ms[id] * 1000, costs.get(id, STEP)) for id, at_ms, customer in ended]
-    return Workload.of(queue.url, arrivals, times.notes())
+    workload = Workload.of(mask_url(queue.url), arrivals, times.notes())
+    waits_ms = (times.waited_ms.get(id, 0) for id, _, _ in ended)
+    start_us = array("q", (at_us + wait_ms * 1000 for at_us, wait_ms in zip(workload.at_us, waits_ms, strict=True)))
+    measured = past_replay(workload, current_contender(queue), observation.running_max, start_us)
+    return History(workload, Past(measured, observation, len(times.retried & times.ended), times.left_out))
+
+
+def _read_documents(queue: Queue, after: int | None) -> tuple[dict[str, int], dict[str, int]]:
+    """Read what the feed does not say: costs other than 1, and when delays were over, as far as that is known."""
+    first = next(read_feed(queue, after), None)
+    costs, delayed_ms = dict[str, int](), dict[str, int]()
+    filter = DocumentFilter(since_ms=None if first is None else first.at_ms)
+    for document in walk_documents(queue.engine, filter):
+        if document.cost != STEP:
+            costs[document.id] = document.cost
+        if document.ready_ms > document.submitted_ms and document.token <= 1:  # later claims have times of their own
+            delayed_ms[document.id] = document.ready_ms
+    return costs, delayed_ms
 
 
 def current_contender(queue: Queue) -> Contender:

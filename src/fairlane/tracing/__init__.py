@@ -34,7 +34,7 @@ def open_spans(environment: Mapping[str, str], warn: Callable[[str], object]) ->
     try:
         from .spans import Spans
     except ImportError:
-        warn('OpenTelemetry is configured, but its packages are missing; install "fairlane[otel]"')
+        warn('OpenTelemetry is configured, but its packages are missing; run in the clone: pip install ".[otel]"')
         return None
     try:
         return Spans(names, environment)

@@ -7,34 +7,40 @@ Laws:
 
 from __future__ import annotations
 
+from fairlane.blobs.gc import Sweep
 from fairlane.core.errors import FairlaneError
-from fairlane.queue import GRACE_SECONDS
 from fairlane.queue.files import QueueFiles
 
 CHECK_SECONDS = 600.0  # between checks whether a sweep is due
-SLICE_SECONDS, PAUSE_SECONDS = 0.2, 1.0
+SLICE_SECONDS, PAUSE_SECONDS = 0.05, 1.0  # a twentieth of a core while a sweep is under way
 
 
 class BlobCollector:
-    """A sweep in slices; its mark is None while none is under way."""
+    """A sweep in slices, whenever one is due."""
 
     def __init__(self, queue_files: QueueFiles) -> None:
         self._queue_files = queue_files
-        self._mark: str | None = None
+        self._sweep: Sweep | None = None  # the one under way
 
     @property
     def pause_seconds(self) -> float:
         """How long to wait before the next slice, or before the next check."""
-        return CHECK_SECONDS if self._mark is None else PAUSE_SECONDS
+        return CHECK_SECONDS if self._sweep is None else PAUSE_SECONDS
 
     def slice(self) -> str | None:
         """Sweep for a moment, if a sweep is due; returns what failed, if anything did."""
         try:
-            files = self._queue_files.open_configured()
-            if files is None or (self._mark is None and not self._queue_files.begin_daily_sweep()):
-                return None
-            self._mark = self._queue_files.sweep(files, GRACE_SECONDS, SLICE_SECONDS, self._mark).mark
+            if self._sweep is None:
+                self._sweep = self._begin()
+            if self._sweep is not None and self._queue_files.run_sweep(self._sweep, SLICE_SECONDS).mark is None:
+                self._sweep = None
         except FairlaneError as error:
-            self._mark = None
+            self._sweep = None
             return str(error)
         return None
+
+    def _begin(self) -> Sweep | None:
+        files = self._queue_files.open_configured()
+        if files is None or self._queue_files.are_held() or not self._queue_files.begin_daily_sweep():
+            return None
+        return self._queue_files.begin_sweep(files)

@@ -2,24 +2,20 @@
 
 Laws:
 - It is its own session, it dies with the fork server that forked it, and orphans of what a handler started come to it.
-- It has no more memory than it may; what is printed goes into a pipe that the worker drains, never to the terminal.
+- It has no more memory than it may; what is printed and logged goes to the worker, never to the terminal.
 - The response for a document is sent before the next one is taken; so a dead child was at its first document without one.
 - Documents wait in its inbox, a socket from which the worker can take back what the child has not taken.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import random
 import signal
 import socket
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
@@ -28,9 +24,11 @@ from fairlane.blobs.files import Files
 from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
 from fairlane.core.retry import Backoff
 from fairlane.procs import syscalls
-from fairlane.procs.ipc import Message, encode_frame
+from fairlane.procs.ipc import Message
 
+from .child_output import OutputSender, capture_output
 from .document import ClaimedDocument, Fail, ProgressReport, Retry, outcome_of_error, outcome_of_value
+from .output import format_traceback
 
 INBOX_BYTES_MAX = 64 * 1024  # a larger document is sent as the handle of a file in memory
 
@@ -39,9 +37,6 @@ _ANCILLARY_BYTES = socket.CMSG_LEN(_HANDLE.size)
 _buffer = memoryview(bytearray(INBOX_BYTES_MAX))
 _OUTCOMES: dict[str, Callable[..., Outcome]] = {"done": Done, "retry": Retried, "failed": Failed}
 _WORDS = {Done: "done", Retried: "retry", Failed: "failed"}
-
-PRINTED_END = b"\x1e\x04\x1e\n"
-_replaced: list[object] = []  # streams of the script: if they were collected, they would close our handles
 
 KEEP, REPLACE_MEMORY, REPLACE_PROCESSES = "", "it used much memory", "it left processes behind"
 
@@ -101,27 +96,28 @@ def receive_document(inbox: socket.socket, flags: int = 0) -> tuple[int, Claim] 
 
 def run(config: ChildConfig, handles: list[int]) -> None:
     """Run document after document, in a fork of the fork server, until the worker closes the inbox."""
-    inbox_handle, responses_handle, output = handles
-    inbox, responses = socket.socket(fileno=inbox_handle), socket.socket(fileno=responses_handle)
+    inbox_handle, responses_handle, pipe = handles
+    inbox, sender = socket.socket(fileno=inbox_handle), OutputSender(socket.socket(fileno=responses_handle))
     _catch_shutdown_signals()
-    _redirect(output)
+    capture_output(sender, pipe)
     random.seed()  # a fork has its parent's random state: all children would draw the same numbers
     syscalls.limit_address_space(config.memory_bytes)
     resident_max = syscalls.resident_bytes_max() + config.memory_bytes // 2
     while (received := receive_document(inbox)) is not None:
         serial, claim = received
         began_at = time.monotonic()
-        outcome = _handle(serial, claim, responses, config)
+        sender.begin(serial)
+        outcome, traceback = _handle(serial, claim, sender, config)
         seconds = time.monotonic() - began_at
         state = KEEP
         if syscalls.resident_bytes_max() > resident_max:
             state = REPLACE_MEMORY
         elif _has_living_children():
             state = REPLACE_PROCESSES
-        responses.sendall(encode_frame(["ended", serial, seconds, encode_outcome(outcome), state, _has_printed()]))
+        sender.end(seconds, encode_outcome(outcome), state, traceback)
         if state:  # the fork server ends what is left of it, and the worker takes back what is in the inbox
             return
-        del received, claim, outcome
+        del received, claim, outcome, traceback
 
 
 def _catch_shutdown_signals() -> None:
@@ -152,63 +148,21 @@ def _catch_shutdown_signals() -> None:
     os.register_at_fork(before=block, after_in_parent=restore, after_in_child=reset_and_restore)
 
 
-def _redirect(output: int) -> None:
-    """Give the handler nothing to read, and send everything it prints to the worker."""
-    _replaced.extend((sys.stdin, sys.stdout, sys.stderr))
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    for handle in (null, output):
-        if handle > 2:
-            os.close(handle)
-    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
-    sys.stdout, sys.stderr = _print_stream(1), _print_stream(2)
-
-
-class _PrintFile(io.FileIO):
-    """Standard output or error that knows whether something was printed since the last document."""
-
-    is_used = False
-
-    def write(self, data: Any) -> int:
-        _PrintFile.is_used = True
-        return super().write(data) or 0
-
-
-def _print_stream(handle: int) -> io.TextIOWrapper:
-    buffer = io.BufferedWriter(_PrintFile(handle, "w", closefd=False))
-    return io.TextIOWrapper(buffer, encoding="utf-8", errors="replace", line_buffering=handle == 2)
-
-
-def _handle(serial: int, claim: Claim, responses: socket.socket, config: ChildConfig) -> Outcome:
-    """Run the handler of one document; returns an outcome whatever it does, short of ending the process."""
+def _handle(serial: int, claim: Claim, sender: OutputSender, config: ChildConfig) -> tuple[Outcome, str | None]:
+    """Run the handler of one document; returns an outcome whatever it does, short of ending the process, and a traceback."""
 
     def send(report: ProgressReport) -> None:
-        responses.sendall(encode_frame(["report", serial, *report]))
+        sender.report(serial, *report)
 
-    document = ClaimedDocument(claim, send, config.files)
+    document, traceback = ClaimedDocument(claim, send, config.files), None
     try:
         outcome = outcome_of_value(document, config.functions[claim.kind](document))
     except BaseException as error:  # noqa: BLE001 - sys.exit() too costs one attempt and nothing else
         if not isinstance(error, Retry | Fail):
-            with contextlib.suppress(Exception):
-                traceback.print_exc()
+            traceback = format_traceback(error)
         outcome = outcome_of_error(document, error, config.backoff, random.random())
     document.flush_report()
-    return outcome
-
-
-def _has_printed() -> bool:
-    """Whether the handler has printed; if so, mark for the worker where that ends."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    if _PrintFile.is_used:
-        _PrintFile.is_used = False
-        os.write(2, PRINTED_END)
-        return True
-    return False
+    return outcome, traceback
 
 
 def _has_living_children() -> bool:

@@ -25,14 +25,16 @@ from fairlane.core.document import Outcome
 from fairlane.procs.ipc import FrameStream, Message
 
 from .child import decode_outcome, receive_document, send_document
-from .child_output import OutputTail
 from .claims import ActiveClaim, insertion_index
 from .document import clean_text
 from .handlers import HandlerEvents
+from .output import split_crash
+from .raw_output import RawOutput
 
 INBOX_MAX = 32  # documents that a child is sent ahead
 CLOSED = "it closed the connection"  # most often because it has ended: the fork server reports in a moment how
 REFUSED_SECONDS = 0.5  # to wait after a fork failed
+REPORTS = {"report": 2, "printed": 1, "logged": 1, "dropped": 1}  # what a running handler sends, and its number of values
 
 
 class PoolEvents(HandlerEvents, Protocol):
@@ -49,7 +51,7 @@ class _Response(NamedTuple):
     outcome: Outcome
     seconds: float
     replace_reason: str
-    has_printed: bool
+    traceback: str | None
 
 
 class Child:
@@ -62,11 +64,14 @@ class Child:
         self._loop = loop
         self._control = control
         self._events = events
+        self._pass_on: dict[str, Callable[..., None]] = {
+            "report": events.reported, "printed": events.printed, "logged": events.logged, "dropped": events.dropped
+        }  # fmt: skip
         self._inbox, self._inbox_child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._inbox.setblocking(False)
         responses, self._responses_child_end = socket.socketpair()
         self._responses = FrameStream(loop, responses, self._received, lambda _: self.end(CLOSED))
-        self._output = OutputTail(loop, 2 * INBOX_MAX)
+        self._output = RawOutput(loop, self._printed, self._dropped)
 
     def start(self) -> None:
         """Have the fork server fork the process."""
@@ -100,19 +105,28 @@ class Child:
             word, serial, *values = message
             if not self.documents or self.documents[0].serial != serial:
                 raise ValueError(f"{word} about a document it does not run")
-            report, response = _parse(word, values)
+            response = _parse(word, values)
         except (LookupError, TypeError, ValueError) as error:
             self.end(f"it sent a message that cannot be understood ({error})")
             return
-        if response is None:
-            self._events.reported(self.documents[0], *report)
+        if isinstance(response, list):
+            self._pass_on[word](self.documents[0], *response)
             return
+        self._output.end_document()
         active = self.documents.popleft()
-        active.printed = self._output.take() if response.has_printed else ""
         self._begin()
         if response.replace_reason:
             self.end(response.replace_reason)
-        self._events.finished(active, response.outcome, response.seconds)
+        self._events.finished(active, response.outcome, response.seconds, response.traceback)
+
+    def _printed(self, line: str) -> None:
+        """Pass on a line of raw output; between two documents there is nobody to whom it belongs."""
+        if self.documents:
+            self._events.printed(self.documents[0], line)
+
+    def _dropped(self, lines: int) -> None:
+        if self.documents:
+            self._events.dropped(self.documents[0], lines)
 
     def index_of(self, active: ActiveClaim) -> int:
         """Return how many documents would begin before this one, the running one included."""
@@ -151,15 +165,15 @@ class Child:
         self.end_reason = self.end_reason or reason
         self._responses.receive()
         unbegun = self.take_back_all()
+        printed = self._output.end_document()
         died = list(self.documents)
         self.documents.clear()
-        printed = self._output.take()
         self.close()
         self._events.child_ended(self.number, reason)
         self._events.returned(unbegun)
-        last_line = printed.rpartition("\n")[2]
         for active in died:
-            active.printed = printed
+            active.printed += printed
+            last_line = split_crash(active.printed)[0].rpartition("\n")[2]
             self._events.died(active, clean_text(f"{reason}; last printed: {last_line}" if last_line else reason))
 
     def close(self) -> None:
@@ -170,13 +184,14 @@ class Child:
         self._inbox_child_end.close()
 
 
-def _parse(word: str, values: list[Any]) -> tuple[list[Any], _Response | None]:
-    """Parse what a child sent about the document it runs: the two values of a report, or a response."""
-    if word == "report":
-        progress, partial = values
-        return [progress, partial], None
-    seconds, outcome, replace_reason, has_printed = values
-    return [], _Response(decode_outcome(outcome), seconds, replace_reason, has_printed)
+def _parse(word: str, values: list[Any]) -> list[Any] | _Response:
+    """Parse what a child sent about the document it runs: values for one of REPORTS, or a response."""
+    if word in REPORTS:
+        if len(values) != REPORTS[word]:
+            raise ValueError(f"{word} with {len(values)} values")
+        return values
+    seconds, outcome, replace_reason, traceback = values
+    return _Response(decode_outcome(outcome), seconds, replace_reason, traceback)
 
 
 class ChildPool:

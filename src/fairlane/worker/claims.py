@@ -40,7 +40,7 @@ class ActiveClaim:
         self.seconds = 0.0  # that its handler ran
         self.outcome: Outcome | None = None
         self.is_lost = False
-        self.printed = ""
+        self.printed = ""  # the end of what its handler printed
 
     def overtakes(self, other: ActiveClaim) -> bool:
         """Whether this claim, newly made, begins before another one that waits here."""

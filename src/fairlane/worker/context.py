@@ -13,6 +13,7 @@ from .blob_gc import BlobCollector
 from .handlers import Handlers
 from .hooks import Hooks
 from .progress import ProgressStore
+from .registration import Registration
 from .store import WorkerStore
 
 
@@ -21,6 +22,7 @@ class RunContext(NamedTuple):
 
     store: WorkerStore
     progress: ProgressStore
+    registration: Registration
     blobs: BlobCollector
     files: Callable[[], Files]
     handlers: Handlers

@@ -4,6 +4,7 @@ Laws:
 - A handler that takes longer than it may, or whose lease was lost, is cancelled.
 - One that does not stop when it is cancelled keeps its slot until it does, but its document does not wait for that.
 - Whatever it raises, SystemExit too, costs its document an attempt and nothing else.
+- What it prints and logs is known to be its own by a context variable, also in the tasks and threads that it starts.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from fairlane.blobs.files import Files
 from fairlane.core.document import Outcome
 from fairlane.core.retry import Backoff
 
+from .async_output import HandlerOutput, outside_handler, within_handler
 from .claims import ActiveClaim
-from .document import ClaimedDocument, outcome_of_error, outcome_of_value
+from .document import ClaimedDocument, Fail, ProgressReport, Retry, outcome_of_error, outcome_of_value
 from .handlers import Handler, HandlerEvents
+from .output import format_traceback
 
 CANCEL_SECONDS_MAX = 3.0  # that a cancelled handler may take to clean up
 CLOSE_SECONDS_MAX = 1.0  # the same when the worker ends
@@ -68,20 +71,30 @@ class Coroutines:
         self._events.began(active)
 
     async def _run(self, running: HandlerTask, handler: Handler) -> None:
-        active = running.active
-        document = ClaimedDocument(active.claim, lambda report: self._events.reported(active, *report), self._files)
+        active, output = running.active, HandlerOutput(running.active, self._events, self._loop)
+
+        def report(report: ProgressReport) -> None:
+            with outside_handler():
+                self._events.reported(active, *report)
+
+        document = ClaimedDocument(active.claim, report, self._files)
         outcome: Outcome | None = None
+        traceback: str | None = None
         try:
-            outcome = outcome_of_value(document, await handler.function(document))
+            with within_handler(output):
+                value = await handler.function(document)
+            outcome = outcome_of_value(document, value)
         except BaseException as error:  # noqa: BLE001 - SystemExit too costs one attempt and nothing else
             if running.cancel_reason is None:
                 outcome = outcome_of_error(document, error, self._backoff, random.random())
+                traceback = None if isinstance(error, Retry | Fail) else format_traceback(error)
         document.flush_report()
+        output.close()
         del self._tasks[active.serial]
         if running.is_abandoned:
             return
         if outcome is not None:
-            self._events.finished(active, outcome, self._loop.time() - running.began_at)
+            self._events.finished(active, outcome, self._loop.time() - running.began_at, traceback)
         else:
             self._events.died(active, str(running.cancel_reason))
 

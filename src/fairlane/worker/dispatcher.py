@@ -10,19 +10,26 @@ Laws:
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from fairlane.core.document import Outcome, Released, Retried
+from fairlane.core.document import Failed, Outcome, Released, Retried
 
+from .attempts import attempt_details
 from .child_pool import ChildPool
 from .claims import ActiveClaim, Backlog
 from .context import RunContext
 from .coroutines import Coroutines
+from .log_records import handle_record
 from .outbox import Outbox
+from .output import add_to_tail, print_unlogged
 from .prefetch import Prefetch
 
 STOPPED = "the worker stopped"
+
+_handler_log = logging.getLogger("fairlane.handler")
 
 
 class Dispatcher:
@@ -121,17 +128,40 @@ class Dispatcher:
             self._context.progress.record(active.claim, progress, partial)
             self._context.hooks.emit("reported", value=progress, **active.facts())
 
-    def finished(self, active: ActiveClaim, outcome: Outcome, seconds: float) -> None:
+    def printed(self, active: ActiveClaim, line: str) -> None:
+        active.printed = add_to_tail(active.printed, line)
+        hooks = self._context.hooks
+        hooks.emit("printed", value=line, **active.facts())
+        if not hooks.has_own("printed") and not _handler_log.hasHandlers():
+            print_unlogged(active, line)
+
+    def logged(self, active: ActiveClaim, fields: Mapping[str, Any]) -> None:
+        handle_record(fields, active)
+
+    def dropped(self, active: ActiveClaim, lines: int) -> None:
+        self._context.hooks.emit("dropped", number=lines, **active.facts())
+
+    def finished(self, active: ActiveClaim, outcome: Outcome, seconds: float, traceback: str | None) -> None:
         active.seconds = seconds
         self._prefetch.record(seconds)
+        if traceback is not None and isinstance(outcome, Retried | Failed):
+            self._context.hooks.emit("raised", reason=outcome.reason, traceback=traceback, **active.facts())
+            outcome = self._with_details(active, outcome, traceback)
         self._outbox.add(active, outcome)
         self.dispatch()
+
+    def _with_details(self, active: ActiveClaim, outcome: Retried | Failed, traceback: str | None) -> Retried | Failed:
+        details = attempt_details(active, self._context.hooks.worker, outcome.reason, traceback)
+        return outcome._replace(details=details)
 
     def died(self, active: ActiveClaim, reason: str) -> None:
         now = self._loop.time()
         active.seconds = now - (active.began_at or now)
         after_ms = self._context.backoff.delay_ms(active.claim.attempts, random.random())
-        self._outbox.add(active, Released() if self.is_releasing else Retried(after_ms, reason))
+        retried: Retried | Failed = Retried(after_ms, reason)
+        if active.printed:
+            retried = self._with_details(active, retried, None)
+        self._outbox.add(active, Released() if self.is_releasing else retried)
 
     def returned(self, claims: Sequence[ActiveClaim]) -> None:
         if self.is_stopping:

@@ -28,12 +28,20 @@ REPORTS_AT_ONCE = 20  # and as many a second; further ones are dropped, but the 
 
 
 class Retry(Exception):
-    """Raised by a handler: try again, after a while (a number is seconds) or by the worker's back-off."""
+    """Raised by a handler: try again, after a while (a number is seconds) or by the worker's back-off.
 
-    def __init__(self, after: float | timedelta | None = None, reason: str = "") -> None:
-        self._after_ms = None if after is None else to_milliseconds("after", after, 0, DELAY_MAX_MS)
+    With `counted=False` it is only too early: the document comes back after that while, and no attempt was spent.
+    """
+
+    def __init__(self, after: float | timedelta | None = None, reason: str = "", *, counted: bool = True) -> None:
+        if type(counted) is not bool:
+            raise BadValue("counted", counted, "True or False")
+        if after is None and not counted:
+            raise BadValue("after", after, "a time with counted=False, or the document would come back at once")
+        self._after_ms = None if after is None else to_milliseconds("after", after, 0 if counted else 1, DELAY_MAX_MS)
+        self.counted = counted
         self.reason = str(reason)
-        super().__init__(self.reason or "the handler asked for another attempt")
+        super().__init__(self.reason or ("the handler asked for another attempt" if counted else "the handler postponed it"))
 
 
 class Fail(Exception):
@@ -140,7 +148,8 @@ def outcome_of_error(document: ClaimedDocument, error: BaseException, backoff: B
     after_ms = error._after_ms if isinstance(error, Retry) else None
     if after_ms is None:
         after_ms = backoff.delay_ms(document.attempt, dice)
-    return Retried(after_ms, clean_text(describe_error(error)), cost)
+    counted = not isinstance(error, Retry) or error.counted
+    return Retried(after_ms, clean_text(describe_error(error)), cost, counted)
 
 
 def describe_error(error: BaseException) -> str:

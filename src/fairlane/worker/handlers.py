@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
@@ -40,9 +40,23 @@ def make_handler(kind: str, function: Callable[..., Any], attempts: int, timeout
     to_milliseconds("timeout", timeout, 1, SECONDS_MAX_MS)
     if not callable(function):
         raise BadValue("handler", function, "a function that takes a document")
+    validate_signature(function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise BadValue("handler", function, "a function that returns its result; this one yields")
     return Handler(kind, function, attempts, float(plain_seconds(timeout)))
+
+
+def validate_signature(function: Callable[..., Any]) -> None:
+    """Refuse a function that cannot be called with one document; raises BadValue."""
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)  # a decorator may add arguments of its own
+    except (TypeError, ValueError):  # some built-in functions do not say what they take
+        return
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        name = getattr(function, "__name__", repr(function))
+        raise BadValue("handler", f"{name}{signature}", f"a function that can be called with one document ({error})") from None
 
 
 class Handlers:
@@ -62,7 +76,7 @@ class Handlers:
     def require_any(self) -> None:
         """Refuse a worker without handlers: it would wait for ever."""
         if not self._by_kind:
-            raise Mistake('this worker has no handlers; write one with @worker.handler("extract") before worker.run()')
+            raise Mistake("this worker has no handlers; write one with @worker.handler() before worker.run()")
 
     def attempts(self) -> dict[str, int]:
         """Return how many attempts each kind has."""
@@ -86,7 +100,16 @@ class HandlerEvents(Protocol):
     def reported(self, active: ActiveClaim, progress: float | str | None, partial: str | None) -> None:
         """A handler reported progress or a partial result."""
 
-    def finished(self, active: ActiveClaim, outcome: Outcome, seconds: float) -> None:
+    def printed(self, active: ActiveClaim, line: str) -> None:
+        """A handler printed a line."""
+
+    def logged(self, active: ActiveClaim, fields: Mapping[str, Any]) -> None:
+        """A handler in a child made a record of `logging`."""
+
+    def dropped(self, active: ActiveClaim, lines: int) -> None:
+        """So many lines of a handler's output were dropped."""
+
+    def finished(self, active: ActiveClaim, outcome: Outcome, seconds: float, traceback: str | None) -> None:
         """A handler returned or raised."""
 
     def died(self, active: ActiveClaim, reason: str) -> None:

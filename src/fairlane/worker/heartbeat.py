@@ -38,7 +38,7 @@ SLACK_SECONDS = 2.0  # that the loop may be late before its handler counts as hu
 RENEWALS = 3  # in a lease
 NEVER = float("inf")
 _START = (  # with the path of the worker, so that the same fairlane is imported
-    "import json, sys; sys.path, *arguments = json.loads(sys.argv[1]);"
+    "import json, sys; sys.path, *arguments = json.load(sys.stdin);"
     " from fairlane.worker.heartbeat import main; main(*arguments)"
 )
 
@@ -182,15 +182,19 @@ def start_process(url: str, lease_ms: int, fork_server_pid: int | None) -> tuple
     """Start the heartbeat as a fresh process; returns it and the worker's end of its socket.
 
     Not a fork: a thread of this program may be inside the store's library now, and the copy would wait for it for ever.
+    The URL may hold a password, and everybody on the machine can read arguments: it goes through standard input.
     """
     ours, theirs = socket.socketpair()
     arguments = json.dumps([sys.path, theirs.fileno(), url, lease_ms, os.getpid(), fork_server_pid])
-    command = [sys.executable, "-c", _START, arguments]
+    command = [sys.executable, "-c", _START]
     with syscalls.shutdown_signals_blocked():  # and they stay blocked in it: leases are needed until the worker has stopped
         process = subprocess.Popen(  # noqa: S603 - it is this very interpreter
-            command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+            command, stdin=subprocess.PIPE, pass_fds=[theirs.fileno()], start_new_session=True
         )
     theirs.close()
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin:  # if it has ended, the socket shows it
+        process.stdin.write(arguments.encode())
     return process, ours
 
 

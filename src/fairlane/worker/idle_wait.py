@@ -27,6 +27,10 @@ class Claimer(Protocol):
     def is_stopping(self) -> bool: ...
 
     @property
+    def may_claim(self) -> bool:
+        """Whether it is neither stopping nor drained."""
+
+    @property
     def is_idle(self) -> bool:
         """Whether it has no claims."""
 
@@ -65,6 +69,9 @@ class IdleWait:
         """Wait and claim whenever there is too little, until the worker stops."""
         while not claimer.is_stopping:
             await self._is_short.wait()
+            if not claimer.may_claim:
+                self._is_short.clear()  # the run loop claims when it may again
+                continue
             if self._until_empty and claimer.is_idle and await thread.call(self._store.is_empty):
                 claimer.stop("the queue is empty")
                 return
@@ -77,9 +84,7 @@ class IdleWait:
         limit = claimer.capacity()  # it only grows meanwhile
         self.is_claiming = True
         try:
-            exchange = await thread.call(
-                lambda: self._store.wait_and_claim(seconds, lambda: 0 if claimer.is_stopping else limit)
-            )
+            exchange = await thread.call(lambda: self._store.wait_and_claim(seconds, lambda: limit if claimer.may_claim else 0))
         finally:
             self.is_claiming = False
             self._wake()

@@ -29,6 +29,7 @@ class Summary(NamedTuple):
     retried: int = 0
     released: int = 0
     lost: int = 0
+    postponed: int = 0
 
 
 class Outbox:
@@ -75,9 +76,7 @@ class Outbox:
         self._counts[state] += 1
         self._progress.forget(active.claim, isinstance(active.outcome, Done))
         facts = active.facts()
-        if active.printed:
-            self._hooks.emit("printed", value=active.printed, **facts)
-        name = "finished" if state in ("done", "released") else "unfinished"
+        name = "unfinished" if state in ("failed", "retried") else "finished"
         self._hooks.emit(name, outcome=state, reason=reason, seconds=active.seconds, **facts)
 
     def lose(self, active: ActiveClaim, reason: str) -> bool:
@@ -93,6 +92,10 @@ class Outbox:
         self._hooks.emit("lost", reason=reason, **active.facts())
         return True
 
+    def give_up_batch(self) -> None:
+        """Wait no longer for the answer about what is on its way: it may be lost now."""
+        self._sending = []
+
     def summary(self) -> Summary:
         """Return what became of the documents so far."""
         return Summary(**self._counts)
@@ -105,6 +108,8 @@ def _new_state(active: ActiveClaim) -> tuple[str, str | None]:
             return "done", None
         case Failed(reason=reason):
             return "failed", reason
+        case Retried(reason=reason, counted=False):
+            return "postponed", reason
         case Retried(reason=reason):
             return ("failed" if active.claim.attempts >= active.claim.attempts_max else "retried"), reason
         case _:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from fairlane.core.document import Claim, Failed, Outcome, State
 from fairlane.core.errors import StoreError
-from fairlane.engine.protocol import Engine
+from fairlane.engine.protocol import DocumentFilter, Engine
+from fairlane.engine.walk import walk_documents
 
 from .document import clean_text, describe_error
 
@@ -98,13 +99,9 @@ class WorkerStore:
             return False
 
     def _has(self, state: State) -> bool:
-        before: int | None = None
-        while page := self._engine.documents(None, state, before, PAGE_SIZE):
-            ours = [document for document in page if document.kind in self._kinds]
-            if any(state != "ready" or not self._is_paused(document.customer) for document in ours):
-                return True
-            before = page[-1].number
-        return False
+        documents = walk_documents(self._engine, DocumentFilter(state=state))
+        ours = (document for document in documents if document.kind in self._kinds)
+        return any(state != "ready" or not self._is_paused(document.customer) for document in ours)
 
     def _is_paused(self, customer: str) -> bool:
         return self._engine.customer(customer).terms.paused

@@ -8,16 +8,17 @@ Laws:
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from fairlane.core.errors import FairlaneError
 from fairlane.engine import Engine
+from fairlane.procs.threads import DaemonThreads
 from fairlane.tracing.spans import Spans, SpanSubject
 
 from .hooks import WorkerEvent
 
 PENDING_MAX = 1000  # waits that are still to be read
+CLOSE_SECONDS = 2.0  # for reads that are still to come, when the worker ends
 ENDINGS = ("finished", "unfinished", "lost")
 
 
@@ -29,7 +30,7 @@ class TracingHook:
         self._engine = engine
         self._began_ns: dict[tuple[str, int], int] = {}
         self._pending = 0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fairlane-traces")
+        self._thread = DaemonThreads(1, "fairlane-traces")
 
     def __call__(self, event: WorkerEvent) -> None:
         if event.id is None or event.token is None:
@@ -45,7 +46,7 @@ class TracingHook:
 
     def close(self) -> None:
         """Send what is left."""
-        self._thread.shutdown()
+        self._thread.close(CLOSE_SECONDS)
         self._spans.close()
 
     def _trace_wait(self, event: WorkerEvent, began_ns: int) -> None:

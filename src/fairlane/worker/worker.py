@@ -28,18 +28,20 @@ from fairlane.core.policy import to_milliseconds
 from fairlane.core.retry import Backoff
 from fairlane.engine import Engine, open_engine
 from fairlane.procs import fork_server, reaper
-from fairlane.queue import Queue
+from fairlane.queue import DEFAULT_KIND, Queue
 from fairlane.queue.files import QueueFiles, open_files_of
 from fairlane.settings import DEFAULT_URL
 from fairlane.tracing import open_spans
 
 from . import child, heartbeat
+from .async_output import attributed_output
 from .blob_gc import BlobCollector
 from .context import RunContext
 from .handlers import SECONDS_DEFAULT, Handlers, make_handler
 from .hooks import Hook, Hooks
 from .outbox import Summary
 from .progress import ProgressStore
+from .registration import Registration
 from .run_loop import RunLoop
 from .store import WorkerStore
 
@@ -92,9 +94,12 @@ class Worker:
         self._stop_run: Callable[[], None] | None = None
 
     def handler(
-        self, kind: str, *, attempts: int = ATTEMPTS_DEFAULT, timeout: float | timedelta = SECONDS_DEFAULT
+        self, kind: str = DEFAULT_KIND, *, attempts: int = ATTEMPTS_DEFAULT, timeout: float | timedelta = SECONDS_DEFAULT
     ) -> Callable[[F], F]:
-        """Register the function for a kind: `def` runs in a child process, `async def` on the worker's loop."""
+        """Register the function for a kind, by default that of `submit(payload)`: `def` runs in a child process, `async def` on
+        the worker's loop."""
+        if callable(kind):
+            raise BadValue("kind", kind, 'a text; write @worker.handler() or @worker.handler("invoice"), with parentheses')
 
         def add(function: F) -> F:
             self._handlers.add(make_handler(kind, function, attempts, timeout))
@@ -114,6 +119,11 @@ class Worker:
             return lambda hooked: self.on(event, hooked)
         self._hooks.add(event, hook)
         return hook
+
+    @property
+    def slots(self) -> int:
+        """How many documents it runs at once."""
+        return self._slots
 
     def stop(self) -> None:
         """Stop as SIGTERM does, from any thread; called again, give everything back at once."""
@@ -152,11 +162,14 @@ class Worker:
             engine, connection = self._open_store_and_heartbeat(url, fork_server_pid, stack)
             stack.callback(connection.close)
             self._trace(engine, stack)
+            if self._handlers.async_seconds_min() is not None:
+                stack.enter_context(attributed_output())
             store = WorkerStore(engine, self.name, self._lease_ms, self._handlers.attempts())
             queue_files = self._queue.files if isinstance(self._queue, Queue) else QueueFiles(engine, url, self._blobs)
+            registration = Registration(engine, self.name, self._handlers.attempts(), self._slots)
             context = RunContext(
-                store, ProgressStore(engine), BlobCollector(queue_files), files, self._handlers, self._hooks, self._backoff,
-                control, connection, self._slots, self._lease_ms, self._grace, until_empty,
+                store, ProgressStore(engine), registration, BlobCollector(queue_files), files, self._handlers, self._hooks,
+                self._backoff, control, connection, self._slots, self._lease_ms, self._grace, until_empty,
             )  # fmt: skip
             loop = asyncio.new_event_loop()
             stack.callback(loop.close)

@@ -17,16 +17,18 @@ STATIC = Path(str(files("fairlane.console"))) / "static"
 LANGUAGES = ("en", "pl", "pt", "es", "de")
 MINUS = "\N{MINUS SIGN}"
 KIND = "page"  # the built-in worker does not claim it, so a test decides when a document goes on
-OPERATOR_VIEWS = ("lanes", "customers", "documents", "waits", "what-if", "how")
-CUSTOMER_VIEWS = ("mine", "how")
+OPERATOR_VIEWS = ("lanes", "customers", "documents", "workers", "waits", "what-if", "how")
+CUSTOMER_VIEWS = ("mine", "webhook", "how")
 READY = {  # the selector of something that a view has when it is drawn
     "lanes": ".legend > *",
     "customers": "tbody tr",
     "documents": "tbody tr, .empty-state",
+    "workers": "tbody tr",
     "waits": ".charts section",
     "what-if": "form",
     "how": "table",
     "mine": ".files, .empty-state",
+    "webhook": "form.control",
 }
 
 # every text that can be seen or read out, without the names that users chose

@@ -38,7 +38,8 @@ def free_port() -> int:
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """With a worker, and always on the same port, so that it can come back."""
-    running = Server(Path(tmp_path_factory.mktemp("page")), "--port", str(free_port()), work=True)
+    options = ("--port", str(free_port()), "--allow-private-webhooks")
+    running = Server(Path(tmp_path_factory.mktemp("page")), *options, work=True)
     yield running
     running.close()
 

@@ -25,7 +25,7 @@ def test_a_customer_cannot_reach_what_is_for_operators(browser: Browser, server:
     receipt = server.queue.submit(other, content=b"secret", name="secret of others.txt", kind=KIND)
     with open_page(browser, server, server.key(customer)) as console:
         page = console.page
-        expect(page.locator("nav a")).to_have_count(2)
+        expect(page.locator("nav a")).to_have_count(3)
         for view in (*OPERATOR_VIEWS[:-1], f"customers/{other}", f"documents/{receipt.id}"):
             page.evaluate("hash => { location.hash = hash }", f"#/{view}")
             page.locator("main.view-mine").wait_for()

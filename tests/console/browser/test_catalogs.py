@@ -12,6 +12,8 @@ from fairlane.api.problems import TITLES
 from fairlane.core.document import EventType, State
 from fairlane.extract.failure import CAN_RETRY
 from fairlane.extract.messages import failure_text
+from fairlane.queue.models import WorkerState
+from fairlane.sim.past import SENTENCES
 
 from .browser_page import LANGUAGES, STATIC, catalog
 
@@ -20,7 +22,13 @@ CODE = "\n".join(SCRIPTS.values())
 PLURALS = {"en": {"one", "other"}, "de": {"one", "other"}, "pl": {"one", "few", "many", "other"},
            "pt": {"one", "many", "other"}, "es": {"one", "many", "other"}}  # fmt: skip
 STORED = {"fairlane.language", "fairlane.theme"}  # names in the browser's storage
-SAME_WORDS = {"pl": {"document.type", "shell.operator"}, "de": {"document.type"}}  # which are what that language says too
+# which are what that language says too
+SAME_WORDS = {  # which are what that language says too
+    "pl": {"document.type", "nav.webhook", "shell.operator"},
+    "pt": {"nav.webhook"},
+    "es": {"nav.webhook"},
+    "de": {"document.type", "nav.webhook", "workers.version"},
+}
 SUFFIX = "_hint"  # of a column, where there is one
 RESETS = ("idle", "window", "gradual")
 WORDS = {  # the words that may replace {}
@@ -29,8 +37,15 @@ WORDS = {  # the words that may replace {}
     "failure.{}": (*CAN_RETRY, "other"),
     "reason.{}": (*CAN_RETRY, "other"),
     "reset.{}": RESETS,
+    "what_if.{}": ("measured", "now", "then"),
+    "what_if.doubt_{}": tuple(SENTENCES),
+    "bulk.{}": ("cancel_all", "retry_all", "cancel_ask", "retry_ask", "cancel_done", "retry_done"),
+    "documents.{}": ("search", "customer", "kind", "reason", "since", "until"),
     "how.step_reset_{}": RESETS,
+    "outlook.{}": ("no_worker", "unserved", "draining"),
+    "workers.state_{}": get_args(WorkerState),
     "shell.{}": ("system", "light", "dark"),
+    "webhook.{}": ("event", "subject", "attempts", "outcome", "tried", "again"),
 }
 SHOWN_WITHOUT_WORDS = {  # problems that only a program can cause
     "bad-request", "wrong-method", "too-slow", "key-conflict", "events-purged", "too-many-headers", "broken", "not-from-page",
@@ -130,4 +145,4 @@ def test_every_script_is_preloaded() -> None:
 def test_the_page_is_small() -> None:
     sizes = {path: len(gzip.compress(path.read_bytes(), 9)) for path in STATIC.rglob("*") if path.is_file()}
     catalogs = [size for path, size in sizes.items() if path.parent.name == "locales"]
-    assert sum(sizes.values()) - sum(catalogs) + max(catalogs) <= 60_000  # what one reader loads; the promise is 150,000
+    assert sum(sizes.values()) - sum(catalogs) + max(catalogs) <= 70_000  # what one reader loads; the promise is 150,000

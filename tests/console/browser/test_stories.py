@@ -12,6 +12,8 @@ from playwright.sync_api import Browser, expect
 from fairlane.api import auth
 from fairlane.core.document import Done
 from tests.api.running import Server, until
+from tests.api.test_webhooks import Listener, verified
+from tests.api.test_webhooks import listener as listener  # a fixture
 from tests.client.faulty_proxy import FaultyProxy
 
 from .browser_page import KIND, MINUS, BrowserPage, open_page
@@ -94,11 +96,11 @@ def test_somebody_finds_a_document_and_reads_why_it_waits(operator: BrowserPage,
     server.queue.submit_many(customer, [1] * 25, kind=KIND)
     receipt = server.queue.submit(customer, content=TEXT.encode(), name="Rechnung November.txt", kind=KIND)
     operator.open("documents")
-    page.get_by_label("Search by ID or name").fill("rechnung nov")
+    page.get_by_label("Search by ID, name or key").fill("rechnung nov")
     row = page.locator("tbody tr")
     expect(row).to_have_count(1)
     expect(row).to_contain_text("waiting")
-    page.get_by_label("Search by ID or name").fill(receipt.id[:30])
+    page.get_by_label("Search by ID, name or key").fill(receipt.id[:30])
     expect(row).to_have_count(1)
     row.locator("a").first.click()
     expect(page.locator("h1")).to_have_text("Rechnung November.txt")
@@ -176,6 +178,49 @@ def test_a_customer_hands_in_a_file_and_takes_the_result(
         console.open("how")
         expect(page.locator("tr.here")).to_contain_text("You are here")
         expect(page.locator(".you")).to_contain_text(f"Your counter is at {MINUS}1")
+
+
+def test_a_customer_sets_its_webhook_and_an_operator_sees_what_is_wrong(
+    browser: Browser, operator: BrowserPage, server: Server, customer: str, listener: Listener
+) -> None:
+    with open_page(browser, server, server.key(customer)) as console:
+        page = console.page
+        console.open("webhook")
+        page.get_by_label("Address").fill(listener.url)
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".secret")).to_have_text(re.compile("^whsec_"))
+        server.queue.submit(customer, kind=KIND)
+        server.finish()
+        # Customers' own webhooks do not lead into the network of the service.
+        expect(page.locator("tbody tr")).to_contain_text("127.0.0.1 leads to no address that is public")
+        first = page.locator(".secret").inner_text()
+        page.get_by_role("button", name="Make a new secret").click()
+        page.locator("dialog button.main").click()
+        expect(page.locator(".secret")).not_to_have_text(first)
+        secret = page.locator(".secret").inner_text()
+        console.wait_for_text("Calls are signed with two secrets until")
+        page.reload()
+        page.get_by_role("button", name="Retire the old secret").click()
+        page.locator("dialog button.main").click()
+        expect(page.get_by_role("button", name="Make a new secret")).to_be_visible()
+        expect(page.locator(".secret")).to_have_count(0)  # it is shown once
+
+    page = operator.page
+    operator.open(f"customers/{customer}".replace(" ", "%20"))
+    form = page.locator("form.control").filter(has_text="Address")
+    expect(form.get_by_label("Address")).to_have_value(listener.url)
+    form.get_by_role("button").click()  # now it is the operator's
+    until(lambda: listener.calls, "the call")
+    assert verified(secret, listener.calls[0])["data"]["customer"] == customer
+    page.get_by_label("Deliveries").first.select_option("delivered")
+    again = page.get_by_role("button", name="Send again")
+    expect(again).to_have_count(1)
+    again.click()
+    until(lambda: len(listener.calls) == 2, "another call")
+    assert len({headers["webhook-id"] for headers, _ in listener.calls}) == 1
+    page.get_by_role("button", name="Remove the webhook").click()
+    page.locator("dialog button.main").click()
+    expect(form.get_by_label("Address")).to_have_value("")
 
 
 def test_the_connection_is_lost_and_comes_back(operator: BrowserPage, server: Server, customer: str) -> None:

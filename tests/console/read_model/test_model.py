@@ -17,6 +17,7 @@ from fairlane.console.read_model.model import ReadModel, encode_partial_frame
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
 from fairlane.core.policy import Terms, interval_ms_of
 from fairlane.engine import Engine
+from fairlane.engine.walk import walk_documents
 from tests.engine.conftest import ENGINES, url_of
 from tests.servers import redis
 
@@ -27,7 +28,7 @@ ALL = 100_000
 
 def summary_of_store(engine: Engine, now_ms: int) -> dict[str, Any]:
     """Count what a store holds."""
-    documents = engine.documents(None, None, None, ALL)
+    documents = list(walk_documents(engine))
     ready = [each for each in documents if each.state == "ready" or (each.state == "delayed" and each.ready_ms <= now_ms)]
     running = [each for each in documents if each.state == "running"]
     waiting = Counter(each.customer for each in documents if each.state in ("ready", "delayed"))
@@ -115,7 +116,7 @@ class Story:
             self.engine.settle([(claim, outcome)], now_ms=self.now_ms)
 
     def _cancel_or_revive(self) -> None:
-        documents = self.engine.documents(None, None, None, 1000)
+        documents = list(walk_documents(self.engine))
         if documents:
             self.engine.cancel([self.random.choice(documents).id], now_ms=self.now_ms)
         failed = [document.id for document in documents if document.state == "failed"]
@@ -138,7 +139,7 @@ def test_the_model_is_a_fold_of_the_feed_wherever_it_began(seed: int, monkeypatc
         for model in models:
             catch_up(model, story.engine)
             assert summary_of_model(model, story.now_ms) == summary_of_store(story.engine, story.now_ms), (seed, number)
-            unended = {each.id for each in story.engine.documents(None, None, None, ALL) if each.ended_ms is None}
+            unended = {each.id for each in walk_documents(story.engine) if each.ended_ms is None}
             assert set(model.documents) == unended  # nothing is kept of documents that have ended
         if number % 60 == 59:  # loaded now, while the feed is followed from an earlier change: both meet
             changes = story.engine.changes(None, ALL)

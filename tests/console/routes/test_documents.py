@@ -18,11 +18,22 @@ def test_the_history_of_a_document(server: Server, page: httpx.Client, customer:
     [claim] = claim_only(server, id)
     server.queue.engine.settle([(claim, Retried(0, "timed_out: once"))])
     [claim] = claim_only(server, id)
-    server.queue.engine.settle([(claim, Failed("encrypted: it asks for a password"))])
+    details = {
+        "attempt": 2,
+        "token": 2,
+        "at": 0,
+        "worker": "tester",
+        "seconds": 1,
+        "reason": "r",
+        "traceback": "T",
+        "output": "O",
+    }
+    server.queue.engine.settle([(claim, Failed("encrypted: it asks for a password", details=json.dumps(details)))])
     body = page.get(f"/page/documents/{id}").json()
     assert [change["what"] for change in body["life"]] == ["submitted", "claimed", "retried", "claimed", "failed"]
     assert [change["worker"] for change in body["life"]] == [None, "tester", None, "tester", None]
     assert body["failure_code"] == "encrypted"
+    assert [(attempt["attempt"], attempt["traceback"], attempt["output"]) for attempt in body["attempts"]] == [(2, "T", "O")]
     why = body["why"]
     assert (why["counter"], why["priority"], why["threshold"], why["was_reset"]) == (-4, 2, -2, False)
     assert why["silence"] == 0
@@ -30,6 +41,7 @@ def test_the_history_of_a_document(server: Server, page: httpx.Client, customer:
     with signed_in(server, server.key(customer)) as owner:
         own_body = owner.get(f"/page/documents/{id}").json()
         assert "tester" not in json.dumps(own_body)
+        assert own_body["attempts"] == []
         assert [change["what"] for change in own_body["life"]] == [change["what"] for change in body["life"]]
     with signed_in(server, server.key(f"{customer}, neighbour")) as neighbour:
         unknown = neighbour.get("/page/documents/01a1e26c-a079-7924-b052-ca4fc538e719")

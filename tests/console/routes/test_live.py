@@ -10,6 +10,7 @@ import pytest
 
 from fairlane.api import auth
 from fairlane.core.document import Done, Failed
+from fairlane.engine.walk import walk_documents
 from tests.api.running import Server, problem_of, until
 from tests.console.page_client import caught_up, newest_change, open_stream, signed_in
 
@@ -28,7 +29,7 @@ def test_after_a_flood_the_frame_shows_what_the_store_holds(server: Server, cust
         server.queue.engine.settle([(claim, Failed("encrypted: it asks for a password")) for claim in failed])
         frame = caught_up(server, stream)
 
-        documents = server.queue.engine.documents(None, None, None, 100_000)
+        documents = list(walk_documents(server.queue.engine))
         states = Counter[str](document.state for document in documents)
         totals = frame["totals"]
         names = {"ready": "ready", "delayed": "delayed", "running": "running", "done_today": "done", "failed_today": "failed"}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 
+import pytest
+
+from fairlane.core.document import Done
 from tests.api.running import Server, problem_of, until
 from tests.console.page_client import signed_in
 
@@ -26,9 +30,27 @@ def test_what_if(tmp_path: Path) -> None:
             assert (answer["now"]["workers"], answer["then"]["workers"]) == (4, 50)
             assert answer["then"]["waits"]["all"]["p95"] <= answer["now"]["waits"]["all"]["p95"]
             assert answer["now"]["waits"]["light"]["p50"] is not None
+            assert (answer["measured"]["policy"], answer["measured"]["documents"]) == ("measured", 62)
             for question in BAD:
                 response = page.post("/page/what-if", json=question)
                 assert (response.status_code, problem_of(response)) == (422, "bad-value"), question
+    finally:
+        server.close()
+
+
+def test_the_measured_past_is_beside_the_simulated_one(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    try:
+        queue, now = server.queue, time.time()
+        queue.submit_many("acme", [1] * 5, now=now - 120)
+        claims = queue.engine.claim("worker", 5, 600_000, now_ms=round((now - 60) * 1000))
+        queue.engine.settle([(claim, Done()) for claim in claims], now_ms=round((now - 59) * 1000))
+        with signed_in(server, server.operator) as page:
+            answer = page.post("/page/what-if", json={}).json()
+        assert answer["measured"]["waits"]["all"]["p50"] == pytest.approx(60, abs=0.01)
+        assert answer["now"]["waits"]["all"]["p50"] == 0
+        assert [doubt["reason"] for doubt in answer["doubts"]] == ["downtime"]
+        assert answer["doubts"][0]["values"]["seconds"] == pytest.approx(60, abs=0.01)
     finally:
         server.close()
 

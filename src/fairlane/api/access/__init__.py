@@ -15,6 +15,7 @@ from .batches import BatchAccess
 from .customer import OwnAccess
 from .documents import DocumentAccess
 from .operator import OperatorAccess
+from .webhooks import WebhookAccess
 
 
 class Access:
@@ -33,6 +34,10 @@ class Access:
     @property
     def batches(self) -> BatchAccess:
         return BatchAccess(self._queue, self._caller)
+
+    @property
+    def webhooks(self) -> WebhookAccess:
+        return WebhookAccess(self._queue, self._caller)
 
     @property
     def operator(self) -> OperatorAccess:

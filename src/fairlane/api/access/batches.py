@@ -8,19 +8,27 @@ ids they got are written down then; the keys find them if the server died in bet
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
+from itertools import takewhile
 from typing import NamedTuple
 
 from fairlane.api.auth import Caller, time_ms
 from fairlane.api.problems import Problem, nothing_here
-from fairlane.core.document import ENDED, RECORD_BYTES_MAX, WAITING, DocumentRow, State
+from fairlane.api.webhooks import webhook_of
+from fairlane.core.document import ENDED, WAITING, DocumentRow, State
 from fairlane.core.errors import KeyConflict
 from fairlane.engine import Engine
-from fairlane.queue import Queue
+from fairlane.engine.protocol import RECORD_BYTES_MAX, DocumentFilter
+from fairlane.engine.walk import walk_documents
+from fairlane.queue import Queue, new_ids
 
 from .documents import is_id
 
 GROUP = "batches"
+TO_CHECK = "batches to check"  # by batch: it was written down after its documents, which may have ended before that
+WATCHED = "batch ends"  # by batch: the index of a document that has not ended; null: the end of the batch was recorded
 PAGE = 100
 
 
@@ -32,11 +40,16 @@ class BatchRecord(NamedTuple):
     digest: str
     made_ms: int
     documents: tuple[str, ...]
+    key: str | None = None  # the sender's idempotency key
+
+    @property
+    def watch_key(self) -> str:
+        """The key under which its end is watched: a batch that was purged may come again under the same id."""
+        return f"{self.id}/{self.made_ms}"
 
     def to_json(self) -> str:
         """Encode the record; refused if it is larger than a record may be."""
-        fields = {"customer": self.customer, "digest": self.digest, "made_ms": self.made_ms, "documents": self.documents}
-        value = json.dumps(fields)
+        value = json.dumps({name: field for name, field in self._asdict().items() if name != "id"})
         if len(value) > RECORD_BYTES_MAX:
             raise Problem("too-large", "too many documents in one batch; send them in several")
         return value
@@ -44,7 +57,7 @@ class BatchRecord(NamedTuple):
     @classmethod
     def from_json(cls, id: str, value: str) -> BatchRecord:
         fields = json.loads(value)
-        return cls(id, fields["customer"], fields["digest"], fields["made_ms"], tuple(fields["documents"]))
+        return cls(**{**fields, "id": id, "documents": tuple(fields["documents"])})
 
 
 class BatchProgress(NamedTuple):
@@ -54,6 +67,7 @@ class BatchProgress(NamedTuple):
     counts: dict[State, int]
     missing: int  # purged, or never submitted because the sender was cut off
     expected_in: float | None
+    members: list[DocumentRow]  # those that exist, in the order of the batch
 
     @property
     def ended(self) -> int:
@@ -79,15 +93,39 @@ class BatchAccess:
         """Count a batch by state, and estimate when the last of it begins."""
         batch = self.get(id)
         members = _members(self._engine, batch)
-        counts: dict[State, int] = {}
-        for document in members:
-            counts[document.state] = counts.get(document.state, 0) + 1
+        counts = dict(Counter(document.state for document in members))
         waiting = [document for document in members if document.state in WAITING]
         last = max(waiting, key=lambda document: (document.priority, document.number), default=None)
         expected_in = None if last is None else self._queue.explain(last.id).facts["expected_in"]
         if last is None and any(document.state not in ENDED for document in members):
             expected_in = 0.0
-        return BatchProgress(batch, counts, len(batch.documents) - len(members), expected_in)
+        positions = {id: position for position, id in enumerate(batch.documents)}
+        in_order = sorted(members, key=lambda document: positions[document.id])
+        return BatchProgress(batch, counts, len(batch.documents) - len(members), expected_in, in_order)
+
+    def find(self, text: str, customer: str | None) -> BatchRecord | None:
+        """Find a batch by its id or, where the customer is known, by the key it was sent with; None: there is none."""
+        for id in (text.casefold(), batch_id(customer, text) if customer and text else ""):
+            batch = self._read(id) if is_id(id) else None
+            if batch is not None and self._caller.may_see(batch.customer) and customer in (None, batch.customer):
+                return batch
+        return None
+
+    def of(self, document: DocumentRow) -> BatchRecord | None:
+        """Read the batch that a document came with; its idempotency key tells which."""
+        id, separator, _ = (document.key or "").rpartition("/")
+        batch = self._read(id) if separator and is_id(id) else None
+        if batch is None or batch.customer != document.customer or document.id not in batch.documents:
+            return None  # anybody may choose a key with a slash
+        return batch if self._caller.may_see(batch.customer) else None
+
+    def ended_ms(self, id: str) -> int | None:
+        """Return when the last document of a batch ended; None: some have not."""
+        batch = self.get(id)
+        members = _members(self._engine, batch)
+        if any(document.ended_ms is None for document in members):
+            return None
+        return max((document.ended_ms or 0 for document in members), default=batch.made_ms)
 
     def create(self, batch: BatchRecord, key: str | None) -> tuple[BatchRecord, bool]:
         """Write a batch down; if it is there already, that one counts, and the second value says that it is a repeat."""
@@ -110,13 +148,31 @@ class BatchAccess:
         while self._engine.put_record(GROUP, batch.id, batch.to_json(), 0) is None:
             record = self._engine.record(GROUP, batch.id)
             if record is None or BatchRecord.from_json(batch.id, record.value).documents == batch.documents:
-                return
+                break
             if self._engine.put_record(GROUP, batch.id, batch.to_json(), record.version) is not None:
-                return  # the documents it named were purged, and it was submitted again
+                break  # the documents it named were purged, and it was submitted again
+        if webhook_of(self._engine, batch.customer) is not None:
+            self._engine.put_record(TO_CHECK, batch.id, "null")
 
     def _read(self, id: str) -> BatchRecord | None:
-        record = self._engine.record(GROUP, id)
-        return None if record is None else BatchRecord.from_json(id, record.value)
+        return batch_by_id(self._engine, id)
+
+
+def batch_id(customer: str, key: str | None) -> str:
+    """Make the id of a batch: a random one, or the one that follows from its key, so that a repeat finds it."""
+    return new_ids(1)[0] if key is None else hashlib.sha256(f"{customer}\n{key}".encode()).hexdigest()[:32]
+
+
+def batch_by_id(engine: Engine, id: str) -> BatchRecord | None:
+    """Read a batch on behalf of the service itself."""
+    record = engine.record(GROUP, id) if id else None
+    return None if record is None else BatchRecord.from_json(id, record.value)
+
+
+def count_states(engine: Engine, batch: BatchRecord) -> tuple[dict[State, int], int]:
+    """Count a batch's documents by state, and those that are not there any more."""
+    members = _members(engine, batch)
+    return dict(Counter(document.state for document in members)), len(batch.documents) - len(members)
 
 
 def _conflict(batch: BatchRecord, key: str | None) -> KeyConflict:
@@ -129,15 +185,9 @@ def _members(engine: Engine, batch: BatchRecord) -> list[DocumentRow]:
     if len(ends) < 2:  # some were purged: read one by one
         return [document for id in batch.documents if (document := engine.document(id)) is not None]
     first, last = ends
-    ids, before = set(batch.documents), last.number + 1
-    members: list[DocumentRow] = []
-    while before > first.number:
-        page = engine.documents(batch.customer, None, before, len(ids))
-        if not page:
-            break
-        members += [document for document in page if document.id in ids]
-        before = page[-1].number
-    return members
+    ids = set(batch.documents)
+    walk = walk_documents(engine, DocumentFilter(customer=batch.customer), last.number + 1, page_size=len(ids))
+    return [document for document in takewhile(lambda each: each.number >= first.number, walk) if document.id in ids]
 
 
 def forget_batches(engine: Engine, older_seconds: float) -> None:
@@ -149,4 +199,5 @@ def forget_batches(engine: Engine, older_seconds: float) -> None:
             batch = BatchRecord.from_json(record.key, record.value)
             is_old = batch.made_ms < time_ms() - older_seconds * 1000
             if is_old and all(engine.document(id) is None for id in batch.documents):
+                engine.put_record(WATCHED, batch.watch_key, None)
                 engine.put_record(GROUP, record.key, None, record.version)

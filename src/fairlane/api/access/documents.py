@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from fairlane.api.auth import Caller
-from fairlane.api.feed import first_since, newest, read_changes
+from fairlane.api.feed import EVENT_NAMES
 from fairlane.api.problems import nothing_here
-from fairlane.blobs.envelope import unwrap_payload
-from fairlane.core.document import ChangeRow, Customer, DocumentRow, State, validate_text
+from fairlane.blobs.envelope import File, unwrap_payload
+from fairlane.core.document import ChangeRow, Customer, DocumentRow, State
 from fairlane.core.errors import WrongState
 from fairlane.core.policy import Rules
 from fairlane.engine import Engine
-from fairlane.queue import Progress, Queue
+from fairlane.engine.protocol import DocumentFilter, DocumentPage
+from fairlane.engine.walk import read_page, walk_documents
+from fairlane.queue import HistoryEntry, Progress, Queue
+from fairlane.queue.bulk import Action, BulkStep, bulk_step
+from fairlane.queue.history import changes_of, history_of
+from fairlane.queue.validation import document_filter
 
-FEED_PAGE, FEED_PAGES_MAX = 1000, 20
+__all__ = ["CheckContext", "DocumentAccess", "DocumentFilter", "FileInfo"]
+
+READS_MAX = 10  # of the store for one page: then it is short
 
 
 class FileInfo(NamedTuple):
@@ -49,14 +56,36 @@ class DocumentAccess:
             raise nothing_here()
         return document
 
-    def page(self, customer: str | None, state: State | None, before: str | None, limit: int) -> list[DocumentRow]:
-        """Read a page, newest first: documents older than the document `before`."""
+    def filter(
+        self,
+        customer: str | None,
+        state: State | None,
+        kind: str | None,
+        reason: str | None,
+        since: float | None,
+        until: float | None,
+    ) -> DocumentFilter:
+        """Return a filter that lets nothing pass which the caller may not see."""
         if self._caller.customer is not None:
             customer = self._caller.customer_for(customer)
-        elif customer is not None:
-            validate_text("customer", customer)
-        number = None if before is None else self.get(before).number
-        return self._engine.documents(customer, state, number, limit)
+        return document_filter(customer, state, kind, reason, since, until)
+
+    def page(self, filter: DocumentFilter, before: str | None, limit: int) -> DocumentPage:
+        """Read a page, newest first: older than the document `before`, or from where the last page ended. It may be short."""
+        following = None if before is None else _cursor(before) or self.get(before).number
+        found: list[DocumentRow] = []
+        for _ in range(READS_MAX):
+            documents, following = read_page(self._engine, filter, following, limit - len(found))
+            found += documents
+            if len(found) == limit or following is None:
+                break
+        return DocumentPage(found, following)
+
+    def submitted_before(self, cursor: int) -> int | None:
+        """Read when the caller's newest document below a cursor was submitted: how far a search has come."""
+        own = DocumentFilter(customer=self._caller.customer)
+        document = next(walk_documents(self._engine, own, cursor, page_size=1), None)
+        return None if document is None else document.submitted_ms
 
     def result(self, id: str) -> str:
         """Read the result as JSON text."""
@@ -68,6 +97,19 @@ class DocumentAccess:
         if body is None:
             raise nothing_here()
         return "null" if body.result is None else body.result
+
+    def file(self, id: str) -> tuple[File, BinaryIO]:
+        """Open the file that was submitted, after checking its hash, and say what it is."""
+        self.get(id)
+        return self._queue.input(id), self._queue.file(id)
+
+    def payload(self, id: str) -> tuple[File | None, Any]:
+        """Read what is known of the file that was submitted, if there is one, and the payload."""
+        self.get(id)
+        body = self._engine.body(id)
+        if body is None:
+            raise nothing_here()
+        return unwrap_payload(json.loads(body.payload))
 
     def text(self, id: str) -> str:
         """Read the extracted text."""
@@ -107,29 +149,38 @@ class DocumentAccess:
         self._queue.retry(id)
         return self.get(id)
 
+    def bulk(self, action: Action, filter: DocumentFilter, cursor: str | None, is_dry_run: bool) -> BulkStep:
+        """Cancel or retry the next documents that match, or count them."""
+        return bulk_step(self._engine, action, filter, cursor, is_dry_run=is_dry_run)
+
     # -- details for people --------------------------------------------------------------------------------------------
 
     def file_info(self, document: DocumentRow) -> FileInfo:
         """Read what a document's file is called and how large it is."""
-        body = self._engine.body(self._visible(document).id)
-        file, payload = unwrap_payload(None if body is None else json.loads(body.payload))
-        if file is not None:
-            return FileInfo(file.name, file.size)
-        path = payload.get("path") if isinstance(payload, dict) else None
-        return FileInfo(PurePosixPath(path).name if isinstance(path, str) else None, None)
+        return file_info(self._engine, self._visible(document))
 
     def check_context(self, document: DocumentRow) -> CheckContext:
         """Read the rules, the customer and the document before, by which a check is explained."""
-        before = self._engine.documents(self._visible(document).customer, None, document.number, 1)
-        customer = self._engine.customer(document.customer)
-        return CheckContext(self._engine.rules(), customer, before[0] if before else None)
+        same_customer = DocumentFilter(customer=self._visible(document).customer)
+        previous = next(walk_documents(self._engine, same_customer, document.number, page_size=1), None)
+        return CheckContext(self._engine.rules(), self._engine.customer(document.customer), previous)
 
     def changes(self, document: DocumentRow) -> list[ChangeRow]:
         """Read a document's changes, oldest first, as far as the feed still has them; customers see no worker's name."""
-        changes = _changes_of(self._engine, self._visible(document))
+        changes = changes_of(self._engine, self._visible(document))
         if self._caller.is_operator:
             return changes
         return [change._replace(note=None) if change.what == "claimed" else change for change in changes]
+
+    def history(self, id: str) -> list[HistoryEntry]:
+        """Read what happened to a document, with the public names of events; customers see no worker's name."""
+        entries = history_of(self._engine, self.get(id))
+        return [
+            entry._replace(
+                event=EVENT_NAMES.get(entry.event, entry.event), worker=entry.worker if self._caller.is_operator else None
+            )
+            for entry in entries
+        ]
 
     def _visible(self, document: DocumentRow) -> DocumentRow:
         if not self._caller.may_see(document.customer):
@@ -137,26 +188,21 @@ class DocumentAccess:
         return document
 
 
+def file_info(engine: Engine, document: DocumentRow) -> FileInfo:
+    """Read what a document's file is called and how large it is, on behalf of the service itself."""
+    body = engine.body(document.id)
+    file, payload = unwrap_payload(None if body is None else json.loads(body.payload))
+    if file is not None:
+        return FileInfo(file.name, file.size)
+    path = payload.get("path") if isinstance(payload, dict) else None
+    return FileInfo(PurePosixPath(path).name if isinstance(path, str) else None, None)
+
+
+def _cursor(value: str) -> int | None:
+    """Return the number in a cursor; ids of documents are never digits alone."""
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 17 else None
+
+
 def is_id(value: str) -> bool:
     """Whether this can be an id at all; what cannot be is not looked up."""
     return 0 < len(value) <= 64 and value.isascii() and value.isprintable()
-
-
-def _changes_of(engine: Engine, document: DocumentRow) -> list[ChangeRow]:
-    """Search the feed backwards from the document's end, or from now, and then where it was submitted."""
-    end = newest(engine) if document.ended_ms is None else first_since(engine, document.ended_ms + 1)
-    known: dict[int, ChangeRow] = {}
-    for page in range(FEED_PAGES_MAX):
-        after = max(0, end - (page + 1) * FEED_PAGE)
-        changes = read_changes(engine, after, FEED_PAGE)
-        known |= {change.number: change for change in changes if change.document == document.id}
-        if _has_submission(known) or after == 0 or (changes and changes[0].at_ms < document.submitted_ms):
-            break
-    if not _has_submission(known):
-        start = first_since(engine, document.submitted_ms)
-        known |= {change.number: change for change in read_changes(engine, start, FEED_PAGE) if change.document == document.id}
-    return [change for _, change in sorted(known.items())]
-
-
-def _has_submission(changes: dict[int, ChangeRow]) -> bool:
-    return any(change.what == "submitted" for change in changes.values())

@@ -1,4 +1,4 @@
-"""What only operators may see and change: every customer, its terms and webhook, and the policy.
+"""What only operators may see and change: every customer, its terms, and the policy.
 
 Laws:
 - For a customer's key none of this exists.
@@ -6,15 +6,20 @@ Laws:
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, NamedTuple
 
 from fairlane.api.auth import Caller
 from fairlane.api.problems import Problem, nothing_here
-from fairlane.api.webhooks import Webhook, drop_webhook, put_webhook, webhook_of
+from fairlane.api.webhooks import webhook_of
 from fairlane.core.document import Customer, DocumentRow, validate_text
 from fairlane.core.policy import Rules, Terms
-from fairlane.queue import Look, Queue
+from fairlane.engine.protocol import DocumentFilter
+from fairlane.engine.walk import walk_documents
+from fairlane.queue import Attempt, Look, Queue, UnservedKind, WorkerStatus
 from fairlane.queue.explain import Explanation
+
+from .documents import is_id
 
 
 class CustomerView(NamedTuple):
@@ -33,6 +38,12 @@ class OperatorAccess:
             raise nothing_here()
         self._queue = queue
 
+    def attempts(self, id: str) -> list[Attempt]:
+        """Read what is kept of a document's failed attempts."""
+        if not is_id(id) or self._queue.engine.document(id) is None:
+            raise nothing_here()
+        return self._queue.attempts(id)
+
     # -- customers -----------------------------------------------------------------------------------------------------
 
     def customers(self, after: str, limit: int) -> list[Look]:
@@ -50,7 +61,8 @@ class OperatorAccess:
 
     def newest_documents(self, customer: str, limit: int) -> list[DocumentRow]:
         """Read a customer's newest documents, newest first."""
-        return self._queue.engine.documents(validate_text("customer", customer), None, None, limit)
+        filter = DocumentFilter(customer=validate_text("customer", customer))
+        return list(islice(walk_documents(self._queue.engine, filter, page_size=limit), limit))
 
     def explain(self, customer: str) -> Explanation:
         return self._queue.explain_customer(validate_text("customer", customer))
@@ -65,11 +77,17 @@ class OperatorAccess:
         self._queue.reset(customer)
         return self.customer(customer)
 
-    def set_webhook(self, customer: str, url: str, secret: str | None) -> Webhook:
-        return put_webhook(self._queue.engine, validate_text("customer", customer), url, secret)
+    # -- workers -------------------------------------------------------------------------------------------------------
 
-    def remove_webhook(self, customer: str) -> None:
-        drop_webhook(self._queue.engine, validate_text("customer", customer))
+    def workers(self) -> list[WorkerStatus]:
+        return self._queue.workers()
+
+    def unserved_kinds(self) -> list[UnservedKind]:
+        return self._queue.unserved_kinds()
+
+    def drain_worker(self, worker: str, drain: bool) -> list[str]:
+        """Let a worker claim no more, or again; return the instance ids."""
+        return self._queue.drain_worker(worker) if drain else self._queue.undrain_worker(worker)
 
     # -- policy --------------------------------------------------------------------------------------------------------
 

@@ -96,17 +96,3 @@ async def tune_customer(context: OperatorOnly, customer: CustomerInPath, body: s
 async def reset_customer(context: OperatorOnly, customer: CustomerInPath) -> Response:
     """Let a customer stand as never seen; its documents keep their priorities."""
     return json_response(_customer_json(await context.service.call(context.access.operator.reset, customer)))
-
-
-@router.put("/v1/customers/{customer}/webhook", responses={200: {"model": schemas.WebhookModel}})
-async def set_webhook(context: OperatorOnly, customer: CustomerInPath, body: schemas.WebhookBody) -> Response:
-    """Tell endings of a customer's documents to this address; the answer holds the secret that calls are signed with."""
-    hook = await context.service.call(context.access.operator.set_webhook, customer, body.url, body.secret)
-    return json_response({"customer": customer, **hook._asdict()})
-
-
-@router.delete("/v1/customers/{customer}/webhook", status_code=204, response_class=Response)
-async def remove_webhook(context: OperatorOnly, customer: CustomerInPath) -> Response:
-    """Tell nothing any more."""
-    await context.service.call(context.access.operator.remove_webhook, customer)
-    return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Routes of documents: submit, read, wait, result, explain, cancel, retry."""
+"""Routes of documents: submit, read, wait, result, file, explain, cancel, retry."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from fairlane.api import schemas
 from fairlane.api.dependencies import (
     AnyCaller,
     IdInPath,
+    OperatorOnly,
     RequestContext,
     document_json,
     document_links,
     json_response,
     quote_name,
+    value_json,
 )
-from fairlane.api.middleware import DOCUMENTS, is_json, read_body
+from fairlane.api.download import file_response
+from fairlane.api.middleware import DOCUMENTS, is_json, read_body, refuse_unknown_query
 from fairlane.api.parsing import idempotency_key, parse_document
 from fairlane.api.problems import Problem
 from fairlane.api.schemas import State
@@ -76,7 +79,10 @@ def media_type(headers: dict[bytes, bytes]) -> str:
 async def submit_document(context: AnyCaller, request: Request) -> Response:
     """Hand in one document: one check of its customer, which decides its priority."""
     service, headers, began = context.service, dict(request.scope["headers"]), time.time_ns()
-    if is_json(headers.get(b"content-type", b"")):
+    content_type = headers.get(b"content-type", b"")
+    if request.scope["query_string"] and (is_json(content_type) or content_type.startswith(b"multipart/")):
+        refuse_unknown_query(request.scope["query_string"], frozenset())  # a bare file alone has parameters beside it
+    if is_json(content_type):
         key = idempotency_key(headers)
         body = await read_body(request.receive)
         accepted = await service.batcher.submit(parse_document(service, context.caller, body, key))
@@ -93,19 +99,30 @@ async def list_documents(
     context: AnyCaller,
     customer: Annotated[str | None, Query(min_length=1, max_length=200, description="For operators.")] = None,
     state: State | None = None,
+    kind: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    reason: Annotated[
+        str | None, Query(min_length=1, max_length=200, description="A part of the reason of failed ones.")
+    ] = None,
+    since: Annotated[float | None, Query(description="Submitted then or later; seconds since the epoch.")] = None,
+    until: Annotated[float | None, Query(description="Submitted before then; seconds since the epoch.")] = None,
     before: Annotated[str | None, Query(description="The id of a document: those older than it.", max_length=64)] = None,
     limit: Annotated[int | None, Query(ge=1, description="How many at most.")] = None,
 ) -> Response:
-    """Documents, newest first, a page at a time."""
+    """Documents, newest first, a page at a time. A page may be short, or empty, while `next` leads on."""
     most = context.service.limits.page_documents
     if limit is not None and limit > most:
         raise Problem("bad-value", f"limit is {limit}; it must be a whole number from 1 to {most}")
     size = min(PAGE_DEFAULT, most) if limit is None else limit
-    page = await context.service.call(context.access.documents.page, customer, state, before, size)
-    parameters = {"customer": customer, "state": state, "before": page[-1].id if page else None, "limit": limit}
+    filter = context.access.documents.filter(customer, state, kind, reason, since, until)
+    page = await context.service.call(context.access.documents.page, filter, before, size)
+    parameters = {
+        "customer": customer, "state": state, "kind": kind, "reason": reason, "since": since, "until": until,
+        "before": page.next, "limit": limit,
+    }  # fmt: skip
     query = "&".join(f"{name}={quote_name(str(value))}" for name, value in parameters.items() if value is not None)
-    following = f"{DOCUMENTS}?{query}" if len(page) == size else None
-    return json_response({"documents": [document_json(context.caller, document) for document in page], "next": following})
+    following = None if page.next is None else f"{DOCUMENTS}?{query}"
+    documents = [document_json(context.caller, document) for document in page.documents]
+    return json_response({"documents": documents, "next": following})
 
 
 @router.get("/v1/documents/{id}", responses={200: {"model": schemas.DocumentModel}})
@@ -145,6 +162,22 @@ async def get_result(context: AnyCaller, id: IdInPath) -> Response:
 
 
 @router.get(
+    "/v1/documents/{id}/file",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "The bytes that were submitted, to be saved.",
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def get_file(context: AnyCaller, id: IdInPath) -> Response:
+    """The file that was submitted, as an attachment."""
+    file, content = await context.service.call(context.access.documents.file, id)
+    return file_response(context.service, content, file.name or id, file.size)
+
+
+@router.get(
     "/v1/documents/{id}/text",
     responses={200: {"description": "Markdown.", "content": {"text/markdown": {"schema": {"type": "string"}}}}},
 )
@@ -170,6 +203,28 @@ async def get_thumbnail(context: AnyCaller, id: IdInPath) -> Response:
 async def explain_document(context: AnyCaller, id: IdInPath) -> Response:
     """Why it has its priority, about how much is ahead of it, and about when it will be served."""
     return json_response(await context.service.call(context.access.documents.explain, id))
+
+
+@router.get("/v1/documents/{id}/history", responses={200: {"model": schemas.HistoryModel}})
+async def get_history(context: AnyCaller, id: IdInPath) -> Response:
+    """What happened to it, oldest first, as far as the feed still has it."""
+    history = await context.service.call(context.access.documents.history, id)
+    return json_response({"history": [value_json(entry) for entry in history]})
+
+
+@router.get("/v1/documents/{id}/attempts", responses={200: {"model": schemas.AttemptsModel}})
+async def get_attempts(context: OperatorOnly, id: IdInPath) -> Response:
+    """What is kept of its last failed attempts, with tracebacks; for operators."""
+    attempts = await context.service.call(context.access.operator.attempts, id)
+    return json_response({"attempts": [value_json(attempt) for attempt in attempts]})
+
+
+@router.post("/v1/documents/bulk", responses={200: {"model": schemas.BulkStepModel}})
+async def change_documents(context: AnyCaller, body: schemas.BulkBody) -> Response:
+    """Cancel or retry every document that matches, a step at a time; go on with `next` as the cursor until it is null."""
+    filter = context.access.documents.filter(**body.filter.model_dump())
+    step = await context.service.call(context.access.documents.bulk, body.action, filter, body.cursor, body.dry_run)
+    return json_response(step._asdict())
 
 
 @router.delete("/v1/documents/{id}", responses={200: {"model": schemas.DocumentModel}})

@@ -13,12 +13,12 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response, StreamingResponse
 
-from fairlane.api.dependencies import AnyCaller, RequestContext
+from fairlane.api.dependencies import AnyCaller, RequestContext, event_stream
 from fairlane.api.feed import Frame
 from fairlane.api.problems import Problem, bad_value
 
 KEY_CHECK_SECONDS = 1.0  # how often the key is checked again
-KEEPALIVE_SECONDS = 15.0
+KEEPALIVE_SECONDS = 15.0  # proxies cut a silent stream off, nginx after 60 seconds
 NUMBER_MAX = 2**53
 router = APIRouter(tags=["events"])
 
@@ -45,7 +45,7 @@ async def watch_events(
         raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
     if after is not None:
         await service.feed.refuse_purged(after)
-    return StreamingResponse(_stream(context, after), media_type="text/event-stream")
+    return event_stream(_stream(context, after))
 
 
 async def _stream(context: RequestContext, after: int | None) -> AsyncIterator[bytes]:

@@ -11,10 +11,12 @@ from collections import ChainMap
 from collections.abc import Callable
 
 from fairlane.api.auth import time_ms
-from fairlane.api.feed import first_since, newest, read_changes
 from fairlane.api.problems import Problem
 from fairlane.core.document import ENDED
 from fairlane.engine import Engine
+from fairlane.engine.protocol import DocumentFilter
+from fairlane.engine.walk import ALL
+from fairlane.queue.history import first_since, newest, read_changes
 
 from .model import NEEDS_LOOKUP, DocumentFacts, ReadModel, facts_of
 
@@ -60,8 +62,8 @@ def look_up(engine: Engine, ids: list[str]) -> dict[str, DocumentFacts]:
     facts: dict[str, DocumentFacts] = {}
     left = set(ids)
     if len(ids) > LOOK_UP_SINGLY_MAX:
-        page = engine.documents(None, None, None, PAGE)
-        facts = {document.id: facts_of(document) for document in page if document.id in left}
+        page = engine.documents(ALL, None, PAGE)
+        facts = {document.id: facts_of(document) for document in page.documents if document.id in left}
     for id in left - facts.keys():
         document = engine.document(id)
         if document is not None:
@@ -73,27 +75,31 @@ def _load_documents(engine: Engine, model: ReadModel, on_page: OnPage) -> dict[s
     """Load every document that has not ended; return those that have, as far back as the figures go."""
     ended: dict[str, DocumentFacts] = {}
     before: int | None = None
-    while page := engine.documents(None, None, before, PAGE):
-        before = page[-1].number
-        for document in page:
+    while True:
+        page = engine.documents(ALL, before, PAGE)
+        before = page.next
+        for document in page.documents:
             if document.state in ENDED:
                 ended[document.id] = facts_of(document)
             else:
                 model.load(document)
         gc.freeze()
         on_page(model)
-        if page[-1].submitted_ms < model.since_ms or len(ended) > PAST_CHANGES_MAX:
+        is_past = bool(page.documents) and page.documents[-1].submitted_ms < model.since_ms
+        if before is None or is_past or len(ended) > PAST_CHANGES_MAX:
             break
         _refuse_too_many(len(model.documents))
     for state in ("running", "ready", "delayed"):
         below = before
-        while below is not None and (page := engine.documents(None, state, below, PAGE)):
-            below = page[-1].number
-            for document in page:
+        while below is not None:
+            page = engine.documents(DocumentFilter(state=state), below, PAGE)
+            below = page.next
+            for document in page.documents:
                 model.load(document)
-            gc.freeze()
-            on_page(model)
-            _refuse_too_many(len(model.documents))
+            if page.documents:
+                gc.freeze()
+                on_page(model)
+                _refuse_too_many(len(model.documents))
     model.finish_loading()
     return ended
 

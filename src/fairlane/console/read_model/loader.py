@@ -16,10 +16,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from fairlane.api.auth import time_ms
-from fairlane.api.feed import Feed, newest
+from fairlane.api.feed import Feed
 from fairlane.core.document import ChangeRow, ReceiptRow
 from fairlane.core.errors import FairlaneError
 from fairlane.engine import Engine
+from fairlane.queue.history import newest
 
 from .figures import MinuteFigures, history
 from .initial_load import load_model, look_up

@@ -28,8 +28,9 @@ from .customers import CustomerRow
 from .figures import Figures
 from .lanes import LaneCounts, LiveDocument
 
-NEEDS_LOOKUP = ("retried", "revived")  # the feed does not say when a retried document is ready; a revived one was dropped
-REQUEUED = ("retried", "released", "expired", "revived")
+# The feed does not say when a retried document is ready, and a revived one was dropped.
+NEEDS_LOOKUP = ("retried", "postponed", "revived")
+REQUEUED = ("retried", "postponed", "released", "expired", "revived")
 SHOWN_MAX = 24  # running documents and workers in a frame
 MOVES_SHOWN = 60
 MOVES_MAX = 10_000
@@ -78,6 +79,7 @@ class ReadModel:
         self.figures = Figures()
         self.is_stale = False  # a customer was forgotten: the feed does not say which, so the model must be loaded again
         self.starved = 0
+        self.unserved: list[tuple[str, bool]] = []  # kinds that wait although no worker takes them, or all are draining
         self._counts_moves = False
         self._moves: Counter[tuple[str, str, int]] = Counter()  # what happened, customer, priority
         self._running: dict[str, LiveDocument] = {}
@@ -183,7 +185,7 @@ class ReadModel:
     def _requeued(self, change: ChangeRow, document: LiveDocument, facts: DocumentFacts | None) -> None:
         self._leave(document)
         document.ready_ms, document.worker = change.at_ms, ""
-        if change.what == "retried" and facts is not None and facts.token == change.token:
+        if change.what in ("retried", "postponed") and facts is not None and facts.token == change.token:
             document.ready_ms = max(change.at_ms, facts.next_ready_ms)
         self._enter(document, "delayed" if document.ready_ms > change.at_ms else "ready")
 
@@ -325,6 +327,7 @@ class ReadModel:
             "rate": figures.rate(now_ms),
             "waits": figures.waits(now_ms),
             "starved": self.starved,
+            "unserved": [{"kind": kind, "is_draining": is_draining} for kind, is_draining in self.unserved],
             "failures": [{"code": code, "count": count} for code, count in figures.failed_today.most_common()],
         }
 
@@ -349,6 +352,11 @@ def failure_code(reason: str | None) -> str:
     text = text.partition(LAST_ATTEMPT_END)[2] if text.startswith("attempt ") else text
     code = text.partition(":")[0].strip()
     return code if code in CAN_RETRY else "other"
+
+
+def may_help_again(code: str) -> bool:
+    """Whether another attempt may succeed where one failed with this code; nobody knows of errors that are not ours."""
+    return all(can_retry for known, can_retry in CAN_RETRY.items() if known == code)
 
 
 def _standing_after_check(standing: Standing, counter: int, at_ms: int) -> Standing:

@@ -1,4 +1,4 @@
-"""Routes of documents: search by id or name, and the details of one: its history, why it has its priority, when it will start.
+"""Routes of documents: search by id, name or key, and the details of one: its history, its priority and when it will start.
 
 Laws:
 - Every document comes through `access`. Customers see their own, and nothing of workers.
@@ -14,11 +14,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from fairlane.api.access.documents import CheckContext, DocumentAccess
-from fairlane.api.dependencies import AnyCaller, IdInPath, RequestContext, document_json, json_response
+from fairlane.api.access.batches import BatchRecord
+from fairlane.api.access.documents import CheckContext, DocumentAccess, DocumentFilter
+from fairlane.api.dependencies import AnyCaller, IdInPath, RequestContext, document_json, json_response, value_json
 from fairlane.api.problems import Problem
 from fairlane.console.counter import is_reset
-from fairlane.console.read_model.model import failure_code
+from fairlane.console.read_model.model import failure_code, may_help_again
 from fairlane.core.document import WAITING, ChangeRow, DocumentRow, State
 from fairlane.core.policy import from_thousandths, weight_of
 
@@ -35,42 +36,57 @@ async def list_documents(
     search: Annotated[str, Query(max_length=200)] = "",
     state: State | None = None,
     customer: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    kind: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    reason: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
+    since: float | None = None,
+    until: float | None = None,
     after: Annotated[str | None, Query(max_length=64)] = None,
     limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 50,
 ) -> Response:
-    """Return documents, newest first; with `search` those whose id begins with it or whose name contains it."""
-    document_search = DocumentSearch(context, customer, state, search.strip().casefold(), limit)
+    """Return documents, newest first; with `search` those whose id begins with it, whose name has it or whose key it is."""
+    filter = context.access.documents.filter(customer, state, kind, reason, since, until)
+    document_search = DocumentSearch(context, filter, search.strip(), limit)
     return json_response(await context.service.call(document_search.read_page, after))
 
 
 class DocumentSearch:
     """A search through documents; its methods may block."""
 
-    def __init__(self, context: RequestContext, customer: str | None, state: State | None, text: str, limit: int) -> None:
+    def __init__(self, context: RequestContext, filter: DocumentFilter, text: str, limit: int) -> None:
         self._context = context
-        self._customer = customer
-        self._state = state
-        self._text = text
+        self._filter = filter
+        self._key = text
+        self._text = text.casefold()
         self._limit = limit
 
     def read_page(self, before: str | None) -> dict[str, Any]:
         exact = self._find_by_id() if before is None and self._text else None
         if exact is not None:
-            return {"documents": [exact], "next": None, "searched": 1}
+            return {"batch": None, "documents": [exact], "next": None, "reached": None}
+        batch = self._context.access.batches.find(self._key, self._filter.customer) if before is None else None
+        if batch is not None and batch.id == self._text:
+            return {"batch": batch_json(batch), "documents": [], "next": None, "reached": None}
+        return {"batch": None if batch is None else batch_json(batch)} | self._search(before)
+
+    def _search(self, before: str | None) -> dict[str, Any]:
+        """Walk through the documents, newest first."""
         deadline, searched = time.monotonic() + SEARCH_SECONDS, 0
+        documents, size = self._context.access.documents, PAGE if self._text else self._limit
         matches: list[dict[str, Any]] = []
-        size = PAGE if self._text else self._limit
         while True:
-            page = self._context.access.documents.page(self._customer, self._state, before, size)
-            for document in page:
-                searched, before = searched + 1, document.id
+            page = documents.page(self._filter, before, size)
+            for document in page.documents:
+                searched += 1
                 match = self._match(document)
                 if match is not None:
                     matches.append(match)
                 if len(matches) == self._limit or searched == SEARCHED_MAX or time.monotonic() > deadline:
-                    return {"documents": matches, "next": document.id, "searched": searched}
-            if len(page) < size:
-                return {"documents": matches, "next": None, "searched": searched}
+                    return {"documents": matches, "next": str(document.number), "reached": document.submitted_ms}
+            if page.next is None:
+                return {"documents": matches, "next": None, "reached": None}
+            before = str(page.next)
+            if time.monotonic() > deadline or not page.documents:
+                return {"documents": matches, "next": before, "reached": documents.submitted_before(page.next)}
 
     def _find_by_id(self) -> dict[str, Any] | None:
         """Return the document whose id is the whole search text, however old it is."""
@@ -78,21 +94,30 @@ class DocumentSearch:
             document = self._context.access.documents.get(self._text)
         except Problem:
             return None
-        fits = self._customer in (None, document.customer) and self._state in (None, document.state)
-        return self._match(document) if fits else None
+        return self._match(document) if self._filter.matches(document) else None
 
     def _match(self, document: DocumentRow) -> dict[str, Any] | None:
         file = file_json(self._context, document)
         name = file["name"] or ""
-        if self._text and not document.id.startswith(self._text) and self._text not in name.casefold():
-            return None
-        return document_json(self._context.caller, document) | file
+        is_named = document.id.startswith(self._text) or self._text in name.casefold() or document.key == self._key
+        return document_json(self._context.caller, document) | file if is_named else None
 
 
 def file_json(context: RequestContext, document: DocumentRow) -> dict[str, Any]:
     """Return the name and size of a document's file, and the media type that its name suggests."""
     name, size = context.access.documents.file_info(document)
-    return {"name": name, "size": size, "media_type": guess_type(name)[0] if name else None}
+    return {"name": name, "size": size, "has_file": size is not None, "media_type": guess_type(name)[0] if name else None}
+
+
+def batch_json(batch: BatchRecord) -> dict[str, Any]:
+    """Return what is known of a batch without looking at its documents."""
+    return {
+        "id": batch.id,
+        "customer": batch.customer,
+        "key": batch.key,
+        "made_at": batch.made_ms / 1000,
+        "documents": len(batch.documents),
+    }
 
 
 @router.get("/page/documents/{id}")
@@ -102,15 +127,31 @@ async def get_document(context: AnyCaller, id: IdInPath) -> Response:
     def read_document() -> dict[str, Any]:
         documents = context.access.documents
         document = documents.get(id)
+        code = failure_code(document.reason) if document.state == "failed" else None
         return {
             "document": document_json(context.caller, document) | file_json(context, document),
             "life": history_json(documents.changes(document), document),
             "why": _check_json(documents.check_context(document), document),
             "outlook": _outlook_json(documents, document),
-            "failure_code": failure_code(document.reason) if document.state == "failed" else None,
+            "attempts": _attempts_json(context, document),
+            "batch": _place_json(context.access.batches.of(document), document),
+            "failure_code": code,
+            "can_retry": code is not None and may_help_again(code),
         }
 
     return json_response(await context.service.call(read_document))
+
+
+def _attempts_json(context: RequestContext, document: DocumentRow) -> list[dict[str, Any]]:
+    """Return the failed attempts with their tracebacks; for operators only."""
+    if not context.caller.is_operator:
+        return []
+    return [value_json(attempt) for attempt in context.access.operator.attempts(document.id)]
+
+
+def _place_json(batch: BatchRecord | None, document: DocumentRow) -> dict[str, Any] | None:
+    """Return the batch that a document came with, and which of its documents it is."""
+    return None if batch is None else batch_json(batch) | {"position": batch.documents.index(document.id) + 1}
 
 
 def history_json(changes: list[ChangeRow], document: DocumentRow) -> list[dict[str, Any]]:
@@ -166,6 +207,8 @@ def _outlook_json(documents: DocumentAccess, document: DocumentRow) -> dict[str,
         blocked = "paused"
     elif customer.terms.cap is not None and customer.running >= customer.terms.cap:
         blocked = "cap"
+    elif explanation["service"] in ("unserved", "draining"):
+        blocked = explanation["service"]
     elif explanation["expected_in"] is None and explanation["ahead"] is not None:
         blocked = "no_worker"
     return {

@@ -13,9 +13,9 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from fastapi import APIRouter
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from fairlane.api.dependencies import OperatorOnly, RequestContext
+from fairlane.api.dependencies import OperatorOnly, RequestContext, event_stream
 from fairlane.api.problems import Problem
 from fairlane.console.broadcast import Viewer
 from fairlane.console.read_model.model import encode_frame
@@ -38,7 +38,7 @@ async def stream_frames(context: OperatorOnly, state: SharedState) -> Response:
     with service.while_waiting(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LOAD_SECONDS):  # a load that fails quickly is a problem with its status, not a broken stream
             await state.loader.model()
-    return StreamingResponse(_stream(context, state), media_type="text/event-stream")
+    return event_stream(_stream(context, state))
 
 
 async def _stream(context: RequestContext, state: ConsoleState) -> AsyncIterator[bytes]:

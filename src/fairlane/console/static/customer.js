@@ -12,6 +12,7 @@ import {
   userName,
 } from "./dom.js";
 import { duration, number, t, tParts } from "./i18n.js";
+import { WebhookPanel, webhookSection } from "./webhook.js";
 
 const REFRESH_MS = 3000,
   DOCUMENTS_SHOWN = 20;
@@ -24,6 +25,7 @@ export class CustomerView {
     this.chart = make("div");
     this.controls = make("div", { class: "controls" });
     this.documents = make("div");
+    this.webhook = new WebhookPanel({ customer });
     this.isClosed = false;
     this.drawnChart = "";
     setChildren(
@@ -34,6 +36,7 @@ export class CustomerView {
       section(t("customer.counter_title"), make("p", { class: "muted" }, t("customer.counter_lead")), this.chart),
       section(t("customer.controls"), this.controls),
       section(t("nav.documents"), this.documents),
+      webhookSection(this.webhook),
     );
     this.load();
   }
@@ -41,6 +44,7 @@ export class CustomerView {
   close() {
     this.isClosed = true;
     clearTimeout(this.timer);
+    this.webhook.close();
   }
 
   async load(redrawControls = false) {

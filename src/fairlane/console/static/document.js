@@ -3,9 +3,11 @@
 import { documentUrl, errorText, fetchText, get, post, remove } from "./api.js";
 import { stateBadge } from "./documents.js";
 import {
-  confirmAction, customerLink, emptyState, make, notify, priorityBadge, section, setChildren, updateChildren, userName,
+  batchLink, confirmAction, customerLink, emptyState, make, notify, priorityBadge, section, setChildren, updateChildren,
+  userName,
 } from "./dom.js";
 import { bytes, dateTime, duration, durationRange, hasText, number, t, tParts } from "./i18n.js";
+import { payloadSection } from "./payload.js";
 
 const REFRESH_MS = 2000,
   TEXT_SHOWN = 6000;
@@ -58,7 +60,7 @@ function outlookSentences(outlook) {
   const sentences = [];
   if (outlook.ahead != null)
     sentences.push(outlook.ahead ? tParts("outlook.ahead", { count: outlook.ahead }) : tParts("outlook.next"));
-  if (outlook.blocked === "no_worker") sentences.push(tParts("outlook.no_worker"));
+  if (["no_worker", "unserved", "draining"].includes(outlook.blocked)) sentences.push(tParts(`outlook.${outlook.blocked}`));
   else if (outlook.low != null && outlook.high != null)
     sentences.push(tParts("outlook.range", { range: durationRange(outlook.low, outlook.high) }));
   else if (outlook.likely != null) sentences.push(tParts("outlook.likely", { time: duration(outlook.likely, "long") }));
@@ -75,7 +77,7 @@ export class DocumentView {
     this.drawn = ""; // the response that is shown
     this.result = null;
     const [href, key] = this.isOperator ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
-    setChildren(container, make("p", {}, make("a", { href }, `← ${t(key)}`)), this.body);
+    this.container = setChildren(container, make("p", {}, make("a", { href }, `← ${t(key)}`)), this.body);
     this.load();
   }
 
@@ -116,6 +118,14 @@ export class DocumentView {
     if (details.document.state === "done" && !this.result) this.result = await resultSection(details.document);
     if (!this.isClosed && !document.querySelector("dialog")) updateChildren(this.body, this.sections(details));
     this.drawn = response;
+    if (!this.hasPayload) await this.addPayload();
+  }
+
+  /** Show the payload below; it never changes, so that it can be read and scrolled while the rest is drawn again. */
+  async addPayload() {
+    this.hasPayload = true;
+    const added = await payloadSection(this.id).catch((error) => section(t("document.payload"), errorText(error)));
+    if (added && !this.isClosed) this.container.append(added);
   }
 
   sections(details) {
@@ -127,20 +137,21 @@ export class DocumentView {
         make("h1", {}, item.name ? userName(item.name) : make("code", {}, item.id)),
         make("span", { class: "marks" }, stateBadge(item.state), priorityBadge(item.priority)),
       ),
-      make("section", { class: "card answer" }, statusLines(details), make("div", { class: "row" }, this.actions(item))),
+      make("section", { class: "card answer" }, statusLines(details), make("div", { class: "row" }, this.actions(details))),
       this.result,
       section(t("document.life"), timeline(details.life, this.isOperator)),
-      section(t("document.facts"), facts(item, this.isOperator)),
+      details.attempts.length > 0 && section(t("document.failed_attempts"), failedAttempts(details.attempts)),
+      section(t("document.facts"), facts(details, this.isOperator)),
     ];
   }
 
-  actions(item) {
+  actions({ document: item, can_retry: canRetry }) {
     const url = documentUrl(this.id);
     const cancel = () => this.act("document.cancel_ask", "document.cancel", () => remove(url), "document.cancelled");
     const retry = () => this.act("document.retry_ask", "document.retry", () => post(`${url}/retry`), "document.retried");
     return [
       !ENDED.includes(item.state) && make("button", { class: "quiet", onclick: cancel }, t("document.cancel")),
-      item.state === "failed" && make("button", { class: "main", onclick: retry }, t("document.retry")),
+      canRetry && make("button", { class: "main", onclick: retry }, t("document.retry")),
     ];
   }
 
@@ -193,10 +204,35 @@ function timeline(life, isOperator) {
   return make("ol", { class: "life" }, items);
 }
 
-function facts(item, isOperator) {
+/** The failed attempts, newest first: what was raised, and the end of what was printed. */
+function failedAttempts(attempts) {
+  return [...attempts].reverse().map((attempt, index) => {
+    const when = `${t("life.attempt", { attempt: attempt.token })} · ${dateTime(attempt.at * 1000)} · `;
+    const output = [
+      ["document.traceback", attempt.traceback],
+      ["document.output", attempt.output],
+    ].filter(([, text]) => text);
+    return make(
+      "details",
+      { class: "attempt", open: index === 0 },
+      make("summary", {}, when, userName(attempt.worker), make("small", {}, userName(attempt.reason, "note"))),
+      output.map(([key, text]) => [
+        make("h3", {}, t(key)),
+        make("pre", { class: "text", tabindex: "0", "aria-label": t(key), dir: "ltr" }, text),
+      ]),
+    );
+  });
+}
+
+function facts({ document: item, batch }, isOperator) {
+  const place = batch && t("document.place", { position: batch.position, total: batch.documents });
   const pairs = [
     isOperator && ["column.customer", customerLink(item.customer)],
     ["document.id", make("code", {}, item.id)],
+    ["document.kind", userName(item.kind)],
+    item.key && ["document.key", make("code", {}, item.key)],
+    batch && ["batch.title", [place, " · ", batchLink(batch)]],
+    item.has_file && ["document.file", make("a", { href: item.links.file, download: "" }, t("document.download_file"))],
     item.size != null && ["document.size", bytes(item.size)],
     item.media_type && ["document.type", FORMATS[item.media_type] ?? item.media_type],
     ["document.submitted", dateTime(item.submitted_at * 1000)],

@@ -1,35 +1,35 @@
 // The search over all documents, and the table of documents that other views use too.
 
 import { errorText, get, withQuery } from "./api.js";
+import { BulkActions } from "./bulk.js";
 import { customerColour } from "./colours.js";
 import {
-  badge, columnHeading, customerLink, debounce, documentName, emptyState, heading, make, priorityBadge, scrollingTable, select,
-  setChildren, swatch, tableRow, updateChildren,
+  STATES, badge, batchLink, columnHeading, customerLink, debounce, documentName, emptyState, heading, make, priorityBadge,
+  scrollingTable, select, setChildren, swatch, tableRow, updateChildren,
 } from "./dom.js";
 import { dateTime, t } from "./i18n.js";
 
-const STATES = ["ready", "delayed", "running", "done", "failed", "cancelled"];
 const REFRESH_MS = 3000,
   PAGE = 50;
 
 export const stateBadge = (state) => badge(state, t(`state.${state}`));
 
 /** A select box of document states. */
-export const stateFilter = (onchange) =>
-  select([["", t("filter.any_state")], ...STATES.map((state) => [state, t(`state.${state}`)])], "", {
+export const stateFilter = (onchange, chosen = "") =>
+  select([["", t("filter.any_state")], ...STATES.map((state) => [state, t(`state.${state}`)])], chosen, {
     "aria-label": t("column.state"),
     onchange,
   });
 
-/** Documents as a table, with a column of their customers or without. */
-export function documentsTable(documents, hasCustomers = true) {
+/** Documents as a table, with a column of their customers or without; they are opened in a view. */
+export function documentsTable(documents, hasCustomers = true, view = "documents") {
   if (!documents.length) return emptyState(t("documents.none"));
   const keys = ["column.document", "column.state", "column.priority", "column.submitted"];
   if (hasCustomers) keys.splice(1, 0, "column.customer");
   const columns = keys.map((key) => t(key));
   const rows = documents.map((item) => {
     const cells = [
-      make("a", { href: `#/documents/${encodeURIComponent(item.id)}`, class: "document" }, documentName(item)),
+      make("a", { href: `#/${view}/${encodeURIComponent(item.id)}`, class: "document" }, documentName(item)),
       stateBadge(item.state),
       priorityBadge(item.priority),
       make("time", { datetime: new Date(item.submitted_at * 1000).toISOString() }, dateTime(item.submitted_at * 1000)),
@@ -43,15 +43,69 @@ export function documentsTable(documents, hasCustomers = true) {
   return scrollingTable(t("nav.documents"), columns.map(columnHeading), rows);
 }
 
+/** What stands in a list of documents when the search was for a batch. */
+const foundBatch = (batch) =>
+  make("p", { class: "card" }, batchLink(batch), " · ", customerLink(batch.customer), " · ", dateTime(batch.made_at * 1000));
+
+/** Midnight of a day of a date field, so many days later, in seconds since the epoch; empty if no day was chosen. */
+function midnight(day, daysLater = 0) {
+  const [year, month, date] = day.split("-").map(Number);
+  return day && new Date(year, month - 1, date + daysLater).getTime() / 1000;
+}
+
+/** What documents are searched by: fields that the address remembers, so that a search can be kept and sent to others. */
+class DocumentFilters {
+  constructor(onchange) {
+    const remembered = new URLSearchParams(location.hash.split("?")[1] || "");
+    const changed = () => (this.remember(), onchange());
+    const later = debounce(changed);
+    const text = (name) => {
+      const label = t(`documents.${name}`);
+      const value = remembered.get(name) || "";
+      return make("input", { type: "search", placeholder: label, "aria-label": label, value, oninput: later });
+    };
+    const day = (name) => make("input", { type: "date", value: remembered.get(name) || "", onchange: changed });
+    this.fields = {
+      search: text("search"),
+      state: stateFilter(changed, remembered.get("state") || ""),
+      customer: text("customer"),
+      kind: text("kind"),
+      reason: text("reason"),
+      since: day("since"),
+      until: day("until"),
+    };
+  }
+
+  /** The values that were entered, by name. */
+  get entered() {
+    const pairs = Object.entries(this.fields).map(([name, field]) => [name, field.value.trim()]);
+    return Object.fromEntries(pairs.filter(([, value]) => value));
+  }
+
+  /** The same as the server takes them: a day is from midnight to midnight, here. */
+  get query() {
+    const { since = "", until = "", ...others } = this.entered;
+    return { ...others, since: midnight(since), until: midnight(until, 1) };
+  }
+
+  remember() {
+    history.replaceState(null, "", withQuery("#/documents", this.entered));
+  }
+
+  draw(status) {
+    const { search, state, customer, kind, reason, since, until } = this.fields;
+    const dated = (name, field) => make("label", { class: "dated" }, make("span", {}, t(`documents.${name}`)), field);
+    return [
+      make("div", { class: "tools" }, search, state, customer, status),
+      make("div", { class: "tools" }, kind, reason, dated("since", since), dated("until", until)),
+    ];
+  }
+}
+
 export class DocumentsView {
   constructor(container) {
-    const parameters = new URLSearchParams(location.hash.split("?")[1] || "");
-    const reload = debounce(() => this.load());
-    const input = (label, value = "") =>
-      make("input", { type: "search", placeholder: label, "aria-label": label, value, oninput: reload });
-    this.search = input(t("documents.search"));
-    this.customer = input(t("documents.customer"), parameters.get("customer") || "");
-    this.state = stateFilter(() => this.load());
+    this.filters = new DocumentFilters(() => this.load());
+    this.bulk = new BulkActions(this.filters, () => this.load());
     this.list = make("div");
     this.status = make("p", { class: "muted", role: "status" });
     this.more = make("button", { class: "quiet", hidden: true, onclick: () => this.load(this.next) }, t("act.more"));
@@ -61,7 +115,8 @@ export class DocumentsView {
     setChildren(
       container,
       heading(t("nav.documents"), t("documents.lead")),
-      make("div", { class: "tools" }, this.search, this.state, this.customer, this.status),
+      this.filters.draw(this.status),
+      this.bulk.row,
       this.list,
       make("p", { class: "center" }, this.more),
     );
@@ -69,6 +124,7 @@ export class DocumentsView {
   }
 
   close() {
+    this.bulk.isClosed = true;
     this.loads++;
     clearTimeout(this.timer);
   }
@@ -81,37 +137,37 @@ export class DocumentsView {
       if (load !== this.loads) return;
       this.documents = after ? [...this.documents, ...page.documents] : page.documents;
       this.next = page.next;
+      if (!after) this.batch = page.batch;
       this.draw();
     } catch (error) {
       if (load === this.loads && !isRefresh) setChildren(this.status, errorText(error));
     }
-    if (load === this.loads && this.documents.length <= PAGE && !this.search.value)
+    if (load === this.loads && this.documents.length <= PAGE && !this.filters.entered.search)
       this.timer = setTimeout(() => this.load(undefined, true), REFRESH_MS);
   }
 
   /** The next page that is not empty: one search reads a few thousand documents only, then says where to go on. */
   async findPage(after, load) {
-    const filters = { search: this.search.value.trim(), state: this.state.value, customer: this.customer.value.trim() };
-    let page = await get(withQuery("/page/documents", { ...filters, limit: PAGE, after })),
-      searched = page.searched;
-    while (load === this.loads && page.next && !page.documents.length) {
+    const filters = this.filters.query;
+    let page = await get(withQuery("/page/documents", { ...filters, limit: PAGE, after }));
+    while (load === this.loads && page.next && !page.documents.length && !page.batch) {
       setChildren(this.list);
-      setChildren(this.status, t("documents.searching", { count: searched }));
+      if (page.reached) setChildren(this.status, t("documents.searching", { date: dateTime(page.reached) }));
       page = await get(withQuery("/page/documents", { ...filters, limit: PAGE, after: page.next }));
-      searched += page.searched;
     }
     return page;
   }
 
   draw() {
-    const isFiltered = this.search.value || this.state.value || this.customer.value;
+    const isFiltered = Object.keys(this.filters.entered).length > 0;
     setChildren(this.status, "");
+    const nothing = emptyState(t("documents.none"), t(isFiltered ? "documents.none_found_more" : "documents.none_more"));
     updateChildren(
       this.list,
-      this.documents.length
-        ? documentsTable(this.documents)
-        : emptyState(t("documents.none"), t(isFiltered ? "documents.none_found_more" : "documents.none_more")),
+      this.batch && foundBatch(this.batch),
+      this.documents.length ? documentsTable(this.documents) : !this.batch && nothing,
     );
     this.more.hidden = !this.next;
+    this.bulk.draw();
   }
 }

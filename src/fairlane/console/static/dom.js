@@ -6,6 +6,7 @@
 
 import { t } from "./i18n.js";
 
+export const STATES = ["ready", "delayed", "running", "done", "failed", "cancelled"];
 const SVG = "http://www.w3.org/2000/svg";
 const NOTIFICATION_MS = 6000;
 
@@ -34,6 +35,10 @@ export const userName = (text, kind = "name") => make("bdi", { class: kind, titl
 /** A link to a customer's page. */
 export const customerLink = (customer) =>
   make("a", { href: `#/customers/${encodeURIComponent(customer)}` }, userName(customer));
+
+/** A link to a batch, with how many documents it has. */
+export const batchLink = (batch) =>
+  make("a", { href: `#/batches/${encodeURIComponent(batch.id)}` }, t("batch.found", { count: batch.documents }));
 
 /** The name of a document's file, or the end of its id. */
 export const documentName = (item) => (item.name ? userName(item.name) : make("code", {}, item.id.slice(-12)));

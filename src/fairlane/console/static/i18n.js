@@ -74,8 +74,12 @@ export function t(key, values) {
 
 export const hasText = (key) => key in catalog;
 
-export const number = (value) =>
-  value == null ? "–" : (Number.isInteger(value) ? integerFormat : decimalFormat).format(value).replace(/^-/, "−");
+/** A number; what is nothing, or rounded to nothing, has no sign. */
+export function number(value) {
+  if (value == null) return "–";
+  const text = (Number.isInteger(value) ? integerFormat : decimalFormat).format(value);
+  return text === "-0" ? "0" : text.replace(/^-/, "−");
+}
 export const percent = (share) => (share == null ? "–" : percentFormat.format(share));
 export const dateTime = (ms) => dateTimeFormat.format(ms);
 export const timeOfDay = (ms) => timeFormat.format(ms);

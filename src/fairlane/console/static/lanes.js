@@ -4,6 +4,7 @@ import { customerColour } from "./colours.js";
 import { customerLink, figure, heading, make, priorityBadge, section, setChildren, updateChildren, userName } from "./dom.js";
 import { duration, number, t, tParts } from "./i18n.js";
 import { LanesCanvas } from "./lanes_canvas.js";
+import { UnservedWarnings } from "./workers.js";
 
 const FLOOD_SHARE = 0.5,
   FLOOD_LEAST = 25,
@@ -53,6 +54,7 @@ function floodSummary(biggest, frame) {
 export class LanesView {
   constructor(container) {
     this.summary = make("p", { class: "story" }, t("lanes.loading"));
+    this.warnings = new UnservedWarnings();
     this.figures = make("dl", { class: "figures" });
     this.tip = make("div", { class: "tip", hidden: true });
     this.rows = Array.from({ length: 9 }, (_, index) => new LaneRow(index + 1));
@@ -64,6 +66,7 @@ export class LanesView {
       container,
       heading(t("nav.lanes")),
       this.summary,
+      this.warnings.container,
       this.lanesSection(canvas),
       this.figures,
       section(t("lanes.who"), this.legend),
@@ -98,6 +101,7 @@ export class LanesView {
       this.summary,
       summary(frame).flatMap((sentence) => [sentence, " "]),
     );
+    this.warnings.draw(frame.unserved);
     frame.lanes.forEach((lane, index) => this.rows[index].update(lane));
     setChildren(this.workers, workersCaption(frame));
     setChildren(this.figures, figures(frame));

@@ -168,7 +168,7 @@ export class LanesCanvas {
     if (!lane) return null;
     const isSame = (running) => running.customer === move.customer && running.priority === move.priority;
     const slot = this.workerSlot(Math.max(0, this.running.findIndex(isSame)));
-    if (move.what === "submitted" || move.what === "retried" || move.what === "expired")
+    if (["submitted", "retried", "postponed", "expired"].includes(move.what))
       return { fromX: 0, fromY: y, toX: Math.max(12, this.blockX(lane.blocks.length)), toY: y };
     if (move.what === "claimed") return { fromX: this.blockX(0), fromY: y, toX: slot.x, toY: slot.y };
     if (move.what === "done") return { fromX: slot.x, fromY: slot.y, toX: this.width + 6, toY: slot.y };

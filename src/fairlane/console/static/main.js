@@ -5,6 +5,7 @@
 // - The stream is opened once per session and feeds the view that is open; when it is lost, the page says so.
 
 import { EventStream, currentSession, errorText, signIn, signOut } from "./api.js";
+import { BatchView } from "./batch.js";
 import { CustomerView } from "./customer.js";
 import { CustomersView } from "./customers.js";
 import { DocumentView } from "./document.js";
@@ -15,7 +16,9 @@ import { LANGUAGES, language, loadLanguage, preferredLanguage, t } from "./i18n.
 import { LanesView } from "./lanes.js";
 import { MyDocumentsView } from "./my_documents.js";
 import { WaitsView } from "./waits.js";
+import { WebhookView } from "./webhook.js";
 import { WhatIfView } from "./what_if.js";
+import { WorkersView } from "./workers.js";
 
 // A view is made of a container and the session. It may have frame(frame), event(event) and close().
 const VIEWS = {
@@ -23,21 +26,25 @@ const VIEWS = {
     lanes: LanesView,
     customers: CustomersView,
     documents: DocumentsView,
+    workers: WorkersView,
     waits: WaitsView,
     "what-if": WhatIfView,
     how: HowItWorksView,
   },
-  customer: { mine: MyDocumentsView, how: HowItWorksView },
+  customer: { mine: MyDocumentsView, webhook: WebhookView, how: HowItWorksView },
 };
 // The view of one item, made of a container, the item's id and the session.
-const ITEM_VIEWS = { customers: CustomerView, documents: DocumentView, mine: DocumentView };
+const ITEM_VIEWS = { batches: BatchView, customers: CustomerView, documents: DocumentView, mine: DocumentView };
 const NAMES = {
+  batches: "batch.title",
   lanes: "nav.lanes",
   customers: "nav.customers",
   documents: "nav.documents",
+  workers: "nav.workers",
   waits: "nav.waits",
   "what-if": "nav.what_if",
   mine: "nav.mine",
+  webhook: "nav.webhook",
   how: "nav.how",
 };
 const FRAMES_SILENCE_MS = 12_000, // the server sends something every 5 seconds
@@ -183,6 +190,7 @@ function route() {
     id = ""; // somebody typed a malformed address
   }
   const views = VIEWS[session.role];
+  if (name === "batches" && id) return { name, id }; // it is reached by links and by its address only
   return name in views ? { name, id } : { name: Object.keys(views)[0], id: "" };
 }
 
@@ -191,8 +199,10 @@ function openView() {
     container = make("div"),
     { name, id } = route();
   view?.close?.();
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close(); // a question about a view that is left
+  const among = name !== "batches" ? name : session.role === "operator" ? "documents" : "mine";
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    if (link.dataset.view === among) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.title = `${t(NAMES[name])} · Fairlane`;

@@ -59,6 +59,7 @@ export class WhatIfView {
   }
 }
 
+const KINDS = ["measured", "now", "then"];
 const ROWS = [
   ["what_if.light_p50", (replay) => replay.waits.light?.p50, duration],
   ["what_if.light_p95", (replay) => replay.waits.light?.p95, duration],
@@ -68,19 +69,33 @@ const ROWS = [
 ];
 
 function comparison(replays) {
-  const rows = ROWS.map(([key, pick, format]) => comparisonRow(t(key), pick(replays.now), pick(replays.then), format));
-  const headings = ["what_if.measure", "what_if.now", "what_if.then", "what_if.change"].map((key) => columnHeading(t(key)));
+  const row = ([key, pick, format]) => comparisonRow(t(key), KINDS.map((kind) => pick(replays[kind])), format);
+  const keys = ["what_if.measure", "what_if.measured", "what_if.now", "what_if.then", "what_if.change"];
+  const headings = keys.map((key) => columnHeading(t(key)));
   return make(
     "section",
     { class: "card" },
     make("h2", {}, t("what_if.answer")),
     make("p", { class: "muted" }, t("what_if.from", { count: replays.documents })),
-    scrollingTable(t("what_if.answer"), headings, rows, "compared"),
+    doubts(replays.doubts),
+    scrollingTable(t("what_if.answer"), headings, ROWS.map(row), "compared"),
   );
 }
 
-function comparisonRow(name, now, then, format) {
-  const most = Math.max(now || 0, then || 0);
+/** Why the simulated past is not the measured one, if they differ by much. */
+function doubts(reasons) {
+  if (!reasons.length) return null;
+  const sentence = ({ reason, values }) => {
+    const figures = Object.entries(values).map(([name, value]) => [name, number(Math.round(value * 10) / 10)]);
+    return t(`what_if.doubt_${reason}`, { ...Object.fromEntries(figures), time: duration(values.seconds ?? 0, "long") });
+  };
+  const lines = reasons.map((doubt) => make("li", {}, sentence(doubt)));
+  return make("div", { class: "warning" }, t("what_if.doubts"), make("ul", {}, lines));
+}
+
+function comparisonRow(name, values, format) {
+  const most = Math.max(...values.map((value) => value || 0));
+  const [, now, then] = values;
   const cell = (label, value, kind) => {
     const bar = make("span", { class: `bar ${kind}` });
     bar.style.width = `${most ? (100 * (value || 0)) / most : 0}%`;
@@ -90,8 +105,7 @@ function comparisonRow(name, now, then, format) {
     "tr",
     {},
     make("th", { scope: "row" }, name),
-    cell(t("what_if.now"), now, "now"),
-    cell(t("what_if.then"), then, "then"),
+    KINDS.map((kind, index) => cell(t(`what_if.${kind}`), values[index], kind)),
     make("td", { "data-label": t("what_if.change") }, verdict(now, then)),
   );
 }

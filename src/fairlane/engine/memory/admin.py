@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from operator import attrgetter
 
-from fairlane.core.document import WAITING, Record
+from fairlane.core.document import WAITING
 from fairlane.core.policy import Rules, Terms, operator_reset
 from fairlane.engine.codec import encode_rules, encode_terms
-from fairlane.engine.protocol import Purged
+from fairlane.engine.protocol import Purged, Removed
 
 from .state import DocumentState, QueueState
 
@@ -48,21 +48,23 @@ def put_record(state: QueueState, group: str, key: str, value: str | None, versi
     if value is None:
         state.records.pop((group, key), None)
         return 0
-    state.last_record += 1
-    state.records[group, key] = Record(group, key, value, state.last_record)
-    return state.last_record
+    return state.write_record(group, key, value)
 
 
 def purge(state: QueueState, before_ms: int, limit: int) -> Purged:
     """Delete old changes first and ended documents after: no document may vanish while its changes can still be read."""
     trimmed = _trim_changes(state, before_ms, limit)
     if trimmed == limit:
-        return Purged(0, trimmed)
+        return Purged([], trimmed)
     ended = [row for row in state.documents.values() if row.ended_ms is not None and row.ended_ms <= before_ms]
     ended.sort(key=attrgetter("ended_ms", "number"))
     for document in ended[:limit]:
         state.delete(document)
-    return Purged(len(ended[:limit]), trimmed)
+    return Purged([_removed(document) for document in ended[:limit]], trimmed)
+
+
+def _removed(document: DocumentState) -> Removed:
+    return Removed(document.id, document.customer.id, document.token)
 
 
 def _trim_changes(state: QueueState, before_ms: int, limit: int) -> int:
@@ -77,10 +79,10 @@ def _trim_changes(state: QueueState, before_ms: int, limit: int) -> int:
     return len(old)
 
 
-def forget(state: QueueState, customer_id: str, limit: int, now_ms: int) -> int:
+def forget(state: QueueState, customer_id: str, limit: int, now_ms: int) -> list[Removed]:
     customer = state.customers.get(customer_id)
     if customer is None:
-        return 0
+        return []
     documents = [document for document in state.documents.values() if document.customer is customer]
     documents.sort(key=attrgetter("number"))
     for document in documents[:limit]:
@@ -90,7 +92,7 @@ def forget(state: QueueState, customer_id: str, limit: int, now_ms: int) -> int:
         del state.customers[customer_id]
         state.changes = {number: change for number, change in state.changes.items() if change[2] != customer_id}
         state.log(now_ms, "forgotten")
-    return len(documents[:limit])
+    return [_removed(document) for document in documents[:limit]]
 
 
 def _forget_document(state: QueueState, document: DocumentState) -> None:

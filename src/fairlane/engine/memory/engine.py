@@ -20,12 +20,21 @@ from fairlane.core.document import (
     Outlook,
     ReceiptRow,
     Record,
-    State,
     Submission,
 )
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine.errors import refuse_frozen
-from fairlane.engine.protocol import DocumentBody, Finding, Packed, Purged
+from fairlane.engine.protocol import (
+    SCAN_MAX,
+    DocumentBody,
+    DocumentFilter,
+    DocumentPage,
+    Finding,
+    Packed,
+    Purged,
+    ReadyKind,
+    Removed,
+)
 
 from . import admin, claim, read, settle, submit, transfer
 from .state import QueueState, current_time_ms
@@ -35,6 +44,7 @@ class MemoryEngine:
     """A queue that lives and dies with this process."""
 
     durability = "not durable: everything is gone when this process ends"
+    schema = 1
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -113,6 +123,12 @@ class MemoryEngine:
 
     # -- Reader ------------------------------------------------------------------------------------------------------
 
+    def store_schema(self) -> int:
+        return self.schema
+
+    def now(self) -> int:
+        return current_time_ms(None)
+
     def rules(self) -> Rules:
         return self._state.rules
 
@@ -128,9 +144,9 @@ class MemoryEngine:
         with self._lock:
             return read.document(self._state, id)
 
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
+    def documents(self, filter: DocumentFilter, before: int | None, limit: int, scan_max: int = SCAN_MAX) -> DocumentPage:
         with self._lock:
-            return read.documents(self._state, customer, state, before, limit)
+            return read.documents(self._state, filter, before, limit, scan_max)
 
     def body(self, id: str) -> DocumentBody | None:
         with self._lock:
@@ -139,6 +155,10 @@ class MemoryEngine:
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         with self._lock:
             return read.outlook(self._state, id, current_time_ms(now_ms))
+
+    def ready_kinds(self, after: str, limit: int) -> list[ReadyKind]:
+        with self._lock:
+            return read.ready_kinds(self._state, after, limit)
 
     def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         with self._lock:
@@ -183,7 +203,7 @@ class MemoryEngine:
         with self._lock_unless_frozen():
             return admin.purge(self._state, current_time_ms(now_ms) - age_ms, limit)
 
-    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
+    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> list[Removed]:
         with self._lock_unless_frozen():
             return admin.forget(self._state, customer, limit, current_time_ms(now_ms))
 

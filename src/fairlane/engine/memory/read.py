@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from fairlane.core.dispatch import estimate_ahead, is_blocked
-from fairlane.core.document import WAITING, ChangeRow, Customer, DocumentRow, Outlook, Record, State
+from fairlane.core.document import WAITING, ChangeRow, Customer, DocumentRow, Outlook, Record
 from fairlane.engine.errors import purged_feed_error
-from fairlane.engine.protocol import DocumentBody
+from fairlane.engine.protocol import DocumentBody, DocumentFilter, DocumentPage, ReadyKind
 from fairlane.engine.read import customer_snapshot
 
 from .state import CustomerState, QueueState
@@ -35,17 +33,19 @@ def document(state: QueueState, id: str) -> DocumentRow | None:
     return None if document is None else document.snapshot()
 
 
-def documents(
-    state: QueueState, customer: str | None, document_state: State | None, before: int | None, limit: int
-) -> list[DocumentRow]:
-    matching = [
-        document.snapshot()
-        for document in state.documents.values()
-        if customer in (None, document.customer.id)
-        and document_state in (None, document.state)
-        and (before is None or document.number < before)
-    ]
-    return sorted(matching, key=attrgetter("number"), reverse=True)[:limit]
+def documents(state: QueueState, filter: DocumentFilter, before: int | None, limit: int, scan_max: int) -> DocumentPage:
+    found: list[DocumentRow] = []
+    examined, last = 0, 0
+    for number, document in reversed(state.documents.items()):  # numbers only rise
+        if before is not None and number >= before:
+            continue
+        if len(found) == limit or examined == scan_max:
+            return DocumentPage(found, last)
+        examined, last = examined + 1, number
+        snapshot = document.snapshot()
+        if filter.matches(snapshot):
+            found.append(snapshot)
+    return DocumentPage(found, None)
 
 
 def body(state: QueueState, id: str) -> DocumentBody | None:
@@ -72,6 +72,15 @@ def outlook(state: QueueState, id: str, now_ms: int) -> Outlook | None:
     competing = (lane for lane in lanes if lane.start is not None and lane.kind == document.kind)
     oldest_ready_ms = min((lane.ready[lane.head] for lane in competing if lane.head is not None), default=None)
     return Outlook(now_ms, ahead, blocked, *state.pace.recent(now_ms, state.lanes.dispatches), oldest_ready_ms)
+
+
+def ready_kinds(state: QueueState, after: str, limit: int) -> list[ReadyKind]:
+    oldest: dict[str, int] = {}
+    for lane in state.lanes.lanes.values():
+        if lane.start is not None and lane.head is not None and lane.kind > after:
+            ready_ms = lane.ready[lane.head]
+            oldest[lane.kind] = min(oldest.get(lane.kind, ready_ms), ready_ms)
+    return [ReadyKind(*item) for item in sorted(oldest.items())[:limit]]
 
 
 def changes(state: QueueState, after: int | None, limit: int) -> list[ChangeRow]:

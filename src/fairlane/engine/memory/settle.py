@@ -7,7 +7,7 @@ from heapq import heappush
 
 from fairlane.core.document import ENDED, Claim, Done, Failed, Outcome, Released, Retried, State
 from fairlane.core.policy import correct_counter, step_of
-from fairlane.engine.protocol import EXPIRED, SPENT
+from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, EXPIRED, SPENT, attempt_key
 
 from .claim import pop_due
 from .state import DocumentState, QueueState
@@ -40,7 +40,16 @@ def settle(state: QueueState, settlements: Sequence[tuple[Claim, Outcome]], now_
         else:
             _correct_cost(state, document, outcome.cost, now_ms)
             _settle(state, document, outcome, now_ms)
+            if isinstance(outcome, Retried | Failed) and outcome.details is not None:
+                _keep_details(state, claim, outcome.details)
     return lost
+
+
+def _keep_details(state: QueueState, claim: Claim, details: str) -> None:
+    """Keep the details of an attempt, and those of the claims shortly before it."""
+    for token in range(1, claim.token - ATTEMPTS_KEPT + 1):
+        state.records.pop((ATTEMPTS, attempt_key(claim.id, token)), None)
+    state.write_record(ATTEMPTS, attempt_key(claim.id, claim.token), details)
 
 
 def _correct_cost(state: QueueState, document: DocumentState, cost: int | None, now_ms: int) -> None:
@@ -62,6 +71,9 @@ def _settle(state: QueueState, document: DocumentState, outcome: Outcome, now_ms
         case Released():
             document.attempts -= 1
             _requeue(state, document, "released", now_ms)
+        case Retried(counted=False):
+            document.attempts -= 1
+            _requeue(state, document, "postponed", now_ms, outcome.after_ms, outcome.reason)
         case Retried() if document.attempts >= document.attempts_max:
             reason = SPENT.format(attempts=document.attempts, attempts_max=document.attempts_max, reason=outcome.reason)
             _end(state, document, "failed", now_ms, reason)

@@ -8,7 +8,7 @@ from heapq import heappush
 from fairlane.core.dispatch import Lanes, Pace, is_blocked
 from fairlane.core.document import ATTEMPTS_DEFAULT, CheckRow, DocumentRow, ReceiptRow, Record, State, Submission
 from fairlane.core.policy import Rules, Standing, Terms, weight_of
-from fairlane.engine.protocol import PROGRESS
+from fairlane.engine.protocol import ATTEMPTS, PROGRESS, attempt_key
 
 
 def current_time_ms(now_ms: int | None) -> int:
@@ -113,11 +113,19 @@ class QueueState:
             self.lanes.unblock(customer.id)
 
     def delete(self, document: DocumentState) -> None:
-        """Delete a document with its idempotency key and its progress."""
+        """Delete a document with its idempotency key, its progress and the details of its attempts."""
         del self.documents[document.number], self.numbers[document.id]
         self.records.pop((PROGRESS, document.id), None)
+        for token in range(1, document.token + 1):
+            self.records.pop((ATTEMPTS, attempt_key(document.id, token)), None)
         if document.key is not None:
             del self.keys[document.customer.id, document.key]
+
+    def write_record(self, group: str, key: str, value: str) -> int:
+        """Set a record and return its new version."""
+        self.last_record += 1
+        self.records[group, key] = Record(group, key, value, self.last_record)
+        return self.last_record
 
     def log(
         self,

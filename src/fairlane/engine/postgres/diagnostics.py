@@ -1,4 +1,4 @@
-"""Diagnostics for `fairlane doctor`: the server's version, durability, clock and missing indexes."""
+"""Diagnostics for `fairlane doctor`: the server's version, durability, clock, missing indexes and open transactions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from .queries import SCHEMA_VERSIONS
 from .url import PostgresUrl
 
 CLOCK_SKEW_MS_MAX = 2000
+OPEN_SECONDS_MAX = 60  # how long a transaction may stay open before it is reported
+OPEN_NAMED_MAX = 3
 
 
 def diagnose(pool: PostgresPool | CallerTransaction, sql: Queries, url: PostgresUrl, durability: str) -> list[Finding]:
     """Check each thing that can be wrong with a server."""
     ((_, version, *_),) = pool.read(sql.server)
     return [
-        Finding("version", "fine", f"PostgreSQL {version}, schema {url.schema} in version {len(SCHEMA_VERSIONS)}"),
+        Finding("version", "fine", f"PostgreSQL {version}, schema {url.schema} in version {pool.schema_version()}"),
         _durability(durability),
         _clock(pool, sql),
         _indexes(pool, sql, url),
+        _open_transactions(pool, sql),
     ]
 
 
@@ -45,9 +48,30 @@ def _clock(pool: PostgresPool | CallerTransaction, sql: Queries) -> Finding:
 
 
 def _indexes(pool: PostgresPool | CallerTransaction, sql: Queries, url: PostgresUrl) -> Finding:
-    expected = set(re.findall(r"CREATE (?:UNIQUE )?INDEX (\w+)", "".join(SCHEMA_VERSIONS)))
+    schema = "".join(SCHEMA_VERSIONS)
+    expected = set(re.findall(r"CREATE (?:UNIQUE )?INDEX (\w+)", schema))
+    dropped = re.findall(r"DROP TABLE fairlane\.(\w+)", schema)
+    for table, columns in re.findall(r"CREATE TABLE fairlane\.(\w+) \((.*?)\)(?: WITH |;)", schema, re.DOTALL):
+        if table in dropped:
+            continue
+        expected |= {f"{table}_pkey"} if "PRIMARY KEY" in columns else set()  # PostgreSQL names the indexes of keys like this
+        expected |= {f"{table}_id_key"} if "NOT NULL UNIQUE" in columns else set()
     missing = expected - {name for (name,) in pool.read(sql.index_names, (url.schema,))}
     if not missing:
         return Finding("indexes", "fine", f"all {len(expected)} are there")
     advice = f"somebody dropped them: make them again as in schema_1.sql, in schema {url.schema}"
     return Finding("indexes", "bad", f"missing: {', '.join(sorted(missing))}", advice)
+
+
+def _open_transactions(pool: PostgresPool | CallerTransaction, sql: Queries) -> Finding:
+    """Name transactions that have been open for long: the server keeps all old row versions of the database for them."""
+    rows = pool.read(sql.open_transactions, (OPEN_SECONDS_MAX,))
+    if not rows:
+        return Finding("open transactions", "fine", f"none is older than {OPEN_SECONDS_MAX} seconds")
+    named = [f"{who}, {state}, open for {seconds:,.0f} s" for who, state, seconds in rows[:OPEN_NAMED_MAX]]
+    more = f"; and {len(rows) - OPEN_NAMED_MAX} more" if len(rows) > OPEN_NAMED_MAX else ""
+    advice = (
+        "tables grow until they end: commit there, or end a session with SELECT pg_terminate_backend(PID) and a prepared "
+        "transaction with ROLLBACK PREPARED; set idle_in_transaction_session_timeout"
+    )
+    return Finding("open transactions", "warning", "; ".join(named) + more, advice)

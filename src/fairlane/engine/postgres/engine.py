@@ -1,7 +1,7 @@
 """The engine on PostgreSQL, for many machines: one schema of a database; acknowledged means committed.
 
 Every verb that changes something is one call of an SQL function: one round trip, one transaction. The function locks the
-queue's row while it runs, and reads the server's clock after that. Reads are plain statements.
+queue while it runs, and reads the server's clock after that. Reads are plain statements.
 """
 
 from __future__ import annotations
@@ -28,35 +28,46 @@ from fairlane.core.document import (
     Record,
     Released,
     Retried,
-    State,
     Submission,
 )
 from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import TIME_MAX_MS, Rules, Terms, interval_ms_of
 from fairlane.engine.codec import encode_rules, encode_terms
 from fairlane.engine.errors import purged_feed_error, unknown_source_error
-from fairlane.engine.protocol import DUE_MAX, DocumentBody, Finding, Packed, Purged
+from fairlane.engine.protocol import (
+    DUE_MAX,
+    SCAN_MAX,
+    DocumentBody,
+    DocumentFilter,
+    DocumentPage,
+    Finding,
+    Packed,
+    Purged,
+    ReadyKind,
+    Removed,
+)
+from fairlane.engine.schema import Schema
 
 from . import diagnostics, transfer
 from .listen import NotifyListener
 from .migrate import depths_of, migrate, terms_columns
 from .pool import CallerTransaction, PostgresPool, Row
-from .queries import queries
-from .read import customer_from_row, document_from_row, outlook_from_row, parse_rules
+from .queries import SCHEMA, queries
+from .read import customer_from_row, document_from_row, outlook_from_row, parse_rules, read_documents
 from .url import parse_url
 
 T = TypeVar("T")
-OUTCOME_NAMES: dict[type[Outcome], str] = {Done: "done", Retried: "retried", Failed: "failed", Released: "released"}
 
 
 class PostgresEngine:
     """A queue in a schema of its own."""
 
-    def __init__(self, url: str, create: bool = True) -> None:
+    def __init__(self, url: str, create: bool = True, schema: Schema = SCHEMA) -> None:
         self.url = parse_url(url)
-        self.durability = migrate(self.url, create)
+        self.schema = schema.version
+        self.durability = migrate(self.url, create, schema)
         self._sql = queries(self.url.schema)
-        self._pool: PostgresPool | CallerTransaction = PostgresPool(self.url)
+        self._pool: PostgresPool | CallerTransaction = PostgresPool(self.url, schema)
         self._listener = NotifyListener(self.url)
         self._in_transaction = False
 
@@ -65,13 +76,16 @@ class PostgresEngine:
         if not self._in_transaction:
             self._listener.close()
 
+    def store_schema(self) -> int:
+        return self._pool.schema_version()
+
     def diagnose(self) -> list[Finding]:
         return diagnostics.diagnose(self._pool, self._sql, self.url, self.durability)
 
     def within(self, connection: psycopg.Connection[Any]) -> PostgresEngine:
         """Return an engine for the same queue that works inside the caller's open transaction on the same database."""
         engine = copy(self)
-        engine._pool = CallerTransaction(self.url, connection)
+        engine._pool = CallerTransaction(self.url, connection, self._pool.schema)
         engine._in_transaction = True
         return engine
 
@@ -131,13 +145,18 @@ class PostgresEngine:
         outcomes = [outcome for _, outcome in settlements]
         parameters = (
             *_claim_columns([claim for claim, _ in settlements]),
-            [OUTCOME_NAMES[type(outcome)] for outcome in outcomes],
+            [_outcome_name(outcome) for outcome in outcomes],
             _if_any([_outcome_text(outcome) for outcome in outcomes]),
             _if_any([outcome.after_ms if isinstance(outcome, Retried) and outcome.after_ms else None for outcome in outcomes]),
             _if_any([outcome.cost for outcome in outcomes]),
             now_ms,
         )
-        ((lost,),) = self._pool.write(self._sql.settle, parameters)
+        details = [outcome.details if isinstance(outcome, Retried | Failed) else None for outcome in outcomes]
+        if any(details):
+            _, ids, tokens, *_ = parameters
+            ((lost,),) = self._pool.write(self._sql.settle_with_details, (*parameters, ids, tokens, details))
+        else:
+            ((lost,),) = self._pool.write(self._sql.settle, parameters)
         return [settlements[index - 1][0] for index in lost]
 
     def reclaim(self, limit: int, *, now_ms: int | None = None) -> int:
@@ -153,20 +172,22 @@ class PostgresEngine:
         return bool(is_revived)
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
-        (counts,) = self._pool.write(self._sql.purge, (age_ms, limit, now_ms))
-        return Purged(*counts)
+        ((ids, customers, tokens, changes),) = self._pool.write(self._sql.purge, (age_ms, limit, now_ms))
+        return Purged(list(map(Removed, ids or (), customers or (), tokens or ())), changes)
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         deadline = time.monotonic() + timeout_seconds
         kinds = None if kinds is None else list(kinds)
         while True:
-            seen = self._listener.start()
-            ((is_ready, due_in_ms),) = self._pool.read(self._sql.is_work_ready, (kinds, kinds))
+            seen = self._listener.count
+            ((is_ready, due_in_ms),) = self._pool.read(self._sql.is_work_ready, (kinds,))
             if is_ready or (due_in_ms is not None and due_in_ms <= 0):
                 return True
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
+            if self._listener.start():  # only now: the server has just answered, so connecting does not hang
+                continue
             self._listener.wait(left if due_in_ms is None else min(left, due_in_ms / 1000), seen)
 
     # -- customers and rules -----------------------------------------------------------------------------------------
@@ -193,11 +214,15 @@ class PostgresEngine:
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
         self._pool.write(self._sql.reset, (customer, now_ms))
 
-    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
-        ((count,),) = self._pool.write(self._sql.forget, (customer, limit, now_ms))
-        return int(count)
+    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> list[Removed]:
+        ((ids, tokens),) = self._pool.write(self._sql.forget, (customer, limit, now_ms))
+        return [Removed(id, customer, token) for id, token in zip(ids or (), tokens or (), strict=True)]
 
     # -- reads -------------------------------------------------------------------------------------------------------
+
+    def now(self) -> int:
+        ((now_ms,),) = self._pool.read(self._sql.server_ms)
+        return int(now_ms)
 
     def _read_current(self, statement: str, parameters: Sequence[object]) -> list[Row]:
         """Read; if the first column says that uncounted documents have arrived, count them and read again."""
@@ -219,16 +244,8 @@ class PostgresEngine:
         rows = self._pool.read(self._sql.document, (id,))
         return document_from_row(rows[0]) if rows else None
 
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
-        sql, number_max = self._sql, TIME_MAX_MS if before is None else before
-        if customer is not None:
-            rows = self._pool.read(sql.documents_of_customer, (customer, state, state, number_max, limit))
-        elif state is None:
-            rows = self._pool.read(sql.documents, (number_max, limit))
-        else:
-            pages = {"done": sql.documents_done, "failed": sql.documents_unhappy, "cancelled": sql.documents_unhappy}
-            rows = self._pool.read(pages.get(state, sql.documents_at_work), (state, number_max, limit))
-        return [document_from_row(row) for row in rows]
+    def documents(self, filter: DocumentFilter, before: int | None, limit: int, scan_max: int = SCAN_MAX) -> DocumentPage:
+        return read_documents(self._pool, self._sql, filter, TIME_MAX_MS if before is None else before, limit, scan_max)
 
     def body(self, id: str) -> DocumentBody | None:
         rows = self._pool.read(self._sql.body, (id,))
@@ -237,6 +254,10 @@ class PostgresEngine:
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         rows = self._read_current(self._sql.outlook, (now_ms, id))
         return outlook_from_row(rows[0]) if rows else None
+
+    def ready_kinds(self, after: str, limit: int) -> list[ReadyKind]:
+        rows = self._read_current(self._sql.ready_kinds, (after, limit))
+        return [ReadyKind(*row) for row in rows if row[0] is not None]
 
     def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         ((floor, is_behind),) = self._pool.read(self._sql.feed_floor)
@@ -281,6 +302,19 @@ def _if_any(values: list[T]) -> list[T] | None:
 def _claim_columns(claims: Sequence[Claim]) -> tuple[list[int], list[str], list[int]]:
     """Return numbers, ids and tokens, on which every later write is conditional."""
     return [claim.number for claim in claims], [claim.id for claim in claims], [claim.token for claim in claims]
+
+
+def _outcome_name(outcome: Outcome) -> str:
+    """Return the event that an outcome is in the feed, unless attempts are spent."""
+    match outcome:
+        case Done():
+            return "done"
+        case Failed():
+            return "failed"
+        case Retried():
+            return "retried" if outcome.counted else "postponed"
+        case Released():
+            return "released"
 
 
 def _outcome_text(outcome: Outcome) -> str | None:

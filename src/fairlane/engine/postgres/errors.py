@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import psycopg
 from psycopg import errors
-from psycopg_pool import PoolClosed, PoolTimeout
 
-from fairlane.core.errors import FairlaneError, StoreBusy, StoreError, StoreFrozen, StoreFull, StoreUnfit, Unknown
+from fairlane.core.errors import (
+    FairlaneError,
+    StoreBusy,
+    StoreError,
+    StoreFrozen,
+    StoreFull,
+    StoreUnfit,
+    StoreUnreachable,
+    Unknown,
+)
 
 from .url import PostgresUrl
 
-BUSY_SECONDS = 30  # the functions' lock_timeout, see planner_settings.sql
+BUSY_SECONDS = 20  # the functions' lock_timeout, see planner_settings.sql; less than a call may take
 FROZEN = "FLFRZ"  # SQLSTATE that `refuse_frozen` raises; the message is the reason
 RETRYABLE = (errors.DeadlockDetected, errors.SerializationFailure)  # the server rolled back: nothing was changed
 UNKNOWN = (
     "the connection to {name} was lost in the middle of a call ({reason}), so whether it took effect is not known; look, or "
     "submit again with the same key"
 )
+
+
+def is_rolled_back(error: psycopg.Error) -> bool:
+    """Whether the server rolled the call back because of others, and it may be repeated."""
+    # An upgrade replaces the functions: a call that had begun with one that is gone ends in the middle.
+    is_replaced = isinstance(error, psycopg.InternalError) and "cache lookup failed for function" in str(error)
+    return is_replaced or isinstance(error, RETRYABLE)
 
 
 def is_connection_lost(error: psycopg.Error) -> bool:
@@ -28,12 +43,6 @@ def is_connection_lost(error: psycopg.Error) -> bool:
 
 # psycopg's errors, ours, and the message
 TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[FairlaneError], str], ...] = (
-    ((PoolClosed,), StoreError, "the queue at {name} was closed; open it again"),
-    (
-        (PoolTimeout,),
-        StoreError,
-        "{name} cannot be reached, or all connections are in use ({reason}); nothing was changed: try again",
-    ),
     (
         (errors.LockNotAvailable,),
         StoreBusy,
@@ -86,7 +95,7 @@ TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[FairlaneError], 
 
 
 def translate_error(error: psycopg.Error, url: PostgresUrl) -> FairlaneError:
-    """Translate an error of psycopg or its pool."""
+    """Translate an error of psycopg."""
     if error.sqlstate == FROZEN:
         return StoreFrozen(_first_line(error))
     values = {"name": url.display, "reason": _first_line(error), "schema": url.schema}
@@ -96,8 +105,20 @@ def translate_error(error: psycopg.Error, url: PostgresUrl) -> FairlaneError:
     return StoreError((UNKNOWN if is_connection_lost(error) else "{name}: {reason}").format(**values))
 
 
-def connect_error(error: psycopg.Error, url: PostgresUrl) -> FairlaneError:
-    """Explain why a first connection failed, and what to do."""
+def silent_error(url: PostgresUrl) -> StoreUnreachable:
+    """Return the error for a server that was asked for something to read and did not answer."""
+    return StoreUnreachable(
+        f"{url.display} did not answer within {url.timeout:g} s; nothing was changed: check the server and the network to it"
+    )
+
+
+def connect_error(error: Exception | None, url: PostgresUrl) -> StoreUnreachable:
+    """Explain why no connection could be made, and what to do."""
+    if error is None:
+        return StoreUnreachable(
+            f"all connections of this process to {url.display} were in use for {url.timeout:g} s; nothing was changed: try "
+            "again, and look in pg_stat_activity for calls that take long"
+        )
     reason = _first_line(error)
     advice = "check that the server runs and that its host and port are right"
     if "password" in reason or "authentication" in reason or "role" in reason:
@@ -110,7 +131,7 @@ def connect_error(error: psycopg.Error, url: PostgresUrl) -> FairlaneError:
         advice = "raise max_connections, or put a pooler before the server"
     elif "SSL" in reason or "certificate" in reason:
         advice = "check sslmode in the URL and the server's certificate"
-    return StoreError(f"{url.display} cannot be reached: {reason}; {advice}")
+    return StoreUnreachable(f"{url.display} cannot be reached, so nothing was changed: {reason}; {advice}")
 
 
 def _first_line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ DECLARE
   now_ms bigint;
 BEGIN
   IF configure.frozen IS NOT NULL THEN  -- wait for senders that do not lock the queue, see `announce_arrival`
-    PERFORM pg_advisory_xact_lock(hashtext('fairlane arrivals'), 'fairlane.queue'::regclass::oid::int);
+    PERFORM pg_advisory_xact_lock(hashtext('fairlane arrivals'), 'fairlane.queue_lock'::regclass::oid::int);
   END IF;
   q := fairlane.lock_queue();
   now_ms := fairlane.now_ms(now_override);
@@ -18,13 +18,15 @@ BEGIN
     RETURN false;
   END IF;
   INSERT INTO fairlane.rules (version, since_ms, body) VALUES (expected_version + 1, now_ms, configure.body);
-  UPDATE fairlane.queue AS r SET rules_version = expected_version + 1, interval_ms = configure.interval_ms, depths = configure.depths,
-    reset = configure.reset, dispatch = configure.dispatch, open_turn_every = configure.open_turn_every,
-    frozen = configure.frozen, last_change = r.last_change + 1 WHERE r.one;
+  UPDATE fairlane.counters AS r SET revision = r.revision + 1, last_change = r.last_change + 1, rules_version = expected_version + 1,
+    interval_ms = configure.interval_ms, depths = configure.depths, reset = configure.reset, dispatch = configure.dispatch,
+    open_turn_every = configure.open_turn_every, frozen = configure.frozen WHERE r.revision = q.revision;
   IF q.dispatch <> configure.dispatch THEN
     UPDATE fairlane.lanes AS l
-    SET start = CASE WHEN configure.dispatch = 'strict' THEN 0 ELSE greatest(q.clocks[l.priority], l.finish) END
+    SET start = CASE WHEN configure.dispatch = 'strict' THEN 0 ELSE greatest(q.clocks[l.priority], l.finish) END,
+      revision = l.revision + 1
     WHERE l.start IS NOT NULL;
+    DELETE FROM fairlane.kinds;  -- bounds do not hold for the new tags
   END IF;
   INSERT INTO fairlane.changes (number, at_ms, what, note) VALUES (q.last_change + 1, now_ms, 'configured', configure.body);
   RETURN true;
@@ -46,16 +48,17 @@ BEGIN
   now_ms := fairlane.now_ms(now_override);
   SELECT * INTO c FROM fairlane.customers AS o WHERE o.id = customer_id;
   IF c.terms_version <> expected_version THEN
-    DELETE FROM fairlane.customers AS o WHERE o.number = ANY (created);
+    PERFORM fairlane.delete_customers(created);
     RETURN NULL;
   END IF;
   INSERT INTO fairlane.terms (customer, version, since_ms, body) VALUES (c.number, expected_version + 1, now_ms, tune.body);
-  UPDATE fairlane.customers AS o SET terms_version = expected_version + 1, weight = tune.weight, cap = tune.cap, paused = tune.paused,
+  UPDATE fairlane.customer_terms AS o SET terms_version = expected_version + 1, weight = tune.weight, cap = tune.cap, paused = tune.paused,
     interval_ms = tune.interval_ms, depths = tune.depths, reset = tune.reset WHERE o.number = c.number;
   INSERT INTO fairlane.changes (number, at_ms, what, customer, note)
   VALUES (q.last_change + 1, now_ms, 'tuned', c.number, tune.body);
-  UPDATE fairlane.queue AS r SET last_change = r.last_change + 1, tunings = r.tunings + 1 WHERE r.one;
-  PERFORM fairlane.update_blocked(ARRAY[c.number], q.dispatch, q.clocks);
+  PERFORM fairlane.update_blocked(q, ARRAY[c.number]);
+  UPDATE fairlane.counters AS r SET revision = r.revision + 1, last_change = r.last_change + 1, tunings = r.tunings + 1
+  WHERE r.revision = q.revision;
   PERFORM pg_notify('fairlane_wake', '') WHERE pg_notification_queue_usage() < 0.5;
   RETURN expected_version + 1;
 END $$;
@@ -66,50 +69,63 @@ DECLARE
   q fairlane.queue;
   owner bigint;
 BEGIN
-  SELECT number INTO owner FROM fairlane.customers WHERE id = customer_id FOR UPDATE;
+  SELECT number INTO owner FROM fairlane.customer_terms WHERE id = customer_id FOR UPDATE;
   IF NOT FOUND THEN
     RETURN;
   END IF;
   q := fairlane.lock_queue();
   PERFORM fairlane.refuse_frozen(q.frozen);
-  UPDATE fairlane.customers SET counter = 0, updated_ms = NULL, reset_ms = NULL WHERE number = owner;
+  UPDATE fairlane.standings SET revision = revision + 1, counter = 0, updated_ms = NULL, reset_ms = NULL WHERE customer = owner;
   INSERT INTO fairlane.changes (number, at_ms, what, customer)
   VALUES (q.last_change + 1, fairlane.now_ms(now_override), 'reset', owner);
-  UPDATE fairlane.queue SET last_change = last_change + 1 WHERE one;
+  PERFORM fairlane.count_changes(1);
 END $$;
 
+-- Delete the records that belong to documents: their progress, and the details of their failed attempts.
+CREATE FUNCTION fairlane.delete_records_of(numbers bigint[]) RETURNS void LANGUAGE sql AS $$
+  DELETE FROM fairlane.records AS r USING fairlane.documents AS d
+  WHERE d.number = ANY (numbers) AND r.group_name = 'progress' AND r.key = d.id;
+  DELETE FROM fairlane.records AS r USING fairlane.documents AS d
+  WHERE d.number = ANY (numbers) AND r.group_name = 'attempts' AND r.key > d.id || ':' AND r.key < d.id || ';'
+$$;
+
 -- Remove old changes, then documents that ended; so a document exists as long as its changes can be read.
-CREATE FUNCTION fairlane.purge(age_ms bigint, max_count int, now_override bigint, OUT documents int, OUT changes int)
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION fairlane.purge(
+  age_ms bigint, max_count int, now_override bigint, OUT ids text[], OUT owners text[], OUT tokens bigint[], OUT changes int
+) LANGUAGE plpgsql AS $$
 DECLARE
+  q fairlane.queue := fairlane.lock_queue();
   before_ms bigint;
   last bigint;
   removed bigint[];
 BEGIN
-  PERFORM fairlane.refuse_frozen((fairlane.lock_queue()).frozen);
+  PERFORM fairlane.refuse_frozen(q.frozen);
   before_ms := fairlane.now_ms(now_override) - age_ms;
   SELECT max(o.number), count(*) INTO last, changes FROM (
     SELECT c.number, bool_and(c.at_ms <= before_ms) OVER (ORDER BY c.number) AS is_old
-    FROM (SELECT * FROM fairlane.changes ORDER BY number LIMIT max_count) AS c
+    FROM (SELECT * FROM fairlane.changes AS f WHERE f.number > q.changes_floor ORDER BY f.number LIMIT max_count) AS c
   ) AS o WHERE o.is_old;
   IF last IS NOT NULL THEN
-    DELETE FROM fairlane.changes AS c WHERE c.number <= last;
-    UPDATE fairlane.queue SET changes_floor = last WHERE one;
+    DELETE FROM fairlane.changes AS c WHERE c.number > q.changes_floor AND c.number <= last;
+    UPDATE fairlane.counters AS r SET revision = r.revision + 1, changes_floor = last WHERE r.revision = q.revision;
   END IF;
-  documents := 0;
   IF changes = max_count THEN
     RETURN;
   END IF;
   removed := ARRAY(SELECT e.number FROM fairlane.endings AS e WHERE e.ended_ms <= before_ms ORDER BY e.ended_ms, e.number LIMIT max_count);
-  DELETE FROM fairlane.records AS r USING fairlane.documents AS d
-  WHERE d.number = ANY (removed) AND r.group_name = 'progress' AND r.key = d.id;
+  SELECT array_agg(d.id ORDER BY e.ended_ms, e.number), array_agg(c.id ORDER BY e.ended_ms, e.number),
+         array_agg(e.token ORDER BY e.ended_ms, e.number)
+  INTO ids, owners, tokens
+  FROM fairlane.endings AS e JOIN fairlane.documents AS d ON d.number = e.number JOIN fairlane.customer_terms AS c ON c.number = d.customer
+  WHERE e.number = ANY (removed);
+  PERFORM fairlane.delete_records_of(removed);
   DELETE FROM fairlane.endings AS e WHERE e.number = ANY (removed);
   DELETE FROM fairlane.documents AS d WHERE d.number = ANY (removed);
-  documents := cardinality(removed);
 END $$;
 
 -- Erase up to `max_count` documents of a customer in whatever state; when none is left, everything else that names the customer.
-CREATE FUNCTION fairlane.forget(customer_id text, max_count int, now_override bigint) RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION fairlane.forget(customer_id text, max_count int, now_override bigint, OUT ids text[], OUT tokens bigint[])
+LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   q fairlane.queue;
@@ -117,9 +133,9 @@ DECLARE
   removed bigint[];
   lane_changes fairlane.lane_change[];
 BEGIN
-  SELECT number INTO owner FROM fairlane.customers WHERE id = customer_id FOR UPDATE;
+  SELECT number INTO owner FROM fairlane.customer_terms WHERE id = customer_id FOR UPDATE;
   IF NOT FOUND THEN
-    RETURN 0;
+    RETURN;
   END IF;
   q := fairlane.lock_queue();
   PERFORM fairlane.refuse_frozen(q.frozen);
@@ -128,26 +144,24 @@ BEGIN
     DELETE FROM fairlane.lanes WHERE customer = owner;
     DELETE FROM fairlane.terms WHERE customer = owner;
     DELETE FROM fairlane.changes WHERE customer = owner;
-    DELETE FROM fairlane.customers WHERE number = owner;
+    PERFORM fairlane.delete_customers(ARRAY[owner]);
     INSERT INTO fairlane.changes (number, at_ms, what) VALUES (q.last_change + 1, fairlane.now_ms(now_override), 'forgotten');
-    UPDATE fairlane.queue SET last_change = last_change + 1 WHERE one;
-    RETURN 0;
+    PERFORM fairlane.count_changes(1);
+    RETURN;
   END IF;
-  DELETE FROM fairlane.records AS r USING fairlane.documents AS d
-  WHERE d.number = ANY (removed) AND r.group_name = 'progress' AND r.key = d.id;
+  PERFORM fairlane.delete_records_of(removed);
   WITH working AS (
-    DELETE FROM fairlane.work WHERE number = ANY (removed) RETURNING number, state
+    DELETE FROM fairlane.work WHERE number = ANY (removed) RETURNING number, state, token
   ), ended AS (
-    DELETE FROM fairlane.endings WHERE number = ANY (removed) RETURNING number, state
+    DELETE FROM fairlane.endings WHERE number = ANY (removed) RETURNING number, state, token
   ), dropped AS (
-    DELETE FROM fairlane.documents WHERE number = ANY (removed) RETURNING number, kind, priority
+    DELETE FROM fairlane.documents WHERE number = ANY (removed) RETURNING number, kind, priority, id
   )
   SELECT array_agg((d.number, owner, d.kind, d.priority, -(s.state = 'ready')::int, -(s.state IN ('ready', 'delayed'))::int,
     -(s.state = 'running')::int, -(s.state = 'done')::int, -(s.state = 'failed')::int, -(s.state = 'cancelled')::int
-    )::fairlane.lane_change)
-  INTO lane_changes FROM dropped AS d JOIN (SELECT * FROM working UNION ALL SELECT * FROM ended) AS s ON s.number = d.number;
-  PERFORM fairlane.update_lanes(lane_changes, 0);
-  RETURN cardinality(removed);
+    )::fairlane.lane_change), array_agg(d.id ORDER BY d.number), array_agg(s.token ORDER BY d.number)
+  INTO lane_changes, ids, tokens FROM dropped AS d JOIN (SELECT * FROM working UNION ALL SELECT * FROM ended) AS s ON s.number = d.number;
+  PERFORM fairlane.update_lanes(q, lane_changes, 0, NULL);
 END $$;
 
 -- Set or remove a record; NULL, and no change, if `expected_version` is neither NULL nor the current version (0: there is none).
@@ -167,8 +181,14 @@ BEGIN
   INSERT INTO fairlane.records AS r (group_name, key, value, version)
   VALUES (record_group, record_key, new_value, q.last_record + 1)
   ON CONFLICT (group_name, key) DO UPDATE SET value = excluded.value, version = excluded.version;
-  UPDATE fairlane.queue SET last_record = last_record + 1 WHERE one;
+  UPDATE fairlane.counters AS r SET revision = r.revision + 1, last_record = r.last_record + 1 WHERE r.revision = q.revision;
   RETURN q.last_record + 1;
+END $$;
+
+-- Return whether documents have arrived that are not in their lanes yet.
+CREATE FUNCTION fairlane.is_behind() RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT q.is_behind FROM fairlane.queue AS q);
 END $$;
 
 -- Put documents that have arrived into their lanes, for readers of customers, lanes and the feed.

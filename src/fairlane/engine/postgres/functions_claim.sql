@@ -1,38 +1,139 @@
 -- Claiming: the dispatch order, read lazily from the indexes of lane heads.
--- The tables stay as they are while a claim dispatches. Heads come from cursors; lanes that this claim has served wait beside
--- them for another turn, and the better of the two is next. So a claim reads in proportion to what it takes. A lane's start
--- tags follow from its own documents alone, whatever other lanes get.
+-- The tables stay as they are while a claim dispatches. Heads come from cursors, one for each kind whose first lane is reached;
+-- lanes that this claim has served wait beside them for another turn, and the better of the two is next. So a claim reads in
+-- proportion to what it takes. A lane's start tags follow from its own documents alone, whatever other lanes get.
 
--- Open a cursor of competing lanes in the order of turns; of several kinds at most `width` each.
-CREATE FUNCTION fairlane.heads_by_turn(kinds text[], width int) RETURNS refcursor LANGUAGE plpgsql AS $$
+-- Open a cursor of the lanes of a kind ('': of all) that compete in one priority (0: in all, longest ready first), in order.
+CREATE FUNCTION fairlane.open_lanes(kind_name text, level int) RETURNS refcursor LANGUAGE plpgsql AS $$
 DECLARE
-  heads refcursor;
+  bound bigint := fairlane.bound_of(kind_name, level);
+  lanes refcursor;
 BEGIN
-  IF cardinality(kinds) = 1 THEN
-    OPEN heads FOR SELECT * FROM fairlane.competing WHERE kind = kinds[1] ORDER BY priority, start, head;
+  IF kind_name = '' AND level = 0 THEN
+    OPEN lanes FOR SELECT * FROM fairlane.competing AS c WHERE c.ready_ms >= bound ORDER BY c.ready_ms, c.head;
+  ELSIF kind_name = '' THEN
+    OPEN lanes FOR SELECT * FROM fairlane.competing AS c WHERE c.priority = level AND c.start >= bound ORDER BY c.start, c.head;
+  ELSIF level = 0 THEN
+    OPEN lanes FOR SELECT * FROM fairlane.competing AS c WHERE c.kind = kind_name AND c.ready_ms >= bound ORDER BY c.ready_ms, c.head;
   ELSE
-    OPEN heads FOR
-      SELECT l.* FROM unnest(kinds) AS k (kind) CROSS JOIN LATERAL (
-        SELECT * FROM fairlane.competing AS o WHERE o.kind = k.kind ORDER BY o.priority, o.start, o.head LIMIT width
-      ) AS l ORDER BY l.priority, l.start, l.head;
+    OPEN lanes FOR
+      SELECT * FROM fairlane.competing AS c WHERE c.kind = kind_name AND c.priority = level AND c.start >= bound
+      ORDER BY c.start, c.head;
   END IF;
-  RETURN heads;
+  RETURN lanes;
 END $$;
 
--- Open a cursor of competing lanes, longest ready first; of several kinds at most `width` each.
-CREATE FUNCTION fairlane.heads_by_age(kinds text[], width int) RETURNS refcursor LANGUAGE plpgsql AS $$
+-- Open a cursor of the first competing lanes of kinds in one priority (0: by age), in order.
+CREATE FUNCTION fairlane.open_kinds(kinds text[], level int) RETURNS refcursor LANGUAGE plpgsql AS $$
 DECLARE
-  heads refcursor;
+  firsts refcursor;
+BEGIN
+  IF level = 0 THEN
+    OPEN firsts FOR
+      SELECT k.kind, f.ready_ms, f.head FROM unnest(kinds) AS k (kind) CROSS JOIN LATERAL (
+        SELECT l.ready_ms, l.head FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL AND l.ready_ms >= coalesce((
+          SELECT o.bounds[0] FROM fairlane.kinds AS o WHERE o.kind = k.kind ORDER BY o.revision DESC LIMIT 1), '-9223372036854775808'::bigint)
+        ORDER BY l.ready_ms, l.head LIMIT 1
+      ) AS f ORDER BY f.ready_ms, f.head;
+  ELSE
+    OPEN firsts FOR
+      SELECT k.kind, f.start, f.head FROM unnest(kinds) AS k (kind) CROSS JOIN LATERAL (
+        SELECT l.start, l.head FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.priority = level AND l.start >= coalesce((
+          SELECT o.bounds[level] FROM fairlane.kinds AS o WHERE o.kind = k.kind ORDER BY o.revision DESC LIMIT 1), '-9223372036854775808'::bigint)
+        ORDER BY l.start, l.head LIMIT 1
+      ) AS f ORDER BY f.start, f.head;
+  END IF;
+  RETURN firsts;
+END $$;
+
+-- Put a lane among the others in order, with the cursor of those that follow it.
+CREATE FUNCTION fairlane.insert_head(h fairlane.heads, lane fairlane.competing, followers refcursor) RETURNS fairlane.heads
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  spot int := cardinality(h.lanes);
+BEGIN
+  WHILE spot > 0 AND CASE WHEN h.priority = 0
+      THEN (lane.ready_ms, lane.head) < (h.lanes[spot].ready_ms, h.lanes[spot].head)
+      ELSE (lane.start, lane.head) < (h.lanes[spot].start, h.lanes[spot].head) END LOOP
+    spot := spot - 1;
+  END LOOP;
+  h.lanes := h.lanes[:spot] || lane || h.lanes[spot + 1:];
+  h.cursors := h.cursors[:spot] || followers || h.cursors[spot + 1:];
+  RETURN h;
+END $$;
+
+-- Return the next priority that has lanes, or NULL.
+CREATE FUNCTION fairlane.next_priority(lane_counts bigint[], level int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  LOOP
+    level := level + 1;
+    EXIT WHEN lane_counts[level] > 0 OR level > 9;
+  END LOOP;
+  RETURN nullif(level, 10);
+END $$;
+
+-- Begin to read the heads of kinds in one priority (0: by age). A single kind is read at once.
+CREATE FUNCTION fairlane.open_heads(kinds text[], level int) RETURNS fairlane.heads LANGUAGE plpgsql AS $$
+DECLARE
+  kinds_to_come refcursor;
+  next_kind fairlane.first_lane;
+  followers refcursor;
+  lane fairlane.competing;
+  h fairlane.heads := (kinds, level, NULL, NULL, '{}', '{}');
 BEGIN
   IF cardinality(kinds) = 1 THEN
-    OPEN heads FOR SELECT * FROM fairlane.competing WHERE kind = kinds[1] ORDER BY ready_ms, head;
+    followers := fairlane.open_lanes(kinds[1], level);
+    FETCH followers INTO lane;
+    IF lane.head IS NOT NULL THEN
+      h.lanes := ARRAY[lane];
+      h.cursors := ARRAY[followers];
+    END IF;
   ELSE
-    OPEN heads FOR
-      SELECT l.* FROM unnest(kinds) AS k (kind) CROSS JOIN LATERAL (
-        SELECT * FROM fairlane.competing AS o WHERE o.kind = k.kind ORDER BY o.ready_ms, o.head LIMIT width
-      ) AS l ORDER BY l.ready_ms, l.head;
+    kinds_to_come := fairlane.open_kinds(kinds, level);
+    FETCH kinds_to_come INTO next_kind;
+    h.kinds_to_come := kinds_to_come;
+    h.next_kind := next_kind;
   END IF;
-  RETURN heads;
+  RETURN h;
+END $$;
+
+-- Advance to the next head that was not taken and whose customer is not at its cap; by turn through all priorities that have lanes.
+CREATE FUNCTION fairlane.next_head(h fairlane.heads, lane_counts bigint[], taken bigint[], capped bigint[]) RETURNS fairlane.heads
+LANGUAGE plpgsql AS $$
+DECLARE
+  kinds_to_come refcursor := h.kinds_to_come;
+  followers refcursor;
+  next_kind fairlane.first_lane := h.next_kind;
+  lane fairlane.competing := h.lanes[1];
+  level int;
+BEGIN
+  LOOP
+    IF next_kind.head IS NOT NULL AND (lane.head IS NULL
+        OR (next_kind.tag, next_kind.head) < (CASE h.priority WHEN 0 THEN lane.ready_ms ELSE lane.start END, lane.head)) THEN
+      followers := fairlane.open_lanes(next_kind.kind, h.priority);
+      FETCH kinds_to_come INTO next_kind;
+      h.next_kind := next_kind;
+    ELSIF lane.head = ANY (taken) OR lane.customer = ANY (capped) THEN
+      followers := h.cursors[1];
+      h.lanes := h.lanes[2:];
+      h.cursors := h.cursors[2:];
+    ELSE
+      level := CASE WHEN lane.head IS NULL AND h.priority > 0 THEN fairlane.next_priority(lane_counts, h.priority) END;
+      IF level IS NULL THEN
+        RETURN h;
+      END IF;
+      h := fairlane.open_heads(h.kinds, level);
+      kinds_to_come := h.kinds_to_come;
+      next_kind := h.next_kind;
+      lane := h.lanes[1];
+      CONTINUE;
+    END IF;
+    FETCH followers INTO lane;
+    IF lane.head IS NOT NULL THEN
+      h := fairlane.insert_head(h, lane, followers);
+    END IF;
+    lane := h.lanes[1];
+  END LOOP;
 END $$;
 
 -- Return whether the next dispatch is an open turn.
@@ -80,11 +181,10 @@ $$;
 CREATE FUNCTION fairlane.dispatch(q fairlane.queue, kinds text[], max_count int, now_ms bigint) RETURNS fairlane.turn[]
 LANGUAGE plpgsql AS $$
 DECLARE
-  width int := max_count;    -- of each kind, no more lanes than that can be needed
-  by_turn refcursor := fairlane.heads_by_turn(kinds, width);
-  by_age refcursor;
-  next_by_turn fairlane.competing;  -- the first head of the index whose lane was not served
-  next_by_age fairlane.competing;
+  lane_counts bigint[] := q.lanes;
+  level int := fairlane.next_priority(lane_counts, 0);
+  by_turn fairlane.heads;
+  by_age fairlane.heads;
   lane fairlane.competing;
   served fairlane.competing[] := '{}';
   heads bigint[] := '{}';    -- those that were served from an index
@@ -95,27 +195,25 @@ DECLARE
   is_open boolean;
   nth int;
 BEGIN
-  FETCH by_turn INTO next_by_turn;
+  IF level IS NULL THEN
+    RETURN turns;
+  END IF;
+  by_turn := fairlane.open_heads(kinds, level);
   WHILE cardinality(turns) < max_count LOOP
     is_open := fairlane.is_open_turn(q.dispatch, q.open_turn_every, q.dispatches);
     IF is_open THEN
       IF by_age IS NULL THEN
-        by_age := fairlane.heads_by_age(kinds, width);
-        FETCH by_age INTO next_by_age;
+        by_age := fairlane.open_heads(kinds, 0);
       END IF;
-      WHILE next_by_age.head = ANY (heads) OR next_by_age.customer = ANY (capped) LOOP
-        FETCH by_age INTO next_by_age;
-      END LOOP;
-      lane := next_by_age;
+      by_age := fairlane.next_head(by_age, lane_counts, heads, capped);
+      lane := by_age.lanes[1];
       nth := fairlane.oldest_of(served, again);
       IF (lane.ready_ms, lane.head) < (served[nth].ready_ms, served[nth].head) THEN
         nth := NULL;
       END IF;
     ELSE
-      WHILE next_by_turn.head = ANY (heads) OR next_by_turn.customer = ANY (capped) LOOP
-        FETCH by_turn INTO next_by_turn;
-      END LOOP;
-      lane := next_by_turn;
+      by_turn := fairlane.next_head(by_turn, lane_counts, heads, capped);
+      lane := by_turn.lanes[1];
       nth := again[1];
       IF (lane.priority, lane.start, lane.head) < (served[nth].priority, served[nth].start, served[nth].head) THEN
         nth := NULL;
@@ -140,17 +238,14 @@ BEGIN
       capped := capped || lane.customer;
       again := ARRAY(SELECT o.nth FROM unnest(again) WITH ORDINALITY AS o (nth, spot)
                      WHERE served[o.nth].customer <> lane.customer ORDER BY o.spot);
-      IF cardinality(kinds) > 1 AND width = max_count THEN  -- its lanes are skipped, so more of each kind may be needed
-        width := 9 * max_count;
-        by_turn := fairlane.heads_by_turn(kinds, width);
-        FETCH by_turn INTO next_by_turn;
-        by_age := NULL;
-      END IF;
     ELSIF lane.head IS NOT NULL THEN
       again := fairlane.insert_again(again, nth, served);
     END IF;
   END LOOP;
-  PERFORM fairlane.write_dispatched(fairlane.update_pace(q, now_ms, before), served, capped, cardinality(turns));
+  IF cardinality(turns) > 0 THEN
+    PERFORM fairlane.write_dispatched(fairlane.update_pace(q, now_ms, before), served, capped, cardinality(turns),
+      CASE WHEN q.dispatches / 32 > before / 32 THEN kinds END, now_ms);
+  END IF;
   RETURN turns;
 END $$;
 
@@ -184,22 +279,34 @@ BEGIN
   RETURN lane;
 END $$;
 
--- Write the lanes that a claim has served, and the queue.
-CREATE FUNCTION fairlane.write_dispatched(q fairlane.queue, served fairlane.competing[], capped bigint[], lines int)
-RETURNS void LANGUAGE plpgsql AS $$
+-- Write the lanes that a claim of these kinds has served, and the queue. `raised`: the kinds whose bounds to raise.
+CREATE FUNCTION fairlane.write_dispatched(
+  q fairlane.queue, served fairlane.competing[], capped bigint[], lines int, raised text[], now_ms bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  first_ready bigint := (SELECT min(s.ready_ms) FROM unnest(served) AS s WHERE s.start IS NOT NULL);
+  kind_name text;
 BEGIN
   UPDATE fairlane.lanes AS l SET head = s.head, ready_ms = s.ready_ms, start = s.start, finish = s.finish,
-    waiting = l.waiting - s.turns, running = l.running + s.turns
-  FROM unnest(served) AS s WHERE l.customer = s.customer AND l.kind = s.kind AND l.priority = s.priority;
+    waiting = l.waiting - s.turns, running = l.running + s.turns, revision = l.revision + 1
+  FROM unnest(served) AS s WHERE l.ctid = s.spot;
+  PERFORM fairlane.lower_ages(q, first_ready);
   IF cardinality(capped) > 0 THEN
-    PERFORM fairlane.update_blocked(capped, q.dispatch, q.clocks);
+    PERFORM fairlane.update_blocked(q, capped);
   END IF;
-  IF lines > 0 THEN
-    UPDATE fairlane.queue SET dispatches = q.dispatches, last_change = q.last_change + lines, clocks = q.clocks,
-      ready = q.ready, lanes = q.lanes, pace_from_ms = q.pace_from_ms, pace_from_dispatches = q.pace_from_dispatches,
-      pace_mid_ms = q.pace_mid_ms, pace_mid_dispatches = q.pace_mid_dispatches
-    WHERE one;
+  IF raised IS NOT NULL THEN
+    FOR kind_name IN
+      SELECT DISTINCT s.kind FROM unnest(served) AS s WHERE s.kind = ANY (raised) UNION SELECT '' WHERE raised = '{""}'
+    LOOP
+      q.ages_floor := greatest(q.ages_floor, fairlane.raise_bounds(q, kind_name, now_ms));
+    END LOOP;
   END IF;
+  UPDATE fairlane.counters AS o SET revision = o.revision + 1, dispatches = q.dispatches, last_change = q.last_change + lines,
+    clocks = q.clocks, ready = q.ready, lanes = q.lanes, pace_from_ms = q.pace_from_ms,
+    pace_from_dispatches = q.pace_from_dispatches, pace_mid_ms = q.pace_mid_ms, pace_mid_dispatches = q.pace_mid_dispatches,
+    leases_floor = q.leases_floor, delayed_floor = q.delayed_floor, ages_floor = q.ages_floor
+  WHERE o.revision = q.revision;
+  PERFORM fairlane.refuse_outdated(FOUND);
 END $$;
 
 -- Claim up to `max_count` documents in dispatch order, each with a lease, a fresh token and one more attempt counted.
@@ -213,14 +320,19 @@ CREATE FUNCTION fairlane.claim(
 DECLARE
   q fairlane.queue := fairlane.lock_queue();
   now_ms bigint := fairlane.now_ms(now_override);
+  ready_count bigint := 0;
   turns fairlane.turn[];
 BEGIN
   PERFORM fairlane.refuse_frozen(q.frozen);
-  IF EXISTS (SELECT FROM fairlane.work WHERE state = 'delayed' AND ready_ms <= now_ms) THEN
-    PERFORM fairlane.ready_due(now_ms, due_max);
-    SELECT * INTO q FROM fairlane.queue WHERE one;
+  IF EXISTS (SELECT FROM fairlane.work WHERE state = 'delayed' AND ready_ms >= q.delayed_floor AND ready_ms <= now_ms) THEN
+    ready_count := fairlane.ready_due(q, now_ms, due_max);
+    SELECT * INTO q FROM fairlane.queue;
   END IF;
-  turns := fairlane.dispatch(q, coalesce(kinds, fairlane.competing_kinds()), max_count, now_ms);
+  IF ready_count < due_max THEN  -- what is still delayed is due later
+    q.delayed_floor := greatest(q.delayed_floor, now_ms);
+  END IF;
+  q.leases_floor := least(q.leases_floor, now_ms + lease_length_ms);
+  turns := fairlane.dispatch(q, coalesce(kinds, '{""}'), max_count, now_ms);
   IF cardinality(turns) = 0 THEN
     RETURN;
   END IF;
@@ -229,8 +341,11 @@ BEGIN
       UPDATE fairlane.work AS w SET state = 'running', token = w.token + 1, attempts = w.attempts + 1,
         attempts_max = coalesce(attempts_by_kind[array_position(kinds, w.kind)], 3), worker = worker_name,
         lease_ms = now_ms + lease_length_ms
-      FROM unnest(turns) WITH ORDINALITY AS t (number, name, is_open, ordinal)
-      WHERE w.number = t.number AND w.state IS NOT DISTINCT FROM 'ready'  -- in this form the planner keeps to the number's index
+      FROM (
+        SELECT g.*, o.spot FROM unnest(turns) WITH ORDINALITY AS g (number, name, is_open, ordinal)
+        CROSS JOIN LATERAL (SELECT ctid AS spot FROM fairlane.work AS i WHERE i.number = g.number OFFSET 0) AS o
+      ) AS t
+      WHERE w.ctid = t.spot AND w.state = 'ready'
       RETURNING w.*, t.ordinal, t.name, t.is_open
     ), logged AS (
       INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)

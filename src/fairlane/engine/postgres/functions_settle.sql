@@ -1,7 +1,7 @@
 -- Settling: a document leaves its worker, or ends, each by one conditional write on (number, state, token).
 
 -- Apply transitions in order: the documents' rows, their lines of the feed, their lanes. The queue is locked.
-CREATE FUNCTION fairlane.apply_transitions(transitions fairlane.transition[], now_ms bigint, last_change bigint) RETURNS void
+CREATE FUNCTION fairlane.apply_transitions(q fairlane.queue, transitions fairlane.transition[], now_ms bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -9,12 +9,12 @@ DECLARE
   lines bigint;
 BEGIN
   WITH input AS MATERIALIZED (
-    SELECT m.*, w.customer, w.kind, w.priority, w.state AS state_before, w.token
+    SELECT m.*, w.spot, w.customer, w.kind, w.priority, w.state AS state_before, w.token
     FROM unnest(transitions) WITH ORDINALITY AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, ordinal)
-    JOIN fairlane.work AS w ON w.number = m.number
+    CROSS JOIN LATERAL (SELECT *, o.ctid AS spot FROM fairlane.work AS o WHERE o.number = m.number OFFSET 0) AS w
   ), ended AS (
     DELETE FROM fairlane.work AS w USING input AS g
-    WHERE w.number = g.number AND w.state = g.state_before AND w.token = g.token AND g.state IN ('done', 'failed', 'cancelled')
+    WHERE w.ctid = g.spot AND w.state = g.state_before AND w.token = g.token AND g.state IN ('done', 'failed', 'cancelled')
     RETURNING w.*, g.cost AS cost_after, g.state AS state_after, g.note, g.result
   ), recorded AS (
     INSERT INTO fairlane.endings (number, state, ended_ms, ready_ms, cost, token, attempts, attempts_max, worker, reason, result)
@@ -24,7 +24,7 @@ BEGIN
     UPDATE fairlane.work AS w SET state = g.state, ready_ms = g.ready_ms, attempts = g.attempts, lease_ms = NULL,
       cost = coalesce(g.cost, w.cost)
     FROM input AS g
-    WHERE w.number = g.number AND w.state = g.state_before AND w.token = g.token AND g.state IN ('ready', 'delayed')
+    WHERE w.ctid = g.spot AND w.state = g.state_before AND w.token = g.token AND g.state IN ('ready', 'delayed')
   ), feed_lines AS MATERIALIZED (
     SELECT row_number() OVER (ORDER BY g.ordinal, t.part) AS line, g.customer, g.number, g.token, t.what, t.note
     FROM input AS g CROSS JOIN LATERAL (
@@ -33,7 +33,7 @@ BEGIN
     ) AS t
   ), logged AS (
     INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
-    SELECT apply_transitions.last_change + t.line, now_ms, t.what, t.customer, t.number, t.token, t.note FROM feed_lines AS t
+    SELECT q.last_change + t.line, now_ms, t.what, t.customer, t.number, t.token, t.note FROM feed_lines AS t
   )
   SELECT array_agg((number, customer, kind, priority,
       (state = 'ready')::int - (state_before = 'ready')::int,
@@ -42,17 +42,18 @@ BEGIN
     )::fairlane.lane_change), (SELECT count(*) FROM feed_lines)
   INTO lane_changes, lines FROM input;
   IF lane_changes IS NOT NULL THEN
-    PERFORM fairlane.update_lanes(lane_changes, lines);
+    PERFORM fairlane.update_lanes(q, lane_changes, lines, now_ms);
   END IF;
 END $$;
 
 -- Move a customer's counter by the difference of two costs of a document, never above 0, unless a reset came between; with
 -- the weight of the document's check.
 CREATE FUNCTION fairlane.correct_cost(document_number bigint, cost_before bigint, cost_after bigint) RETURNS void LANGUAGE sql AS $$
-  UPDATE fairlane.customers AS c SET counter = greatest(-1000000000000, least(0,
+  UPDATE fairlane.standings AS c SET revision = c.revision + 1, counter = greatest(-1000000000000, least(0,
     c.counter + fairlane.step_of(cost_before, d.weight) - fairlane.step_of(cost_after, d.weight)))
   FROM fairlane.documents AS d
-  WHERE d.number = document_number AND c.number = d.customer AND c.updated_ms IS NOT NULL AND c.resets = d.resets
+  WHERE d.number = document_number AND c.customer = d.customer AND c.updated_ms IS NOT NULL AND c.resets = d.resets
+    AND c.revision = (SELECT max(o.revision) FROM fairlane.standings AS o WHERE o.customer = d.customer)
 $$;
 
 -- End claims with their outcomes; returns the ordinals of claims that were lost, for which nothing was changed. Customers whose
@@ -69,7 +70,7 @@ DECLARE
   settled bigint[];
 BEGIN
   IF costs IS NOT NULL THEN
-    PERFORM FROM fairlane.customers AS c WHERE c.number IN (
+    PERFORM FROM fairlane.customer_terms AS c WHERE c.number IN (
       SELECT w.customer FROM unnest(numbers, costs) AS g (number, cost) JOIN fairlane.work AS w ON w.number = g.number
       WHERE g.cost IS NOT NULL
     ) ORDER BY c.id FOR UPDATE;
@@ -86,7 +87,7 @@ BEGIN
            ELSE h.message END,
       CASE h.outcome WHEN 'done' THEN h.message END,
       now_ms + h.delay,
-      h.attempts - (h.outcome = 'released')::int,
+      h.attempts - (h.outcome IN ('released', 'postponed'))::int,
       h.new_cost,
       CASE WHEN h.new_cost IS NOT NULL THEN h.cost || ' ' || h.new_cost END
     )::fairlane.transition ORDER BY h.ordinal)
@@ -97,7 +98,8 @@ BEGIN
       row_number() OVER (PARTITION BY w.number ORDER BY g.ordinal) AS nth
     FROM unnest(numbers, ids, tokens, outcomes, texts, delays, costs) WITH ORDINALITY
       AS g (number, id, token, outcome, message, delay, cost, ordinal)
-    JOIN fairlane.work AS w ON w.number = g.number AND w.id = g.id AND w.token = g.token AND w.state = 'running'
+    CROSS JOIN LATERAL (SELECT * FROM fairlane.work AS o WHERE o.number = g.number OFFSET 0) AS w
+    WHERE w.id = g.id AND w.token = g.token AND w.state = 'running'
   ) AS h WHERE h.nth = 1;
   IF costs IS NOT NULL THEN
     FOR each IN
@@ -108,9 +110,29 @@ BEGIN
       PERFORM fairlane.correct_cost(each.number, each.cost_before, each.cost_after);
     END LOOP;
   END IF;
-  PERFORM fairlane.apply_transitions(transitions, now_ms, q.last_change);
+  PERFORM fairlane.apply_transitions(q, transitions, now_ms);
   RETURN ARRAY(
     SELECT ordinal FROM generate_subscripts(numbers, 1) AS ordinal WHERE NOT ordinal = ANY (coalesce(settled, '{}')) ORDER BY 1);
+END $$;
+
+-- Keep the details of the attempts that `settle` ended, of the last ten claims of each document; returns the lost ones again.
+CREATE FUNCTION fairlane.keep_details(lost bigint[], ids text[], tokens bigint[], details text[]) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+DECLARE
+  last_record bigint := (fairlane.lock_queue()).last_record;
+  kept bigint;
+BEGIN
+  DELETE FROM fairlane.records AS r USING unnest(ids, tokens, details) WITH ORDINALITY AS g (id, token, value, ordinal)
+  WHERE g.value IS NOT NULL AND NOT g.ordinal = ANY (lost) AND g.token > 10
+    AND r.group_name = 'attempts' AND r.key > g.id || ':' AND r.key <= g.id || ':' || lpad((g.token - 10)::text, 16, '0');
+  INSERT INTO fairlane.records (group_name, key, value, version)
+  SELECT 'attempts', g.id || ':' || lpad(g.token::text, 16, '0'), g.value, last_record + row_number() OVER (ORDER BY g.ordinal)
+  FROM unnest(ids, tokens, details) WITH ORDINALITY AS g (id, token, value, ordinal)
+  WHERE g.value IS NOT NULL AND NOT g.ordinal = ANY (lost);
+  GET DIAGNOSTICS kept = ROW_COUNT;
+  UPDATE fairlane.counters AS c SET revision = c.revision + 1, last_record = c.last_record + kept
+  WHERE c.revision = (SELECT max(o.revision) FROM fairlane.counters AS o);
+  RETURN lost;
 END $$;
 
 -- Extend leases, never shorten them; returns the ordinals of claims that were lost.
@@ -124,11 +146,11 @@ BEGIN
   now_ms := fairlane.now_ms(now_override);
   UPDATE fairlane.work AS w SET lease_ms = greatest(w.lease_ms, now_ms + length_ms)
   FROM unnest(numbers, ids, tokens) AS g (number, id, token)
-  WHERE w.number = g.number AND w.id = g.id AND w.token = g.token AND w.state = 'running';
+  WHERE w.number = ANY (numbers) AND w.number = g.number AND w.id = g.id AND w.token = g.token AND w.state = 'running';
   RETURN ARRAY(
     SELECT g.ordinal FROM unnest(numbers, ids, tokens) WITH ORDINALITY AS g (number, id, token, ordinal)
     WHERE NOT EXISTS (SELECT FROM fairlane.work AS w
-      WHERE w.number = g.number AND w.id = g.id AND w.token = g.token AND w.state = 'running')
+      WHERE w.number = ANY (numbers) AND w.number = g.number AND w.id = g.id AND w.token = g.token AND w.state = 'running')
     ORDER BY g.ordinal);
 END $$;
 
@@ -149,9 +171,13 @@ BEGIN
   INTO transitions
   FROM (
     SELECT *, attempts >= attempts_max AS is_spent FROM fairlane.work
-    WHERE lease_ms <= now_ms AND state = 'running' ORDER BY lease_ms, number LIMIT max_count
+    WHERE lease_ms >= q.leases_floor AND lease_ms <= now_ms AND state = 'running' ORDER BY lease_ms, number LIMIT max_count
   ) AS w;
-  PERFORM fairlane.apply_transitions(transitions, now_ms, q.last_change);
+  IF coalesce(cardinality(transitions), 0) < max_count AND q.leases_floor < now_ms - 10000 THEN  -- all others end later
+    UPDATE fairlane.counters AS o SET revision = o.revision + 1, leases_floor = now_ms WHERE o.revision = q.revision;
+    q.revision := q.revision + 1;
+  END IF;
+  PERFORM fairlane.apply_transitions(q, transitions, now_ms);
   RETURN coalesce(cardinality(transitions), 0);
 END $$;
 
@@ -172,7 +198,7 @@ BEGIN
     FROM unnest(ids) WITH ORDINALITY AS g (id, ordinal)
     JOIN fairlane.documents AS d ON d.id = g.id JOIN fairlane.work AS w ON w.number = d.number
   ) AS h WHERE h.nth = 1;
-  PERFORM fairlane.apply_transitions(transitions, now_ms, q.last_change);
+  PERFORM fairlane.apply_transitions(q, transitions, now_ms);
   RETURN coalesce(cancelled, '{}');
 END $$;
 
@@ -194,6 +220,7 @@ BEGIN
   VALUES (d.number, d.id, d.customer, d.kind, d.priority, 'ready', now_ms, e.cost, e.token, 0, e.attempts_max);
   INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token)
   VALUES (q.last_change + 1, now_ms, 'revived', d.customer, d.number, e.token);
-  PERFORM fairlane.update_lanes(ARRAY[(d.number, d.customer, d.kind, d.priority, 1, 1, 0, 0, -1, 0)::fairlane.lane_change], 1);
+  PERFORM fairlane.update_lanes(
+    q, ARRAY[(d.number, d.customer, d.kind, d.priority, 1, 1, 0, 0, -1, 0)::fairlane.lane_change], 1, NULL);
   RETURN true;
 END $$;

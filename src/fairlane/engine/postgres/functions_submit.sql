@@ -1,4 +1,4 @@
--- Locking, checking and submitting. Order of locks: customers by id, then the queue's row.
+-- Locking, checking and submitting. Order of locks: customers by id, then the queue's lock.
 
 -- Return the server's clock in whole milliseconds, or the time that a test passed in; called after the locks are taken.
 CREATE FUNCTION fairlane.now_ms(now_override bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
@@ -48,18 +48,26 @@ DECLARE
   locked int;
 BEGIN
   LOOP
-    PERFORM FROM fairlane.customers AS c WHERE c.id = ANY (sorted) ORDER BY c.id FOR UPDATE;
+    PERFORM FROM fairlane.customer_terms AS c WHERE c.id = ANY (sorted) ORDER BY c.id FOR UPDATE;
     GET DIAGNOSTICS locked = ROW_COUNT;
     EXIT WHEN locked = cardinality(sorted);
     WITH added AS (
-      INSERT INTO fairlane.customers (id) SELECT o.id FROM unnest(sorted) AS o (id) ORDER BY o.id COLLATE "C"
+      INSERT INTO fairlane.customer_terms (id) SELECT o.id FROM unnest(sorted) AS o (id) ORDER BY o.id COLLATE "C"
       ON CONFLICT DO NOTHING RETURNING number
+    ), begun AS (
+      INSERT INTO fairlane.standings (customer) SELECT number FROM added
     )
     SELECT array_agg(number) INTO new_numbers FROM added;
     created := created || coalesce(new_numbers, '{}');
   END LOOP;
   RETURN created;
 END $$;
+
+-- Delete customers that have no document.
+CREATE FUNCTION fairlane.delete_customers(numbers bigint[]) RETURNS void LANGUAGE sql AS $$
+  DELETE FROM fairlane.standings WHERE customer = ANY (numbers);
+  DELETE FROM fairlane.customer_terms WHERE number = ANY (numbers);
+$$;
 
 -- Raise an error if the queue is frozen, because it is being moved or was moved.
 CREATE FUNCTION fairlane.refuse_frozen(reason text) RETURNS void LANGUAGE plpgsql AS $$
@@ -77,42 +85,49 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
       MESSAGE = format('the transaction is %s', upper(current_setting('transaction_isolation')));
   END IF;
-  PERFORM pg_advisory_xact_lock_shared(hashtext('fairlane arrivals'), 'fairlane.queue'::regclass::oid::int);
+  PERFORM pg_advisory_xact_lock_shared(hashtext('fairlane arrivals'), 'fairlane.queue_lock'::regclass::oid::int);
 END $$;
 
--- Lock the queue, and put documents into their lanes that have arrived inside callers' transactions.
+-- Lock the queue, and put documents into their lanes that have arrived inside callers' transactions. The numbers are read by
+-- another statement than the one that waits for the lock: it would see them as they were before.
 CREATE FUNCTION fairlane.lock_queue() RETURNS fairlane.queue LANGUAGE plpgsql AS $$
 DECLARE
   q fairlane.queue;
 BEGIN
-  SELECT * INTO q FROM fairlane.queue WHERE one FOR UPDATE;
-  IF EXISTS (SELECT FROM fairlane.arrivals) THEN
-    PERFORM fairlane.absorb_arrivals(q.last_change);
-    SELECT * INTO q FROM fairlane.queue WHERE one;
+  PERFORM FROM fairlane.queue_lock WHERE one FOR UPDATE;
+  SELECT * INTO q FROM fairlane.queue;
+  IF q.is_behind THEN
+    PERFORM fairlane.absorb_arrivals(q);
+    SELECT * INTO q FROM fairlane.queue;
   END IF;
   RETURN q;
 END $$;
 
 -- Lock the queue unless another session has locked it, so that senders need not wait for each other's commits; else NULL.
 CREATE FUNCTION fairlane.try_lock_queue() RETURNS fairlane.queue LANGUAGE plpgsql AS $$
-DECLARE
-  q fairlane.queue;
 BEGIN
-  SELECT * INTO q FROM fairlane.queue WHERE one FOR UPDATE SKIP LOCKED;
-  IF FOUND AND EXISTS (SELECT FROM fairlane.arrivals) THEN
-    PERFORM fairlane.absorb_arrivals(q.last_change);
-    SELECT * INTO q FROM fairlane.queue WHERE one;
+  PERFORM FROM fairlane.queue_lock WHERE one FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN NULL;
   END IF;
-  RETURN q;
+  RETURN fairlane.lock_queue();
 END $$;
 
--- Put documents that have arrived into the feed and into their lanes.
-CREATE FUNCTION fairlane.absorb_arrivals(last_change bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Put documents that have arrived into the feed and into their lanes, and note which transactions may still add some: those that
+-- were not over in the snapshot of this statement, and this transaction.
+CREATE FUNCTION fairlane.absorb_arrivals(q fairlane.queue) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+  seen pg_snapshot;
   lane_changes fairlane.lane_change[];
+  due_first bigint;
 BEGIN
+  IF q.arrivals_floor > pg_snapshot_xmax(pg_current_snapshot()) THEN  -- of another server
+    q.arrivals_floor := '0';
+  END IF;
   WITH arrived AS (
-    DELETE FROM fairlane.arrivals RETURNING *
+    DELETE FROM fairlane.arrivals AS a WHERE a.ctid = ANY (ARRAY(
+      SELECT l.ctid FROM fairlane.arrivals AS l WHERE l.xid >= q.arrivals_floor
+      UNION SELECT o.ctid FROM fairlane.arrivals AS o WHERE o.xid = ANY (q.awaited))) RETURNING a.*
   ), numbered AS (
     SELECT arrived.*, d.id, d.customer, d.kind, d.priority, d.checked_ms, row_number() OVER (ORDER BY arrived.number) AS ordinal
     FROM arrived JOIN fairlane.documents AS d ON d.number = arrived.number
@@ -121,10 +136,14 @@ BEGIN
     SELECT number, id, customer, kind, priority, state, ready_ms, cost FROM numbered
   ), logged AS (
     INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
-    SELECT absorb_arrivals.last_change + ordinal, checked_ms, 'submitted', customer, number, 0, note FROM numbered
+    SELECT q.last_change + ordinal, checked_ms, 'submitted', customer, number, 0, note FROM numbered
   )
-  SELECT array_agg((number, customer, kind, priority, (state = 'ready')::int, 1, 0, 0, 0, 0)::fairlane.lane_change) INTO lane_changes FROM numbered;
-  PERFORM fairlane.update_lanes(lane_changes, coalesce(cardinality(lane_changes), 0));
+  SELECT array_agg((number, customer, kind, priority, (state = 'ready')::int, 1, 0, 0, 0, 0)::fairlane.lane_change), min(ready_ms),
+    pg_current_snapshot()
+  INTO lane_changes, due_first, seen FROM numbered;
+  q.arrivals_floor := pg_snapshot_xmax(seen);
+  q.awaited := ARRAY(SELECT pg_snapshot_xip(seen)) || pg_current_xact_id();
+  PERFORM fairlane.update_lanes(q, lane_changes, coalesce(cardinality(lane_changes), 0), due_first);
 END $$;
 
 -- Check a customer without a document.
@@ -154,15 +173,15 @@ BEGIN
   checked_ms := now_ms;
   policy_version := q.rules_version;
   terms_version := c.terms_version;
-  UPDATE fairlane.customers SET
+  UPDATE fairlane.standings AS s SET revision = s.revision + (random() < 0.06)::int,
     counter = check_customer.counter, updated_ms = greatest(c.updated_ms, now_ms),
     reset_ms = CASE WHEN is_reset THEN now_ms ELSE c.reset_ms END, resets = c.resets + is_reset::int
-  WHERE number = c.number;
+  WHERE s.customer = c.number AND s.revision = c.revision;
   INSERT INTO fairlane.changes (number, at_ms, what, customer, note) VALUES (
     q.last_change + 1, now_ms, 'checked', c.number,
     format('{"cost": %s, "counter": %s, "priority": %s, "policy": %s, "terms": %s}',
            cost, counter, priority, policy_version, terms_version));
-  UPDATE fairlane.queue SET last_change = last_change + 1 WHERE one;
+  PERFORM fairlane.count_changes(1);
   RETURN NEXT;
 END $$;
 
@@ -177,7 +196,7 @@ BEGIN
       SELECT g.ordinal, NULL::text
       FROM unnest(customers, sources) WITH ORDINALITY AS g (customer, source, ordinal)
       WHERE g.source IS NOT NULL AND NOT EXISTS (
-        SELECT FROM fairlane.documents AS d JOIN fairlane.customers AS c ON c.number = d.customer
+        SELECT FROM fairlane.documents AS d JOIN fairlane.customer_terms AS c ON c.number = d.customer
         WHERE d.id = g.source AND c.id = g.customer)
       ORDER BY g.ordinal LIMIT 1;
     IF FOUND THEN
@@ -191,7 +210,7 @@ BEGIN
           CASE WHEN d.number IS NULL THEN first_value(g.id) OVER same ELSE d.id END AS document,
           CASE WHEN d.number IS NULL THEN first_value(g.digest) OVER same ELSE d.digest END AS known_digest
         FROM unnest(ids, customers, keys, digests) WITH ORDINALITY AS g (id, customer, key, digest, ordinal)
-        JOIN fairlane.customers AS c ON c.id = g.customer
+        JOIN fairlane.customer_terms AS c ON c.id = g.customer
         LEFT JOIN fairlane.documents AS d ON d.customer = c.number AND d.key = g.key
         WHERE g.key IS NOT NULL
         WINDOW same AS (PARTITION BY g.customer, g.key ORDER BY g.ordinal)
@@ -208,7 +227,7 @@ BEGIN
       SELECT g.ordinal, CASE WHEN d.number IS NOT NULL THEN 0 WHEN g.key IS NULL THEN g.ordinal
         ELSE min(g.ordinal) OVER (PARTITION BY g.customer, g.key) END AS first
       FROM unnest(customers, keys) WITH ORDINALITY AS g (customer, key, ordinal)
-      JOIN fairlane.customers AS c ON c.id = g.customer
+      JOIN fairlane.customer_terms AS c ON c.id = g.customer
       LEFT JOIN fairlane.documents AS d ON d.customer = c.number AND d.key = g.key
     ) AS k
   );
@@ -228,7 +247,7 @@ CREATE FUNCTION fairlane.insert_documents(
 ) LANGUAGE plpgsql AS $$
 BEGIN
   WITH input AS (
-    SELECT g.*, c.number AS sender, c.counter AS counter_before, c.updated_ms, c.reset_ms, c.resets, c.weight, c.terms_version,
+    SELECT g.*, c.number AS sender, c.spot, c.counter AS counter_before, c.updated_ms, c.reset_ms, c.resets, c.weight, c.terms_version,
       coalesce(c.interval_ms, q.interval_ms) AS interval_ms, coalesce(c.reset, q.reset) AS rule,
       coalesce(c.depths, q.depths) AS depths, fairlane.step_of(g.cost, c.weight) AS step
     FROM unnest(ids, customers, kinds, payloads, costs, keys, digests, delays, sources, firsts) WITH ORDINALITY
@@ -243,7 +262,7 @@ BEGIN
         (sum(step) OVER own)::bigint) AS counter
     FROM input WINDOW own AS (PARTITION BY sender, source IS NULL ORDER BY ordinal)
   ), decided AS (
-    SELECT k.ordinal, k.id, k.sender, k.kind, k.payload, k.cost, k.key, k.digest, k.delay, k.source, k.weight, k.is_reset,
+    SELECT k.ordinal, k.id, k.sender, k.spot, k.kind, k.payload, k.cost, k.key, k.digest, k.delay, k.source, k.weight, k.is_reset,
       coalesce(s.counter, k.counter) AS counter,
       coalesce(s.priority, fairlane.priority_of(k.counter, k.depths)) AS priority,
       coalesce(s.policy_version, q.rules_version) AS policy_version,
@@ -259,10 +278,11 @@ BEGIN
     SELECT number, id, sender, kind, priority, counter, now_ms, policy_version, terms_version, weight, resets, key, digest, payload
     FROM inserted
   ), moved AS (
-    UPDATE fairlane.customers AS c SET counter = m.counter, updated_ms = greatest(c.updated_ms, now_ms),
+    UPDATE fairlane.standings AS c SET revision = c.revision + (random() < 0.06)::int,
+      counter = m.counter, updated_ms = greatest(c.updated_ms, now_ms),
       reset_ms = CASE WHEN m.is_reset THEN now_ms ELSE c.reset_ms END, resets = c.resets + m.is_reset::int
-    FROM (SELECT sender, min(counter) AS counter, bool_or(is_reset) AS is_reset FROM inserted WHERE source IS NULL GROUP BY sender) AS m
-    WHERE c.number = m.sender
+    FROM (SELECT spot, min(counter) AS counter, bool_or(is_reset) AS is_reset FROM inserted WHERE source IS NULL GROUP BY spot) AS m
+    WHERE c.ctid = m.spot
   ), queued AS (
     INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost)
     SELECT number, id, sender, kind, priority, CASE WHEN delay > 0 THEN 'delayed' ELSE 'ready' END, now_ms + delay, cost
@@ -301,7 +321,7 @@ BEGIN
   IF keys IS NOT NULL OR sources IS NOT NULL THEN
     SELECT ordinal, document INTO refused, refused_document FROM fairlane.find_refused(ids, customers, keys, digests, sources);
     IF refused IS NOT NULL THEN
-      DELETE FROM fairlane.customers AS c WHERE c.number = ANY (created);
+      PERFORM fairlane.delete_customers(created);
       RETURN;
     END IF;
   END IF;
@@ -310,11 +330,11 @@ BEGIN
   END IF;
   IF NOT joins THEN
     q := fairlane.try_lock_queue();
-    joins := q.one IS NULL;
+    joins := q.revision IS NULL;
   END IF;
   IF joins THEN
     PERFORM fairlane.announce_arrival();
-    SELECT * INTO q FROM fairlane.queue WHERE one;
+    SELECT * INTO q FROM fairlane.queue;
   END IF;
   PERFORM fairlane.refuse_frozen(q.frozen);
   SELECT i.* INTO numbers, priorities, counters, checked, policies, terms, lane_changes
@@ -322,7 +342,7 @@ BEGIN
     q, fairlane.now_ms(now_override), joins, ids, customers, fairlane.fill(kinds, size), payloads, fairlane.fill(costs, size),
     keys, digests, fairlane.fill(delays, size), sources, firsts) AS i;
   IF NOT joins AND lane_changes IS NOT NULL THEN
-    PERFORM fairlane.update_lanes(lane_changes, cardinality(lane_changes));
+    PERFORM fairlane.update_lanes(q, lane_changes, cardinality(lane_changes), checked[1]);
   END IF;
   IF firsts IS NOT NULL THEN
     SELECT array_agg(d.id ORDER BY g.ordinal), array_agg(d.number ORDER BY g.ordinal), array_agg(d.priority ORDER BY g.ordinal),
@@ -330,8 +350,25 @@ BEGIN
       array_agg(d.policy_version ORDER BY g.ordinal), array_agg(d.terms_version ORDER BY g.ordinal)
     INTO documents, numbers, priorities, counters, checked, policies, terms
     FROM unnest(ids, customers, keys, firsts) WITH ORDINALITY AS g (id, customer, key, first, ordinal)
-    JOIN fairlane.customers AS c ON c.id = g.customer
+    JOIN fairlane.customer_terms AS c ON c.id = g.customer
     JOIN fairlane.documents AS d ON CASE WHEN g.key IS NULL THEN d.id = g.id ELSE d.customer = c.number AND d.key = g.key END;
+  END IF;
+END $$;
+
+-- Count a new document in its lane and in the queue, with its line of the feed; in plain steps if the lane has a head already (or
+-- gets none), so that its start tag stays.
+CREATE FUNCTION fairlane.join_lane(q fairlane.queue, joining fairlane.lane_change, due_first bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE fairlane.lanes AS l SET waiting = l.waiting + 1, revision = l.revision + (random() < 0.06)::int
+  WHERE l.customer = joining.customer AND l.kind = joining.kind AND l.priority = joining.priority
+    AND (l.head IS NOT NULL OR joining.ready = 0) AND l.revision = (SELECT max(o.revision) FROM fairlane.lanes AS o
+      WHERE o.customer = joining.customer AND o.kind = joining.kind AND o.priority = joining.priority);
+  IF FOUND THEN
+    UPDATE fairlane.counters AS o SET revision = o.revision + 1, last_change = o.last_change + 1,
+      ready[joining.priority] = o.ready[joining.priority] + joining.ready, delayed_floor = least(o.delayed_floor, due_first)
+    WHERE o.revision = q.revision;
+  ELSE
+    PERFORM fairlane.update_lanes(q, ARRAY[joining], 1, due_first);
   END IF;
 END $$;
 
@@ -356,29 +393,30 @@ DECLARE
   is_reset boolean;
   new_state text := CASE WHEN delay > 0 THEN 'delayed' ELSE 'ready' END;
 BEGIN
-  SELECT * INTO c FROM fairlane.customers WHERE id = customer_id FOR UPDATE;
+  PERFORM FROM fairlane.customer_terms WHERE id = customer_id FOR UPDATE;
   IF NOT FOUND THEN
     PERFORM fairlane.lock_customers(ARRAY[customer_id]);
-    SELECT * INTO c FROM fairlane.customers WHERE id = customer_id;
   END IF;
+  SELECT * INTO c FROM fairlane.customers WHERE id = customer_id;
   IF new_key IS NOT NULL THEN
     SELECT * INTO d FROM fairlane.documents WHERE customer = c.number AND key = new_key;
     IF FOUND THEN
-      PERFORM fairlane.refuse_frozen((SELECT o.frozen FROM fairlane.queue AS o));
+      PERFORM fairlane.refuse_frozen((SELECT o.frozen FROM fairlane.counters AS o ORDER BY o.revision DESC LIMIT 1));
       RETURN ARRAY[d.id, d.number::text, d.priority::text, d.counter::text, d.checked_ms::text, d.policy_version::text,
         d.terms_version::text, CASE WHEN d.digest IS DISTINCT FROM new_digest THEN 'refused' END];
     END IF;
   END IF;
   IF NOT joins THEN  -- as try_lock_queue does, without the call
-    SELECT * INTO q FROM fairlane.queue WHERE one FOR UPDATE SKIP LOCKED;
+    PERFORM FROM fairlane.queue_lock WHERE one FOR UPDATE SKIP LOCKED;
     joins := NOT FOUND;
   END IF;
   IF joins THEN
     PERFORM fairlane.announce_arrival();
-    SELECT * INTO q FROM fairlane.queue WHERE one;
-  ELSIF EXISTS (SELECT FROM fairlane.arrivals) THEN
-    PERFORM fairlane.absorb_arrivals(q.last_change);
-    SELECT * INTO q FROM fairlane.queue WHERE one;
+  END IF;
+  SELECT * INTO q FROM fairlane.queue;
+  IF q.is_behind AND NOT joins THEN
+    PERFORM fairlane.absorb_arrivals(q);
+    SELECT * INTO q FROM fairlane.queue;
   END IF;
   PERFORM fairlane.refuse_frozen(q.frozen);
   now_ms := fairlane.now_ms(now_override);
@@ -394,9 +432,10 @@ BEGIN
     resets, key, digest, payload)
   VALUES (new_number, new_id, c.number, new_kind, new_priority, new_counter, now_ms, q.rules_version, c.terms_version, c.weight,
     c.resets + is_reset::int, new_key, new_digest, new_payload);
-  UPDATE fairlane.customers AS o SET counter = new_counter, updated_ms = greatest(c.updated_ms, now_ms),
+  UPDATE fairlane.standings AS o SET counter = new_counter, updated_ms = greatest(c.updated_ms, now_ms),
+    revision = o.revision + (random() < 0.06)::int,
     reset_ms = CASE WHEN is_reset THEN now_ms ELSE c.reset_ms END, resets = c.resets + is_reset::int
-  WHERE o.number = c.number;
+  WHERE o.customer = c.number AND o.revision = c.revision;
   IF joins THEN
     INSERT INTO fairlane.arrivals (number, ready_ms, cost, state) VALUES (new_number, now_ms + delay, new_cost, new_state);
     RETURN ARRAY[new_id, new_number::text, new_priority::text, new_counter::text, now_ms::text, q.rules_version::text,
@@ -406,14 +445,8 @@ BEGIN
   VALUES (new_number, new_id, c.number, new_kind, new_priority, new_state, now_ms + delay, new_cost);
   INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token)
   VALUES (q.last_change + 1, now_ms, 'submitted', c.number, new_number, 0);
-  UPDATE fairlane.lanes AS l SET waiting = l.waiting + 1
-  WHERE l.customer = c.number AND l.kind = new_kind AND l.priority = new_priority AND (l.head IS NOT NULL OR delay > 0);
-  IF FOUND THEN  -- the lane has a head already, so its start tag stays
-    UPDATE fairlane.queue AS o SET last_change = q.last_change + 1, ready[new_priority] = o.ready[new_priority] + (delay = 0)::int WHERE o.one;
-  ELSE
-    PERFORM fairlane.update_lanes(
-      ARRAY[(new_number, c.number, new_kind, new_priority, (delay = 0)::int, 1, 0, 0, 0, 0)::fairlane.lane_change], 1);
-  END IF;
+  PERFORM fairlane.join_lane(
+    q, (new_number, c.number, new_kind, new_priority, (delay = 0)::int, 1, 0, 0, 0, 0)::fairlane.lane_change, now_ms + delay);
   RETURN ARRAY[new_id, new_number::text, new_priority::text, new_counter::text, now_ms::text, q.rules_version::text,
     c.terms_version::text, NULL];
 END $$;

@@ -10,11 +10,12 @@ BEGIN
   DELETE FROM fairlane.rules;
   DELETE FROM fairlane.changes;
   INSERT INTO fairlane.rules (version, since_ms, body) VALUES (unpack_queue.version, 0, unpack_queue.body);
-  UPDATE fairlane.queue AS q SET rules_version = unpack_queue.version, interval_ms = unpack_queue.interval_ms,
-    depths = unpack_queue.depths, reset = unpack_queue.reset, dispatch = unpack_queue.dispatch,
-    open_turn_every = unpack_queue.open_turn_every, frozen = unpack_queue.frozen, clocks = unpack_queue.clocks,
+  UPDATE fairlane.counters AS c SET revision = c.revision + 1, rules_version = unpack_queue.version,
+    interval_ms = unpack_queue.interval_ms, depths = unpack_queue.depths, reset = unpack_queue.reset,
+    dispatch = unpack_queue.dispatch, open_turn_every = unpack_queue.open_turn_every, frozen = unpack_queue.frozen,
+    clocks = unpack_queue.clocks,
     dispatches = unpack_queue.dispatches, last_change = unpack_queue.last_change, changes_floor = unpack_queue.last_change,
-    last_record = unpack_queue.last_record WHERE q.one;
+    last_record = unpack_queue.last_record;
   PERFORM setval('fairlane.numbers', greatest(1, unpack_queue.last_number), unpack_queue.last_number > 0);
 END $$;
 
@@ -30,33 +31,34 @@ DECLARE
 BEGIN
   PERFORM fairlane.lock_customers(ARRAY[new_id]);
   PERFORM fairlane.lock_queue();
-  UPDATE fairlane.customers SET counter = new_counter, updated_ms = new_updated, reset_ms = new_reset,
-    resets = new_resets, terms_version = new_version, weight = new_weight, cap = new_cap, paused = new_paused,
+  UPDATE fairlane.customer_terms SET terms_version = new_version, weight = new_weight, cap = new_cap, paused = new_paused,
     interval_ms = new_interval, depths = new_depths, reset = new_rule
   WHERE id = new_id RETURNING number INTO owner;
+  UPDATE fairlane.standings SET revision = revision + 1, counter = new_counter, updated_ms = new_updated, reset_ms = new_reset,
+    resets = new_resets WHERE customer = owner;
   IF new_version > 0 THEN
     INSERT INTO fairlane.terms (customer, version, since_ms, body) VALUES (owner, new_version, 0, unpack_customer.body)
     ON CONFLICT DO NOTHING;
-    UPDATE fairlane.queue SET tunings = tunings + 1 WHERE one;
+    UPDATE fairlane.counters SET revision = revision + 1, tunings = tunings + 1;
   END IF;
+  DELETE FROM fairlane.lanes WHERE customer = owner AND kind = '';
   INSERT INTO fairlane.lanes (customer, kind, priority, waiting, running, done, failed, cancelled)
-  VALUES (owner, '', 1, 0, 0, new_done, new_failed, new_cancelled)
-  ON CONFLICT (customer, kind, priority) DO UPDATE SET done = excluded.done, failed = excluded.failed,
-    cancelled = excluded.cancelled;
+  VALUES (owner, '', 1, 0, 0, new_done, new_failed, new_cancelled);
 END $$;
 
 -- Add documents in any state but running, from JSON.
 CREATE FUNCTION fairlane.unpack_documents(packed_rows jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+  q fairlane.queue := fairlane.lock_queue();
   lane_changes fairlane.lane_change[];
+  due_first bigint;
 BEGIN
-  PERFORM fairlane.lock_queue();
   WITH packed AS MATERIALIZED (
     SELECT p.*, c.number AS owner FROM jsonb_to_recordset(packed_rows) AS p (
       number bigint, id text, customer text, kind text, state text, priority smallint, counter bigint, checked_ms bigint,
       policy_version int, terms_version int, cost bigint, key text, ready_ms bigint, attempts int, attempts_max int, token bigint,
       worker text, ended_ms bigint, reason text, digest text, weight int, resets bigint, payload text, result text
-    ) JOIN fairlane.customers AS c ON c.id = p.customer
+    ) JOIN fairlane.customer_terms AS c ON c.id = p.customer
     WHERE NOT EXISTS (SELECT FROM fairlane.documents AS d WHERE d.number = p.number)
   ), added AS (
     INSERT INTO fairlane.documents (number, customer, counter, checked_ms, resets, policy_version, terms_version, weight, priority,
@@ -72,26 +74,30 @@ BEGIN
     SELECT number, ended_ms, ready_ms, cost, token, attempts, attempts_max, state, worker, reason, result
     FROM packed WHERE state NOT IN ('ready', 'delayed')
   )
-  SELECT array_agg((number, owner, kind, priority, (state = 'ready')::int, 1, 0, 0, 0, 0)::fairlane.lane_change)
-  INTO lane_changes FROM packed WHERE state IN ('ready', 'delayed');
+  SELECT array_agg((number, owner, kind, priority, (state = 'ready')::int, 1, 0, 0, 0, 0)::fairlane.lane_change), min(ready_ms)
+  INTO lane_changes, due_first FROM packed WHERE state IN ('ready', 'delayed');
   IF lane_changes IS NOT NULL THEN
-    PERFORM fairlane.update_lanes(lane_changes, 0);
+    PERFORM fairlane.update_lanes(q, lane_changes, 0, due_first);
   END IF;
 END $$;
 
 -- Set the tags of lanes; a lane competes if it did where it comes from.
 CREATE FUNCTION fairlane.unpack_lanes(customers text[], kinds text[], priorities smallint[], starts bigint[], finishes bigint[])
-RETURNS void LANGUAGE sql AS $$
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM fairlane.lock_queue();
   INSERT INTO fairlane.lanes AS l (customer, kind, priority, finish, waiting, running, done, failed, cancelled)
   SELECT c.number, g.kind, g.priority, g.finish, 0, 0, 0, 0, 0
   FROM unnest(customers, kinds, priorities, starts, finishes) AS g (customer, kind, priority, start, finish)
-  JOIN fairlane.customers AS c ON c.id = g.customer
-  ON CONFLICT (customer, kind, priority) DO NOTHING;
-  UPDATE fairlane.lanes AS l SET finish = g.finish, start = CASE WHEN l.head IS NULL THEN NULL ELSE g.start END
+  JOIN fairlane.customer_terms AS c ON c.id = g.customer
+  WHERE NOT EXISTS (SELECT FROM fairlane.lanes AS o WHERE o.customer = c.number AND o.kind = g.kind AND o.priority = g.priority);
+  UPDATE fairlane.lanes AS l SET finish = g.finish, start = CASE WHEN l.head IS NULL THEN NULL ELSE g.start END,
+    revision = l.revision + 1
   FROM unnest(customers, kinds, priorities, starts, finishes) AS g (customer, kind, priority, start, finish)
-  JOIN fairlane.customers AS c ON c.id = g.customer
-  WHERE l.customer = c.number AND l.kind = g.kind AND l.priority = g.priority
-$$;
+  JOIN fairlane.customer_terms AS c ON c.id = g.customer
+  WHERE l.customer = c.number AND l.kind = g.kind AND l.priority = g.priority;
+  DELETE FROM fairlane.kinds;  -- bounds do not hold for the new tags
+END $$;
 
 -- Add records with the versions that they had.
 CREATE FUNCTION fairlane.unpack_records(groups text[], keys text[], contents text[], versions bigint[]) RETURNS void LANGUAGE sql AS $$

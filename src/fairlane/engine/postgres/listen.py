@@ -13,13 +13,13 @@ import time
 import psycopg
 from psycopg import sql
 
-from fairlane.core.errors import StoreError
+from fairlane.engine.deadline import CONNECT_SECONDS, Deadline
 
 from .pool import Connection, connect
 from .url import PostgresUrl
 
 POLL_SECONDS = 0.2
-RETRY_SECONDS = 5.0  # how long to poll without notifications after listening failed
+RETRY_SECONDS = 1.0  # how long to poll without notifications after listening failed
 
 
 class NotifyListener:
@@ -42,14 +42,21 @@ class NotifyListener:
                 self._connection.close()
             self._connection = None
 
-    def start(self) -> int:
-        """Listen before the caller polls, so that no notification falls between; returns the count of notifications so far."""
-        if self._reader_lock.acquire(blocking=False):
-            try:
-                self._open()
-            finally:
-                self._reader_lock.release()
+    @property
+    def count(self) -> int:
+        """The notifications received so far."""
         return self._count
+
+    def start(self) -> bool:
+        """Listen if nobody does; return True if it begins just now: what was ready before must be looked for once more."""
+        if self._connection is not None and self._process == os.getpid():
+            return False
+        if not self._reader_lock.acquire(blocking=False):
+            return False
+        try:
+            return self._open() is not None
+        finally:
+            self._reader_lock.release()
 
     def wait(self, seconds: float, seen: int) -> None:
         """Wait for a notification after the first `seen`, for POLL_SECONDS or less."""
@@ -83,8 +90,10 @@ class NotifyListener:
         if self._connection is None and time.monotonic() >= self._retry_at:
             try:
                 self._connection = connect(self._url)
+                self._connection.deadline = Deadline(CONNECT_SECONDS)
                 self._connection.execute(self._listen_statement)
-            except (psycopg.Error, StoreError):
+                self._connection.deadline = Deadline()  # a dead network is noticed by the kernel
+            except psycopg.Error:
                 self._disconnect()
         return self._connection
 

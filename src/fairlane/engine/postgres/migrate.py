@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import psycopg
+import random
 
-from fairlane.core.errors import StoreUnfit, Unknown
+import psycopg
+from psycopg import errors
+
+from fairlane.core.errors import StoreBusy, StoreUnfit, Unknown
 from fairlane.core.policy import Policy, Rules, Terms, interval_ms_of, weight_of
 from fairlane.engine.codec import encode_rules
+from fairlane.engine.deadline import Deadline
 from fairlane.engine.queries import Queries
+from fairlane.engine.schema import Schema
 
-from .errors import translate_error
+from .errors import connect_error, translate_error
 from .pool import Connection, connect
-from .queries import FUNCTIONS, SCHEMA_VERSIONS, in_schema, queries
+from .queries import DROP_FUNCTIONS, FUNCTIONS, SCHEMA, in_schema, queries
 from .url import PostgresUrl
 
 SERVER_OLDEST = 14
+WAIT_SECONDS = 60  # for tables that others hold
+PAUSE_SECONDS = 1.0  # between tries, in which everybody else goes on
 
 
 def depths_of(thresholds: tuple[float, ...]) -> list[int]:
@@ -32,27 +39,55 @@ def terms_columns(terms: Terms) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def migrate(url: PostgresUrl, create: bool) -> str:
+def migrate(url: PostgresUrl, create: bool, schema: Schema = SCHEMA) -> str:
     """Create or upgrade the schema; returns how durable an acknowledgement is on this server."""
     sql = queries(url.schema)
-    connection = connect(url)
+    try:
+        connection = connect(url)
+    except psycopg.OperationalError as error:
+        raise connect_error(error, url) from error
+    connection.deadline = Deadline(url.timeout)
     try:
         with connection:
             durability = _check_server(connection, url, sql)
-            if _version(connection, url, sql) < len(SCHEMA_VERSIONS):
-                if not create:
+            if (version := _version(connection, url, sql, schema)) < schema.version:
+                if version == 0 and not create:
                     raise Unknown(f"there is no queue at {url.display}; submit or check something first, or give another --url")
-                with connection.transaction():
-                    _upgrade(connection, url, sql)
+                connection.deadline = Deadline()  # it may have to wait for another process, or build an index
+                _upgrade_between_calls(connection, url, sql, schema)
             return durability
     except psycopg.Error as error:
         raise translate_error(error, url) from error
 
 
-def _upgrade(connection: Connection, url: PostgresUrl, sql: Queries) -> None:
+def _upgrade_between_calls(connection: Connection, url: PostgresUrl, sql: Queries, schema: Schema) -> None:
+    """Upgrade in one transaction, which gives up its place at once where it must wait for a table, and tries again.
+
+    Whoever wants a table after a statement that waits for it waits as well: behind a transaction that somebody left open, an
+    upgrade that waited would stop every program that uses the queue.
+    """
+    deadline = Deadline(WAIT_SECONDS)
+    while True:
+        try:
+            with connection.transaction():
+                _upgrade(connection, url, sql, schema)
+            return
+        except errors.LockNotAvailable as error:
+            if deadline.is_over:
+                raise StoreBusy(
+                    f"others held tables of {url.display} for {WAIT_SECONDS} s, so the schema was not upgraded and nothing was "
+                    "changed; end the session that is idle in transaction (pg_stat_activity), then run fairlane migrate"
+                ) from error
+        deadline.sleep(random.uniform(0.5, 1) * PAUSE_SECONDS)
+
+
+def _upgrade(connection: Connection, url: PostgresUrl, sql: Queries, schema: Schema) -> None:
     connection.execute(sql.migration_lock, (url.schema,))
-    version = _version(connection, url, sql)
-    for script in SCHEMA_VERSIONS[version:]:
+    connection.execute(sql.short_lock_timeout)
+    version = _version(connection, url, sql, schema)
+    if 0 < version < schema.version:
+        connection.execute(in_schema(DROP_FUNCTIONS, url.schema))
+    for script in schema.scripts_after(version):
         if version == 0 and not _schema_exists(connection, url, sql):
             connection.execute(sql.create_schema)
         connection.execute(in_schema(script, url.schema))
@@ -64,9 +99,9 @@ def _upgrade(connection: Connection, url: PostgresUrl, sql: Queries) -> None:
             (first.version, encode_rules(first), first.version, interval_ms_of(policy), depths_of(policy.thresholds),
              policy.reset, first.dispatch, first.open_turn_every),
         )  # fmt: skip
-    if version < len(SCHEMA_VERSIONS):
+    if version < schema.version:
         connection.execute(in_schema(FUNCTIONS, url.schema))
-        connection.execute(sql.write_schema_version, (len(SCHEMA_VERSIONS),))
+        connection.execute(sql.write_schema_version, (schema.mark,))
 
 
 def _schema_exists(connection: Connection, url: PostgresUrl, sql: Queries) -> bool:
@@ -74,19 +109,13 @@ def _schema_exists(connection: Connection, url: PostgresUrl, sql: Queries) -> bo
     return bool(row and row[0])
 
 
-def _version(connection: Connection, url: PostgresUrl, sql: Queries) -> int:
+def _version(connection: Connection, url: PostgresUrl, sql: Queries, schema: Schema) -> int:
     """The schema's version; 0 if there is none."""
     row = connection.execute(sql.schema_exists, (url.schema, url.schema)).fetchone()
     if row is None or not row[1]:
         return 0
     row = connection.execute(sql.schema_version).fetchone()
-    version = int(row[0]) if row else 0
-    if version > len(SCHEMA_VERSIONS):
-        raise StoreUnfit(
-            f"{url.display} has schema version {version}, made by a newer Fairlane; this one knows up to "
-            f"{len(SCHEMA_VERSIONS)}: upgrade Fairlane here too"
-        )
-    return version
+    return schema.refuse_newer(url.display, int(row[0])) if row else 0
 
 
 def _check_server(connection: Connection, url: PostgresUrl, sql: Queries) -> str:

@@ -12,6 +12,6 @@ BEGIN
   LOOP
     EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off '
                    'SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan '
-                   'SET lock_timeout = %L', verb, '30s');
+                   'SET lock_timeout = %L', verb, '20s');
   END LOOP;
 END $$;

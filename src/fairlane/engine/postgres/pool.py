@@ -2,146 +2,212 @@
 
 Laws:
 - No session state: no prepared statements, no SET, no session locks. So a transaction pooler may stand in between.
-- A call that the server rolled back (deadlock, serialization failure) is repeated, a few times, after a short random pause.
+- A call has one deadline, which covers waiting for a connection, connecting, the statement and every try.
+- A call that the server rolled back (deadlock, serialization failure, an upgrade) is repeated, a few times, after a
+  short random pause.
 - A call whose connection was lost is repeated only if it reads. If it writes, its outcome is unknown and the error says so.
+- A call for which there was no connection changed nothing, and the error says so.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
+import itertools
+import math
 import random
 import select
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg import errors
+from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
-from psycopg_pool import ConnectionPool
+from psycopg.waiting import Ready, Wait
 
-from fairlane.core.errors import BadValue, StoreError
+from fairlane.core.errors import BadValue, FairlaneError, StoreError, StoreUnfit
+from fairlane.engine.connection_pool import ConnectionPool, NotConnected, PoolClosed
+from fairlane.engine.deadline import (
+    CONNECT_SECONDS,
+    KEEPALIVE_COUNT,
+    KEEPALIVE_IDLE_SECONDS,
+    KEEPALIVE_INTERVAL_SECONDS,
+    SILENCE_SECONDS,
+    Deadline,
+)
+from fairlane.engine.schema import Schema
 
-from .errors import RETRYABLE, connect_error, is_connection_lost, translate_error
+from .errors import connect_error, is_connection_lost, is_rolled_back, silent_error, translate_error
+from .queries import SCHEMA, queries
 from .url import PostgresUrl
 
 Row = tuple[Any, ...]
-Connection = psycopg.Connection[Row]
+T = TypeVar("T")
+Parameters = Sequence[object] | Mapping[str, object]
 
 CONNECTIONS_MAX = 16
-REACH_SECONDS = 30.0  # how long a call waits for a server that cannot be reached
-CONNECT_SECONDS = 10
-ATTEMPTS = 6
+ATTEMPTS = 6  # of a call that the server rolls back
+SCHEMA_SECONDS = 1.0  # how often a program looks whether the schema is still one that it knows
 PAUSE_SECONDS = 0.02  # doubles with each attempt
-KEEP_ALIVE: dict[str, Any] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+SETTINGS: dict[str, Any] = {  # the URL may set them otherwise
+    "connect_timeout": CONNECT_SECONDS,
+    "tcp_user_timeout": SILENCE_SECONDS * 1000,
+    "keepalives_idle": KEEPALIVE_IDLE_SECONDS,
+    "keepalives_interval": KEEPALIVE_INTERVAL_SECONDS,
+    "keepalives_count": KEEPALIVE_COUNT,
+}
 
-_inherited: list[object] = []  # pools of a parent process: a forked child must neither use nor close them
+
+class Connection(psycopg.Connection[Row]):
+    """A connection on which nothing is waited for beyond the deadline of the call."""
+
+    deadline = Deadline()
+
+    def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        """Wait for the server; psycopg's own wait has no end."""
+        if math.isinf(self.deadline.seconds):
+            return super().wait(gen, *args, **kwargs)
+        return _wait_until(self.deadline, gen, self.fileno())
+
+
+def _wait_until(deadline: Deadline, gen: PQGen[T], fileno: int) -> T:
+    """Drive a generator of psycopg, which yields what it waits for, until it returns or the time is over."""
+    poller = select.poll()
+    try:
+        state = next(gen)
+        while True:
+            poller.register(fileno, (state & Wait.R and select.POLLIN) | (state & Wait.W and select.POLLOUT))
+            polled = poller.poll(math.ceil(1000 * deadline.left()))
+            if not polled:
+                raise errors.ConnectionTimeout("no response within the time of a call")
+            ((_, events),) = polled  # an error or a hang-up is both to be read and to be written
+            state = gen.send(Ready((events & ~select.POLLOUT and Ready.R) | (events & ~select.POLLIN and Ready.W)))
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def connect(url: PostgresUrl) -> Connection:
-    """Open one connection outside the pool."""
-    try:
-        return psycopg.connect(
-            url.conninfo, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_SECONDS, **KEEP_ALIVE
-        )
-    except psycopg.OperationalError as error:
-        raise connect_error(error, url) from error
+    """Open a connection."""
+    settings = {**SETTINGS, **conninfo_to_dict(url.conninfo)}
+    return Connection.connect(autocommit=True, prepare_threshold=None, **settings)
 
 
-def check_alive(connection: Connection) -> None:
-    """Refuse an idle connection with something to read: its server is gone. Nothing of a call has been sent on it yet."""
-    if select.select([connection.fileno()], [], [], 0)[0]:
-        connection.close()
-        raise psycopg.OperationalError("the server closed the connection")
+def is_usable(connection: Connection) -> bool:
+    """Return whether an idle connection has nothing to read; if it has, its server is gone, and nothing was sent on it yet."""
+    if connection.closed:
+        return False
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    return not poller.poll(0)
 
 
 class PostgresPool:
-    """The connection pool of one process; a forked child opens one of its own."""
+    """The connections of one process."""
 
-    def __init__(self, url: PostgresUrl) -> None:
+    def __init__(self, url: PostgresUrl, schema: Schema = SCHEMA) -> None:
         self.url = url
-        self._opening = threading.Lock()
-        self._pool: ConnectionPool[Connection] | None = None
-        self._process = os.getpid()
-        self._is_closed = False
+        self.schema = schema
+        self._schema_checked = time.monotonic()
+        self._pool = ConnectionPool(lambda: connect(url), is_usable, Connection.close, CONNECTIONS_MAX)
+        self._pool.is_patient = True  # the queue was opened: the server is known to exist
 
     def close(self) -> None:
         """Close all connections."""
-        with self._opening:
-            self._is_closed = True
-            if self._pool is not None and self._process == os.getpid():
-                self._pool.close()
-            self._pool = None
+        self._pool.close()
 
-    def _open(self) -> ConnectionPool[Connection]:
-        pool = self._pool
-        if pool is not None and self._process == os.getpid():
-            return pool
-        with self._opening:
-            if self._is_closed:
-                raise StoreError(f"the queue at {self.url.display} was closed; open it again")
-            if self._process != os.getpid():
-                _inherited.append(self._pool)
-                self._pool, self._process = None, os.getpid()
-            if self._pool is None:
-                self._pool = ConnectionPool(
-                    self.url.conninfo,
-                    kwargs={
-                        "autocommit": True, "prepare_threshold": None, "connect_timeout": CONNECT_SECONDS, **KEEP_ALIVE,
-                    },
-                    min_size=0, max_size=CONNECTIONS_MAX, check=check_alive, open=True, name=f"fairlane {self.url.display}",
-                )  # fmt: skip
-            return self._pool
-
-    @contextmanager
-    def _connection(self) -> Iterator[Connection]:
-        pool = self._open()
-        connection = pool.getconn(REACH_SECONDS)
-        try:
-            yield connection
-        finally:
-            with contextlib.suppress(psycopg.Error):
-                pool.putconn(connection)
-
-    def read(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+    def read(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         """Run a statement that changes nothing."""
         return self._run(statement, parameters, is_read=True)
 
-    def write(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+    def write(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         """Run a statement as a transaction of its own, committed when this returns."""
         return self._run(statement, parameters, is_read=False)
 
-    def _run(self, statement: str, parameters: Sequence[object], is_read: bool) -> list[Row]:
-        for attempt in range(ATTEMPTS):
+    def schema_version(self) -> int:
+        """Return the version of the schema that the store has; refuse one that is too new."""
+        return schema_version(self)
+
+    def _run(self, statement: str, parameters: Parameters, is_read: bool) -> list[Row]:
+        deadline = Deadline(self.url.timeout)
+        for attempt in itertools.count(1):
+            connection = self._acquire(deadline)
             try:
-                with self._connection() as connection:
-                    return connection.execute(statement, parameters).fetchall()
+                self._refuse_newer(connection)
+                rows = connection.execute(statement, parameters).fetchall()
+            except StoreUnfit:
+                self._pool.release(connection)
+                raise
             except psycopg.Error as error:
-                may_repeat = isinstance(error, RETRYABLE) or (is_read and is_connection_lost(error))
-                if not may_repeat or attempt == ATTEMPTS - 1:
+                is_lost = is_connection_lost(error)
+                if is_lost or connection.closed or isinstance(error, errors.ReadOnlySqlTransaction):
+                    self._pool.discard(connection)  # the last: the primary is another server now
+                else:
+                    self._pool.release(connection)
+                if deadline.is_over and is_lost and is_read:
+                    raise silent_error(self.url) from error
+                if not (is_read and is_lost) and (attempt == ATTEMPTS or not is_rolled_back(error)):
+                    self._explain_by_schema(error, statement)
                     raise translate_error(error, self.url) from error
-            time.sleep(random.uniform(0.5, 1) * PAUSE_SECONDS * 2**attempt)
-        raise AssertionError  # the last attempt returned or raised
+            except BaseException:  # a response that comes late must not be read by the next call
+                self._pool.discard(connection)
+                raise
+            else:
+                self._pool.release(connection)
+                return rows
+            deadline.sleep(random.uniform(0.5, 1) * PAUSE_SECONDS * 2 ** min(attempt, ATTEMPTS))
+        raise AssertionError  # the loop does not end by itself
+
+    def _refuse_newer(self, connection: Connection) -> None:
+        """Refuse a schema that another program has made too new for this one; looked at once a second."""
+        if time.monotonic() >= self._schema_checked + SCHEMA_SECONDS:
+            row = connection.execute(queries(self.url.schema).schema_version).fetchone()
+            self.schema.refuse_newer(self.url.display, int(row[0]) if row else 0)
+            self._schema_checked = time.monotonic()
+
+    def _explain_by_schema(self, error: psycopg.Error, statement: str) -> None:
+        """Refuse a schema that is too new where a statement does not fit it: a function that is gone, other parameters."""
+        if isinstance(error, psycopg.ProgrammingError) and statement != queries(self.url.schema).schema_version:
+            try:
+                self.schema_version()
+            except StoreUnfit:
+                raise
+            except FairlaneError:
+                return  # the first error says more
+
+    def _acquire(self, deadline: Deadline) -> Connection:
+        try:
+            connection = self._pool.acquire(deadline)
+        except PoolClosed:
+            raise StoreError(f"the queue at {self.url.display} was closed; open it again") from None
+        except NotConnected as error:
+            raise connect_error(error.cause, self.url) from error.cause
+        connection.deadline = deadline
+        return connection
 
 
 class CallerTransaction:
     """The caller's open transaction: the caller commits or rolls back, so no statement is repeated."""
 
-    def __init__(self, url: PostgresUrl, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, url: PostgresUrl, connection: psycopg.Connection[Any], schema: Schema = SCHEMA) -> None:
         self.url = url
+        self.schema = schema
         self._connection = connection
 
     def close(self) -> None:
         """Do nothing: the connection belongs to the caller."""
 
-    def read(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+    def schema_version(self) -> int:
+        """Return the version of the schema that the store has; refuse one that is too new."""
+        return schema_version(self)
+
+    def read(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         """Run a statement that changes nothing."""
         return self.write(statement, parameters)
 
-    def write(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+    def write(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         """Run a statement in the caller's transaction; psycopg begins one if the connection is not in autocommit."""
         if self._connection.autocommit and self._connection.info.transaction_status == TransactionStatus.IDLE:
             raise BadValue(
@@ -154,3 +220,9 @@ class CallerTransaction:
                 return cursor.execute(statement, parameters, prepare=False).fetchall()
         except psycopg.Error as error:
             raise translate_error(error, self.url) from error
+
+
+def schema_version(pool: PostgresPool | CallerTransaction) -> int:
+    """Return the version of the schema that the store has; refuse one that is too new."""
+    ((mark,),) = pool.read(queries(pool.url.schema).schema_version)
+    return pool.schema.refuse_newer(pool.url.display, int(mark))

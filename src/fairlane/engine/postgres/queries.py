@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from fairlane.engine.queries import Queries, read_sql
+from fairlane.engine.schema import Schema
 
 _FUNCTIONS = ("submit", "lanes", "claim", "settle", "admin", "transfer")
 
@@ -27,8 +28,11 @@ def queries(schema: str = "fairlane") -> Queries:
     return Queries(in_schema(read_sql(__package__, "queries.sql"), schema))
 
 
-SCHEMA_VERSIONS = (read_sql(__package__, "schema_1.sql"), read_sql(__package__, "schema_2.sql"))  # tables, views and types
+# Tables, views and types.
+SCHEMA_VERSIONS = tuple(read_sql(__package__, f"schema_{version}.sql") for version in (1, 2, 3, 4, 5))
+SCHEMA = Schema(SCHEMA_VERSIONS, oldest=len(SCHEMA_VERSIONS))  # older programs call other functions
 
-# Functions are code: every upgrade drops them and creates this version's.
-_FUNCTION_FILES = ("drop_functions", *(f"functions_{part}" for part in _FUNCTIONS), "planner_settings")
+# Functions are code: every upgrade drops them first, and creates this version's at the end.
+DROP_FUNCTIONS = read_sql(__package__, "drop_functions.sql")
+_FUNCTION_FILES = (*(f"functions_{part}" for part in _FUNCTIONS), "planner_settings")
 FUNCTIONS = "\n".join(read_sql(__package__, f"{name}.sql") for name in _FUNCTION_FILES)

@@ -14,6 +14,9 @@ SELECT version FROM fairlane.version;
 -- write_schema_version: Write the version of the schema.
 WITH gone AS (DELETE FROM fairlane.version) INSERT INTO fairlane.version (version) VALUES (%s);
 
+-- short_lock_timeout: Wait only so long for a table in this transaction.
+SET LOCAL lock_timeout = '500ms';
+
 -- migration_lock: Let one process at a time create or upgrade this schema.
 SELECT pg_advisory_xact_lock(hashtext('fairlane'), hashtext(%s));
 
@@ -22,8 +25,8 @@ CREATE SCHEMA IF NOT EXISTS fairlane;
 
 -- first_rules: Write the default rules.
 WITH first AS (INSERT INTO fairlane.rules (version, since_ms, body) VALUES (%s, 0, %s))
-INSERT INTO fairlane.queue (rules_version, interval_ms, depths, reset, dispatch, open_turn_every)
-VALUES (%s, %s, %s::bigint[], %s, %s, %s);
+INSERT INTO fairlane.counters (revision, rules_version, interval_ms, depths, reset, dispatch, open_turn_every)
+VALUES (1, %s, %s, %s::bigint[], %s, %s, %s);
 
 -- check: Check a customer without a document.
 SELECT * FROM fairlane.check_customer(%s, %s, %s);
@@ -43,6 +46,11 @@ SELECT fairlane.extend(%s::bigint[], %s::text[], %s::bigint[], %s, %s);
 
 -- settle: End claims with their outcomes; returns the ordinals of lost ones.
 SELECT fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s);
+
+-- settle_with_details: The same, and keep the details of failed attempts.
+SELECT fairlane.keep_details(
+  fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s),
+  %s::text[], %s::bigint[], %s::text[]);
 
 -- reclaim: Take back documents whose lease ran out.
 SELECT fairlane.reclaim(%s, %s);
@@ -66,7 +74,7 @@ SELECT fairlane.tune(%s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s);
 SELECT fairlane.reset_customer(%s, %s);
 
 -- forget: Erase some of a customer's documents, or the customer if none is left.
-SELECT fairlane.forget(%s, %s, %s);
+SELECT * FROM fairlane.forget(%s, %s, %s);
 
 -- put_record: Set or remove a record.
 SELECT fairlane.put_record(%s, %s, %s, %s);
@@ -81,7 +89,7 @@ SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1;
 SELECT q.is_behind, q.now_ms, r.version, r.body, c.counter, c.updated_ms, c.reset_ms, c.resets, coalesce(c.terms_version, 0),
        (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1),
        n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms
-FROM (SELECT EXISTS (SELECT FROM fairlane.arrivals) AS is_behind, fairlane.now_ms(%s) AS now_ms) AS q
+FROM (SELECT fairlane.is_behind() AS is_behind, fairlane.now_ms(%s) AS now_ms) AS q
 CROSS JOIN (SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1) AS r
 LEFT JOIN fairlane.customers AS c ON c.id = %s
 CROSS JOIN LATERAL (
@@ -95,7 +103,7 @@ CROSS JOIN LATERAL (
 SELECT q.is_behind, q.now_ms, r.version, r.body, c.id, c.counter, c.updated_ms, c.reset_ms, c.resets, c.terms_version,
        (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1),
        n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms
-FROM (SELECT EXISTS (SELECT FROM fairlane.arrivals) AS is_behind, fairlane.now_ms(%s) AS now_ms) AS q
+FROM (SELECT fairlane.is_behind() AS is_behind, fairlane.now_ms(%s) AS now_ms) AS q
 CROSS JOIN (SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1) AS r
 CROSS JOIN (SELECT * FROM fairlane.customers WHERE id > %s ORDER BY id LIMIT %s) AS c
 CROSS JOIN LATERAL (
@@ -108,58 +116,141 @@ CROSS JOIN LATERAL (
 -- document: A document as a snapshot.
 SELECT * FROM fairlane.snapshots WHERE id = %s;
 
--- documents: Documents as snapshots, newest first.
-SELECT * FROM fairlane.snapshots WHERE number < %s ORDER BY number DESC LIMIT %s;
+-- documents: A page of documents between two numbers as snapshots, newest first.
+SELECT s.* FROM (
+  SELECT number FROM fairlane.documents WHERE number < %(before)s
+    AND (%(floor)s::bigint IS NULL OR number >= %(floor)s)
+  ORDER BY number DESC LIMIT %(inner_limit)s::bigint
+) AS n CROSS JOIN LATERAL (
+  SELECT * FROM fairlane.snapshots AS s WHERE s.number = n.number
+    AND (%(state)s::text IS NULL OR s.state = %(state)s) AND (%(kind)s::text IS NULL OR s.kind = %(kind)s)
+    AND (%(reason)s::text IS NULL OR strpos(s.reason, %(reason)s) > 0)
+    AND (%(since_ms)s::bigint IS NULL OR s.checked_ms >= %(since_ms)s)
+    AND (%(until_ms)s::bigint IS NULL OR s.checked_ms < %(until_ms)s) OFFSET 0
+) AS s ORDER BY n.number DESC LIMIT %(limit)s;
 
--- documents_of_customer: A customer's documents as snapshots, newest first.
-SELECT * FROM fairlane.snapshots
-WHERE customer_number = (SELECT number FROM fairlane.customers WHERE id = %s) AND (%s::text IS NULL OR state = %s)
-  AND number < %s ORDER BY number DESC LIMIT %s;
+-- documents_of_customer: A page of a customer's documents as snapshots, newest first.
+SELECT s.* FROM (
+  SELECT number FROM fairlane.documents
+  WHERE customer = (SELECT number FROM fairlane.customer_terms WHERE id = %(customer)s) AND number < %(before)s
+    AND (%(floor)s::bigint IS NULL OR number >= %(floor)s)
+  ORDER BY number DESC LIMIT %(inner_limit)s::bigint
+) AS n CROSS JOIN LATERAL (
+  SELECT * FROM fairlane.snapshots AS s WHERE s.number = n.number
+    AND (%(state)s::text IS NULL OR s.state = %(state)s) AND (%(kind)s::text IS NULL OR s.kind = %(kind)s)
+    AND (%(reason)s::text IS NULL OR strpos(s.reason, %(reason)s) > 0)
+    AND (%(since_ms)s::bigint IS NULL OR s.checked_ms >= %(since_ms)s)
+    AND (%(until_ms)s::bigint IS NULL OR s.checked_ms < %(until_ms)s) OFFSET 0
+) AS s ORDER BY n.number DESC LIMIT %(limit)s;
 
--- documents_at_work: Documents of one state that have not ended as snapshots, newest first.
+-- documents_at_work: A page of documents of one state that have not ended as snapshots, newest first.
 SELECT s.* FROM (
   SELECT number FROM (SELECT number, state FROM fairlane.work UNION ALL SELECT number, state FROM fairlane.arrivals) AS waiting_or_running
-  WHERE state = %s AND number < %s ORDER BY number DESC LIMIT %s
-) AS w JOIN fairlane.snapshots AS s ON s.number = w.number ORDER BY s.number DESC;
+  WHERE state = %(state)s AND number < %(before)s
+    AND (%(floor)s::bigint IS NULL OR number >= %(floor)s)
+  ORDER BY number DESC LIMIT %(inner_limit)s::bigint
+) AS n CROSS JOIN LATERAL (
+  SELECT * FROM fairlane.snapshots AS s WHERE s.number = n.number
+    AND (%(state)s::text IS NULL OR s.state = %(state)s) AND (%(kind)s::text IS NULL OR s.kind = %(kind)s)
+    AND (%(reason)s::text IS NULL OR strpos(s.reason, %(reason)s) > 0)
+    AND (%(since_ms)s::bigint IS NULL OR s.checked_ms >= %(since_ms)s)
+    AND (%(until_ms)s::bigint IS NULL OR s.checked_ms < %(until_ms)s) OFFSET 0
+) AS s ORDER BY n.number DESC LIMIT %(limit)s;
 
--- documents_done: Documents that are done as snapshots, newest first.
+-- documents_done: A page of documents that are done as snapshots, newest first.
 SELECT s.* FROM (
-  SELECT number FROM fairlane.endings WHERE state = %s AND number < %s ORDER BY number DESC LIMIT %s
-) AS e JOIN fairlane.snapshots AS s ON s.number = e.number ORDER BY s.number DESC;
+  SELECT number FROM fairlane.endings WHERE state = %(state)s AND number < %(before)s
+    AND (%(floor)s::bigint IS NULL OR number >= %(floor)s)
+  ORDER BY number DESC LIMIT %(inner_limit)s::bigint
+) AS n CROSS JOIN LATERAL (
+  SELECT * FROM fairlane.snapshots AS s WHERE s.number = n.number
+    AND (%(state)s::text IS NULL OR s.state = %(state)s) AND (%(kind)s::text IS NULL OR s.kind = %(kind)s)
+    AND (%(reason)s::text IS NULL OR strpos(s.reason, %(reason)s) > 0)
+    AND (%(since_ms)s::bigint IS NULL OR s.checked_ms >= %(since_ms)s)
+    AND (%(until_ms)s::bigint IS NULL OR s.checked_ms < %(until_ms)s) OFFSET 0
+) AS s ORDER BY n.number DESC LIMIT %(limit)s;
 
--- documents_unhappy: Failed or cancelled documents as snapshots, newest first, however many others there are.
+-- documents_unhappy: A page of failed or cancelled documents as snapshots, newest first, however many others there are.
 SELECT s.* FROM (
-  SELECT number FROM fairlane.endings WHERE state IN ('failed', 'cancelled') AND state = %s AND number < %s
-  ORDER BY number DESC LIMIT %s
-) AS e JOIN fairlane.snapshots AS s ON s.number = e.number ORDER BY s.number DESC;
+  SELECT number FROM fairlane.endings
+  WHERE state IN ('failed', 'cancelled') AND state = %(state)s AND number < %(before)s
+    AND (%(floor)s::bigint IS NULL OR number >= %(floor)s)
+  ORDER BY number DESC LIMIT %(inner_limit)s::bigint
+) AS n CROSS JOIN LATERAL (
+  SELECT * FROM fairlane.snapshots AS s WHERE s.number = n.number
+    AND (%(state)s::text IS NULL OR s.state = %(state)s) AND (%(kind)s::text IS NULL OR s.kind = %(kind)s)
+    AND (%(reason)s::text IS NULL OR strpos(s.reason, %(reason)s) > 0)
+    AND (%(since_ms)s::bigint IS NULL OR s.checked_ms >= %(since_ms)s)
+    AND (%(until_ms)s::bigint IS NULL OR s.checked_ms < %(until_ms)s) OFFSET 0
+) AS s ORDER BY n.number DESC LIMIT %(limit)s;
+
+-- floor_of_documents: The number of the last document that is examined for one page.
+SELECT number FROM fairlane.documents WHERE number < %(before)s ORDER BY number DESC LIMIT 1 OFFSET %(examined)s;
+
+-- floor_of_customer: The same among a customer's documents.
+SELECT number FROM fairlane.documents
+WHERE customer = (SELECT number FROM fairlane.customer_terms WHERE id = %(customer)s) AND number < %(before)s
+ORDER BY number DESC LIMIT 1 OFFSET %(examined)s;
+
+-- floor_at_work: The same among documents that have not ended.
+SELECT number FROM (SELECT number, state FROM fairlane.work UNION ALL SELECT number, state FROM fairlane.arrivals) AS waiting_or_running
+WHERE number < %(before)s ORDER BY number DESC LIMIT 1 OFFSET %(examined)s;
+
+-- floor_of_done: The same among documents that have ended.
+SELECT number FROM fairlane.endings WHERE number < %(before)s ORDER BY number DESC LIMIT 1 OFFSET %(examined)s;
+
+-- floor_of_unhappy: The same among failed or cancelled documents.
+SELECT number FROM fairlane.endings
+WHERE state IN ('failed', 'cancelled') AND state = %(state)s AND number < %(before)s
+ORDER BY number DESC LIMIT 1 OFFSET %(examined)s;
 
 -- body: The payload and the result of a document.
 SELECT d.payload, e.result FROM fairlane.documents AS d LEFT JOIN fairlane.endings AS e ON e.number = d.number WHERE d.id = %s;
 
 -- outlook: What is ahead of a waiting document; first whether uncounted documents have arrived.
-SELECT EXISTS (SELECT FROM fairlane.arrivals), fairlane.now_ms(%s), d.priority, w.state, q.ready, q.lanes, q.dispatches,
+SELECT q.is_behind, fairlane.now_ms(%s), d.priority, w.state, q.ready, q.lanes, q.dispatches,
        q.pace_from_ms, q.pace_from_dispatches, q.pace_mid_ms, q.pace_mid_dispatches, c.paused, c.cap,
        (SELECT coalesce(sum(l.running), 0)::bigint FROM fairlane.lanes AS l WHERE l.customer = d.customer),
        (SELECT count(*) FROM fairlane.work AS o WHERE o.customer = d.customer AND o.kind = d.kind AND o.priority = d.priority
           AND o.state = 'ready'),
        (SELECT count(*) FROM fairlane.work AS o WHERE o.customer = d.customer AND o.kind = d.kind AND o.priority = d.priority
           AND o.state = 'ready' AND o.number < d.number),
-       (SELECT min(l.ready_ms) FROM fairlane.lanes AS l WHERE l.kind = d.kind AND l.start IS NOT NULL)
-FROM fairlane.documents AS d JOIN fairlane.customers AS c ON c.number = d.customer CROSS JOIN fairlane.queue AS q
+       (SELECT min(l.ready_ms) FROM fairlane.lanes AS l
+        WHERE l.kind = d.kind AND l.start IS NOT NULL AND l.ready_ms >= fairlane.bound_of(d.kind, 0))
+FROM fairlane.documents AS d JOIN fairlane.customer_terms AS c ON c.number = d.customer CROSS JOIN fairlane.queue AS q
 LEFT JOIN fairlane.work AS w ON w.number = d.number WHERE d.id = %s;
 
+-- ready_kinds: The kinds that have a competing head, by skipping through the index; first whether uncounted documents arrived.
+WITH RECURSIVE kinds AS (
+  (SELECT kind FROM fairlane.lanes WHERE start IS NOT NULL AND kind > %s ORDER BY kind LIMIT 1)
+  UNION ALL
+  SELECT (SELECT l.kind FROM fairlane.lanes AS l WHERE l.start IS NOT NULL AND l.kind > k.kind ORDER BY l.kind LIMIT 1)
+  FROM kinds AS k WHERE k.kind IS NOT NULL
+)
+SELECT a.is_behind, k.kind,
+       (SELECT l.ready_ms FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL ORDER BY l.ready_ms, l.head LIMIT 1)
+FROM (SELECT fairlane.is_behind() AS is_behind) AS a LEFT JOIN kinds AS k ON true LIMIT %s;
+
 -- feed_floor: Up to which number the feed was purged, and whether documents have arrived that are not in it yet.
-SELECT changes_floor, EXISTS (SELECT FROM fairlane.arrivals) FROM fairlane.queue;
+SELECT changes_floor, is_behind FROM fairlane.queue;
 
 -- changes: Lines of the feed, in the order of commits.
-SELECT f.number, f.at_ms, f.what, (SELECT c.id FROM fairlane.customers AS c WHERE c.number = f.customer),
+SELECT f.number, f.at_ms, f.what, (SELECT c.id FROM fairlane.customer_terms AS c WHERE c.number = f.customer),
        (SELECT d.id FROM fairlane.documents AS d WHERE d.number = f.document), f.token, f.note
 FROM fairlane.changes AS f WHERE f.number > %s ORDER BY f.number LIMIT %s;
 
 -- is_work_ready: Whether a claim may find something, and in how many milliseconds the next delayed document is due.
-SELECT EXISTS (SELECT FROM fairlane.arrivals)
-         OR EXISTS (SELECT FROM fairlane.lanes WHERE start IS NOT NULL AND (%s::text[] IS NULL OR kind = ANY (%s::text[]))),
-       (SELECT ready_ms FROM fairlane.work WHERE state = 'delayed' ORDER BY ready_ms, number LIMIT 1) - fairlane.now_ms(NULL);
+SELECT q.is_behind OR CASE
+         WHEN g.kinds IS NULL THEN EXISTS (
+           SELECT FROM fairlane.lanes AS l WHERE l.start IS NOT NULL AND l.ready_ms >= fairlane.bound_of('', 0))
+         ELSE EXISTS (SELECT FROM unnest(g.kinds) AS n (kind) CROSS JOIN LATERAL (
+           SELECT FROM fairlane.lanes AS l
+           WHERE l.kind = n.kind AND l.start IS NOT NULL AND l.ready_ms >= fairlane.bound_of(n.kind, 0)
+           ORDER BY l.ready_ms, l.head LIMIT 1) AS f)
+       END,
+       (SELECT w.ready_ms FROM fairlane.work AS w WHERE w.state = 'delayed' AND w.ready_ms >= q.delayed_floor
+        ORDER BY w.ready_ms, w.number LIMIT 1) - fairlane.now_ms(NULL)
+FROM fairlane.queue AS q CROSS JOIN (SELECT %s::text[] AS kinds) AS g;
 
 -- record: A record.
 SELECT group_name, key, value, version FROM fairlane.records WHERE group_name = %s AND key = %s;
@@ -188,7 +279,7 @@ JOIN fairlane.snapshots AS s ON s.number = page.number JOIN fairlane.documents A
 LEFT JOIN fairlane.endings AS e ON e.number = page.number ORDER BY page.number;
 
 -- pack_lanes: The tags of lanes by customer, kind and priority.
-SELECT c.id, l.kind, l.priority, l.start, l.finish FROM fairlane.customers AS c JOIN fairlane.lanes AS l ON l.customer = c.number
+SELECT c.id, l.kind, l.priority, l.start, l.finish FROM fairlane.customer_terms AS c JOIN fairlane.lanes AS l ON l.customer = c.number
 WHERE (c.id, l.kind, l.priority) > (%s, %s, %s) AND (l.start IS NOT NULL OR l.finish > 0)
 ORDER BY c.id, l.kind, l.priority LIMIT %s;
 
@@ -215,3 +306,15 @@ SELECT fairlane.now_ms(NULL);
 
 -- index_names: The indexes of the schema.
 SELECT indexname FROM pg_indexes WHERE schemaname = %s;
+
+-- open_transactions: Sessions and prepared transactions that keep old row versions of this database for long, oldest first.
+SELECT o.who, o.state, extract(epoch FROM clock_timestamp() - o.since)::float8 FROM (
+  SELECT format('session %%s of user %%s (%%s)', pid, usename, coalesce(nullif(application_name, ''), host(client_addr), 'local')) AS who,
+         coalesce(state, 'active') AS state, xact_start AS since
+  FROM pg_stat_activity
+  WHERE datname = current_database() AND pid <> pg_backend_pid() AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+    AND backend_type = 'client backend'
+  UNION ALL
+  SELECT format('prepared transaction %%s of user %%s', gid, owner), 'prepared', prepared FROM pg_prepared_xacts
+  WHERE database = current_database()
+) AS o WHERE o.since < clock_timestamp() - make_interval(secs => %s) ORDER BY o.since;

@@ -89,17 +89,17 @@ def settle_arguments(settlements: Sequence[tuple[Claim, Outcome]], now_ms: int |
 
 
 def _outcome_values(outcome: Outcome) -> tuple[Any, ...]:
-    """Encode an outcome: its name, result or reason, delay, and corrected cost."""
+    """Encode an outcome: its name, result or reason, delay, corrected cost, and details."""
     cost = "" if outcome.cost is None else outcome.cost
     match outcome:
         case Done():
-            return "done", "" if outcome.result is None else "r" + outcome.result, 0, cost
+            return "done", "" if outcome.result is None else "r" + outcome.result, 0, cost, ""
         case Failed():
-            return "failed", outcome.reason, 0, cost
+            return "failed", outcome.reason, 0, cost, outcome.details or ""
         case Retried():
-            return "retried", outcome.reason, outcome.after_ms, cost
+            return "retried" if outcome.counted else "postponed", outcome.reason, outcome.after_ms, cost, outcome.details or ""
         case Released():
-            return "released", "", 0, cost
+            return "released", "", 0, cost, ""
 
 
 def depths_of(policy: Policy) -> list[int]:

@@ -15,22 +15,30 @@ FULL_SHARE = 0.9
 SETTINGS = "set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, now by CONFIG SET and in the server's file"
 
 
-def diagnose(pool: RedisPool, form: int) -> list[Finding]:
+def diagnose(pool: RedisPool, form: int, replicas: int) -> list[Finding]:
     """Read the server's state and check each thing that can be wrong with it."""
     server = read_server_info(pool)
-    return [_version(server, form), _durability(server), _clock(pool), _eviction(server), _room(server)]
+    return [_version(server, form), _durability(server, replicas), _clock(pool), _eviction(server), _room(server)]
 
 
 def _version(server: ServerInfo, form: int) -> Finding:
     if server.version:
-        return Finding("version", "fine", f"{server.product} {server.version}, queue in form {form}")
+        return Finding("version", "fine", f"{server.product} {server.version}, queue in form (schema version) {form}")
     return Finding("version", "warning", "not known: the server does not tell", "allow its user INFO, to see it here")
 
 
-def _durability(server: ServerInfo) -> Finding:
-    message = durability(server)
+def _durability(server: ServerInfo, replicas: int) -> Finding:
+    connected = int(server.fields.get("connected_slaves", replicas))
+    if connected < replicas:
+        message = f"{replicas} replicas must confirm each write, and {connected} are connected: nothing can be written"
+        return Finding("durability", "bad", message, "start the replicas, or lower replicas in the URL")
+    message = durability(server, replicas)
     if message.startswith("durable"):
         return Finding("durability", "fine", message)
+    if message.startswith("not durable at a failover"):
+        return Finding(
+            "durability", "warning", message, "add replicas=1 to the URL, or fail over by hand after all is replicated"
+        )
     if message.startswith("not known"):
         return Finding("durability", "warning", message, "allow the user INFO and CONFIG GET, or ask who runs the server")
     is_logged = server.fields.get("aof_enabled") == "1" and server.fields.get("appendfsync") != "no"

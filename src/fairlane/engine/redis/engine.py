@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,23 +23,36 @@ from fairlane.core.document import (
     Outlook,
     ReceiptRow,
     Record,
-    State,
+    Released,
     Submission,
 )
-from fairlane.core.errors import KeyConflict, StoreUnfit, Unknown
+from fairlane.core.errors import KeyConflict, StoreError, StoreUnfit, Unknown
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine.codec import encode_rules, encode_terms
 from fairlane.engine.errors import purged_feed_error, unknown_source_error
-from fairlane.engine.protocol import DUE_MAX, DocumentBody, Finding, Packed, Purged
+from fairlane.engine.protocol import (
+    DUE_MAX,
+    SCAN_MAX,
+    DocumentBody,
+    DocumentFilter,
+    DocumentPage,
+    Finding,
+    Packed,
+    Purged,
+    ReadyKind,
+    Removed,
+)
+from fairlane.engine.schema import Schema, mark_of
 
 from . import codec, transfer
 from .connection import RedisPool
 from .diagnostics import diagnose
+from .errors import NotReplicated
+from .scripts import SCHEMA
 from .server import FLAGS_SINCE, durability, read_server_info, refuse_unfit
 from .url import parse_url
 
-FORM = 3
-SCAN_MAX = 2000  # documents that one script reads to fill a page
+EXAMINED_MAX = 2000  # documents that one script reads to fill a page: nothing else runs meanwhile
 LINES_MAX = 2000  # lines of the feed that one script reads or sweeps
 POLL_SECONDS = 5.0  # a signal may be lost: a waiter polls this often
 POLL_UNSUBSCRIBED_SECONDS = 0.1  # and this often where signals cannot be received
@@ -47,13 +61,17 @@ POLL_UNSUBSCRIBED_SECONDS = 0.1  # and this often where signals cannot be receiv
 class RedisEngine:
     """A queue on a Redis or Valkey server."""
 
-    def __init__(self, url: str, create: bool = True) -> None:
+    def __init__(self, url: str, create: bool = True, schema: Schema = SCHEMA) -> None:
         self._url = parse_url(url)
-        self._pool = RedisPool(self._url)
+        self._schema = schema
+        self.schema = schema.version
+        self._pool = RedisPool(self._url, schema)
         try:
             self._server = read_server_info(self._pool)
             refuse_unfit(self._server, self._url.display)
             self._pool.has_flags = self._server.numbers[:2] >= FLAGS_SINCE
+            if self._url.replicas:
+                self._pool.execute("WAIT", 0, 1)  # refused now, if at all, and not after a write
             self._migrate(create)
         except BaseException:
             self._pool.close()
@@ -61,34 +79,47 @@ class RedisEngine:
 
     @property
     def durability(self) -> str:
-        return durability(self._server)
+        return durability(self._server, self._url.replicas)
 
     def _migrate(self, create: bool) -> None:
         """Create the queue, or check that this version can read the one that exists."""
         rules = Rules()
         mode = "create" if create else "look"
         arguments = [mode, encode_rules(rules), *codec.rules_arguments(rules)]
-        form = self._pool.run("migrate", arguments, "same")
+        form, oldest = self._pool.run("migrate", arguments, "same")
         if form == 0:
             raise Unknown(
                 f"there is no queue {self._url.queue!r} at {self._url.display}; submit or check something first, or give "
                 "another --url"
             )
-        if form < FORM:
+        if form < self._schema.first - 1:
             raise StoreUnfit(
                 f"the queue at {self._url.display} was made by an older Fairlane (form {form}), in a layout that this one "
                 "cannot read; move it with that version, or begin another queue with ?queue=NAME"
             )
-        if form > FORM:
-            raise StoreUnfit(f"the queue at {self._url.display} was made by a newer Fairlane (form {form}); upgrade this one")
-        self._pool.is_patient = True
+        self._schema.refuse_newer(self._pool.name, mark_of(form, oldest))
+        for script in self._schema.scripts_after(form):
+            self._upgrade(form, script)
+            form += 1
+        self._pool.be_patient()
         self._sweep()
+
+    def _upgrade(self, form: int, script: str) -> None:
+        """Bring the queue to the next form: the script step by step, while others go on, and then the form in one step."""
+        cursor = ""
+        while cursor := self._pool.run_text(script, [cursor]):
+            pass
+        self._pool.run("upgrade", [form, form + 1, self._schema.oldest], "same")
+
+    def store_schema(self) -> int:
+        form, oldest = self._pool.run("migrate", ["look"], "same")
+        return self._schema.refuse_newer(self._pool.name, mark_of(form, oldest))
 
     def close(self) -> None:
         self._pool.close()
 
     def diagnose(self) -> list[Finding]:
-        return diagnose(self._pool, FORM)
+        return diagnose(self._pool, self.store_schema(), self._url.replicas)
 
     # -- documents ---------------------------------------------------------------------------------------------------
 
@@ -113,10 +144,14 @@ class RedisEngine:
         now_ms: int | None = None,
     ) -> list[Claim]:
         kinds_and_attempts = [-1] if kinds is None else [len(kinds), *(value for pair in kinds.items() for value in pair)]
-        reply = self._pool.run(
-            "claim", [codec.time_argument(now_ms), worker, limit, lease_ms, DUE_MAX, *kinds_and_attempts], "never"
-        )
-        return codec.claims(reply)
+        arguments = [codec.time_argument(now_ms), worker, limit, lease_ms, DUE_MAX, *kinds_and_attempts]
+        try:
+            return codec.claims(self._pool.run("claim", arguments, "never"))
+        except NotReplicated as error:  # nobody will work on them: give them back, so that no attempt is spent
+            with suppress(StoreError):
+                released = [(claim, Released()) for claim in codec.claims(error.reply)]
+                self._pool.run("settle", codec.settle_arguments(released, now_ms), "marked", is_confirmed=False)
+            raise
 
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
         arguments = [codec.time_argument(now_ms), lease_ms]
@@ -138,7 +173,8 @@ class RedisEngine:
         return bool(self._pool.run("retry", [codec.time_argument(now_ms), id], "never"))
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
-        return Purged(*self._pool.run("purge", [codec.time_argument(now_ms), age_ms, limit], "same"))
+        documents, changes = self._pool.run("purge", [codec.time_argument(now_ms), age_ms, limit], "same")
+        return Purged([Removed(*document) for document in documents], changes)
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         deadline = time.monotonic() + timeout_seconds
@@ -170,11 +206,11 @@ class RedisEngine:
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
         self._pool.run("reset", [codec.time_argument(now_ms), customer], "never")
 
-    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
+    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> list[Removed]:
         erased, is_forgotten = self._pool.run("forget", [codec.time_argument(now_ms), customer, limit], "same")
         if is_forgotten:
             self._sweep()
-        return int(erased)
+        return [Removed(*document) for document in erased]
 
     def _sweep(self) -> None:
         """Empty the feed's lines of forgotten customers; readers do not get them any more."""
@@ -182,6 +218,9 @@ class RedisEngine:
             pass
 
     # -- reads -------------------------------------------------------------------------------------------------------
+
+    def now(self) -> int:
+        return int(self._pool.run("now", [], "same"))
 
     def customer(self, customer: str, *, now_ms: int | None = None) -> Customer:
         now_ms, version, rules, *rows = self._pool.run("customers", [codec.time_argument(now_ms), 1, customer], "same")
@@ -192,21 +231,17 @@ class RedisEngine:
         return [codec.customer(row, codec.parse_rules(rules, version), now_ms) for row in rows]
 
     def document(self, id: str) -> DocumentRow | None:
-        _, *rows = self._pool.run("documents", ["id", id, "", "", 1, 1], "same")
+        _, *rows = self._pool.run("documents", ["id", id], "same")
         return codec.document(rows[0]) if rows else None
 
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
-        page: list[DocumentRow] = []
-        by, subject = ("all", "") if customer is None else ("customer", customer)
-        below = "" if before is None else before
-        while len(page) < limit:
-            scan = max(limit - len(page), SCAN_MAX)
-            arguments = [by, subject, state or "", below, limit - len(page), min(scan, 5 * SCAN_MAX)]
-            below, *rows = self._pool.run("documents", arguments, "same")
-            page += map(codec.document, rows)
-            if below == 0:
-                break
-        return page
+    def documents(self, filter: DocumentFilter, before: int | None, limit: int, scan_max: int = SCAN_MAX) -> DocumentPage:
+        customer, state, *others = ("" if value is None else value for value in filter)
+        if filter.reason is not None and filter.state is None:
+            state = "failed"  # no other has a reason
+        by, below = "customer" if customer else "all", "" if before is None else before
+        arguments = [by, customer, state, *others, below, limit, min(scan_max, EXAMINED_MAX)]
+        following, *rows = self._pool.run("documents", arguments, "same")
+        return DocumentPage([codec.document(row) for row in rows], following or None)
 
     def body(self, id: str) -> DocumentBody | None:
         reply = self._pool.run("body", [id], "same")
@@ -219,6 +254,9 @@ class RedisEngine:
         now, before, others, other_lanes, own_before, is_blocked, dispatches, *pace, oldest = reply
         ahead = estimate_ahead(before, others, other_lanes, own_before)
         return Outlook(now, ahead, bool(is_blocked), *Pace(*pace).recent(now, dispatches), oldest)
+
+    def ready_kinds(self, after: str, limit: int) -> list[ReadyKind]:
+        return [ReadyKind(*row) for row in self._pool.run("ready_kinds", [after, limit], "same")]
 
     def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         changes: list[ChangeRow] = []

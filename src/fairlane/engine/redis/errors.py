@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairlane.core.errors import StoreBusy, StoreError, StoreFrozen, StoreFull, StoreUnfit
 
 from .url import RedisUrl
@@ -58,6 +60,18 @@ TRANSLATIONS: tuple[tuple[tuple[str, ...], type[StoreError], str], ...] = (
         "the server at {server} is part of a cluster, which is not supported; give a single server",
     ),
 )
+
+
+class NotReplicated(StoreError):
+    """The primary has done it, and too few replicas confirmed it in time."""
+
+    def __init__(self, url: RedisUrl, verb: str, count: int, reply: Any) -> None:
+        super().__init__(
+            f"the primary at {url.display} has done {verb}, but only {count} of {url.replicas} replicas confirmed it within "
+            f"{url.replicas_timeout:g} s: it is lost if the primary fails now; check the replicas, then look, or submit again "
+            "with the same key, which returns the receipt once they have it"
+        )
+        self.reply = reply
 
 
 def translate_error(error: Exception, url: RedisUrl) -> StoreError:

@@ -12,10 +12,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from fairlane.engine.schema import Schema
+
+SCHEMA = Schema(scripts=(), oldest=4, first=5)  # a queue is made in form 4; each script brings it to the next, from 5 on
 SHARED_READ = ("queue", "policy", "records")
 SHARED = (*SHARED_READ, "writes", "lanes", "flush", "transitions")
-READING = {"body", "changes", "customers", "documents", "outlook", "ready", "records", "rules"}
-ALONE = {"migrate"}  # it creates what the shared files read
+READING = {"body", "changes", "customers", "documents", "now", "outlook", "ready", "ready_kinds", "records", "rules"}
+ALONE = {"migrate", "upgrade"}  # they create or change what the shared files read
 FREEING = {"extend", "settle", "reclaim", "cancel", "purge", "forget", "sweep"}  # these must run on a full server too
 
 
@@ -37,15 +40,17 @@ def verbs() -> list[str]:
 
 
 @cache
-def shared_text(is_reading: bool = False) -> str:
-    """Read what every script but `migrate` begins with."""
-    return "\n".join(read_file(f"shared/{name}") for name in (SHARED_READ if is_reading else SHARED))
+def shared_text(is_reading: bool = False, form: int = SCHEMA.version) -> str:
+    """Read what the script of every verb begins with; `form` is the newest that the program knows."""
+    return "\n".join(
+        [f"local FORM = {form}", *(read_file(f"shared/{name}") for name in (SHARED_READ if is_reading else SHARED))]
+    )
 
 
 @cache
-def load_script(verb: str, has_flags: bool) -> Script:
+def load_script(verb: str, has_flags: bool, form: int = SCHEMA.version) -> Script:
     """Assemble the script of a verb; servers from 7.0 on need a flag that allows it to run when memory is full."""
-    text = read_file(verb) if verb in ALONE else f"{shared_text(verb in READING)}\n{read_file(verb)}"
+    text = read_file(verb) if verb in ALONE else f"{shared_text(verb in READING, form)}\n{read_file(verb)}"
     if has_flags and verb in FREEING:
         text = "#!lua flags=allow-oom\n" + text
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

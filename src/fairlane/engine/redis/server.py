@@ -87,8 +87,8 @@ def refuse_unfit(server: ServerInfo, display: str) -> None:
         )
 
 
-def durability(server: ServerInfo) -> str:
-    """Describe how durable an acknowledgement is, in one sentence."""
+def durability(server: ServerInfo, replicas: int = 0) -> str:
+    """Describe how durable an acknowledgement is, in one sentence; `replicas` have it before it is given."""
     name = f"{server.product} {server.version}".strip()
     is_logged, synced = server.fields.get("aof_enabled"), server.fields.get("appendfsync")
     if is_logged is None:
@@ -103,4 +103,19 @@ def durability(server: ServerInfo) -> str:
         return f"not durable: a crash may lose about the last second; set appendfsync always ({name}, appendfsync=everysec)"
     if server.fields.get("no-appendfsync-on-rewrite") != "no":
         return f"not durable while the server rewrites its file: set no-appendfsync-on-rewrite no ({name}, appendfsync=always)"
-    return f"durable: acknowledged after the data is on disk ({name}, appendonly, appendfsync=always)"
+    settings = f"{name}, appendonly, appendfsync=always"
+    if replicas:
+        return (
+            f"durable: acknowledged after the data is on the primary's disk and {count_of(replicas)} received it ({settings})"
+        )
+    if connected := int(server.fields.get("connected_slaves", 0)):
+        return (
+            f"not durable at a failover: the data is on the primary's disk, but nothing waits for its {count_of(connected)}; "
+            f"add replicas=1 to the URL ({settings})"
+        )
+    return f"durable: acknowledged after the data is on disk ({settings})"
+
+
+def count_of(replicas: int) -> str:
+    """Say how many replicas."""
+    return f"{replicas} replica{'s' if replicas > 1 else ''}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fairlane.core.document import Record
 from fairlane.core.policy import Rules, Terms, operator_reset
 from fairlane.engine.codec import encode_rules, encode_terms
-from fairlane.engine.protocol import Purged
+from fairlane.engine.protocol import Purged, Removed
 
 from .queries import sql
 from .rows import TransitionRow
@@ -57,9 +57,7 @@ def put_record(tx: Transaction, group: str, key: str, value: str | None, version
     if value is None:
         tx.execute(sql.delete_record, (group, key))
         return 0
-    tx.last_record += 1
-    tx.execute(sql.write_record, (group, key, value, tx.last_record))
-    return tx.last_record
+    return tx.write_record(group, key, value)
 
 
 def purge(tx: Transaction, before_ms: int, limit: int) -> Purged:
@@ -67,11 +65,11 @@ def purge(tx: Transaction, before_ms: int, limit: int) -> Purged:
     tx.flush_documents()
     trimmed = _trim_changes(tx, before_ms, limit)
     if trimmed == limit:
-        return Purged(0, trimmed)
+        return Purged([], trimmed)
     ended = tx.execute(sql.read_ended_documents, (before_ms, limit)).fetchall()
-    for number, customer, key in ended:
+    for number, customer, key, *_ in ended:
         delete_document(tx, number, customer, key)
-    return Purged(len(ended), trimmed)
+    return Purged([Removed(*named) for _, _, _, *named in ended], trimmed)
 
 
 def _trim_changes(tx: Transaction, before_ms: int, limit: int) -> int:
@@ -87,16 +85,16 @@ def _trim_changes(tx: Transaction, before_ms: int, limit: int) -> int:
     return trimmed
 
 
-def forget(tx: Transaction, customer_id: str, limit: int, now_ms: int) -> int:
+def forget(tx: Transaction, customer_id: str, limit: int, now_ms: int) -> list[Removed]:
     """Erase some of a customer's documents; when none is left, everything else that names it."""
     tx.flush_documents()
     customer = tx.find_customer(customer_id)
     if customer is None:
-        return 0
+        return []
     documents = [TransitionRow(*row) for row in tx.execute(sql.read_documents_to_forget, (customer.number, limit))]
     for document in documents:
         forget_document(tx, document)
     if not documents:
         tx.delete_customer(customer)
         tx.log(now_ms, "forgotten")
-    return len(documents)
+    return [Removed(document.id, customer_id, document.token) for document in documents]

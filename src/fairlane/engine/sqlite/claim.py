@@ -17,7 +17,7 @@ from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.protocol import DUE_MAX
 
 from .queries import sql
-from .rows import LaneKey, LaneRow, competing_kinds
+from .rows import LaneKey, LaneRow
 from .transaction import Transaction
 
 
@@ -27,7 +27,7 @@ def claim(tx: Transaction, worker: str, limit: int, lease_ms: int, kinds: Mappin
     _ready_due_documents(tx, now_ms)
     tx.flush()
     dispatches_before = tx.dispatches
-    picker = _TurnPicker(tx, competing_kinds(tx.execute) if kinds is None else list(kinds))
+    picker = _TurnPicker(tx, kinds)
     claimed: list[tuple[LaneRow, Claim]] = []
     while len(claimed) < limit and (lane := picker.next()) is not None:
         claimed.append((lane, _claim_head(tx, picker, lane, now_ms + lease_ms, kinds)))
@@ -74,22 +74,25 @@ def _write(tx: Transaction, claimed: list[tuple[LaneRow, Claim]], worker: str, n
 class _TurnPicker:
     """Picks the turns of one claim, before anything is written."""
 
-    def __init__(self, tx: Transaction, kinds: Iterable[str]) -> None:
+    def __init__(self, tx: Transaction, kinds: Iterable[str] | None) -> None:
         self.tx = tx
         self.is_open = False
         self.capped: set[int] = set()  # customers that reached their cap
-        self._kinds = list(kinds)
+        self._kinds = None if kinds is None else list(kinds)
         self._served: dict[LaneKey, LaneRow] = {}  # lanes that had a turn
         self._followers: dict[LaneKey, _LaneReader] = {}  # the documents behind the heads of those lanes
         self._served_heads: list[tuple[int, int, int, int, str]] = []  # heap of their next heads, as heads_by_turn has them
         self._cursors: list[apsw.Cursor] = []
-        self._turns = self._open_cursors(sql.heads_by_turn)
+        self._turns = self._open_cursors(sql.heads_by_turn, sql.heads_by_turn_of_all)
         self._turn = next(self._turns, None)
         self._oldest_heads: Iterator[tuple[int, int, int, str, int]] | None = None
         self._oldest: tuple[int, int, int, str, int] | None = None
 
-    def _open_cursors(self, statement: str) -> Iterator[tuple[int, int, int, int, str]]:
-        cursors = [self.tx.execute(statement, (kind,)) for kind in self._kinds]
+    def _open_cursors(self, statement: str, statement_of_all: str) -> Iterator[tuple[int, int, int, int, str]]:
+        if self._kinds is None:
+            cursors = [self.tx.execute(statement_of_all)]
+        else:
+            cursors = [self.tx.execute(statement, (kind,)) for kind in self._kinds]
         self._cursors += cursors
         return iter(cursors[0]) if len(cursors) == 1 else merge(*cursors)
 
@@ -118,7 +121,7 @@ class _TurnPicker:
 
     def _longest_ready(self) -> LaneKey | None:
         if self._oldest_heads is None:
-            self._oldest_heads = self._open_cursors(sql.heads_by_age)  # type: ignore[assignment]
+            self._oldest_heads = self._open_cursors(sql.heads_by_age, sql.heads_by_age_of_all)  # type: ignore[assignment]
             assert self._oldest_heads is not None
             self._oldest = next(self._oldest_heads, None)
         while self._oldest is not None and self._is_stale(*self._oldest[2:]):

@@ -9,21 +9,24 @@ from pathlib import Path
 
 import apsw
 
+from fairlane.engine.schema import Schema
+
 from . import errors
 from .errors import translate_errors
 from .migrate import schema_version
+from .queries import SCHEMA
 
 CACHE_KIBIBYTES = 64 * 1024
 WAL_PAGES = 4000  # checkpoint after that many, of 4 KiB each
 
 
-def connect(path: Path) -> apsw.Connection:
+def connect(path: Path, schema: Schema = SCHEMA) -> apsw.Connection:
     """Open a connection on which a commit returns after its data is on disk."""
     with translate_errors(path):
         connection = apsw.Connection(str(path))
         connection.set_busy_handler(_busy_handler())
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # plans do not depend on values, so none is made twice
-        schema_version(connection, path)  # refuse another program's file before anything in it is changed
+        schema_version(connection, path, schema)  # refuse another program's file before anything in it is changed
         _switch_to_wal(connection)
         connection.pragma("synchronous", "FULL")
         connection.pragma("cache_size", -CACHE_KIBIBYTES)

@@ -20,10 +20,10 @@ CHECKED_BYTES_MAX = 2**30  # a larger file takes too long to be checked whole
 SYNCHRONOUS_FULL = 2
 
 
-def diagnose(execute: Execute, path: Path) -> list[Finding]:
+def diagnose(execute: Execute, path: Path, schema: int) -> list[Finding]:
     """Return one finding for each thing that can be wrong with a file."""
     return [
-        Finding("version", "fine", f"SQLite {apsw.sqlite_lib_version()}, schema {len(SCHEMA_VERSIONS)}"),
+        Finding("version", "fine", f"SQLite {apsw.sqlite_lib_version()}, schema version {schema}"),
         _durability(execute),
         Finding("clock", "fine", "this machine's own: there is no other to differ from"),
         _disk(path),

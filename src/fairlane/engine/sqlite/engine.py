@@ -20,18 +20,29 @@ from fairlane.core.document import (
     Outlook,
     ReceiptRow,
     Record,
-    State,
     Submission,
 )
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine.errors import refuse_frozen
-from fairlane.engine.protocol import DocumentBody, Finding, Packed, Purged
+from fairlane.engine.protocol import (
+    SCAN_MAX,
+    DocumentBody,
+    DocumentFilter,
+    DocumentPage,
+    Finding,
+    Packed,
+    Purged,
+    ReadyKind,
+    Removed,
+)
+from fairlane.engine.schema import Schema
 
 from . import admin, claim, diagnostics, read, settle, submit, transfer
 from .connection import connect
 from .file_checks import refuse_unfit
 from .migrate import migrate
 from .pool import SqlitePool
+from .queries import SCHEMA
 from .rows import read_rules
 from .transaction import Transaction, current_time_ms
 from .wait import WorkWaiter
@@ -44,13 +55,14 @@ class SqliteEngine:
 
     durability = "durable: acknowledged after the data is on disk (SQLite, WAL, synchronous=FULL)"
 
-    def __init__(self, path: Path, create: bool = True) -> None:
+    def __init__(self, path: Path, create: bool = True, schema: Schema = SCHEMA) -> None:
         self.path = path.absolute()  # connections are opened later, when the working folder may be another one
         refuse_unfit(self.path, create)
-        connection = connect(self.path)
-        migrate(connection, self.path)
+        self.schema = schema.version
+        connection = connect(self.path, schema)
+        migrate(connection, self.path, schema)
         connection.close()
-        self._pool = SqlitePool(self.path)
+        self._pool = SqlitePool(self.path, schema)
         self._waiter = WorkWaiter(self._pool)
 
     def _write_unless_frozen(self, operation: Callable[[Transaction], T]) -> T:
@@ -101,6 +113,9 @@ class SqliteEngine:
 
     # -- Reader ----------------------------------------------------------------------------------------------------------
 
+    def now(self) -> int:
+        return current_time_ms(None)
+
     def rules(self) -> Rules:
         return self._pool.read(read_rules)
 
@@ -113,14 +128,17 @@ class SqliteEngine:
     def document(self, id: str) -> DocumentRow | None:
         return self._pool.read(lambda execute: read.document(execute, id))
 
-    def documents(self, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
-        return self._pool.read(lambda execute: read.documents(execute, customer, state, before, limit))
+    def documents(self, filter: DocumentFilter, before: int | None, limit: int, scan_max: int = SCAN_MAX) -> DocumentPage:
+        return self._pool.read(lambda execute: read.documents(execute, filter, before, limit, scan_max))
 
     def body(self, id: str) -> DocumentBody | None:
         return self._pool.read(lambda execute: read.body(execute, id))
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         return self._pool.read(lambda execute: read.outlook(execute, id, current_time_ms(now_ms)))
+
+    def ready_kinds(self, after: str, limit: int) -> list[ReadyKind]:
+        return self._pool.read(lambda execute: read.ready_kinds(execute, after, limit))
 
     def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         return self._pool.read(lambda execute: read.changes(execute, after, limit))
@@ -136,8 +154,12 @@ class SqliteEngine:
     def close(self) -> None:
         self._pool.close()
 
+    def store_schema(self) -> int:
+        return self._pool.schema_version()
+
     def diagnose(self) -> list[Finding]:
-        return self._pool.read(lambda execute: diagnostics.diagnose(execute, self.path))
+        schema = self.store_schema()
+        return self._pool.read(lambda execute: diagnostics.diagnose(execute, self.path, schema))
 
     def configure(self, rules: Rules, *, now_ms: int | None = None) -> Rules | None:
         return self._pool.write(lambda tx: admin.configure(tx, rules, current_time_ms(now_ms)))
@@ -154,7 +176,7 @@ class SqliteEngine:
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
         return self._write_unless_frozen(lambda tx: admin.purge(tx, current_time_ms(now_ms) - age_ms, limit))
 
-    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> int:
+    def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> list[Removed]:
         return self._write_unless_frozen(lambda tx: admin.forget(tx, customer, limit, current_time_ms(now_ms)))
 
     # -- Transfer --------------------------------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 import apsw
 
 from fairlane.core.errors import Mistake, StoreError, StoreFrozen
+from fairlane.engine.schema import Schema
 
 from .connection import connect
 from .errors import translate_errors
 from .group_commit import GroupCommit, PendingOperation
-from .queries import Execute
+from .queries import SCHEMA, Execute, sql
 from .transaction import Transaction
 
 T = TypeVar("T")
@@ -34,8 +35,9 @@ def is_store_failure(error: Exception) -> bool:
 class SqlitePool:
     """Runs operations on one file; connections are opened at first use, and again after a fork or a disk error."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, schema: Schema = SCHEMA) -> None:
         self.path = path
+        self._schema = schema
         self.arrival = threading.Event()  # set by every commit of this process
         self._is_closed = False
         self._forking = threading.Lock()
@@ -61,12 +63,17 @@ class SqlitePool:
         with self._reading, translate_errors(self.path):
             self._refuse_closed()
             if self._reader is None:
-                self._reader = connect(self.path)
+                self._reader = connect(self.path, self._schema)
             self._reader.execute("BEGIN")
             try:
+                self._refuse_newer(self._reader.execute)
                 return operation(self._reader.execute)
             finally:
                 self._reader.execute("COMMIT")
+
+    def schema_version(self) -> int:
+        """Return the version of the schema that the file has."""
+        return self.read(self._refuse_newer)
 
     def close(self) -> None:
         self._restart_after_fork()
@@ -111,13 +118,18 @@ class SqlitePool:
         if self._is_closed:
             raise StoreError(f"the queue at {self.path} was closed; open it again")
 
+    def _refuse_newer(self, execute: Execute) -> int:
+        """Refuse a file that another program has brought to a schema too new for this one; return its version."""
+        return self._schema.refuse_newer(str(self.path), execute(sql.schema_mark).get)
+
     def _transact(self, operations: list[Callable[[Transaction], object]]) -> list[object]:
         self._refuse_closed()
         if self._writer is None:
-            self._writer = connect(self.path)
+            self._writer = connect(self.path, self._schema)
         connection = self._writer
         try:
             connection.execute("BEGIN IMMEDIATE")
+            self._refuse_newer(connection.execute)
             transaction = Transaction(connection)
             outcomes = [_run(connection, transaction, operation) for operation in operations]
             transaction.finish()

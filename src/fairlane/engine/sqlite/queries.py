@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlane.engine.queries import Queries, read_sql
+from fairlane.engine.schema import Schema
 
 Execute = Callable[..., Any]  # a connection's execute or executemany; rows come back as plain tuples
 
 sql = Queries(read_sql(__package__, "queries.sql"))
-SCHEMA_VERSIONS = (read_sql(__package__, "schema_1.sql"),)
+SCHEMA_VERSIONS = (read_sql(__package__, "schema_1.sql"), read_sql(__package__, "schema_2.sql"))
+SCHEMA = Schema(SCHEMA_VERSIONS, oldest=2)  # older programs do not keep the first heads of kinds

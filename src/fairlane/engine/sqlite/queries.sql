@@ -134,6 +134,14 @@ WHERE kind = ? AND start IS NOT NULL ORDER BY priority, start, head;
 SELECT ready_ms, head, customer, kind, priority FROM lanes INDEXED BY lanes_by_age
 WHERE kind = ? AND start IS NOT NULL ORDER BY ready_ms, head;
 
+-- heads_by_turn_of_all: The competing heads of all kinds, in the order of ordinary turns.
+SELECT priority, start, head, customer, kind FROM lanes INDEXED BY lanes_by_turn_of_all
+WHERE start IS NOT NULL ORDER BY priority, start, head;
+
+-- heads_by_age_of_all: The competing heads of all kinds, longest ready first.
+SELECT ready_ms, head, customer, kind, priority FROM lanes INDEXED BY lanes_by_age_of_all
+WHERE start IS NOT NULL ORDER BY ready_ms, head;
+
 -- next_in_lane: The documents of a lane after a number.
 SELECT number, ready_ms FROM lanes
 WHERE customer = ? AND part = 1 AND kind = ? AND priority = ? AND number > ? ORDER BY number LIMIT ?;
@@ -192,7 +200,8 @@ SELECT number, at_ms FROM changes ORDER BY number LIMIT ?;
 DELETE FROM changes WHERE number <= ?;
 
 -- read_ended_documents: Documents that ended up to a time, oldest first.
-SELECT number, customer, key FROM documents WHERE ended_ms IS NOT NULL AND ended_ms <= ? ORDER BY ended_ms, number LIMIT ?;
+SELECT number, customer, key, id, customer_id, token FROM documents
+WHERE ended_ms IS NOT NULL AND ended_ms <= ? ORDER BY ended_ms, number LIMIT ?;
 
 -- read_documents_to_forget: Documents of a customer, oldest first.
 SELECT * FROM moving WHERE customer = ? ORDER BY number LIMIT ?;
@@ -203,6 +212,13 @@ DELETE FROM documents WHERE number = ?;
 -- delete_progress: Delete the progress that was reported for a document.
 DELETE FROM records WHERE group_name = 'progress' AND key = (SELECT id FROM documents WHERE number = ?);
 
+-- delete_attempts: Delete the details of a document's failed attempts.
+DELETE FROM records WHERE group_name = 'attempts' AND key > (SELECT id || ':' FROM documents WHERE number = ?1)
+  AND key < (SELECT id || ';' FROM documents WHERE number = ?1);
+
+-- delete_old_attempts: Delete the details of failed attempts between two keys.
+DELETE FROM records WHERE group_name = 'attempts' AND key > ? AND key <= ?;
+
 -- delete_payload: Delete a document's payload.
 DELETE FROM payloads WHERE number = ?;
 
@@ -212,21 +228,39 @@ DELETE FROM results WHERE number = ?;
 -- read_snapshot: A document by id, as a snapshot.
 SELECT * FROM snapshots WHERE id = ?;
 
--- page_documents: A page of documents, newest first.
-SELECT * FROM snapshots WHERE number < ? ORDER BY number DESC LIMIT ?;
-
--- page_documents_of_state: A page of documents of one state, newest first.
-SELECT * FROM snapshots WHERE state = ? AND number < ? ORDER BY number DESC LIMIT ?;
+-- page_documents: A page of documents between two numbers, newest first.
+SELECT * FROM snapshots WHERE number < ?1 AND number >= ?2
+  AND (?4 IS NULL OR state = ?4) AND (?5 IS NULL OR kind = ?5) AND (?6 IS NULL OR instr(reason, ?6) > 0)
+  AND (?7 IS NULL OR checked_ms >= ?7) AND (?8 IS NULL OR checked_ms < ?8)
+ORDER BY number DESC LIMIT ?3;
 
 -- page_failed_documents: A page of failed or cancelled documents, newest first, through their own index.
-SELECT * FROM snapshots WHERE state IN ('failed', 'cancelled') AND state = ? AND number < ? ORDER BY number DESC LIMIT ?;
+SELECT * FROM snapshots WHERE state IN ('failed', 'cancelled') AND state = ?4 AND number < ?1 AND number >= ?2
+  AND (?5 IS NULL OR kind = ?5) AND (?6 IS NULL OR instr(reason, ?6) > 0)
+  AND (?7 IS NULL OR checked_ms >= ?7) AND (?8 IS NULL OR checked_ms < ?8)
+ORDER BY number DESC LIMIT ?3;
 
 -- page_running_documents: A page of running documents, newest first; the plus signs make SQLite use the index of leases.
-SELECT * FROM snapshots WHERE state = 'running' AND state = ? AND +number < ? ORDER BY +number DESC LIMIT ?;
+SELECT * FROM snapshots WHERE state = 'running' AND +number < ?1 AND +number >= ?2
+  AND (?4 IS NULL OR state = ?4) AND (?5 IS NULL OR kind = ?5) AND (?6 IS NULL OR instr(reason, ?6) > 0)
+  AND (?7 IS NULL OR checked_ms >= ?7) AND (?8 IS NULL OR checked_ms < ?8)
+ORDER BY +number DESC LIMIT ?3;
 
 -- page_documents_of_customer: A page of a customer's documents, newest first.
-SELECT * FROM snapshots
-WHERE customer = ?1 AND (?2 IS NULL OR state = ?2) AND number < ?3 ORDER BY number DESC LIMIT ?4;
+SELECT * FROM snapshots WHERE customer = ?9 AND number < ?1 AND number >= ?2
+  AND (?4 IS NULL OR state = ?4) AND (?5 IS NULL OR kind = ?5) AND (?6 IS NULL OR instr(reason, ?6) > 0)
+  AND (?7 IS NULL OR checked_ms >= ?7) AND (?8 IS NULL OR checked_ms < ?8)
+ORDER BY number DESC LIMIT ?3;
+
+-- floor_of_documents: The number of the last document that is examined for one page.
+SELECT number FROM documents WHERE number < ? ORDER BY number DESC LIMIT 1 OFFSET ?;
+
+-- floor_of_failed_documents: The same among failed or cancelled documents.
+SELECT number FROM documents WHERE state IN ('failed', 'cancelled') AND state = ? AND number < ?
+ORDER BY number DESC LIMIT 1 OFFSET ?;
+
+-- floor_of_customer: The same among a customer's documents.
+SELECT number FROM documents WHERE customer = ? AND number < ? ORDER BY number DESC LIMIT 1 OFFSET ?;
 
 -- read_body: A document's payload and result.
 SELECT p.body, r.body FROM documents AS d JOIN payloads AS p ON p.number = d.number
@@ -239,6 +273,9 @@ WHERE ch.number > ? ORDER BY ch.number LIMIT ?;
 
 -- has_head: Whether a head of this kind competes.
 SELECT 1 FROM lanes INDEXED BY lanes_by_turn WHERE kind = ? AND start IS NOT NULL LIMIT 1;
+
+-- has_any_head: Whether any head competes.
+SELECT 1 FROM lanes INDEXED BY lanes_by_turn_of_all WHERE start IS NOT NULL LIMIT 1;
 
 -- read_oldest_head: When the longest-ready head of this kind became ready; NULL if none competes.
 SELECT min(ready_ms) FROM lanes INDEXED BY lanes_by_age WHERE kind = ? AND start IS NOT NULL;
@@ -299,3 +336,12 @@ SELECT name FROM sqlite_schema WHERE type = 'index';
 
 -- quick_check: The first damaged page, or ok.
 PRAGMA quick_check(1);
+
+-- fence_queue: Raise the numbers of changes and records, when a backup is restored.
+UPDATE queue SET last_change = last_change + ?, last_record = last_record + ?;
+
+-- fence_documents: Raise the tokens of documents that may be claimed again, when a backup is restored.
+UPDATE documents SET token = token + ? WHERE state <> 'done';
+
+-- schema_mark: The version of the schema, and the oldest program that may use it.
+PRAGMA user_version;

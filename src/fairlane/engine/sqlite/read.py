@@ -7,14 +7,14 @@ from math import inf
 from typing import Any
 
 from fairlane.core.dispatch import Pace, estimate_ahead, is_blocked
-from fairlane.core.document import WAITING, ChangeRow, CheckRow, Customer, DocumentRow, Outlook, Record, State
+from fairlane.core.document import WAITING, ChangeRow, CheckRow, Customer, DocumentRow, Outlook, Record
 from fairlane.core.policy import TIME_MAX_MS, Rules
 from fairlane.engine.errors import purged_feed_error
-from fairlane.engine.protocol import DocumentBody
+from fairlane.engine.protocol import DocumentBody, DocumentFilter, DocumentPage, ReadyKind
 from fairlane.engine.read import customer_snapshot
 
 from .queries import Execute, sql
-from .rows import StoredCustomer, TransitionRow, competing_kinds, read_rules, read_terms
+from .rows import StoredCustomer, TransitionRow, read_rules, read_terms
 
 
 def customer(execute: Execute, id: str, now_ms: int) -> Customer:
@@ -48,22 +48,29 @@ def decode_document(row: tuple[Any, ...]) -> DocumentRow:
     )  # fmt: skip
 
 
-def documents(execute: Execute, customer: str | None, state: State | None, before: int | None, limit: int) -> list[DocumentRow]:
+def documents(execute: Execute, filter: DocumentFilter, before: int | None, limit: int, scan_max: int) -> DocumentPage:
     number_max = TIME_MAX_MS if before is None else before
-    if customer is not None:
-        row = execute(sql.read_customer, (customer,)).fetchone()
+    state = "failed" if filter.state is None and filter.reason is not None else filter.state  # no other has a reason
+    others = (filter.kind, filter.reason, filter.since_ms, filter.until_ms)
+    owner: tuple[Any, ...] = ()
+    examined: tuple[Any, ...]
+    if filter.customer is not None:
+        row = execute(sql.read_customer, (filter.customer,)).fetchone()
         if row is None:
-            return []
-        rows = execute(sql.page_documents_of_customer, (row[0], state, number_max, limit))
-    elif state is None:
-        rows = execute(sql.page_documents, (number_max, limit))
+            return DocumentPage([], None)
+        owner = row[:1]
+        page, floor, examined = sql.page_documents_of_customer, sql.floor_of_customer, (*owner, number_max)
     elif state in ("failed", "cancelled"):
-        rows = execute(sql.page_failed_documents, (state, number_max, limit))
-    elif state == "running":
-        rows = execute(sql.page_running_documents, (state, number_max, limit))
+        page, floor, examined = sql.page_failed_documents, sql.floor_of_failed_documents, (state, number_max)
+    elif state == "running":  # few, and read in one go
+        page, floor, examined = sql.page_running_documents, "", ()
     else:
-        rows = execute(sql.page_documents_of_state, (state, number_max, limit))
-    return [decode_document(row) for row in rows]
+        page, floor, examined = sql.page_documents, sql.floor_of_documents, (number_max,)
+    is_filtered = others != (None,) * 4 or (state is not None and page in (sql.page_documents, sql.page_documents_of_customer))
+    last = execute(floor, (*examined, scan_max - 1)).fetchone() if floor and is_filtered else None
+    rows = execute(page, (number_max, last[0] if last else 0, limit, state, *others, *owner))
+    found = [decode_document(row) for row in rows]
+    return DocumentPage(found, found[-1].number if len(found) == limit else last[0] if last else None)
 
 
 def body(execute: Execute, id: str) -> DocumentBody | None:
@@ -95,6 +102,15 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
     return Outlook(now_ms, ahead, blocked, *pace.recent(now_ms, dispatches), oldest_ready_ms)
 
 
+def ready_kinds(execute: Execute, after: str, limit: int) -> list[ReadyKind]:
+    kinds: list[ReadyKind] = []
+    while len(kinds) < limit and (row := execute(sql.next_kind, (after,)).fetchone()):
+        (after,) = row
+        (oldest_ready_ms,) = execute(sql.read_oldest_head, (after,)).fetchone()
+        kinds.append(ReadyKind(after, oldest_ready_ms))
+    return kinds
+
+
 def changes(execute: Execute, after: int | None, limit: int) -> list[ChangeRow]:
     _, _, _, floor, *_ = execute(sql.read_queue).fetchone()
     if after is not None and after < floor:
@@ -115,7 +131,8 @@ def is_work_ready(execute: Execute, kinds: Sequence[str] | None, now_ms: int) ->
     """Return whether a claim would take something, and in how many milliseconds the next delayed document is due."""
     (due_ms,) = execute(sql.read_next_due).fetchone()
     due_in_ms = inf if due_ms is None else due_ms - now_ms
-    kinds = competing_kinds(execute) if kinds is None else kinds
+    if kinds is None:
+        return due_in_ms <= 0 or execute(sql.has_any_head).fetchone() is not None, due_in_ms
     return due_in_ms <= 0 or any(execute(sql.has_head, (kind,)).fetchone() for kind in kinds), due_in_ms
 
 

@@ -1,4 +1,4 @@
-"""Rows of the tables, and the reads of rules, terms and kinds that writers and readers share."""
+"""Rows of the tables, and the reads of rules and terms that writers and readers share."""
 
 from __future__ import annotations
 
@@ -122,11 +122,3 @@ def read_rules(execute: Execute) -> Rules:
     """Return the rules that hold now; each version is parsed once."""
     version, body = execute(sql.read_rules).fetchone()
     return decode_rules_cached(body, version)
-
-
-def competing_kinds(execute: Execute) -> list[str]:
-    """Return the kinds that have a competing lane, with one index lookup a kind."""
-    kinds = [""]
-    while row := execute(sql.next_kind, (kinds[-1],)).fetchone():
-        kinds.append(row[0])
-    return kinds[1:]

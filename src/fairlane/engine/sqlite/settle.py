@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fairlane.core.document import ENDED, Claim, Done, Failed, Outcome, Released, Retried, State
 from fairlane.core.policy import correct_counter, step_of
-from fairlane.engine.protocol import EXPIRED, SPENT
+from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, EXPIRED, SPENT, attempt_key
 
 from .queries import sql
 from .rows import LaneRow, TransitionRow
@@ -49,12 +49,24 @@ def _settle(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> boo
             _end(tx, document, "failed", now_ms, outcome.reason)
         case Released():
             _requeue(tx, document, "released", now_ms, attempts=document.attempts - 1)
+        case Retried(counted=False):
+            _requeue(tx, document, "postponed", now_ms, document.attempts - 1, outcome.after_ms, outcome.reason)
         case Retried() if document.attempts >= document.attempts_max:
             reason = SPENT.format(attempts=document.attempts, attempts_max=document.attempts_max, reason=outcome.reason)
             _end(tx, document, "failed", now_ms, reason)
         case Retried():
             _requeue(tx, document, "retried", now_ms, document.attempts, outcome.after_ms, outcome.reason)
+    _keep_details(tx, claim, outcome)
     return True
+
+
+def _keep_details(tx: Transaction, claim: Claim, outcome: Outcome) -> None:
+    """Keep the details of an attempt, if it has any, and those of the claims shortly before it."""
+    if not isinstance(outcome, Retried | Failed) or outcome.details is None:
+        return
+    if claim.token > ATTEMPTS_KEPT:
+        tx.execute(sql.delete_old_attempts, (f"{claim.id}:", attempt_key(claim.id, claim.token - ATTEMPTS_KEPT)))
+    tx.write_record(ATTEMPTS, attempt_key(claim.id, claim.token), outcome.details)
 
 
 def _add_result(tx: Transaction, claim: Claim, lane: LaneRow, result: str | None, now_ms: int) -> None:
@@ -176,7 +188,9 @@ def forget_document(tx: Transaction, document: TransitionRow) -> None:
 
 def delete_document(tx: Transaction, number: int, customer: int, key: str | None) -> None:
     """Delete a document's rows."""
-    for statement in (sql.delete_progress, sql.delete_document, sql.delete_payload, sql.delete_result):
+    for statement in (
+        sql.delete_progress, sql.delete_attempts, sql.delete_document, sql.delete_payload, sql.delete_result
+    ):  # fmt: skip
         tx.execute(statement, (number,))
     if key is not None:
         tx.execute(sql.delete_key, (customer, key))

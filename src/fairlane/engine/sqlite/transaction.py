@@ -222,6 +222,12 @@ class Transaction:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
+    def write_record(self, group: str, key: str, value: str) -> int:
+        """Set a record and return its new version."""
+        self.last_record += 1
+        self.execute(sql.write_record, (group, key, value, self.last_record))
+        return self.last_record
+
     def flush(self) -> None:
         """Write everything but priorities and the queue's own row, so that statements can read it."""
         self.flush_documents()

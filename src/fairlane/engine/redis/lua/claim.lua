@@ -29,10 +29,7 @@ end
 
 ready_due()
 
-local kinds, attempts_of = {}, {}
-if kind_count < 0 then
-  kinds = call('SMEMBERS', prefix .. 'kinds')
-end
+local kinds, attempts_of = {}, {} -- no kinds: all
 for at = 1, kind_count do
   kinds[at] = ARGV[5 + 2 * at]
   attempts_of[kinds[at]] = tonumber(ARGV[6 + 2 * at])
@@ -89,14 +86,63 @@ local function current_head(cursor)
   end
 end
 
--- Return the first head of several cursors.
-local function first_head(cursors)
+-- The kinds whose cursors are not open yet, each with the order and the number of its first head, in that order: of all kinds
+-- read a few at a time, of a list of kinds at once. A single kind is first whatever its head is.
+local function list_kinds(index_of, firsts)
+  if kind_count < 0 then
+    return {key = firsts, at = 1, read = 0}
+  elseif kind_count == 1 then
+    return {{kind = kinds[1], order = -math.huge, seq = ''}, at = 1}
+  end
+  local list = {at = 1}
+  for _, kind in ipairs(kinds) do
+    local first = call('ZRANGE', index_of(kind), 0, 0, 'WITHSCORES')
+    if first[1] then
+      list[#list + 1] = {kind = kind, order = tonumber(first[2]), seq = sub(first[1], 1, 16)}
+    end
+  end
+  table.sort(list, function(one, other)
+    return is_before(one.order, one.seq, other.order, other.seq)
+  end)
+  return list
+end
+
+-- Return the first kind of such a list.
+local function next_kind(list)
+  if not list[list.at] and list.key then
+    local members = call('ZRANGE', list.key, list.read, list.read + 31, 'WITHSCORES')
+    for at = 1, #members, 2 do
+      list[#list + 1] = {kind = sub(members[at], 17), order = tonumber(members[at + 1]), seq = sub(members[at], 1, 16)}
+    end
+    list.read = list.read + #members / 2
+  end
+  return list[list.at]
+end
+
+-- Make a group of cursors for some indexes; they are opened when the first head of their kind is reached.
+local function open_group(index_of, firsts, preload)
+  local size = preload and kind_count == 1 and min(limit + 2, 128) or 8
+  return {list = list_kinds(index_of, firsts), index_of = index_of, size = size, preload = preload}
+end
+
+-- Return the first head of a group of cursors.
+local function first_head(group)
   local first
-  for _, cursor in ipairs(cursors) do
+  for _, cursor in ipairs(group) do
     local head = current_head(cursor)
     if head and (not first or is_before(head.order, head.seq, first.order, first.seq)) then
       first = head
     end
+  end
+  local entry = next_kind(group.list)
+  while entry and (not first or is_before(entry.order, entry.seq, first.order, first.seq)) do
+    local cursor = open_cursor(group.index_of(entry.kind), entry.kind, group.size, group.preload)
+    group[#group + 1], group.list.at = cursor, group.list.at + 1
+    local head = current_head(cursor)
+    if head and (not first or is_before(head.order, head.seq, first.order, first.seq)) then
+      first = head
+    end
+    entry = next_kind(group.list)
   end
   return first
 end
@@ -114,24 +160,22 @@ end
 
 -- -- whose turn it is --
 
-local priority, turns, ages = 0, {}, nil -- the priority that is served now, cursors of its heads, cursors by age
+local priority, turns, ages = 0, nil, nil -- the priority that is served now, cursors of its heads, cursors by age
 
 -- Go on to the next priority that has lanes; returns whether there is one.
 local function next_priority()
   repeat
     priority = priority + 1
   until priority > 9 or queue[LANES_IN + priority] > 0
-  turns = {}
-  for at, kind in ipairs(priority > 9 and {} or kinds) do
-    turns[at] = open_cursor(turns_key(priority, kind), kind, min(limit + 2, 128), true)
-  end
-  return priority <= 9
+  local level = priority -- of the group that is made here
+  turns = level <= 9 and open_group(function(kind) return turns_key(level, kind) end, firsts_key(level), true)
+  return level <= 9
 end
 
 -- Return the lane whose turn it is: the first in the index, or one that waits for another turn.
 local function lane_by_turn()
   repeat
-    local head, lane = first_head(turns), again[1]
+    local head, lane = turns and first_head(turns), again[1]
     if lane and lane.priority == priority and not (head and is_before(head.order, head.seq, lane.start, lane.head)) then
       return lane
     elseif head then
@@ -143,10 +187,7 @@ end
 -- Return the lane whose head has been ready longest, whatever its priority.
 local function lane_by_age()
   if not ages then
-    ages = {}
-    for at, kind in ipairs(kinds) do
-      ages[at] = open_cursor(ages_key(kind), kind, 8, false)
-    end
+    ages = open_group(ages_key, firsts_key(0), false)
   end
   local head, oldest = first_head(ages), nil
   local ready, seq = head and head.order, head and head.seq

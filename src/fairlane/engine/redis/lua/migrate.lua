@@ -1,16 +1,33 @@
--- Migrate: create an empty queue if there is none; returns the form of the queue that is there (0: none).
+-- Migrate: create an empty queue if there is none, or bring one of form 3 to form 4; returns the form (0: there is none), and the
+-- oldest form whose programs may use it.
 --
--- The only script without the shared files, which read what it creates.
+-- Without the shared files, which read what it creates.
 -- ARGV: create or look, JSON of the rules, interval, reset, dispatch, open turns, nothing (not frozen), depths.
 local stored = redis.call('GET', KEYS[1])
 if stored then
-  local form = string.byte(stored)
-  return form == 220 and 1 or form -- form 1 was one MessagePack array, which began with this byte
+  local form, prefix = string.byte(stored), string.sub(KEYS[1], 1, -6)
+  if form == 3 then -- without the first heads of kinds
+    for _, kind in ipairs(redis.call('SMEMBERS', prefix .. 'kinds')) do
+      for priority = 0, 9 do
+        local index = priority == 0 and 'ages:' .. kind or 'turns:' .. priority .. kind
+        local first = redis.call('ZRANGE', prefix .. index, 0, 0, 'WITHSCORES')
+        if first[1] then
+          redis.call('ZADD', prefix .. 'firsts:' .. priority, first[2], string.sub(first[1], 1, 16) .. kind)
+        end
+      end
+    end
+    redis.call('SETRANGE', KEYS[1], 0, string.char(4))
+    form = 4
+  end
+  if form == 220 then
+    form = 1 -- which was one MessagePack array, and began with this byte
+  end
+  return {form, tonumber(redis.call('GET', prefix .. 'oldest') or form)}
 end
 if ARGV[1] ~= 'create' then
-  return 0
+  return {0, 0}
 end
-local queue = {3} -- its form
+local queue = {4} -- its form
 for position = 2, 39 do
   queue[position] = 0
 end
@@ -21,4 +38,4 @@ for at = 8, #ARGV do
 end
 redis.call('SET', KEYS[1], struct.pack('>B' .. string.rep('i7', 38), unpack(queue)) .. cmsgpack.pack(unpack(rules)))
 redis.call('HSET', string.sub(KEYS[1], 1, -6) .. 'rules', 1, ARGV[2])
-return 3
+return {4, 4}

@@ -1,4 +1,5 @@
 -- Purge: forget old changes and then documents that ended as long ago, at most `limit` of each. ARGV: now, age, limit.
+-- Returns the documents as id, customer, token, and how many changes.
 if rules.frozen then
   return frozen_error()
 end
@@ -37,10 +38,13 @@ if changes < limit then
   ended = call('ZRANGEBYSCORE', ENDINGS, '-inf', before, 'LIMIT', 0, limit)
 end
 load_documents(ended)
-for _, seq in ipairs(ended) do
+load_customers_of(ended)
+local removed = {}
+for at, seq in ipairs(ended) do
   local document = document_of(seq)
   leave_state(document)
   erase(document)
+  removed[at] = removed_row(document)
 end
 if lines > 0 then
   queue[FEED_FLOOR] = queue[FEED_FIRST] + lines - 1
@@ -52,4 +56,4 @@ end
 if lines > 0 then
   call('LTRIM', FEED, lines, -1)
 end
-return {#ended, changes}
+return {removed, changes}

@@ -15,9 +15,6 @@ if ARGV[3] ~= '1' then
   end
   return 0
 end
-queue[LAST_RECORD] = queue[LAST_RECORD] + 1
-write('HSET', group, key, pack(queue[LAST_RECORD], ARGV[4]))
-write('ZADD', keys, 0, key)
-write('ZADD', prefix .. 'groups', 0, ARGV[1])
+version = write_record(ARGV[1], key, ARGV[4])
 flush()
-return queue[LAST_RECORD]
+return version

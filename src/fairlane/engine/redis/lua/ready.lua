@@ -6,11 +6,10 @@ local due_in = first and max(0, tonumber(first) - now_of('')) or -1
 if due_in == 0 then
   return {1, 0}
 end
-local kinds = ARGV
 if ARGV[1] == '' then
-  kinds = call('SMEMBERS', prefix .. 'kinds')
+  return {call('EXISTS', firsts_key(0)), due_in}
 end
-for _, kind in ipairs(kinds) do
+for _, kind in ipairs(ARGV) do
   if call('EXISTS', ages_key(kind)) == 1 then
     return {1, due_in}
   end

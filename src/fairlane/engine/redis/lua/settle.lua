@@ -1,11 +1,11 @@
 -- Settle: each claim ends with its outcome; returns which of the claims were lost, for which nothing is changed.
 --
--- ARGV: now, again, the call's own id, count of outcomes, four values an outcome (its name, result or reason, delay, cost),
--- then four values a settlement: seq, id, token and the index of its outcome.
+-- ARGV: now, again, the call's own id, count of outcomes, five values an outcome (its name, result or reason, delay, cost,
+-- details or nothing), then four values a settlement: seq, id, token and the index of its outcome.
 -- `again` is 1 when this call was sent before and its reply was lost: what it did then is not reported as lost.
 local now, is_again = now_of(ARGV[1]), ARGV[2] == '1'
-local SIZE, LINES_BACK = 4, 20000
-local first_outcome, first_settlement = 5, 5 + SIZE * tonumber(ARGV[4])
+local SIZE, OUTCOME_SIZE, LINES_BACK, ATTEMPTS_KEPT = 4, 5, 20000, 10
+local first_outcome, first_settlement = 5, 5 + OUTCOME_SIZE * tonumber(ARGV[4])
 call_id = ARGV[3]
 
 local seqs = {}
@@ -38,6 +38,14 @@ local function correct_cost(document, cost)
   document.cost = cost
 end
 
+-- Keep the details of an attempt, and those of the claims shortly before it.
+local function keep_details(document, details)
+  if document.token > ATTEMPTS_KEPT then
+    remove_attempts(attempts_of(document.id, document.token - ATTEMPTS_KEPT))
+  end
+  write_record('attempts', document.id .. format(':%016d', document.token), details)
+end
+
 -- End a document's attempt with the outcome at a position of ARGV.
 local function settle(document, at)
   local outcome, text, delay, cost = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
@@ -55,10 +63,16 @@ local function settle(document, at)
   elseif outcome == 'released' then
     document.attempts = attempts - 1
     requeue(document, 'released', now, 0)
+  elseif outcome == 'postponed' then
+    document.attempts = attempts - 1
+    requeue(document, 'postponed', now, delay, text)
   elseif attempts >= attempts_max then
     finish(document, 'failed', now, format('attempt %d of %d failed: ', attempts, attempts_max) .. text)
   else
     requeue(document, 'retried', now, delay, text)
+  end
+  if ARGV[at + 4] ~= '' then
+    keep_details(document, ARGV[at + 4])
   end
 end
 
@@ -68,7 +82,7 @@ for index, seq in ipairs(seqs) do
   local document, token = document_of(seq), tonumber(ARGV[at + 2])
   local is_known = document and document.id == ARGV[at + 1]
   if is_known and document.token == token and document.state == 'running' then
-    settle(document, first_outcome + SIZE * (ARGV[at + 3] - 1))
+    settle(document, first_outcome + OUTCOME_SIZE * (ARGV[at + 3] - 1))
     settled[seq] = true
   elseif is_known and not settled[seq] and settled_before[seq .. ':' .. token] then
     settled[seq] = true -- a second settlement of the same claim was lost the first time too

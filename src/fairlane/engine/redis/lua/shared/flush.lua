@@ -19,9 +19,37 @@ local function must_signal(gaining)
   return false
 end
 
+-- Return the first head of an index: its seq and its score.
+local function first_of(index)
+  local first = call('ZRANGE', index, 0, 0, 'WITHSCORES')
+  return first[1] and sub(first[1], 1, 16), first[2]
+end
+
+-- Note the first heads of indexes that change, and after they have changed those that are first then, for claims of all kinds.
+local function note_firsts(moved)
+  for index, position in pairs(moved) do
+    position.seq, position.score = first_of(index)
+  end
+end
+
+local function update_firsts(moved)
+  for index, position in pairs(moved) do
+    local seq, score = first_of(index)
+    if seq ~= position.seq or score ~= position.score then
+      local key, kind = firsts_key(position[2]), position[1]
+      if position.seq then
+        call('ZREM', key, position.seq .. kind)
+      end
+      if seq then
+        call('ZADD', key, score, seq .. kind)
+      end
+    end
+  end
+end
+
 -- Removals go before writes, so that a head may leave an index and come back in one flush.
 local function flush()
-  local gaining = {}
+  local gaining, moved = {}, {}
   for owner in pairs(changed_customers) do
     write('HSET', CUSTOMERS, owner, encode_customer(customers[owner]))
   end
@@ -29,9 +57,10 @@ local function flush()
     write('HSET', DOCUMENTS .. piece_of(seq), seq, encode_document(document))
   end
   for _, lane in pairs(changed_lanes) do
-    write_lane(lane, gaining)
+    write_lane(lane, gaining, moved)
   end
   local is_signal = must_signal(gaining)
+  note_firsts(moved)
   call('SET', KEYS[1], encode_queue())
   for _, words in ipairs(removals) do
     call_many(words)
@@ -39,6 +68,7 @@ local function flush()
   for _, words in ipairs(writes) do
     call_many(words)
   end
+  update_firsts(moved)
   call_many(feed)
   if is_signal then
     redis.pcall('PUBLISH', prefix .. 'signal', '1') -- a hint; a worker that misses it polls

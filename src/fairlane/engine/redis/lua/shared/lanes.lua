@@ -127,8 +127,9 @@ local function update_blocked(owner, was_blocked)
   end
 end
 
--- Write a lane and its head in the two indexes of its kind; notes in `gaining` which index of ages gains a head.
-local function write_lane(lane, gaining)
+-- Write a lane and its head in the two indexes of its kind; notes in `gaining` which index of ages gains a head, and in `moved`
+-- the indexes that change, with their kind and priority (0: by age).
+local function write_lane(lane, gaining, moved)
   local head, ready, start = lane.head, lane.ready, lane.start
   local is_moved = head ~= lane.stored_head or ready ~= lane.stored_ready or start ~= lane.stored_start
   if not is_moved and lane.finish == lane.stored_finish then
@@ -139,6 +140,7 @@ local function write_lane(lane, gaining)
     return
   end
   local turns, ages, suffix = turns_key(lane.priority, lane.kind), ages_key(lane.kind), DIGIT[lane.priority] .. lane.owner
+  moved[turns], moved[ages] = {lane.kind, lane.priority}, {lane.kind, 0}
   if lane.stored_start then
     local member = lane.stored_head .. suffix
     remove('ZREM', turns, member)

@@ -29,8 +29,12 @@ local stored_queue = call('GET', KEYS[1])
 if not stored_queue then
   return redis.error_reply('FAIRLANE_GONE the queue is not there')
 end
-if string.byte(stored_queue) ~= 3 then
-  return redis.error_reply('FAIRLANE_FORM the queue has another form')
+local stored_form = string.byte(stored_queue)
+if stored_form ~= FORM then -- `scripts.py` says which one this program knows
+  local oldest = tonumber(call('GET', prefix .. 'oldest') or stored_form)
+  if stored_form < FORM or oldest > FORM then
+    return redis.error_reply('FAIRLANE_FORM ' .. stored_form .. ' ' .. oldest)
+  end
 end
 local queue = {struct.unpack(NUMBERS_FORMAT, stored_queue)}
 local stored_rules = sub(stored_queue, queue[NUMBERS_LAST + 1])
@@ -89,6 +93,11 @@ end
 
 local function ages_key(kind)
   return prefix .. 'ages:' .. kind
+end
+
+-- The first heads of kinds in a priority (0: by age).
+local function firsts_key(priority)
+  return prefix .. 'firsts:' .. priority
 end
 
 -- Return the time that was passed in, or else the server's, in milliseconds.

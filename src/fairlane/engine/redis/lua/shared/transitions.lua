@@ -73,7 +73,20 @@ local function requeue(document, what, now, after, note)
   log(now, what, document.owner, document.seq, document.token, note)
 end
 
--- Erase a document, its key and its progress.
+-- Return the keys of a document's failed attempts, up to that of a token.
+local function attempts_of(id, token)
+  local last = token and '[' .. id .. format(':%016d', token) or '(' .. id .. ';'
+  return call('ZRANGEBYLEX', prefix .. 'record-keys:attempts', '(' .. id .. ':', last)
+end
+
+local function remove_attempts(keys)
+  for _, key in ipairs(keys) do
+    remove('HDEL', prefix .. 'records:attempts', key)
+    remove('ZREM', prefix .. 'record-keys:attempts', key)
+  end
+end
+
+-- Erase a document, its key, its progress and the details of its attempts.
 local function erase(document)
   local seq, id, owner = document.seq, document.id, document.owner
   local key = fixed(document).key
@@ -83,8 +96,14 @@ local function erase(document)
   remove('HDEL', ids_key(id), id)
   remove('HDEL', prefix .. 'records:progress', id)
   remove('ZREM', prefix .. 'record-keys:progress', id)
+  remove_attempts(attempts_of(id))
   remove('ZREM', prefix .. 'documents-of:' .. owner, seq)
   if key then
     remove('HDEL', prefix .. 'keys', owner .. ':' .. key)
   end
+end
+
+-- Return what the caller needs to remove the files of a document that was erased.
+local function removed_row(document)
+  return {document.id, customer_of(document.owner).id, document.token}
 end

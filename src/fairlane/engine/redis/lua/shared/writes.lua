@@ -39,6 +39,15 @@ local function log(now, what, owner, seq, token, note)
   feed[#feed + 1] = pack(now, what, note or false, call_id, owner or false, seq or false, token or false)
 end
 
+-- Set a record; returns its new version.
+local function write_record(group, key, value)
+  queue[LAST_RECORD] = queue[LAST_RECORD] + 1
+  write('HSET', prefix .. 'records:' .. group, key, pack(queue[LAST_RECORD], value))
+  write('ZADD', prefix .. 'record-keys:' .. group, 0, key)
+  write('ZADD', prefix .. 'groups', 0, group)
+  return queue[LAST_RECORD]
+end
+
 -- Make a customer that was never seen; returns its owner.
 local function new_customer(id)
   queue[LAST_CUSTOMER] = queue[LAST_CUSTOMER] + 1

@@ -1,0 +1,106 @@
+"""Copies of stored files in another store: hard links where both lie on one file system, else bytes.
+
+Laws:
+- A stored file is never changed in place, so a hard link stays what it was.
+- Size and hash of bytes that are copied are checked; those of a hard link with `check` only: it is the same file.
+- Copies in a folder are not synced; whoever keeps them does that once for all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import BinaryIO
+
+from fairlane.core.errors import BlobDamaged
+
+from .envelope import BlobDigest
+from .files import PIECE_BYTES, Files
+
+
+class FileCopier:
+    """Copies files of one queue to another location, under that location's own namespace."""
+
+    def __init__(self, source: Files, target: Files, check: bool) -> None:
+        self._source, self._target, self._check = source, target, check
+        self._folder = None if target.location.startswith("s3://") else os.path.abspath(target.location)
+        self.files = self.bytes = self.links = 0
+
+    def copy(self, key: str, digest: BlobDigest | None) -> None:
+        """Copy one file; raise Unknown if it is not there, BlobDamaged if it is not what it must be."""
+        target_key = self._target.namespace + key.removeprefix(self._source.namespace)
+        with self._source.blobs.open(key) as file:
+            size = os.fstat(file.fileno()).st_size
+            document = key.split("/")[-2]
+            if digest is not None and size != digest.size:
+                raise BlobDamaged(document, f"{digest.size:,} bytes", f"{size:,}")
+            reader = _Reader(file)
+            if not self._link(file, target_key):
+                self._write(reader, target_key)
+            elif self._check:
+                for _ in reader.pieces():
+                    pass
+            if digest is not None and reader.is_read and reader.sha256 != digest.sha256:
+                self._target.blobs.remove([target_key])
+                raise BlobDamaged(document, f"bytes with SHA-256 {digest.sha256}", reader.sha256)
+        self.files, self.bytes = self.files + 1, self.bytes + size
+
+    def _link(self, file: BinaryIO, key: str) -> bool:
+        """Make a hard link; return False where that is not possible."""
+        if self._folder is None or not isinstance(file.name, str):
+            return False
+        try:
+            os.link(file.name, self._path(key), follow_symlinks=False)
+        except OSError:  # another file system, or one without hard links, or the file was just removed: it is still open
+            return False
+        self.links += 1
+        return True
+
+    def _write(self, reader: _Reader, key: str) -> None:
+        if self._folder is None:
+            return self._target.blobs.put({key: reader.pieces()})
+        with open(self._path(key), "xb", opener=_open_private) as copy:
+            for piece in reader.pieces():
+                copy.write(piece)
+        return None
+
+    def _path(self, key: str) -> str:
+        """Return the path of a copy in a folder; what an interrupted run left there is removed."""
+        assert self._folder is not None
+        path = os.path.join(self._folder, key)
+        _make_private(os.path.dirname(path))
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        return path
+
+
+class _Reader:
+    """Reads a file in pieces, and hashes it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._sha256 = file, hashlib.sha256()
+        self.is_read = False
+
+    def pieces(self) -> Iterator[bytes]:
+        while piece := self._file.read(PIECE_BYTES):
+            self._sha256.update(piece)
+            yield piece
+        self.is_read = True
+
+    @property
+    def sha256(self) -> str:
+        return self._sha256.hexdigest()
+
+
+def _make_private(folder: str) -> None:
+    """Make a folder and those above it, where missing, accessible to their owner only."""
+    if not os.path.isdir(folder):
+        _make_private(os.path.dirname(folder))
+        with suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,234 @@
+"""Commands that look at documents and at what happens: documents, show, result, events."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlane.core.errors import Mistake, Unknown
+from fairlane.printable import printable, printable_lines
+from fairlane.queue import Attempt, Change, Document, HistoryEntry, Queue
+from fairlane.queue.history import newest
+
+from .group import main
+from .options import complete_customer, filter_options, json_option, open_queue, queue_options
+from .output import print_result
+
+if TYPE_CHECKING:
+    from .remote import RemoteQueue
+
+PAYLOAD_SHOWN = 2000  # characters
+POLL_SECONDS = 0.5
+EVENTS_SHOWN = 20
+EVENT_NAMES = {"claimed": "started"}  # people say that; so does a server
+
+
+@main.command(epilog="Example:  fairlane documents --customer acme --state failed --since 24h")
+@filter_options
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
+@queue_options
+@json_option
+def documents(limit: int, url: str | None, as_json: bool, **filter: Any) -> None:
+    """List documents, newest first.
+
+    Times are UTC, unless they say otherwise. With --json, prints an object per line and document.
+    """
+    with open_queue(url, create=False) as queue:
+        page = list(islice(queue.documents(**filter), limit + 1))
+    for document in page[:limit]:
+        print_result(as_json, _members(document), _document_line(document))
+    if not as_json and len(page) > limit:
+        click.echo(f"there are more; --limit {2 * limit} shows twice as many")
+    elif not as_json and not page:
+        click.echo("no document matches")
+
+
+def _document_line(document: Document) -> str:
+    reason = f": {document.reason}" if document.reason else ""
+    return printable(
+        f"{document.id}  {_time(document.submitted_at)}  priority {document.priority}  {document.customer}  {document.kind}  "
+        f"{document.state}, attempt {document.attempts} of {document.attempts_max}{reason}"
+    )
+
+
+@main.command(epilog="Example:  fairlane show 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
+@click.argument("id")
+@queue_options
+@json_option
+def show(id: str, url: str | None, as_json: bool) -> None:
+    """Show one document and its whole life.
+
+    That includes its payload, facts about its file, and the tracebacks of its failed attempts. Through a server, tracebacks are
+    shown to operators only, and the payload is not shown.
+    """
+    with open_queue(url, create=False) as queue:
+        document, history = queue.document(id), queue.history(id)
+        attempts = _attempts(queue, id)
+        body = _body(queue, id)
+    if as_json:
+        click.echo(
+            json.dumps(
+                _members(document)
+                | body
+                | {"history": [_members(entry) for entry in history], "failed_attempts": [_members(a) for a in attempts]}
+            )
+        )
+        return
+    click.echo("\n".join(_facts(document, body)))
+    click.echo("\nHistory")
+    for entry in history:
+        click.echo(_history_line(entry))
+    for attempt in attempts:
+        click.echo(_attempt_text(attempt))
+
+
+def _attempts(queue: Queue | RemoteQueue, id: str) -> list[Attempt]:
+    """Return the failed attempts; none for a customer, to whom a server does not show them."""
+    try:
+        return queue.attempts(id)
+    except Unknown:
+        return []
+
+
+def _body(queue: Queue | RemoteQueue, id: str) -> dict[str, Any]:
+    """Return the payload and facts about the file; nothing from a server."""
+    if not isinstance(queue, Queue):
+        return {}
+    try:
+        file: dict[str, Any] | None = queue.input(id)._asdict()
+    except Unknown:
+        file = None
+    return {"payload": queue.payload(id), "file": file}
+
+
+def _facts(document: Document, body: dict[str, Any]) -> list[str]:
+    reason = f": {printable(document.reason)}" if document.reason else ""
+    facts: dict[str, object] = {
+        "document": document.id,
+        "customer": printable(document.customer),
+        "kind": printable(document.kind),
+        "state": f"{document.state}{reason}",
+        "priority": f"{document.priority}, as the counter stood at {document.counter:,}",
+        "attempts": f"{document.attempts} of {document.attempts_max}",
+        "worker": document.worker and printable(document.worker),
+        "submitted": _time(document.submitted_at),
+        "ready": _time(document.ready_at),
+        "ended": document.ended_at and _time(document.ended_at),
+        "cost": document.cost,
+        "key": document.key and printable(document.key),
+    }
+    if document.progress is not None and document.progress.progress is not None:
+        facts["progress"] = printable(str(document.progress.progress))
+    file = body.get("file")
+    if file is not None:
+        facts["file"] = printable(f"{file['name']}, {file['size']:,} bytes, sha256 {file['sha256']}")
+    if "payload" in body:
+        text = printable(json.dumps(body["payload"], ensure_ascii=False))
+        facts["payload"] = text if len(text) <= PAYLOAD_SHOWN else text[: PAYLOAD_SHOWN - 1] + "…  (all of it with --json)"
+    return [f"{name:<10} {value}" for name, value in facts.items() if value is not None]
+
+
+def _history_line(entry: HistoryEntry) -> str:
+    worker = f"by {entry.worker}" if entry.worker else ""
+    claim = f"claim {entry.claim}" if entry.claim else ""
+    event = EVENT_NAMES.get(entry.event, entry.event)
+    return printable(f"{_time(entry.at)}  {event:<10} {claim:<8} {worker}{entry.reason or ''}").rstrip()
+
+
+def _attempt_text(attempt: Attempt) -> str:
+    head = f"Attempt {attempt.attempt} (claim {attempt.token}) failed on {attempt.worker} after {attempt.seconds:.3f} s"
+    parts = [printable(f"{head}: {attempt.reason}")]
+    if attempt.traceback:
+        parts.append(_indented(attempt.traceback))
+    if attempt.output:
+        parts += ["  printed at the end:", _indented(attempt.output)]
+    return "\n" + "\n".join(parts)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in printable_lines(text).split("\n"))
+
+
+@main.command(epilog="Example:  fairlane result --text 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
+@click.argument("id")
+@click.option("--text", "as_text", is_flag=True, help="The extracted text instead.")
+@queue_options
+@json_option
+def result(id: str, as_text: bool, url: str | None, as_json: bool) -> None:
+    """Print the result of a document that is done.
+
+    It is JSON; with --text, the text that was extracted.
+    """
+    if as_text and as_json:
+        raise Mistake("--text prints text and --json JSON; leave one of them out")
+    with open_queue(url, create=False) as queue:
+        value: Any = queue.text(id) if as_text else queue.result(id)
+    if as_text:
+        click.echo(printable_lines(value) if sys.stdout.isatty() else value, nl=not value.endswith("\n"))
+    else:
+        print_result(as_json, value, json.dumps(value, ensure_ascii=False, indent=2))
+
+
+@main.command(epilog="Example:  fairlane events --follow --customer acme")
+@click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C, as things happen.")
+@click.option("--after", type=click.IntRange(0), metavar="NUMBER", help="Those after this number; 0: all that are kept.")
+@click.option("--customer", shell_complete=complete_customer, help="Only those of this customer.")
+@click.option("--document", metavar="ID", help="Only those of this document.")
+@queue_options
+@json_option
+def events(follow: bool, after: int | None, customer: str | None, document: str | None, url: str | None, as_json: bool) -> None:
+    """Print what happens in the queue.
+
+    Documents are submitted, started, done, failed, retried; customers are tuned. Without --after, begins with the last 20
+    events; through a server, which streams and needs --follow, with what happens from now on. With --json, prints an object per
+    line and event.
+    """
+    with open_queue(url, create=False) as queue:
+        if not isinstance(queue, Queue) and not follow:
+            raise Mistake("a server streams events as they happen; add --follow, and --after 0 for all that are kept")
+        changes = _changes(queue, after, follow) if isinstance(queue, Queue) else queue.events(after)
+        try:
+            for change in changes:
+                if customer in (None, change.customer) and document in (None, change.document):
+                    print_result(as_json, _members(change), _event_line(change))
+        except KeyboardInterrupt:
+            return
+
+
+def _changes(queue: Queue, after: int | None, follow: bool) -> Iterator[Change]:
+    """Yield changes from the store, and with `follow` go on for ever."""
+    if after is None:
+        oldest = next(iter(queue.changes(limit=1)), None)
+        after = max(newest(queue.engine) - EVENTS_SHOWN, oldest.number - 1 if oldest else 0)
+    while True:
+        for change in queue.changes(after):
+            after = change.number
+            yield change
+        if not follow:
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _event_line(change: Change) -> str:
+    event = EVENT_NAMES.get(change.event, change.event)
+    line = f"{change.number}  {_time(change.at)}  {event:<10} {change.customer or '-'}  {change.document or '-'}"
+    return printable(f"{line}  {change.reason or ''}".rstrip())
+
+
+def _members(value: Document | HistoryEntry | Attempt | Change) -> dict[str, Any]:
+    """Return a value as JSON members: moments as seconds since the epoch."""
+    members = {name: member.timestamp() if isinstance(member, datetime) else member for name, member in value._asdict().items()}
+    if isinstance(value, Document):
+        members["progress"] = value.progress and value.progress._asdict()
+    return members
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"

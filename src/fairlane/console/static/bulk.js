@@ -1,0 +1,69 @@
+// Changes of every document that a search matches: counted, confirmed, then made step by step.
+
+import { errorText, post } from "./api.js";
+import { confirmAction, make, notify, setChildren, updateChildren } from "./dom.js";
+import { number, t } from "./i18n.js";
+
+const UNENDED = ["ready", "delayed", "running"];
+
+/** Buttons that cancel or retry every document that the filters match: counted, confirmed, then changed step by step. */
+export class BulkActions {
+  constructor(filters, onchange) {
+    this.filters = filters;
+    this.onchange = onchange;
+    this.isClosed = this.isRunning = false;
+    this.buttons = make("span", { class: "row" });
+    this.status = make("p", { class: "muted", role: "status" });
+    this.row = make("div", { class: "tools" }, this.buttons, this.status);
+  }
+
+  draw() {
+    if (this.isRunning) return;
+    const { search, state, reason, ...others } = this.filters.entered;
+    const isFiltered = !search && (state || reason || Object.keys(others).length);
+    const button = (action) => make("button", { class: "quiet", onclick: () => this.run(action) }, t(`bulk.${action}_all`));
+    updateChildren(
+      this.buttons,
+      isFiltered && !reason && (!state || UNENDED.includes(state)) && button("cancel"),
+      isFiltered && (!state || state === "failed") && button("retry"),
+    );
+  }
+
+  async run(action) {
+    const filter = Object.fromEntries(Object.entries(this.filters.query).filter(([, value]) => value !== ""));
+    this.isRunning = true;
+    setChildren(this.buttons);
+    try {
+      const counting = (count) => t("bulk.counting", { count });
+      const counted = await this.walk({ action, filter, dry_run: true }, null, "matched", counting);
+      if (this.isClosed) return;
+      const count = counted.sum;
+      if (!count) notify(t("bulk.none"));
+      else if (await confirmAction([t(`bulk.${action}_ask`, { count }), t("bulk.ask_more")], t(`bulk.${action}_all`))) {
+        const progress = (done) => t("bulk.progress", { done: number(done), count: number(count) });
+        const changed = await this.walk({ action, filter }, counted.start, "changed", progress);
+        notify(t(`bulk.${action}_done`, { count: changed.sum }));
+      }
+    } catch (error) {
+      notify(errorText(error), "bad");
+    }
+    this.isRunning = false;
+    if (this.isClosed) return;
+    setChildren(this.status);
+    this.onchange();
+  }
+
+  /** Call step after step, until the last one or until the view is left; returns the sum of a figure and where it began. */
+  async walk(body, cursor, figure, text) {
+    let sum = 0,
+      start = null;
+    do {
+      const step = await post("/v1/documents/bulk", { ...body, cursor });
+      sum += step[figure];
+      start ??= step.start;
+      cursor = step.next;
+      setChildren(this.status, text(sum));
+    } while (cursor && !this.isClosed);
+    return { sum, start };
+  }
+}

@@ -1,0 +1,1 @@
+-- Version 3 of a Fairlane schema: the same tables; purge and forget return the documents that they removed.

@@ -1,0 +1,1 @@
+-- Version 4 of a Fairlane schema: the same tables; functions keep details of failed attempts, and documents can be postponed.

@@ -1,0 +1,2 @@
+-- Now: the server's clock, in milliseconds.
+return now_of('')

@@ -1,0 +1,131 @@
+"""Queues of older schema versions: upgraded with everything in them, also while programs of the older version use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from fairlane.core.document import Done, Submission
+from fairlane.core.errors import StoreBusy
+from fairlane.core.policy import Rules
+from fairlane.engine import open_engine
+from fairlane.engine.codec import encode_rules
+from fairlane.engine.postgres import migrate
+from fairlane.engine.postgres.queries import SCHEMA_VERSIONS, in_schema, queries
+from tests.servers import postgres
+from tests.servers.postgres import open_postgres
+
+OLD = range(1, len(SCHEMA_VERSIONS))
+# Ada has sent six documents: one has ended, one runs, three wait in lanes, one has arrived. Bob's is delayed, Eve is paused.
+ROWS = """
+INSERT INTO other.rules VALUES (1, 0, '{rules}');
+INSERT INTO other.queue (dispatches, last_change, last_record, tunings, clocks, ready, lanes, rules_version, interval_ms,
+  depths, reset, dispatch, open_turn_every)
+VALUES (17, 9, 4, 1, '{{2000,0,0,0,0,0,0,0,0}}', '{{3,1,0,0,0,0,0,0,0}}', '{{3,1,0,0,0,0,0,0,0}}', 1, 1500000,
+  '{{2000,4000,6000,8000,10000,12000,14000,20000}}', 'idle', 'fair', 16);
+INSERT INTO other.customers (id, counter, updated_ms, reset_ms, resets, terms_version, paused)
+VALUES ('ada', -5000, 1000, 1000, 1, 0, false), ('bob', 0, 1000, 1000, 1, 0, false), ('eve', 0, 1000, 1000, 1, 1, true);
+INSERT INTO other.terms VALUES (3, 1, 1000, '{{"paused": true}}');
+INSERT INTO other.documents (number, customer, counter, checked_ms, resets, policy_version, terms_version, weight, priority, id,
+  kind, payload)
+SELECT n, c, 0, 1000, 1, 1, 0, 1000, p, 'd' || n, k, '{{}}'
+FROM (VALUES (1, 1, 1, 'extract'), (2, 1, 1, 'extract'), (3, 1, 1, 'extract'),
+  (4, 1, 2, 'extract'), (5, 1, 1, 'scan'), (6, 1, 3, 'extract'), (7, 2, 1, 'extract'), (8, 3, 1, 'extract')) AS v (n, c, p, k);
+SELECT setval('other.numbers', 8);
+INSERT INTO other.endings VALUES (1, 1500, 1000, 1000, 1, 1, 3, 'done', 'w', NULL, '1');
+INSERT INTO other.work (number, customer, ready_ms, lease_ms, cost, token, attempts, priority, state, id, kind, worker)
+VALUES (2, 1, 1000, 2000, 1000, 1, 1, 1, 'running', 'd2', 'extract', 'w'),
+  (3, 1, 1000, NULL, 1000, 0, 0, 1, 'ready', 'd3', 'extract', NULL),
+  (4, 1, 1000, NULL, 1000, 0, 0, 2, 'ready', 'd4', 'extract', NULL),
+  (5, 1, 900, NULL, 1000, 0, 0, 1, 'ready', 'd5', 'scan', NULL),
+  (7, 2, 5000, NULL, 1000, 0, 0, 1, 'delayed', 'd7', 'extract', NULL),
+  (8, 3, 1000, NULL, 1000, 0, 0, 1, 'ready', 'd8', 'extract', NULL);
+INSERT INTO other.arrivals VALUES (6, 1000, 1000, 'ready', NULL);
+INSERT INTO other.lanes (customer, head, ready_ms, start, finish, waiting, running, done, failed, cancelled, priority, kind)
+VALUES (1, 3, 1000, 3000, 3000, 1, 1, 1, 0, 0, 1, 'extract'), (1, 4, 1000, 0, 0, 1, 0, 0, 0, 0, 2, 'extract'),
+  (1, 5, 900, 2000, 0, 1, 0, 0, 0, 0, 1, 'scan'), (2, NULL, NULL, NULL, 0, 1, 0, 0, 0, 0, 1, 'extract'),
+  (3, 8, 1000, NULL, 0, 1, 0, 0, 0, 0, 1, 'extract');
+INSERT INTO other.changes SELECT n, 1000, 1, 1, 0, 'submitted', NULL FROM generate_series(1, 9) AS n;
+INSERT INTO other.records VALUES ('group', 'key', 'value', 4);
+"""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = postgres.shared()
+    yield f"{server.url}?schema=other"
+    postgres.close_engines()
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS other CASCADE")
+
+
+def make_old_queue(version: int) -> None:
+    """Make a queue as that version left it, with a function that is gone since."""
+    with psycopg.connect(postgres.shared().url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA other")
+        for script in SCHEMA_VERSIONS[:version]:
+            connection.execute(in_schema(script, "other"))
+        connection.execute(ROWS.format(rules=encode_rules(Rules())))
+        connection.execute("CREATE FUNCTION other.tidy(lanes other.lanes[]) RETURNS void LANGUAGE sql AS ''")
+        connection.execute(queries("other").write_schema_version, (version,))
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_a_queue_of_an_older_version_is_upgraded_with_its_documents(url: str, version: int) -> None:
+    make_old_queue(version)
+    engine = open_postgres(url)
+    assert engine.customer("ada", now_ms=1000).standing == (-5000, 1000, 1000, 1)
+    assert [(claim.id, claim.turn) for claim in engine.claim("w", 9, 1000, now_ms=4000)] == [
+        ("d5", 18), ("d3", 19), ("d4", 20), ("d6", 21),
+    ]  # fmt: skip
+    assert engine.reclaim(9, now_ms=4000) == 1
+    assert [claim.id for claim in engine.claim("w", 9, 1000, {"extract": 3}, now_ms=5000)] == ["d7", "d2"]
+    assert engine.put_record("group", "key", "new", 4) == 5
+    assert engine.changes(8, 99)[1].number == 10
+    with psycopg.connect(postgres.shared().url) as connection:
+        assert connection.execute("SELECT version, to_regproc('other.tidy') FROM other.version").fetchone() == (
+            len(SCHEMA_VERSIONS),
+            None,
+        )
+
+
+def test_what_programs_of_an_older_version_read_is_still_there(url: str) -> None:
+    make_old_queue(2)
+    open_postgres(url)
+    with psycopg.connect(postgres.shared().url) as connection:
+        queue = connection.execute(
+            "SELECT dispatches, last_change, changes_floor, last_record, clocks[1], ready[1], lanes[1], pace_from_ms, frozen "
+            "FROM other.queue"
+        ).fetchall()
+        customers = connection.execute(
+            "SELECT number, id, counter, updated_ms, reset_ms, resets, terms_version, weight, cap, paused "
+            "FROM other.customers ORDER BY id"
+        ).fetchall()
+    assert queue == [(17, 9, 0, 4, 2000, 3, 3, 0, None)]
+    assert customers[0] == (1, "ada", -5000, 1000, 1000, 1, 0, 1000, None, False)
+    assert len(customers) == 3
+
+
+def test_an_upgrade_that_must_wait_for_a_session_gives_up_and_changes_nothing(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_old_queue(2)
+    monkeypatch.setattr(migrate, "WAIT_SECONDS", 0.1)
+    with psycopg.connect(postgres.shared().url) as holder:
+        holder.execute("SELECT FROM other.customers")
+        with pytest.raises(StoreBusy, match=r"not upgraded.*; end the session that is idle in transaction"):
+            open_engine(url)
+        assert holder.execute("SELECT version FROM other.version").fetchone() == (2,)
+    assert len(open_postgres(url).claim("w", 2, 1000)) == 2
+
+
+def test_an_upgraded_queue_takes_documents_and_ends_them(url: str) -> None:
+    make_old_queue(2)
+    engine = open_postgres(url)
+    engine.submit([Submission("new", "ada", "extract", "{}")], now_ms=4000)
+    claims = engine.claim("w", 9, 1000, now_ms=4000)
+    assert claims[-1].id == "new"
+    assert engine.settle([(claim, Done()) for claim in claims], now_ms=4000) == []
+    assert engine.customer("ada", now_ms=4000)[4:8] == (0, 1, 6, 0)
