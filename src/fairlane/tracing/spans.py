@@ -96,11 +96,11 @@ class Spans:
         if traceparent is not None:
             sender = get_current_span(self._propagator.extract({"traceparent": traceparent}, Context())).get_span_context()
             links = [Link(sender)] if sender.is_valid else []
+        # The wait begins by the store's clock, which is cut to milliseconds: it must not seem to begin before its submission.
+        start = min(began, ended) // 1_000_000 * 1_000_000
         self._ids.root = root_of(subject.id)
         try:
-            span = self._tracer.start_span(
-                "submit", Context(), SpanKind.SERVER, subject.attributes(), links, start_time=min(began, ended)
-            )
+            span = self._tracer.start_span("submit", Context(), SpanKind.SERVER, subject.attributes(), links, start_time=start)
         finally:
             self._ids.root = None
         span.end(ended)
