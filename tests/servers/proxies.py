@@ -18,7 +18,7 @@ from tests.conftest import need_program
 from .redis import free_port
 
 UP_SECONDS = 20.0
-ORDINARY_USER = 65534
+ORDINARY_USER = 1  # not nobody: tests of the sandbox count the processes of nobody
 # What Debian's /etc/nginx/nginx.conf says, with every path in a folder that an ordinary user may write.
 STOCK_NGINX = """
 daemon off;
