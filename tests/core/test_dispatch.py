@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane.core.dispatch import Lane, Lanes, Turn, estimate_ahead, is_blocked, is_open_turn, pay_turn, start_tag
+from fairlane.core.dispatch import Lane, Lanes, Turn, is_blocked, is_open_turn, pay_turn, start_tag
 from fairlane.core.policy import STEP, step_of
 
 
@@ -445,16 +445,3 @@ def test_another_open_turn_share_alone_moves_no_tag() -> None:
     lanes.configure("fair", 3)
     assert (lane(lanes, "a").start, lane(lanes, "b").start) == (STEP, 0)
     assert [take(lanes).is_open for _ in range(2)] == [False, True]
-
-
-# -- what goes first, about --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("before", "others", "other_lanes", "own_before", "expected"),
-    [(0, 0, 0, 0, 0), (7, 0, 0, 0, 7), (0, 100, 4, 0, 4), (0, 100, 4, 2, 14), (5, 3, 3, 2, 10), (1, 2, 2, 0, 3)],
-)
-def test_about_all_of_lower_priorities_and_one_of_each_other_lane_for_each_own_turn_go_first(
-    before: int, others: int, other_lanes: int, own_before: int, expected: int
-) -> None:
-    assert estimate_ahead(before, others, other_lanes, own_before) == expected

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.core.dispatch import PACE_MS
 from fairlane.core.document import CheckRow, DocumentRow, Outlook, State
-from fairlane.core.eta import FACTORS, StartEstimate, estimate_start, interpolate_factors
+from fairlane.core.eta import FACTORS, PACE_MS, StartEstimate, estimate_start, interpolate_factors
 from fairlane.core.policy import Rules
 from fairlane.queue.explain import explain_document, format_range
 

@@ -16,9 +16,9 @@ from itertools import islice, takewhile
 from sys import intern
 from typing import Any, NamedTuple
 
-from fairlane.core.dispatch import Pace
 from fairlane.core.document import ENDED, WAITING, ChangeRow, CheckRow, DocumentRow
 from fairlane.core.policy import Rules
+from fairlane.engine.pace import Pace
 from fairlane.engine.protocol import DocumentFilter
 from fairlane.engine.walk import newest_document, walk_documents
 from fairlane.queue import Queue

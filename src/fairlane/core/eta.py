@@ -18,8 +18,9 @@ from itertools import pairwise
 from math import exp, log2, sqrt
 from typing import NamedTuple
 
-from .dispatch import PACE_MS
 from .document import Outlook
+
+PACE_MS = 60_000  # the pace is measured over one to two of these
 
 # Documents to be taken, this one included: factors for low, likely and high. Few documents are a matter of chance; among
 # many, newcomers certainly pass; among thousands, the pace has time to change.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from fairlane.core.dispatch import estimate_ahead, is_blocked
+from fairlane.core.dispatch import is_blocked
 from fairlane.core.document import WAITING, ChangeRow, Customer, DocumentRow, Outlook, Record
 from fairlane.engine.errors import purged_feed_error
+from fairlane.engine.pace import estimate_ahead
 from fairlane.engine.protocol import DocumentBody, DocumentFilter, DocumentPage, ReadyKind
 from fairlane.engine.read import customer_snapshot
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from heapq import heappush
 
-from fairlane.core.dispatch import Lanes, Pace, is_blocked
+from fairlane.core.dispatch import Lanes, is_blocked
 from fairlane.core.document import ATTEMPTS_DEFAULT, CheckRow, DocumentRow, ReceiptRow, Record, State, Submission
 from fairlane.core.policy import Rules, Standing, Terms, weight_of
+from fairlane.engine.pace import Pace
 from fairlane.engine.protocol import ATTEMPTS, PROGRESS, attempt_key
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fairlane.core.dispatch import Pace, estimate_ahead, is_blocked
+from fairlane.core.dispatch import is_blocked
 from fairlane.core.document import WAITING, CheckRow, Customer, DocumentRow, Outlook
 from fairlane.core.policy import Standing
 from fairlane.engine.codec import decode_rules, decode_terms
+from fairlane.engine.pace import Pace, estimate_ahead
 from fairlane.engine.protocol import DocumentFilter, DocumentPage
 from fairlane.engine.queries import Queries
 from fairlane.engine.read import customer_snapshot

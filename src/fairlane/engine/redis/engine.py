@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from fairlane.core.dispatch import Pace, estimate_ahead
 from fairlane.core.document import (
     ChangeRow,
     CheckRow,
@@ -30,6 +29,7 @@ from fairlane.core.errors import KeyConflict, StoreError, StoreUnfit, Unknown
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine.codec import encode_rules, encode_terms
 from fairlane.engine.errors import purged_feed_error, unknown_source_error
+from fairlane.engine.pace import Pace, estimate_ahead
 from fairlane.engine.protocol import (
     DUE_MAX,
     SCAN_MAX,

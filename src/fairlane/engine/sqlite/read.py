@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from fairlane.core.dispatch import Pace, estimate_ahead, is_blocked
+from fairlane.core.dispatch import is_blocked
 from fairlane.core.document import WAITING, ChangeRow, CheckRow, Customer, DocumentRow, Outlook, Record
 from fairlane.core.policy import TIME_MAX_MS, Rules
 from fairlane.engine.errors import purged_feed_error
+from fairlane.engine.pace import Pace, estimate_ahead
 from fairlane.engine.protocol import DocumentBody, DocumentFilter, DocumentPage, ReadyKind
 from fairlane.engine.read import customer_snapshot
 

@@ -13,9 +13,10 @@ from typing import Any, cast
 
 import apsw
 
-from fairlane.core.dispatch import Pace, is_blocked, start_tag
+from fairlane.core.dispatch import is_blocked, start_tag
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine.codec import encode_terms
+from fairlane.engine.pace import Pace
 
 from .queries import Execute, sql
 from .rows import NO_TERMS, LaneKey, LaneRow, PriorityRow, StoredCustomer, TermsRow, decode_rules_cached, read_terms

@@ -1,10 +1,11 @@
-"""How fast documents were taken during the last one to two minutes."""
+"""How fast documents were taken during the last one to two minutes, and about how many go before one that waits."""
 
 from __future__ import annotations
 
 import pytest
 
-from fairlane.core.dispatch import PACE_MS, Pace
+from fairlane.core.eta import PACE_MS
+from fairlane.engine.pace import Pace, estimate_ahead
 
 NOW_MS = 10**12
 BEGUN = Pace().advance(NOW_MS, 100)
@@ -45,3 +46,13 @@ def test_steady_claims_are_measured_over_one_to_two_minutes() -> None:
         taken, span_ms = pace.recent(NOW_MS + second * 1000, 100 + second)
         assert taken * 1000 == span_ms
         assert second <= 61 or PACE_MS < span_ms <= 2 * PACE_MS + 2000
+
+
+@pytest.mark.parametrize(
+    ("before", "others", "other_lanes", "own_before", "expected"),
+    [(0, 0, 0, 0, 0), (7, 0, 0, 0, 7), (0, 100, 4, 0, 4), (0, 100, 4, 2, 14), (5, 3, 3, 2, 10), (1, 2, 2, 0, 3)],
+)
+def test_about_all_of_lower_priorities_and_one_of_each_other_lane_for_each_own_turn_go_first(
+    before: int, others: int, other_lanes: int, own_before: int, expected: int
+) -> None:
+    assert estimate_ahead(before, others, other_lanes, own_before) == expected
