@@ -7,7 +7,9 @@ import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -26,7 +28,8 @@ LARGE = bytes(3_000_000)  # more than nginx accepts by default
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    running = Server(tmp_path_factory.mktemp("behind"), limits=(*OPEN_LIMITS, "upload_bytes=10000000"))
+    limits = (*OPEN_LIMITS, "upload_bytes=10000000")
+    running = Server(tmp_path_factory.mktemp("behind"), "--trusted-proxy", "127.0.0.1", limits=limits)
     yield running
     running.close()
 
@@ -124,6 +127,8 @@ def test_the_file_for_nginx(
     with browse(nginx_site, pair, None) as browser:
         signed_in = browser.post("/page/session", json={"key": server.operator})
         assert "; Secure" in signed_in.headers["set-cookie"]
+        assert signed_in.headers["set-cookie"].startswith("__Host-fairlane=")
+        assert browser.get("/v1/me").status_code == 200
 
     async def awaited() -> None:
         async with AsyncClient(nginx_site, server.operator) as operator:
@@ -135,6 +140,37 @@ def test_the_file_for_nginx(
 def test_the_file_for_caddy(server: Server, caddy_site: Proxy, customer: str, tmp_path: Path) -> None:
     with Client(f"http://127.0.0.1:{caddy_site.port}", server.key(customer)) as client:
         use(client, server, tmp_path)
+
+
+FORGED = {"X-Forwarded-For": "6.6.6.6", "Forwarded": "for=6.6.6.7", "X-Real-IP": "6.6.6.8"}
+
+
+def test_the_client_is_known_behind_the_files(
+    server: Server, nginx_site: str, caddy_site: Proxy, pair: Pair, customer: str
+) -> None:
+    """Clients at 127.0.0.5 and .6, which is not named as a proxy, forge what they can."""
+    key, trusted = server.key(customer), ssl.create_default_context(cafile=pair.certificate)
+    for address, verify, own in (
+        (nginx_site, trusted, "127.0.0.5"), (f"http://127.0.0.1:{caddy_site.port}", True, "127.0.0.6"),
+    ):  # fmt: skip
+        transport = httpx.HTTPTransport(verify=verify, local_address=own)
+        with httpx.Client(base_url=address, transport=transport, headers={"Authorization": f"Bearer {key}"}) as client:
+            receipt = client.post("/v1/documents", json={}, headers=FORGED)
+            assert receipt.status_code == 202, receipt.text
+        line = until(partial(_logged, server, receipt.json()["id"]), "a line in the log")
+        assert line["client"] == own
+    direct = httpx.HTTPTransport(local_address="127.0.0.7")
+    with httpx.Client(base_url=server.address, transport=direct, headers={"Authorization": f"Bearer {key}"}) as client:
+        receipt = client.post("/v1/documents", json={}, headers=FORGED)
+    line = until(partial(_logged, server, receipt.json()["id"]), "a line in the log")
+    assert line["client"] == "127.0.0.7"
+
+
+def _logged(server: Server, id: str) -> dict[str, Any] | None:
+    """The line of a submission; asks for another one, as lines are written several at a time."""
+    with server.client(None) as client:
+        client.get("/healthz")
+    return next((line for line in server.logged() if line.get("document") == id), None)
 
 
 def test_the_files_allow_as_much_as_the_service() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
 
 from fairlane import AsyncClient, Client
@@ -81,6 +83,27 @@ def test_everything_works_with_a_certificate_that_is_trusted(server: Server, add
     asyncio.run(awaited())
     result = run("status", "acme", "--server", address, FAIRLANE_KEY=server.operator)
     assert (result.exit_code, "acme" in result.stdout) == (0, True), result.output
+
+
+@pytest.mark.usefixtures("trusted")
+def test_browsers_come_back_with_tls_and_with_a_cookie_for_tls_alone(address: str, server: Server, pair: Pair) -> None:
+    trusted_context = ssl.create_default_context(cafile=pair.certificate)
+    with httpx.Client(base_url=address, verify=trusted_context, timeout=30, trust_env=False) as client:
+        response = client.post("/page/session", json={"key": server.operator}, headers={"Host": "fairlane.example.com"})
+        assert response.headers["strict-transport-security"] == "max-age=31536000"
+        assert response.headers["set-cookie"].startswith("__Host-fairlane=")
+        for host in ("localhost:8000", "LOCALHOST", "x.localhost"):  # other programs of a developer may have no TLS
+            assert "strict-transport-security" not in client.get("/healthz", headers={"Host": host}).headers
+    (folder := server.folder / "plain").mkdir()
+    plain = Server(folder)
+    try:
+        with plain.client(None) as client:
+            headers = {"Host": "fairlane.example.com"}
+            assert "strict-transport-security" not in client.get("/v1/me", headers=headers).headers
+            response = client.get("/v1/me", headers=headers | {"X-Forwarded-Proto": "https"})
+            assert response.headers["strict-transport-security"] == "max-age=31536000"
+    finally:
+        plain.close()
 
 
 def test_a_certificate_that_is_not_trusted_is_reported_at_once(server: Server, address: str) -> None:

@@ -37,11 +37,27 @@ def test_a_key_becomes_a_cookie_that_scripts_cannot_read(server: Server, custome
         assert client.get("/v1/me").json()["customer"] == customer
 
 
-def test_behind_tls_the_cookie_is_for_tls_alone(server: Server) -> None:
+@pytest.mark.parametrize("scheme", ["https", "https, http"])
+def test_behind_tls_the_cookie_is_for_tls_and_this_host_alone(server: Server, scheme: str) -> None:
     with server.client(None) as client:
-        response = client.post("/page/session", json={"key": server.operator}, headers={"X-Forwarded-Proto": "https"})
-        assert "Secure" in response.headers["set-cookie"]
+        client.headers["X-Forwarded-Proto"] = scheme
+        response = client.post("/page/session", json={"key": server.operator})
+        name, _, attributes = response.headers["set-cookie"].partition("=")
+        assert name == "__Host-fairlane"
+        assert "Secure" in attributes
+        assert "Path=/" in attributes
+        assert "Domain" not in attributes
         assert response.json() | {"csrf": ""} == {"role": "operator", "customer": None, "csrf": ""}
+        cookie = attributes.partition(";")[0]
+        client.cookies.clear()
+        assert (
+            client.get("/v1/me", headers={"Cookie": f"fairlane={cookie}"}).status_code == 401
+        )  # any neighbour may have set it
+        signed_in = {"Cookie": f"fairlane=forged; __Host-fairlane={cookie}", CSRF: response.json()["csrf"]}
+        assert client.get("/v1/me", headers=signed_in).status_code == 200
+        response = client.delete("/page/session", headers=signed_in)
+        assert response.headers["set-cookie"].startswith('__Host-fairlane="";')
+        assert "Secure" in response.headers["set-cookie"]  # or browsers would not delete it
 
 
 @pytest.mark.parametrize("key", ["", "fl_", "x", "fl_0123456789abcdef_" + "A" * 43, "0123456789abcdef." + "A" * 43])

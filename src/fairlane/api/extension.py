@@ -22,7 +22,7 @@ class Extension:
         """Whether a request is answered without a key."""
         return False
 
-    def credential(self, headers: dict[bytes, bytes]) -> str:
+    def credential(self, headers: dict[bytes, bytes], *, is_https: bool) -> str:
         """Return the credential of a request without an Authorization header; empty: it has none."""
         return ""
 

@@ -23,6 +23,7 @@ from starlette.responses import Response
 from fairlane.core.errors import FairlaneError
 
 from .auth import Caller
+from .client_address import is_https
 from .dependencies import RequestContext
 from .problems import Problem, nothing_here, problem_of
 from .service import Service
@@ -40,6 +41,7 @@ SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 DOCUMENTS, BATCHES = "/v1/documents", "/v1/batches"
 CREDENTIAL_MAX = 200
 PARAMETERS_MAX = 100
+STRICT_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")  # browsers come back with https for a year
 
 
 class ClientGone(Exception):
@@ -74,9 +76,11 @@ class RequestMiddleware:
             return await self._app(scope, receive, send)
         service, began = self._service, time.perf_counter()
         scope["path"] = scope["raw_path"].decode("ascii", "replace") if scope.get("raw_path") else scope["path"]
-        log_fields: dict[str, Any] = {}
+        scope["source"] = source = service.options.proxies.source(scope)
+        log_fields: dict[str, Any] = {"client": source.address}
         scope["log"] = log_fields
-        sender = Sender(send, is_head=scope["method"] == "HEAD")
+        is_safe_only = source.is_https and not _is_local_name(dict(scope["headers"]).get(b"host", b""))
+        sender = Sender(send, is_head=scope["method"] == "HEAD", is_https_only=is_safe_only)
         service.active_requests += 1
         try:
             await self._handle({**scope, "method": "GET"} if sender.is_head else scope, receive, sender)
@@ -113,7 +117,7 @@ class RequestMiddleware:
         if self._service.active_requests > (2 * limit if is_public else limit):
             raise _overloaded()
         if not is_public:
-            scope["credential"], caller = await self._authenticate(scope["method"], headers)
+            scope["credential"], caller = await self._authenticate(scope, headers)
             scope["caller"] = caller
             scope["log"]["key"] = caller.key_id
             if caller.customer is not None:
@@ -129,17 +133,17 @@ class RequestMiddleware:
         response = await direct(RequestContext(self._service, scope["caller"], scope["credential"]), request)
         return await response(scope, limited, sender)
 
-    async def _authenticate(self, method: str, headers: dict[bytes, bytes]) -> tuple[str, Caller]:
+    async def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[str, Caller]:
         """Identify the caller by its credential, a key or one of the extension, before the body is read."""
         extension = self._service.extension
         has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        sent_by_browser = "" if scheme else extension.credential(headers)
+        sent_by_browser = "" if scheme else extension.credential(headers, is_https=is_https(scope))
         credential = token.strip().decode("ascii", "replace") if scheme.lower() == b"bearer" else sent_by_browser
         caller = await self._service.caller(credential) if 0 < len(credential) <= CREDENTIAL_MAX else None
         if caller is None:
             raise Problem("no-key", "send a key that is in use, as in Authorization: Bearer fl_...", close=has_body)
-        if sent_by_browser and method not in SAFE_METHODS:
+        if sent_by_browser and scope["method"] not in SAFE_METHODS:
             extension.refuse_forged(credential, headers, close=has_body)
         return credential, caller
 
@@ -197,9 +201,10 @@ class LimitedReceive:
 class Sender:
     """Sends the response, to a HEAD request without its body, and remembers its status."""
 
-    def __init__(self, send: Send, *, is_head: bool) -> None:
+    def __init__(self, send: Send, *, is_head: bool, is_https_only: bool = False) -> None:
         self._send = send
         self.is_head = is_head
+        self._is_https_only = is_https_only
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
@@ -208,6 +213,8 @@ class Sender:
             headers = message["headers"] = list(message.get("headers", ()))
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append((b"cache-control", b"no-store"))
+            if self._is_https_only:
+                headers.append(STRICT_TRANSPORT)
         elif self.is_head and message["type"] == "http.response.body":
             await self._send({"type": "http.response.body"})
             raise HeadersSent  # a stream would go on for ever
@@ -257,6 +264,12 @@ def too_large(bytes_max: int) -> Problem:
     return Problem(
         "too-large", f"the body is larger than {bytes_max:,} bytes, which is the most that is taken here", close=True
     )
+
+
+def _is_local_name(host: bytes) -> bool:
+    """Whether this is the name of a browser's own machine, where other programs may be served without TLS."""
+    name = host.partition(b":")[0].lower()
+    return name == b"localhost" or name.endswith(b".localhost")
 
 
 def _overloaded() -> Problem:

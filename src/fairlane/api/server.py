@@ -46,6 +46,9 @@ HEADERS = [
     ("cross-origin-resource-policy", "same-origin"),
     ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
 ]
+PROXY_NEEDED = (
+    "--trusted-proxy with the proxy's address: until then its clients have that address, here and for limits by address"
+)
 TLS_REASONS = {"KEY_VALUES_MISMATCH": "the key does not belong to the certificate"}
 RESPONSES_SHARE = 0.8  # of the time to stop is for responses in progress; the rest is for closing
 GC_THRESHOLDS = (20_000, 20, 50)  # cycles are rare here: Python's own thresholds would take a tenth of the time
@@ -157,6 +160,8 @@ def serve(
     """Serve until SIGTERM or SIGINT."""
     log, context, stop_seconds = Log(), tls_context(address), options.limits.stop_seconds
     log.capture()
+    if address.behind_proxy and not options.proxies:
+        log.event("proxy not named", needed=PROXY_NEEDED)
     service = Service(queue, options, log)
     service.spans = open_spans(os.environ, lambda reason: log.event("untraced", reason=reason))
     config = uvicorn.Config(

@@ -23,6 +23,7 @@ from fairlane.queue.history import newest
 from fairlane.queue.workers import remove_gone
 
 from .auth import Caller, Keyring, public_part
+from .client_address import TrustedProxies
 from .extension import Extension
 from .feed import Feed
 from .limits import ServiceLimits
@@ -54,6 +55,7 @@ class Options:
     retention_seconds: float | None = None  # ended documents are purged after this long
     allow_private_webhooks: bool = False  # those that an operator set
     worker: WorkerProcess | None = None  # None: workers run elsewhere
+    proxies: TrustedProxies = field(default_factory=TrustedProxies)
 
 
 class RateLimiter:

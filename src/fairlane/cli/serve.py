@@ -35,13 +35,17 @@ MISSING = "the service needs packages that are not installed; run in the clone: 
 @click.option("--tls-certificate", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Use TLS with this.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The certificate's private key.")
 @click.option("--behind-proxy", is_flag=True, help="Allow other hosts than loopback without TLS: a proxy in front does TLS.")
+@click.option(
+    "--trusted-proxy", "trusted_proxies", multiple=True, metavar="ADDRESS/NET",
+    help="Take the client's address from what this proxy says (X-Forwarded-For, Forwarded).",
+)  # fmt: skip
 @blobs_option
 @url_option
 @json_option
 def serve(
     host: str, port: int, no_work: bool, slots: int | None, kinds: tuple[str, ...], retention: float | None,
     limits: tuple[str, ...], allow_private_webhooks: bool, tls_certificate: str | None, tls_key: str | None,
-    behind_proxy: bool, blobs: str | None, url: str | None, as_json: bool,
+    behind_proxy: bool, trusted_proxies: tuple[str, ...], blobs: str | None, url: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run the service until Ctrl-C or SIGTERM.
 
@@ -49,6 +53,7 @@ def serve(
     and shown once. Logs go to standard error, a JSON object per line. With --json, prints the address and the key as an object.
     """
     try:
+        from fairlane.api.client_address import TrustedProxies
         from fairlane.api.server import ListenAddress, bind
         from fairlane.api.server import serve as run
         from fairlane.api.service import Options
@@ -65,7 +70,8 @@ def serve(
         raise Mistake("a queue in memory cannot be served, because the worker is another process; use --url sqlite:///file.db")
     worker = None if no_work else worker_command(at, settings.blobs, slots)
     allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
-    options = Options(parse_limits(limits), allowed, retention, allow_private_webhooks, worker)
+    proxies = TrustedProxies(trusted_proxies, is_behind_proxy=behind_proxy)
+    options = Options(parse_limits(limits), allowed, retention, allow_private_webhooks, worker, proxies)
     listening = bind(address)
     base_url = address.url(listening.getsockname()[1])
     with Queue(at, blobs=settings.blobs) as queue:

@@ -34,8 +34,8 @@ class Console(Extension):
     def is_public(self, method: str, path: str) -> bool:
         return path.startswith("/static/") or (method, path) == ("POST", "/page/session")
 
-    def credential(self, headers: dict[bytes, bytes]) -> str:
-        return find_cookie(headers)
+    def credential(self, headers: dict[bytes, bytes], *, is_https: bool) -> str:
+        return find_cookie(headers, is_https=is_https)
 
     def refuse_forged(self, credential: str, headers: dict[bytes, bytes], close: bool) -> None:
         if not hmac.compare_digest(headers.get(CSRF_HEADER, b""), csrf_token(credential).encode()):

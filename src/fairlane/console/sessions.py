@@ -4,6 +4,7 @@ Laws:
 - A session is 256 random bits; the store keeps their SHA-256, in a record of the key.
 - A key has at most `SESSIONS_A_KEY` sessions: a new one replaces the oldest, so that records stay small without clean-up.
 - A session grants what its key grants, and nothing once that key is revoked or has expired.
+- Over TLS only the cookie with the prefix `__Host-` counts: another one may come from a neighbouring host, or from outside TLS.
 - A request that changes something carries, besides the cookie, a CSRF token that only the page of this server can read.
 """
 
@@ -22,6 +23,7 @@ from fairlane.engine import Engine
 
 GROUP = "sessions"
 COOKIE = "fairlane"
+HTTPS_COOKIE = "__Host-fairlane"  # browsers accept a cookie of this name from this host alone, and over TLS alone
 CSRF_HEADER = b"x-fairlane-csrf"
 SESSION_SECONDS = 12 * 3600
 SESSIONS_A_KEY = 20
@@ -47,11 +49,17 @@ def csrf_token(cookie: str) -> str:
     return hmac.new(cookie.encode(errors="replace"), b"fairlane csrf", hashlib.sha256).hexdigest()
 
 
-def find_cookie(headers: dict[bytes, bytes]) -> str:
+def cookie_name(*, is_https: bool) -> str:
+    """Return the name of the session cookie: one that no other host and no plain connection can set, where there is TLS."""
+    return HTTPS_COOKIE if is_https else COOKIE
+
+
+def find_cookie(headers: dict[bytes, bytes], *, is_https: bool) -> str:
     """Return the session cookie of a request; empty if it has none."""
+    expected = cookie_name(is_https=is_https).encode()
     for part in headers.get(b"cookie", b"").split(b";"):
         name, _, value = part.strip().partition(b"=")
-        if name == COOKIE.encode():
+        if name == expected:
             return value.decode("ascii", "replace")
     return ""
 

@@ -15,12 +15,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlane.api.auth import Caller
+from fairlane.api.client_address import is_https
 from fairlane.api.dependencies import AnyCaller, json_response
 from fairlane.api.middleware import is_json
 from fairlane.api.problems import Problem
 from fairlane.api.schemas import StrictBody
 from fairlane.api.service import Service
-from fairlane.console.sessions import COOKIE, SESSION_SECONDS, csrf_token, key_id_of
+from fairlane.console.sessions import SESSION_SECONDS, cookie_name, csrf_token, key_id_of
 from fairlane.console.state import SharedState
 
 router = APIRouter(tags=["page"], include_in_schema=False)
@@ -48,8 +49,9 @@ async def sign_in(request: Request, state: SharedState, body: KeyBody) -> Respon
         raise Problem("too-many-requests", "too many requests with this key", retry_after=1)
     cookie = await service.call(state.sessions.begin, caller.key_id)
     response = json_response(_session_json(caller, csrf_token(cookie)))
-    is_secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
-    response.set_cookie(COOKIE, cookie, SESSION_SECONDS, path="/", secure=is_secure, httponly=True, samesite="strict")
+    is_secure = is_https(request.scope)
+    name = cookie_name(is_https=is_secure)
+    response.set_cookie(name, cookie, SESSION_SECONDS, path="/", secure=is_secure, httponly=True, samesite="strict")
     return response
 
 
@@ -61,11 +63,12 @@ async def get_session(context: AnyCaller) -> Response:
 
 
 @router.delete("/page/session", status_code=204)
-async def sign_out(context: AnyCaller, state: SharedState) -> Response:
+async def sign_out(request: Request, context: AnyCaller, state: SharedState) -> Response:
     """End the session."""
     await context.service.call(state.sessions.end, context.credential)
     response = Response(status_code=204)
-    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    is_secure = is_https(request.scope)
+    response.delete_cookie(cookie_name(is_https=is_secure), path="/", secure=is_secure, httponly=True, samesite="strict")
     return response
 
 
