@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,9 @@ def test_whoever_comes_back_misses_nothing_and_sees_nothing_twice(server: Server
     ids: list[str] = []
     seen: list[str] = []
     numbers: list[int] = []
-    first = server.queue.submit(customer, 1)
-    start = next(change.number for change in server.queue.changes() if change.document == first.id)
+    server.queue.submit(customer, 1)
+    with watching(server, key, 0) as stream:
+        last = until(partial(at_least, stream, 1))[0][0]
     stop = threading.Event()
 
     def produce() -> None:
@@ -128,7 +130,6 @@ def test_whoever_comes_back_misses_nothing_and_sees_nothing_twice(server: Server
 
     producer = threading.Thread(target=produce)
     producer.start()
-    last = start
     for turn in range(10):
         path = f"/v1/events?after={last}" if by == "query" else "/v1/events"
         with watching(server, key, None if by == "query" else last, path) as stream:
@@ -142,7 +143,48 @@ def test_whoever_comes_back_misses_nothing_and_sees_nothing_twice(server: Server
         until(lambda: len(seen) + len(stream.events) >= len(ids))
         seen += [event["document"] for _, event in stream.events]
     assert seen == ids  # all of them, in order, once
-    assert numbers == sorted(set(numbers))
+    assert len(numbers) == len(set(numbers))
+
+
+def test_a_customer_cannot_tell_from_ids_how_much_others_do(server: Server, customer: str) -> None:
+    """Ids neither rise nor lie close to each other, and the same id comes again for the same event, on any stream."""
+    ids = [receipt.id for receipt in server.queue.submit_many(customer, [1] * 20)]
+    key = server.key(customer)
+    with watching(server, key, 0) as first, watching(server, key, 0) as second, watching(server, server.operator, 0) as every:
+        seen = until(partial(at_least, first, 20))
+        assert [event["document"] for _, event in seen] == ids
+        assert until(partial(at_least, second, 20)) == seen
+        until(lambda: set(ids) <= {event["document"] for _, event in every.events})
+        true_numbers = {event["document"]: number for number, event in every.events}
+    numbers = [number for number, _ in seen]
+    distances = [abs(later - earlier) for earlier, later in pairwise(numbers)]
+    assert numbers != sorted(numbers)
+    assert min(distances) > 2**64
+    assert not {number % 2**53 for number in numbers} & set(true_numbers.values())
+
+
+def test_ids_up_to_here_do_not_show_whether_anything_happened(server: Server, customer: str) -> None:
+    key = server.key(customer)
+    with watching(server, key) as first, watching(server, key) as second:
+        ids = [re.findall(r": watching\nid: (\d+)\n", stream.text)[0] for stream in (first, second)]
+    assert ids[0] != ids[1]
+    submitted = server.queue.submit(customer, 1).id
+    for id in ids:  # each leads on from where it was
+        with watching(server, key, int(id)) as stream:
+            assert until(partial(at_least, stream, 1))[0][1]["document"] == submitted
+
+
+def test_a_guessed_number_and_an_id_of_somebody_else_are_no_ids(server: Server, customer: str) -> None:
+    other = f"{customer}, neighbour"
+    server.queue.submit(other, 1)
+    with watching(server, server.key(other), 0) as stream:
+        foreign = until(partial(at_least, stream, 1))[0][0]
+    with server.client(server.key(customer)) as client:
+        for id in (1, 12, 2**53, foreign, foreign + 1, 10**38, 10**39 - 1):
+            answer = client.get("/v1/events", params={"after": id})
+            assert (answer.status_code, problem_of(answer)) == (410, "events-purged"), id
+            answer = client.get("/v1/events", headers={"Last-Event-ID": str(id)})
+            assert (answer.status_code, problem_of(answer)) == (410, "events-purged"), id
 
 
 def test_from_the_beginning(server: Server, customer: str) -> None:

@@ -33,7 +33,7 @@ class RequestContext(NamedTuple):
     @property
     def access(self) -> Access:
         """What the caller may see and touch."""
-        return Access(self.service.queue, self.caller)
+        return Access(self.service.queue, self.caller, self.service.cursors)
 
 
 def request_context(request: Request) -> RequestContext:

@@ -21,6 +21,7 @@ from fairlane.core.errors import FairlaneError, StoreError, Unknown
 from fairlane.engine import Engine
 
 from .auth import Caller
+from .cursors import Cursors
 from .problems import Problem, encode_json
 
 PAGE = 1000
@@ -38,13 +39,13 @@ class Frame(NamedTuple):
     text: bytes
 
 
-def encode_change(change: ChangeRow) -> Frame:
-    """Encode a change as a server-sent event."""
+def encode_change(change: ChangeRow, id: str) -> Frame:
+    """Encode a change as a server-sent event under the id that its readers see."""
     event = EVENT_NAMES.get(change.what, change.what)
     fields = {"event": event, "at": change.at_ms / 1000, "customer": change.customer, "document": change.document}
     if change.what in ("failed", "retried", "postponed", "cancelled", "expired") and change.note:
         fields["reason"] = change.note
-    text = f"id: {change.number}\nevent: {event}\ndata: {encode_json(fields)}\n\n"
+    text = f"id: {id}\nevent: {event}\ndata: {encode_json(fields)}\n\n"
     return Frame(change.number, change.customer, text.encode())
 
 
@@ -83,9 +84,10 @@ class Watcher:
 class Feed:
     """Follows the store's feed, and passes changes on to watchers, waiters and listeners."""
 
-    def __init__(self, engine: Engine, call: Callable[..., Awaitable[list[ChangeRow]]]) -> None:
+    def __init__(self, engine: Engine, call: Callable[..., Awaitable[list[ChangeRow]]], cursors: Cursors) -> None:
         self._engine = engine
         self._call = call
+        self._cursors = cursors
         self._kept: deque[ChangeRow] = deque(maxlen=KEPT)
         self._watchers: set[Watcher] = set()
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
@@ -128,12 +130,24 @@ class Feed:
         for change in changes:
             self.last = change.number
             self._kept.append(change)
-            if self._watchers:
-                self._send(encode_change(change))
+            self._send_change(change)
             if change.what in ENDED and change.document is not None:
                 for waiter in self._waiters.pop(change.document, ()):
                     if not waiter.done():
                         waiter.set_result(None)
+
+    def _send_change(self, change: ChangeRow) -> None:
+        """Send a change to everybody who may see it, encoded once for operators and once for the customer."""
+        frames: dict[str | None, Frame] = {}
+        for watcher in self._watchers:
+            if watcher.caller.may_see(change.customer):
+                reader = watcher.caller.customer
+                if reader not in frames:
+                    frames[reader] = self._encode(change, reader)
+                watcher.add(frames[reader])
+
+    def _encode(self, change: ChangeRow, reader: str | None) -> Frame:
+        return encode_change(change, self._cursors.encode(reader, change.number))
 
     def _send(self, frame: Frame) -> None:
         for watcher in self._watchers:
@@ -194,7 +208,7 @@ class Feed:
             try:
                 await self._call(self._engine.changes, after, 1)
             except Unknown:
-                raise _purged(after) from None
+                raise _purged() from None
 
     async def missed(self, caller: Caller, after: int) -> AsyncIterator[list[Frame]]:
         """Iterate over what a caller has missed since a change, up to the newest that was passed on."""
@@ -202,18 +216,18 @@ class Feed:
         while after < until:
             if self._kept and self._kept[0].number <= after + 1:
                 start = bisect_right(self._kept, after, key=lambda change: change.number)
-                changes = [change for change in islice(self._kept, start, None) if change.number <= until]
+                changes = [change for change in islice(self._kept, start, start + PAGE) if change.number <= until]
             else:
                 try:
                     changes = await self._call(self._engine.changes, after, PAGE)
                 except Unknown:
-                    raise _purged(after) from None
+                    raise _purged() from None
                 changes = [change for change in changes if change.number <= until]
             if not changes:
                 return
             after = changes[-1].number
-            yield [encode_change(change) for change in changes if caller.may_see(change.customer)]
+            yield [self._encode(change, caller.customer) for change in changes if caller.may_see(change.customer)]
 
 
-def _purged(after: int) -> Problem:
-    return Problem("events-purged", f"some events after {after} were purged; read /v1/documents again and watch from now on")
+def _purged() -> Problem:
+    return Problem("events-purged", "some events after that one were purged; read /v1/documents again and watch from now on")

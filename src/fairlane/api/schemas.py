@@ -107,7 +107,7 @@ class BulkBody(StrictBody):
 
     action: Literal["cancel", "retry"]
     filter: FilterBody
-    cursor: str | None = Field(default=None, max_length=20, description="`next` or `start` of another step.", examples=[None])
+    cursor: str | None = Field(default=None, max_length=39, description="`next` or `start` of another step.", examples=[None])
     dry_run: bool = Field(default=False, description="Count, and change nothing.")
 
 

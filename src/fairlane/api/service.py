@@ -24,6 +24,7 @@ from fairlane.queue.workers import remove_gone
 
 from .auth import Caller, Keyring, public_part
 from .client_address import TrustedProxies
+from .cursors import Cursors
 from .extension import Extension
 from .feed import Feed
 from .limits import ServiceLimits
@@ -99,7 +100,8 @@ class Service:
             self.limits.submissions_at_once,
             self._on_accepted,
         )
-        self.feed = Feed(queue.engine, self.call)
+        self.cursors = Cursors(queue.engine)
+        self.feed = Feed(queue.engine, self.call, self.cursors)
         self.metrics = Metrics(queue, self.call)
         self.feed.listeners += [self.metrics.on_changes, self._on_changes]
         self._webhooks = WebhookSender(queue.engine, self.call, log, self.metrics, options.allow_private_webhooks)

@@ -127,7 +127,10 @@ class Look(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Something that happened to a document, a customer or the rules; `number` is what to resume after."""
+    """Something that happened to a document, a customer or the rules; `number` is what to resume after.
+
+    Numbers rise, except those that a server gives to a customer's key: these are encrypted.
+    """
 
     number: int
     event: str  # submitted, claimed (a server says: started), done, failed, …

@@ -9,6 +9,7 @@ Laws:
 from __future__ import annotations
 
 from fairlane.api.auth import Caller
+from fairlane.api.cursors import Cursors
 from fairlane.queue import Queue
 
 from .batches import BatchAccess
@@ -21,10 +22,10 @@ from .webhooks import WebhookAccess
 class Access:
     """What one caller may see and touch, by what it is about; every method of the parts may block."""
 
-    def __init__(self, queue: Queue, caller: Caller) -> None:
+    def __init__(self, queue: Queue, caller: Caller, cursors: Cursors) -> None:
         self._queue = queue
         self._caller = caller
-        self.documents = DocumentAccess(queue, caller)
+        self.documents = DocumentAccess(queue, caller, cursors)
 
     @property
     def own(self) -> OwnAccess:
@@ -37,7 +38,7 @@ class Access:
 
     @property
     def webhooks(self) -> WebhookAccess:
-        return WebhookAccess(self._queue, self._caller)
+        return WebhookAccess(self._queue, self._caller, self.documents)
 
     @property
     def operator(self) -> OperatorAccess:

@@ -7,14 +7,15 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 from fairlane.api.auth import Caller
+from fairlane.api.cursors import Cursors
 from fairlane.api.feed import EVENT_NAMES
-from fairlane.api.problems import nothing_here
+from fairlane.api.problems import bad_value, nothing_here
 from fairlane.blobs.envelope import File, unwrap_payload
 from fairlane.core.document import ChangeRow, Customer, DocumentRow, State
 from fairlane.core.errors import WrongState
 from fairlane.core.policy import Rules
 from fairlane.engine import Engine
-from fairlane.engine.protocol import DocumentFilter, DocumentPage
+from fairlane.engine.protocol import DocumentFilter
 from fairlane.engine.walk import read_page, walk_documents
 from fairlane.queue import HistoryEntry, Progress, Queue
 from fairlane.queue.bulk import Action, BulkStep, bulk_step
@@ -33,6 +34,13 @@ class FileInfo(NamedTuple):
     size: int | None
 
 
+class VisiblePage(NamedTuple):
+    """A page of documents that a caller may see, and the cursor of the next page; None: it was the last."""
+
+    documents: list[DocumentRow]
+    next: str | None
+
+
 class CheckContext(NamedTuple):
     """What a document's check is explained with."""
 
@@ -44,10 +52,11 @@ class CheckContext(NamedTuple):
 class DocumentAccess:
     """Reads and changes of documents on behalf of a caller."""
 
-    def __init__(self, queue: Queue, caller: Caller) -> None:
+    def __init__(self, queue: Queue, caller: Caller, cursors: Cursors) -> None:
         self._queue = queue
         self._engine = queue.engine
         self._caller = caller
+        self._cursors = cursors
 
     def get(self, id: str) -> DocumentRow:
         """Read one document, if the caller may see it."""
@@ -70,21 +79,29 @@ class DocumentAccess:
             customer = self._caller.customer_for(customer)
         return document_filter(customer, state, kind, reason, since, until)
 
-    def page(self, filter: DocumentFilter, before: str | None, limit: int) -> DocumentPage:
+    def page(self, filter: DocumentFilter, before: str | None, limit: int) -> VisiblePage:
         """Read a page, newest first: older than the document `before`, or from where the last page ended. It may be short."""
-        following = None if before is None else _cursor(before) or self.get(before).number
+        following = None if before is None else self._number_in(before) or self.get(before).number
         found: list[DocumentRow] = []
         for _ in range(READS_MAX):
             documents, following = read_page(self._engine, filter, following, limit - len(found))
             found += documents
             if len(found) == limit or following is None:
                 break
-        return DocumentPage(found, following)
+        return VisiblePage(found, None if following is None else self.cursor(following))
 
-    def submitted_before(self, cursor: int) -> int | None:
+    def cursor(self, number: int) -> str:
+        """Return a number as the caller may see it, to go on from."""
+        return self._cursors.encode(self._caller.customer, number)
+
+    def _number_in(self, cursor: str) -> int | None:
+        """Return the number in a cursor; None: it is an id of a document, which is never digits alone, or nothing."""
+        return self._cursors.decode(self._caller.customer, cursor)
+
+    def submitted_before(self, cursor: str) -> int | None:
         """Read when the caller's newest document below a cursor was submitted: how far a search has come."""
         own = DocumentFilter(customer=self._caller.customer)
-        document = next(walk_documents(self._engine, own, cursor, page_size=1), None)
+        document = next(walk_documents(self._engine, own, self._number_in(cursor), page_size=1), None)
         return None if document is None else document.submitted_ms
 
     def result(self, id: str) -> str:
@@ -151,7 +168,12 @@ class DocumentAccess:
 
     def bulk(self, action: Action, filter: DocumentFilter, cursor: str | None, is_dry_run: bool) -> BulkStep:
         """Cancel or retry the next documents that match, or count them."""
-        return bulk_step(self._engine, action, filter, cursor, is_dry_run=is_dry_run)
+        number = None if cursor is None else self._number_in(cursor)
+        if cursor is not None and number is None:
+            raise bad_value("cursor", cursor, "what a step gave as start or next")
+        step = bulk_step(self._engine, action, filter, None if number is None else str(number), is_dry_run=is_dry_run)
+        following = None if step.next is None else self.cursor(int(step.next))
+        return step._replace(start=self.cursor(int(step.start)), next=following)
 
     # -- details for people --------------------------------------------------------------------------------------------
 
@@ -196,11 +218,6 @@ def file_info(engine: Engine, document: DocumentRow) -> FileInfo:
         return FileInfo(file.name, file.size)
     path = payload.get("path") if isinstance(payload, dict) else None
     return FileInfo(PurePosixPath(path).name if isinstance(path, str) else None, None)
-
-
-def _cursor(value: str) -> int | None:
-    """Return the number in a cursor; ids of documents are never digits alone."""
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 17 else None
 
 
 def is_id(value: str) -> bool:

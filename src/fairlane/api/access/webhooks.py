@@ -43,10 +43,11 @@ class WebhookView(NamedTuple):
 class WebhookAccess:
     """Reads and changes of a customer's webhook; an operator names the customer, a customer has only its own."""
 
-    def __init__(self, queue: Queue, caller: Caller) -> None:
+    def __init__(self, queue: Queue, caller: Caller, documents: DocumentAccess) -> None:
         self._queue = queue
         self._engine = queue.engine
         self._caller = caller
+        self._documents = documents
         self._deliveries = DeliveryStore(queue.engine)
 
     def get(self, customer: str | None) -> WebhookView:
@@ -105,7 +106,7 @@ class WebhookAccess:
         return self._deliveries.send_again(event if known is None else known)
 
     def _document_event(self, id: str) -> Delivery:
-        document = DocumentAccess(self._queue, self._caller).get(id)
+        document = self._documents.get(id)
         if document.ended_ms is None:
             raise WrongState(f"document {id} is {document.state}; a webhook tells of one that has ended")
         return document_event(document.customer, id, document.state, document.ended_ms, document.reason)

@@ -81,10 +81,10 @@ class DocumentSearch:
                 if match is not None:
                     matches.append(match)
                 if len(matches) == self._limit or searched == SEARCHED_MAX or time.monotonic() > deadline:
-                    return {"documents": matches, "next": str(document.number), "reached": document.submitted_ms}
+                    return {"documents": matches, "next": documents.cursor(document.number), "reached": document.submitted_ms}
             if page.next is None:
                 return {"documents": matches, "next": None, "reached": None}
-            before = str(page.next)
+            before = page.next
             if time.monotonic() > deadline or not page.documents:
                 return {"documents": matches, "next": before, "reached": documents.submitted_before(page.next)}
 
