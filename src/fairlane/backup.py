@@ -32,6 +32,7 @@ from fairlane.engine.walk import walk_documents
 from fairlane.procs.syscalls import sync_filesystem
 from fairlane.queue import PAGE_SIZE
 from fairlane.queue.files import HOLD_MS, HOLDS, NAMESPACE_KEY, RECORDS, QueueFiles, default_location
+from fairlane.queue.forget import is_forgotten
 from fairlane.queue.workers import WORKERS
 from fairlane.version import __version__
 
@@ -107,7 +108,7 @@ def _copy_all(
     copy = open_engine(f"sqlite:///{path}", create=False)
     try:
         target = None if files is None else Files(str(folder / FILES_FOLDER), files.namespace)
-        copied = _copy_owned(copy, files, target, progress, check, lambda customer: _is_forgotten(engine, customer))
+        copied = _copy_owned(copy, files, target, progress, check, lambda customer: is_forgotten(engine, customer))
     finally:
         copy.close()
     return copied, {"file": QUEUE_FILE, "size": path.stat().st_size, "sha256": _sha256(path)}
@@ -125,11 +126,6 @@ def _copy_listed(files: Files | None, folder: Path, progress: OnProgress) -> Cop
             lost.append(file.document)
         progress("files", copier.files, 0)
     return Copied(0, copier.files, copier.links, copier.bytes, 0, (), len(lost))
-
-
-def _is_forgotten(engine: Engine, customer: str) -> bool:
-    known = engine.customer(customer)
-    return known.standing.updated_ms is None and not known.terms_version
 
 
 def _refuse_servers(url: str, folder: Path) -> None:

@@ -12,6 +12,7 @@ from fairlane.engine.protocol import Finding
 
 from . import sandbox
 from .queue import Queue
+from .queue.forget import being_forgotten
 
 TRIES = 7
 SLOW_SECONDS = 0.05
@@ -32,6 +33,7 @@ def findings(queue: Queue) -> list[Finding]:
         "moving": lambda: [_frozen(queue)],
         "feed": lambda: [_feed(queue)],
         "workers": lambda: [_workers(queue)],
+        "forgetting": lambda: _forgetting(queue),
     }
     for name, examine in examinations.items():
         found += _try(name, examine) if is_whole else [_not_examined(name)]
@@ -129,6 +131,15 @@ def _workers(queue: Queue) -> Finding:
         message += f"; documents of kind {unserved[0].kind!r} wait, and no worker takes them"
         return Finding("workers", "warning", message, "start a worker that takes this kind, or cancel them")
     return Finding("workers", "fine", message)
+
+
+def _forgetting(queue: Queue) -> list[Finding]:
+    """Find a customer that was not forgotten to the end."""
+    customer = being_forgotten(queue.engine)
+    if customer is None:
+        return []
+    message = f"customer {customer!r} is being forgotten, or that was interrupted before everything was erased"
+    return [Finding("forgetting", "warning", message, "if nobody does it now, run fairlane forget again, with --yes")]
 
 
 def _sandbox() -> list[Finding]:

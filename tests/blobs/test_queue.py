@@ -33,7 +33,7 @@ def test_a_file_lives_as_long_as_its_document(where: str, tmp_path: Path) -> Non
         assert (queue.text(first.id), queue.thumbnail(first.id)) == ("text", b"png")
         with queue.file(first.id) as file:
             assert file.read() == content
-        assert queue.forget("acme") == 1
+        assert queue.forget("acme").documents == 1
         assert stored_documents(queue) == {receipt.id for receipt in members}
     with Queue("memory://", blobs=where) as another:
         another.submit("acme", content=b"mine")

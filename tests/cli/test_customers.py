@@ -1,4 +1,4 @@
-"""Commands for customers: pause, resume, tune, reset, forget."""
+"""Commands for customers: pause, resume, tune, reset."""
 
 from __future__ import annotations
 
@@ -117,21 +117,3 @@ def test_reset_lets_a_customer_stand_as_never_seen(acme: str) -> None:
     assert run_json("reset", "acme", "--url", acme) == [{"customer": "acme", "counter_before": 0, "counter": 0}]
     (look,) = run_json("status", "acme", "--url", acme)[0]
     assert (look["counter"], look["next_priority"], look["waiting"]) == (0, 1, 30)
-
-
-def test_forget_asks_first(acme: str) -> None:
-    result = run("forget", "acme", "--url", acme, input="n\n")
-    assert result.exit_code == 1
-    assert (
-        "acme: documents: 30 waiting; counter -29; its settings and its entries in the feed.\nErase all data" in result.stderr
-    )
-    assert "Nothing was erased." in result.stderr
-    assert run("forget", "acme", "--url", acme, input="").exit_code == 1
-    assert run_json("status", "--url", acme)[0][0]["waiting"] == 30
-    assert run("forget", "acme", "--url", acme, input="y\n").stdout == "acme was erased, with 30 documents.\n"
-    assert run_json("status", "--url", acme) == [[]]
-
-
-def test_forget_does_not_ask_with_yes(acme: str) -> None:
-    result = run("forget", "acme", "--yes", "--json", "--url", acme)
-    assert (result.stdout, result.stderr) == ('{"customer": "acme", "forgotten": 30}\n', "")

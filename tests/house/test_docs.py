@@ -184,7 +184,10 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
         "README.md",
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
-        *(f"docs/{one}.md" for one in ("reference", "fairness", "engines", "documents", "service", "page", "backup")),
+        *(
+            f"docs/{one}.md"
+            for one in ("reference", "fairness", "engines", "documents", "service", "page", "backup", "privacy")
+        ),
     ],
 )
 def test_links_lead_somewhere(page: str) -> None:

@@ -91,7 +91,7 @@ def test_forget_takes_the_files_along_and_leaves_others_alone(queue: Queue, tmp_
         queue.submit("acme", content=b"secret")
     assert done_with_results(queue, text="kept") == other
     done_with_results(queue, text="secret")
-    assert queue.forget("acme") == 3
+    assert queue.forget("acme").documents == 3
     assert set(stored_documents(queue)) == {other}
     assert queue.text(other) == "kept"
     assert not [path for path in (tmp_path / "blobs").rglob("*") if path.is_file() and b"secret" in path.read_bytes()]

@@ -166,7 +166,7 @@ def test_an_operator_steps_in() -> None:
     assert [queue.check("school", now=4).counter for _ in range(3)] == [0, -0.5, -1]
 
     # And when a customer leaves, everything about it goes.
-    assert queue.forget("northwind") == 100
+    assert queue.forget("northwind").documents == 100
     assert [look.customer for look in queue.customers()] == ["bakery", "school"]
 
 

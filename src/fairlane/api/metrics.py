@@ -2,6 +2,7 @@
 
 Laws:
 - Labels are bounded: priorities, known words, routes of ours, a few kinds, and a few of the biggest senders.
+- When a customer is forgotten, failures are counted afresh: a label may quote a reason of its documents.
 - What is light means the same as in the simulator.
 - The metrics are this server's view of the whole queue, whichever server and worker took part.
 """
@@ -124,6 +125,9 @@ class Metrics:
             self._now_ms = max(self._now_ms, change.at_ms)
             if change.what == "tuned" and change.customer is not None:
                 self._blocked.forget(change.customer)
+            if change.what == "forgotten":
+                self._failures.clear()
+                self._reasons.clear()
             if change.document is not None:
                 document = self._tracker.apply(change, change.document)
                 kind = OTHER if document is None else self._kind(document.kind)

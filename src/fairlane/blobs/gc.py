@@ -79,16 +79,21 @@ class Sweep:
         self._files.blobs.remove(keys)
 
 
-def remove_leftovers(files: Files, find_document: FindDocument, customer: str) -> None:
-    """Remove a customer's files without an owner that are older than the grace period."""
-    owners, batch = _Owners(find_document), list[str]()
+def remove_leftovers(files: Files, find_document: FindDocument, customer: str) -> int:
+    """Remove a forgotten customer's files without an owner; return how many inputs are left, because they are too young."""
+    owners, batch, left = _Owners(find_document), list[str](), 0
     for file in files.list_files(customer):
-        if file.age_seconds >= GRACE_SECONDS and not owners.has_owner(file):
+        if owners.has_owner(file):
+            continue
+        if file.token is None and file.age_seconds < GRACE_SECONDS:
+            left += 1  # its document may be on the way; a result's was there before it
+        else:
             batch.append(file.key)
         if len(batch) == REMOVE_BATCH_SIZE:
             files.blobs.remove(batch)
             batch.clear()
     files.blobs.remove(batch)
+    return left
 
 
 class _Owners:

@@ -8,6 +8,7 @@ from . import (
     documents,
     inspect,
     keys,
+    privacy,
     process,
     queue,
     serve,
@@ -19,6 +20,6 @@ from . import (
 from .group import main
 
 __all__ = [
-    "backup", "completion", "customers", "demo", "documents", "inspect", "keys", "main", "process", "queue", "serve",
+    "backup", "completion", "customers", "demo", "documents", "inspect", "keys", "main", "privacy", "process", "queue", "serve",
     "simulate", "stores", "work", "workers",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Commands for customers: pause, resume, tune, reset, forget."""
+"""Commands for customers: pause, resume, tune, reset."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, get_args
 import click
 
 from fairlane.core.policy import Reset
-from fairlane.queue import KEEP, Keep, Queue
+from fairlane.queue import KEEP, Keep
 
-from .group import EXIT_FAILURE, main
-from .options import blobs_option, customer_argument, json_option, open_queue, open_store, queue_options, url_option
+from .group import main
+from .options import customer_argument, json_option, open_queue, queue_options
 from .output import format_count, print_result
 from .param_types import DURATION, THRESHOLDS, OptionalType
 
@@ -130,30 +130,3 @@ def reset(customer: str, url: str | None, as_json: bool) -> None:
         queue.reset(customer)
     data = {"customer": customer, "counter_before": before["counter"], "counter": 0}
     print_result(as_json, data, f"{customer} counts as never seen; its counter was {before['counter']:,}.")
-
-
-@main.command(epilog="Example:  fairlane forget acme")
-@customer_argument
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@blobs_option
-@url_option
-@json_option
-def forget(customer: str, yes: bool, blobs: str | None, url: str | None, as_json: bool) -> None:
-    """Erase all data of CUSTOMER, after confirmation.
-
-    Erases its documents in every state with their files, payloads and results, its counter, its settings and its entries in
-    the change feed. This cannot be undone.
-    """
-    with open_store(url, create=False, blobs=blobs) as queue:
-        if not yes and not click.confirm(f"{_describe(queue, customer)}\nErase all data of {customer}?", err=True):
-            click.echo("Nothing was erased.", err=True)
-            raise click.exceptions.Exit(EXIT_FAILURE)
-        erased = queue.forget(customer)
-    print_result(as_json, {"customer": customer, "forgotten": erased}, f"{customer} was erased, with {format_count(erased)}.")
-
-
-def _describe(queue: Queue, customer: str) -> str:
-    facts = queue.explain_customer(customer).facts
-    states = ("waiting", "running", "done", "failed", "cancelled")
-    documents = ", ".join(f"{facts[state]:,} {state}" for state in states if facts[state]) or "none"
-    return f"{customer}: documents: {documents}; counter {facts['counter']:,}; its settings and its entries in the feed."

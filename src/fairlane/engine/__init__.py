@@ -7,3 +7,4 @@ from .url import copy_queue_file as copy_queue_file
 from .url import fence_queue_file as fence_queue_file
 from .url import join_transaction as join_transaction
 from .url import open_engine as open_engine
+from .url import vacuum_queue_file as vacuum_queue_file

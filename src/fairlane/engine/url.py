@@ -96,3 +96,15 @@ def fence_queue_file(path: Path) -> None:
     from .sqlite.backup import fence_file
 
     fence_file(path)
+
+
+def vacuum_queue_file(engine: Engine) -> bool:
+    """Rewrite the file of a queue, so that nothing is left in it of rows that were deleted; return False for other engines."""
+    if not type(engine).__module__.startswith(f"{__package__}.sqlite"):
+        return False
+    from .sqlite import SqliteEngine
+    from .sqlite.vacuum import vacuum_file
+
+    assert isinstance(engine, SqliteEngine)
+    vacuum_file(engine.path)
+    return True

@@ -6,6 +6,7 @@ from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 from .async_queue import AsyncQueue
 from .explain import Explanation
 from .files import Input
+from .forget import Forgotten
 from .models import (
     KEEP,
     Attempt,
@@ -40,6 +41,7 @@ __all__ = [
     "Document",
     "Explanation",
     "File",
+    "Forgotten",
     "HistoryEntry",
     "Input",
     "Keep",

@@ -117,4 +117,5 @@ class AsyncQueue:
     reset = _on_thread(Queue.reset)
     purge = _on_thread(Queue.purge)
     forget = _on_thread(Queue.forget)
+    vacuum = _on_thread(Queue.vacuum)
     sweep = _on_thread(Queue.sweep)

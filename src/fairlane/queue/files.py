@@ -32,6 +32,7 @@ from fairlane.core.document import BATCH_MAX, ReceiptRow, Submission
 from fairlane.core.errors import BadValue, Mistake, StoreBusy, StoreFrozen, StoreFull, StoreUnfit, StoreUnreachable
 from fairlane.core.policy import STEP
 from fairlane.engine import Engine, open_engine
+from fairlane.engine.protocol import Removed
 
 from .models import Receipt, receipts_from
 from .validation import JSON_BYTES_MAX, SubmitOptions, document_id, json_text, new_ids
@@ -93,6 +94,13 @@ class QueueFiles:
         """Return whether a backup holds the files."""
         holds = self._engine.records(HOLDS, "", 1000)
         return bool(holds) and self._engine.now() < max(int(json.loads(hold.value)) for hold in holds)
+
+    def remove_if_gone(self, documents: Iterable[Removed]) -> None:
+        """Remove the files of those documents that are not in the queue any more."""
+        gone = [document for document in documents if self._engine.document(document.id) is None]
+        files = self.open_configured() if gone else None
+        if files is not None and not self.are_held():
+            files.remove_documents(gone)
 
     def begin_sweep(self, files: Files, grace_seconds: float = GRACE_SECONDS, after: str | None = None) -> Sweep:
         """Return a sweep that begins after a key."""

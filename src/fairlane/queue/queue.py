@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -16,19 +16,19 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from fairlane.blobs.envelope import File, result_digest, unwrap_payload, wrap_results
-from fairlane.blobs.files import Files
-from fairlane.blobs.gc import GRACE_SECONDS, SweepResult, remove_leftovers
+from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 from fairlane.core.document import BATCH_MAX, ENDED, DocumentRow, State, validate_text
-from fairlane.core.errors import BadValue, Unknown, WrongState
+from fairlane.core.errors import BadValue, StoreError, Unknown, WrongState
 from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, plain_seconds, to_milliseconds
-from fairlane.engine import Engine, join_transaction, open_engine
-from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, PROGRESS, Removed
+from fairlane.engine import Engine, join_transaction, open_engine, vacuum_queue_file
+from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, PROGRESS
 from fairlane.engine.walk import walk_documents
 from fairlane.settings import DEFAULT_URL
 
 from .bulk import Action, BulkStep, bulk_step
 from .explain import Explanation, explain_customer, explain_document
 from .files import Input, QueueFiles, submit_files, validate_inputs
+from .forget import Forgotten, OnProgress, forget_customer
 from .history import history_of, last_delay
 from .models import (
     KEEP,
@@ -471,26 +471,31 @@ class Queue:
         while any(purged := self.engine.purge(age_ms, PAGE_SIZE, now_ms=now_ms)):
             total += len(purged.documents)
             files = self.files.open_configured() if purged.documents else None
-            if files is not None and not self.files.are_held():
-                self._remove_files(files, purged.documents)
+            if files is not None and not self._in_transaction and not self.files.are_held():
+                files.remove_documents(purged.documents)  # if the process is killed before, the sweep does it
         return total
 
-    def forget(self, customer: str) -> int:
-        """Erase a customer: its documents in any state and their files, its counter, its terms, its lines of the feed."""
+    def forget(self, customer: str, *, vacuum: bool = True, on_progress: OnProgress = lambda *_: None) -> Forgotten:
+        """Erase a customer: its documents and their files, its counter, terms, keys, webhook, batches and lines of the feed.
+
+        The file of a queue in a file is rewritten then, unless `vacuum` is False. If it is interrupted, call it again.
+        """
         validate_text("customer", customer)
-        files = self.files.open_existing()
-        total = 0
-        while erased := self.engine.forget(customer, PAGE_SIZE):
-            total += len(erased)
-            self._remove_files(files, erased)
-        if files is not None and not self._in_transaction and not self.files.are_held():
-            remove_leftovers(files, self.engine.document, customer)
-        return total
+        forgotten = forget_customer(self.engine, self.files, customer, self._in_transaction, on_progress)
+        try:
+            if vacuum:
+                on_progress("rewriting the file", 0, 0)
+                self.vacuum()
+        except StoreError as error:
+            return forgotten._replace(not_rewritten=str(error))
+        return forgotten
 
-    def _remove_files(self, files: Files | None, removed: Sequence[Removed]) -> None:
-        """Remove the files of documents that are gone; if the process is killed before, the sweep does it."""
-        if files is not None and not self._in_transaction:  # a transaction may yet be rolled back: leave them to the sweep
-            files.remove_documents(removed)
+    def vacuum(self) -> bool:
+        """Rewrite the file of a queue in a file, so that nothing is left in it of what was deleted; others wait meanwhile.
+
+        Return False for a queue on a server, which does that in its own time.
+        """
+        return vacuum_queue_file(self.engine)
 
     def sweep(
         self, *, grace: float | timedelta = GRACE_SECONDS, timeout: float | timedelta | None = None, after: str | None = None

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from fairlane.queue.models import WorkerState
 
+from .blob_gc import LOST_SECONDS
 from .context import RunContext
 from .progress import WRITE_SECONDS
 from .registration import LOOK_SECONDS
@@ -73,6 +74,15 @@ async def collect_blobs(context: RunContext, thread: CallThread) -> None:
     while True:
         await asyncio.sleep(context.blobs.pause_seconds * random.uniform(0.5, 1.5))
         failure = await thread.call(context.blobs.slice)
+        if failure is not None:
+            context.hooks.emit("store_failed", reason=failure)
+
+
+async def remove_lost_files(context: RunContext, thread: CallThread) -> None:
+    """Remove files of documents that are gone since this worker claimed them; for ever."""
+    while True:
+        await asyncio.sleep(LOST_SECONDS)
+        failure = await thread.call(context.blobs.remove_lost)
         if failure is not None:
             context.hooks.emit("store_failed", reason=failure)
 

@@ -1,18 +1,25 @@
 """Garbage collection of files that no document owns: every worker offers to sweep, and one of them does, once a day.
 
 Laws:
+- What a handler wrote for a document that was forgotten or purged meanwhile is removed as soon as that handler has stopped.
 - It works in small slices of time, on a thread of its own; documents never wait for it.
 - A failure is reported, and the rest is left to the next sweep.
 """
 
 from __future__ import annotations
 
+import time
+from collections import deque
+
 from fairlane.blobs.gc import Sweep
+from fairlane.core.document import Claim
 from fairlane.core.errors import FairlaneError
+from fairlane.engine.protocol import Removed
 from fairlane.queue.files import QueueFiles
 
 CHECK_SECONDS = 600.0  # between checks whether a sweep is due
 SLICE_SECONDS, PAUSE_SECONDS = 0.05, 1.0  # a twentieth of a core while a sweep is under way
+LOST_SECONDS = 10.0  # after which the handler of a claim that was lost has stopped
 
 
 class BlobCollector:
@@ -21,6 +28,22 @@ class BlobCollector:
     def __init__(self, queue_files: QueueFiles) -> None:
         self._queue_files = queue_files
         self._sweep: Sweep | None = None  # the one under way
+        self._lost: deque[tuple[float, Removed]] = deque()
+
+    def lost(self, claim: Claim) -> None:
+        """Remember a claim that was lost: its document may be gone."""
+        self._lost.append((time.monotonic(), Removed(claim.id, claim.customer, claim.token)))
+
+    def remove_lost(self, seconds: float = LOST_SECONDS) -> str | None:
+        """Remove files of documents that are gone, whose claims were lost that long ago; returns what failed."""
+        documents = []
+        while self._lost and self._lost[0][0] <= time.monotonic() - seconds:
+            documents.append(self._lost.popleft()[1])
+        try:
+            self._queue_files.remove_if_gone(documents)
+        except FairlaneError as error:  # the sweep will
+            return str(error)
+        return None
 
     @property
     def pause_seconds(self) -> float:

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fairlane.core.document import Done, Failed, Outcome, Released, Retried
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
 
 from .claims import ActiveClaim, Claims
 from .hooks import Hooks
@@ -35,10 +35,18 @@ class Summary(NamedTuple):
 class Outbox:
     """Outcomes that are not settled yet, and the count of those that are."""
 
-    def __init__(self, claims: Claims, progress: ProgressStore, hooks: Hooks, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        claims: Claims,
+        progress: ProgressStore,
+        hooks: Hooks,
+        wake: Callable[[], None],
+        on_lost: Callable[[Claim], None] = lambda _: None,
+    ) -> None:
         self._claims = claims
         self._progress = progress
         self._hooks = hooks
+        self._on_lost = on_lost
         self._wake = wake  # the run loop: there is something to settle
         self._finished: deque[ActiveClaim] = deque()
         self._sending: list[ActiveClaim] = []
@@ -88,6 +96,7 @@ class Outbox:
         active.is_lost = True
         self._claims.drop(active)
         self._counts["lost"] += 1
+        self._on_lost(active.claim)
         self._progress.forget(active.claim, is_done=False)
         self._hooks.emit("lost", reason=reason, **active.facts())
         return True

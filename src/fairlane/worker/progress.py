@@ -6,6 +6,7 @@ Laws:
 - Only the newest report of a document is written, at most once in WRITE_SECONDS: reports are for people to look at.
 - A lost report does no harm; a store that fails here fails nothing.
 - A finished document has a result and needs no report: its record is removed. Others stay until their document is purged.
+- No record is left of a document that was erased while its report was on the way.
 """
 
 from __future__ import annotations
@@ -60,4 +61,6 @@ class ProgressStore:
         record = self._engine.record(PROGRESS, claim.id)
         if record is not None and json.loads(record.value)["token"] > claim.token:
             return  # another worker runs it by now
-        self._engine.put_record(PROGRESS, claim.id, value, 0 if record is None else record.version)
+        version = self._engine.put_record(PROGRESS, claim.id, value, 0 if record is None else record.version)
+        if record is None and version and self._engine.document(claim.id) is None:
+            self._engine.put_record(PROGRESS, claim.id, None)

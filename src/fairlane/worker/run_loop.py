@@ -48,7 +48,7 @@ class RunLoop:
         wake = self._wakeup.set
         self._claims = Claims(context.lease_ms)
         self._prefetch = Prefetch(context.slots)
-        self._outbox = Outbox(self._claims, context.progress, context.hooks, wake)
+        self._outbox = Outbox(self._claims, context.progress, context.hooks, wake, context.blobs.lost)
         self._dispatcher = Dispatcher(context, self._outbox, self._prefetch, wake, self._fail)
         self._leases = LeaseMonitor(context, self._claims, self._outbox, self._dispatcher, wake, self._fail)
         self._idle = IdleWait(context.store, context.until_empty, wake)
@@ -73,6 +73,7 @@ class RunLoop:
                 background.write_progress(self._context, store_thread),
                 background.stay_registered(self._context, self, store_thread),
                 background.collect_blobs(self._context, blob_thread),
+                background.remove_lost_files(self._context, blob_thread),
             ):
                 task = asyncio.create_task(job)
                 task.add_done_callback(self._job_ended)
@@ -92,6 +93,7 @@ class RunLoop:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await store_thread.call(lambda: progress.write(progress.take_unwritten()))
+                await store_thread.call(lambda: self._context.blobs.remove_lost(0))
                 await store_thread.call(self._context.registration.remove)
 
     def _job_ended(self, job: asyncio.Task[None]) -> None:

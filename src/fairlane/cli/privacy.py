@@ -1,0 +1,92 @@
+"""Commands for personal data: forget, vacuum."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import click
+
+from fairlane.core.errors import Unknown
+from fairlane.queue import Queue
+from fairlane.queue.forget import is_forgotten
+from fairlane.queue.record_groups import records_of
+
+from .group import EXIT_FAILURE, EXIT_FINDINGS, main
+from .options import blobs_option, customer_argument, json_option, open_store, url_option
+from .output import ProgressBar, format_count, print_result
+
+RECORDS_COUNTED_MAX = 1000
+
+
+@main.command(epilog="Example:  fairlane forget acme")
+@customer_argument
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation, nor whether the customer is known.")
+@click.option(
+    "--no-vacuum",
+    is_flag=True,
+    help="Do not rewrite the file of a queue in a file. What was erased stays in its unused parts until `fairlane vacuum`.",
+)
+@blobs_option
+@url_option
+@json_option
+def forget(customer: str, yes: bool, no_vacuum: bool, blobs: str | None, url: str | None, as_json: bool) -> None:
+    """Erase all data of CUSTOMER, after confirmation.
+
+    Erases its documents in every state with their files, payloads and results, its counter, its settings, its keys with their
+    sessions, its webhook with all deliveries, its batches and its entries in the change feed. This cannot be undone. If it is
+    interrupted, run it again with --yes. The file of a queue in a file is rewritten in the end: others wait to write
+    meanwhile, about 7 s for each GB.
+    """
+    with open_store(url, create=False, blobs=blobs) as queue:
+        if not yes and not click.confirm(f"{_describe(queue, customer)}\nErase all data of {customer}?", err=True):
+            click.echo("Nothing was erased.", err=True)
+            raise click.exceptions.Exit(EXIT_FAILURE)
+        with ProgressBar("keys and webhooks", as_json) as bar:
+            documents, records, files_left, not_rewritten = queue.forget(customer, vacuum=not no_vacuum, on_progress=bar.update)
+    sentence = f"{customer} was erased, with {format_count(documents)} and {format_count(records, 'record')}."
+    if files_left:
+        sentence += (
+            f" {format_count(files_left, 'file')} without a document may belong to an upload under way and stays for a day; "
+            "`fairlane sweep --grace 0` removes it now, if nobody uploads."
+        )
+    data = {
+        "customer": customer, "forgotten": documents, "records": records, "files_left": files_left,
+        "not_rewritten": not_rewritten,
+    }  # fmt: skip
+    print_result(as_json, data, sentence)
+    if not_rewritten is not None:
+        click.echo(f"fairlane: the queue's file was not rewritten: {not_rewritten}", err=True)
+        raise click.exceptions.Exit(EXIT_FINDINGS)
+
+
+def _describe(queue: Queue, customer: str) -> str:
+    """Say what there is to erase; raise Unknown if there is nothing."""
+    records = sum(1 for _ in islice(records_of(queue.engine, customer), RECORDS_COUNTED_MAX))
+    if is_forgotten(queue.engine, customer) and not records:
+        raise Unknown(
+            f"there is no customer {customer!r}; it never sent a document here, or it was forgotten; if that was interrupted, "
+            "--yes erases what may be left"
+        )
+    look = queue.look(customer)
+    states = ("waiting", "running", "done", "failed", "cancelled")
+    documents = ", ".join(f"{getattr(look, state):,} {state}" for state in states if getattr(look, state)) or "none"
+    more = " or more" if records == RECORDS_COUNTED_MAX else ""
+    also = f"; {format_count(records, 'record')}{more} (keys, sessions, webhook, deliveries, batches)" if records else ""
+    return f"{customer}: documents: {documents}; counter {look.counter:,}; its settings and its entries in the feed{also}."
+
+
+@main.command(epilog="Example:  fairlane vacuum --url sqlite:////srv/fairlane.db")
+@url_option
+@json_option
+def vacuum(url: str | None, as_json: bool) -> None:
+    """Rewrite the file of a queue, so that nothing is left in it of what was deleted.
+
+    `forget` does it by itself. After `purge` it also makes the file smaller. Others wait to write meanwhile, about 7 s for each
+    GB, and as much free space is needed as the file takes. A server that keeps a queue does this in its own time.
+    """
+    with open_store(url, create=False) as queue, ProgressBar("rewriting the file", as_json):
+        is_rewritten = queue.vacuum()
+    sentence = (
+        "The file was rewritten." if is_rewritten else "Nothing to do: the server of this queue does that in its own time."
+    )
+    print_result(as_json, {"rewritten": is_rewritten}, sentence)
