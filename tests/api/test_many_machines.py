@@ -22,11 +22,12 @@ from tests.cli.running import run_json, start
 from tests.servers import postgres, redis
 from tests.servers.s3 import BUCKET, s3_server
 
+from .receivers import Listener, hooked
 from .running import OPEN_LIMITS, Server, problem_of, until
 from .test_events import watching
 from .test_metrics import figures
-from .test_webhooks import Listener, hooked, no_delivery_is_pending
 from .test_webhooks import listener as listener  # a fixture
+from .test_webhooks import no_delivery_is_pending
 
 QUEUED_MAX = 40
 LIMITS = (*OPEN_LIMITS, f"queued_documents={QUEUED_MAX}")

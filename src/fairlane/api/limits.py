@@ -40,6 +40,8 @@ class ServiceLimits:
     viewers: int = 1000
     viewers_a_key: int = 20
     viewer_events: int = 10_000
+    webhook_calls: int = 128
+    webhook_seconds: int = 20
     stop_seconds: int = 20
 
     def __post_init__(self) -> None:

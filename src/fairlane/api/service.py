@@ -104,7 +104,9 @@ class Service:
         self.feed = Feed(queue.engine, self.call, self.cursors)
         self.metrics = Metrics(queue, self.call)
         self.feed.listeners += [self.metrics.on_changes, self._on_changes]
-        self._webhooks = WebhookSender(queue.engine, self.call, log, self.metrics, options.allow_private_webhooks)
+        self._webhooks = WebhookSender(
+            queue.engine, self.call, log, self.metrics, options.limits, options.allow_private_webhooks
+        )
         self.active_requests = 0
         self.is_stopping = False
         self.closing: list[Callable[[], None]] = []  # called when the service has stopped
@@ -158,7 +160,7 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._webhooks.close()
+        await self._webhooks.close()
         for close in self.closing:
             close()
         self.store.close()

@@ -12,7 +12,7 @@ Laws:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fairlane.core.document import Record
@@ -25,7 +25,6 @@ FAILED = "webhook failures"  # given up; by customer, time of the event, and id
 DUE = "webhook customers"  # by time when due, and customer
 STATUS = "webhook status"  # by customer
 PAGE = 500
-DUE_PAGE = 50  # deliveries that one turn reads
 RECENT_MAX = 50  # delivered ones that are kept for each customer
 COUNT_MAX = 1000
 RETRY_FIRST_MS, RETRY_FACTOR, RETRY_MAX_MS = 2_000, 2, 3_600_000
@@ -62,11 +61,24 @@ class WebhookStatus(NamedTuple):
 
 
 class DueCustomer(NamedTuple):
-    """A customer with pending deliveries, and when the next of them is due."""
+    """The record that lists a customer as having a delivery that is due."""
 
     customer: str
-    due_ms: int
     record: Record
+
+
+class DuePage(NamedTuple):
+    """Some of the customers that have a delivery to be tried now."""
+
+    customers: list[DueCustomer]
+    next: str  # cursor of the next page; empty: there is none
+
+
+class DueDeliveries(NamedTuple):
+    """Some of a customer's deliveries that are to be tried now, the longest due first."""
+
+    deliveries: list[Delivery]
+    is_all: bool  # no other one is due
 
 
 def document_event(customer: str, document: str, state: str, at_ms: int, reason: str | None) -> Delivery:
@@ -96,26 +108,28 @@ class DeliveryStore:
     def has_any(self) -> bool:
         return bool(self._engine.records(DUE, "", 1))
 
-    def due_customers(self, now_ms: int) -> list[DueCustomer]:
-        """Read the customers that have a delivery to be tried now."""
-        page = self._engine.records(DUE, "", PAGE)
+    def due_customers(self, now_ms: int, after: str) -> DuePage:
+        """Read a page of the customers that have a delivery to be tried now, the longest due first."""
+        page = self._engine.records(DUE, after, PAGE)
         listed = [(record, record.key.partition("/")) for record in page]
-        return [DueCustomer(customer, int(due), record) for record, (due, _, customer) in listed if int(due) <= now_ms]
+        due = [DueCustomer(customer, record) for record, (due_ms, _, customer) in listed if int(due_ms) <= now_ms]
+        return DuePage(due, due[-1].record.key if len(due) == PAGE else "")
 
-    def due(self, customer: str, now_ms: int, limit: int) -> list[Delivery]:
-        """Read a customer's deliveries that are to be tried now, the longest due first; give up those that are too old."""
-        due = [
-            delivery
-            for record in self._engine.records(PENDING, _prefix(customer), DUE_PAGE)
-            if record.key.startswith(_prefix(customer)) and (delivery := _from_json(record.value)).due_ms <= now_ms
-        ]
-        fresh = []
+    def due(self, customer: str, now_ms: int, open_ids: Collection[str], limit: int) -> DueDeliveries:
+        """Read a customer's deliveries that are to be tried now and are not being tried; give up those that are too old."""
+        page_size = len(open_ids) + limit + 1
+        page = self._engine.records(PENDING, _prefix(customer), page_size)
+        pending = [_from_json(record.value) for record in page if record.key.startswith(_prefix(customer))]
+        due = [delivery for delivery in pending if delivery.due_ms <= now_ms]
+        is_all, fresh = len(due) < page_size, []
         for delivery in due:
+            if delivery.id in open_ids:
+                continue
             if delivery.attempts and delivery.at_ms < now_ms - AGE_MAX_MS:
                 self.give_up(delivery)
             else:
                 fresh.append(delivery)
-        return fresh[:limit]
+        return DueDeliveries(fresh[:limit], is_all and len(fresh) <= limit)
 
     def relist(self, due: DueCustomer) -> None:
         """List a customer under the time of its next delivery, or not at all if none is pending."""
@@ -135,7 +149,9 @@ class DeliveryStore:
             self.give_up(tried)
             return False
         delay_ms = min(RETRY_MAX_MS, RETRY_FIRST_MS * RETRY_FACTOR ** (tried.attempts - 1))
-        self.add(tried._replace(due_ms=(tried.tried_ms or 0) + delay_ms))  # before the old one goes: a crash loses none
+        later = tried._replace(due_ms=(tried.tried_ms or 0) + delay_ms)
+        self.add(later)  # before the old one goes: a crash loses none
+        self._engine.put_record(DUE, _due_key(later.due_ms, later.customer), "null")
         self.remove(delivery)
         return True
 
@@ -193,7 +209,7 @@ class DeliveryStore:
         return WebhookStatus(**{**fields, "recent": tuple(Delivery(**delivery) for delivery in fields["recent"])})
 
     def note(self, customer: str, delivered: Sequence[Delivery], failed: Sequence[Delivery]) -> None:
-        """Note what a customer's address answered to deliveries that were tried together."""
+        """Note what a customer's address answered; two notes of one customer must not be taken at once."""
         known = self.status(customer)
         recent = (*reversed(delivered), *known.recent)[:RECENT_MAX]
         status = known._replace(recent=recent, failures=len(failed) + (0 if delivered else known.failures))

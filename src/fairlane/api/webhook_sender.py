@@ -1,46 +1,42 @@
-"""The sender of webhooks: records every ending of a customer with a webhook, and calls until it is accepted.
-
-What is to be delivered is written to the store before anything is sent: a cursor on the feed, and a record for each event. A
-server that dies loses none; the next one goes on.
+"""The sender of webhooks: calls customers' addresses with what is to be delivered, until it is accepted.
 
 Laws:
 - At least once, and in no promised order: `webhook-id` shows a repeat.
-- Customers take turns, each with a few calls at once. An address that fails is called with one delivery at a time, and after
-  growing pauses: it does not hold up the others.
-- One server at a time delivers, by a lease in the records; two at once would only repeat, never lose.
+- Nobody waits for anybody else's call, nor a customer for its own slowest: each call is recorded when it ends, and
+  `webhook_shares` says who may open the next. Customers take turns for it.
+- A customer stays listed as due while its calls are open, so that the next server repeats those of one that dies. A listing
+  with nothing due but what is open is looked at again only after it was written anew.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
-import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fairlane.api.access.batches import TO_CHECK, BatchRecord, batch_by_id
+from fairlane.core.errors import StoreUnreachable
 from fairlane.engine import Engine
 from fairlane.procs.threads import DaemonThreads
-from fairlane.queue.history import newest, read_changes
 
 from .auth import time_ms
+from .limits import ServiceLimits
 from .logging import Log
 from .metrics import Metrics
-from .webhook_deliveries import Delivery, DeliveryStore, DueCustomer, batch_event
-from .webhook_events import batch_of, body, change_event, has_batch_ended, mark_batch_ended
-from .webhook_transport import AddressRefused, post
-from .webhooks import CURSOR, GROUP, STATE, Webhook, webhook_of
+from .webhook_addresses import AddressRefused
+from .webhook_deliveries import Delivery, DeliveryStore, DueCustomer, DueDeliveries, DuePage
+from .webhook_events import body
+from .webhook_recorder import EndingRecorder
+from .webhook_shares import CallShares
+from .webhook_transport import CallFailed, post
+from .webhooks import Webhook, webhook_of
 
-PAGE = 500
-CALLS_AT_ONCE = 64  # of all customers
-CUSTOMERS_AT_ONCE = 32
-CALLS_A_CUSTOMER = 8  # at once
 POLL_SECONDS = 0.5
-PAUSE_MAX_SECONDS = 30.0  # between calls of an address that fails
-LEASE_MS = 60_000
+PAGES_A_STEP = 4  # of customers that are due; the next step goes on behind them
+STOP_SECONDS = 2.0  # that open calls have to end, when the server stops
+STORE_PAUSE_SECONDS = 1.0  # of a customer whose outcome could not be recorded
 
 
 class TryOutcome(NamedTuple):
@@ -50,115 +46,220 @@ class TryOutcome(NamedTuple):
     is_delivered: bool
 
 
+@dataclass(slots=True)
+class _Active:
+    """A customer whose deliveries are looked at or being tried."""
+
+    is_busy: bool = False  # a look is under way: only one at a time
+    open_ids: set[str] = field(default_factory=set)
+    exhausted: dict[str, DueCustomer] = field(default_factory=dict)  # by key: listings with nothing due but what is open
+    outcomes: list[TryOutcome] = field(default_factory=list)  # to be noted
+    noting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def is_exhausted(self, listing: DueCustomer) -> bool:
+        known = self.exhausted.get(listing.record.key)
+        return known is not None and known.record.version == listing.record.version
+
+
 class WebhookSender:
-    """Records what is to be delivered, and delivers it."""
+    """Delivers what is recorded, and records what has ended meanwhile."""
 
     def __init__(
-        self, engine: Engine, call: Callable[..., Awaitable[Any]], log: Log, metrics: Metrics, allow_private: bool
+        self,
+        engine: Engine,
+        call: Callable[..., Awaitable[Any]],
+        log: Log,
+        metrics: Metrics,
+        limits: ServiceLimits,
+        allow_private: bool,
     ) -> None:
         self._engine = engine
         self._deliveries = DeliveryStore(engine)
+        self._recorder = EndingRecorder(engine, self._deliveries)
         self._call = call
         self._log = log
         self._metrics = metrics
+        self._call_seconds = limits.webhook_seconds
         self._allow_private = allow_private
-        # Threads of its own: the servers that are called may be slow for long.
-        self._threads = DaemonThreads(CALLS_AT_ONCE, "fairlane-webhook")
-        self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
-        self._turns: dict[str, asyncio.Task[None]] = {}  # by customer
-        self._turn_ended = asyncio.Event()
-        self._failing: dict[str, tuple[int, float]] = {}  # by customer: failed turns in a row, and when the next may begin
-        self._last_turn: dict[str, float] = {}  # by customer; forgotten with the process
+        # Threads of its own: the servers that are called may be slow for long, and a hostile handshake costs processor time.
+        self._threads = DaemonThreads(limits.webhook_calls, "fairlane-webhook")
+        self._shares = CallShares(limits.webhook_calls)
+        self._active: dict[str, _Active] = {}  # by customer
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._cursor = ""  # of the customers that are due: where the next step begins
+        self._something_ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Deliver until cancelled."""
-        try:
-            while True:
-                is_behind = False
-                if await self._call(self._is_needed) and await self._call(self._acquire_lease):
-                    is_behind = await self._call(self._record_endings)
-                    await self._call(self._check_batches)
-                    await self._start_turns()
-                if not is_behind:
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._turn_ended.wait(), POLL_SECONDS)
-                self._turn_ended.clear()
-        finally:
-            for turn in self._turns.values():
-                turn.cancel()
-            await asyncio.gather(*self._turns.values(), return_exceptions=True)
+        """Deliver until cancelled; calls that are open go on."""
+        while True:
+            is_behind = False
+            if await self._call(self._recorder.is_needed) and await self._call(self._recorder.acquire_lease):
+                is_behind = await self._call(self._recorder.record_endings)
+                await self._call(self._recorder.check_batches)
+                await self._look_at_due_customers()
+            if not is_behind:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._something_ended.wait(), POLL_SECONDS)
+            self._something_ended.clear()
 
-    def close(self) -> None:
-        """Send no more calls; those under way end by themselves."""
+    async def close(self) -> None:
+        """Wait a moment for open calls, so that they are not repeated, and leave the others."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._threads.close()
 
-    # -- turns ---------------------------------------------------------------------------------------------------------
+    # -- who is next ---------------------------------------------------------------------------------------------------
 
-    async def _start_turns(self) -> None:
-        """Give a turn to customers that have something due, as far as there is room, first to whoever had none for longest."""
-        now = time.monotonic()
-        waiting = {
-            due.customer: due
-            for due in await self._call(self._deliveries.due_customers, time_ms())
-            if due.customer not in self._turns and self._failing.get(due.customer, (0, 0.0))[1] <= now
+    async def _look_at_due_customers(self) -> None:
+        """Look at customers with something due, beginning where the last step ended, as far as there is room for calls."""
+        for _ in range(PAGES_A_STEP):
+            page, proven = await self._call(self._read_due_customers, self._cursor)
+            for customer, is_proven in proven.items():
+                self._shares.introduce(customer, is_proven)
+            for listing in page.customers:
+                if self._shares.is_full:
+                    return
+                self._look_at(listing)
+                self._cursor = listing.record.key
+            self._cursor = page.next
+            if not page.next:
+                return
+
+    def _read_due_customers(self, after: str) -> tuple[DuePage, dict[str, bool]]:
+        """Read a page of customers, and of those whose calls are not judged yet whether the last ones were accepted."""
+        page = self._deliveries.due_customers(time_ms(), after)
+        unknown = {listing.customer for listing in page.customers if not self._shares.is_known(listing.customer)}
+        statuses = {customer: self._deliveries.status(customer) for customer in unknown}
+        return page, {
+            customer: status.delivered_ms is not None and not status.failures for customer, status in statuses.items()
         }
-        room = CUSTOMERS_AT_ONCE - len(self._turns)
-        for customer in sorted(waiting, key=lambda customer: self._last_turn.get(customer, 0.0))[:room]:
-            self._last_turn[customer] = now
-            self._turns[customer] = asyncio.create_task(self._take_turn(waiting[customer]))
 
-    async def _take_turn(self, due: DueCustomer) -> None:
-        """Try what a customer has due, a few at once, and list the customer again for what is left."""
-        loop, customer = asyncio.get_running_loop(), due.customer
+    def _look_at(self, listing: DueCustomer) -> None:
+        """Begin a look at what a customer has due, unless one is under way, nothing is new, or it may open no call."""
+        customer = listing.customer
+        active = self._active.get(customer)
+        if active is not None and (active.is_busy or active.is_exhausted(listing)):
+            return
+        if not self._shares.is_known(customer):  # it was idle and is forgotten since the page was read
+            return
+        count = self._shares.room(customer, time.monotonic())
+        if count:
+            self._shares.open(customer, count)
+            active = self._active.setdefault(customer, _Active())
+            active.is_busy = True
+            self._start(self._open_calls(listing, active, count))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open_calls(self, listing: DueCustomer, active: _Active, count: int) -> None:
+        """Open up to `count` calls for what a customer has due; they are counted as open already."""
+        customer, opened = listing.customer, 0
         try:
-            hook, deliveries = await self._call(self._read_turn, customer)
-            calls = (loop.run_in_executor(self._threads, self._send, hook, delivery) for delivery in deliveries)
-            outcomes = await asyncio.gather(*calls)
-            await self._call(self._end_turn, due, outcomes)
-        except Exception as error:  # noqa: BLE001 the customer stays listed: its next turn repeats what was not recorded
-            self._log.failed("webhooks", error)
-            self._failing[customer] = (1, time.monotonic() + 1)
+            due: DueDeliveries = await self._call(self._read_due, customer, frozenset(active.open_ids), count)
+            opened = len(due.deliveries)
+            for delivery in due.deliveries:
+                active.open_ids.add(delivery.id)
+                self._start(self._deliver(delivery, active))
+            if due.is_all:
+                active.exhausted[listing.record.key] = listing
+        except Exception as error:  # noqa: BLE001 the customer stays listed: the next look repeats it
+            self._on_error(customer, error)
         finally:
-            del self._turns[customer]
-            self._turn_ended.set()
+            self._shares.close(customer, count - opened)
+            active.is_busy = False
+        await self._end_if_idle(customer, active)
 
-    def _read_turn(self, customer: str) -> tuple[Webhook | None, list[Delivery]]:
-        limit = 1 if customer in self._failing else CALLS_A_CUSTOMER
-        return webhook_of(self._engine, customer), self._deliveries.due(customer, time_ms(), limit)
-
-    def _end_turn(self, due: DueCustomer, outcomes: list[TryOutcome]) -> None:
-        delivered = [outcome.delivery for outcome in outcomes if outcome.is_delivered]
-        failed = [outcome.delivery for outcome in outcomes if not outcome.is_delivered]
-        if outcomes and not delivered:
-            turns = self._failing.get(due.customer, (0, 0.0))[0] + 1
-            self._failing[due.customer] = (turns, time.monotonic() + min(PAUSE_MAX_SECONDS, 2.0 ** min(turns - 1, 10)))
-        elif outcomes:
-            self._failing.pop(due.customer, None)
-        if any(delivery.tried_ms for delivery in delivered + failed):
-            self._deliveries.note(due.customer, [tried for tried in delivered if tried.tried_ms], failed)
-        self._deliveries.relist(due)
-
-    def _send(self, hook: Webhook | None, delivery: Delivery) -> TryOutcome:
-        """Make one call, and record its outcome."""
-        if hook is None:  # the customer has no webhook any more
+    def _read_due(self, customer: str, open_ids: frozenset[str], limit: int) -> DueDeliveries:
+        """Read what is due; of a customer that has no webhook any more, drop it."""
+        due = self._deliveries.due(customer, time_ms(), open_ids, limit)
+        if webhook_of(self._engine, customer) is not None:
+            return due
+        for delivery in due.deliveries:
             self._deliveries.remove(delivery)
-            return TryOutcome(delivery._replace(tried_ms=None), True)
+        return DueDeliveries([], due.is_all)
+
+    async def _end_if_idle(self, customer: str, active: _Active) -> None:
+        """When nothing of a customer is open any more, list it under the time of its next delivery, or not at all."""
+        self._something_ended.set()
+        if active.is_busy or active.open_ids:
+            return
+        active.is_busy = True
         try:
-            message = body(self._engine, delivery)
-            allow_private = self._allow_private and hook.is_by_operator
-            status = post(hook.url, hook.valid_secrets(time_ms()), delivery.id, message, allow_private)
+            for listing in active.exhausted.values():
+                await self._call(self._deliveries.relist, listing)
+        except Exception as error:  # noqa: BLE001 the customer stays listed
+            self._on_error(customer, error)
+        finally:
+            self._active.pop(customer, None)
+            self._shares.forget(customer)
+
+    def _on_error(self, customer: str, error: Exception) -> None:
+        """Log an error, unless the store is away, which is logged once; leave the customer alone for a moment."""
+        if not isinstance(error, StoreUnreachable):
+            self._log.failed("webhooks", error)
+        self._shares.pause(customer, time.monotonic() + STORE_PAUSE_SECONDS)
+
+    # -- one call ------------------------------------------------------------------------------------------------------
+
+    async def _deliver(self, delivery: Delivery, active: _Active) -> None:
+        """Make one call and record its outcome."""
+        customer = delivery.customer
+        try:
+            try:
+                outcome = await self._try(delivery)
+            finally:
+                self._shares.close(customer)
+                self._something_ended.set()
+            if outcome is not None:
+                await self._call(self._record, delivery, outcome)
+                active.outcomes.append(outcome)
+                await self._note(customer, active)
+        except Exception as error:  # noqa: BLE001 it is still pending: the next look repeats it
+            self._on_error(customer, error)
+        finally:
+            active.open_ids.discard(delivery.id)
+        await self._end_if_idle(customer, active)
+
+    async def _try(self, delivery: Delivery) -> TryOutcome | None:
+        """Call the address that the customer has now; None: it has none any more."""
+        prepared = await self._call(self._prepare, delivery)
+        if prepared is None:
+            return None
+        hook, message = prepared
+        began = time.monotonic()
+        try:
+            status = await asyncio.get_running_loop().run_in_executor(self._threads, self._post, hook, delivery.id, message)
             is_delivered, outcome = 200 <= status < 300, f"answered {status}"
-        except (AddressRefused, OSError, ValueError) as error:
-            is_delivered, outcome = False, str(error)[:200] or type(error).__name__
+        except (AddressRefused, CallFailed) as error:
+            is_delivered, outcome = False, str(error)[:200]
+        self._shares.judge(delivery.customer, is_delivered, began, time.monotonic())
         tried = delivery._replace(attempts=delivery.attempts + 1, tried_ms=time_ms(), outcome=outcome)
-        if is_delivered:
-            self._metrics.on_delivery("taken")
-            self._deliveries.remove(delivery)
-        else:
-            self._record_failure(delivery, tried)
         return TryOutcome(tried, is_delivered)
 
-    def _record_failure(self, delivery: Delivery, tried: Delivery) -> None:
+    def _prepare(self, delivery: Delivery) -> tuple[Webhook, bytes] | None:
+        hook = webhook_of(self._engine, delivery.customer)
+        if hook is None:
+            self._deliveries.remove(delivery)
+            return None
+        return hook, body(self._engine, delivery)
+
+    def _post(self, hook: Webhook, id: str, message: bytes) -> int:
+        allow_private = self._allow_private and hook.is_by_operator
+        return post(hook.url, hook.valid_secrets(time_ms()), id, message, allow_private, self._call_seconds)
+
+    def _record(self, delivery: Delivery, outcome: TryOutcome) -> None:
+        """Remove what was accepted; what was not is tried later, or given up."""
+        if outcome.is_delivered:
+            self._deliveries.remove(delivery)
+            self._metrics.on_delivery("taken")
+            return
+        tried = outcome.delivery
         has_more = self._deliveries.try_later(delivery, tried)
         self._metrics.on_delivery("failed" if has_more else "given up")
         self._log.event(
@@ -171,61 +272,11 @@ class WebhookSender:
             given_up=not has_more,
         )
 
-    # -- recording, on a thread ----------------------------------------------------------------------------------------
-
-    def _is_needed(self) -> bool:
-        """Whether any customer has a webhook, or a delivery is left of one that had."""
-        return bool(self._engine.records(GROUP, "", 1)) or self._deliveries.has_any()
-
-    def _acquire_lease(self) -> bool:
-        """Become the server that delivers, or stay it."""
-        record = self._engine.record(STATE, "lease")
-        lease: dict[str, Any] = {"name": "", "until_ms": 0} if record is None else json.loads(record.value)
-        if lease["name"] != self._name and lease["until_ms"] > time_ms():
-            return False
-        if lease["name"] == self._name and lease["until_ms"] - time_ms() > LEASE_MS // 2:
-            return True
-        renewed = json.dumps({"name": self._name, "until_ms": time_ms() + LEASE_MS})
-        return self._engine.put_record(STATE, "lease", renewed, 0 if record is None else record.version) is not None
-
-    def _record_endings(self) -> bool:
-        """Record the next page of endings of customers with a webhook, then move the cursor; True: there are more."""
-        cursor = self._engine.record(STATE, CURSOR)
-        if cursor is None:
-            self._engine.put_record(STATE, CURSOR, json.dumps(newest(self._engine)), 0)
-            return False
-        changes = read_changes(self._engine, json.loads(cursor.value), PAGE)
-        if not changes:
-            return False
-        has_hook: dict[str, bool] = {}
-        batches: dict[str, tuple[BatchRecord, int]] = {}
-        for delivery in filter(None, map(change_event, changes)):
-            customer = delivery.customer
-            if customer not in has_hook:
-                has_hook[customer] = self._engine.record(GROUP, customer) is not None
-            if has_hook[customer]:
-                self._deliveries.add(delivery)
-                document = self._engine.document(delivery.document or "")
-                if document is not None and (batch := batch_of(self._engine, document)) is not None:
-                    batches[batch.id] = (batch, delivery.at_ms)
-        for batch, at_ms in batches.values():
-            self._record_batch(batch, at_ms)
-        for customer in has_hook:
-            if has_hook[customer]:
-                self._deliveries.wake(customer)
-        moved = self._engine.put_record(STATE, CURSOR, json.dumps(changes[-1].number), cursor.version)
-        return moved is not None and len(changes) == PAGE
-
-    def _record_batch(self, batch: BatchRecord, at_ms: int) -> None:
-        if has_batch_ended(self._engine, batch):
-            self._deliveries.add(batch_event(batch.customer, batch.id, batch.made_ms, at_ms))
-            mark_batch_ended(self._engine, batch)
-
-    def _check_batches(self) -> None:
-        """Check batches whose documents were submitted before the batch was written down: they may have ended in between."""
-        for record in self._engine.records(TO_CHECK, "", PAGE):
-            batch = batch_by_id(self._engine, record.key)
-            if batch is not None and webhook_of(self._engine, batch.customer) is not None:
-                self._record_batch(batch, time_ms())
-                self._deliveries.wake(batch.customer)
-            self._engine.put_record(TO_CHECK, record.key, None, record.version)
+    async def _note(self, customer: str, active: _Active) -> None:
+        """Note outcomes for people to look at; those that come while a note is being taken are noted together."""
+        async with active.noting:
+            outcomes, active.outcomes = active.outcomes, []
+            if outcomes:
+                delivered = [outcome.delivery for outcome in outcomes if outcome.is_delivered]
+                failed = [outcome.delivery for outcome in outcomes if not outcome.is_delivered]
+                await self._call(self._deliveries.note, customer, delivered, failed)

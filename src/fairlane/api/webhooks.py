@@ -20,7 +20,8 @@ from fairlane.queue.history import newest
 
 from .auth import time_ms
 from .problems import nothing_here
-from .webhook_transport import PREFIX, secret_bytes, validate_url
+from .webhook_addresses import validate_url
+from .webhook_transport import PREFIX, secret_bytes
 
 GROUP = "webhooks"  # by customer
 STATE = "webhook sender"  # one record each: the cursor on the feed, and the lease

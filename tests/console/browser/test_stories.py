@@ -11,9 +11,10 @@ from playwright.sync_api import Browser, expect
 
 from fairlane.api import auth
 from fairlane.core.document import Done
+from tests.api.receivers import Listener
 from tests.api.running import Server, until
-from tests.api.test_webhooks import Listener, verified
 from tests.api.test_webhooks import listener as listener  # a fixture
+from tests.api.test_webhooks import verified
 from tests.client.faulty_proxy import FaultyProxy
 
 from .browser_page import KIND, MINUS, BrowserPage, open_page
