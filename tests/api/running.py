@@ -45,6 +45,7 @@ class Server:
         limits: tuple[str, ...] = OPEN_LIMITS,
         variables: dict[str, str] | None = None,
         url: str | None = None,
+        prefix: tuple[str, ...] = (),  # a program that starts it
     ) -> None:
         self.folder = folder
         self.url = url or f"sqlite:///{folder}/queue.db"
@@ -54,7 +55,7 @@ class Server:
         command = ["serve", "--port", "0", "--json", *limit_options, *options, *([] if work else ["--no-work"])]
         self.log = folder / "log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("FAIRLANE_", "OTEL_"))}
-        self._command = [sys.executable, "-m", "fairlane.cli", *command]
+        self._command = [*prefix, sys.executable, "-m", "fairlane.cli", *command]
         self._environment = environment | {"FAIRLANE_URL": self.url} | (variables or {})
         self.start()
 

@@ -77,7 +77,9 @@ def test_the_built_in_handler_reads_the_queues_own_copy_and_never_wrong_bytes(tm
         assert queue.text(rows[0]["id"]) == "this is whole.txt\n"
         assert [queue.document(row["id"]).attempts for row in rows] == [1, 1, 3]  # what is missing may come back
         assert "are damaged: there should be 20 bytes" in str(queue.document(rows[1]["id"]).reason)
-        assert "are not in" in str(queue.document(rows[2]["id"]).reason)
+        reason = str(queue.document(rows[2]["id"]).reason)
+        assert reason == "attempt 3 of 3 failed: StoreError: the queue's store or its files could not be used"
+        assert f"are not in {tmp_path}/files" in str(queue.attempts(rows[2]["id"])[-1].traceback)  # where only operators see it
 
 
 def test_what_cannot_be_read_fails_at_once_with_the_reason(tmp_path: Path, url: str) -> None:

@@ -8,6 +8,7 @@ import re
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,20 @@ def test_explain_is_a_sentence_and_its_facts(queue: Queue) -> None:
     )
     assert paused.facts["expected_in"] is None
     assert "It is running on worker-1, attempt 1 of 3." in queue.explain(receipt.id).sentence
+
+
+def test_an_explanation_for_a_customer_names_neither_workers_nor_stores(queue: Queue) -> None:
+    running, waiting = queue.submit("acme", 1).id, queue.submit("acme", 2).id
+    queue.engine.claim("host-7-worker", 1, 60_000)
+    queue.engine.configure(replace(queue.rules(), frozen="is being moved to postgresql://db.internal/queue"))
+    assert "db.internal" in queue.explain(waiting).sentence
+    assert "host-7" in queue.explain(running).sentence
+    shown_to_customers = [queue.explain(id, for_customer=True) for id in (running, waiting)]
+    assert "It is running on a worker, attempt 1 of 3." in shown_to_customers[0].sentence
+    assert "the queue is being moved to another store, so when it starts cannot be said" in shown_to_customers[1].sentence
+    assert not any(
+        name in f"{shown.sentence} {shown.facts}" for name in ("db.internal", "host-7") for shown in shown_to_customers
+    )
 
 
 def test_explain_shows_how_it_ended(queue: Queue) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fairlane import BadValue, Fail, Mistake, Queue, Retry, Worker
+from fairlane import BadValue, Fail, Mistake, Queue, Retry, StoreUnreachable, Worker
 from fairlane.worker import Document, Summary
 
 from .conftest import Bench, until, yield_loop
@@ -81,6 +81,20 @@ def test_any_other_exception_costs_an_attempt_and_gives_the_reason(bench: Bench,
     reason = queue.document(id).reason
     assert reason is not None
     assert reason.startswith("attempt 2 of 2 failed: KeyError: 'page 2 ")
+
+
+@pytest.mark.parametrize("kind", ["child", "loop"])
+def test_where_a_store_is_stays_out_of_the_reason(bench: Bench, queue: Queue, kind: str) -> None:
+    """Customers see reasons; operators see the traceback."""
+
+    def handler(document: Document) -> None:
+        raise StoreUnreachable("postgresql://db.internal/queue does not answer")
+
+    id = queue.submit("acme", kind=kind).id
+    bench.run(both(bench, handler, attempts=1))
+    assert "StoreUnreachable: the queue's store or its files could not be used" in str(queue.document(id).reason)
+    assert "db.internal" not in str(queue.document(id)) + str([change.reason for change in queue.changes()])
+    assert "db.internal" in str(queue.attempts(id)[0].traceback)
 
 
 @pytest.mark.parametrize("kind", ["child", "loop"])

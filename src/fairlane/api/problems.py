@@ -3,7 +3,8 @@
 Laws:
 - `type` is a word that programs may rely on; `detail` is for people and may change.
 - What a key may not see looks exactly like what does not exist: one problem, `nothing-here`, for both.
-- A problem never holds a key, a payload or anything of another customer.
+- A problem never holds a key, a payload or anything of another customer, nor where the store is: its own messages name hosts and
+  files, and only go to the log.
 """
 
 from __future__ import annotations
@@ -102,13 +103,15 @@ _TYPES: Sequence[tuple[type[FairlaneError], str, int | None]] = (
 )
 
 
+_DETAILS = {  # of problems with the store
+    "store-busy": "the store could not do it now; send it again with the same Idempotency-Key",
+    "store-full": "the store has no room left, and nothing was kept; send it again later, with the same Idempotency-Key",
+}
+
+
 def problem_of(error: FairlaneError) -> Problem:
     """Turn an error of the queue into a problem."""
     if isinstance(error, Unknown):
         return nothing_here()
     type, retry_after = next((type, after) for error_type, type, after in _TYPES if isinstance(error, error_type))
-    # A store's own message may name hosts and files, so it only goes to the log.
-    detail = (
-        "the store could not do it now; send it again with the same Idempotency-Key" if type == "store-busy" else str(error)
-    )
-    return Problem(type, detail, retry_after=retry_after)
+    return Problem(type, _DETAILS[type] if isinstance(error, StoreError) else str(error), retry_after=retry_after)

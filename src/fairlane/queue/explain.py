@@ -28,9 +28,18 @@ class Explanation:
 
 
 def explain_document(
-    document: DocumentRow, rules: Rules, outlook: Outlook | None, service: Service = "served", delay: ChangeRow | None = None
+    document: DocumentRow,
+    rules: Rules,
+    outlook: Outlook | None,
+    service: Service = "served",
+    delay: ChangeRow | None = None,
+    *,
+    for_customer: bool = False,
 ) -> Explanation:
-    """Explain a document's priority, and if it waits what is ahead, whether workers take its kind, what delayed it."""
+    """Explain a document's priority, and if it waits what is ahead, whether workers take its kind, what delayed it.
+
+    An explanation for a customer names neither workers nor stores.
+    """
     check = document.check
     facts: dict[str, Any] = {
         "id": document.id,
@@ -56,12 +65,12 @@ def explain_document(
         f"Priority {check.priority}, because {document.customer}'s counter stood at {check.counter:,} when it was submitted."
     ]
     if outlook is None:
-        sentences.append(_state_sentence(document))
+        sentences.append(_state_sentence(document, for_customer))
     else:
         facts.update(_outlook_facts(document, rules, outlook, service))
         if delay is not None:
             sentences.append(_delay_sentence(document, delay))
-        sentences.append(_outlook_sentence(document, rules, facts))
+        sentences.append(_outlook_sentence(document, _frozen(rules, for_customer), facts))
     return Explanation(" ".join(sentences), facts)
 
 
@@ -160,14 +169,19 @@ def _outlook_facts(document: DocumentRow, rules: Rules, outlook: Outlook, servic
     }
 
 
-def _outlook_sentence(document: DocumentRow, rules: Rules, facts: dict[str, Any]) -> str:
+def _frozen(rules: Rules, for_customer: bool) -> str | None:
+    """Return why the queue is frozen, which names the store that it is moved to."""
+    return "is being moved to another store" if rules.frozen and for_customer else rules.frozen
+
+
+def _outlook_sentence(document: DocumentRow, frozen: str | None, facts: dict[str, Any]) -> str:
     ahead, unknown = _ahead(facts["ahead"]), "so when it starts cannot be said"
     if facts["paused_or_capped"]:
         return f"{ahead}; {document.customer} is paused or at its cap, {unknown}."
     if facts["not_before_in"] is not None:
         ahead = f"It is held back for another {_duration(facts['not_before_in'])}. {ahead}"
-    if rules.frozen:
-        return f"{ahead}; the queue {rules.frozen}, {unknown}."
+    if frozen:
+        return f"{ahead}; the queue {frozen}, {unknown}."
     if facts["service"] == "unserved":
         return f"{ahead}; no worker takes documents of kind {document.kind!r}, {unknown}."
     if facts["service"] == "draining":
@@ -184,9 +198,10 @@ def _delay_sentence(document: DocumentRow, delay: ChangeRow) -> str:
     return f"Attempt {document.attempts} of {document.attempts_max} failed{reason}."
 
 
-def _state_sentence(document: DocumentRow) -> str:
+def _state_sentence(document: DocumentRow, for_customer: bool) -> str:
     if document.state == "running":
-        return f"It is running on {document.worker}, attempt {document.attempts} of {document.attempts_max}."
+        worker = "a worker" if for_customer else document.worker
+        return f"It is running on {worker}, attempt {document.attempts} of {document.attempts_max}."
     reason = f": {document.reason}" if document.reason else ""
     return f"It is {document.state}{reason}."
 

@@ -320,12 +320,16 @@ class Queue:
         """Return what happened to a document, oldest first, as far as the feed still has it."""
         return history_of(self.engine, self._row(id))
 
-    def explain(self, id: str, *, now: float | datetime | None = None) -> Explanation:
-        """Explain why a document has its priority, about how much is ahead of it, and about when it will start."""
+    def explain(self, id: str, *, for_customer: bool = False, now: float | datetime | None = None) -> Explanation:
+        """Explain why a document has its priority, about how much is ahead of it, and about when it will start.
+
+        An explanation for a customer names neither workers nor stores.
+        """
         outlook = self.engine.outlook(document_id(id), now_ms=now_milliseconds(now))
         row = self._row(id)
         service = "served" if outlook is None else Fleet(self.engine).service_of(row.kind)
-        return explain_document(row, self.engine.rules(), outlook, service, last_delay(self.engine, row))
+        delay = last_delay(self.engine, row)
+        return explain_document(row, self.engine.rules(), outlook, service, delay, for_customer=for_customer)
 
     def explain_customer(self, customer: str, *, now: float | datetime | None = None) -> Explanation:
         """Explain where a customer stands, when that changes and its own terms; raise Unknown for one never seen."""

@@ -3,7 +3,8 @@
 Laws:
 - A returned value is the result. `Fail` ends the document; `Retry` and every other exception request another attempt.
 - A result that cannot be stored (not JSON, too large) fails the document: another attempt would return it again.
-- A reason is one short text that every store accepts.
+- A reason is one short text that every store accepts. Customers see it, so it never holds a store's own message, which names
+  hosts and files; that is in the traceback, for operators.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 from fairlane.blobs.envelope import unwrap_payload, wrap_results
 from fairlane.blobs.files import Files
 from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
-from fairlane.core.errors import BadValue, Mistake
+from fairlane.core.errors import BadValue, BlobDamaged, Mistake, StoreError, Unknown
 from fairlane.core.policy import to_milliseconds, to_thousandths
 from fairlane.core.retry import DELAY_MAX_MS, Backoff
 from fairlane.queue import PARTIAL_BYTES_MAX, json_text
@@ -86,7 +87,10 @@ class ClaimedDocument:
         """Open the submitted file for reading, checked by its hash; close it, or use it in a `with`."""
         if self.file is None:
             raise Mistake(f"document {self.id} was submitted without a file; all it has is its payload")
-        return self._files().open_input(self.customer, self.id, self.file)
+        try:
+            return self._files().open_input(self.customer, self.id, self.file)
+        except Unknown as error:  # nobody's mistake: the document exists, and its bytes should
+            raise StoreError(str(error)) from error
 
     def put_results(
         self, *, text: str | bytes | BinaryIO | None = None, facts: Any = None, thumbnail: bytes | BinaryIO | None = None
@@ -156,6 +160,8 @@ def describe_error(error: BaseException) -> str:
     """Describe an exception: its type and its message."""
     if isinstance(error, Retry):
         return str(error)
+    if isinstance(error, StoreError) and not isinstance(error, BlobDamaged):
+        return f"{type(error).__name__}: the queue's store or its files could not be used"
     try:
         message = str(error)
     except Exception:  # noqa: BLE001 - the user's exception may fail at that, too

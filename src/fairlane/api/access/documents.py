@@ -144,12 +144,9 @@ class DocumentAccess:
 
     def explain(self, id: str) -> dict[str, Any]:
         """Explain the priority, how much is ahead, and about when it is served."""
-        document = self.get(id)
-        explanation = self._queue.explain(id)
-        sentence = explanation.sentence
-        if self._caller.customer is not None and document.worker:
-            sentence = sentence.replace(f"on {document.worker}", "on a worker")
-        return {"sentence": sentence, **explanation.facts}
+        self.get(id)
+        explanation = self._queue.explain(id, for_customer=not self._caller.is_operator)
+        return {"sentence": explanation.sentence, **explanation.facts}
 
     def cancel(self, id: str) -> DocumentRow:
         """End a document that has not ended."""
