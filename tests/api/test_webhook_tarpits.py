@@ -20,6 +20,7 @@ import pytest
 from fairlane.api import webhook_deliveries, webhooks
 from fairlane.api.webhook_deliveries import DeliveryStore
 from fairlane.api.webhook_transport import RESPONSE_BYTES_MAX, CallFailed, post
+from fairlane.queue.record_groups import records_of
 
 from .receivers import Tarpit, hooked, listening, serving, tarpit
 from .running import OPEN_LIMITS, SECONDS_MAX, Server, until
@@ -204,6 +205,23 @@ def test_a_customer_does_not_wait_for_its_slowest_call(patient: Server, pair: Pa
         finally:
             release.set()
         until(lambda: not pending_documents(patient))
+
+
+def test_a_customer_that_is_forgotten_while_it_is_called_leaves_nothing(patient: Server, pair: Pair) -> None:
+    release = threading.Event()
+    with listening(pair) as listener:
+        hooked(patient, "acme", listener.url)
+        listener.statuses = [503]
+        listener.before_answer = lambda _: release.wait(SECONDS_MAX * 3)
+        try:
+            patient.queue.submit("acme", 1)
+            patient.finish()
+            until(lambda: listener.calls, "a call")
+            patient.queue.forget("acme")
+        finally:
+            release.set()
+        until(lambda: any(line["event"] == "webhook" for line in patient.logged()), "its outcome")
+        until(lambda: not list(records_of(patient.queue.engine, "acme")), "nothing of it")
 
 
 def pending_documents(server: Server) -> list[str]:

@@ -11,8 +11,8 @@ import pytest
 
 from fairlane import Queue
 from fairlane.queue.record_groups import GROUPS
+from tests.api.receivers import Listener
 from tests.api.running import Server, until
-from tests.api.test_webhooks import Listener
 from tests.api.test_webhooks import listener as listener  # a fixture
 from tests.engine.conftest import ENGINES, url_of
 from tests.servers import redis

@@ -3,8 +3,8 @@
 Laws:
 - `type` is a word that programs may rely on; `detail` is for people and may change.
 - What a key may not see looks exactly like what does not exist: one problem, `nothing-here`, for both.
-- A problem never holds a key, a payload or anything of another customer, nor where the store is: its own messages name hosts and
-  files, and only go to the log.
+- A problem never holds a key, a payload or anything of another customer, nor where the store is: its own messages name hosts
+  and files, and only go to the log.
 """
 
 from __future__ import annotations

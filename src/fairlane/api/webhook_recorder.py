@@ -14,6 +14,7 @@ from typing import Any
 
 from fairlane.api.access.batches import TO_CHECK, BatchRecord, batch_by_id
 from fairlane.engine import Engine
+from fairlane.queue.forget import erase_if_forgotten
 from fairlane.queue.history import newest, read_changes
 
 from .auth import time_ms
@@ -73,6 +74,7 @@ class EndingRecorder:
         for customer in has_hook:
             if has_hook[customer]:
                 self._deliveries.wake(customer)
+                erase_if_forgotten(self._engine, customer)
         moved = self._engine.put_record(STATE, CURSOR, json.dumps(changes[-1].number), cursor.version)
         return moved is not None and len(changes) == PAGE
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from fairlane.core.errors import StoreUnreachable
 from fairlane.engine import Engine
 from fairlane.procs.threads import DaemonThreads
+from fairlane.queue.forget import erase_if_forgotten
 
 from .auth import time_ms
 from .limits import ServiceLimits
@@ -191,13 +192,17 @@ class WebhookSender:
             return
         active.is_busy = True
         try:
-            for listing in active.exhausted.values():
-                await self._call(self._deliveries.relist, listing)
+            await self._call(self._end, customer, list(active.exhausted.values()))
         except Exception as error:  # noqa: BLE001 the customer stays listed
             self._on_error(customer, error)
         finally:
             self._active.pop(customer, None)
             self._shares.forget(customer)
+
+    def _end(self, customer: str, listings: list[DueCustomer]) -> None:
+        for listing in listings:
+            self._deliveries.relist(listing)
+        erase_if_forgotten(self._engine, customer)  # a call that was open meanwhile has written down how it ended
 
     def _on_error(self, customer: str, error: Exception) -> None:
         """Log an error, unless the store is away, which is logged once; leave the customer alone for a moment."""
