@@ -55,7 +55,7 @@ def serving(folder: Path) -> Iterator[tuple[str, str, str]]:
     """A server of our own: its address, and the keys of an operator and a customer."""
     url = f"sqlite:///{folder}/queue.db"
     with Queue(url) as queue:
-        operator, _ = auth.create(queue.engine, customer=None)
+        operator, _ = auth.create(queue.engine, role="admin")
         customer, _ = auth.create(queue.engine, customer="acme")
     limits = [part for limit in OPEN_LIMITS for part in ("--limit", limit)]
     command = [sys.executable, "-m", "fairlane.cli", "serve", "--port", "0", "--no-work", "--json", "--url", url, *limits]

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import httpx
 
-from fairlane import Client
+from fairlane import Client, Queue
+from fairlane.api import auth
 from fairlane.core.errors import FairlaneError
 from tests.servers.postgres import free_port
 
@@ -37,7 +38,9 @@ class Service:
         self._command = [sys.executable, "-m", "fairlane.cli", "serve", "--no-work", "--json", "--port", str(free_port()),
                          "--kind", kind, *limits]  # fmt: skip
         self._environment = {**os.environ, "FAIRLANE_URL": url}
-        self.address = self.key = ""
+        self.address = ""
+        with Queue(url) as queue:
+            self.key, _ = auth.create(queue.engine, role="admin")
         self.start()
 
     def start(self) -> None:
@@ -51,7 +54,7 @@ class Service:
         if not line:
             raise RuntimeError(f"the service did not start: {self._log.read_text()[-500:]}")
         started = json.loads(line)
-        self.address, self.key = started["address"], started["operator_key"] or self.key
+        self.address = started["address"]
 
     def stop(self) -> float:
         """Send SIGTERM; return how many seconds it took to end. One that does not end is killed."""

@@ -136,7 +136,8 @@ class Server:
             raise RuntimeError(f"the server did not start: {(self._folder / 'server.log').read_text()[-500:]}")
         started = json.loads(line)
         self.address = started["address"]
-        self.key = started["operator_key"] or self.key
+        if started["admin_key_file"] is not None:
+            self.key = Path(started["admin_key_file"]).read_text().strip()
 
     def stop(self, number: signal.Signals) -> int:
         """End it by this signal; returns its exit code."""

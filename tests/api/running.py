@@ -18,9 +18,11 @@ import httpx
 
 from fairlane import Queue
 from fairlane.api import auth
+from fairlane.api.permissions import Role
 from fairlane.core.document import Claim, Done
 
 SECONDS_MAX = 40.0
+STAFF: tuple[Role, ...] = ("admin", "operator", "viewer")
 OPEN_LIMITS = ("requests_a_second=100000", "requests_burst=100000")
 
 
@@ -50,7 +52,7 @@ class Server:
         self.folder = folder
         self.url = url or f"sqlite:///{folder}/queue.db"
         self.queue = Queue(self.url)
-        self.operator, _ = auth.create(self.queue.engine, customer=None)
+        self.admin, self.operator, self.viewer = (auth.create(self.queue.engine, role=role)[0] for role in STAFF)
         limit_options = [part for limit in limits for part in ("--limit", limit)]
         command = ["serve", "--port", "0", "--json", *limit_options, *options, *([] if work else ["--no-work"])]
         self.log = folder / "log"

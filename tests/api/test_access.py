@@ -1,7 +1,8 @@
-"""Who may do what: every route with every sort of key, made from the table of routes; a route without an entry fails."""
+"""Who may do what: every route with every sort of key, made from the table of permissions; a route without an entry fails."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,28 +10,52 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from fairlane.api import auth
-from fairlane.api.app import ROUTERS
+from fairlane import Queue
+from fairlane.api import auth, permissions
+from fairlane.api.app import ROUTERS, make_app
+from fairlane.api.extension import Extension
+from fairlane.api.logging import Log
+from fairlane.api.permissions import ROUTES, Role, Scope
+from fairlane.api.service import Options, Service
 from fairlane.api.webhook_deliveries import DeliveryStore, document_event
 from fairlane.api.webhooks import put_webhook
 from fairlane.console.app import Console
 from fairlane.core.document import Failed
 
-from .running import Server, until
+from .running import Server, problem_of, until
 
 OWNER, STRANGER = "owner of all", "stranger"
-CALLERS = ("no key", "wrong", "revoked", "expired", "half", "stranger", "owner", "operator")
 LOCKED_OUT = ("no key", "wrong", "revoked", "expired", "half")
 
 
+class Rights(NamedTuple):
+    """What a caller's key says of it."""
+
+    role: Role
+    scopes: tuple[Scope, ...] = ()
+
+
+ADMITTED = {
+    "stranger": Rights("customer"),
+    "owner": Rights("customer"),
+    "owner who submits": Rights("customer", ("submit",)),
+    "owner who reads": Rights("customer", ("read",)),
+    "metrics": Rights("viewer", ("metrics",)),
+    "viewer": Rights("viewer"),
+    "operator": Rights("operator"),
+    "operator who submits": Rights("operator", ("submit",)),
+    "admin": Rights("admin"),
+}
+CALLERS = (*LOCKED_OUT, *ADMITTED)
+
+
 class Entry(NamedTuple):
-    """How a route is called, and what a stranger, the owner and an operator are answered."""
+    """How a route is called, and what those are answered who may use it: a stranger, the owner and staff."""
 
     stranger: int
     owner: int
-    operator: int
+    staff: int
     body: Any = None
-    is_open: bool = False
     is_stream: bool = False
     query: dict[str, str] | None = None
 
@@ -74,12 +99,13 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("POST", "/v1/workers/{worker}/drain"): Entry(404, 404, 404),  # nobody works here
     ("POST", "/v1/workers/{worker}/undrain"): Entry(404, 404, 404),
     ("GET", "/v1/events"): Entry(200, 200, 200, is_stream=True),
-    ("GET", "/"): Entry(200, 200, 200, is_open=True),
-    ("GET", "/healthz"): Entry(200, 200, 200, is_open=True),
-    ("GET", "/readyz"): Entry(200, 200, 200, is_open=True),
+    ("GET", "/"): Entry(200, 200, 200),
+    ("GET", "/healthz"): Entry(200, 200, 200),
+    ("GET", "/readyz"): Entry(200, 200, 200),
+    ("GET", "/v1/openapi.json"): Entry(200, 200, 200),
     ("GET", "/metrics"): Entry(404, 404, 200),
-    ("GET", "/static/{name:path}"): Entry(404, 404, 404, is_open=True),
-    ("POST", "/page/session"): Entry(200, 200, 200, {"key": "of an operator"}, is_open=True),
+    ("GET", "/static/{name:path}"): Entry(404, 404, 404),
+    ("POST", "/page/session"): Entry(200, 200, 200, {"key": "of an operator"}),
     ("GET", "/page/session"): Entry(200, 200, 200),
     ("DELETE", "/page/session"): Entry(204, 204, 204),
     ("GET", "/page/frames"): Entry(404, 404, 200, is_stream=True),
@@ -93,14 +119,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/page/documents/{id}/payload"): Entry(404, 200, 200),
     ("GET", "/page/batches/{id}"): Entry(404, 200, 200),
 }
-KNOWN = sorted(
-    {
-        (method, str(getattr(route, "path", "")))
-        for router in (*ROUTERS, *Console.routers)
-        for route in router.routes
-        for method in getattr(route, "methods", ())
-    }
-)
+KNOWN = sorted(ROUTES)
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +134,17 @@ def clients(server: Server) -> Iterator[dict[str, httpx.Client]]:
         "revoked": revoked,
         "expired": server.key(OWNER, expires_seconds=1, now_ms=1000),
         "half": server.key(OWNER)[:30],
-        "stranger": server.key(STRANGER),
-        "owner": server.key(OWNER),
-        "operator": server.operator,
+        **{name: _key(server, name, rights) for name, rights in ADMITTED.items()},
     }
     clients = {name: server.client(key) for name, key in keys.items()}
     yield clients
     for client in clients.values():
         client.close()
+
+
+def _key(server: Server, name: str, rights: Rights) -> str:
+    customer = None if rights.role != "customer" else STRANGER if name == "stranger" else OWNER
+    return server.key(customer, role=rights.role, scopes=rights.scopes)
 
 
 def called(server: Server, client: httpx.Client, method: str, path: str, entry: Entry, id: str | None = None) -> httpx.Response:
@@ -154,21 +176,119 @@ def called(server: Server, client: httpx.Client, method: str, path: str, entry: 
 
 
 def test_every_route_has_an_entry_and_every_entry_a_route() -> None:
-    assert sorted(TABLE) == KNOWN
+    routes = {
+        (method, str(getattr(route, "path", "")))
+        for router in (*ROUTERS, *Console.routers)
+        for route in router.routes
+        for method in getattr(route, "methods", ())
+    }
+    assert routes | {("GET", "/v1/openapi.json")} == set(ROUTES) == set(TABLE)
+
+
+def test_a_route_that_is_missing_in_the_table_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(permissions.ROUTES, ("GET", "/metrics"))
+    with Queue("memory://") as queue:
+        service = Service(queue, Options(), Log())
+        with pytest.raises(RuntimeError, match="no permission is set for GET /metrics; add it to ROUTES"):
+            make_app(service, Extension())
 
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize(("method", "path"), KNOWN, ids=lambda value: str(value))
 def test_the_matrix(server: Server, clients: dict[str, httpx.Client], method: str, path: str, caller: str) -> None:
-    entry = TABLE[method, path]
+    entry, permission = TABLE[method, path], ROUTES[method, path]
     answer = called(server, clients[caller], method, path, entry)
-    if caller in LOCKED_OUT and not entry.is_open:
+    if permission == "public":
+        assert answer.status_code == entry.staff, answer.text
+        return
+    if caller in LOCKED_OUT:
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"].startswith("Bearer")
         assert answer.json()["type"] == "no-key"
+        return
+    rights = ADMITTED[caller]
+    if permission in permissions.permissions_of(rights.role, rights.scopes):
+        admitted = entry.stranger if caller == "stranger" else entry.owner if rights.role == "customer" else entry.staff
+        assert answer.status_code == admitted, answer.text
+    elif rights.role == "customer" and permission in permissions.STAFF:
+        assert (answer.status_code, problem_of(answer)) == (404, "nothing-here")
     else:
-        expected = {"stranger": entry.stranger, "owner": entry.owner, "operator": entry.operator}.get(caller, entry.stranger)
-        assert answer.status_code == expected, answer.text
+        assert (answer.status_code, problem_of(answer)) == (403, "not-allowed")
+
+
+def allowed(role: Role, *scopes: Scope) -> set[tuple[str, str]]:
+    return {route for route, permission in ROUTES.items() if permission in permissions.permissions_of(role, scopes)}
+
+
+def test_a_viewer_sees_what_an_operator_sees_and_changes_nothing() -> None:
+    assert {route for route in allowed("operator") if route[0] == "GET"} == {
+        route for route in allowed("viewer") if route[0] == "GET"
+    }
+    assert {route for route in allowed("viewer") if route[0] != "GET"} == {
+        ("DELETE", "/page/session"), ("POST", "/page/what-if"),
+    }  # fmt: skip
+
+
+def test_scopes_take_away_and_never_add() -> None:
+    who_am_i = {("GET", "/v1/me"), ("GET", "/page/session"), ("DELETE", "/page/session")}
+    submits = {("POST", "/v1/documents"), ("POST", "/v1/batches"), ("POST", "/v1/checks")}
+    assert allowed("customer", "submit") == allowed("operator", "submit") == who_am_i | submits
+    reads = allowed("customer", "read") - who_am_i
+    assert {method for method, _ in reads} == {"GET"}
+    assert ("GET", "/v1/documents/{id}/file") in reads
+    assert allowed("customer", "submit", "read") == allowed("customer")
+    assert allowed("customer") - reads - submits - who_am_i == {
+        route for route in TABLE if route[0] != "GET" and ("webhook" in route[1] or "/v1/documents/" in route[1])
+    }
+    assert allowed("viewer", "metrics") == {("GET", "/metrics")}
+    for role in permissions.OF_ROLE:
+        for scope in permissions.OF_SCOPE:
+            assert permissions.permissions_of(role, (scope,)) <= permissions.permissions_of(role, ())
+
+
+def test_an_operator_has_nothing_of_an_admin() -> None:
+    assert allowed("operator") <= allowed("admin")
+    assert {ROUTES[route] for route in allowed("admin") - allowed("operator")} <= {"admin"}
+
+
+def test_nothing_is_read_of_somebody_who_may_not_send_it(server: Server) -> None:
+    """The answer comes although the body never does."""
+    for key, path in ((server.viewer, "/v1/documents"), (server.key(OWNER, scopes=["read"]), "/v1/documents")):
+        answer = server.raw(server.head(key, "POST", path, "Content-Type: application/json", "Content-Length: 9") + b"\r\n")
+        assert answer.startswith(b"HTTP/1.1 403")
+        assert problem_of(answer) == "not-allowed"
+
+
+def test_another_method_of_a_route_for_staff_does_not_exist_for_customers(
+    server: Server, clients: dict[str, httpx.Client]
+) -> None:
+    for path in ("/v1/customers", "/metrics", "/v1/policy", "/page/what-if"):
+        wrong = clients["owner"].delete(path)
+        assert compared(wrong) == compared(clients["owner"].delete("/v1/no/such/place"))
+        assert clients["operator"].delete(path).status_code == 405
+    assert clients["owner"].put("/v1/documents").status_code == 405
+
+
+def test_a_path_that_two_routes_share_needs_the_permission_of_the_one_that_answers(
+    server: Server, clients: dict[str, httpx.Client]
+) -> None:
+    """The framework takes GET /v1/documents/bulk for a document of that id."""
+    assert clients["owner who submits"].get("/v1/documents/bulk").status_code == 403
+    assert clients["owner"].get("/v1/documents/bulk").status_code == 404
+
+
+def test_keys_of_an_older_version_stay_what_they_were(server: Server) -> None:
+    engine = server.queue.engine
+    for customer, role in ((None, "operator"), (OWNER, "customer")):
+        secret, key = auth.create(engine, customer=customer)
+        record = engine.record(auth.GROUP, key.id)
+        assert record is not None
+        older = {name: value for name, value in json.loads(record.value).items() if name not in ("scopes",)}
+        assert older["role"] == role
+        engine.put_record(auth.GROUP, key.id, json.dumps(older | {"from_the_future": 1}), record.version)
+        with server.client(secret) as client:
+            me = client.get("/v1/me").json()
+        assert (me["role"], set(me["permissions"])) == (role, set(permissions.OF_ROLE[role]))  # type: ignore[index]
 
 
 def compared(answer: httpx.Response) -> tuple[int, dict[str, str], bytes]:
@@ -177,7 +297,9 @@ def compared(answer: httpx.Response) -> tuple[int, dict[str, str], bytes]:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [route for route in KNOWN if TABLE[route].stranger == 404], ids=lambda value: str(value)
+    ("method", "path"),
+    [route for route in KNOWN if TABLE[route].stranger == 404],
+    ids=lambda value: str(value),
 )
 def test_what_is_somebody_elses_cannot_be_distinguished_from_what_is_not_there(
     server: Server, clients: dict[str, httpx.Client], method: str, path: str
@@ -190,7 +312,7 @@ def test_what_is_somebody_elses_cannot_be_distinguished_from_what_is_not_there(
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [route for route in KNOWN if TABLE[route].owner == 404], ids=lambda value: str(value)
+    ("method", "path"), [route for route in KNOWN if ROUTES[route] in permissions.STAFF], ids=lambda value: str(value)
 )
 def test_for_customers_there_is_nothing_where_operators_are_whatever_they_send(
     server: Server, clients: dict[str, httpx.Client], method: str, path: str

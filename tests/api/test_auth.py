@@ -31,19 +31,25 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(url: str) -> None:
 
 
 def test_revoking_is_for_good_and_may_be_repeated(url: str) -> None:
-    (made,) = run_json("keys", "create", "--operator", "--url", url)
+    (made,) = run_json("keys", "create", "--admin", "--url", url)
     (revoked,) = run_json("keys", "revoke", made["id"], "--url", url)
     assert revoked["state"] == "revoked"
     assert run_json("keys", "revoke", made["id"], "--url", url) == [revoked]
     with Queue(url) as queue:
-        assert not auth.has_operator(queue.engine)
+        assert not auth.has_admin(queue.engine)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("create",), "a key is either for a customer or for an operator"),
-        (("create", "--operator", "--customer", "a"), "a key is either for a customer or for an operator"),
+        (("create",), "a key is for a customer or for staff"),
+        (("create", "--operator", "--customer", "a"), "a key is for a customer or for staff"),
+        (
+            ("create", "--customer", "a", "--scope", "metrics"),
+            "scope is 'metrics'; it must be submit or read for a key of role customer",
+        ),
+        (("create", "--viewer", "--scope", "submit"), "scope is 'submit'; it must be read or metrics for a key of role viewer"),
+        (("create", "--operator", "--expires", "101y"), "'101y' is not a duration"),
         (("create", "--customer", ""), "customer is ''"),
         (("create", "--operator", "--expires", "0s"), "expires is 0.0"),
         (("revoke", "nobody"), "there is no key nobody"),
@@ -68,7 +74,7 @@ def test_the_keyring_knows_only_whole_keys_that_are_in_use() -> None:
         late, late_key = auth.create(queue.engine, customer="acme", expires_seconds=1, now_ms=1000)
         ring.load(key.id)
         ring.load(late_key.id)
-        assert ring.caller(right) == auth.Caller(key.id, "acme")
+        assert ring.caller(right) == key.caller
         for wrong in (late, right[:-1], right + "x", right.upper(), "", "fl__", "fl_" + key.id, right.replace("fl_", "xx_")):
             assert ring.caller(wrong) is None, wrong
 

@@ -4,36 +4,90 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fairlane import Queue
-from tests.cli.running import COMMAND, run_program, start
+from fairlane.api import auth
+from fairlane.api.first_key import ADVICE
+from tests.cli.running import COMMAND, Terminal, run_program, start
+from tests.servers import redis
 from tests.worker.conftest import is_alive, process_tree
 
 from .running import Server, until
 
 
-def test_the_first_operator_key_is_reported_once(tmp_path: Path) -> None:
+def serve_and_stop(*options: str, lines: int) -> tuple[list[str], list[dict[str, Any]]]:
+    """Start a server, read so many lines of its output, and stop it; return them and its log."""
+    with start("serve", "--port", "0", "--no-work", *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        output = [program.stdout.readline() for _ in range(lines)]
+        program.send_signal(signal.SIGTERM)
+        rest, log = program.communicate(timeout=60)
+    assert (program.returncode, rest) == (0, "")
+    return output, [json.loads(line) for line in log.splitlines()]
+
+
+def test_on_a_terminal_the_first_admins_key_is_shown_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/queue.db"
-    lines_read = []
-    for lines in (2, 1):
-        with start(
-            "serve", "--port", "0", "--no-work", "--url", url, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as program:
-            assert program.stdout is not None
-            lines_read += [program.stdout.readline() for _ in range(lines)]
-            program.send_signal(signal.SIGTERM)
-            assert program.stdout.read() == ""
-        assert program.returncode == 0
-    assert lines_read[0].startswith("Fairlane is running at http://127.0.0.1:")
-    assert "The first operator key, shown only now: fl_" in lines_read[1]
-    assert "fl_" not in lines_read[2]
+    with Terminal(200, 40, "serve", "--port", "0", "--no-work", "--url", url) as shown:
+        shown.wait_for(lambda text: re.search(r"it expires in 90 days: fl_\S+\s", text))
+        os.kill(shown.program.pid, signal.SIGTERM)
+        assert shown.wait() == 0
+    (secret,) = re.findall(r"fl_\S+", shown.shown)
+    assert not list(tmp_path.glob("*.admin-key*"))
+    with Queue(url) as queue:
+        (key,) = auth.list_keys(queue.engine)
+        ring = auth.Keyring(queue.engine)
+        ring.load(key.id)
+        caller = ring.caller(secret)
+    assert caller is not None
+    assert (caller.role, key.expires_ms) == ("admin", key.made_ms + 90 * 86_400_000)
+    output, log = serve_and_stop("--url", url, lines=1)
+    assert "fl_" not in output[0] + json.dumps(log)
+
+
+def test_elsewhere_the_first_admins_key_goes_to_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    url, path = f"sqlite:///{tmp_path}/queue.db", tmp_path / "queue.db.admin-key"
+    path.write_text("a key that expired")
+    path.chmod(0o644)
+    output, log = serve_and_stop("--url", url, lines=2)
+    assert output[0].startswith("Fairlane is running at http://127.0.0.1:")
+    assert output[1] == f"The first admin's key is in {path}; it expires in 90 days.\n"
+    secret = path.read_text().strip()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "queue.db.admin-key.new").exists()
+    (logged,) = [line for line in log if line["event"] == "first admin key"]
+    assert logged["file"] == str(path)
+    assert secret.split("_", 2)[2] not in json.dumps(log) + "".join(output)
+    with Queue(url) as queue:
+        ring = auth.Keyring(queue.engine)
+        ring.load(logged["key"])
+        caller = ring.caller(secret)
+    assert caller is not None
+    assert caller.role == "admin"
+
+
+def test_where_the_store_is_a_server_the_log_says_how_to_make_a_key() -> None:
+    """An operator's key is not enough, and is not taken for one."""
+    url = redis.shared("redis").url()
+    try:
+        with Queue(url) as queue:
+            auth.create(queue.engine, role="operator")
+        output, log = serve_and_stop("--url", url, "--json", lines=1)
+        with Queue(url) as queue:
+            assert [key.role for key in auth.list_keys(queue.engine)] == ["operator"]
+    finally:
+        redis.drop_url(url)
+    assert json.loads(output[0]) | {"address": ""} == {"address": "", "admin_key": None, "admin_key_file": None}
+    assert [line["advice"] for line in log if line["event"] == "no admin key"] == [ADVICE]
 
 
 def test_a_document_goes_in_and_its_result_comes_out(tmp_path: Path) -> None:

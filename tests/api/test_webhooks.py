@@ -20,9 +20,9 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from fairlane import Queue
-from fairlane.api import webhook_deliveries, webhooks
+from fairlane.api import auth, webhook_deliveries, webhooks
 from fairlane.api.access.batches import BatchAccess, BatchRecord
-from fairlane.api.auth import Caller, time_ms
+from fairlane.api.auth import time_ms
 from fairlane.api.webhook_deliveries import DeliveryStore
 from fairlane.api.webhook_transport import CallFailed, post
 from fairlane.core.document import Done, Failed
@@ -214,7 +214,7 @@ def test_a_batch_of_files_that_ended_before_it_was_written_down_is_told(tmp_path
         receipts = [server.queue.submit("acme", number, key=f"{batch.id}/{number}") for number in range(2)]
         server.finish(2)
         until(lambda: len(listener.calls) == 2)
-        batches = BatchAccess(server.queue, Caller("key", "acme"))
+        batches = BatchAccess(server.queue, auth.create(server.queue.engine, customer="acme")[1].caller)
         batches.put(batch._replace(documents=tuple(receipt.id for receipt in receipts)))
         until(lambda: len(listener.calls) == 3)
         assert verified(secret, listener.calls[-1])["data"]["counts"] == {"done": 2}

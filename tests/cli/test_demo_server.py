@@ -20,7 +20,7 @@ from tests.worker.conftest import is_alive, process_tree
 from .running import Terminal, run, start
 
 ADDRESS = re.compile(r"Open (http://127\.0\.0\.1:\d+) in a browser")
-KEY = re.compile(r"(operator|ada-law), sees [a-z ]+ (fl_\S+)")
+KEY = re.compile(r"(admin|ada-law), sees [a-z ]+ (fl_\S+)")
 FEW = ("--big", "12", "--small", "2", "--each", "2", "--paragraphs", "1")
 
 
@@ -43,7 +43,7 @@ def test_it_says_where_and_with_which_key_feeds_itself_and_leaves_nothing(tempor
             assert line, program.communicate()
         (address,) = ADDRESS.findall(stdout)
         keys = dict(KEY.findall(stdout))
-        with Client(address, keys["operator"]) as operator, Client(address, keys["ada-law"]) as light:
+        with Client(address, keys["admin"]) as operator, Client(address, keys["ada-law"]) as light:
             until(lambda: operator.look("northwind").done > 0, "a document of the big customer to be done")
             assert light.me().customer == "ada-law"
             assert operator.rules().policy.reset_interval == demo_server.INTERVAL_SECONDS

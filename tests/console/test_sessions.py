@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from fairlane.api import auth
+from fairlane.api.permissions import OF_ROLE
 from fairlane.console.sessions import SESSIONS_A_KEY, SessionStore, csrf_token
 from tests.api.running import Server, problem_of, until
 
@@ -47,7 +48,8 @@ def test_behind_tls_the_cookie_is_for_tls_and_this_host_alone(server: Server, sc
         assert "Secure" in attributes
         assert "Path=/" in attributes
         assert "Domain" not in attributes
-        assert response.json() | {"csrf": ""} == {"role": "operator", "customer": None, "csrf": ""}
+        expected = {"role": "operator", "customer": None, "permissions": sorted(OF_ROLE["operator"]), "csrf": ""}
+        assert response.json() | {"csrf": ""} == expected
         cookie = attributes.partition(";")[0]
         client.cookies.clear()
         assert (
@@ -58,6 +60,14 @@ def test_behind_tls_the_cookie_is_for_tls_and_this_host_alone(server: Server, sc
         response = client.delete("/page/session", headers=signed_in)
         assert response.headers["set-cookie"].startswith('__Host-fairlane="";')
         assert "Secure" in response.headers["set-cookie"]  # or browsers would not delete it
+
+
+def test_a_key_that_may_not_read_does_not_open_the_page(server: Server, customer: str) -> None:
+    for key in (server.key(customer, scopes=["submit"]), server.key(None, role="viewer", scopes=["metrics"])):
+        with server.client(None) as client:
+            response = client.post("/page/session", json={"key": key})
+            assert (response.status_code, problem_of(response)) == (403, "not-allowed")
+            assert "set-cookie" not in response.headers
 
 
 @pytest.mark.parametrize("key", ["", "fl_", "x", "fl_0123456789abcdef_" + "A" * 43, "0123456789abcdef." + "A" * 43])

@@ -18,6 +18,7 @@ import pytest
 import fairlane
 from bench.pictures import FOLDER, pictures
 from fairlane import AsyncClient, AsyncQueue, Client, Policy, Queue, Rules, Terms, worker
+from fairlane.api.permissions import ROUTES, Role, Scope, permissions_of
 from fairlane.blobs.files import Files
 from fairlane.cli import main
 from fairlane.core import document, errors
@@ -28,6 +29,7 @@ from fairlane.worker.hooks import EVENTS
 ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / "docs/reference.md").read_text()
 DOCUMENTS = (ROOT / "docs/documents.md").read_text()
+SERVICE = (ROOT / "docs/service.md").read_text()
 README = (ROOT / "README.md").read_text()
 
 
@@ -128,6 +130,30 @@ def test_every_command_has_its_row_with_every_option() -> None:
 def _parameters(command: click.Command) -> list[click.Parameter]:
     inner = command.commands.values() if isinstance(command, click.Group) else ()
     return [*command.params, *(parameter for one in inner for parameter in one.params)]
+
+
+def test_the_table_of_permissions_has_every_route_and_who_may_use_it() -> None:
+    (head, *lines) = rows(section(SERVICE, "### Who may do what"))
+    keys: list[tuple[Role, tuple[Scope, ...]]] = [
+        ("customer", ("submit",)), ("customer", ("read",)), ("customer", ()), ("viewer", ()), ("operator", ()), ("admin", ()),
+        ("viewer", ("metrics",)),
+    ]  # fmt: skip
+    assert head[2:] == [
+        "customer with `submit`",
+        "customer with `read`",
+        "customer",
+        "viewer",
+        "operator",
+        "admin",
+        "`metrics`",
+    ]
+    written: dict[tuple[str, ...], str] = {}
+    for permission, calls, *cells in lines:
+        name = permission.strip("`")
+        written |= {tuple(call.split(" ")): name for call in re.findall(r"`(\w+ [^`]+)`", calls)}
+        allowed = [name == "public" or name in permissions_of(*key) for key in keys]
+        assert [cell == "yes" for cell in cells] == allowed, name
+    assert written == ROUTES
 
 
 def test_every_setting_rule_and_term_is_in_its_table() -> None:

@@ -52,12 +52,13 @@ def served(url: str, blobs: str, path: Path) -> dict[str, Any]:
         try:
             assert server.stdout is not None
             line = json.loads(server.stdout.readline())
-            with Client(line["address"], line["operator_key"]) as client:
+            key = Path(line["admin_key_file"]).read_text().strip()
+            with Client(line["address"], key) as client:
                 receipt = client.submit(path=path, customer="acme")
                 state = client.wait(receipt.id, timeout=SECONDS).state
                 text = client.text(receipt.id)
             page = _page(f"{line['address']}/")
-            metrics = _page(f"{line['address']}/metrics", line["operator_key"])
+            metrics = _page(f"{line['address']}/metrics", key)
         finally:
             server.terminate()
             code = server.wait(SECONDS)

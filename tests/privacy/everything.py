@@ -15,7 +15,6 @@ import psycopg
 from fairlane import Queue
 from fairlane.api import auth
 from fairlane.api.access.batches import BatchAccess, BatchRecord, batch_id
-from fairlane.api.auth import Caller
 from fairlane.api.webhook_deliveries import Delivery, DeliveryStore, document_event
 from fairlane.api.webhook_events import mark_batch_ended
 from fairlane.api.webhooks import put_webhook
@@ -96,7 +95,7 @@ def fill_records(queue: Queue, customer: str) -> None:
     DeliveryStore(engine).note(customer, [delivered], [delivered])
     DeliveryStore(engine).wake(customer)
     batch = BatchRecord(batch_id(customer, MARK), customer, "digest", 1, tuple(document.id for document in documents), MARK)
-    batches = BatchAccess(queue, Caller(key.id, customer))
+    batches = BatchAccess(queue, key.caller)
     batches.create(batch, MARK)
     batches.put(batch)  # a customer with a webhook has its batches checked
     mark_batch_ended(engine, batch)

@@ -21,20 +21,27 @@ from fairlane.core.errors import FairlaneError
 from . import schemas
 from .dependencies import json_response
 from .extension import Extension
-from .middleware import DOCUMENTS, OPERATOR_PATHS, PUBLIC_PATHS, DirectRoute, RequestMiddleware
+from .middleware import DOCUMENTS, DirectRoute, RequestMiddleware
+from .permissions import ROUTES, Permission, refuse_unlisted
 from .problems import MEDIA_TYPE, TITLES, Problem, nothing_here, problem_of
 from .routes import batches, customers, documents, events, health, policy, webhooks, workers
 from .service import Service
 from .uploads import Uploads
 
+OPENAPI = "/v1/openapi.json"
 ROUTERS = tuple(module.router for module in (documents, batches, customers, webhooks, policy, workers, events, health))
 DESCRIPTION = """A fair priority queue for document processing. Every document steps its customer's counter down, silence sets
 it back, and the counter picks the priority: 1 is served first, 9 last.
 
 Send a key with every call: `Authorization: Bearer fl_...`. What a key may not see does not exist for it: the answer is 404."""
-ANY_QUERY = (("GET", "/"), ("POST", DOCUMENTS))  # a page's address may carry anything; a submission reads its query itself
+ANY_QUERY = (
+    ("GET", "/"),
+    ("GET", OPENAPI),
+    ("POST", DOCUMENTS),
+)  # a page's address may carry anything; a submission reads its query itself
+CALLED_BY: dict[Permission, str] = {"view": "staff", "metrics": "staff", "operate": "operators", "admin": "admins"}
 COMMON_PROBLEMS = (
-    "bad-request", "no-key", "nothing-here", "too-large", "wrong-media-type", "bad-value", "too-many-requests",
+    "bad-request", "no-key", "not-allowed", "nothing-here", "too-large", "wrong-media-type", "bad-value", "too-many-requests",
     "too-many-headers", "too-slow", "overloaded", "store-full", "key-conflict", "wrong-method",
 )  # fmt: skip
 
@@ -59,7 +66,7 @@ def make_app(service: Service, extension: Extension) -> RequestMiddleware:
     routers = (*extension.routers, *ROUTERS)
     for router in routers:
         app.include_router(router)
-    app.add_api_route("/v1/openapi.json", _openapi, methods=["GET"], include_in_schema=False)
+    app.add_api_route(OPENAPI, _openapi, methods=["GET"], include_in_schema=False)
     app.add_exception_handler(RequestValidationError, _validation_failed)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Problem, _problem_raised)
@@ -69,6 +76,7 @@ def make_app(service: Service, extension: Extension) -> RequestMiddleware:
         (method, route.path): query_names(route.dependant) for route in api_routes for method in route.methods or ()
     }
     routes |= dict.fromkeys(ANY_QUERY)
+    refuse_unlisted(routes)
     # Called past FastAPI, which would double the cost of every submission.
     direct: dict[tuple[str, str], DirectRoute] = {("POST", DOCUMENTS): documents.submit_document}
     return RequestMiddleware(app, service, routes, direct)
@@ -135,18 +143,18 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         components.pop(name, None)
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for path, operations in document["paths"].items():
-        for operation in operations.values():
-            _complete(path, operation)
+        for method, operation in operations.items():
+            _complete(path, ROUTES[method.upper(), path], operation)
     app.openapi_schema = document
     return document
 
 
-def _complete(path: str, operation: dict[str, Any]) -> None:
-    """Add what every operation has: a key, and problems."""
-    if path not in PUBLIC_PATHS:
+def _complete(path: str, permission: Permission, operation: dict[str, Any]) -> None:
+    """Add what every operation has: a key, who may call it, and problems."""
+    if permission != "public":
         operation["security"] = [{"key": []}]
-    if path.startswith(OPERATOR_PATHS):
-        operation["summary"] += " (operators)"
+    if permission in CALLED_BY:
+        operation["summary"] += f" ({CALLED_BY[permission]})"
     responses = operation["responses"]
     responses.pop("422", None)
     problem = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}

@@ -1,4 +1,4 @@
-"""API keys: created, shown once, kept as a hash, looked up by their public part, revoked at once.
+"""API keys: created, shown once, kept as a hash, looked up by their public part, rotated, revoked at once.
 
 Laws:
 - A key is 256 random bits. The store keeps its SHA-256: whoever reads the store cannot call with what is there.
@@ -14,13 +14,14 @@ import hmac
 import json
 import secrets
 import time
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake, Unknown
 from fairlane.engine import Engine
 
+from .permissions import Permission, Role, Scope, permissions_of, validate_scopes
 from .problems import Problem, nothing_here
 
 GROUP = "keys"
@@ -28,9 +29,9 @@ PREFIX = "fl"
 CACHE_SECONDS = 1.0
 CACHE_MAX = 10_000  # keys; more are read again
 PAGE = 500
+CUSTOMER_SCOPES: tuple[Scope, ...] = ("submit", "read")  # of a key that was made without a choice
+EXPIRES_SECONDS = 90 * 86400.0  # unless its maker chooses otherwise
 EXPIRES_MAX_SECONDS = 100 * 365 * 86400
-
-Role = Literal["customer", "operator"]
 
 
 class Key(NamedTuple):
@@ -43,7 +44,8 @@ class Key(NamedTuple):
     name: str
     made_ms: int
     expires_ms: int | None
-    revoked_ms: int | None
+    revoked_ms: int | None = None
+    scopes: tuple[Scope, ...] = ()  # none: everything that the role may do
 
     def ended(self, now_ms: int) -> str | None:
         """Say why it is no longer valid; None: it is."""
@@ -51,15 +53,23 @@ class Key(NamedTuple):
             return "revoked"
         return "expired" if self.expires_ms is not None and self.expires_ms <= now_ms else None
 
+    @property
+    def caller(self) -> Caller:
+        """Whoever shows this key."""
+        return Caller(self.id, self.customer, self.role, permissions_of(self.role, self.scopes), self.name)
+
 
 class Caller(NamedTuple):
-    """Whoever sends a request: a customer, which sees its own, or an operator, who sees all."""
+    """Whoever sends a request: a customer, which sees its own, or staff (a viewer, an operator, an admin), who sees all."""
 
     key_id: str
-    customer: str | None  # None: an operator
+    customer: str | None  # None: staff
+    role: Role
+    permissions: frozenset[Permission]
+    name: str = ""  # of the key
 
     @property
-    def is_operator(self) -> bool:
+    def sees_all(self) -> bool:
         return self.customer is None
 
     def may_see(self, customer: str | None) -> bool:
@@ -83,24 +93,45 @@ def time_ms() -> int:
 
 
 def create(
-    engine: Engine, *, customer: str | None, name: str = "", expires_seconds: float | None = None, now_ms: int | None = None
+    engine: Engine,
+    *,
+    customer: str | None = None,
+    role: Role | None = None,
+    scopes: Iterable[str] = (),
+    name: str = "",
+    expires_seconds: float | None = EXPIRES_SECONDS,
+    now_ms: int | None = None,
 ) -> tuple[str, Key]:
-    """Make a key for a customer, or for an operator (None); its text cannot be had again."""
+    """Make a key of a customer, or of a role (without either: an operator); its text cannot be had again."""
+    while True:
+        secret, key = new_key(customer, role, scopes, name, expires_seconds, time_ms() if now_ms is None else now_ms)
+        if add(engine, key):
+            return secret, key
+
+
+def new_key(
+    customer: str | None, role: Role | None, scopes: Iterable[str], name: str, expires_seconds: float | None, now_ms: int
+) -> tuple[str, Key]:
+    """Make a key that the store does not have yet; the values are validated."""
     if customer is not None:
         validate_text("customer", customer)
+    role = role or ("operator" if customer is None else "customer")
+    if (role == "customer") != (customer is not None):
+        raise Mistake(f"a key is of a customer, or of a viewer, an operator or an admin: role {role} with customer {customer}")
     if name:
         validate_text("name", name)
     if expires_seconds is not None and not 0 < expires_seconds <= EXPIRES_MAX_SECONDS:
         raise BadValue("expires", expires_seconds, "more than 0 seconds and at most 100 years")
-    made_ms = time_ms() if now_ms is None else now_ms
-    expires_ms = None if expires_seconds is None else made_ms + round(expires_seconds * 1000)
-    while True:
-        id = secrets.token_hex(8)
-        secret = f"{PREFIX}_{id}_{secrets.token_urlsafe(32)}"
-        role: Role = "operator" if customer is None else "customer"
-        key = Key(id, _digest(secret), role, customer, name, made_ms, expires_ms, None)
-        if engine.put_record(GROUP, id, _to_json(key), 0) is not None:
-            return secret, key
+    expires_ms = None if expires_seconds is None else now_ms + round(expires_seconds * 1000)
+    id = secrets.token_hex(8)
+    secret = f"{PREFIX}_{id}_{secrets.token_urlsafe(32)}"
+    chosen = validate_scopes(role, scopes) or (CUSTOMER_SCOPES if role == "customer" else ())
+    return secret, Key(id, _digest(secret), role, customer, name, now_ms, expires_ms, None, chosen)
+
+
+def add(engine: Engine, key: Key) -> bool:
+    """Store a new key; False: its id is taken."""
+    return engine.put_record(GROUP, key.id, _to_json(key), 0) is not None
 
 
 def list_keys(engine: Engine) -> Iterator[Key]:
@@ -128,10 +159,10 @@ def revoke(engine: Engine, id: str, *, now_ms: int | None = None) -> Key:
             return revoked
 
 
-def has_operator(engine: Engine) -> bool:
-    """Whether any operator key is valid."""
+def has_admin(engine: Engine) -> bool:
+    """Whether any admin's key is valid."""
     now_ms = time_ms()
-    return any(key.role == "operator" and key.ended(now_ms) is None for key in list_keys(engine))
+    return any(key.role == "admin" and key.ended(now_ms) is None for key in list_keys(engine))
 
 
 class Keyring:
@@ -160,12 +191,12 @@ class Keyring:
         is_right = hmac.compare_digest(_digest(secret), _NO_KEY if key is None else key.digest)
         if key is None or not is_right or key.ended(time_ms()) is not None:
             return None
-        return Caller(key.id, key.customer)
+        return key.caller
 
     def holder(self, id: str) -> Caller | None:
         """Identify the caller by the public part of a key that was proved before, from the cache; None: no longer valid."""
         key = self.key(id)
-        return None if key is None or key.ended(time_ms()) is not None else Caller(key.id, key.customer)
+        return None if key is None or key.ended(time_ms()) is not None else key.caller
 
     def key(self, id: str) -> Key | None:
         """Return a key from the cache."""
@@ -192,4 +223,10 @@ def _to_json(key: Key) -> str:
 
 
 def _from_json(id: str, value: str) -> Key:
-    return Key(id=id, **json.loads(value))
+    """Parse a key; members that a newer version added are ignored, and those that an older one lacked have their defaults."""
+    members = json.loads(value)
+    scopes = members.get("scopes", CUSTOMER_SCOPES if members["role"] == "customer" else ())
+    return Key(id=id, **{name: members[name] for name in _FIELDS if name in members}, scopes=tuple(scopes))
+
+
+_FIELDS = frozenset(Key._fields) - {"id", "scopes"}

@@ -37,16 +37,8 @@ class RequestContext(NamedTuple):
 
 
 def request_context(request: Request) -> RequestContext:
-    """Return the context of any caller; the middleware has refused requests without a key."""
+    """Return the context of the caller; the middleware has refused whoever may not use the route."""
     return RequestContext(request.app.state.service, request.scope["caller"], request.scope["credential"])
-
-
-def operator_context(request: Request) -> RequestContext:
-    """Return the context of an operator; for customers the route does not exist."""
-    context = request_context(request)
-    if not context.caller.is_operator:
-        raise nothing_here()
-    return context
 
 
 def decode_name(value: str) -> str:
@@ -58,7 +50,6 @@ def decode_name(value: str) -> str:
 
 
 AnyCaller = Annotated[RequestContext, Depends(request_context)]
-OperatorOnly = Annotated[RequestContext, Depends(operator_context)]
 IdInPath = Annotated[str, BeforeValidator(decode_name), Path(examples=[ID_EXAMPLE])]
 CustomerInPath = Annotated[str, BeforeValidator(decode_name), Path(examples=["acme"])]
 
@@ -99,7 +90,7 @@ def document_json(caller: Caller, document: DocumentRow) -> dict[str, Any]:
         "attempts": document.attempts,
         "attempts_max": document.attempts_max,
         "reason": document.reason,
-        "worker": document.worker if caller.is_operator else None,
+        "worker": document.worker if caller.sees_all else None,
         "links": document_links(document.id),
     }
 

@@ -16,11 +16,6 @@ class Extension:
     """An extension that adds nothing; override what is needed."""
 
     routers: Sequence[APIRouter] = ()  # matched before the API's own
-    operator_paths: tuple[str, ...] = ()  # prefixes of paths that exist for operators only
-
-    def is_public(self, method: str, path: str) -> bool:
-        """Whether a request is answered without a key."""
-        return False
 
     def credential(self, headers: dict[bytes, bytes], *, is_https: bool) -> str:
         """Return the credential of a request without an Authorization header; empty: it has none."""

@@ -1,7 +1,8 @@
-"""What must hold before a route sees a request: a key, a free slot, a body of a size and type that is accepted.
+"""What must hold before a route sees a request: a key that may do this, a free slot, a body of an accepted size and type.
 
 Laws:
 - No key, no body read: everything here is decided from the headers, and the body is counted while it is read.
+- Who may use a route is decided here alone, by `permissions.ROUTES`.
 - Without a key every address responds alike, so that nobody learns what exists.
 - A request that changes something with a credential that browsers send by themselves must prove that it is our own page's.
 - HEAD is answered wherever GET is, by the same route, without the body.
@@ -25,6 +26,7 @@ from fairlane.core.errors import FairlaneError
 from .auth import Caller
 from .client_address import is_https
 from .dependencies import RequestContext
+from .permissions import ROLE_NAMES, ROUTES, STAFF, Permission, missing, of_path
 from .problems import Problem, nothing_here, problem_of
 from .service import Service
 
@@ -35,8 +37,6 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 DirectRoute = Callable[[RequestContext, Request], Awaitable[Response]]
 
-PUBLIC_PATHS = frozenset(("/", "/healthz", "/readyz", "/v1/openapi.json"))
-OPERATOR_PATHS = ("/v1/customers", "/v1/policy", "/v1/workers", "/v1/capacity", "/metrics")
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 DOCUMENTS, BATCHES = "/v1/documents", "/v1/batches"
 CREDENTIAL_MAX = 200
@@ -67,9 +67,8 @@ class RequestMiddleware:
         self._query_names = routes  # by method and path; None: the route may be called with any
         paths = sorted({path for _, path in routes})
         self._direct = direct
-        self._operator_paths = (*OPERATOR_PATHS, *service.extension.operator_paths)
         self._paths = {path for path in paths if "{" not in path}
-        self._patterns = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), path) for path in paths if "{" in path]
+        self._patterns = [(_pattern(path), path) for path in paths if "{" in path]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,6 +80,7 @@ class RequestMiddleware:
         scope["log"] = log_fields
         is_safe_only = source.is_https and not _is_local_name(dict(scope["headers"]).get(b"host", b""))
         sender = Sender(send, is_head=scope["method"] == "HEAD", is_https_only=is_safe_only)
+        route = scope["fairlane.route"] = self._route("GET" if sender.is_head else scope["method"], scope["path"])
         service.active_requests += 1
         try:
             await self._handle({**scope, "method": "GET"} if sender.is_head else scope, receive, sender)
@@ -99,20 +99,22 @@ class RequestMiddleware:
         finally:
             service.active_requests -= 1
             seconds = time.perf_counter() - began
-            route = self._route(scope["path"])
             service.metrics.on_response(scope["method"], route, sender.status, seconds)
             milliseconds = round(seconds * 1000, 1)
             service.log.request(method=scope["method"], route=route, status=sender.status, ms=milliseconds, **log_fields)
 
-    def _route(self, path: str) -> str:
-        """Return the route of a path, for metrics and the log: routes are few, and hold no ids."""
-        if path in self._paths:
+    def _route(self, method: str, path: str) -> str:
+        """Return the route of a path: of this method, as the framework finds it, or of another one; they hold no ids."""
+        if (method, path) in self._query_names:
             return path
-        return next((route for pattern, route in self._patterns if pattern.fullmatch(path)), "other")
+        matching = [route for pattern, route in self._patterns if pattern.fullmatch(path)]
+        own = next((route for route in matching if (method, route) in self._query_names), None)
+        return own or (path if path in self._paths else matching[0] if matching else "other")
 
     async def _handle(self, scope: Scope, receive: Receive, sender: Sender) -> None:
-        path, headers = scope["path"], dict(scope["headers"])
-        is_public = path in PUBLIC_PATHS or self._service.extension.is_public(scope["method"], path)
+        path, headers, route = scope["path"], dict(scope["headers"]), scope["fairlane.route"]
+        permission = ROUTES.get((scope["method"], route))
+        is_public = permission == "public" or (permission is None and set(of_path(route)) == {"public"})
         limit = self._service.limits.requests_at_once
         if self._service.active_requests > (2 * limit if is_public else limit):
             raise _overloaded()
@@ -122,7 +124,8 @@ class RequestMiddleware:
             scope["log"]["key"] = caller.key_id
             if caller.customer is not None:
                 scope["log"]["customer"] = caller.customer
-            self._refuse(path, caller, headers)
+            self._refuse(caller, headers)
+            _refuse_without_permission(permission, route, caller, headers)
         self._refuse_unknown_query(scope)
         limited = LimitedReceive(receive, self._bytes_max(scope["method"], path, headers))
         direct = self._direct.get((scope["method"], path))
@@ -136,7 +139,7 @@ class RequestMiddleware:
     async def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[str, Caller]:
         """Identify the caller by its credential, a key or one of the extension, before the body is read."""
         extension = self._service.extension
-        has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+        has_body = _has_body(headers)
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         sent_by_browser = "" if scheme else extension.credential(headers, is_https=is_https(scope))
         credential = token.strip().decode("ascii", "replace") if scheme.lower() == b"bearer" else sent_by_browser
@@ -147,7 +150,7 @@ class RequestMiddleware:
             extension.refuse_forged(credential, headers, close=has_body)
         return credential, caller
 
-    def _refuse(self, path: str, caller: Caller, headers: dict[bytes, bytes]) -> None:
+    def _refuse(self, caller: Caller, headers: dict[bytes, bytes]) -> None:
         """Refuse what can be refused before the body is read."""
         service = self._service
         if service.is_stopping:
@@ -157,14 +160,12 @@ class RequestMiddleware:
         if not service.rate_limiter.take(caller.key_id):
             most = service.limits.requests_a_second
             raise Problem("too-many-requests", f"more than {most} requests a second with this key", retry_after=1, close=True)
-        if caller.customer is not None and path.startswith(self._operator_paths):
-            raise nothing_here()
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise Problem("wrong-media-type", "a compressed body is not taken; send it as it is", close=True)
 
     def _refuse_unknown_query(self, scope: Scope) -> None:
         """Refuse parameters that a route does not have: ignored, they would look as if they had been obeyed."""
-        known = self._query_names.get((scope["method"], self._route(scope["path"]))) if scope["query_string"] else None
+        known = self._query_names.get((scope["method"], scope["fairlane.route"])) if scope["query_string"] else None
         if known is not None:
             refuse_unknown_query(scope["query_string"], known)
 
@@ -179,6 +180,29 @@ class RequestMiddleware:
         if length is not None and int(length) > bytes_max:  # the parser has seen that it is a number
             raise too_large(bytes_max)
         return bytes_max
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """Return the pattern of a path with names in it."""
+    return re.compile(re.sub(r"\{\w+\}", "[^/]+", re.sub(r"\{\w+:path\}", ".*", path)))
+
+
+def _has_body(headers: dict[bytes, bytes]) -> bool:
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+
+
+def _refuse_without_permission(permission: Permission | None, route: str, caller: Caller, headers: dict[bytes, bytes]) -> None:
+    """Refuse what the caller may not do: as something that is not there, or with what it would need."""
+    if permission is None:  # no route, or another method of one: the framework answers, unless that would tell of the route
+        if caller.role == "customer" and of_path(route) and STAFF.issuperset(of_path(route)):
+            raise nothing_here()
+        return
+    lacking = missing(permission, caller.role, caller.permissions)
+    if lacking is not None and lacking.is_hidden:
+        raise nothing_here()
+    if lacking is not None:
+        detail = f"this is the key of {ROLE_NAMES[caller.role]}, and may not do this; it takes {lacking.needed}"
+        raise Problem("not-allowed", detail, close=_has_body(headers))
 
 
 class LimitedReceive:

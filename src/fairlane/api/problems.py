@@ -32,6 +32,7 @@ encode_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_cir
 TITLES: dict[str, tuple[int, str]] = {
     "bad-request": (400, "The request cannot be read"),
     "no-key": (401, "A key is needed"),
+    "not-allowed": (403, "This key may not do this"),
     "not-from-page": (403, "This was not asked for by the page"),
     "nothing-here": (404, "There is nothing here for this key"),
     "wrong-method": (405, "This cannot be done here"),

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
+from .permissions import Role
+
 State = Literal["delayed", "ready", "running", "done", "failed", "cancelled"]
 Reset = Literal["idle", "window", "gradual"]
 Number = StrictInt | StrictFloat
@@ -261,7 +263,8 @@ class LookModel(ResponseModel, title="Look"):
 class MeModel(ResponseModel, title="Me"):
     """Who this key belongs to, and where that customer stands."""
 
-    role: Literal["customer", "operator"]
+    role: Role
+    permissions: list[str] = Field(description="What this key may do.", examples=[["manage", "read", "self", "submit"]])
     key: str = Field(description="The public part of the key.")
     key_name: str
     key_expires_at: float | None

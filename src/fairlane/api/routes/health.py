@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from fairlane import __version__
 from fairlane.api import schemas
-from fairlane.api.dependencies import OperatorOnly, json_response
+from fairlane.api.dependencies import AnyCaller, json_response
 from fairlane.api.service import Service
 from fairlane.core.errors import FairlaneError
 
@@ -58,6 +58,6 @@ async def readyz(request: Request) -> Response:
 @router.get(
     "/metrics", responses={200: {"description": "For Prometheus.", "content": {"text/plain": {"schema": {"type": "string"}}}}}
 )
-async def metrics(context: OperatorOnly) -> Response:
+async def metrics(context: AnyCaller) -> Response:
     """Figures to alarm on."""
     return Response(context.service.metrics.scrape(), headers={"content-type": CONTENT_TYPE_LATEST})

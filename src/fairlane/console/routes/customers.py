@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from fairlane.api.dependencies import CustomerInPath, OperatorOnly, json_response
+from fairlane.api.dependencies import AnyCaller, CustomerInPath, json_response
 from fairlane.api.problems import bad_value, nothing_here
 from fairlane.console.counter import counter_steps
 from fairlane.console.read_model.customers import SORTS, CustomerQuery, CustomerRow, customer_page
@@ -23,7 +23,7 @@ router = APIRouter(tags=["page"], include_in_schema=False)
 
 @router.get("/page/customers")
 async def list_customers(
-    context: OperatorOnly,
+    context: AnyCaller,
     state: SharedState,
     sort: Annotated[str, Query(max_length=20)] = "waiting",
     order: Literal["asc", "desc"] = "desc",
@@ -83,7 +83,7 @@ def _row_json(row: CustomerRow, stored: Customer, now_ms: int) -> dict[str, Any]
 
 
 @router.get("/page/customers/{customer}")
-async def get_customer(context: OperatorOnly, state: SharedState, customer: CustomerInPath) -> Response:
+async def get_customer(context: AnyCaller, state: SharedState, customer: CustomerInPath) -> Response:
     """Return one customer with the steps of its counter."""
     model, operator = await state.loader.model(), context.access.operator
     row = model.rows.get(validate_text("customer", customer))

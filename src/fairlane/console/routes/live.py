@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from fairlane.api.dependencies import OperatorOnly, RequestContext, event_stream
+from fairlane.api.dependencies import AnyCaller, RequestContext, event_stream
 from fairlane.api.problems import Problem
 from fairlane.console.broadcast import Viewer
 from fairlane.console.read_model.model import encode_frame
@@ -28,7 +28,7 @@ router = APIRouter(tags=["page"], include_in_schema=False)
 
 
 @router.get("/page/frames")
-async def stream_frames(context: OperatorOnly, state: SharedState) -> Response:
+async def stream_frames(context: AnyCaller, state: SharedState) -> Response:
     """Stream the live view, a frame a second."""
     service, broadcast = context.service, state.broadcast
     if len(broadcast) >= service.limits.viewers:

@@ -45,6 +45,8 @@ async def sign_in(request: Request, state: SharedState, body: KeyBody) -> Respon
     caller = None if key_id_of(key) else await service.caller(key)  # a cookie is not a key
     if caller is None:
         raise Problem("no-key", "this key is not valid")
+    if "read" not in caller.permissions:
+        raise Problem("not-allowed", "this key may not read, and the page shows things to read; use a key with scope read")
     if not service.rate_limiter.take(caller.key_id):
         raise Problem("too-many-requests", "too many requests with this key", retry_after=1)
     cookie = await service.call(state.sessions.begin, caller.key_id)
@@ -73,4 +75,5 @@ async def sign_out(request: Request, context: AnyCaller, state: SharedState) -> 
 
 
 def _session_json(caller: Caller, csrf: str | None) -> dict[str, Any]:
-    return {"role": "operator" if caller.is_operator else "customer", "customer": caller.customer, "csrf": csrf}
+    """Say who is signed in, and what the page may offer."""
+    return {"role": caller.role, "customer": caller.customer, "permissions": sorted(caller.permissions), "csrf": csrf}

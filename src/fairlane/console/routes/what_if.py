@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlane.api.auth import time_ms
-from fairlane.api.dependencies import OperatorOnly, RequestContext, json_response
+from fairlane.api.dependencies import AnyCaller, RequestContext, json_response
 from fairlane.api.problems import Problem
 from fairlane.api.schemas import Number, Reset, StrictBody
 from fairlane.console.state import SharedState
@@ -45,7 +45,7 @@ class WhatIfBody(StrictBody):
 
 
 @router.post("/page/what-if")
-async def what_if(context: OperatorOnly, state: SharedState, request: Request, body: WhatIfBody) -> Response:
+async def what_if(context: AnyCaller, state: SharedState, request: Request, body: WhatIfBody) -> Response:
     """Replay the last hours under the current rules and under others."""
     service = context.service
     rules = await service.call(context.access.operator.rules)

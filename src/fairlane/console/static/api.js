@@ -68,6 +68,12 @@ function rememberToken(session) {
   return session;
 }
 
+/** Whether whoever is signed in has a permission; what would be refused is not offered. */
+export const may = (session, permission) => session.permissions.includes(permission);
+
+/** Whether a viewer, an operator or an admin is signed in, who see every customer. */
+export const isStaff = (session) => session.role !== "customer";
+
 /** The session of whoever is signed in, or null. */
 export async function currentSession() {
   try {

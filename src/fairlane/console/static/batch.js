@@ -1,6 +1,6 @@
 // One batch: how far it is, how many of its documents are in which state, and the documents themselves.
 
-import { errorText, get, withQuery } from "./api.js";
+import { errorText, get, isStaff, withQuery } from "./api.js";
 import { documentsTable, stateFilter } from "./documents.js";
 import { STATES, customerLink, emptyState, figure, make, section, setChildren, updateChildren, userName } from "./dom.js";
 import { dateTime, duration, number, t, tParts } from "./i18n.js";
@@ -12,7 +12,7 @@ export class BatchView {
   constructor(container, id, session) {
     this.url = `/page/batches/${encodeURIComponent(id)}`;
     this.address = `#/batches/${encodeURIComponent(id)}`;
-    this.isOperator = session.role === "operator";
+    this.isStaff = isStaff(session);
     this.documents = [];
     this.next = null;
     this.loads = 0;
@@ -28,7 +28,7 @@ export class BatchView {
     );
     this.listed.className = "stack";
     this.listed.hidden = true;
-    const [href, key] = this.isOperator ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
+    const [href, key] = this.isStaff ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
     setChildren(container, make("p", {}, make("a", { href }, `← ${t(key)}`)), this.summary, this.listed);
     this.load();
   }
@@ -70,7 +70,7 @@ export class BatchView {
 
   draw(page) {
     updateChildren(this.summary, this.summarySections(page));
-    updateChildren(this.list, documentsTable(this.documents, false, this.isOperator ? "documents" : "mine"));
+    updateChildren(this.list, documentsTable(this.documents, false, this.isStaff ? "documents" : "mine"));
     this.more.hidden = !this.next;
     this.listed.hidden = false;
   }
@@ -82,7 +82,7 @@ export class BatchView {
     const figures = STATES.map((state) => figure(t(`state.${state}`), number(counts[state] ?? 0)));
     if (missing) figures.push(figure(t("batch.missing"), number(missing), t("batch.missing_hint")));
     const facts = [
-      this.isOperator && ["column.customer", customerLink(batch.customer)],
+      this.isStaff && ["column.customer", customerLink(batch.customer)],
       ["document.id", make("code", {}, batch.id)],
       batch.key && ["document.key", make("code", {}, batch.key)],
       ["document.submitted", dateTime(batch.made_at * 1000)],

@@ -3,7 +3,7 @@
 // Laws:
 // - Every control says what will happen and waits for confirmation before it acts.
 
-import { customerUrl, errorText, get, patch, post, withQuery } from "./api.js";
+import { customerUrl, errorText, get, may, patch, post, withQuery } from "./api.js";
 import { counterChart } from "./charts.js";
 import { customerColour } from "./colours.js";
 import { documentsTable } from "./documents.js";
@@ -18,14 +18,15 @@ const REFRESH_MS = 3000,
   DOCUMENTS_SHOWN = 20;
 
 export class CustomerView {
-  constructor(container, customer) {
+  constructor(container, customer, session) {
     this.customer = customer;
+    this.mayOperate = may(session, "operate");
     this.top = make("div", { class: "head" });
     this.figures = make("dl", { class: "figures" });
     this.chart = make("div");
     this.controls = make("div", { class: "controls" });
     this.documents = make("div");
-    this.webhook = new WebhookPanel({ customer });
+    this.webhook = new WebhookPanel(session, { customer });
     this.isClosed = false;
     this.drawnChart = "";
     setChildren(
@@ -114,6 +115,7 @@ export class CustomerView {
   // -- controls --------------------------------------------------------------------------------------------------------
 
   drawControls(row, isForced) {
+    if (!this.mayOperate) return setChildren(this.controls, settings(row));
     const isEditing = document.activeElement?.tagName === "INPUT" && this.controls.contains(document.activeElement);
     if (isEditing && !isForced) return;
     updateChildren(
@@ -181,6 +183,15 @@ export class CustomerView {
     }
   }
 }
+
+/** The settings of a customer, for those who may see and not change them. */
+const settings = (row) =>
+  make(
+    "dl",
+    { class: "figures" },
+    figure(t("customer.weight"), number(row.weight), t("customer.weight_hint")),
+    figure(t("customer.cap"), row.cap == null ? "–" : number(row.cap)),
+  );
 
 const buttonControl = (text, action, kind, onclick) =>
   make("div", { class: "control" }, make("p", {}, t(text)), make("button", { class: kind, onclick }, t(action)));

@@ -1,6 +1,6 @@
 // One document: when it will start and why it has its priority, its history, and its result.
 
-import { documentUrl, errorText, fetchText, get, post, remove } from "./api.js";
+import { documentUrl, errorText, fetchText, get, isStaff, may, post, remove } from "./api.js";
 import { stateBadge } from "./documents.js";
 import {
   batchLink, confirmAction, customerLink, emptyState, make, notify, priorityBadge, section, setChildren, updateChildren,
@@ -71,12 +71,13 @@ function outlookSentences(outlook) {
 export class DocumentView {
   constructor(container, id, session) {
     this.id = id;
-    this.isOperator = session.role === "operator";
+    this.isStaff = isStaff(session);
+    this.mayManage = may(session, "manage");
     this.body = make("div", { class: "stack" });
     this.isClosed = false;
     this.drawn = ""; // the response that is shown
     this.result = null;
-    const [href, key] = this.isOperator ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
+    const [href, key] = this.isStaff ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
     this.container = setChildren(container, make("p", {}, make("a", { href }, `← ${t(key)}`)), this.body);
     this.load();
   }
@@ -139,13 +140,14 @@ export class DocumentView {
       ),
       make("section", { class: "card answer" }, statusLines(details), make("div", { class: "row" }, this.actions(details))),
       this.result,
-      section(t("document.life"), timeline(details.life, this.isOperator)),
+      section(t("document.life"), timeline(details.life, this.isStaff)),
       details.attempts.length > 0 && section(t("document.failed_attempts"), failedAttempts(details.attempts)),
-      section(t("document.facts"), facts(details, this.isOperator)),
+      section(t("document.facts"), facts(details, this.isStaff)),
     ];
   }
 
   actions({ document: item, can_retry: canRetry }) {
+    if (!this.mayManage) return [];
     const url = documentUrl(this.id);
     const cancel = () => this.act("document.cancel_ask", "document.cancel", () => remove(url), "document.cancelled");
     const retry = () => this.act("document.retry_ask", "document.retry", () => post(`${url}/retry`), "document.retried");
@@ -184,7 +186,7 @@ function statusLines(details) {
   ];
 }
 
-function timeline(life, isOperator) {
+function timeline(life, isStaff) {
   const items = life.map((change) => {
     const key = `life.${change.what}`;
     return make(
@@ -197,7 +199,7 @@ function timeline(life, isOperator) {
         make("b", {}, hasText(key) ? t(key) : change.what),
         change.attempt ? ` · ${t("life.attempt", { attempt: change.attempt })}` : "",
         change.worker ? [" · ", userName(change.worker)] : null,
-        change.note && isOperator ? make("small", {}, userName(change.note, "note")) : null,
+        change.note && isStaff ? make("small", {}, userName(change.note, "note")) : null,
       ),
     );
   });
@@ -224,10 +226,10 @@ function failedAttempts(attempts) {
   });
 }
 
-function facts({ document: item, batch }, isOperator) {
+function facts({ document: item, batch }, isStaff) {
   const place = batch && t("document.place", { position: batch.position, total: batch.documents });
   const pairs = [
-    isOperator && ["column.customer", customerLink(item.customer)],
+    isStaff && ["column.customer", customerLink(item.customer)],
     ["document.id", make("code", {}, item.id)],
     ["document.kind", userName(item.kind)],
     item.key && ["document.key", make("code", {}, item.key)],
@@ -238,7 +240,7 @@ function facts({ document: item, batch }, isOperator) {
     ["document.submitted", dateTime(item.submitted_at * 1000)],
     item.ended_at && ["document.ended", dateTime(item.ended_at * 1000)],
     ["document.attempts", t("document.attempts_of", { attempts: item.attempts, most: item.attempts_max })],
-    isOperator && item.reason && ["document.note", make("code", {}, item.reason)],
+    isStaff && item.reason && ["document.note", make("code", {}, item.reason)],
   ].filter(Boolean);
   return make(
     "dl",

@@ -1,6 +1,6 @@
 // The search over all documents, and the table of documents that other views use too.
 
-import { errorText, get, withQuery } from "./api.js";
+import { errorText, get, may, withQuery } from "./api.js";
 import { BulkActions } from "./bulk.js";
 import { customerColour } from "./colours.js";
 import {
@@ -103,9 +103,10 @@ class DocumentFilters {
 }
 
 export class DocumentsView {
-  constructor(container) {
+  constructor(container, session) {
     this.filters = new DocumentFilters(() => this.load());
     this.bulk = new BulkActions(this.filters, () => this.load());
+    this.mayManage = may(session, "manage");
     this.list = make("div");
     this.status = make("p", { class: "muted", role: "status" });
     this.more = make("button", { class: "quiet", hidden: true, onclick: () => this.load(this.next) }, t("act.more"));
@@ -116,7 +117,7 @@ export class DocumentsView {
       container,
       heading(t("nav.documents"), t("documents.lead")),
       this.filters.draw(this.status),
-      this.bulk.row,
+      this.mayManage && this.bulk.row,
       this.list,
       make("p", { class: "center" }, this.more),
     );
@@ -168,6 +169,6 @@ export class DocumentsView {
       this.documents.length ? documentsTable(this.documents) : !this.batch && nothing,
     );
     this.more.hidden = !this.next;
-    this.bulk.draw();
+    if (this.mayManage) this.bulk.draw();
   }
 }

@@ -1,13 +1,13 @@
 // An explanation of the priority system in plain words, with the reader's own counter marked in the table.
 
-import { errorText, get } from "./api.js";
+import { errorText, get, isStaff } from "./api.js";
 import { badge, columnHeading, emptyState, heading, make, priorityBadge, section, setChildren } from "./dom.js";
 import { duration, number, t, tParts } from "./i18n.js";
 
 export class HowItWorksView {
   constructor(container, session) {
     const body = make("div", { class: "prose" });
-    const standing = session.role === "customer" ? get("/v1/me").then((me) => me.standing) : null;
+    const standing = isStaff(session) ? null : get("/v1/me").then((me) => me.standing);
     setChildren(container, heading(t("nav.how")), body);
     this.isClosed = false;
     Promise.all([get("/page/rules"), standing]).then(
@@ -21,7 +21,7 @@ export class HowItWorksView {
   }
 }
 
-/** The explanation; operators have no standing of their own. */
+/** The explanation; staff has no standing of its own. */
 function explanation(rules, standing) {
   const interval = duration(rules.reset_interval, "long");
   const items = (texts) => texts.map((text) => make("li", {}, text));

@@ -1,10 +1,10 @@
 // The frame around the views: sign-in, navigation, language and theme, and the live stream.
 //
 // Laws:
-// - A customer's page knows only the customer's views and requests nothing that the server would refuse.
+// - A customer's page knows only the customer's views. A page requests and offers nothing that the server would refuse.
 // - The stream is opened once per session and feeds the view that is open; when it is lost, the page says so.
 
-import { EventStream, currentSession, errorText, signIn, signOut } from "./api.js";
+import { EventStream, currentSession, errorText, isStaff, signIn, signOut } from "./api.js";
 import { BatchView } from "./batch.js";
 import { CustomerView } from "./customer.js";
 import { CustomersView } from "./customers.js";
@@ -22,7 +22,7 @@ import { WorkersView } from "./workers.js";
 
 // A view is made of a container and the session. It may have frame(frame), event(event) and close().
 const VIEWS = {
-  operator: {
+  staff: {
     lanes: LanesView,
     customers: CustomersView,
     documents: DocumentsView,
@@ -35,6 +35,7 @@ const VIEWS = {
 };
 // The view of one item, made of a container, the item's id and the session.
 const ITEM_VIEWS = { batches: BatchView, customers: CustomerView, documents: DocumentView, mine: DocumentView };
+const ROLES = { viewer: "shell.viewer", operator: "shell.operator", admin: "shell.admin" };
 const NAMES = {
   batches: "batch.title",
   lanes: "nav.lanes",
@@ -104,9 +105,11 @@ function switches() {
   return make("div", { class: "switches" }, languages, themeButton());
 }
 
+const ownViews = () => VIEWS[isStaff(session) ? "staff" : "customer"];
+
 function drawShell() {
   const main = make("main", { id: "main", tabindex: "-1" });
-  const names = Object.keys(VIEWS[session.role]);
+  const names = Object.keys(ownViews());
   const links = names.map((name) => make("a", { href: `#/${name}`, "data-view": name }, t(NAMES[name])));
   const skipToContent = (event) => (event.preventDefault(), main.focus());
   const logo = make("img", { src: "/static/icon.svg", alt: "", width: 28, height: 28 });
@@ -121,7 +124,7 @@ function drawShell() {
       make(
         "div",
         { class: "who" },
-        make("span", { class: "whose" }, session.customer ? userName(session.customer) : t("shell.operator")),
+        make("span", { class: "whose" }, session.customer ? userName(session.customer) : t(ROLES[session.role])),
         switches(),
         make("button", { class: "quiet", onclick: leave }, t("shell.sign_out")),
       ),
@@ -189,7 +192,7 @@ function route() {
   } catch {
     id = ""; // somebody typed a malformed address
   }
-  const views = VIEWS[session.role];
+  const views = ownViews();
   if (name === "batches" && id) return { name, id }; // it is reached by links and by its address only
   return name in views ? { name, id } : { name: Object.keys(views)[0], id: "" };
 }
@@ -200,7 +203,7 @@ function openView() {
     { name, id } = route();
   view?.close?.();
   for (const dialog of document.querySelectorAll("dialog")) dialog.close(); // a question about a view that is left
-  const among = name !== "batches" ? name : session.role === "operator" ? "documents" : "mine";
+  const among = name !== "batches" ? name : isStaff(session) ? "documents" : "mine";
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === among) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -208,8 +211,7 @@ function openView() {
   document.title = `${t(NAMES[name])} · Fairlane`;
   main.className = `view-${name}`;
   setChildren(main, container);
-  view =
-    id && ITEM_VIEWS[name] ? new ITEM_VIEWS[name](container, id, session) : new VIEWS[session.role][name](container, session);
+  view = id && ITEM_VIEWS[name] ? new ITEM_VIEWS[name](container, id, session) : new (ownViews()[name])(container, session);
   if (lastFrame) view.frame?.(lastFrame);
 }
 
@@ -231,10 +233,9 @@ function start() {
     view?.frame?.(frame);
   };
   isLive = true;
-  stream =
-    session.role === "operator"
-      ? new EventStream("/page/frames", onFrame, onState, FRAMES_SILENCE_MS)
-      : new EventStream("/v1/events", (event) => view?.event?.(event), onState, EVENTS_SILENCE_MS);
+  stream = isStaff(session)
+    ? new EventStream("/page/frames", onFrame, onState, FRAMES_SILENCE_MS)
+    : new EventStream("/v1/events", (event) => view?.event?.(event), onState, EVENTS_SILENCE_MS);
   render();
 }
 

@@ -1,6 +1,6 @@
 // A customer's own documents: uploads with progress, and a list with the state and result of each document.
 
-import { documentUrl, errorText, get, upload, withQuery } from "./api.js";
+import { documentUrl, errorText, get, may, upload, withQuery } from "./api.js";
 import { stateBadge, stateFilter } from "./documents.js";
 import {
   documentName, emptyState, figure, heading, make, notify, priorityBadge, setChildren, updateChildren, userName,
@@ -86,7 +86,7 @@ function dropArea(onFiles) {
 }
 
 export class MyDocumentsView {
-  constructor(container) {
+  constructor(container, session) {
     this.uploads = new Uploads(() => this.load());
     this.figures = make("dl", { class: "figures" });
     this.list = make("div");
@@ -102,7 +102,7 @@ export class MyDocumentsView {
       heading(t("nav.mine")),
       this.pausedWarning,
       this.figures,
-      dropArea((files) => this.uploads.add(files)),
+      may(session, "submit") && dropArea((files) => this.uploads.add(files)),
       this.uploads.list,
       make(
         "section",

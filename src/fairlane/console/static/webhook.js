@@ -4,7 +4,7 @@
 // - A secret is shown once, right after it was made, and never again.
 // - What stops calls or makes receivers reject them waits for confirmation.
 
-import { errorText, get, post, put, remove, withQuery } from "./api.js";
+import { errorText, get, may, post, put, remove, withQuery } from "./api.js";
 import {
   columnHeading, confirmAction, emptyState, field, figure, heading, make, notify, scrollingTable, section, select, setChildren,
   tableRow, updateChildren,
@@ -18,10 +18,11 @@ const STATES = { pending: "webhook.pending", failed: "webhook.failed", delivered
 
 const when = (seconds) => (seconds == null ? "–" : make("time", {}, dateTime(seconds * 1000)));
 
-/** The webhook of one customer; `query` names the customer for operators and is empty for customers. */
+/** The webhook of one customer; `query` names the customer for staff and is empty for customers. */
 export class WebhookPanel {
-  constructor(query = {}) {
+  constructor(session, query = {}) {
     this.query = query;
+    this.mayManage = may(session, "manage");
     this.form = make("div", { class: "controls" });
     this.secret = make("div");
     this.figures = make("dl", { class: "figures" });
@@ -87,6 +88,7 @@ export class WebhookPanel {
     const drawn = JSON.stringify(webhook && [webhook.url, webhook.secrets]);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
+    if (!this.mayManage) return setChildren(this.form, figure(t("webhook.url"), make("bdi", {}, webhook?.url ?? "–")));
     const others = webhook ? [this.rotationControl(webhook), this.removeControl()] : [];
     updateChildren(this.form, this.addressControl(webhook), others);
   }
@@ -178,7 +180,7 @@ export class WebhookPanel {
   }
 
   table(deliveries) {
-    const keys = ["event", "subject", "attempts", "outcome", "tried", "again"];
+    const keys = ["event", "subject", "attempts", "outcome", "tried", ...(this.mayManage ? ["again"] : [])];
     const names = keys.map((key) => t(`webhook.${key}`));
     const rows = deliveries.map((delivery) =>
       tableRow(
@@ -188,12 +190,16 @@ export class WebhookPanel {
           number(delivery.attempts),
           make("bdi", {}, delivery.outcome || "–"),
           when(delivery.tried_at),
-          make("button", { class: "quiet", onclick: () => this.sendAgain(delivery.id) }, t("webhook.again")),
+          ...(this.mayManage ? [this.sendAgainButton(delivery.id)] : []),
         ],
         names,
       ),
     );
     return scrollingTable(t("webhook.deliveries"), names.map(columnHeading), rows);
+  }
+
+  sendAgainButton(id) {
+    return make("button", { class: "quiet", onclick: () => this.sendAgain(id) }, t("webhook.again"));
   }
 
   sendAgain(id) {
@@ -211,8 +217,8 @@ const secretBox = (secret) =>
 
 /** The view of a customer's own webhook. */
 export class WebhookView {
-  constructor(container) {
-    this.panel = new WebhookPanel();
+  constructor(container, session) {
+    this.panel = new WebhookPanel(session);
     setChildren(container, heading(t("nav.webhook")), this.panel.element);
   }
 
@@ -221,5 +227,5 @@ export class WebhookView {
   }
 }
 
-/** The section of an operator's page of a customer. */
+/** The section of the page of one customer. */
 export const webhookSection = (panel) => section(t("nav.webhook"), panel.element);

@@ -1,6 +1,6 @@
 // The workers of the queue: where each runs, what it takes and has in hand, and the button that drains it.
 
-import { errorText, get, post } from "./api.js";
+import { errorText, get, may, post } from "./api.js";
 import {
   badge, columnHeading, confirmAction, customerLink, emptyState, heading, make, notify, scrollingTable, setChildren, tableRow,
   updateChildren, userName,
@@ -65,7 +65,8 @@ export class UnservedWarnings {
 }
 
 export class WorkersView {
-  constructor(container) {
+  constructor(container, session) {
+    this.mayOperate = may(session, "operate");
     this.workers = null;
     this.loads = 0;
     this.list = make("div", {}, make("p", { class: "muted" }, t("lanes.loading")));
@@ -107,13 +108,13 @@ export class WorkersView {
       busy = present.reduce((sum, worker) => sum + worker.documents.length, 0);
     setChildren(this.status, t("workers.total", { count: present.length, busy, slots }));
     if (!this.workers.length) return setChildren(this.list, emptyState(t("workers.none"), t("workers.none_more")));
-    const columns = COLUMNS.map((key) => t(key));
+    const columns = COLUMNS.filter((key) => this.mayOperate || key !== "workers.action").map((key) => t(key));
     const rows = this.workers.map((worker) => tableRow(this.cells(worker), columns));
     return updateChildren(this.list, scrollingTable(t("nav.workers"), columns.map(columnHeading), rows));
   }
 
   cells(worker) {
-    return [
+    const cells = [
       [userName(worker.name), make("br"), make("small", {}, userName(worker.host))],
       badge(BADGES[worker.state], t(`workers.state_${worker.state}`)),
       `${number(worker.documents.length)} / ${number(worker.slots)}`,
@@ -122,8 +123,8 @@ export class WorkersView {
       make("time", { datetime: new Date(worker.started_at * 1000).toISOString() }, dateTime(worker.started_at * 1000)),
       duration(worker.silent_for),
       versionCell(worker),
-      this.button(worker),
     ];
+    return this.mayOperate ? [...cells, this.button(worker)] : cells;
   }
 
   button(worker) {
