@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import click
 
 from .group import EXIT_FINDINGS, main
 from .options import blobs_option, json_option, store_settings, url_option
-from .output import ProgressBar, format_count
+from .output import ProgressBar, echo, format_count, print_json
 
 if TYPE_CHECKING:
     from fairlane.backup import Copied
@@ -72,13 +71,13 @@ def restore(folder: Path, blobs: str | None, url: str | None, as_json: bool) -> 
 
 def _report(done: str, where: str, copied: Copied, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(copied._asdict()))
+        print_json(copied._asdict())
     else:
         files = f"{format_count(copied.files, 'file')} ({copied.bytes:,} bytes, {format_count(copied.links, 'hard link')})"
-        click.echo(f"{done} {format_count(copied.documents)} and {files} {where}.")
+        echo(f"{done} {format_count(copied.documents)} and {files} {where}.")
         if copied.erased:
-            click.echo(f"{format_count(copied.erased, 'file')} of customers that were forgotten meanwhile left out.")
+            echo(f"{format_count(copied.erased, 'file')} of customers that were forgotten meanwhile left out.")
     if copied.lost:
         names = ", ".join(copied.lost_documents)
-        click.echo(f"fairlane: {format_count(copied.lost, 'file')} missing or damaged, of documents such as {names}", err=True)
+        echo(f"fairlane: {format_count(copied.lost, 'file')} missing or damaged, of documents such as {names}", err=True)
         sys.exit(EXIT_FINDINGS)

@@ -12,7 +12,7 @@ from fairlane.queue import Queue
 from fairlane.queue.bulk import Action, all_steps
 
 from .group import EXIT_FAILURE
-from .output import ProgressBar, format_count, print_result
+from .output import ProgressBar, confirm, echo, format_count, print_result
 
 if TYPE_CHECKING:
     from .remote import RemoteQueue
@@ -43,8 +43,8 @@ def run_bulk(
     if dry_run or not matched:
         sentence = f"{count} would be {WORDS[action]}." if matched else f"No document can be {WORDS[action]}: none matches."
         return print_result(as_json, {"matched": matched, "changed": 0}, sentence)
-    if not yes and not click.confirm(f"{count} will be {WORDS[action]}. Go on?", err=True):
-        click.echo(f"Nothing was {WORDS[action]}.", err=True)
+    if not yes and not confirm(f"{count} will be {WORDS[action]}. Go on?"):
+        echo(f"Nothing was {WORDS[action]}.", err=True)
         raise click.exceptions.Exit(EXIT_FAILURE)
     changed = 0
     with ProgressBar(WORDS[action], as_json) as bar:

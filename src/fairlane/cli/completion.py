@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .group import main
+from .output import echo_exactly
 
 SETUP_LINES = {
     "bash": 'eval "$(fairlane completion bash)"    # in ~/.bashrc',
@@ -24,4 +25,4 @@ def completion(shell: str) -> None:
 
     completion_class = get_completion_class(shell)
     assert completion_class is not None, "click has a class for every shell of the choice"
-    click.echo(completion_class(main, {}, "fairlane", "_FAIRLANE_COMPLETE").source())
+    echo_exactly(completion_class(main, {}, "fairlane", "_FAIRLANE_COMPLETE").source())

@@ -103,7 +103,7 @@ def tune(
     }  # fmt: skip
     data = {"customer": customer, **settings}
     lines = [f"{name.replace('_', ' '):16} {_format_setting(value)}" for name, value in data.items()]
-    print_result(as_json, data, "\n".join(lines))
+    print_result(as_json, data, *lines)
 
 
 def _format_setting(value: Any) -> str:

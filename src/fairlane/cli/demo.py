@@ -20,7 +20,7 @@ from fairlane.queue import Look
 
 from .group import main
 from .options import json_option
-from .output import format_count, format_seconds, live_console, print_result
+from .output import echo, format_count, format_seconds, live_console, print_result
 from .watch import watch
 
 LINE_SECONDS = 5.0
@@ -56,7 +56,7 @@ def demo(
     counts = make(folder, seed, big, small, each, paragraphs)
     lines = [f"  {customer:12} {count:,}" for customer, count in counts.items()]
     head, hint = f"{format_count(sum(counts.values()))} in {folder}:", f"To process them: fairlane process {quote(folder)}"
-    return print_result(as_json, {"folder": folder, "documents": counts}, "\n".join([head, *lines, hint]))
+    return print_result(as_json, {"folder": folder, "documents": counts}, head, *lines, hint)
 
 
 def _serve(folder: str | None, sizes: tuple[int, int, int, int, int], port: int | None, as_json: bool) -> None:
@@ -69,7 +69,7 @@ def _serve(folder: str | None, sizes: tuple[int, int, int, int, int], port: int 
         make(inbox, *sizes)
         with suppress(KeyboardInterrupt):
             _run(Path(temporary), scan(inbox).documents, port)
-        click.echo("Stopped; everything was removed.")
+        echo("Stopped; everything was removed.")
 
 
 def _run(folder: Path, inbox: dict[str, list[str]], port: int | None) -> None:
@@ -79,36 +79,34 @@ def _run(folder: Path, inbox: dict[str, list[str]], port: int | None) -> None:
 
     with run_server(folder, free_port() if port is None else port) as server:
         keys = create_keys(folder, list(inbox))
-        click.echo(_welcome(server.address, server.key, keys))
+        echo(*_welcome(server.address, server.key, keys))
 
         def looks() -> list[Look]:
             server.check_running()
             return list(operator.customers())
 
         with (
-            send_documents(server.address, keys, inbox, lambda sentence: click.echo(sentence, err=True)),
+            send_documents(server.address, keys, inbox, lambda sentence: echo(sentence, err=True)),
             Client(server.address, server.key) as operator,
         ):
             _show(looks)
 
 
-def _welcome(address: str, admin_key: str, keys: dict[str, str]) -> str:
+def _welcome(address: str, admin_key: str, keys: dict[str, str]) -> Sequence[str]:
     from fairlane.demo.server import INTERVAL_SECONDS
 
     light = next((customer for customer in keys if customer != BIG), BIG)
     program = sys.argv[0] if os.path.basename(sys.argv[0]) == "fairlane" else "fairlane"
-    return "\n".join(
-        (
-            f"Fairlane is running. Open {address} in a browser, with one of these keys:",
-            f"  {'admin, sees everything':28} {admin_key}",
-            f"  {f'{light}, sees only its own':28} {keys[light]}",
-            "Try it:",
-            f"  curl -H 'Authorization: Bearer {keys[light]}' {address}/v1/me",
-            f"  FAIRLANE_KEY={admin_key} {program} status --server {address}",
-            f"{BIG} floods the queue; the others send a document now and then, and hardly wait. In this demo counters return "
-            f"to 0 within {INTERVAL_SECONDS:g} s, so that there is something to watch; the default is 1500 s.",
-            "",
-        )
+    return (
+        f"Fairlane is running. Open {address} in a browser, with one of these keys:",
+        f"  {'admin, sees everything':28} {admin_key}",
+        f"  {f'{light}, sees only its own':28} {keys[light]}",
+        "Try it:",
+        f"  curl -H 'Authorization: Bearer {keys[light]}' {address}/v1/me",
+        f"  FAIRLANE_KEY={admin_key} {program} status --server {address}",
+        f"{BIG} floods the queue; the others send a document now and then, and hardly wait. In this demo counters return "
+        f"to 0 within {INTERVAL_SECONDS:g} s, so that there is something to watch; the default is 1500 s.",
+        "",
     )
 
 
@@ -116,7 +114,7 @@ def _show(looks: Callable[[], list[Look]]) -> None:
     if live_console() is not None:
         return watch(looks, _row, COLUMNS)
     while True:
-        click.echo(_summary_line(looks()))
+        echo(_summary_line(looks()))
         time.sleep(LINE_SECONDS)
 
 

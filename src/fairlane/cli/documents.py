@@ -27,7 +27,7 @@ from .options import (
     queue_options,
     url_option,
 )
-from .output import format_count, print_result
+from .output import echo, format_count, print_result
 from .param_types import COST, DURATION
 
 if TYPE_CHECKING:
@@ -191,9 +191,7 @@ def purge(older_than: float, blobs: str | None, url: str | None, as_json: bool) 
         purged = queue.purge(older_than)
         is_without_files = purged > 0 and queue.files.has_any() and not queue.files.is_there()
     if is_without_files:
-        click.echo(
-            "fairlane: the files of this queue are somewhere else, so theirs are left to the sweep; give --blobs", err=True
-        )
+        echo("fairlane: the files of this queue are somewhere else, so theirs are left to the sweep; give --blobs", err=True)
     data: dict[str, Any] = {"purged": purged, "older_than": older_than}
     print_result(as_json, data, f"{format_count(purged)} deleted.")
 

@@ -12,7 +12,8 @@ import click
 
 from fairlane import __version__
 from fairlane.core.errors import FairlaneError, Mistake
-from fairlane.printable import printable_lines
+
+from .output import echo
 
 EXIT_FAILURE = 1  # the output could not be written, the user declined, or a document failed
 EXIT_USAGE = 2  # the call is wrong: change it
@@ -44,7 +45,7 @@ class _CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except FairlaneError as error:
-            click.echo(f"fairlane: {printable_lines(str(error))}", err=True)
+            echo(*f"fairlane: {error}".replace("\n", "\n    ").split("\n"), err=True)  # a quoted line never looks like ours
             ctx.exit(EXIT_USAGE if isinstance(error, Mistake) else EXIT_STORE)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
@@ -56,7 +57,7 @@ class _CommandGroup(click.Group):
             finally:
                 sys.stdout.flush()
         except OSError as error:
-            click.echo(f"fairlane: cannot write the output: {error}", err=True)
+            echo(f"fairlane: cannot write the output: {error}", err=True)
             _discard_output()
             sys.exit(EXIT_FAILURE)
 

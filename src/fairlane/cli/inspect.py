@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairlane.core.errors import Mistake, Unknown
-from fairlane.printable import printable, printable_lines
+from fairlane.printable import printable_lines
 from fairlane.queue import Attempt, Change, Document, HistoryEntry, Queue
 from fairlane.queue.history import newest
 
 from .group import main
 from .options import complete_customer, filter_options, json_option, open_queue, queue_options
-from .output import print_result
+from .output import echo, echo_exactly, print_json, print_result
 
 if TYPE_CHECKING:
     from .remote import RemoteQueue
@@ -45,14 +45,14 @@ def documents(limit: int, url: str | None, as_json: bool, **filter: Any) -> None
     for document in page[:limit]:
         print_result(as_json, _members(document), _document_line(document))
     if not as_json and len(page) > limit:
-        click.echo(f"there are more; --limit {2 * limit} shows twice as many")
+        echo(f"there are more; --limit {2 * limit} shows twice as many")
     elif not as_json and not page:
-        click.echo("no document matches")
+        echo("no document matches")
 
 
 def _document_line(document: Document) -> str:
     reason = f": {document.reason}" if document.reason else ""
-    return printable(
+    return (
         f"{document.id}  {_time(document.submitted_at)}  priority {document.priority}  {document.customer}  {document.kind}  "
         f"{document.state}, attempt {document.attempts} of {document.attempts_max}{reason}"
     )
@@ -73,20 +73,12 @@ def show(id: str, url: str | None, as_json: bool) -> None:
         attempts = _attempts(queue, id)
         body = _body(queue, id)
     if as_json:
-        click.echo(
-            json.dumps(
-                _members(document)
-                | body
-                | {"history": [_members(entry) for entry in history], "failed_attempts": [_members(a) for a in attempts]}
-            )
-        )
-        return
-    click.echo("\n".join(_facts(document, body)))
-    click.echo("\nHistory")
-    for entry in history:
-        click.echo(_history_line(entry))
+        lists = {"history": [_members(entry) for entry in history], "failed_attempts": [_members(a) for a in attempts]}
+        return print_json(_members(document) | body | lists)
+    echo(*_facts(document, body), "", "History", *map(_history_line, history))
     for attempt in attempts:
-        click.echo(_attempt_text(attempt))
+        echo("", *_attempt_lines(attempt))
+    return None
 
 
 def _attempts(queue: Queue | RemoteQueue, id: str) -> list[Attempt]:
@@ -109,28 +101,28 @@ def _body(queue: Queue | RemoteQueue, id: str) -> dict[str, Any]:
 
 
 def _facts(document: Document, body: dict[str, Any]) -> list[str]:
-    reason = f": {printable(document.reason)}" if document.reason else ""
+    reason = f": {document.reason}" if document.reason else ""
     facts: dict[str, object] = {
         "document": document.id,
-        "customer": printable(document.customer),
-        "kind": printable(document.kind),
+        "customer": document.customer,
+        "kind": document.kind,
         "state": f"{document.state}{reason}",
         "priority": f"{document.priority}, as the counter stood at {document.counter:,}",
         "attempts": f"{document.attempts} of {document.attempts_max}",
-        "worker": document.worker and printable(document.worker),
+        "worker": document.worker,
         "submitted": _time(document.submitted_at),
         "ready": _time(document.ready_at),
         "ended": document.ended_at and _time(document.ended_at),
         "cost": document.cost,
-        "key": document.key and printable(document.key),
+        "key": document.key,
     }
     if document.progress is not None and document.progress.progress is not None:
-        facts["progress"] = printable(str(document.progress.progress))
+        facts["progress"] = document.progress.progress
     file = body.get("file")
     if file is not None:
-        facts["file"] = printable(f"{file['name']}, {file['size']:,} bytes, sha256 {file['sha256']}")
+        facts["file"] = f"{file['name']}, {file['size']:,} bytes, sha256 {file['sha256']}"
     if "payload" in body:
-        text = printable(json.dumps(body["payload"], ensure_ascii=False))
+        text = json.dumps(body["payload"], ensure_ascii=False)
         facts["payload"] = text if len(text) <= PAYLOAD_SHOWN else text[: PAYLOAD_SHOWN - 1] + "…  (all of it with --json)"
     return [f"{name:<10} {value}" for name, value in facts.items() if value is not None]
 
@@ -139,21 +131,21 @@ def _history_line(entry: HistoryEntry) -> str:
     worker = f"by {entry.worker}" if entry.worker else ""
     claim = f"claim {entry.claim}" if entry.claim else ""
     event = EVENT_NAMES.get(entry.event, entry.event)
-    return printable(f"{_time(entry.at)}  {event:<10} {claim:<8} {worker}{entry.reason or ''}").rstrip()
+    return f"{_time(entry.at)}  {event:<10} {claim:<8} {worker}{entry.reason or ''}".rstrip()
 
 
-def _attempt_text(attempt: Attempt) -> str:
+def _attempt_lines(attempt: Attempt) -> list[str]:
     head = f"Attempt {attempt.attempt} (claim {attempt.token}) failed on {attempt.worker} after {attempt.seconds:.3f} s"
-    parts = [printable(f"{head}: {attempt.reason}")]
+    lines = [f"{head}: {attempt.reason}"]
     if attempt.traceback:
-        parts.append(_indented(attempt.traceback))
+        lines += _indented(attempt.traceback)
     if attempt.output:
-        parts += ["  printed at the end:", _indented(attempt.output)]
-    return "\n" + "\n".join(parts)
+        lines += ["  printed at the end:", *_indented(attempt.output)]
+    return lines
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in printable_lines(text).split("\n"))
+def _indented(text: str) -> list[str]:
+    return [f"    {line}" for line in printable_lines(text).split("\n")]
 
 
 @main.command(epilog="Example:  fairlane result --text 0199d3c2-5a1e-7c44-9d55-3f0f6f5b2a11")
@@ -171,9 +163,12 @@ def result(id: str, as_text: bool, url: str | None, as_json: bool) -> None:
     with open_queue(url, create=False) as queue:
         value: Any = queue.text(id) if as_text else queue.result(id)
     if as_text:
-        click.echo(printable_lines(value) if sys.stdout.isatty() else value, nl=not value.endswith("\n"))
+        if sys.stdout.isatty():
+            echo(*printable_lines(value.removesuffix("\n")).split("\n"))
+        else:
+            echo_exactly(value, nl=not value.endswith("\n"))
     else:
-        print_result(as_json, value, json.dumps(value, ensure_ascii=False, indent=2))
+        print_result(as_json, value, *json.dumps(value, ensure_ascii=False, indent=2).split("\n"))
 
 
 @main.command(epilog="Example:  fairlane events --follow --customer acme")
@@ -219,7 +214,7 @@ def _changes(queue: Queue, after: int | None, follow: bool) -> Iterator[Change]:
 def _event_line(change: Change) -> str:
     event = EVENT_NAMES.get(change.event, change.event)
     line = f"{change.number}  {_time(change.at)}  {event:<10} {change.customer or '-'}  {change.document or '-'}"
-    return printable(f"{line}  {change.reason or ''}".rstrip())
+    return f"{line}  {change.reason or ''}".rstrip()
 
 
 def _members(value: Document | HistoryEntry | Attempt | Change) -> dict[str, Any]:

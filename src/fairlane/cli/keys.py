@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -14,7 +13,7 @@ from fairlane.core.errors import Mistake
 
 from .group import main
 from .options import complete_customer, json_option, open_store, url_option
-from .output import print_result, print_table
+from .output import echo, print_json, print_result, print_table
 from .param_types import EXPIRY
 
 
@@ -63,7 +62,7 @@ def create(
     print_result(as_json, {"key": secret, **_to_dict(key)}, secret)
     if not as_json:
         ends = "It does not expire" if key.expires_ms is None else f"It expires at {_format_time(key.expires_ms)}"
-        click.echo(f"This is a key of {owner}. {ends}. It is not shown again; keep it safe.", err=True)
+        echo(f"This is a key of {owner}. {ends}. It is not shown again; keep it safe.", err=True)
 
 
 @keys.command("list", epilog="Example:  fairlane keys list")
@@ -78,10 +77,10 @@ def list_keys(url: str | None, as_json: bool) -> None:
         rows = [_to_dict(key) for key in ring.list_keys(queue.engine)]
     if as_json:
         for row in rows:
-            click.echo(json.dumps(row))
+            print_json(row)
         return None
     if not rows:
-        return click.echo("No keys yet: `fairlane keys create --admin` creates one.")
+        return echo("No keys yet: `fairlane keys create --admin` creates one.")
     columns = ("id", "role", "customer", "scopes", "name", "made", "expires", "state")
     return print_table(columns, [[_cell(row[column]) for column in columns] for row in rows])
 

@@ -1,32 +1,60 @@
 """How commands print: one result, numbers and durations, tables that fit the terminal, progress bars.
 
-`rich` is imported only to draw.
+Laws:
+- Nothing that other people wrote reaches a terminal as it is: commands print with `echo`, `confirm`, `print_table` and
+  `styled`, which make text printable. Only `print_json`, which escapes control characters, and `echo_exactly` do not.
+- `rich` is imported only to draw.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairlane.printable import printable_lines
+from fairlane.printable import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, OverflowMethod
     from rich.table import Table
+    from rich.text import Text
 
 PIPE_WIDTH = 160  # a pipe has no width of its own
 NAME_MAX = 24  # characters of a name that are worth more than an optional column
 FIRST_COLUMN_MIN = 8  # characters of the first column that are shown however narrow the terminal is
 
 
-def print_result(as_json: bool, data: Any, sentence: str) -> None:
-    """Print one result: an object for programs, or a sentence for people, which may quote what customers wrote."""
-    click.echo(json.dumps(data) if as_json else printable_lines(sentence))
+def echo(*lines: str, err: bool = False, nl: bool = True, colour: str | None = None) -> None:
+    """Print lines for people, which may quote what others wrote: none of them becomes two. A colour is shown on a terminal."""
+    shown = "\n".join(map(printable, lines))
+    click.echo(shown if colour is None else click.style(shown, fg=colour), err=err, nl=nl)
+
+
+def echo_exactly(text: str, *, nl: bool = True) -> None:
+    """Print text as it is, for programs to read."""
+    click.echo(text, nl=nl)
+
+
+def confirm(*lines: str) -> bool:
+    """Ask a question on standard error, which may quote what others wrote."""
+    return click.confirm("\n".join(map(printable, lines)), err=True)
+
+
+def print_json(data: Any, default: Callable[[Any], Any] | None = None) -> None:
+    """Print a line of JSON, in ASCII: control characters are escaped."""
+    click.echo(json.dumps(data, default=default))
+
+
+def print_result(as_json: bool, data: Any, *lines: str) -> None:
+    """Print one result: an object for programs, or lines for people."""
+    if as_json:
+        print_json(data)
+    else:
+        echo(*lines)
 
 
 def format_count(count: int, noun: str = "document") -> str:
@@ -50,6 +78,16 @@ def live_console() -> Console | None:
 
     console = Console(file=sys.stdout)
     return console if console.is_terminal and not console.is_dumb_terminal else None
+
+
+def styled(*parts: tuple[str, str], overflow: OverflowMethod | None = None) -> Text:
+    """Make a line of a drawing out of texts with their styles; with `overflow` a line that is too long is cut."""
+    from rich.text import Text
+
+    line = Text(no_wrap=overflow is not None, overflow=overflow)
+    for text, style in parts:
+        line.append(printable(text), style)
+    return line
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object] | None]) -> None:
@@ -84,8 +122,12 @@ def fit_columns(
 def _column_width(columns: Sequence[str], rows: Sequence[Sequence[object] | None], index: int) -> int:
     from rich.cells import cell_len
 
-    cells = (str(row[index]) for row in rows if row)
-    return max(cell_len(line) for cell in (columns[index], *cells) for line in cell.split("\n"))
+    cells = (_cell_text(row[index]) for row in rows if row)
+    return max(cell_len(line) for line in (*columns[index].split("\n"), *cells))
+
+
+def _cell_text(cell: object) -> str:
+    return printable(str(cell))
 
 
 def split_columns(columns: Sequence[str], rows: Sequence[Sequence[object] | None], width: int) -> list[list[int]]:
@@ -103,7 +145,9 @@ def split_columns(columns: Sequence[str], rows: Sequence[Sequence[object] | None
 
 
 def build_table(columns: Sequence[str], rows: Iterable[Sequence[object] | None], one_line: bool = False) -> Table:
-    """Build a table; a row that is None draws a line. With `one_line` a long first cell is cut instead of wrapped."""
+    """Build a table; a row that is None draws a line. With `one_line` a long first cell is cut instead of wrapped.
+
+    A cell that has a style comes from `styled`."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -116,7 +160,7 @@ def build_table(columns: Sequence[str], rows: Iterable[Sequence[object] | None],
         if row is None:
             table.add_section()
             continue
-        cells = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
+        cells = [cell if isinstance(cell, Text) else Text(_cell_text(cell)) for cell in row]
         if one_line:
             cells[0].no_wrap, cells[0].overflow = True, "ellipsis"
         table.add_row(*cells)

@@ -13,7 +13,7 @@ from fairlane.queue.record_groups import records_of
 
 from .group import EXIT_FAILURE, EXIT_FINDINGS, main
 from .options import blobs_option, customer_argument, json_option, open_store, url_option
-from .output import ProgressBar, format_count, print_result
+from .output import ProgressBar, confirm, echo, format_count, print_result
 
 RECORDS_COUNTED_MAX = 1000
 
@@ -38,8 +38,8 @@ def forget(customer: str, yes: bool, no_vacuum: bool, blobs: str | None, url: st
     meanwhile, about 7 s for each GB.
     """
     with open_store(url, create=False, blobs=blobs) as queue:
-        if not yes and not click.confirm(f"{_describe(queue, customer)}\nErase all data of {customer}?", err=True):
-            click.echo("Nothing was erased.", err=True)
+        if not yes and not confirm(_describe(queue, customer), f"Erase all data of {customer}?"):
+            echo("Nothing was erased.", err=True)
             raise click.exceptions.Exit(EXIT_FAILURE)
         with ProgressBar("keys and webhooks", as_json) as bar:
             documents, records, files_left, not_rewritten = queue.forget(customer, vacuum=not no_vacuum, on_progress=bar.update)
@@ -55,7 +55,7 @@ def forget(customer: str, yes: bool, no_vacuum: bool, blobs: str | None, url: st
     }  # fmt: skip
     print_result(as_json, data, sentence)
     if not_rewritten is not None:
-        click.echo(f"fairlane: the queue's file was not rewritten: {not_rewritten}", err=True)
+        echo(f"fairlane: the queue's file was not rewritten: {not_rewritten}", err=True)
         raise click.exceptions.Exit(EXIT_FINDINGS)
 
 

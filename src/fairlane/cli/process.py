@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -28,7 +27,7 @@ from fairlane.worker import Worker
 
 from .group import EXIT_FAILURE, main
 from .options import blobs_option, json_option
-from .output import format_count
+from .output import echo, format_count, print_json
 from .param_types import DURATION
 from .process_view import no_view, open_view, print_summary
 from .work import silence_log
@@ -58,7 +57,7 @@ def process(folder: str, out: str | None, slots: int, pace: float, url: str | No
         raise BadValue("--pace", pace, f"at most {PACE_SECONDS_MAX:,} seconds")
     found = scan(folder)
     for sentence in found.skipped:
-        click.echo(f"skipped: {sentence}", err=True)
+        echo(f"skipped: {sentence}", err=True)
     outputs = None if out is None else Outputs(out)
     if outputs is not None:
         outputs.prepare()
@@ -72,7 +71,7 @@ def process(folder: str, out: str | None, slots: int, pace: float, url: str | No
         _run(worker, FeedFollower(queue_url, tracker, last_before, view))
         _print_end(tracker, time.monotonic() - began, as_json)
     if tracker.remaining and url is not None:
-        click.echo(f"`fairlane work --url {quote(mask_url(url))}` processes the rest.", err=True)
+        echo(f"`fairlane work --url {quote(mask_url(url))}` processes the rest.", err=True)
     if tracker.remaining or tracker.failed:
         raise click.exceptions.Exit(EXIT_FAILURE)
 
@@ -120,7 +119,7 @@ def _print_end(tracker: Tracker, seconds: float, as_json: bool) -> None:
         failed = [{"customer": failure.customer, "name": failure.name, "reason": failure.reason} for failure in tracker.failed]
         customers = [summary._asdict() for summary in tracker.summaries()]
         totals = {"documents": total, "seconds": round(seconds, 3), "left": tracker.remaining}
-        return click.echo(json.dumps({**totals, "customers": customers, "failed": failed}))
+        return print_json({**totals, "customers": customers, "failed": failed})
     print_summary(tracker)
     remaining = f"; {format_count(tracker.remaining)} not processed" if tracker.remaining else ""
-    return click.echo(f"{format_count(total)} of {format_count(customer_count, 'customer')} in {seconds:.1f} s{remaining}")
+    return echo(f"{format_count(total)} of {format_count(customer_count, 'customer')} in {seconds:.1f} s{remaining}")

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
 from fairlane.blobs.safe_open import display_path
 from fairlane.folders.feed_follower import Show
 from fairlane.folders.tracker import CustomerSummary, TrackedDocument, Tracker
 from fairlane.queue import Look, Queue
 
-from .output import build_table, format_count, live_console, print_table, split_columns
+from .output import build_table, echo, format_count, live_console, print_table, split_columns, styled
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -73,23 +71,19 @@ class ProcessScreen:
         return Group(self._title(), lanes, self._customers(shown), *claimed)
 
     def _title(self) -> Text:
-        from rich.text import Text
-
         total = len(self._tracker.documents)
-        return Text(f"{total - self._tracker.remaining:,} of {format_count(total)} finished", "bold")
+        return styled((f"{total - self._tracker.remaining:,} of {format_count(total)} finished", "bold"))
 
     def _lane(self, priority: int) -> Text:
-        from rich.text import Text
-
         width = self._console.width - 16
-        line = Text(f"{priority} ", no_wrap=True, overflow="crop")
+        parts = [(f"{priority} ", "")]
         room, waiting = width, self._tracker.lanes[priority]
         for customer in self._colours:
             shown = min(room, waiting[customer])
-            line.append("■" * shown, self._colours[customer])
+            parts.append(("■" * shown, self._colours[customer]))
             room -= shown
         more = sum(waiting.values()) - width
-        return line.append(f" +{more:,}" if more > 0 else "", "dim")
+        return styled(*parts, (f" +{more:,}" if more > 0 else "", "dim"), overflow="crop")
 
     def _busiest_first(self, customer: str) -> tuple[int, str]:
         states = self._tracker.by_customer[customer]
@@ -105,21 +99,16 @@ class ProcessScreen:
         return table
 
     def _customer_row(self, customer: str) -> Sequence[object]:
-        from rich.text import Text
-
         states, look = self._tracker.by_customer[customer], self._look(customer)
         figures = (look.counter, look.next_priority, states["waiting"], states["running"], states["done"], states["failed"])
         longest = format_wait(self._tracker.longest_ms.get(customer, 0) / 1000)
-        return (Text(customer, self._colours[customer]), *figures, longest)
+        return (styled((customer, self._colours[customer])), *figures, longest)
 
     def _last_claimed(self, room: int) -> list[Text]:
-        from rich.text import Text
-
-        lines = [Text("started last", "bold")]
+        lines = [styled(("started last", "bold"))]
         for document in list(self._tracker.last_claimed)[-room:]:
-            line = Text(no_wrap=True, overflow="ellipsis")
-            line.append(f"{document.customer} ", self._colours[document.customer])
-            lines.append(line.append(describe_start(document)))
+            customer = (f"{document.customer} ", self._colours[document.customer])
+            lines.append(styled(customer, (describe_start(document), ""), overflow="ellipsis"))
         return lines
 
 
@@ -135,17 +124,17 @@ def format_wait(seconds: float | None) -> str:
 def _print_lines(ended: list[TrackedDocument]) -> None:
     for document in ended:
         reason = f": {document.reason}" if document.reason else ""
-        click.echo(f"{document.customer}  {describe_start(document)}  {document.state}{reason}")
+        echo(f"{document.customer}  {describe_start(document)}  {document.state}{reason}")
 
 
 def print_summary(tracker: Tracker) -> None:
     """Print the totals of every customer, and the first failures."""
     print_table(SUMMARY_COLUMNS, map(_summary_row, tracker.summaries()))
     for document in tracker.failed[:FAILED_SHOWN]:
-        click.echo(f"failed: {display_path(document.name)}: {document.reason}", err=True)
+        echo(f"failed: {display_path(document.name)}: {document.reason}", err=True)
     more = len(tracker.failed) - FAILED_SHOWN
     if more > 0:
-        click.echo(f"failed: {more:,} more", err=True)
+        echo(f"failed: {more:,} more", err=True)
 
 
 def _summary_row(summary: CustomerSummary) -> Sequence[object]:

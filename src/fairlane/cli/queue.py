@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from fairlane.queue.models import to_json
 
 from .group import main
 from .options import complete_customer, customer_argument, json_option, open_queue, queue_options
-from .output import format_seconds, print_table
+from .output import echo, format_seconds, print_json, print_table
 from .param_types import DURATION, THRESHOLDS
 from .watch import repeat_every_second, watch
 
@@ -53,10 +52,10 @@ def check(customer: str, cost: float, moments: tuple[float, ...], url: str | Non
     rows = [to_json(check) for check in checks]
     if as_json:
         for row in rows:
-            click.echo(json.dumps(row))
+            print_json(row)
         return
     for row in rows:
-        click.echo(f"{row['customer']}: priority {row['priority']}, counter {row['counter']}")
+        echo(f"{row['customer']}: priority {row['priority']}, counter {row['counter']}")
 
 
 @main.command(epilog="Example:  fairlane status --watch")
@@ -76,19 +75,19 @@ def status(customer: str | None, watching: bool, url: str | None, as_json: bool)
         def looks() -> list[Look]:
             return list(queue.customers()) if customer is None else [queue.look(customer)]
 
-        def print_json() -> None:
-            click.echo(json.dumps([to_json(look) for look in looks()]))
+        def print_looks() -> None:
+            print_json([to_json(look) for look in looks()])
 
         if as_json:
-            return repeat_every_second(print_json) if watching else print_json()
+            return repeat_every_second(print_looks) if watching else print_looks()
         if watching:
             return watch(looks, _status_row, STATUS_COLUMNS, OPTIONAL_COLUMNS, lambda: unserved_sentences(queue))
         rows, sentences = list(map(_status_row, looks())), unserved_sentences(queue)
     if not rows:
-        return click.echo("No customers yet: nothing was submitted or checked.")
+        return echo("No customers yet: nothing was submitted or checked.")
     print_table(STATUS_COLUMNS, rows)
     for sentence in sentences:
-        click.echo(sentence)
+        echo(sentence)
     return None
 
 
@@ -163,12 +162,12 @@ def policy(
         "open_turn_every": rules.open_turn_every,
     }
     if as_json:
-        click.echo(json.dumps(data))
+        print_json(data)
         return
     data["reset_interval"] = f"{rules.policy.reset_interval:.3f}".rstrip("0").rstrip(".") + " s"
     for name, value in data.items():
-        click.echo(f"{name.replace('_', ' '):16} {', '.join(map(str, value)) if isinstance(value, list) else value}")
-    click.echo()
+        echo(f"{name.replace('_', ' '):16} {', '.join(map(str, value)) if isinstance(value, list) else value}")
+    echo("")
     print_table(("counter", "priority"), _priority_rows(rules.policy.thresholds))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from fairlane.queue import Queue
 
 from .group import main
 from .options import blobs_option, json_option, store_settings, url_option
+from .output import echo, print_json
 from .param_types import DURATION
 
 if TYPE_CHECKING:
@@ -94,12 +94,10 @@ def _report_started(queue: Queue, base_url: str, as_json: bool, log: Log) -> Non
         log.event("no admin key", advice=ADVICE)
     if as_json:
         secret, path = (None, None) if first is None else (first.secret, first.path)
-        click.echo(
-            json.dumps({"address": base_url, "admin_key": secret, "admin_key_file": None if path is None else str(path)})
-        )
+        print_json({"address": base_url, "admin_key": secret, "admin_key_file": None if path is None else str(path)})
         return
-    click.echo(f"Fairlane is running at {base_url}; press Ctrl-C to stop it.")
+    echo(f"Fairlane is running at {base_url}; press Ctrl-C to stop it.")
     if first is not None and first.secret is not None:
-        click.echo(f"The first admin's key, shown only now; it expires in 90 days: {first.secret}")
+        echo(f"The first admin's key, shown only now; it expires in 90 days: {first.secret}")
     elif first is not None:
-        click.echo(f"The first admin's key is in {first.path}; it expires in 90 days.")
+        echo(f"The first admin's key is in {first.path}; it expires in 90 days.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from fairlane.core.errors import BadValue, Mistake
 
 from .group import EXIT_FINDINGS, main
 from .options import json_option, open_store, url_option
-from .output import format_count, format_seconds, print_table
+from .output import echo, format_count, format_seconds, print_json, print_table
 from .param_types import THRESHOLDS
 
 if TYPE_CHECKING:
@@ -120,13 +119,13 @@ def simulate(
     all_measures = [result.measures for result in results]
     measured = [] if past is None else [past.measure()]
     if as_json:
-        click.echo(json.dumps([measures.as_json() for measures in (*measured, *all_measures)]))
+        print_json([measures.as_json() for measures in (*measured, *all_measures)])
         return
     _print_measures(replayed, [*measured, *all_measures])
     if past is not None:
         _print_doubts(past, measured[0], all_measures)
     if html is not None:
-        click.echo(f"The report is in {html}.")
+        echo(f"The report is in {html}.")
 
 
 @main.command()
@@ -171,7 +170,7 @@ def advise(
     with _progress("replays", budget, as_json) as advance:
         advice = advise(replayed, start, workers, target, budget, seed, advance)
     if as_json:
-        click.echo(json.dumps(_advice_json(advice)))
+        print_json(_advice_json(advice))
         return
     _print_advice(advice)
 
@@ -195,17 +194,17 @@ def verify(url: str | None, as_json: bool) -> None:
         result = verify(queue, advance)
     if as_json:
         data = result._asdict() | {"differences": [difference._asdict() for difference in result.differences]}
-        click.echo(json.dumps(data, default=str))
+        print_json(data, default=str)
     else:
-        click.echo(f"{format_count(result.checks, 'check')} recomputed, {format_count(result.customers, 'customer')} compared.")
+        echo(f"{format_count(result.checks, 'check')} recomputed, {format_count(result.customers, 'customer')} compared.")
         if result.skipped:
-            click.echo(f"{format_count(result.skipped, 'check')} skipped: the changes before were purged or erased.")
+            echo(f"{format_count(result.skipped, 'check')} skipped: the changes before were purged or erased.")
         for difference in result.differences[:DIFFERENCES_SHOWN]:
-            click.echo(str(difference))
+            echo(str(difference))
         more = len(result.differences) - DIFFERENCES_SHOWN
         if more > 0:
-            click.echo(f"... and {more:,} more; --json lists all of them.")
-        click.echo(_conclusion(result))
+            echo(f"... and {more:,} more; --json lists all of them.")
+        echo(_conclusion(result))
     if result.differences:
         sys.exit(EXIT_FINDINGS)
 
@@ -286,11 +285,11 @@ def _print_measures(workload: Workload, all_measures: list[Measures]) -> None:
     span = format_seconds(workload.at_us[-1] / 1_000_000)
     load = "all at one moment" if first.load is None else f"load {first.load:.2f}"
     documents = f"{format_count(first.documents)} of {format_count(first.customers, 'customer')} over {span}"
-    click.echo(f"{workload.name}: {documents}; {format_count(first.workers, 'worker')}, {load}")
+    echo(f"{workload.name}: {documents}; {format_count(first.workers, 'worker')}, {load}")
     for note in workload.notes:
-        click.echo(note)
+        echo(note)
     if first.load is not None and first.load >= 1:
-        click.echo("More work arrives than the workers can do: under every policy some waits keep growing.")
+        echo("More work arrives than the workers can do: under every policy some waits keep growing.")
     rows: list[tuple[object, ...] | None] = []
     for group in ("light", "quiet", "heavy", "all"):
         for figure in Spread._fields:
@@ -314,9 +313,9 @@ def _print_doubts(past: Past, measured: Measures, simulated: list[Measures]) -> 
     """Explain why the first policy's replay differs from what was measured, if it does by much."""
     doubts = past.doubts(measured, simulated[0])
     if doubts:
-        click.echo(f"{simulated[0].policy} and what was measured differ by much, so do not rely on the replay:")
+        echo(f"{simulated[0].policy} and what was measured differ by much, so do not rely on the replay:")
         for doubt in doubts:
-            click.echo(f"- {doubt.sentence}")
+            echo(f"- {doubt.sentence}")
 
 
 def _format_factor(slowdown: float | None) -> str:
@@ -326,11 +325,11 @@ def _format_factor(slowdown: float | None) -> str:
 def _print_advice(advice: Advice) -> None:
     if not advice.worth_it:
         why = "none was better" if not advice.changes() else "the best was not better by more than noise"
-        click.echo(f"Keep your settings: of {advice.replays:,} tried for {advice.objective}, {why}.")
+        echo(f"Keep your settings: of {advice.replays:,} tried for {advice.objective}, {why}.")
         if advice.changes():
-            click.echo("It would change:")
+            echo("It would change:")
     for name, (before, after) in advice.changes().items():
-        click.echo(f"{name.replace('_', ' '):16} {_format_setting(before)} -> {_format_setting(after)}")
+        echo(f"{name.replace('_', ' '):16} {_format_setting(before)} -> {_format_setting(after)}")
     if advice.changes():
         print_table(
             ("", "before", "after", "change", "verdict"),
@@ -338,12 +337,12 @@ def _print_advice(advice: Advice) -> None:
               format_seconds(effect.after), *_describe_effect(effect)) for effect in advice.effects],
         )  # fmt: skip
         parts = advice.effect.parts
-        click.echo(
+        echo(
             f"Measured on the {parts} parts of the workload that the search did not see: before and after are of all parts "
             "together; change is the mean over the parts, with its 95 % confidence interval in brackets."
         )
     if advice.worth_it:
-        click.echo(f"To change the settings: {_command(advice)}")
+        echo(f"To change the settings: {_command(advice)}")
 
 
 def _format_setting(value: object) -> str:

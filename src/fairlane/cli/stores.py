@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
@@ -13,7 +12,7 @@ from fairlane.transfer import TransferProgress
 
 from .group import EXIT_FINDINGS, main
 from .options import json_option, open_store, store_settings, url_option
-from .output import ProgressBar, format_count
+from .output import ProgressBar, echo, format_count, print_json, print_result
 
 
 @main.command()
@@ -32,9 +31,7 @@ def migrate(url: str | None, as_json: bool) -> None:
     with open_store(url) as queue:
         engine = queue.engine
         data = {"url": mask_url(queue.url), "schema": engine.store_schema(), "durability": engine.durability}
-    click.echo(
-        json.dumps(data) if as_json else f"{data['url']} is ready, schema version {data['schema']}; {data['durability']}"
-    )
+    print_result(as_json, data, f"{data['url']} is ready, schema version {data['schema']}; {data['durability']}")
 
 
 @main.command()
@@ -59,13 +56,13 @@ def doctor(url: str | None, as_json: bool) -> None:
         results = findings_without_queue(str(error).partition(";")[0])
     if as_json:
         fields = [{"name": f.name, "level": f.level, "told": f.message, "advice": f.advice} for f in results]
-        click.echo(json.dumps(fields))
+        print_json(fields)
     else:
         for finding in results:
-            click.secho(f"{finding.level:8}", fg={"fine": "green", "warning": "yellow", "bad": "red"}[finding.level], nl=False)
-            click.echo(f"{finding.name:11} {finding.message}")
+            echo(f"{finding.level:8}", colour={"fine": "green", "warning": "yellow", "bad": "red"}[finding.level], nl=False)
+            echo(f"{finding.name:11} {finding.message}")
             if finding.advice:
-                click.echo(f"{'':20}-> {finding.advice}")
+                echo(f"{'':20}-> {finding.advice}")
     if any(finding.level == "bad" for finding in results):
         sys.exit(EXIT_FINDINGS)
 
@@ -98,7 +95,7 @@ def move(
         if to_url is not None:
             raise Mistake("--stop takes only FROM-URL; leave TO-URL out (it is not changed, and may be deleted)")
         stop(from_url)
-        click.echo(json.dumps({"stopped": True}) if as_json else f"{mask_url(from_url)} takes documents again.")
+        print_result(as_json, {"stopped": True}, f"{mask_url(from_url)} takes documents again.")
         return
     if to_url is None:
         raise Mistake("TO-URL is missing: use `fairlane move FROM-URL TO-URL`, or `fairlane move --stop FROM-URL`")
@@ -113,9 +110,9 @@ def move(
         files = {"from_blobs": store_settings(from_url, from_blobs).blobs, "to_blobs": store_settings(to_url, to_blobs).blobs}
         moved = move_queue(from_url, to_url, show, **files)
     if as_json:
-        click.echo(json.dumps(moved._asdict()))
+        print_json(moved._asdict())
         return
     counts = [format_count(number, name.removesuffix("s")) for name, number in moved._asdict().items()]
-    click.echo(f"Moved: {', '.join(counts)}. Use {mask_url(to_url)} from now on.")
+    echo(f"Moved: {', '.join(counts)}. Use {mask_url(to_url)} from now on.")
     if to_blobs is not None:
-        click.echo(f"The files are in {to_blobs}: set --blobs, FAIRLANE_BLOBS or blobs in fairlane.toml to that.")
+        echo(f"The files are in {to_blobs}: set --blobs, FAIRLANE_BLOBS or blobs in fairlane.toml to that.")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fairlane.queue import Look
 
-from .output import PIPE_WIDTH, build_table, fit_columns
+from .output import PIPE_WIDTH, build_table, fit_columns, styled
 
 EVERY_SECONDS = 1.0
 OTHER_LINES = 7  # of the screen: the frame, the column heads, the footer, the cursor
@@ -25,7 +25,6 @@ def watch(
     Columns that are optional are left out where the customers' names need their room."""
     from rich.console import Console, Group
     from rich.live import Live
-    from rich.text import Text
 
     console = Console()
     if not console.is_terminal:
@@ -40,8 +39,8 @@ def watch(
         table = build_table(
             [columns[index] for index in fitting], [[row[i] for i in fitting] for row in rows], one_line=console.is_terminal
         )
-        lines = [Text(sentence, "bold") for sentence in sentences]
-        return Group(table, *lines, Text(_footer(len(all_looks), len(shown)), "dim"))
+        lines = [styled((sentence, "bold")) for sentence in sentences]
+        return Group(table, *lines, styled((_footer(len(all_looks), len(shown)), "dim")))
 
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:

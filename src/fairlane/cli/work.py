@@ -140,7 +140,7 @@ class EventPrinter:
 
     def _print_start(self, event: Event) -> None:
         """Print that the worker runs; it has forked all that it forks, so that lines may be written on a thread from now on."""
-        self._print(event, f"{event.worker} is running; press Ctrl-C to stop it")
+        self._print(event, printable(f"{event.worker} is running; press Ctrl-C to stop it"))
         self._writer.start()
 
     def _print_event(self, event: Event) -> None:

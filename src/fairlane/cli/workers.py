@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from fairlane.queue.models import to_json
 
 from .group import main
 from .options import json_option, open_queue, queue_options
-from .output import format_count, format_seconds, print_result, print_table
+from .output import echo, format_count, format_seconds, print_json, print_result, print_table
 from .param_types import DURATION
 from .queue import unserved_sentences
 
@@ -53,13 +52,13 @@ def workers(context: click.Context, url: str | None, as_json: bool) -> None:
         known = queue.workers()
         sentences = [] if as_json else unserved_sentences(queue)
     if as_json:
-        return click.echo(json.dumps([to_json(worker) for worker in known]))
+        return print_json([to_json(worker) for worker in known])
     if known:
         _print_workers(known)
     else:
-        click.echo("No worker is running; `fairlane work` or `fairlane serve` starts one.")
+        echo("No worker is running; `fairlane work` or `fairlane serve` starts one.")
     for sentence in sentences:
-        click.echo(sentence)
+        echo(sentence)
     return None
 
 
@@ -73,9 +72,7 @@ def _print_workers(known: Sequence[WorkerStatus]) -> None:
         )
     for worker in known:
         if worker.is_outdated:
-            click.echo(
-                f"{worker.name} runs Fairlane {worker.version}, which knows an older schema than the store has: upgrade it."
-            )
+            echo(f"{worker.name} runs Fairlane {worker.version}, which knows an older schema than the store has: upgrade it.")
 
 
 def _row(worker: WorkerStatus) -> Sequence[object]:

@@ -98,7 +98,7 @@ class LineLimit:
 def print_unlogged(active: ActiveClaim, line: str) -> None:
     """Print a handler's line with its document, for a program that has not configured logging."""
     with contextlib.suppress(OSError, ValueError):  # closed
-        sys.stdout.write(f"{active.claim.customer}  {active.claim.id}  {printable(line)}\n")
+        sys.stdout.write(printable(f"{active.claim.customer}  {active.claim.id}  {line}") + "\n")
         sys.stdout.flush()
 
 
