@@ -82,6 +82,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/customers"): Entry(404, 404, 200),
     ("GET", "/v1/customers/{customer}"): Entry(404, 404, 200),
     ("GET", "/v1/customers/{customer}/explain"): Entry(404, 404, 200),
+    ("GET", "/v1/customers/{customer}/export"): Entry(404, 404, 200),
     ("PATCH", "/v1/customers/{customer}"): Entry(404, 404, 200, {"weight": 1}),
     ("POST", "/v1/customers/{customer}/reset"): Entry(404, 404, 200),
     ("GET", "/v1/webhook"): Entry(404, 200, 200, query=OF_OWNER),

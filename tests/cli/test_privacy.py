@@ -1,4 +1,4 @@
-"""Commands for personal data: forget, vacuum."""
+"""Commands for personal data: export, forget, vacuum."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fairlane import Queue
 from fairlane.api import auth
 from fairlane.engine.sqlite import vacuum
 from fairlane.engine.sqlite.connection import connect
+from tests.privacy.archive import Exported
 
 from .running import run, run_json
 
@@ -79,3 +80,32 @@ def test_forget_says_that_the_file_could_not_be_rewritten(acme: str, monkeypatch
 
 def test_vacuum_has_nothing_to_do_on_a_server() -> None:
     assert run_json("vacuum", "--url", "memory://") == [{"rewritten": False}]
+
+
+def test_export_writes_one_archive(acme: str, tmp_path: Path) -> None:
+    path = tmp_path / "acme.tar.gz"
+    assert run("export", "acme", "--to", str(path), "--url", acme).stdout == (
+        f"acme was exported to {path}, with 30 documents and 0 files.\n"
+    )
+    assert len(Exported(path).rows("documents")) == 30
+    (row,) = run_json("export", "acme", "--to", str(tmp_path / "again.tar"), "--url", acme)
+    assert (row["documents"], row["files"], row["missing"]) == (30, 0, 0)
+    assert row["bytes"] == (tmp_path / "again.tar").stat().st_size
+
+
+def test_export_to_standard_output_is_the_archive_alone(acme: str) -> None:
+    result = run("export", "acme", "--to", "-", "--url", acme)
+    assert len(Exported(result.stdout_bytes).rows("documents")) == 30
+
+
+def test_export_says_what_is_wrong(acme: str, tmp_path: Path) -> None:
+    result = run("export", "acme", "--to", str(tmp_path / "acme.zip"), "--url", acme)
+    assert (result.exit_code, "it must be the name of a new file that ends with .tar" in result.stderr) == (2, True)
+    assert "there is no customer 'acmee'" in run("export", "acmee", "--to", str(tmp_path / "a.tar"), "--url", acme).stderr
+    with Queue(acme) as queue:
+        id = queue.submit("acme", content=b"bytes").id
+    (lost,) = tmp_path.rglob(f"*/{id}/input")
+    lost.unlink()
+    result = run("export", "acme", "--to", str(tmp_path / "acme.tar"), "--url", acme)
+    assert (result.exit_code, result.stderr) == (4, f"fairlane: 1 file missing or damaged, of documents such as {id}\n")
+    assert len(Exported(tmp_path / "acme.tar").rows("documents")) == 31

@@ -14,6 +14,7 @@ from fairlane.core.errors import BadValue, Mistake
 from fairlane.settings import Settings, load_settings
 from tests.api.running import Server
 from tests.cli.running import run
+from tests.privacy.archive import Exported
 
 NEED_STORE = (
     "advise",
@@ -29,6 +30,7 @@ NEED_STORE = (
     "serve",
     "simulate",
     "sweep",
+    "vacuum",
     "verify",
     "work",
 )
@@ -180,3 +182,14 @@ def test_the_first_place_that_names_a_store_or_a_server_decides(tmp_path: Path) 
         load_settings("sqlite:///a", {}, tmp_path, server="http://a")
     with pytest.raises(BadValue, match="FAIRLANE_SERVER"):
         load_settings(None, {"FAIRLANE_SERVER": ""}, tmp_path)
+
+
+def test_export(server: Server, customer: str, tmp_path: Path) -> None:
+    server.queue.submit(customer, content=b"bytes", name="a.txt")
+    path = tmp_path / "all.tar"
+    (row,) = run_json(server, "export", customer, "--to", str(path), key=server.admin)
+    assert (row["file"], row["documents"], row["files"], row["bytes"]) == (str(path), 1, 1, path.stat().st_size)
+    assert len(Exported(path).rows("documents")) == 1
+    for name in ("all.tar.gz", "-"):
+        result = run("export", customer, "--to", name, FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.admin)
+        assert (result.exit_code, "through a server the name of a new file that ends with .tar" in result.stderr) == (2, True)

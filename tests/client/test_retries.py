@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -146,3 +147,17 @@ def test_connections_are_used_again_and_never_in_a_child(client: Client, proxy: 
     assert len(proxy.sockets) == 4
     assert client.me().role == "customer"
     assert len(proxy.sockets) == 4
+
+
+def test_an_export_that_is_cut_off_begins_again_and_leaves_no_half(server: Server, proxy: FaultyProxy, tmp_path: Path) -> None:
+    server.queue.submit("exported", content=b"bytes")
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    chunk = b"%x\r\n%s\r\n" % (1000, b"x" * 1000)
+    with Client(proxy.address, server.admin, timeout=30, patience=30) as client:
+        proxy.canned = [head + chunk, head + chunk]  # without the last chunk
+        assert client.export("exported", tmp_path / "all.tar").documents == 1
+        assert proxy.canned == []
+        proxy.canned = [head + chunk + b"0\r\n\r\n"]  # whole for HTTP, and no archive
+        with pytest.raises(StoreError, match="breaks off before its end"):
+            client.export("exported", tmp_path / "other.tar")
+    assert [path.name for path in tmp_path.iterdir()] == ["all.tar"]

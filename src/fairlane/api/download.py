@@ -1,4 +1,4 @@
-"""Downloads: the bytes of a file, streamed as an attachment under a safe name.
+"""Downloads: the bytes of a file or an archive, streamed as an attachment under a safe name.
 
 Laws:
 - A browser saves a file and never shows it: it was sent by somebody else, and would run as part of this site.
@@ -7,9 +7,10 @@ Laws:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import unicodedata
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from typing import BinaryIO
 from urllib.parse import quote
 
@@ -25,6 +26,22 @@ def file_response(service: Service, content: BinaryIO, name: str, size: int) -> 
     """Respond with an open file, which is closed at the end."""
     headers = {"content-disposition": attachment(name), "content-length": str(size)}
     return StreamingResponse(_pieces(service, content), headers=headers, media_type="application/octet-stream")
+
+
+def archive_response(service: Service, pieces: Generator[bytes], name: str) -> Response:
+    """Respond with an archive that is made while it is sent; one that breaks off ends without the end of its last chunk."""
+    headers = {"content-disposition": attachment(name), "cache-control": "no-store"}
+    return StreamingResponse(_made_pieces(service, pieces), headers=headers, media_type="application/x-tar")
+
+
+async def _made_pieces(service: Service, pieces: Generator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        with service.while_waiting():
+            while piece := await service.call(next, pieces, b""):
+                yield piece
+    finally:
+        with contextlib.suppress(ValueError):  # a thread is still making a piece, which nobody waits for
+            pieces.close()
 
 
 async def _pieces(service: Service, content: BinaryIO) -> AsyncIterator[bytes]:

@@ -62,6 +62,7 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("GET", "/v1/customers"): "view",
     ("GET", "/v1/customers/{customer}"): "view",
     ("GET", "/v1/customers/{customer}/explain"): "view",
+    ("GET", "/v1/customers/{customer}/export"): "admin",
     ("PATCH", "/v1/customers/{customer}"): "operate",
     ("POST", "/v1/customers/{customer}/reset"): "operate",
     ("GET", "/v1/policy"): "view",

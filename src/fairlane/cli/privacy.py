@@ -1,21 +1,76 @@
-"""Commands for personal data: forget, vacuum."""
+"""Commands for personal data: export, forget, vacuum."""
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 
 import click
 
-from fairlane.core.errors import Unknown
-from fairlane.queue import Queue
+from fairlane.core.errors import BadValue, Unknown
+from fairlane.queue import Exported, Queue
+from fairlane.queue.export import CustomerExport
 from fairlane.queue.forget import is_forgotten
 from fairlane.queue.record_groups import records_of
 
 from .group import EXIT_FAILURE, EXIT_FINDINGS, main
-from .options import blobs_option, customer_argument, json_option, open_store, url_option
+from .options import blobs_option, customer_argument, json_option, open_queue, open_store, queue_options, url_option
 from .output import ProgressBar, confirm, echo, format_count, print_result
 
 RECORDS_COUNTED_MAX = 1000
+
+
+@main.command()
+@customer_argument
+@click.option("--to", "path", required=True, metavar="FILE", help="A new file: NAME.tar or NAME.tar.gz; - is standard output.")
+@blobs_option
+@queue_options
+@json_option
+def export(customer: str, path: str, blobs: str | None, url: str | None, as_json: bool) -> None:
+    """Export everything that is kept of CUSTOMER as one archive.
+
+    Documents with payloads, results, failed attempts and history, their files, the customer's terms and standing, its keys and
+    webhook without secrets, deliveries and batches; index.html for people, manifest.jsonl for programs. It may run while the
+    queue is in use. The file has its name only when it is complete. Exits with 4 if files are missing or damaged.
+
+    \b
+    Example:
+      fairlane export acme --to acme.tar.gz
+      fairlane export acme --to - | age -r RECIPIENT > acme.tar.age
+    """
+    with open_queue(url, create=False, blobs=blobs) as queue, ProgressBar("opening the queue", as_json) as bar:
+        if not isinstance(queue, Queue):
+            exported = queue.export(customer, _validate_file(path), on_progress=bar.update)
+        elif path == "-":
+            exported = _export_to_stdout(CustomerExport(queue.engine, queue.files, customer, bar.update))
+        else:
+            exported = queue.export(customer, path, on_progress=bar.update)
+    _report_export(customer, path, exported, as_json)
+
+
+def _validate_file(path: str) -> str:
+    if not path.endswith(".tar"):
+        raise BadValue("--to", path, "through a server the name of a new file that ends with .tar")
+    return path
+
+
+def _export_to_stdout(export: CustomerExport) -> Exported:
+    output = sys.stdout.buffer
+    for piece in export:
+        output.write(piece)
+    output.flush()
+    return export.exported
+
+
+def _report_export(customer: str, path: str, exported: Exported, as_json: bool) -> None:
+    if path != "-":  # where the archive itself went
+        counts = f"{format_count(exported.documents)} and {format_count(exported.files, 'file')}"
+        fields = {"customer": customer, "file": path, **exported._asdict()}
+        print_result(as_json, fields, f"{customer} was exported to {path}, with {counts}.")
+    if exported.missing:
+        names = ", ".join(exported.missing_documents)
+        echo(f"fairlane: {format_count(exported.missing, 'file')} missing or damaged, of documents such as {names}", err=True)
+        raise click.exceptions.Exit(EXIT_FINDINGS)
 
 
 @main.command(epilog="Example:  fairlane forget acme")

@@ -111,6 +111,7 @@ class AsyncClient:
     wait = _on_thread(Client.wait)
     result = _on_thread(Client.result)
     file = _on_thread(Client.file)
+    export = _on_thread(Client.export)
     text = _on_thread(Client.text)
     thumbnail = _on_thread(Client.thumbnail)
     batch = _on_thread(Client.batch)

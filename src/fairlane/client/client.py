@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Self
 from urllib.parse import quote, urlencode
 from weakref import WeakSet
 
+from fairlane.atomic_file import atomic_file
 from fairlane.core.document import State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
 from fairlane.core.policy import Dispatch, Reset, Rules, Terms, plain_seconds
@@ -29,6 +30,7 @@ from fairlane.queue import (
     Check,
     Cost,
     Document,
+    Exported,
     HistoryEntry,
     Input,
     Keep,
@@ -40,6 +42,7 @@ from fairlane.queue import (
 from fairlane.queue.bulk import Action, BulkStep
 from fairlane.queue.explain import Explanation
 from fairlane.queue.files import display_name
+from fairlane.queue.forget import OnProgress
 from fairlane.queue.validation import document_filter, document_id, payload_text, to_seconds
 
 from . import models
@@ -225,6 +228,16 @@ class Client:
             content.close()
             raise
         return content
+
+    def export(self, customer: str, path: str | os.PathLike[str], *, on_progress: OnProgress = lambda *_: None) -> Exported:
+        """Download everything that is kept of a customer to a new tar archive, which has its name only when it is complete."""
+        from fairlane.queue.export_archive import read_summary
+
+        address = f"{CUSTOMERS}/{quote(validate_text('customer', customer), safe='')}/export"
+        with atomic_file(path) as file:
+            self._http.download(address, file, lambda size: on_progress("bytes", size, 0))
+            summary = read_summary(file)
+            return Exported(**{**summary, "bytes": file.tell(), "missing_documents": tuple(summary["missing_documents"])})
 
     def text(self, id: str) -> str:
         """Return the extracted text of a document that is done."""

@@ -73,7 +73,7 @@ class RetryingTransport:
 
         return self.retry(attempt, is_idempotent)
 
-    def download(self, path: str, into: BinaryIO) -> None:
+    def download(self, path: str, into: BinaryIO, on_piece: Callable[[int], object] = lambda _: None) -> None:
         """Write a response's body into a file, whatever its size; a download that is cut off begins again."""
 
         def attempt(fresh: bool) -> None:
@@ -81,7 +81,7 @@ class RetryingTransport:
             into.truncate()
             with self.transport.stream("GET", path, None, {}, self.timeout, fresh) as stream:
                 raise_for_status(stream)
-                copy_body(stream.response, into)
+                copy_body(stream.response, into, on_piece)
             stream.connection.close()
 
         self.retry(attempt, is_idempotent=True)

@@ -238,13 +238,16 @@ def _read_body(response: http.client.HTTPResponse) -> bytes:
     return b"".join(pieces)
 
 
-def copy_body(response: http.client.HTTPResponse, into: BinaryIO) -> None:
-    """Copy a response's body into a file, and see that it is whole."""
+def copy_body(response: http.client.HTTPResponse, into: BinaryIO, on_piece: Callable[[int], object]) -> None:
+    """Copy a response's body into a file, and see that it is whole; `on_piece` gets how many bytes there are so far."""
+    size = 0
     while piece := response.read1(PIECE_BYTES):
         try:
             into.write(piece)
         except OSError as error:  # must not be taken for a connection error
             raise Mistake(f"what was downloaded cannot be written: {error.strerror or error}") from error
+        size += len(piece)
+        on_piece(size)
     if response.length:
         raise http.client.IncompleteRead(b"", response.length)
     response.close()

@@ -116,6 +116,7 @@ class AsyncQueue:
     configure = _on_thread(Queue.configure)
     reset = _on_thread(Queue.reset)
     purge = _on_thread(Queue.purge)
+    export = _on_thread(Queue.export)
     forget = _on_thread(Queue.forget)
     vacuum = _on_thread(Queue.vacuum)
     sweep = _on_thread(Queue.sweep)

@@ -110,6 +110,16 @@ class Document(NamedTuple):
         return self.state in ENDED
 
 
+class Exported(NamedTuple):
+    """What an export holds."""
+
+    documents: int
+    files: int
+    bytes: int  # of the archive, before it is compressed
+    missing: int  # files that are missing or damaged
+    missing_documents: tuple[str, ...]  # ids of the first of these
+
+
 class Look(NamedTuple):
     """Where a customer stands now."""
 

@@ -36,6 +36,7 @@ from .models import (
     Change,
     Check,
     Document,
+    Exported,
     HistoryEntry,
     Keep,
     Look,
@@ -358,6 +359,13 @@ class Queue:
                 break
             time.sleep(pause)
         return self.document(id)
+
+    def export(self, customer: str, path: str | os.PathLike[str], *, on_progress: OnProgress = lambda *_: None) -> Exported:
+        """Write everything that is kept of a customer to a new tar archive, gzipped if its name ends so."""
+        from .export import CustomerExport, write_export
+
+        export = CustomerExport(self.engine, self.files, validate_text("customer", customer), on_progress)
+        return write_export(export, path)
 
     # -- changing ----------------------------------------------------------------------------------------------------
 

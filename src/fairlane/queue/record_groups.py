@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairlane.core.document import Record
 from fairlane.engine import Engine
@@ -16,6 +16,7 @@ from fairlane.engine import Engine
 PAGE_SIZE = 500
 WEBHOOKS = "webhooks"
 FORGETTING = "forgetting"
+SECRETS = {"digest", "secret"}  # fields of records, at any depth, that grant access or prove it
 
 OwnerOf = Callable[[Record], str | None]
 
@@ -79,6 +80,20 @@ def records_of(engine: Engine, customer: str) -> Iterator[Record]:
                     for follower in followers:
                         yield from _followers(engine, follower, record.key)
                     yield record
+
+
+def exported_records(engine: Engine, customer: str) -> Iterator[dict[str, Any]]:
+    """Yield a customer's records as they may be given away: without what grants access, and without what only others follow."""
+    inner = {group.name for group in GROUPS if group.follows is not None}
+    for record in records_of(engine, customer):
+        if record.group not in inner:
+            yield {"group": record.group, "key": record.key, "value": _without_secrets(json.loads(record.value))}
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_secrets(item) for name, item in value.items() if name not in SECRETS}
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 def walk_records(engine: Engine, group: str, after: str = "") -> Iterator[Record]:

@@ -18,6 +18,7 @@ from fairlane.engine.protocol import DocumentFilter
 from fairlane.engine.walk import walk_documents
 from fairlane.queue import Attempt, Look, Queue, UnservedKind, WorkerStatus
 from fairlane.queue.explain import Explanation
+from fairlane.queue.export import CustomerExport
 
 from .documents import is_id
 
@@ -63,6 +64,10 @@ class OperatorAccess:
         """Read a customer's newest documents, newest first."""
         filter = DocumentFilter(customer=validate_text("customer", customer))
         return list(islice(walk_documents(self._queue.engine, filter, page_size=limit), limit))
+
+    def export(self, customer: str) -> CustomerExport:
+        """Begin an export of everything that is kept of a customer."""
+        return CustomerExport(self._queue.engine, self._queue.files, validate_text("customer", customer))
 
     def explain(self, customer: str) -> Explanation:
         return self._queue.explain_customer(validate_text("customer", customer))

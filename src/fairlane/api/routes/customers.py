@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from fairlane.api import schemas
 from fairlane.api.access.operator import CustomerView
 from fairlane.api.dependencies import AnyCaller, CustomerInPath, json_response, quote_name, value_json
+from fairlane.api.download import archive_response
 from fairlane.core.policy import Terms
 
 PAGE_DEFAULT = 50
@@ -82,6 +83,22 @@ async def explain_customer(context: AnyCaller, customer: CustomerInPath) -> Resp
     """Where a customer stands, when that changes and what it has of its own; nothing for one never seen."""
     explanation = await context.service.call(context.access.operator.explain, customer)
     return json_response({"sentence": explanation.sentence, **explanation.facts})
+
+
+@router.get(
+    "/v1/customers/{customer}/export",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "A tar archive with everything that is kept of the customer, made while it is sent.",
+            "content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
+)
+async def export_customer(context: AnyCaller, customer: CustomerInPath) -> Response:
+    """Everything that is kept of a customer, as one archive: documents, files, feed, keys and webhook without secrets."""
+    export = await context.service.call(context.access.operator.export, customer)
+    return archive_response(context.service, iter(export), f"{customer}.tar")
 
 
 @router.patch("/v1/customers/{customer}", responses={200: {"model": schemas.CustomerModel}})
