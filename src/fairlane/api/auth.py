@@ -62,11 +62,18 @@ class Key(NamedTuple):
 class Caller(NamedTuple):
     """Whoever sends a request: a customer, which sees its own, or staff (a viewer, an operator, an admin), who sees all."""
 
-    key_id: str
+    id: str  # the public part of a key, or the id of a person
     customer: str | None  # None: staff
     role: Role
     permissions: frozenset[Permission]
-    name: str = ""  # of the key
+    name: str = ""  # of the key, or of the person
+    is_person: bool = False  # who signed in as such, and not with a key
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """Who this is, for a line of the log; names are not for it."""
+        fields = {"person" if self.is_person else "key": self.id}
+        return fields if self.customer is None else {**fields, "customer": self.customer}
 
     @property
     def sees_all(self) -> bool:

@@ -188,9 +188,9 @@ class Feed:
     def watchers(self) -> int:
         return len(self._watchers)
 
-    def watchers_of(self, key_id: str) -> int:
-        """Count the streams that a key has open."""
-        return sum(watcher.caller.key_id == key_id for watcher in self._watchers)
+    def watchers_of(self, caller_id: str) -> int:
+        """Count the streams that a caller has open."""
+        return sum(watcher.caller.id == caller_id for watcher in self._watchers)
 
     @contextlib.contextmanager
     def watch(self, caller: Caller, frames_max: int) -> Iterator[Watcher]:

@@ -121,9 +121,7 @@ class RequestMiddleware:
         if not is_public:
             scope["credential"], caller = await self._authenticate(scope, headers)
             scope["caller"] = caller
-            scope["log"]["key"] = caller.key_id
-            if caller.customer is not None:
-                scope["log"]["customer"] = caller.customer
+            scope["log"].update(caller.log_fields)
             self._refuse(caller, headers)
             _refuse_without_permission(permission, route, caller, headers)
         self._refuse_unknown_query(scope)
@@ -157,7 +155,7 @@ class RequestMiddleware:
             raise Problem(
                 "stopping", "this server stops; another one, or this one again, will answer", retry_after=5, close=True
             )
-        if not service.rate_limiter.take(caller.key_id):
+        if not service.rate_limiter.take(caller.id):
             most = service.limits.requests_a_second
             raise Problem("too-many-requests", f"more than {most} requests a second with this key", retry_after=1, close=True)
         if headers.get(b"content-encoding", b"identity") != b"identity":

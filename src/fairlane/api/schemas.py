@@ -260,14 +260,22 @@ class LookModel(ResponseModel, title="Look"):
     paused: bool
 
 
+class PersonModel(ResponseModel, title="Person"):
+    """Somebody who signed in to the page, and not with a key."""
+
+    id: str
+    name: str
+
+
 class MeModel(ResponseModel, title="Me"):
-    """Who this key belongs to, and where that customer stands."""
+    """Who this key belongs to, or who is signed in, and where that customer stands."""
 
     role: Role
-    permissions: list[str] = Field(description="What this key may do.", examples=[["manage", "read", "self", "submit"]])
-    key: str = Field(description="The public part of the key.")
-    key_name: str
+    permissions: list[str] = Field(description="What the caller may do.", examples=[["manage", "read", "self", "submit"]])
+    key: str | None = Field(description="The public part of the key; null for a person.")
+    key_name: str | None
     key_expires_at: float | None
+    person: PersonModel | None
     customer: str | None
     standing: LookModel | None
     kinds: list[str] = Field(description="What this key may submit.")

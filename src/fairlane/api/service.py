@@ -67,14 +67,14 @@ class RateLimiter:
         self._burst = float(burst)
         self._buckets: dict[str, tuple[float, float]] = {}
 
-    def take(self, key_id: str) -> bool:
+    def take(self, caller_id: str) -> bool:
         """Take one token; False: none is left."""
         now = time.monotonic()
-        tokens, at = self._buckets.get(key_id, (self._burst, now))
+        tokens, at = self._buckets.get(caller_id, (self._burst, now))
         tokens = min(self._burst, tokens + (now - at) * self._requests_a_second)
         if len(self._buckets) > 10_000:
             self._buckets.clear()
-        self._buckets[key_id] = (tokens - 1 if tokens >= 1 else tokens, now)
+        self._buckets[caller_id] = (tokens - 1 if tokens >= 1 else tokens, now)
         return tokens >= 1
 
 

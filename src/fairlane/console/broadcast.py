@@ -21,8 +21,8 @@ FRAME_SECONDS = 1.0
 class Viewer:
     """One stream."""
 
-    def __init__(self, key_id: str) -> None:
-        self.key_id = key_id
+    def __init__(self, caller_id: str) -> None:
+        self.caller_id = caller_id
         self.tick = asyncio.Event()  # set every second
         self.is_ended = False  # the client should reconnect
 
@@ -43,9 +43,9 @@ class Broadcast:
     def __len__(self) -> int:
         return len(self._viewers)
 
-    def viewers_of(self, key_id: str) -> int:
-        """Return how many streams a key has open."""
-        return sum(viewer.key_id == key_id for viewer in self._viewers)
+    def viewers_of(self, caller_id: str) -> int:
+        """Return how many streams a caller has open."""
+        return sum(viewer.caller_id == caller_id for viewer in self._viewers)
 
     def add(self, viewer: Viewer) -> None:
         """Add a viewer; the first one starts the frames."""

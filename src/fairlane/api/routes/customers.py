@@ -19,17 +19,18 @@ router = APIRouter(tags=["customers"])
 
 @router.get("/v1/me", responses={200: {"model": schemas.MeModel}})
 async def get_me(context: AnyCaller) -> Response:
-    """Whose key this is, and where that customer stands: counter, next priority, waiting, running, when it resets."""
+    """Who calls, and where that customer stands: counter, next priority, waiting, running, when it resets."""
     service, caller = context.service, context.caller
-    key = service.keyring.key(caller.key_id)
+    key = service.keyring.key(caller.id)
     look = await service.call(context.access.own.look)
     return json_response(
         {
             "role": caller.role,
             "permissions": sorted(caller.permissions),
-            "key": caller.key_id,
-            "key_name": caller.name,
+            "key": None if caller.is_person else caller.id,
+            "key_name": None if caller.is_person else caller.name,
             "key_expires_at": None if key is None or key.expires_ms is None else key.expires_ms / 1000,
+            "person": {"id": caller.id, "name": caller.name} if caller.is_person else None,
             "customer": caller.customer,
             "standing": None if look is None else value_json(look),
             "kinds": service.kinds,

@@ -43,7 +43,7 @@ async def watch_events(
         after = last_event_id
     if service.feed.watchers >= service.limits.viewers:
         raise Problem("overloaded", "too many streams are open; try again later", retry_after=30)
-    if service.feed.watchers_of(context.caller.key_id) >= service.limits.viewers_a_key:
+    if service.feed.watchers_of(context.caller.id) >= service.limits.viewers_a_key:
         raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
     if not service.cursors.is_loaded:
         await service.call(service.cursors.load)

@@ -33,7 +33,7 @@ async def stream_frames(context: AnyCaller, state: SharedState) -> Response:
     service, broadcast = context.service, state.broadcast
     if len(broadcast) >= service.limits.viewers:
         raise Problem("overloaded", "too many streams are open; try again later", retry_after=30)
-    if broadcast.viewers_of(context.caller.key_id) >= service.limits.viewers_a_key:
+    if broadcast.viewers_of(context.caller.id) >= service.limits.viewers_a_key:
         raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
     with service.while_waiting(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LOAD_SECONDS):  # a load that fails quickly is a problem with its status, not a broken stream
@@ -43,7 +43,7 @@ async def stream_frames(context: AnyCaller, state: SharedState) -> Response:
 
 async def _stream(context: RequestContext, state: ConsoleState) -> AsyncIterator[bytes]:
     service, broadcast, loader = context.service, state.broadcast, state.loader
-    viewer = Viewer(context.caller.key_id)
+    viewer = Viewer(context.caller.id)
     loading = asyncio.ensure_future(loader.model())
     with service.while_waiting():
         broadcast.add(viewer)

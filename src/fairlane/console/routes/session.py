@@ -47,9 +47,9 @@ async def sign_in(request: Request, state: SharedState, body: KeyBody) -> Respon
         raise Problem("no-key", "this key is not valid")
     if "read" not in caller.permissions:
         raise Problem("not-allowed", "this key may not read, and the page shows things to read; use a key with scope read")
-    if not service.rate_limiter.take(caller.key_id):
+    if not service.rate_limiter.take(caller.id):
         raise Problem("too-many-requests", "too many requests with this key", retry_after=1)
-    cookie = await service.call(state.sessions.begin, caller.key_id)
+    cookie = await service.call(state.sessions.begin, caller.id)
     response = json_response(_session_json(caller, csrf_token(cookie)))
     is_secure = is_https(request.scope)
     name = cookie_name(is_https=is_secure)
