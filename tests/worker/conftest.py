@@ -22,6 +22,7 @@ from fairlane.worker.handlers import Handlers
 from fairlane.worker.hooks import Hooks
 from fairlane.worker.progress import ProgressStore
 from fairlane.worker.registration import Registration
+from fairlane.worker.resources import Resources
 from fairlane.worker.store import WorkerStore
 
 SECONDS_MAX = 40.0  # no test of this folder needs that long, on a busy machine neither
@@ -153,6 +154,7 @@ def make_context(queue: Queue, heartbeat: socket.socket, handlers: Handlers, hoo
         backoff=AT_ONCE,
         fork_server=None,
         slots=2,
+        resources=Resources({}, handlers.attempts(), handlers.needs()),
         lease_ms=60_000,
         grace=30.0,
         until_empty=False,

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from fairlane import Backoff, Worker
 from fairlane.worker import Document, run_loop
+from fairlane.worker.resources import ClaimRequest
 from fairlane.worker.store import Exchange, Settlement, WorkerStore
 
 options = json.loads(sys.argv[2])
@@ -114,8 +115,8 @@ def worker_with_slow_store() -> Worker:
     """A worker with one `def` handler, whose claims have been on their way for half a second, and which then stops itself."""
     exchange_now = WorkerStore.exchange
 
-    def exchange(store: WorkerStore, settlements: Sequence[Settlement], limit: int) -> Exchange:
-        result = exchange_now(store, settlements, limit)
+    def exchange(store: WorkerStore, settlements: Sequence[Settlement], request: ClaimRequest) -> Exchange:
+        result = exchange_now(store, settlements, request)
         return result._replace(requested_at=result.requested_at - 0.5)
 
     WorkerStore.exchange = exchange  # type: ignore[assignment,method-assign]

@@ -303,7 +303,8 @@ def test_bad_values_are_refused_with_what_to_do(url: str) -> None:
     with pytest.raises(BadValue, match="queue is 7"):
         Worker(7)  # type: ignore[arg-type]
     worker = Worker(url)
-    for kind, options in (("", {}), ("default", {"attempts": 0}), ("default", {"timeout": 0})):
+    refused: tuple[tuple[str, dict[str, Any]], ...] = (("", {}), ("default", {"attempts": 0}), ("default", {"timeout": 0}))
+    for kind, options in refused:
         with pytest.raises(BadValue):
             worker.handler(kind, **options)(lambda document: None)
     with pytest.raises(BadValue, match="yields"):

@@ -8,19 +8,24 @@ from contextlib import asynccontextmanager
 
 from fairlane import Queue
 from fairlane.worker.idle_wait import IdleWait
+from fairlane.worker.resources import ClaimRequest
 from fairlane.worker.store import Exchange, WorkerStore
 from fairlane.worker.threads import CallThread
 
 from .conftest import until_async
 
 
+def request(limit: int, *kinds: str) -> ClaimRequest:
+    return ClaimRequest(limit, dict.fromkeys(kinds or ("default",), 3))
+
+
 class Claims:
     """What a run loop is to an idle wait: takes what comes, and can be stopped."""
 
     def __init__(self, capacity: int = 2) -> None:
-        self.accepted: list[tuple[Exchange, int]] = []
+        self.accepted: list[tuple[Exchange, ClaimRequest]] = []
         self.reasons: list[str] = []
-        self._capacity = capacity
+        self.wanted = request(capacity)
         self.is_draining = False
 
     @property
@@ -35,11 +40,11 @@ class Claims:
     def is_idle(self) -> bool:
         return not self.accepted
 
-    def capacity(self) -> int:
-        return self._capacity
+    def request(self) -> ClaimRequest:
+        return self.wanted
 
-    def accept(self, exchange: Exchange, limit: int) -> None:
-        self.accepted.append((exchange, limit))
+    def accept(self, exchange: Exchange, request: ClaimRequest) -> None:
+        self.accepted.append((exchange, request))
 
     def stop(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -47,7 +52,7 @@ class Claims:
 
 @asynccontextmanager
 async def waiting(queue: Queue, claimer: Claims, until_empty: bool = False) -> AsyncIterator[IdleWait]:
-    idle = IdleWait(WorkerStore(queue.engine, "worker", 10_000, {"default": 3}), until_empty, lambda: None)
+    idle = IdleWait(WorkerStore(queue.engine, "worker", 10_000, {"default": 3, "ocr": 3}), 2, until_empty, lambda: None)
     thread = CallThread("wait")
     task = asyncio.create_task(idle.run(claimer, thread))
     yield idle
@@ -60,14 +65,14 @@ def test_it_claims_as_soon_as_there_is_work_and_then_lets_others_claim() -> None
         claimer = Claims()
         with Queue("memory://") as queue:
             async with waiting(queue, claimer) as idle:
-                idle.claimed(0, 2)
+                idle.claimed(0, request(2))
                 await until_async(lambda: idle.is_claiming)
-                assert idle.is_needed, "others must not claim meanwhile"
+                assert idle.is_needed(request(2)), "others must not claim meanwhile"
                 id = queue.submit("acme").id
                 await until_async(lambda: claimer.accepted)
-                ((exchange, limit),) = claimer.accepted
-                assert ([claim.id for claim in exchange.claims], limit) == ([id], 2)
-                await until_async(lambda: not idle.is_needed)
+                ((exchange, accepted),) = claimer.accepted
+                assert ([claim.id for claim in exchange.claims], accepted) == ([id], request(2))
+                await until_async(lambda: not idle.is_needed(request(2)))
 
     asyncio.run(scenario())
 
@@ -76,9 +81,9 @@ def test_a_full_claim_needs_no_wait() -> None:
     async def scenario() -> None:
         with Queue("memory://") as queue:
             async with waiting(queue, Claims()) as idle:
-                idle.claimed(2, 2)
-                idle.claimed(0, 0)
-                assert not idle.is_needed
+                idle.claimed(2, request(2))
+                idle.claimed(0, request(0))
+                assert not idle.is_needed(request(2))
 
     asyncio.run(scenario())
 
@@ -88,7 +93,7 @@ def test_nothing_is_claimed_once_the_worker_stops() -> None:
         claimer = Claims()
         with Queue("memory://") as queue:
             async with waiting(queue, claimer) as idle:
-                idle.claimed(0, 2)
+                idle.claimed(0, request(2))
                 await until_async(lambda: idle.is_claiming)
                 claimer.stop("a signal")
                 id = queue.submit("acme").id
@@ -105,7 +110,7 @@ def test_until_empty_stops_at_an_empty_queue_and_not_before() -> None:
         with Queue("memory://") as queue:
             queue.submit("acme", delay=1000)
             async with waiting(queue, claimer, until_empty=True) as idle:
-                idle.claimed(0, 2)
+                idle.claimed(0, request(2))
                 await until_async(lambda: idle.is_claiming)
                 await until_async(lambda: not idle.is_claiming)
                 assert claimer.reasons == []
@@ -122,9 +127,36 @@ def test_while_the_worker_is_drained_it_neither_waits_nor_claims() -> None:
         with Queue("memory://") as queue:
             queue.submit("acme", 1)
             async with waiting(queue, claimer) as idle:
-                idle.claimed(0, 2)
-                await until_async(lambda: not idle.is_needed)
+                idle.claimed(0, request(2))
+                await until_async(lambda: not idle.is_needed(request(2)))
                 assert not idle.is_claiming
                 assert claimer.accepted == []
+
+    asyncio.run(scenario())
+
+
+def test_a_kind_that_can_be_started_again_is_claimed_without_a_signal() -> None:
+    async def scenario() -> None:
+        claimer = Claims()
+        with Queue("memory://") as queue:
+            async with waiting(queue, claimer) as idle:
+                idle.claimed(0, request(2))
+                await until_async(lambda: idle.is_claiming)
+                claimer.wanted = request(2, "default", "ocr")
+                await until_async(lambda: not idle.is_needed(claimer.wanted))
+                assert claimer.accepted == []
+
+    asyncio.run(scenario())
+
+
+def test_while_nothing_can_be_started_it_does_not_wait() -> None:
+    async def scenario() -> None:
+        claimer = Claims()
+        claimer.wanted = ClaimRequest(0, {})
+        with Queue("memory://") as queue:
+            async with waiting(queue, claimer) as idle:
+                idle.claimed(0, request(2))
+                await until_async(lambda: not idle.is_needed(request(2)))
+                assert not idle.is_claiming
 
     asyncio.run(scenario())

@@ -150,7 +150,7 @@ def test_a_killed_worker_stays_in_the_registry_and_its_document_is_still_shown(
 
 def test_a_wish_that_comes_during_a_report_is_not_lost(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = queue.engine
-    report = registration.Registration(engine, "machine", ["wait"], 2)
+    report = registration.Registration(engine, "machine", {"wait": 2}, 2)
     report.beat("working", {})
     read_clock = engine.now
 

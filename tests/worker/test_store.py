@@ -16,6 +16,7 @@ from fairlane.core.document import Claim, Done, Failed, Outcome
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.sqlite import SqliteEngine
 from fairlane.worker import Document, Summary
+from fairlane.worker.resources import ClaimRequest
 from fairlane.worker.store import WorkerStore
 
 from .conftest import CLAIM, SECONDS_MAX, Bench, until
@@ -142,6 +143,9 @@ def test_a_worker_whose_job_fails_gives_back_what_it_has_and_says_so(
     assert (queue.document(id).state, queue.document(id).attempts) == ("ready", 0)
 
 
+KINDS = {"default": 3}
+
+
 class Picky(SqliteEngine):
     """A real store that cannot keep one particular result."""
 
@@ -155,10 +159,10 @@ def test_an_outcome_that_cannot_be_kept_does_not_hold_up_the_others(tmp_path: Pa
     with Queue(f"sqlite:///{tmp_path}/queue.db") as queue:
         ids = [queue.submit("acme").id for _ in range(3)]
         engine = Picky(tmp_path / "queue.db")
-        store = WorkerStore(engine, "worker", 10_000, {"default": 3})
-        claims = store.exchange([], 3).claims
+        store = WorkerStore(engine, "worker", 10_000, KINDS)
+        claims = store.exchange([], ClaimRequest(3, KINDS)).claims
         settlements = [(claim, Done('"bad"' if number == 1 else '"good"')) for number, claim in enumerate(claims)]
-        exchange = store.exchange(settlements, 0)
+        exchange = store.exchange(settlements, ClaimRequest(0, KINDS))
         assert (exchange.settled, exchange.lost, exchange.failure) == (3, [], None)
         assert [queue.document(id).state for id in ids] == ["done", "failed", "done"]
         assert "could not be kept: ValueError: cannot be kept" in (queue.document(ids[1]).reason or "")
@@ -173,6 +177,6 @@ def test_an_outcome_that_cannot_even_fail_is_left_to_its_lease(tmp_path: Path) -
             raise ValueError("no")
 
     broken = Broken(tmp_path / "queue.db")
-    assert WorkerStore(broken, "worker", 10_000, {}).exchange([(CLAIM, Failed("x"))], 0).lost == [CLAIM]
+    assert WorkerStore(broken, "worker", 10_000, {}).exchange([(CLAIM, Failed("x"))], ClaimRequest(0, {})).lost == [CLAIM]
     for opened in (engine, broken):
         opened.close()

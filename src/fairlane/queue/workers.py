@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from fairlane.core.document import DocumentRow, validate_text
@@ -47,11 +48,19 @@ class WorkerRecord(NamedTuple):
     state: WorkerState  # as far as the worker knows; never gone
     running: Mapping[str, int]  # document id: since when
     drain: bool  # an operator wants it to claim no more
+    kind_slots: Mapping[str, int] = MappingProxyType({})  # of a kind of which fewer run at once, because of what they need
+
+    def slots_for(self, kind: str | None) -> int:
+        """Return how many documents of a kind, or of all kinds, it runs at once."""
+        if kind is None or self.kinds is None:
+            return self.slots
+        return self.kind_slots.get(kind, self.slots) if kind in self.kinds else 0
 
     def encode(self) -> str:
         """Return it as JSON; without its kinds if they do not fit into a record."""
-        text = json.dumps(self._asdict())
-        return text if len(text) <= RECORD_BYTES_MAX else json.dumps({**self._asdict(), "kinds": None})
+        members = {**self._asdict(), "kind_slots": dict(self.kind_slots)}
+        text = json.dumps(members)
+        return text if len(text) <= RECORD_BYTES_MAX else json.dumps({**members, "kinds": None, "kind_slots": {}})
 
 
 class _Entry(NamedTuple):
@@ -77,7 +86,7 @@ def decode_record(text: str) -> WorkerRecord:
     members: dict[str, Any] = json.loads(text)
     kinds = members["kinds"]
     return WorkerRecord(
-        **{name: members[name] for name in WorkerRecord._fields if name != "kinds"},
+        **{name: members[name] for name in WorkerRecord._fields if name != "kinds" and name in members},
         kinds=None if kinds is None else tuple(kinds),
     )
 
@@ -148,7 +157,7 @@ class Fleet:
 
     def slots(self, kind: str | None = None) -> int:
         """Return the slots of working workers that take this kind, or of all that work."""
-        return sum(record.slots for record in self._working if kind is None or record.kinds is None or kind in record.kinds)
+        return sum(record.slots_for(kind) for record in self._working)
 
     def service_of(self, kind: str) -> Service:
         """Return whether workers take documents of this kind."""

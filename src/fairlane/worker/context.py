@@ -14,6 +14,7 @@ from .handlers import Handlers
 from .hooks import Hooks
 from .progress import ProgressStore
 from .registration import Registration
+from .resources import Resources
 from .store import WorkerStore
 
 
@@ -31,6 +32,7 @@ class RunContext(NamedTuple):
     fork_server: socket.socket | None  # None if no handler runs in a child
     heartbeat: socket.socket
     slots: int
+    resources: Resources
     lease_ms: int
     grace: float  # seconds
     until_empty: bool

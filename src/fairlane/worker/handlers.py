@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from fairlane.core.document import ATTEMPTS_DEFAULT, Outcome, validate_text
@@ -12,6 +13,7 @@ from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import plain_seconds, to_milliseconds
 
 from .claims import ActiveClaim
+from .resources import Amounts, validate_amounts
 
 ATTEMPTS_MAX = 1000
 SECONDS_DEFAULT = 300.0
@@ -25,6 +27,7 @@ class Handler(NamedTuple):
     function: Callable[..., Any]
     attempts: int = ATTEMPTS_DEFAULT
     seconds: float = SECONDS_DEFAULT
+    needs: Amounts = MappingProxyType({})
 
     @property
     def is_async(self) -> bool:
@@ -32,7 +35,9 @@ class Handler(NamedTuple):
         return inspect.iscoroutinefunction(self.function)
 
 
-def make_handler(kind: str, function: Callable[..., Any], attempts: int, timeout: float | timedelta) -> Handler:
+def make_handler(
+    kind: str, function: Callable[..., Any], attempts: int, timeout: float | timedelta, needs: Amounts | None = None
+) -> Handler:
     """Make a handler of valid values; raises BadValue otherwise."""
     validate_text("kind", kind, 100)
     if type(attempts) is not int or not 1 <= attempts <= ATTEMPTS_MAX:
@@ -43,7 +48,7 @@ def make_handler(kind: str, function: Callable[..., Any], attempts: int, timeout
     validate_signature(function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise BadValue("handler", function, "a function that returns its result; this one yields")
-    return Handler(kind, function, attempts, float(plain_seconds(timeout)))
+    return Handler(kind, function, attempts, float(plain_seconds(timeout)), validate_amounts("needs", needs))
 
 
 def validate_signature(function: Callable[..., Any]) -> None:
@@ -65,6 +70,9 @@ class Handlers:
     def __init__(self) -> None:
         self._by_kind: dict[str, Handler] = {}
 
+    def __len__(self) -> int:
+        return len(self._by_kind)
+
     def __getitem__(self, kind: str) -> Handler:
         return self._by_kind[kind]
 
@@ -81,6 +89,10 @@ class Handlers:
     def attempts(self) -> dict[str, int]:
         """Return how many attempts each kind has."""
         return {kind: handler.attempts for kind, handler in self._by_kind.items()}
+
+    def needs(self) -> dict[str, Amounts]:
+        """Return what each kind needs of the worker's resources."""
+        return {kind: handler.needs for kind, handler in self._by_kind.items()}
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Return the functions that run in child processes."""

@@ -11,7 +11,7 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from fairlane.core.errors import StoreError
 from fairlane.engine.protocol import Engine
@@ -30,12 +30,25 @@ TRIES = 5  # of a write that meets an operator's
 class Registration:
     """The record of one run of a worker."""
 
-    def __init__(self, engine: Engine, name: str, kinds: Iterable[str], slots: int) -> None:
+    def __init__(self, engine: Engine, name: str, kind_slots: Mapping[str, int], slots: int) -> None:
         self._engine = engine
         self._instance = secrets.token_hex(6)
-        host, kinds = platform.node()[:100] or "unknown", tuple(sorted(kinds))
+        host, kinds = platform.node()[:100] or "unknown", tuple(sorted(kind_slots))
+        fewer = {kind: count for kind, count in kind_slots.items() if count < slots}
         self._record = WorkerRecord(
-            name, host, os.getpid(), __version__, engine.schema, kinds, slots, 0, 0, "working", {}, drain=False
+            name,
+            host,
+            os.getpid(),
+            __version__,
+            engine.schema,
+            kinds,
+            slots,
+            0,
+            0,
+            "working",
+            {},
+            drain=False,
+            kind_slots=fewer,
         )
         self._written_at, self._tidied_at = 0.0, time.monotonic()
         self._is_removed = False

@@ -31,6 +31,7 @@ from .idle_wait import IdleWait
 from .lease_monitor import LeaseMonitor
 from .outbox import Outbox, Summary
 from .prefetch import Prefetch
+from .resources import ClaimRequest
 from .store import Exchange
 from .threads import CLOSE_SECONDS, CallThread
 
@@ -51,7 +52,7 @@ class RunLoop:
         self._outbox = Outbox(self._claims, context.progress, context.hooks, wake, context.blobs.lost)
         self._dispatcher = Dispatcher(context, self._outbox, self._prefetch, wake, self._fail)
         self._leases = LeaseMonitor(context, self._claims, self._outbox, self._dispatcher, wake, self._fail)
-        self._idle = IdleWait(context.store, context.until_empty, wake)
+        self._idle = IdleWait(context.store, len(context.handlers), context.until_empty, wake)
         self._failure: str | None = None  # why it cannot go on
         self._is_draining = False  # an operator wants no more claims
         self._is_abandoning = False  # what cannot be given back now is left to its lease
@@ -125,15 +126,15 @@ class RunLoop:
         while True:
             self._wakeup.clear()
             self._dispatcher.dispatch()
-            settlements, limit = self._outbox.next_batch(), self._claim_limit()
-            if not settlements and not limit:
+            settlements, request = self._outbox.next_batch(), self._next_request()
+            if not settlements and not request.limit:
                 if self.is_stopping and self.is_idle and not self._idle.is_claiming:
                     return
                 await self._wakeup.wait()
                 continue
-            exchange = await store_thread.call(lambda: self._context.store.exchange(settlements, limit))  # noqa: B023 - awaited
+            exchange = await store_thread.call(lambda: self._context.store.exchange(settlements, request))  # noqa: B023 - awaited
             self._outbox.confirm(exchange)
-            self.accept(exchange, limit)
+            self.accept(exchange, request)
             if self._is_abandoning:
                 self._abandon()
             failures = 0 if exchange.failure is None else failures + 1
@@ -162,17 +163,22 @@ class RunLoop:
         """Whether it is neither stopping nor drained by an operator."""
         return not (self.is_stopping or self._is_draining)
 
-    def capacity(self) -> int:
-        """Return how many more documents there is room for."""
-        return self._prefetch.room(len(self._claims) - len(self._outbox)) if self.may_claim else 0
+    def request(self) -> ClaimRequest:
+        """Return what there is room for: how many more documents, and of which kinds."""
+        room = self._prefetch.room(len(self._claims) - len(self._outbox)) if self.may_claim else 0
+        resources = self._context.resources
+        unfinished = (active.claim.kind for active in self._claims if active.outcome is None) if resources.are_used else ()
+        return resources.request(room, unfinished)
 
-    def _claim_limit(self) -> int:
-        return 0 if self._idle.is_needed or not self._leases.is_ready else self.capacity()
+    def _next_request(self) -> ClaimRequest:
+        request = self.request()
+        return request._replace(limit=0) if self._idle.is_needed(request) or not self._leases.is_ready else request
 
-    def accept(self, exchange: Exchange, limit: int) -> None:
-        """Take over new claims, of so many at most."""
+    def accept(self, exchange: Exchange, request: ClaimRequest) -> None:
+        """Take over new claims that were made upon that request."""
         if exchange.failure is None:
-            self._idle.claimed(len(exchange.claims), limit)
+            self._idle.claimed(len(exchange.claims), request)
+            self._context.resources.claimed(request, len(exchange.claims))
         if exchange.claims:
             added = self._claims.add(exchange.claims, exchange.requested_at)
             self._leases.claimed(exchange.requested_at)

@@ -10,7 +10,7 @@ Laws:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlane.core.document import Claim, Failed, Outcome, State
@@ -19,6 +19,7 @@ from fairlane.engine.protocol import DocumentFilter, Engine
 from fairlane.engine.walk import walk_documents
 
 from .document import clean_text, describe_error
+from .resources import ClaimRequest
 
 PAGE_SIZE = 200
 UNENDED: tuple[State, ...] = ("running", "delayed", "ready")
@@ -45,8 +46,8 @@ class WorkerStore:
         self._lease_ms = lease_ms
         self._kinds = kinds
 
-    def exchange(self, settlements: Sequence[Settlement], limit: int) -> Exchange:
-        """Settle what is finished, then claim up to `limit` more."""
+    def exchange(self, settlements: Sequence[Settlement], request: ClaimRequest) -> Exchange:
+        """Settle what is finished, then claim what is requested."""
         lost: list[Claim] = []
         requested_at, settled = time.monotonic(), 0
         try:
@@ -54,7 +55,8 @@ class WorkerStore:
                 lost = self._settle(settlements)
                 settled = len(settlements)
             requested_at = time.monotonic()
-            claims = self._engine.claim(self._worker, limit, self._lease_ms, self._kinds) if limit else []
+            limit, kinds = request
+            claims = self._engine.claim(self._worker, limit, self._lease_ms, kinds) if limit else []
         except StoreError as error:
             return Exchange(settled, lost, requested_at, [], describe_error(error))
         return Exchange(settled, lost, requested_at, claims)
@@ -81,15 +83,15 @@ class WorkerStore:
             return describe_error(error)
         return None
 
-    def wait_and_claim(self, seconds: float, limit: Callable[[], int]) -> Exchange | None:
-        """Wait until a document may be ready and claim at once, up to the limit of that moment; None if none came."""
+    def wait_and_claim(self, seconds: float, kinds: Collection[str], request: Callable[[], ClaimRequest]) -> Exchange | None:
+        """Wait until a document of these kinds may be ready and claim at once what is requested then; None if none came."""
         try:
-            if not self._engine.wait(seconds, list(self._kinds)):
+            if not self._engine.wait(seconds, list(kinds)):
                 return None
         except StoreError as error:
             time.sleep(seconds)
             return Exchange(0, [], time.monotonic(), [], describe_error(error))
-        return self.exchange([], limit())
+        return self.exchange([], request())
 
     def is_empty(self) -> bool:
         """Whether no document of our kinds is running, delayed, or ready and not paused."""

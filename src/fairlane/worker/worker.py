@@ -15,7 +15,7 @@ import platform
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
@@ -42,6 +42,7 @@ from .hooks import Hook, Hooks
 from .outbox import Summary
 from .progress import ProgressStore
 from .registration import Registration
+from .resources import Amounts, Resources, refuse_more, validate_amounts
 from .run_loop import RunLoop
 from .store import WorkerStore
 
@@ -68,6 +69,7 @@ class Worker:
         backoff: Backoff | None = None,
         name: str | None = None,
         blobs: str | None = None,
+        resources: Mapping[str, int] | None = None,
     ) -> None:
         if not isinstance(queue, str | Queue):
             raise BadValue("queue", queue, "the URL of a queue, or a Queue")
@@ -85,6 +87,7 @@ class Worker:
         self._lease_ms = to_milliseconds("lease", lease, LEASE_MS_LEAST, LEASE_MS_MOST)
         self._grace = to_milliseconds("grace", grace, 0, LEASE_MS_MOST) / 1000
         self._memory = memory
+        self._resources = validate_amounts("resources", resources)
         self._backoff = backoff or Backoff()
         self.name = validate_text("name", f"{platform.node()[:100] or 'worker'}-{os.getpid()}" if name is None else name)
         self._handlers = Handlers()
@@ -94,15 +97,22 @@ class Worker:
         self._stop_run: Callable[[], None] | None = None
 
     def handler(
-        self, kind: str = DEFAULT_KIND, *, attempts: int = ATTEMPTS_DEFAULT, timeout: float | timedelta = SECONDS_DEFAULT
+        self,
+        kind: str = DEFAULT_KIND,
+        *,
+        attempts: int = ATTEMPTS_DEFAULT,
+        timeout: float | timedelta = SECONDS_DEFAULT,
+        needs: Amounts | None = None,
     ) -> Callable[[F], F]:
         """Register the function for a kind, by default that of `submit(payload)`: `def` runs in a child process, `async def` on
-        the worker's loop."""
+        the worker's loop. While it runs it has what it `needs` of the worker's resources."""
         if callable(kind):
             raise BadValue("kind", kind, 'a text; write @worker.handler() or @worker.handler("invoice"), with parentheses')
 
         def add(function: F) -> F:
-            self._handlers.add(make_handler(kind, function, attempts, timeout))
+            handler = make_handler(kind, function, attempts, timeout, needs)
+            refuse_more(kind, handler.needs, self._resources)
+            self._handlers.add(handler)
             return function
 
         return add
@@ -164,12 +174,15 @@ class Worker:
             self._trace(engine, stack)
             if self._handlers.async_seconds_min() is not None:
                 stack.enter_context(attributed_output())
-            store = WorkerStore(engine, self.name, self._lease_ms, self._handlers.attempts())
+            attempts = self._handlers.attempts()
+            resources = Resources(self._resources, attempts, self._handlers.needs())
+            store = WorkerStore(engine, self.name, self._lease_ms, attempts)
             queue_files = self._queue.files if isinstance(self._queue, Queue) else QueueFiles(engine, url, self._blobs)
-            registration = Registration(engine, self.name, self._handlers.attempts(), self._slots)
+            kind_slots = {kind: resources.at_once(kind, self._slots) for kind in attempts}
+            registration = Registration(engine, self.name, kind_slots, self._slots)
             context = RunContext(
                 store, ProgressStore(engine), registration, BlobCollector(queue_files), files, self._handlers, self._hooks,
-                self._backoff, control, connection, self._slots, self._lease_ms, self._grace, until_empty,
+                self._backoff, control, connection, self._slots, resources, self._lease_ms, self._grace, until_empty,
             )  # fmt: skip
             loop = asyncio.new_event_loop()
             stack.callback(loop.close)
