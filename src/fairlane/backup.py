@@ -29,6 +29,7 @@ from fairlane.core.document import DocumentRow
 from fairlane.core.errors import BlobDamaged, Mistake, StoreError, StoreUnfit, Unknown
 from fairlane.engine import Engine, copy_queue_file, fence_queue_file, open_engine
 from fairlane.engine.walk import walk_documents
+from fairlane.file_modes import create_private
 from fairlane.procs.syscalls import sync_filesystem
 from fairlane.queue import PAGE_SIZE
 from fairlane.queue.files import HOLD_MS, HOLDS, NAMESPACE_KEY, RECORDS, QueueFiles, default_location
@@ -104,7 +105,6 @@ def _copy_all(
 ) -> tuple[Copied, dict[str, Any]]:
     path = folder / QUEUE_FILE
     copy_queue_file(engine, path, lambda done, total: progress("queue", done, total))
-    path.chmod(0o600)
     copy = open_engine(f"sqlite:///{path}", create=False)
     try:
         target = None if files is None else Files(str(folder / FILES_FOLDER), files.namespace)
@@ -199,7 +199,7 @@ def _write_manifest(folder: Path, queue: dict[str, Any] | None, files: Files | N
         **copied._asdict(),
     }
     draft = folder / f"{MANIFEST}{UNFINISHED}"
-    draft.touch(0o600)
+    create_private(str(draft))
     draft.write_text(json.dumps(manifest, indent=2) + "\n")
     draft.rename(folder / MANIFEST)
     sync_filesystem(str(folder))
@@ -277,7 +277,7 @@ def _remove_queue(path: Path) -> None:
 
 
 def _copy_queue(source: Path, target: Path, expected: dict[str, Any]) -> None:
-    target.touch(0o600)
+    create_private(str(target))
     shutil.copyfile(source, target)
     found = {"size": target.stat().st_size, "sha256": _sha256(target)}
     if found != {name: expected[name] for name in found}:

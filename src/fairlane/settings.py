@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from fairlane.core.errors import BadValue, Mistake
+from fairlane.file_modes import warn_if_open
+from fairlane.masking import mask_url
 
 FILE = "fairlane.toml"
 DEFAULT_URL = "sqlite:///fairlane.db"
@@ -64,4 +66,6 @@ def _from_file(path: Path) -> dict[str, str]:
             raise Mistake(f"{path} sets {name!r}, which is not a setting; the settings are: {', '.join(names)}")
         if not isinstance(value, str):
             raise BadValue(f"{name} in {path}", value, "text in quotes")
+        if mask_url(value) != value:
+            warn_if_open(str(path), "a password")
     return values

@@ -17,8 +17,16 @@ from .test_tls import Pair
 PACE_SECONDS = 0.02  # between two bytes of a tarpit
 
 
+class ServerSocket(ssl.SSLSocket):
+    """A socket that is closed when nobody has it: Python loses it if the caller is gone before the handshake begins."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 def server_context(pair: Pair) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = ServerSocket
     context.load_cert_chain(pair.certificate, pair.key)
     return context
 
@@ -97,7 +105,7 @@ class Tarpit:
         with suppress(OSError):
             while True:
                 connection, _ = self._listening.accept()
-                self._connections.append(connection)
+                self._connections.append(connection.dup())  # TLS takes the other one over
                 self.opened += 1
                 self._threads.append(threading.Thread(target=self._keep, args=(connection,)))
                 self._threads[-1].start()
@@ -109,16 +117,17 @@ class Tarpit:
                     pass
             else:
                 with self._context.wrap_socket(connection, server_side=True) as encrypted:
-                    self._connections.append(encrypted)
                     self._behave(self, encrypted)
         self.ended += 1
 
     def close(self) -> None:
         self.is_closed.set()
-        for open_socket in (self._listening, *self._connections):
-            with suppress(OSError):
-                open_socket.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join()  # from here on there are no new connections
+        for connection in self._connections:
+            with connection, suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads[1:]:
             thread.join()
         self._listening.close()
 

@@ -95,8 +95,12 @@ def test_the_two_queues_do_not_share_files(queue: Queue, url: str, tmp_path: Pat
 
 def test_what_is_written_is_for_its_owner_only(queue: Queue, url: str, tmp_path: Path) -> None:
     fill(queue)
-    back_up(url, tmp_path / "backup")
-    restore(tmp_path / "backup", f"sqlite:///{tmp_path}/restored.db")
+    before = os.umask(0)
+    try:
+        back_up(url, tmp_path / "backup")
+        restore(tmp_path / "backup", f"sqlite:///{tmp_path}/restored.db")
+    finally:
+        os.umask(before)
     for top in (tmp_path / "backup", tmp_path / "restored.db", tmp_path / "restored.db.blobs"):
         for path in (top, *top.rglob("*")):
             assert path.stat().st_mode & 0o077 == 0, path

@@ -40,6 +40,34 @@ def test_files_and_folders_belong_to_their_owner_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
+@pytest.mark.parametrize("mask", [0o000, 0o077])
+def test_below_a_folder_that_its_group_may_write_the_group_shares_everything(tmp_path: Path, mask: int) -> None:
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    blobs.chmod(0o2770)
+    before = os.umask(mask)
+    try:
+        put(blobs)
+    finally:
+        os.umask(before)
+    for path in (blobs, *blobs.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o2770 if path.is_dir() else 0o660), path
+
+
+def test_a_namespace_that_is_open_to_others_is_closed_when_it_is_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Brought back with cp, say; the folder around it may be the user's own, and is left as it is."""
+    _, id, file = put(tmp_path / "blobs")
+    opened = [tmp_path / "blobs", tmp_path / "blobs" / NAMESPACE, tmp_path / "blobs" / "unfinished"]
+    for folder in opened:
+        folder.chmod(0o755)
+    again = Files(str(tmp_path / "blobs"), NAMESPACE)
+    again.open_input("acme", id, file).close()
+    again.open_input("acme", id, file).close()
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in opened] == [0o755, 0o700, 0o700]
+    (record,) = caplog.records
+    assert record.getMessage() == f"{opened[1]} was open to other users of this machine (mode 755); it has mode 700 now"
+
+
 def test_nothing_is_made_before_the_first_file(tmp_path: Path) -> None:
     files = Files(str(tmp_path / "blobs"), NAMESPACE)
     assert list(files.list_files()) == []

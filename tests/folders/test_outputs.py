@@ -33,6 +33,18 @@ def test_text_facts_and_thumbnail_are_side_by_side(tmp_path: Path) -> None:
     assert (outputs.folder / "acme/2025/ł.pdf.png").read_bytes() == b"PNG"
 
 
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_the_umask_says_who_may_read_what_the_user_asked_for(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        Outputs(str(tmp_path / "out")).write("acme/invoice.pdf", b"text", {}, b"picture")
+    finally:
+        os.umask(before)
+    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in written} == {0o666 & ~mask}
+    assert not [path for path in written if path.name.startswith(".")]
+
+
 def test_a_second_run_replaces_what_the_first_wrote(tmp_path: Path) -> None:
     outputs = Outputs(str(tmp_path))
     outputs.write("acme/a", b"long text of the first run", {}, b"PNG")

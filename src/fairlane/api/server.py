@@ -23,6 +23,7 @@ from typing import NamedTuple
 import uvicorn
 
 from fairlane.core.errors import Mistake
+from fairlane.file_modes import warn_if_open
 from fairlane.queue import Queue
 from fairlane.tracing import open_spans
 
@@ -113,6 +114,7 @@ def tls_context(address: ListenAddress) -> ssl.SSLContext | None:
         raise Mistake(
             f"cannot serve TLS with {files}: {reason}; give PEM files: the certificate with its chain, and its key"
         ) from None
+    warn_if_open(address.certificate_key or address.certificate, "the key of the certificate")
     return context
 
 
@@ -154,12 +156,12 @@ def serve(
     options: Options,
     address: ListenAddress,
     listening: socket.socket,
-    ready: Callable[[Log], None],
+    ready: Callable[[], None],
     extend: Callable[[Service], Extension],
+    log: Log,
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
-    log, context, stop_seconds = Log(), tls_context(address), options.limits.stop_seconds
-    log.capture()
+    context, stop_seconds = tls_context(address), options.limits.stop_seconds
     if address.behind_proxy and not options.proxies:
         log.event("proxy not named", needed=PROXY_NEEDED)
     service = Service(queue, options, log)
@@ -181,7 +183,7 @@ def serve(
         backlog=2048,
     )
     worker = None if options.worker is None else WorkerSupervisor(options.worker, log, service.store, stop_seconds)
-    server = _Server(config, service, lambda: ready(log), worker)
+    server = _Server(config, service, ready, worker)
     gc.freeze()  # modules and their objects live as long as the process
     gc.set_threshold(*GC_THRESHOLDS)
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from fairlane.core.errors import BlobDamaged
+from fairlane.file_modes import is_shared, make_folder, open_new
 
 from .envelope import BlobDigest
 from .files import PIECE_BYTES, Files
@@ -61,7 +62,8 @@ class FileCopier:
     def _write(self, reader: _Reader, key: str) -> None:
         if self._folder is None:
             return self._target.blobs.put({key: reader.pieces()})
-        with open(self._path(key), "xb", opener=_open_private) as copy:
+        is_group_shared = is_shared(self._folder)
+        with open(self._path(key), "xb", opener=lambda path, flags: open_new(path, flags, is_group_shared)) as copy:
             for piece in reader.pieces():
                 copy.write(piece)
         return None
@@ -70,7 +72,7 @@ class FileCopier:
         """Return the path of a copy in a folder; what an interrupted run left there is removed."""
         assert self._folder is not None
         path = os.path.join(self._folder, key)
-        _make_private(os.path.dirname(path))
+        _make_folders(os.path.dirname(path), is_shared(self._folder))
         with suppress(FileNotFoundError):
             os.unlink(path)
         return path
@@ -94,13 +96,8 @@ class _Reader:
         return self._sha256.hexdigest()
 
 
-def _make_private(folder: str) -> None:
-    """Make a folder and those above it, where missing, accessible to their owner only."""
+def _make_folders(folder: str, for_group: bool) -> None:
+    """Make a folder and those above it, where missing."""
     if not os.path.isdir(folder):
-        _make_private(os.path.dirname(folder))
-        with suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+        _make_folders(os.path.dirname(folder), for_group)
+        make_folder(folder, for_group)

@@ -3,7 +3,7 @@
 Laws:
 - Bytes are written to a draft, which is synced and renamed; then every folder above it is synced. With a sibling file that is
   known to be durable only the innermost folder is synced: those above it are on the disk already.
-- Files and folders are accessible to their owner only.
+- Files and folders are accessible to their owner only, or, below a folder that its group may write, to that group.
 - Empty folders are removed; a writer that needs one at that moment makes it again.
 - Symbolic links below the folder are not followed.
 """
@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO
 
 from fairlane.core.errors import StoreError, StoreFull, StoreUnfit, Unknown
+from fairlane.file_modes import FOLDER, SHARED_FOLDER, is_shared, make_folder, mend, open_new
 
 from .protocol import BlobInfo
 
@@ -34,6 +35,7 @@ class FolderBlobs:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self._closed_names: set[str] = set()  # of folders in it that were closed to others, if they were open
 
     def put(self, contents: Mapping[str, Iterable[bytes]], sibling_key: str | None = None) -> None:
         drafts: dict[str, str] = {}
@@ -41,6 +43,7 @@ class FolderBlobs:
             try:
                 files = []
                 for key, pieces in contents.items():
+                    self._close_to_others(key)
                     drafts[key] = self._path(f"{UNFINISHED}/{secrets.token_hex(16)}")
                     files.append(self._create(drafts[key]))
                     opened.callback(os.close, files[-1])
@@ -60,6 +63,7 @@ class FolderBlobs:
 
     def open(self, key: str) -> BinaryIO:
         with self._store_errors():
+            self._close_to_others(key)
             try:
                 file = open(self._path(key), "rb", opener=_open_nofollow)  # noqa: SIM115 - handed to the caller
             except (FileNotFoundError, NotADirectoryError):
@@ -103,20 +107,26 @@ class FolderBlobs:
 
     def _create(self, draft: str) -> int:
         """Create a file and open it for writing."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            return os.open(draft, flags, 0o600)
+            return open_new(draft, os.O_WRONLY, is_shared(self.folder))
         except FileNotFoundError:  # the first file of this store
             self._make_folders(UNFINISHED)
-            return os.open(draft, flags, 0o600)
+            return open_new(draft, os.O_WRONLY, is_shared(self.folder))
 
     def _make_folders(self, folder: str) -> None:
         """Make a folder and those above it, where missing."""
         if not os.path.isdir(self.folder):
             os.makedirs(os.path.dirname(self.folder), exist_ok=True)
         for path in self._parents(f"{folder}/"):
-            with suppress(FileExistsError):
-                os.mkdir(path, 0o700)
+            make_folder(path, is_shared(self.folder))
+
+    def _close_to_others(self, key: str) -> None:
+        """Take the folder of a namespace from other users, if they have access; once for each."""
+        name = key.partition("/")[0]
+        if name not in self._closed_names:
+            self._closed_names.add(name)
+            mode = SHARED_FOLDER if is_shared(self.folder) else FOLDER
+            mend(mode, self._path(name), self._path(UNFINISHED))
 
     def _publish(self, draft: str, key: str) -> None:
         """Rename a draft to its key."""

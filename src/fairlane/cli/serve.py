@@ -61,6 +61,7 @@ def serve(
     """
     try:
         from fairlane.api.client_address import TrustedProxies
+        from fairlane.api.logging import Log
         from fairlane.api.server import ListenAddress, bind
         from fairlane.api.server import serve as run
         from fairlane.api.service import Options
@@ -68,6 +69,8 @@ def serve(
         from fairlane.console.app import Console
     except ImportError as error:
         raise Mistake(f"{MISSING} ({error})") from None
+    log = Log()
+    log.capture()  # before anything warns
     if not 0 <= port <= 65535:
         raise BadValue("--port", port, "a whole number from 0 to 65535")
     address = ListenAddress(host, port, tls_certificate, tls_key, behind_proxy)
@@ -82,7 +85,7 @@ def serve(
     listening = bind(address)
     base_url = address.url(listening.getsockname()[1])
     with Queue(at, blobs=settings.blobs) as queue:
-        run(queue, options, address, listening, lambda log: _report_started(queue, base_url, as_json, log), Console)
+        run(queue, options, address, listening, lambda: _report_started(queue, base_url, as_json, log), Console, log)
 
 
 def _report_started(queue: Queue, base_url: str, as_json: bool, log: Log) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -89,11 +89,12 @@ def _safe_name(part: str) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=".fairlane-", dir=path.parent)
+    """Write a file that the user asked for: as for every program's output, the umask says who may read it."""
+    temporary = path.parent / f".fairlane-{secrets.token_hex(8)}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-            os.fchmod(file.fileno(), 0o644)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 
 from fairlane.core.errors import StoreUnfit
+from fairlane.file_modes import create_private
 
 from .connection import connect
 from .errors import translate_errors
@@ -40,6 +41,7 @@ def copy_file(source: Path, target: Path, on_step: OnStep) -> None:
 
 
 def _copy(reader: apsw.Connection, target: Path, on_step: OnStep) -> None:
+    create_private(str(target))
     writer = apsw.Connection(str(target))
     try:
         writer.pragma("journal_mode", "OFF")

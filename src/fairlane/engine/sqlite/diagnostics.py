@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import re
 import shutil
+import stat
 from pathlib import Path
 
 import apsw
@@ -27,6 +30,7 @@ def diagnose(execute: Execute, path: Path, schema: int) -> list[Finding]:
         _durability(execute),
         Finding("clock", "fine", "this machine's own: there is no other to differ from"),
         _disk(path),
+        _access(path),
         _room(path),
         _log(path),
         _indexes(execute),
@@ -45,6 +49,31 @@ def _durability(execute: Execute) -> Finding:
 
 def _disk(path: Path) -> Finding:
     return Finding("disk", "fine", f"{path} is on a local disk ({filesystem_type(path)})")
+
+
+def _access(path: Path) -> Finding:
+    status = path.stat()
+    owner, mode = _user_name(status.st_uid), stat.S_IMODE(status.st_mode)
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        advice = f"as {owner} or root: chmod 600 {path}, or 660 for a group that shares it"
+        return Finding("access", "bad", f"every user of this machine can read the file (mode {mode:o})", advice)
+    if mode & stat.S_IWGRP:
+        owner += f" and the group {_group_name(status.st_gid)}"
+    return Finding("access", "fine", f"only {owner} can read the file (mode {mode:o})")
+
+
+def _user_name(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
+def _group_name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
 
 
 def _room(path: Path) -> Finding:

@@ -36,10 +36,11 @@ from fairlane.engine.protocol import (
     Removed,
 )
 from fairlane.engine.schema import Schema
+from fairlane.file_modes import create_private
 
 from . import admin, claim, diagnostics, read, settle, submit, transfer
 from .connection import connect
-from .file_checks import refuse_unfit
+from .file_checks import close_to_others, refuse_unfit
 from .migrate import migrate
 from .pool import SqlitePool
 from .queries import SCHEMA
@@ -58,8 +59,10 @@ class SqliteEngine:
     def __init__(self, path: Path, create: bool = True, schema: Schema = SCHEMA) -> None:
         self.path = path.absolute()  # connections are opened later, when the working folder may be another one
         refuse_unfit(self.path, create)
+        create_private(str(self.path))
         self.schema = schema.version
         connection = connect(self.path, schema)
+        close_to_others(self.path)  # only now is it known to be a queue's file
         migrate(connection, self.path, schema)
         connection.close()
         self._pool = SqlitePool(self.path, schema)
