@@ -263,9 +263,17 @@ def test_a_check_without_a_document_moves_the_counter(server: Server, client: ht
 def test_operators_tune_customers_and_the_policy(operator: httpx.Client, customer: str) -> None:
     path = f"/v1/customers/{customer}"
     body = operator.patch(path, json={"weight": 2, "cap": 4, "paused": True}).json()
+    none = dict.fromkeys(("waiting_max", "descendants_max", "documents_max", "bytes_max", "retries_max"))
     assert body["terms"] == {
-        "weight": 2, "cap": 4, "paused": True, "reset_interval": None, "thresholds": None, "reset": None
+        "weight": 2, "cap": 4, "paused": True, "reset_interval": None, "thresholds": None, "reset": None, "cost_min": 1, **none
     }  # fmt: skip
+    body = operator.patch(path, json={"bytes_max": 5, "waiting_max": 0, "cost_min": 0.5}).json()
+    assert (body["terms"] | {"bytes_max": None, "waiting_max": None, "cost_min": 1})["weight"] == 2
+    assert (body["bytes_max"], body["waiting_max"], body["terms"]["cost_min"]) == (5, 0, 0.5)
+    body = operator.patch(path, json=none | {"cost_min": 1}).json()
+    assert (body["bytes_max"], body["waiting_max"]) == (None, 100_000)
+    for wrong in ({"bytes_max": -1}, {"waiting_max": 1.5}, {"cost_min": 0}, {"cost_min": 2}, {"retries_max": "3"}):
+        assert problem_of(operator.patch(path, json=wrong)) == "bad-value"
     assert operator.patch(path, json={"cap": None}).json()["terms"]["cap"] is None
     assert operator.get(path).json()["terms"]["weight"] == 2
     assert problem_of(operator.patch(path, json={"weight": 1000})) == "bad-value"
@@ -276,6 +284,9 @@ def test_operators_tune_customers_and_the_policy(operator: httpx.Client, custome
     stale = operator.put("/v1/policy", json={"reset": "gradual", "version": rules["version"]})
     assert (stale.status_code, problem_of(stale)) == (409, "changed-meanwhile")
     assert operator.put("/v1/policy", json={"reset_interval": 1500}).json()["reset"] == "idle"
+    changed = operator.put("/v1/policy", json={"waiting_max": None, "documents_max": 70}).json()
+    assert [changed[name] for name in none] == [None, 10_000, 70, None, 3]
+    assert operator.put("/v1/policy", json={"waiting_max": 100_000, "documents_max": None}).json()["documents_max"] is None
 
 
 @pytest.mark.parametrize("customer", ["a/b", "a b", "ünï", "?", "%41", "#", "a&b=c"])

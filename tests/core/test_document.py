@@ -20,7 +20,7 @@ from fairlane.core.document import (
     State,
     validate_text,
 )
-from fairlane.core.policy import Standing, Terms
+from fairlane.core.policy import NO_LIMITS, Standing, Terms
 
 STATES = get_args(State)
 MOVES = {(what, old, new) for what, (before, after) in TRANSITIONS.items() for old in before for new in after}
@@ -137,12 +137,13 @@ def test_a_receipt_shows_customer_priority_and_counter_of_its_check(thousandths:
 
 def test_a_document_shows_the_priority_and_moment_of_its_check() -> None:
     document = DocumentRow("id", 5, "acme", "pdf", "ready", CHECK, 1000, None, 80, 0, 3, 0, None, None, None, None)
-    assert (document.priority, document.submitted_ms) == (2, 77)
+    assert (document.priority, document.check.checked_ms) == (2, 77)
 
 
 def test_a_customer_shows_the_stored_counter() -> None:
     customer = Customer("acme", Standing(-1_249, 0, 0, 1), 1, 0, waiting=7, running=0, done=0, failed=0, cancelled=0,
-                        oldest_wait_ms=None, terms=Terms(), terms_version=0)  # fmt: skip
+                        oldest_wait_ms=None, terms=Terms(), terms_version=0, documents=7, bytes=90,
+                        limits=NO_LIMITS)  # fmt: skip
     assert (customer.counter, customer.waiting) == (-1.249, 7)
 
 

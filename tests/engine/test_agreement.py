@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from fairlane.core.document import Claim, DocumentRow, Done, Failed, Outcome, Released, Retried, Submission
 from fairlane.core.errors import Mistake, StoreFrozen
-from fairlane.core.policy import Policy, Rules, Terms
+from fairlane.core.policy import CustomerLimits, Policy, Rules, Terms
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.protocol import ATTEMPTS, DocumentFilter
 from fairlane.engine.walk import walk_documents
@@ -31,7 +31,7 @@ COSTS = st.sampled_from((1000, 1000, 1000, 1, 2500, 10_000_000))
 
 customers = st.sampled_from(CUSTOMERS)
 outcomes = st.one_of(
-    st.builds(Done, st.sampled_from((None, '{"pages":3}')), st.none() | COSTS),
+    st.builds(Done, st.sampled_from((None, '{"pages":3}', '"żółć"')), st.none() | COSTS, st.sampled_from((0, 0, 700))),
     st.builds(
         Retried,
         st.sampled_from((0, 0, 700, 60_000)),
@@ -43,6 +43,14 @@ outcomes = st.one_of(
     st.builds(Failed, st.just("corrupt"), st.none() | COSTS, st.none() | st.just('{"traceback":null}')),
     st.builds(Released),
 )
+limits = st.builds(
+    CustomerLimits,
+    waiting_max=st.sampled_from((None, None, 0, 3, 12)),
+    descendants_max=st.sampled_from((None, None, 0, 2, 7)),
+    documents_max=st.sampled_from((None, None, None, 2, 15)),
+    bytes_max=st.sampled_from((None, None, None, 0, 50, 2_000)),
+    retries_max=st.sampled_from((None, 0, 1, 2)),
+)
 terms = st.builds(
     Terms,
     weight=st.sampled_from((1, 2, 0.01, 100, 0.333)),
@@ -51,6 +59,8 @@ terms = st.builds(
     reset_interval=st.sampled_from((None, 10, 0.001)),
     thresholds=st.sampled_from((None, (), (-1, -2.5))),
     reset=st.sampled_from((None, "idle", "window", "gradual")),
+    limits=st.just(CustomerLimits()) | limits,
+    cost_min=st.sampled_from((1, 0.5)),
 )
 policies = st.builds(
     Policy,
@@ -130,28 +140,34 @@ class Agreement(RuleBasedStateMachine):
                 st.sampled_from(("x", "x", "y")),
                 st.sampled_from((0, 0, 0, 500, 5_000)),
                 st.sampled_from((None, None, None, None, 1, 2, 9)),
+                st.sampled_from((0, 0, 0, 40, 1_000)),
+                st.booleans(),
             ),
             min_size=1,
             max_size=8,
         )
     )
-    def submit(self, batch: list[tuple[str, str, int, str | None, str, int, int | None]]) -> None:
+    def submit(self, batch: list[tuple[str, str, int, str | None, str, int, int | None, int, bool]]) -> None:
         submissions = []
-        for customer, kind, cost, key, digest, delay_ms, back in batch:
-            made_from = None if back is None or back > len(self.ids) else self.ids[-back]
-            source = self.engines[0].document(made_from) if made_from else None
+        for customer, kind, cost, key, digest, delay_ms, back, file_bytes, is_inside in batch:
+            source_id = None if back is None or back > len(self.ids) else self.ids[-back]
+            source = self.engines[0].document(source_id) if source_id else None
             customer = source.customer if source and back != 9 else customer
+            made_from, parent = (None, source and source.id) if is_inside else (source and source.id, None)
             self.ids.append(f"document-{len(self.ids)}")
-            submissions.append(
-                Submission(
-                    self.ids[-1], customer, kind, f'"{digest}"', cost, key, key and digest, delay_ms, source and made_from
-                )
-            )
+            submission = Submission(self.ids[-1], customer, kind, f'"{digest}"', cost, key, key and digest, delay_ms, made_from)
+            submissions.append(submission._replace(parent=parent, file_bytes=file_bytes))
         self.all(lambda engine: engine.submit(submissions, now_ms=self.now_ms))
 
     @rule(customer=customers, count=st.integers(5, 30))
     def flood(self, customer: str, count: int) -> None:
-        self.submit([(customer, "extract", 1000, None, "x", 0, None)] * count)
+        self.submit([(customer, "extract", 1000, None, "x", 0, None, 0, False)] * count)
+
+    @rule(back=st.integers(1, 12), count=st.integers(1, 6))
+    def unpack_archive(self, back: int, count: int) -> None:
+        """Documents come out of an older one, which may have come out of another one, and may be gone."""
+        if len(self.ids) >= back:
+            self.submit([("ada", "scan", 1000, None, "x", 0, back + index, 5, True) for index in range(count)])
 
     @rule(customer=customers, cost=COSTS)
     def check(self, customer: str, cost: int) -> None:
@@ -191,20 +207,34 @@ class Agreement(RuleBasedStateMachine):
         ids = [self.ids[pick % len(self.ids)] for pick in picks] if self.ids else ["unknown"]
         self.all(lambda engine: engine.cancel(ids, now_ms=self.now_ms))
 
-    @rule(pick=st.integers(0, 1000))
-    def retry(self, pick: int) -> None:
+    @rule(pick=st.integers(0, 1000), as_customer=st.booleans())
+    def retry(self, pick: int, as_customer: bool) -> None:
         failed = [document.id for document in walk_documents(self.engines[0], DocumentFilter(state="failed"))] or ["unknown"]
-        self.all(lambda engine: engine.retry(failed[pick % len(failed)], now_ms=self.now_ms))
+        id = failed[pick % len(failed)]
+        self.all(lambda engine: engine.retry(id, as_customer=as_customer, now_ms=self.now_ms))
+
+    @rule(limit=st.integers(1, 5), as_customer=st.booleans())
+    def fail_and_retry(self, limit: int, as_customer: bool) -> None:
+        """Nothing else makes documents fail, and wait again, often enough."""
+        claims = self.all(lambda engine: engine.claim("w1", limit, 30_000, now_ms=self.now_ms))
+        self.all(lambda engine: engine.settle([(claim, Failed("corrupt")) for claim in claims], now_ms=self.now_ms))
+        for claim in claims:
+            self.all(lambda engine: engine.retry(claim.id, as_customer=as_customer, now_ms=self.now_ms))  # noqa: B023
 
     @rule(age_ms=st.sampled_from((0, 1_000, 60_000)), limit=st.sampled_from((3, 1000)))
     def purge(self, age_ms: int, limit: int) -> None:
         self.all(lambda engine: engine.purge(age_ms, limit, now_ms=self.now_ms))
 
-    @rule(policy=policies, dispatch=st.sampled_from(("fair", "fair", "strict")), every=st.sampled_from((0, 1, 3, 16)))
-    def configure(self, policy: Policy, dispatch: Any, every: int) -> None:
-        version = self.engines[0].rules().version
-        self.all(lambda engine: engine.configure(Rules(policy, dispatch, every, version), now_ms=self.now_ms))
-        self.all(lambda engine: engine.configure(Rules(policy, dispatch, every, version), now_ms=self.now_ms))
+    @rule(
+        policy=policies,
+        dispatch=st.sampled_from(("fair", "fair", "strict")),
+        every=st.sampled_from((0, 1, 3, 16)),
+        new_limits=st.just(CustomerLimits()) | limits,
+    )
+    def configure(self, policy: Policy, dispatch: Any, every: int, new_limits: CustomerLimits) -> None:
+        rules = Rules(policy, dispatch, every, self.engines[0].rules().version, limits=new_limits)
+        self.all(lambda engine: engine.configure(rules, now_ms=self.now_ms))
+        self.all(lambda engine: engine.configure(rules, now_ms=self.now_ms))
 
     @rule(customer=customers, new_terms=terms, stale=st.sampled_from((0, 0, 0, 1)))
     def tune(self, customer: str, new_terms: Terms, stale: int) -> None:

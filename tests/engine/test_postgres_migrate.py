@@ -18,6 +18,7 @@ from tests.servers import postgres
 from tests.servers.postgres import open_postgres
 
 OLD = range(1, len(SCHEMA_VERSIONS))
+ROWS_VERSION_MAX = 4  # the rows are those of a version up to this one
 # Ada has sent six documents: one has ended, one runs, three wait in lanes, one has arrived. Bob's is delayed, Eve is paused.
 ROWS = """
 INSERT INTO other.rules VALUES (1, 0, '{rules}');
@@ -65,9 +66,11 @@ def make_old_queue(version: int) -> None:
     """Make a queue as that version left it, with a function that is gone since."""
     with psycopg.connect(postgres.shared().url, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA other")
-        for script in SCHEMA_VERSIONS[:version]:
+        for script in SCHEMA_VERSIONS[: min(version, ROWS_VERSION_MAX)]:
             connection.execute(in_schema(script, "other"))
         connection.execute(ROWS.format(rules=encode_rules(Rules())))
+        for script in SCHEMA_VERSIONS[ROWS_VERSION_MAX:version]:
+            connection.execute(in_schema(script, "other"))
         connection.execute("CREATE FUNCTION other.tidy(lanes other.lanes[]) RETURNS void LANGUAGE sql AS ''")
         connection.execute(queries("other").write_schema_version, (version,))
 
@@ -76,7 +79,9 @@ def make_old_queue(version: int) -> None:
 def test_a_queue_of_an_older_version_is_upgraded_with_its_documents(url: str, version: int) -> None:
     make_old_queue(version)
     engine = open_postgres(url)
-    assert engine.customer("ada", now_ms=1000).standing == (-5000, 1000, 1000, 1)
+    ada = engine.customer("ada", now_ms=1000)
+    assert ada.standing == (-5000, 1000, 1000, 1)
+    assert (ada.documents, ada.bytes, ada.limits) == (6, 6 * len("{}") + len("1"), Rules().limits)
     assert [(claim.id, claim.turn) for claim in engine.claim("w", 9, 1000, now_ms=4000)] == [
         ("d5", 18), ("d3", 19), ("d4", 20), ("d6", 21),
     ]  # fmt: skip
@@ -103,7 +108,7 @@ def test_what_programs_of_an_older_version_read_is_still_there(url: str) -> None
             "SELECT number, id, counter, updated_ms, reset_ms, resets, terms_version, weight, cap, paused "
             "FROM other.customers ORDER BY id"
         ).fetchall()
-    assert queue == [(17, 9, 0, 4, 2000, 3, 3, 0, None)]
+    assert queue == [(17, 10, 0, 4, 2000, 3, 3, 0, None)]  # what had arrived is in the feed now
     assert customers[0] == (1, "ada", -5000, 1000, 1000, 1, 0, 1000, None, False)
     assert len(customers) == 3
 

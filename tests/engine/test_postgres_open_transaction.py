@@ -71,15 +71,18 @@ def measure(engine: Engine, connection: Connection, number: int) -> dict[str, in
     connection.execute("VACUUM ANALYZE")
     connection.autocommit = False
     sql = queries(SCHEMA)
-    submit = ("ada", "extract", "{}", 1000, None, None, 0, now_ms, False)
+    submit = ("ada", "extract", "{}", 1000, None, None, 0, 2, now_ms, False)
+    quota = f"UPDATE {SCHEMA}.customer_terms SET limits = ROW(9, 9, 1000000, 1000000000, 9)::{SCHEMA}.limits"
     for _ in range(2):  # once so that plans are made
         touched = {"submit": buffers(connection, sql.submit_one, ("probe", *submit))}
+        connection.execute(quota)  # rolled back with the next measurement
+        touched["submit within a quota"] = buffers(connection, sql.submit_one, ("probe", *submit))
         engine.submit([Submission(f"p{number}-{_}-{m}", "ada", "extract", "{}") for m in range(2)], now_ms=now_ms)
         touched["claim"] = buffers(connection, sql.claim, ("w", 1, 500, ["extract"], [9], 1000, now_ms))
         touched["claim of all kinds"] = buffers(connection, sql.claim, ("w", 1, 500, None, None, 1000, now_ms))
         claims: list[Claim] = engine.claim("w", 1, 500, KINDS, now_ms=now_ms)
         names = [claim.number for claim in claims], [claim.id for claim in claims], [claim.token for claim in claims]
-        touched["settle"] = buffers(connection, sql.settle, (*names, ["done"], None, None, None, now_ms))
+        touched["settle"] = buffers(connection, sql.settle, (*names, ["done"], None, None, None, None, now_ms))
         engine.settle([(claim, Done()) for claim in claims], now_ms=now_ms)
         touched["reclaim"] = buffers(connection, sql.reclaim, (9, now_ms))
         touched["wait"] = buffers(connection, sql.is_work_ready, (["extract"],))

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from fairlane.core.document import Claim, Done, Submission
-from fairlane.core.policy import Terms
+from fairlane.core.policy import CustomerLimits, Terms
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.postgres.queries import queries
 from fairlane.engine.queries import Queries
@@ -38,11 +38,12 @@ def make_queue(schema: str, documents: int, customers: int) -> SizedQueue:
     connection, sql = psycopg.connect(server.url), queries(schema)
     claim = ([1], ["d"], [1])
     calls = [(name, parameters) for name, parameters, _ in CALLS.values()]
-    for name, parameters in [*calls, ("settle", (*claim, ["done"], None, None, None, 1)), ("extend", (*claim, 1000, 1))]:
-        connection.execute(sql.submit_one, ("d", "ada", "extract", "{}", 1000, None, None, 0, 1, False))
+    for name, parameters in [*calls, ("settle", (*claim, ["done"], None, None, None, None, 1)), ("extend", (*claim, 1000, 1))]:
+        connection.execute(sql.submit_one, ("d", "ada", "extract", "{}", 1000, None, None, 0, 2, 1, False))
         connection.execute(getattr(sql, name), parameters)
         connection.rollback()
     engine.tune("customer-00001", Terms(cap=3), 0, now_ms=0)
+    engine.tune("customer-00008", Terms(limits=CustomerLimits(10**6, 10**6, 10**6, 10**12)), 0, now_ms=0)
     for first in range(0, documents, 2000):
         numbers = range(first, min(documents, first + 2000))
         engine.submit(
@@ -103,8 +104,8 @@ CALLS: dict[str, tuple[str, Any, int]] = {
     "claim of 10": ("claim", ("w", 10, 1000, ["extract"], [3], 1000, 2000), 10),
     "claim of 50": ("claim", ("w", 50, 1000, ["extract"], [3], 1000, 2000), 50),
     "claim of 50 of all kinds": ("claim", ("w", 50, 1000, None, None, 1000, 2000), 2 * 50),
-    "submit one": ("submit_one", ("new", "customer-00007", "extract", "{}", 1000, None, None, 0, 2000, False), 1),
-    "submit one with a key": ("submit_one", ("new", "customer-00007", "extract", "{}", 1000, "k", "d", 0, 2000, False), 1),
+    "submit one": ("submit_one", ("new", "customer-00007", "extract", "{}", 1000, None, None, 0, 2, 2000, False), 1),
+    "submit one with a key": ("submit_one", ("new", "customer-00007", "extract", "{}", 1000, "k", "d", 0, 2, 2000, False), 1),
     "submit 50": (
         "submit",
         (
@@ -117,16 +118,43 @@ CALLS: dict[str, tuple[str, Any, int]] = {
             None,
             [0],
             None,
+            None,
+            None,
             2000,
             False,
         ),
         50,
     ),
+    "submit one within a quota": (
+        "submit_one",
+        ("new", "customer-00008", "extract", "{}", 1000, None, None, 0, 2, 2000, False),
+        1,
+    ),
+    "submit 50 out of another": (
+        "submit",
+        (
+            [f"new{n}" for n in range(50)],
+            ["customer-00008"],
+            ["extract"],
+            ["{}"] * 50,
+            [1000],
+            None,
+            None,
+            [0],
+            ["d8"] * 50,
+            None,
+            None,
+            2000,
+            False,
+        ),
+        50,
+    ),
+    "retry": ("retry", ("d8", False, 2000), 1),
     "check": ("check", ("customer-00007", 1000, 2000), 1),
     "reclaim": ("reclaim", (50, 2000), 50),
     "cancel": ("cancel", ([f"d{n}" for n in range(150, 160)], 2000), 10),
     "purge": ("purge", (10**6, 50, 2000), 50),
-    "tune": ("tune", ("customer-00009", 0, "{}", 2000, 5, False, None, None, None, 2000), 1),
+    "tune": ("tune", ("customer-00009", 0, "{}", 2000, 5, False, *[None] * 8, 2000), 1),
     "one document": ("document", ("d7",), 1),
     "outlook": ("outlook", (2000, "d7"), 1),
     "body": ("body", ("d7",), 1),
@@ -178,7 +206,7 @@ def test_settling_and_extending_touch_what_they_name(both: tuple[SizedQueue, Siz
         claims = claim_some(queue, 20)
         names = [claim.number for claim in claims], [claim.id for claim in claims], [claim.token for claim in claims]
         if verb == "settle":
-            counts.append(count_touched(queue, queue.sql.settle, (*names, ["done"] * 20, None, None, None, 2000)))
+            counts.append(count_touched(queue, queue.sql.settle, (*names, ["done"] * 20, None, None, None, None, 2000)))
         else:
             counts.append(count_touched(queue, queue.sql.extend, (*names, 5000, 2000)))
     small, large = counts

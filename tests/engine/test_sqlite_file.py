@@ -18,7 +18,7 @@ from fairlane.core.errors import BadValue, StoreBusy, StoreError, StoreUnfit, Un
 from fairlane.engine import open_engine
 from fairlane.engine.sqlite import errors, file_checks, submit
 from fairlane.engine.sqlite.group_commit import PendingOperation
-from fairlane.engine.sqlite.migrate import migrate
+from fairlane.engine.sqlite.migrate import APPLICATION_ID, migrate
 from fairlane.engine.sqlite.pool import SqlitePool
 from fairlane.engine.sqlite.queries import SCHEMA_VERSIONS, sql
 from fairlane.engine.sqlite.transaction import Transaction
@@ -87,20 +87,50 @@ def test_a_url_that_names_no_engine_is_refused(wrong: str) -> None:
         open_engine(wrong)
 
 
-def test_a_file_of_version_1_is_upgraded_while_its_program_goes_on(tmp_path: Path) -> None:
-    """A program of version 1 knows nothing of the new indexes; SQLite keeps them for it."""
-    older = open_engine(url(tmp_path))
-    older.submit([Submission(f"a{number}", "ada", f"kind-{number}", "{}") for number in range(3)], now_ms=0)
+# Ada has sent four documents at priority 1: one is done, one runs, one waits, one is delayed.
+OLD_ROWS = (
+    f"""
+PRAGMA application_id = {APPLICATION_ID};
+INSERT INTO rules VALUES (1, 0, '{{"reset_interval": 1500, "thresholds": [-1], "reset": "idle", "dispatch": "fair", """
+    """
+  "open_turn_every": 16}');
+UPDATE queue SET dispatches = 2, last_number = 4, last_change = 8;
+UPDATE priorities SET clock = 1000, ready = 1, lanes = 1 WHERE priority = 1;
+INSERT INTO customers VALUES (1, 'ada', -3000, 1000, 1000, 1);
+INSERT INTO documents SELECT n, 'd' || n, 1, 'ada', 'extract', state, 1, 0, 1000, 1, 0, 1000, 1, 1000, NULL, ready_ms,
+  attempts, 3, attempts, 'w', lease_ms, ended_ms, NULL
+FROM (SELECT 1 AS n, 'done' AS state, 1000 AS ready_ms, 1 AS attempts, NULL AS lease_ms, 1500 AS ended_ms
+  UNION ALL SELECT 2, 'running', 1000, 1, 2000, NULL UNION ALL SELECT 3, 'ready', 1000, 0, NULL, NULL
+  UNION ALL SELECT 4, 'delayed', 9000, 0, NULL, NULL);
+INSERT INTO payloads SELECT number, '"żółw"' FROM documents;
+INSERT INTO results VALUES (1, '{"pages":1,"fairlane.results":{"text":{"size":500,"sha256":"ab"}}}');
+INSERT INTO lanes VALUES (1, 0, 'extract', 1, 0, 1000, 3, 2000, 2000, 2, 1, 1, 0, 0),
+  (1, 1, 'extract', 1, 3, 1000, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+"""
+)
+
+
+@pytest.mark.parametrize("version", range(1, len(SCHEMA_VERSIONS)))
+def test_a_file_of_an_older_version_is_upgraded_with_its_documents(tmp_path: Path, version: int) -> None:
     connection = apsw.Connection(str(tmp_path / "queue.db"))
-    connection.execute("DROP INDEX lanes_by_turn_of_all; DROP INDEX lanes_by_age_of_all; PRAGMA user_version = 1")
-    upgraded = open_engine(url(tmp_path))
+    for script in SCHEMA_VERSIONS[:version]:
+        connection.execute(script)
+    connection.execute(OLD_ROWS)
+    connection.pragma("user_version", version)
+    engine = open_engine(url(tmp_path))
     assert connection.pragma("user_version") == len(SCHEMA_VERSIONS)
-    older.submit([Submission("b", "bob", "kind-1", "{}")], now_ms=0)
-    assert [claim.id for claim in older.claim("w", 1, 1000, {"kind-0": 3}, now_ms=0)] == ["a0"]
-    assert [claim.id for claim in upgraded.claim("w", 9, 1000, now_ms=0)] == ["a1", "a2", "b"]
-    assert not upgraded.wait(0.01)
-    for engine in (older, upgraded):
-        engine.close()
+    customer = engine.customer("ada", now_ms=1000)
+    assert (customer.waiting, customer.running, customer.done, customer.counter) == (2, 1, 1, -3)
+    assert (customer.documents, customer.bytes) == (4, 4 * len('"żółw"'.encode()) + 66 + 500)
+    assert engine.rules().limits.waiting_max == 100_000
+    assert engine.reclaim(9, now_ms=3000) == 1
+    engine.submit([submission("new")], now_ms=3000)
+    claims = engine.claim("w", 9, 1000, now_ms=9000)
+    assert [claim.id for claim in claims] == ["d2", "d3", "d4", "new"]
+    assert engine.settle([(claim, Done()) for claim in claims], now_ms=9000) == []
+    assert len(engine.purge(0, 100, now_ms=10_000).documents) == 5
+    assert engine.customer("ada", now_ms=9000).bytes == 0
+    engine.close()
 
 
 def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -395,6 +425,7 @@ def test_no_statement_on_a_hot_path_scans_or_sorts(tmp_path: Path, name: str) ->
     assert "TEMP B-TREE" not in query_plan
     single = {
         "read_queue",
+        "read_uncounted",
         "write_queue",
         "read_priorities",
         "read_oldest_changes",

@@ -22,6 +22,7 @@ from fairlane.api.permissions import ROUTES, Role, Scope, permissions_of
 from fairlane.blobs.files import Files
 from fairlane.cli import main
 from fairlane.core import document, errors
+from fairlane.core.policy import CustomerLimits
 from fairlane.extract import CAN_RETRY, WARNING_CODES, Limits
 from fairlane.settings import Settings
 from fairlane.worker.hooks import EVENTS
@@ -160,7 +161,7 @@ def test_every_setting_rule_and_term_is_in_its_table() -> None:
     settings = {name for row in rows(section(REFERENCE, "## Settings")) for name in re.findall(r"`--([a-z]+)`", row[1])}
     assert settings == {field.name for field in fields(Settings) if field.name != "key"}
     limits = {name for row in rows(section(REFERENCE, "## Rules and limits")) for name in re.findall(r"^`(\w+)`", row[0])}
-    known = {field.name for kind in (Policy, Rules, Terms) for field in fields(kind) if field.init}
+    known = {field.name for kind in (Policy, Rules, Terms) for field in fields(kind) if field.init} | {*CustomerLimits._fields}
     assert known - {"policy", "version", "paused"} <= limits
 
 

@@ -79,7 +79,7 @@ def test_a_key_returns_the_first_receipt_and_another_body_is_an_error(queue: Que
 def test_a_look_shows_where_a_customer_stands_and_moves_nothing(queue: Queue) -> None:
     queue.submit_many("acme", range(4), now=100)
     queue.engine.claim("w", 1, 10_000, now_ms=101_000)
-    expected = ("acme", -3, 2, 3, 1, 0, 0, 0, timedelta(seconds=1499), timedelta(seconds=1), False)
+    expected = ("acme", -3, 2, 3, 1, 0, 0, 0, timedelta(seconds=1499), timedelta(seconds=1), False, 4, 4, 100_000, None, None)
     assert tuple(queue.look("acme", now=101)) == expected
     assert tuple(queue.look("acme", now=101)) == expected
     assert [look.customer for look in queue.customers()] == ["acme"]

@@ -167,11 +167,12 @@ def newest_programs() -> Path:
 EMPTY = """
 DELETE FROM {0}.changes; DELETE FROM {0}.work; DELETE FROM {0}.endings; DELETE FROM {0}.documents; DELETE FROM {0}.arrivals;
 DELETE FROM {0}.lanes; DELETE FROM {0}.kinds; DELETE FROM {0}.terms; DELETE FROM {0}.customer_terms; DELETE FROM {0}.standings;
-DELETE FROM {0}.records;
+DELETE FROM {0}.records; DELETE FROM {0}.families; DELETE FROM {0}.descendants;
 DELETE FROM {0}.rules; INSERT INTO {0}.rules (version, since_ms, body) VALUES (1, 0, '{1}'); ALTER SEQUENCE {0}.numbers RESTART;
 DELETE FROM {0}.counters;
-INSERT INTO {0}.counters (revision, rules_version, interval_ms, depths, reset, dispatch, open_turn_every)
-VALUES (1, 1, 1500000, '{{2000,4000,6000,8000,10000,12000,14000,20000}}', 'idle', 'fair', 16);
+INSERT INTO {0}.counters (revision, rules_version, interval_ms, depths, reset, dispatch, open_turn_every, limits)
+VALUES (1, 1, 1500000, '{{2000,4000,6000,8000,10000,12000,14000,20000}}', 'idle', 'fair', 16,
+  ROW(100000, 10000, NULL, NULL, 3)::{0}.limits);
 """
 _connections: dict[str, psycopg.Connection[tuple[object, ...]]] = {}
 

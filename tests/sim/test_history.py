@@ -107,6 +107,17 @@ def test_a_revived_document_that_ends_has_the_time_of_both_rounds(queue: Queue, 
     assert ended_rows(queue) == [(0, "acme", 5)]
 
 
+def test_a_document_that_its_customer_retried_counts_as_two(queue: Queue, hands: Hands) -> None:
+    """Its retry is a check, so a replay must move the counter once more."""
+    failed = hands.submit("acme", 0, cost=3)
+    hands.settle(hands.take(1), 2, Failed("corrupt"))
+    queue.engine.retry(failed, as_customer=True, now_ms=(START + 5) * 1000)
+    hands.settle(hands.take(10), 14, Done())
+    assert ended_rows(queue) == [(0, "acme", 1), (5, "acme", 4)]
+    again = replay(load_history(queue).workload, current_contender(queue), 1)
+    assert list(again.priority) == [1, queue.document(failed).priority] == [1, 3]  # counters -2 and -5
+
+
 def test_a_queue_without_anything_that_ended_is_reported(queue: Queue, hands: Hands) -> None:
     with pytest.raises(Mistake, match="has no document that was submitted and has ended since its feed begins"):
         load_history(queue)

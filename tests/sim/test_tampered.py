@@ -9,9 +9,10 @@ import apsw
 import pytest
 
 from fairlane import Queue
-from fairlane.core.document import Done
+from fairlane.core.document import Done, Failed
 from fairlane.sim.verify import Difference, Verification, verify
 
+RETRIED = 7  # the document that its customer retried
 Tamper = Callable[[str], Verification]
 
 
@@ -29,6 +30,10 @@ def tamper(tmp_path: Path) -> Tamper:
         queue.check("checked", now=110)
         (claim,) = queue.engine.claim("worker", 1, 1000, now_ms=111_000)
         queue.engine.settle([(claim, Done(cost=3000))], now_ms=112_000)
+        (claim,) = queue.engine.claim("worker", 1, 1000, now_ms=113_000)
+        queue.engine.settle([(claim, Failed("corrupt"))], now_ms=114_000)
+        queue.engine.retry(claim.id, as_customer=True, now_ms=115_000)
+        assert claim.number == RETRIED
 
     def tamper(statement: str) -> Verification:
         connection = apsw.Connection(str(path))
@@ -42,10 +47,11 @@ def tamper(tmp_path: Path) -> Tamper:
 
 
 def test_the_same_store_untouched_has_no_differences(tamper: Tamper) -> None:
-    assert tamper("UPDATE queue SET last_record = last_record") == (14, 0, 3, ())
+    assert tamper("UPDATE queue SET last_record = last_record") == (15, 0, 3, ())
 
 
 CUSTOMER = "UPDATE customers SET {} WHERE id = 'acme'"
+LANE = "UPDATE lanes SET {} WHERE part = 0 AND priority = 2 AND customer = (SELECT number FROM customers WHERE id = 'acme')"
 DOCUMENT = "UPDATE documents SET {} WHERE number = 3"
 
 
@@ -63,6 +69,17 @@ DOCUMENT = "UPDATE documents SET {} WHERE number = 3"
         (DOCUMENT.format("checked_ms = checked_ms + 2000000"), {"counter", "priority", "last update", "last reset"}),
         (DOCUMENT.format("cost = 2000"), {"counter", "priority"}),
         ("UPDATE documents SET priority = priority + 1 WHERE number = 12", {"priority"}),
+        (f"UPDATE documents SET counter = counter + 1000 WHERE number = {RETRIED}", {"counter"}),
+        (f"UPDATE documents SET priority = 9 WHERE number = {RETRIED}", {"priority"}),
+        (
+            'UPDATE changes SET note = replace(note, \'"before": {"counter": 0\', \'"before": {"counter": -1000\') '
+            "WHERE what = 'revived'",
+            {"counter"},
+        ),
+        (LANE.format("waiting = waiting + 1"), {"waiting"}),
+        (LANE.format("documents = documents - 1"), {"documents kept"}),
+        (LANE.format("bytes = bytes + 1"), {"bytes kept"}),
+        ("UPDATE documents SET bytes = 0 WHERE number = 3", {"bytes kept"}),
         ("UPDATE terms SET body = '{\"weight\": 3}'", {"terms"}),
         (
             "UPDATE changes SET note = replace(note, '-1000', '-2000') WHERE what = 'checked' AND note LIKE '%-1000%'",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fairlane import Queue
 from fairlane.core.document import Claim, Done, Failed, Released, Retried
-from fairlane.core.errors import StoreError
+from fairlane.core.errors import RetriesSpent, StoreError
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine import Engine
 from fairlane.sim.verify import verify
@@ -61,6 +61,8 @@ kept = st.one_of(
     st.tuples(st.just("configure"), rules),
     st.tuples(st.just("reset"), who),
     st.tuples(st.just("cancel"), st.integers(0, 20)),
+    st.tuples(st.just("fail"), st.integers(1, 3), corrections),
+    st.tuples(st.just("retry"), st.integers(0, 20), st.sampled_from((True, True, False))),
 )
 erasing = st.one_of(
     st.tuples(st.just("forget"), who, st.sampled_from((2, 1000))),
@@ -110,6 +112,15 @@ class Program:
         claims: list[Claim] = self.engine.claim("worker", limit, 10_000, now_ms=self.now_ms)
         self.engine.settle([(claim, outcome) for claim in claims], now_ms=self.now_ms + 1)
 
+    def fail(self, limit: int, cost: int | None) -> None:
+        self.work(limit, Failed("corrupt", cost))
+
+    def retry(self, pick: int, as_customer: bool) -> None:
+        failed = [document.id for document in self.queue.documents(state="failed")]
+        if failed:
+            with suppress(RetriesSpent):
+                self.engine.retry(failed[pick % len(failed)], as_customer=as_customer, now_ms=self.now_ms)
+
     def tune(self, customer: str, changes: dict[str, Any]) -> None:
         self.queue.tune(customer, **changes)
 
@@ -147,7 +158,10 @@ def programmed(name: str, steps: list[tuple[Any, ...]]) -> Iterator[Queue]:
 
 
 def checks_in(queue: Queue) -> int:
-    return sum(change.event in ("submitted", "checked") for change in queue.changes())
+    changes = queue.engine.changes(None, 1_000_000)
+    return sum(
+        change.what in ("submitted", "checked") or (change.what == "revived" and change.note is not None) for change in changes
+    )
 
 
 engines = st.sampled_from(("memory", "memory", "sqlite"))

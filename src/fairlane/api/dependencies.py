@@ -91,6 +91,8 @@ def document_json(caller: Caller, document: DocumentRow) -> dict[str, Any]:
         "attempts_max": document.attempts_max,
         "reason": document.reason,
         "worker": document.worker if caller.sees_all else None,
+        "bytes": document.bytes,
+        "retries": document.retries,
         "links": document_links(document.id),
     }
 

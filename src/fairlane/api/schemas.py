@@ -118,6 +118,8 @@ class BulkStepModel(ResponseModel, title="BulkStep"):
 
     matched: int = Field(ge=0, description="Documents of this step that it applies to.")
     changed: int = Field(ge=0, description="How many of these were changed; 0 in a dry run.")
+    refused: int = Field(ge=0, description="How many were not, because their customer is at a limit.")
+    reason: str | None = Field(description="Which limit, of the first of these.")
     start: str = Field(description="Where the walk began: as the cursor it walks over the same documents again.")
     next: str | None = Field(description="The cursor of the next step; null: this was the last.")
 
@@ -184,6 +186,8 @@ class DocumentModel(ResponseModel, title="Document"):
     attempts_max: int
     reason: str | None = Field(description="Why it failed, or is tried again.")
     worker: str | None = Field(description="The worker that runs it; for operators only.")
+    bytes: int = Field(ge=0, description="That its payload, its result and their files take.")
+    retries: int = Field(ge=0, description="By its customer.")
     progress: ProgressModel | None = None
     links: dict[str, str]
 
@@ -258,6 +262,11 @@ class LookModel(ResponseModel, title="Look"):
     resets_in: float
     oldest_wait: float | None
     paused: bool
+    documents: int = Field(description="That are kept, in any state.")
+    bytes: int = Field(description="That their payloads, results and files take.")
+    waiting_max: int | None = Field(description="The most of its documents that may wait; null: no limit.")
+    documents_max: int | None = Field(description="The most documents that it may keep; null: no limit.")
+    bytes_max: int | None = Field(description="The most bytes that it may keep; null: no limit.")
 
 
 class PersonModel(ResponseModel, title="Person"):
@@ -282,7 +291,17 @@ class MeModel(ResponseModel, title="Me"):
     links: dict[str, str]
 
 
-class TermsModel(ResponseModel, title="Terms"):
+class LimitsModel(ResponseModel, title="Limits"):
+    """The most that a customer may have; null: no limit, of one customer as everybody."""
+
+    waiting_max: int | None = Field(description="Documents that wait.")
+    descendants_max: int | None = Field(description="Documents that come out of one, archives in archives included.")
+    documents_max: int | None = Field(description="Documents that are kept, in any state.")
+    bytes_max: int | None = Field(description="Bytes of the payloads, results and files that are kept.")
+    retries_max: int | None = Field(description="Retries of one failed document by its customer.")
+
+
+class TermsModel(LimitsModel, title="Terms"):
     """What a customer has of its own; null: as everybody."""
 
     weight: float
@@ -291,6 +310,7 @@ class TermsModel(ResponseModel, title="Terms"):
     reset_interval: float | None
     thresholds: list[float] | None
     reset: Reset | None
+    cost_min: float = Field(description="The least that its keys may give as the cost of a document.")
 
 
 class CustomerModel(LookModel, title="Customer"):
@@ -319,7 +339,20 @@ class CustomerPageModel(ResponseModel, title="Customers"):
     next: str | None
 
 
-class TermsBody(StrictBody):
+Most = Annotated[StrictInt | None, Field(ge=0, le=10**15, examples=[100_000])]
+
+
+class LimitsBody(StrictBody):
+    """What a customer may have; what is not named stays."""
+
+    waiting_max: Most = None
+    descendants_max: Most = None
+    documents_max: Most = None
+    bytes_max: Most = None
+    retries_max: Most = None
+
+
+class TermsBody(LimitsBody):
     """What is not named stays; null is as everybody."""
 
     weight: Number = Field(default=1, ge=0.01, le=100, examples=[2])
@@ -328,9 +361,10 @@ class TermsBody(StrictBody):
     reset_interval: Number | None = Field(default=None, gt=0, le=2_592_000, examples=[900])
     thresholds: list[Number] | None = Field(default=None, max_length=8, examples=[[-2, -4, -6]])
     reset: Reset | None = None
+    cost_min: Number = Field(default=1, ge=0.001, le=1, examples=[1])
 
 
-class PolicyModel(ResponseModel, title="Policy"):
+class PolicyModel(LimitsModel, title="Policy"):
     """What holds for everybody."""
 
     version: int
@@ -341,8 +375,8 @@ class PolicyModel(ResponseModel, title="Policy"):
     open_turn_every: int
 
 
-class PolicyBody(StrictBody):
-    """What is not named stays. With `version` only if that is the current one."""
+class PolicyBody(LimitsBody):
+    """What is not named stays; a limit of null is none. With `version` only if that is the current one."""
 
     version: StrictInt | None = Field(default=None, examples=[1])
     reset: Reset | None = None

@@ -64,6 +64,13 @@ def wrap_results(digests: Mapping[str, BlobDigest]) -> dict[str, Any]:
     return {RESULTS: {name: digest._asdict() for name, digest in digests.items()}}
 
 
+def results_bytes(result: Any) -> int:
+    """Return the bytes of a document's result files."""
+    results = result.get(RESULTS) if isinstance(result, dict) else None
+    digests = [result_digest(result, name) for name in results] if isinstance(results, dict) else []
+    return sum(digest.size for digest in digests if digest is not None and type(digest.size) is int and digest.size > 0)
+
+
 def result_digest(result: Any, name: str) -> BlobDigest | None:
     """Return size and hash of one of a document's result files, if it has it."""
     results = result.get(RESULTS) if isinstance(result, dict) else None

@@ -295,7 +295,7 @@ class Client:
         return True
 
     def retry(self, id: str) -> None:
-        """Give a failed document another round of attempts; not a new document, so no check."""
+        """Give a failed document another round of attempts; with a customer's key a check, as for a new document."""
         self._http.send("POST", f"{_document(id)}/retry", is_idempotent=False)
 
     def bulk(
@@ -334,11 +334,18 @@ class Client:
         reset_interval: float | timedelta | Keep | None = KEEP,
         thresholds: tuple[float, ...] | Keep | None = KEEP,
         reset: Reset | Keep | None = KEEP,
+        waiting_max: int | Keep | None = KEEP,
+        descendants_max: int | Keep | None = KEEP,
+        documents_max: int | Keep | None = KEEP,
+        bytes_max: int | Keep | None = KEEP,
+        retries_max: int | Keep | None = KEEP,
+        cost_min: float | Keep = KEEP,
     ) -> Terms:
-        """Give a customer its own weight, cap, pause or policy; what is not named stays, None is the rule for everybody."""
+        """Give a customer its own weight, cap, pause, policy or limits; what is not named stays, None is everybody's rule."""
         options = {
             "weight": weight, "cap": cap, "paused": paused, "reset_interval": plain_seconds(reset_interval),
-            "thresholds": thresholds, "reset": reset,
+            "thresholds": thresholds, "reset": reset, "waiting_max": waiting_max, "descendants_max": descendants_max,
+            "documents_max": documents_max, "bytes_max": bytes_max, "retries_max": retries_max, "cost_min": cost_min,
         }  # fmt: skip
         changes = {name: value for name, value in options.items() if value is not KEEP}
         if not changes:
@@ -369,13 +376,23 @@ class Client:
         reset: Reset | None = None,
         dispatch: Dispatch | None = None,
         open_turn_every: int | None = None,
+        waiting_max: int | Keep | None = KEEP,
+        descendants_max: int | Keep | None = KEEP,
+        documents_max: int | Keep | None = KEEP,
+        bytes_max: int | Keep | None = KEEP,
+        retries_max: int | Keep | None = KEEP,
     ) -> Rules:
-        """Change the rules for everybody from the next check or claim; what is not named stays."""
+        """Change the rules for everybody from the next check or claim; what is not named stays, a limit of None is none."""
         options = {
             "reset_interval": plain_seconds(reset_interval), "thresholds": thresholds, "reset": reset, "dispatch": dispatch,
             "open_turn_every": open_turn_every,
         }  # fmt: skip
-        changes = {name: value for name, value in options.items() if value is not None}
+        limits = {
+            "waiting_max": waiting_max, "descendants_max": descendants_max, "documents_max": documents_max,
+            "bytes_max": bytes_max, "retries_max": retries_max,
+        }  # fmt: skip
+        changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        changes |= {name: value for name, value in limits.items() if value is not KEEP}
         return models.rules(self._http.send("PUT", "/v1/policy", changes, is_idempotent=True)) if changes else self.rules()
 
     def reset(self, customer: str) -> None:

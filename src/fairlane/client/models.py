@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from fairlane.core.document import State
 from fairlane.core.errors import StoreError
-from fairlane.core.policy import Policy, Rules, Terms
+from fairlane.core.policy import CustomerLimits, Policy, Rules, Terms
 from fairlane.queue.bulk import BulkStep
 from fairlane.queue.models import (
     Attempt,
@@ -154,10 +154,15 @@ def me(value: Any) -> Me:
 
 def terms(value: Any) -> Terms:
     thresholds = member(value, "thresholds")
-    own = {name: member(value, name) for name in ("weight", "cap", "paused", "reset_interval", "reset")}
-    return Terms(**own, thresholds=None if thresholds is None else tuple(thresholds))
+    own = {name: member(value, name) for name in ("weight", "cap", "paused", "reset_interval", "reset", "cost_min")}
+    return Terms(**own, thresholds=None if thresholds is None else tuple(thresholds), limits=_limits(value))
 
 
 def rules(value: Any) -> Rules:
     policy = Policy(member(value, "reset_interval"), tuple(member(value, "thresholds")), member(value, "reset"))
-    return Rules(policy, member(value, "dispatch"), member(value, "open_turn_every"), member(value, "version"))
+    others = {name: member(value, name) for name in ("dispatch", "open_turn_every", "version")}
+    return Rules(policy, **others, limits=_limits(value))
+
+
+def _limits(value: Any) -> CustomerLimits:
+    return CustomerLimits(*(member(value, name) for name in CustomerLimits._fields))

@@ -2,8 +2,8 @@
 
 Laws:
 - Only the transitions listed here happen, whether a caller, a worker or the sweeper requests them.
-- A document that has ended (done, failed, cancelled) stays so; only an operator's retry starts a failed one again, under a
-  new token.
+- A document that has ended (done, failed, cancelled) stays so; only a retry by hand starts a failed one again, under a new
+  token.
 - Times are whole milliseconds, counters and costs whole thousandths; `counter` is what people read.
 """
 
@@ -13,7 +13,7 @@ import re
 from typing import Literal, NamedTuple
 
 from .errors import BadValue
-from .policy import STEP, Standing, Terms, from_thousandths
+from .policy import STEP, CustomerLimits, Standing, Terms, from_thousandths
 
 State = Literal["delayed", "ready", "running", "done", "failed", "cancelled"]
 EventType = Literal["submitted", "due", "claimed", "done", "failed", "retried", "postponed", "released", "expired",
@@ -34,7 +34,7 @@ TRANSITIONS: dict[EventType, tuple[tuple[State | None, ...], tuple[State, ...]]]
     "released": (("running",), ("ready",)),  # the worker returns it, and the attempt is not counted
     "expired": (("running",), ("ready",)),  # the lease ran out and attempts are left
     "cancelled": (("ready", "delayed", "running"), ("cancelled",)),
-    "revived": (("failed",), ("ready",)),  # an operator grants another round of attempts
+    "revived": (("failed",), ("ready",)),  # an operator or its customer grants another round of attempts
 }
 
 ATTEMPTS_DEFAULT = 3
@@ -63,6 +63,8 @@ class Submission(NamedTuple):
     digest: str | None = None
     delay_ms: int = 0
     made_from: str | None = None  # the document that a worker derived it from: its priority is inherited, without a check
+    parent: str | None = None  # the document whose file it was inside; like one made from it, it counts among its descendants
+    file_bytes: int = 0  # of its file, which is stored elsewhere
 
 
 class CheckRow(NamedTuple):
@@ -122,6 +124,7 @@ class Done(NamedTuple):
 
     result: str | None = None
     cost: int | None = None  # the true cost, if it differs from the one at submission
+    file_bytes: int = 0  # of the result's files, which are stored elsewhere
 
 
 class Retried(NamedTuple):
@@ -173,14 +176,13 @@ class DocumentRow(NamedTuple):
     lease_ms: int | None
     ended_ms: int | None
     reason: str | None
+    bytes: int = 0  # of its payload, its result and their files
+    retries: int = 0  # by its customer: each was a check, and `check` is the newest
+    submitted_ms: int = 0
 
     @property
     def priority(self) -> int:
         return self.check.priority
-
-    @property
-    def submitted_ms(self) -> int:
-        return self.check.checked_ms
 
 
 class Customer(NamedTuple):
@@ -198,6 +200,9 @@ class Customer(NamedTuple):
     oldest_wait_ms: int | None  # how long its longest-ready head has waited
     terms: Terms
     terms_version: int
+    documents: int  # that are kept, in any state ...
+    bytes: int  # ... and their payloads, results and files
+    limits: CustomerLimits  # its own, else everybody's
 
     @property
     def counter(self) -> int | float:

@@ -4,6 +4,11 @@ FairlaneError
 ├── Mistake            the call cannot succeed: change it
 │   ├── BadValue       a value is out of its range (also a ValueError)
 │   ├── KeyConflict    an idempotency key was used before with another body
+│   ├── LimitReached   a customer has reached a limit: wait, or have an operator raise it
+│   │   ├── QueueFull           as many of its documents wait as may: try again when some are done
+│   │   ├── QuotaFull           it keeps as many documents or bytes as it may
+│   │   ├── RetriesSpent        the customer has retried the document as often as it may
+│   │   └── TooManyDescendants  as many documents came out of one, archives in archives included, as may
 │   ├── Unknown        no such document, customer or queue
 │   └── WrongState     the document is not in a state that allows this
 └── StoreError         the store could not do it; a submission may be repeated with the same key
@@ -64,6 +69,32 @@ class KeyConflict(Mistake):
             "send the same body to get its receipt again, or choose a new key"
         )
         self.document = document
+
+
+class LimitReached(Mistake):
+    """A customer has reached a limit; nothing was changed. `limit` is its name: `waiting_max`, `bytes_max`, …"""
+
+    limit, used, adding, most = "", 0, 0, 0
+
+    def __init__(self, message: str, limit: str, used: int, adding: int, most: int) -> None:
+        super().__init__(message)
+        self.limit, self.used, self.adding, self.most = limit, used, adding, most
+
+
+class QueueFull(LimitReached):
+    """As many of the customer's documents wait as may."""
+
+
+class QuotaFull(LimitReached):
+    """The customer keeps as many documents or bytes as it may."""
+
+
+class RetriesSpent(LimitReached):
+    """The customer has retried the document as often as it may."""
+
+
+class TooManyDescendants(LimitReached):
+    """As many documents came out of one, archives in archives included, as may."""
 
 
 class Unknown(Mistake, LookupError):

@@ -25,16 +25,10 @@ PACE_MS = 60_000  # the pace is measured over one to two of these
 # Documents to be taken, this one included: factors for low, likely and high. Few documents are a matter of chance; among
 # many, newcomers certainly pass; among thousands, the pace has time to change.
 FACTORS = (
-    (1, 0.04, 0.35, 1.15),
-    (2, 0.10, 0.55, 1.20),
-    (4, 0.20, 0.75, 1.40),
-    (8, 0.45, 1.00, 1.65),
-    (16, 0.70, 1.15, 1.95),
-    (32, 0.85, 1.25, 2.25),
-    (64, 0.92, 1.30, 2.35),
-    (1024, 0.92, 1.25, 2.35),
-    (4096, 0.75, 1.15, 2.20),
-)
+    (1, 0.04, 0.35, 1.15), (2, 0.10, 0.55, 1.20), (4, 0.20, 0.75, 1.40),
+    (8, 0.45, 1.00, 1.65), (16, 0.70, 1.15, 1.95), (32, 0.85, 1.25, 2.25),
+    (64, 0.92, 1.30, 2.35), (1024, 0.92, 1.25, 2.35), (4096, 0.75, 1.15, 2.20),
+)  # fmt: skip
 UNCERTAINTY = 0.6  # a pace of few documents widens the range by exp(UNCERTAINTY / sqrt(documents)) on either side
 BUSY_SHARE_MIN = 1 / 16  # for `likely`: the queue was busy for at least this share of the measured time
 

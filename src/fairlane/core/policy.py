@@ -100,14 +100,8 @@ class Policy:
         if not isinstance(thresholds, tuple | list):
             raise BadValue("thresholds", thresholds, "a tuple of numbers, as in (-2, -4, -6)")
         interval_ms = to_milliseconds("reset_interval", reset_interval, 1, INTERVAL_MAX_MS)
-        _set_fields(
-            self,
-            reset_interval=plain_seconds(reset_interval),
-            thresholds=tuple(thresholds),
-            reset=reset,
-            _interval_ms=interval_ms,
-        )
-        _set_fields(self, _depths=self._parse_depths())
+        _set_fields(self, reset_interval=plain_seconds(reset_interval), thresholds=tuple(thresholds), reset=reset)
+        _set_fields(self, _interval_ms=interval_ms, _depths=self._parse_depths())
 
     def _parse_depths(self) -> tuple[int, ...]:
         """Return the thresholds as rising depths below zero, in thousandths."""
@@ -169,6 +163,20 @@ def operator_reset(standing: Standing) -> Standing:
     return Standing(resets=standing.resets)
 
 
+class CustomerLimits(NamedTuple):
+    """The most that a customer may have; None: as everybody in its terms, no limit in everybody's rules."""
+
+    waiting_max: int | None = None  # documents that wait
+    descendants_max: int | None = None  # documents that come out of one, archives in archives included
+    documents_max: int | None = None  # documents that are kept, in any state
+    bytes_max: int | None = None  # of the payloads, results and files that are kept
+    retries_max: int | None = None  # of one failed document, by its customer
+
+
+NO_LIMITS = CustomerLimits()
+LIMITS_DEFAULT = CustomerLimits(waiting_max=100_000, descendants_max=10_000, retries_max=3)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Terms:
     """One customer's own settings; None stands for those of every customer."""
@@ -179,6 +187,8 @@ class Terms:
     reset_interval: float | None
     thresholds: tuple[float, ...] | None
     reset: Reset | None
+    limits: CustomerLimits
+    cost_min: float  # the least that its keys may give as the cost of a document
     _weight_thousandths: int = field(init=False, repr=False, compare=False)
 
     def __init__(
@@ -189,6 +199,8 @@ class Terms:
         reset_interval: float | timedelta | None = None,
         thresholds: tuple[float, ...] | None = None,
         reset: Reset | None = None,
+        limits: CustomerLimits = NO_LIMITS,
+        cost_min: float = 1,
     ) -> None:
         weight_thousandths = to_thousandths("weight", weight, 0.01, 100)
         if cap is not None and (type(cap) is not int or not 1 <= cap <= 1_000_000):
@@ -196,7 +208,8 @@ class Terms:
         if type(paused) is not bool:
             raise BadValue("paused", paused, "True or False")
         _set_fields(self, weight=weight, _weight_thousandths=weight_thousandths, cap=cap, paused=paused, reset=reset)
-        _set_fields(self, reset_interval=plain_seconds(reset_interval), thresholds=thresholds)
+        to_thousandths("cost_min", cost_min, 0.001, 1)
+        _set_fields(self, reset_interval=plain_seconds(reset_interval), thresholds=thresholds, limits=limits, cost_min=cost_min)
         policy = self.policy(Policy())  # raises if a value is wrong
         _set_fields(self, thresholds=None if thresholds is None else policy.thresholds)
 
@@ -225,6 +238,7 @@ class Rules:
     open_turn_every: int = 16
     version: int = 1
     frozen: str | None = None  # why nothing new may begin here, as in "is being moved to ..."; None: not frozen
+    limits: CustomerLimits = LIMITS_DEFAULT
 
     def __post_init__(self) -> None:
         if self.dispatch not in get_args(Dispatch):

@@ -150,6 +150,8 @@ class PackedDocument(NamedTuple):
     resets: int  # at its check
     payload: str
     result: str | None
+    root: int | None  # the first document of its family, if that is another one ...
+    descendants: int  # ... and how many have come out of that one, purged ones included
 
 
 class PackedLane(NamedTuple):
@@ -182,7 +184,8 @@ class Store(Protocol):
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[ReceiptRow]:
         """Submit all or none: for each, in order, check, priority and insert in one step. A known key returns its first
         receipt and moves nothing, or raises KeyConflict if the digest differs. A document made from another document of its
-        customer inherits the check of that one, and moves nothing either."""
+        customer inherits the check of that one, and moves nothing either. Raises LimitReached if a customer, or a family of
+        documents, would have more than its limits allow."""
 
     def claim(
         self,
@@ -211,8 +214,10 @@ class Store(Protocol):
     def cancel(self, ids: Sequence[str], *, now_ms: int | None = None) -> list[str]:
         """Cancel documents that have not ended, running ones too; return the ids of those."""
 
-    def retry(self, id: str, *, now_ms: int | None = None) -> bool:
-        """Make a failed document ready with fresh attempts, without a check; return False if it is not failed."""
+    def retry(self, id: str, *, as_customer: bool = False, now_ms: int | None = None) -> bool:
+        """Make a failed document ready with fresh attempts; return False if it is not failed. An operator's retry keeps its
+        priority. Its customer's is a check as of a new document: the counter moves, and the document joins the lane of its
+        new priority by its number. Raises LimitReached if the customer has too many waiting, or retried it too often."""
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         """Return True as soon as a document may be ready, or False after the timeout."""

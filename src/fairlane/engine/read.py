@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairlane.core.document import Customer
-from fairlane.core.policy import Policy, Standing, Terms, weight_of
+from fairlane.core.policy import Rules, Standing, Terms, weight_of
+from fairlane.engine.limits import limits_of
 
 
 def customer_snapshot(
-    id: str, standing: Standing, counts: Sequence[Any], terms: Terms, terms_version: int, default_policy: Policy, now_ms: int
+    id: str, standing: Standing, counts: Sequence[Any], terms: Terms, terms_version: int, rules: Rules, now_ms: int
 ) -> Customer:
-    """Return a customer with the priority that a check now would give; `counts` ends with the ready time of its oldest head."""
-    waiting, running, done, failed, cancelled, oldest_ready_ms = counts
-    policy = terms.policy(default_policy)
+    """Return a customer with the priority that a check now would give.
+
+    `counts` are its documents by state, the ready time of its oldest head, and the documents and bytes that are kept.
+    """
+    waiting, running, done, failed, cancelled, oldest_ready_ms, documents, bytes_kept = counts
+    policy = terms.policy(rules.policy)
     return Customer(
         id,
         standing,
@@ -28,4 +32,7 @@ def customer_snapshot(
         None if oldest_ready_ms is None else max(0, now_ms - oldest_ready_ms),
         terms,
         terms_version,
+        documents,
+        bytes_kept,
+        limits_of(terms, rules),
     )

@@ -272,4 +272,4 @@ def _validate_envelope(options: SubmitOptions, source: Input, is_by_pages: bool)
 
 def _submission(options: SubmitOptions, id: str, source: Input, file: File, cost: int | None) -> Submission:
     payload = json_text("payload", source.payload, PAYLOAD_BYTES_MAX)
-    return options.submission(id, wrap_payload(file, payload), source.key, cost)
+    return options.submission(id, wrap_payload(file, payload), source.key, cost, source.parent, file.size)

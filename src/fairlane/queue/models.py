@@ -102,6 +102,8 @@ class Document(NamedTuple):
     attempts_max: int
     reason: str | None  # why it failed, or is retried
     worker: str | None  # the worker that runs it; a server shows it to operators only
+    bytes: int  # that its payload, its result and their files take
+    retries: int  # by its customer
     progress: Progress | None = None  # set by `document` and `wait`, not by `documents`
 
     @property
@@ -134,6 +136,11 @@ class Look(NamedTuple):
     resets_in: timedelta  # until a check would find the reset interval over
     oldest_wait: timedelta | None  # that its longest-ready document has waited
     paused: bool
+    documents: int  # that are kept, in any state ...
+    bytes: int  # ... and what their payloads, results and files take
+    waiting_max: int | None  # the most of each that it may have; None: no limit
+    documents_max: int | None
+    bytes_max: int | None
 
 
 class Change(NamedTuple):
@@ -225,7 +232,7 @@ def document_from(row: DocumentRow, progress: Progress | None = None) -> Documen
     return Document(
         row.id, row.customer, row.kind, row.state, row.priority, row.check.counter, from_thousandths(row.cost), row.key,
         to_datetime(row.submitted_ms), to_datetime(row.ready_ms), None if row.ended_ms is None else to_datetime(row.ended_ms),
-        row.attempts, row.attempts_max, row.reason, row.worker, progress,
+        row.attempts, row.attempts_max, row.reason, row.worker, row.bytes, row.retries, progress,
     )  # fmt: skip
 
 
@@ -250,7 +257,8 @@ def look_from(row: Customer) -> Look:
     oldest_wait = None if row.oldest_wait_ms is None else timedelta(milliseconds=row.oldest_wait_ms)
     return Look(
         row.id, row.counter, row.next_priority, row.waiting, row.running, row.done, row.failed, row.cancelled,
-        timedelta(milliseconds=row.resets_in_ms), oldest_wait, row.terms.paused,
+        timedelta(milliseconds=row.resets_in_ms), oldest_wait, row.terms.paused, row.documents, row.bytes,
+        row.limits.waiting_max, row.limits.documents_max, row.limits.bytes_max,
     )  # fmt: skip
 
 

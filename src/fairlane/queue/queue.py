@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, BinaryIO
@@ -19,7 +18,7 @@ from fairlane.blobs.envelope import File, result_digest, unwrap_payload, wrap_re
 from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 from fairlane.core.document import BATCH_MAX, ENDED, DocumentRow, State, validate_text
 from fairlane.core.errors import BadValue, StoreError, Unknown, WrongState
-from fairlane.core.policy import TIME_MAX_MS, Dispatch, Policy, Reset, Rules, Standing, Terms, plain_seconds, to_milliseconds
+from fairlane.core.policy import TIME_MAX_MS, Dispatch, Reset, Rules, Standing, Terms, to_milliseconds
 from fairlane.engine import Engine, join_transaction, open_engine, vacuum_queue_file
 from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, PROGRESS
 from fairlane.engine.walk import walk_documents
@@ -51,6 +50,7 @@ from .models import (
     look_from,
     receipts_from,
 )
+from .rules import change_rules, change_terms
 from .validation import (
     DEFAULT_KIND,
     FILE_KIND,
@@ -376,9 +376,9 @@ class Queue:
         self._row(id)  # raises if there is none
         return False
 
-    def retry(self, id: str) -> None:
-        """Give a failed document another round of attempts; not a new document, so no check."""
-        if not self.engine.retry(document_id(id)):
+    def retry(self, id: str, *, as_customer: bool = False) -> None:
+        """Give a failed document another round of attempts, at its priority; as its customer with a check, as for a new one."""
+        if not self.engine.retry(document_id(id), as_customer=as_customer):
             raise WrongState(f"document {id} is {self._row(id).state}; only a failed one can be retried")
 
     def bulk(
@@ -393,10 +393,11 @@ class Queue:
         until: float | datetime | None = None,
         cursor: str | None = None,
         dry_run: bool = False,
+        as_customer: bool = False,
     ) -> BulkStep:
         """Cancel or retry the next documents that match, or count them; go on with `cursor=step.next` until that is None."""
         filter = document_filter(customer, state, kind, reason, since, until)
-        return bulk_step(self.engine, action, filter, cursor, is_dry_run=dry_run)
+        return bulk_step(self.engine, action, filter, cursor, is_dry_run=dry_run, as_customer=as_customer)
 
     def pause(self, customer: str) -> None:
         """Serve nothing of a customer until it is resumed; it may go on submitting."""
@@ -416,19 +417,23 @@ class Queue:
         reset_interval: float | timedelta | Keep | None = KEEP,
         thresholds: tuple[float, ...] | Keep | None = KEEP,
         reset: Reset | Keep | None = KEEP,
+        waiting_max: int | Keep | None = KEEP,
+        descendants_max: int | Keep | None = KEEP,
+        documents_max: int | Keep | None = KEEP,
+        bytes_max: int | Keep | None = KEEP,
+        retries_max: int | Keep | None = KEEP,
+        cost_min: float | Keep = KEEP,
     ) -> Terms:
-        """Give a customer its own weight, cap, pause or policy; what is not named stays, None is the rule for everybody."""
+        """Give a customer its own weight, cap, pause, policy or limits; what is not named stays, None is everybody's rule.
+
+        Over the API its keys may give a document a cost from `cost_min` on, which is 1 at first.
+        """
         options: dict[str, Any] = {
-            "weight": weight, "cap": cap, "paused": paused, "reset_interval": plain_seconds(reset_interval),
-            "thresholds": thresholds, "reset": reset,
+            "weight": weight, "cap": cap, "paused": paused, "reset_interval": reset_interval, "thresholds": thresholds,
+            "reset": reset, "waiting_max": waiting_max, "descendants_max": descendants_max, "documents_max": documents_max,
+            "bytes_max": bytes_max, "retries_max": retries_max, "cost_min": cost_min,
         }  # fmt: skip
-        changes = {name: value for name, value in options.items() if value is not KEEP}
-        validate_text("customer", customer)
-        while True:  # again if another program tuned the customer at the same time
-            known = self.engine.customer(customer)
-            terms = replace(known.terms, **changes)
-            if terms == known.terms or self.engine.tune(customer, terms, known.terms_version) is not None:
-                return terms
+        return change_terms(self.engine, customer, options)
 
     def drain_worker(self, worker: str) -> list[str]:
         """Let a worker, by name or instance id, finish what it has and claim no more; return the instance ids."""
@@ -454,23 +459,18 @@ class Queue:
         reset: Reset | None = None,
         dispatch: Dispatch | None = None,
         open_turn_every: int | None = None,
+        waiting_max: int | Keep | None = KEEP,
+        descendants_max: int | Keep | None = KEEP,
+        documents_max: int | Keep | None = KEEP,
+        bytes_max: int | Keep | None = KEEP,
+        retries_max: int | Keep | None = KEEP,
     ) -> Rules:
-        """Change the rules for everybody from the next check or claim; what is not named stays."""
-        while True:  # again if another program changed them at the same time
-            known = self.engine.rules()
-            current = known.policy
-            policy = Policy(
-                current.reset_interval if reset_interval is None else plain_seconds(reset_interval),
-                current.thresholds if thresholds is None else thresholds,
-                current.reset if reset is None else reset,
-            )
-            every = known.open_turn_every if open_turn_every is None else open_turn_every
-            changed = Rules(policy, known.dispatch if dispatch is None else dispatch, every, known.version, known.frozen)
-            if changed == known:
-                return known
-            stored = self.engine.configure(changed)
-            if stored is not None:
-                return stored
+        """Change the rules for everybody from the next check or claim; what is not named stays, a limit of None is none."""
+        rules = {"reset_interval": reset_interval, "thresholds": thresholds, "reset": reset, "dispatch": dispatch,
+                 "open_turn_every": open_turn_every}  # fmt: skip
+        limits = {"waiting_max": waiting_max, "descendants_max": descendants_max, "documents_max": documents_max,
+                  "bytes_max": bytes_max, "retries_max": retries_max}  # fmt: skip
+        return change_rules(self.engine, {name: value for name, value in rules.items() if value is not None} | limits)
 
     def reset(self, customer: str) -> None:
         """Set a customer back as if it had never been seen; its documents keep their priorities."""

@@ -105,13 +105,24 @@ class SubmitOptions(NamedTuple):
             validate_text("customer", customer), validate_text("kind", kind, 100), cost_thousandths(cost), delay_ms, source
         )
 
-    def submission(self, id: str, payload: str, key: str | None, cost: int | None = None) -> Submission:
+    def submission(
+        self,
+        id: str,
+        payload: str,
+        key: str | None,
+        cost: int | None = None,
+        parent: str | None = None,
+        file_bytes: int = 0,
+    ) -> Submission:
         digest = None
         if key is not None:
             validate_text("key", key)
             canonical = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":"))
             digest = hashlib.sha256(f"{self.kind}\n{canonical}".encode()).hexdigest()
-        return Submission(id, self.customer, self.kind, payload, cost or self.cost, key, digest, self.delay_ms, self.made_from)
+        return Submission(
+            id, self.customer, self.kind, payload, cost or self.cost, key, digest, self.delay_ms, self.made_from, parent,
+            file_bytes,
+        )  # fmt: skip
 
 
 def cost_thousandths(cost: Cost) -> int:

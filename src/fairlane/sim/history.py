@@ -35,28 +35,36 @@ def read_feed(queue: Queue, after: int | None = None) -> Iterator[ChangeRow]:
         page = queue.engine.changes(page[-1].number, PAGE_SIZE)
 
 
+Round = tuple[str, int]  # a document's id, and how often its customer had retried it: each time is a check, as of another one
+
+
 class _DocumentTimes:
-    """Submission and service times of documents, read from the feed."""
+    """Submission and service times of documents, read from the feed; one that its customer retried counts once more."""
 
     def __init__(self, delayed_ms: Mapping[str, int]) -> None:
         self.delayed_ms = delayed_ms
-        self.submitted: dict[str, tuple[int, str]] = {}  # by id: time and customer
-        self.ready_ms: dict[str, int] = {}  # of those that were never claimed
-        self.claimed_ms: dict[str, int] = {}
-        self.waited_ms: dict[str, int] = {}  # from when it was first ready to its first claim
-        self.retried: set[str] = set()
-        self.service_ms: dict[str, int] = {}  # all attempts together
-        self.ended: set[str] = set()
+        self.rounds: dict[str, int] = {}  # by id, of those that their customer retried
+        self.submitted: dict[Round, tuple[int, str]] = {}  # time and customer
+        self.ready_ms: dict[Round, int] = {}  # of those that were never claimed
+        self.claimed_ms: dict[Round, int] = {}
+        self.waited_ms: dict[Round, int] = {}  # from when it was first ready to its first claim
+        self.retried: set[Round] = set()
+        self.service_ms: dict[Round, int] = {}  # all attempts together
+        self.ended: set[Round] = set()
         self.unpaired = 0  # checks without a document, and documents without a check
 
     def apply(self, change: ChangeRow) -> None:
-        id, what = change.document, change.what
+        what = change.what
         self.unpaired += what == "checked" or (what == "submitted" and change.note is not None)
-        if id is None or change.customer is None:
+        if change.document is None or change.customer is None:
             return
-        if what == "submitted":
+        if what == "revived" and change.note:
+            self.rounds[change.document] = self.rounds.get(change.document, 0) + 1
+        id = change.document, self.rounds.get(change.document, 0)
+        if what == "submitted" or (what == "revived" and change.note):
             self.submitted[id] = change.at_ms, change.customer
-            self.ready_ms[id] = self.delayed_ms.get(id, change.at_ms)
+            self.ready_ms[id] = self.delayed_ms.get(change.document, 0) if what == "submitted" else 0
+            self.ready_ms[id] = max(self.ready_ms[id], change.at_ms)
         elif what == "claimed":
             self.claimed_ms[id] = change.at_ms
             if id in self.waited_ms:
@@ -98,7 +106,7 @@ def load_history(queue: Queue, after: int | None = None) -> History:
             f"{mask_url(queue.url)} has no document that was submitted and has ended since its feed begins; nothing to replay"
         )
     ended.sort(key=lambda document: document[1])  # as a workload sorts them
-    arrivals = [Arrival(at_ms, customer, times.service_ms[id] * 1000, costs.get(id, STEP)) for id, at_ms, customer in ended]
+    arrivals = [Arrival(at_ms, customer, times.service_ms[id] * 1000, costs.get(id[0], STEP)) for id, at_ms, customer in ended]
     workload = Workload.of(mask_url(queue.url), arrivals, times.notes())
     waits_ms = (times.waited_ms.get(id, 0) for id, _, _ in ended)
     start_us = array("q", (at_us + wait_ms * 1000 for at_us, wait_ms in zip(workload.at_us, waits_ms, strict=True)))

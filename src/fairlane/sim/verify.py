@@ -2,6 +2,8 @@
 
 Laws:
 - The feed has the history in order; the policy code is that of production; nothing in the store is changed.
+- A customer that retries a document gives it another check, which takes the place of the one before: the feed has both.
+- What a customer has and keeps (documents that wait and run, documents and bytes in all) is counted again from its documents.
 - If the feed was purged, a customer's state at its beginning is unknown; the customer is followed from its first reset on,
   because a counter of 0 after a check means a reset. Earlier checks count as skipped, never as correct.
 - The queue may be in use meanwhile: a customer that changed during the comparison is compared again.
@@ -13,7 +15,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from fairlane.core.document import ChangeRow, CheckRow, Customer, DocumentRow
+from fairlane.core.document import WAITING, ChangeRow, CheckRow, Customer, DocumentRow
 from fairlane.core.errors import StoreError, Unknown
 from fairlane.core.policy import (
     Policy,
@@ -26,10 +28,15 @@ from fairlane.core.policy import (
     step_of,
     weight_of,
 )
+from fairlane.engine import Engine
 from fairlane.engine.codec import decode_rules, decode_terms
+from fairlane.engine.protocol import DocumentFilter
+from fairlane.engine.walk import walk_documents
 from fairlane.queue import PAGE_SIZE, Queue
 
 TRIES = 100  # to read a customer that keeps changing
+USAGE_TRIES = 5  # to count the documents of such a customer
+USAGE = ("waiting", "running", "documents kept", "bytes kept")
 
 
 class Difference(NamedTuple):
@@ -55,11 +62,31 @@ class Verification(NamedTuple):
     differences: tuple[Difference, ...]
 
 
+def _usage(customer: Customer) -> tuple[int, ...]:
+    return customer.waiting, customer.running, customer.documents, customer.bytes
+
+
+def _count_usage(engine: Engine, customer: str) -> tuple[int, ...]:
+    """Count what `_usage` returns from the documents themselves."""
+    waiting = running = documents = size = 0
+    for document in walk_documents(engine, DocumentFilter(customer=customer)):
+        waiting += document.state in WAITING
+        running += document.state == "running"
+        documents, size = documents + 1, size + document.bytes
+    return waiting, running, documents, size
+
+
+def _check_from(customer: str, values: dict[str, int], checked_ms: int) -> CheckRow:
+    """Return a check from its values in the feed."""
+    return CheckRow(customer, values["priority"], values["counter"], checked_ms, values["policy"], values["terms"])
+
+
 class _FeedIndex(NamedTuple):
     """Facts from the whole feed that are needed before it is replayed from its beginning."""
 
     is_complete: bool  # the feed goes back to the first change
     costs: dict[str, int]  # of documents whose cost was corrected: the cost at the check
+    first_checks: dict[str, dict[str, int]]  # of documents that their customer retried: the check of their submission
     tuned: set[str]  # customers whose terms changed
     rules_changed: bool
 
@@ -90,10 +117,11 @@ class _Verifier:
         self.customers: dict[str, _ReplayedCustomer] = {}
         # (resets, weight) at the check, of documents whose cost was or may be corrected
         self.checked: dict[str, tuple[int, int]] = {}
+        self.rechecked: dict[str, int] = {}  # the newest priority of documents that their customer retried
         self.differences: list[Difference] = []
         self.checks = self.skipped = self.compared = 0
         self.changed: set[str] = set()  # customers that changed since a page of them was read
-        self.index = _FeedIndex(self._is_complete(), {}, set(), False)
+        self.index = _FeedIndex(self._is_complete(), {}, {}, set(), False)
         self.followed = self.indexed = 0 if self.index.is_complete else None  # the last change replayed, and indexed
         self._extend_index()
         self.began, self.has_erasures = self.indexed or 0, False  # the last change at the start; were documents erased since
@@ -140,6 +168,8 @@ class _Verifier:
                     self.has_erasures = True
                 elif change.what == "corrected" and change.document and change.note:
                     self.index.costs.setdefault(change.document, int(change.note.split()[0]))
+                elif change.what == "revived" and change.document and change.note:
+                    self.index.first_checks.setdefault(change.document, json.loads(change.note)["before"])
                 elif change.what == "tuned" and change.customer:
                     self.index.tuned.add(change.customer)
                 elif change.what == "configured":
@@ -151,7 +181,7 @@ class _Verifier:
     def _follow_feed(self) -> None:
         """Replay the feed to its end, and record the customers that changed."""
         while page := self.queue.engine.changes(self.followed, PAGE_SIZE):
-            documents = {change.document: self._document(change) for change in page if change.what == "submitted"}
+            documents = {change.document: self._document(change) for change in page if change.what in ("submitted", "revived")}
             self._extend_index()  # after reading the documents: a cost that was corrected before is then in the index ...
             if self.has_erasures:  # ... unless its document was erased in between
                 documents, self.has_erasures = {}, False
@@ -181,10 +211,8 @@ class _Verifier:
             state.terms, state.terms_version = decode_terms(note), state.terms_version + 1
         elif what == "reset":
             state.standing = operator_reset(state.standing or Standing())
-        elif what == "checked":
-            stored = json.loads(note)
-            check = CheckRow(customer, stored["priority"], stored["counter"], change.at_ms, stored["policy"], stored["terms"])
-            self._check(state, check, stored["cost"], None)
+        elif what in ("checked", "revived") and note:
+            self._checked(state, change, document, json.loads(note))
         elif what == "corrected":
             self._correct(state, change.document, note)
         elif what == "submitted" and change.note is None:
@@ -197,10 +225,26 @@ class _Verifier:
             state.standing = None
             self.skipped += 1
             return
-        self._check(state, document.check, self.index.costs.get(document.id, document.cost), document.id)
+        first = self.index.first_checks.get(document.id)
+        check = document.check if first is None else _check_from(document.customer, first, document.submitted_ms)
+        self._check(state, check, self.index.costs.get(document.id, document.cost), document.id)
         correctable = document.id in self.index.costs or document.state not in ("done", "cancelled")
         if correctable and state.standing is not None and state.terms is not None:
             self.checked[document.id] = state.standing.resets, weight_of(state.terms)
+
+    def _checked(
+        self, state: _ReplayedCustomer, change: ChangeRow, document: DocumentRow | None, stored: dict[str, int]
+    ) -> None:
+        """Recompute a check without a document, or of one that its customer retried: it has its newest check, too."""
+        check = _check_from(change.customer or "", stored, change.at_ms)
+        self._check(state, check, stored["cost"], change.document)
+        if change.document is not None and state.standing is not None and state.terms is not None:
+            self.checked[change.document] = state.standing.resets, weight_of(state.terms)
+        if change.document is not None:
+            self.rechecked[change.document] = check.priority
+        if document is not None and document.check.checked_ms == change.at_ms:
+            self._compare_values(check.customer, "counter", document.id, document.check.counter, check.counter)
+            self._compare_values(check.customer, "priority", document.id, document.priority, check.priority)
 
     def _check(self, state: _ReplayedCustomer, stored: CheckRow, cost: int, document: str | None) -> None:
         """Recompute a check, compare it, and continue from the recomputed state."""
@@ -244,7 +288,12 @@ class _Verifier:
             self.skipped += 1
             return
         self.checks += 1
-        self._compare_values(customer, "priority", document.id, document.priority, parent.priority)
+        self._compare_values(customer, "priority", document.id, self._priority_then(document), self._priority_then(parent))
+
+    def _priority_then(self, document: DocumentRow) -> int:
+        """Return a document's priority at the change that is replayed now."""
+        first = self.index.first_checks.get(document.id)
+        return self.rechecked.get(document.id, document.priority if first is None else first["priority"])
 
     def _correct(self, state: _ReplayedCustomer, document: str | None, note: str) -> None:
         if document is None:  # erased meanwhile: its check is unknown
@@ -264,6 +313,7 @@ class _Verifier:
                 stored = self._read_unchanged(customer.id) if customer.id in self.changed else customer
                 if stored is not None:
                     self._compare_customer(stored)
+                self._compare_usage(customer.id)
 
     def _pages(self) -> Iterator[list[Customer]]:
         after = ""
@@ -282,6 +332,18 @@ class _Verifier:
             if id not in self.changed:
                 return customer
         return None
+
+    def _compare_usage(self, id: str) -> None:
+        """Count a customer's documents, unless they change meanwhile at every try."""
+        for _ in range(USAGE_TRIES):
+            self.changed.discard(id)
+            before, counted = self.queue.engine.customer(id), _count_usage(self.queue.engine, id)
+            stored = self.queue.engine.customer(id)
+            self._follow_feed()
+            if id not in self.changed and _usage(before) == _usage(stored):  # a purge is not in the feed
+                for what, value, recounted in zip(USAGE, _usage(stored), counted, strict=True):
+                    self._compare_values(id, what, None, value, recounted)
+                return
 
     def _compare_customer(self, stored: Customer) -> None:
         state = self._customer(stored.id)

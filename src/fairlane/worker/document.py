@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, BinaryIO, NamedTuple
 
-from fairlane.blobs.envelope import unwrap_payload, wrap_results
+from fairlane.blobs.envelope import results_bytes, unwrap_payload, wrap_results
 from fairlane.blobs.files import Files
 from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
 from fairlane.core.errors import BadValue, BlobDamaged, Mistake, StoreError, Unknown
@@ -136,7 +136,7 @@ def outcome_of_value(document: ClaimedDocument, value: Any) -> Outcome:
     """Turn a handler's return value into an outcome."""
     try:
         result = None if value is None else json_text("result", value)
-        return Done(result, cost_of(document))
+        return Done(result, cost_of(document), results_bytes(value))
     except BadValue as error:
         return Failed(clean_text(f"the handler of {document.kind!r} returned what cannot be kept: {error}"))
 

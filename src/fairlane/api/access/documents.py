@@ -158,9 +158,9 @@ class DocumentAccess:
         return document
 
     def retry(self, id: str) -> DocumentRow:
-        """Give a failed document another round of attempts."""
+        """Give a failed document another round of attempts; for a customer that is a check, as for a new document."""
         self.get(id)
-        self._queue.retry(id)
+        self._queue.retry(id, as_customer=not self._caller.sees_all)
         return self.get(id)
 
     def bulk(self, action: Action, filter: DocumentFilter, cursor: str | None, is_dry_run: bool) -> BulkStep:
@@ -168,7 +168,8 @@ class DocumentAccess:
         number = None if cursor is None else self._number_in(cursor)
         if cursor is not None and number is None:
             raise bad_value("cursor", cursor, "what a step gave as start or next")
-        step = bulk_step(self._engine, action, filter, None if number is None else str(number), is_dry_run=is_dry_run)
+        by = None if number is None else str(number)
+        step = bulk_step(self._engine, action, filter, by, is_dry_run=is_dry_run, as_customer=not self._caller.sees_all)
         following = None if step.next is None else self.cursor(int(step.next))
         return step._replace(start=self.cursor(int(step.start)), next=following)
 

@@ -70,6 +70,8 @@ def _terms_json(terms: Terms) -> dict[str, Any]:
         "reset_interval": terms.reset_interval,
         "thresholds": terms.thresholds,
         "reset": terms.reset,
+        **terms.limits._asdict(),
+        "cost_min": terms.cost_min,
     }
 
 
@@ -104,7 +106,7 @@ async def export_customer(context: AnyCaller, customer: CustomerInPath) -> Respo
 
 @router.patch("/v1/customers/{customer}", responses={200: {"model": schemas.CustomerModel}})
 async def tune_customer(context: AnyCaller, customer: CustomerInPath, body: schemas.TermsBody) -> Response:
-    """Give a customer its own weight, cap, pause or policy; what is not named stays, null is as everybody."""
+    """Give a customer its own weight, cap, pause, policy or limits; what is not named stays, null is as everybody."""
     changes = {name: getattr(body, name) for name in body.model_fields_set}
     if changes.get("thresholds") is not None:
         changes["thresholds"] = tuple(changes["thresholds"])

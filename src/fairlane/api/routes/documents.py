@@ -234,5 +234,5 @@ async def cancel_document(context: AnyCaller, id: IdInPath) -> Response:
 
 @router.post("/v1/documents/{id}/retry", responses={200: {"model": schemas.DocumentModel}})
 async def retry_document(context: AnyCaller, id: IdInPath) -> Response:
-    """Another round of attempts for a failed document; not a new document, so no check."""
+    """Another round of attempts for a failed document. For a customer it is a check, as for a new document."""
     return json_response(document_json(context.caller, await context.service.call(context.access.documents.retry, id)))

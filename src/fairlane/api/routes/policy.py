@@ -22,6 +22,7 @@ def _policy_json(rules: Rules) -> dict[str, Any]:
         "thresholds": list(rules.policy.thresholds),
         "dispatch": rules.dispatch,
         "open_turn_every": rules.open_turn_every,
+        **rules.limits._asdict(),
     }
 
 
@@ -34,7 +35,7 @@ async def get_policy(context: AnyCaller) -> Response:
 @router.put("/v1/policy", responses={200: {"model": schemas.PolicyModel}})
 async def set_policy(context: AnyCaller, body: schemas.PolicyBody) -> Response:
     """Change what holds for everybody, from the next check or claim on; with `version` only if that is the current one."""
-    changes = body.model_dump(exclude={"version"})
-    if changes["thresholds"] is not None:
+    changes = {name: getattr(body, name) for name in body.model_fields_set - {"version"}}
+    if changes.get("thresholds") is not None:
         changes["thresholds"] = tuple(changes["thresholds"])
     return json_response(_policy_json(await context.service.call(context.access.operator.configure, body.version, changes)))

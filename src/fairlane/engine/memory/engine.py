@@ -102,9 +102,9 @@ class MemoryEngine:
         with self._lock_unless_frozen():
             return settle.cancel(self._state, ids, current_time_ms(now_ms))
 
-    def retry(self, id: str, *, now_ms: int | None = None) -> bool:
+    def retry(self, id: str, *, as_customer: bool = False, now_ms: int | None = None) -> bool:
         with self._lock_unless_frozen():
-            is_revived = settle.retry(self._state, id, current_time_ms(now_ms))
+            is_revived = settle.retry(self._state, id, as_customer, current_time_ms(now_ms))
             self._arrival.notify_all()
             return is_revived
 

@@ -23,9 +23,12 @@ def customers(state: QueueState, after: str, limit: int, now_ms: int) -> list[Cu
 
 def _snapshot(state: QueueState, customer: CustomerState, now_ms: int) -> Customer:
     heads = [lane.ready[lane.head] for lane in state.lanes.of_customer(customer.id) if lane.head is not None]
-    counts = (customer.waiting, customer.running, customer.done, customer.failed, customer.cancelled, min(heads, default=None))
+    counts = (
+        customer.waiting, customer.running, customer.done, customer.failed, customer.cancelled, min(heads, default=None),
+        customer.documents, customer.bytes,
+    )  # fmt: skip
     return customer_snapshot(
-        customer.id, customer.standing, counts, customer.terms, customer.terms_version, state.rules.policy, now_ms
+        customer.id, customer.standing, counts, customer.terms, customer.terms_version, state.rules, now_ms
     )
 
 

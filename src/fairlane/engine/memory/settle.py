@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from heapq import heappush
 
 from fairlane.core.document import ENDED, Claim, Done, Failed, Outcome, Released, Retried, State
-from fairlane.core.policy import correct_counter, step_of
+from fairlane.core.policy import correct_counter, step_of, weight_of
+from fairlane.engine.codec import encode_check
+from fairlane.engine.limits import refuse_retry, text_bytes
 from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, EXPIRED, SPENT, attempt_key
 
 from .claim import pop_due
 from .state import DocumentState, QueueState
+from .submit import check_customer, customer_limits
 
 
 def extend(state: QueueState, claims: Sequence[Claim], until_ms: int) -> list[Claim]:
@@ -65,6 +68,9 @@ def _settle(state: QueueState, document: DocumentState, outcome: Outcome, now_ms
     match outcome:
         case Done():
             document.result = outcome.result
+            added = text_bytes(outcome.result) + outcome.file_bytes
+            document.bytes += added
+            document.customer.bytes += added
             _end(state, document, "done", now_ms)
         case Failed():
             _end(state, document, "failed", now_ms, outcome.reason)
@@ -131,14 +137,27 @@ def cancel(state: QueueState, ids: Sequence[str], now_ms: int) -> list[str]:
     return cancelled
 
 
-def retry(state: QueueState, id: str, now_ms: int) -> bool:
+def retry(state: QueueState, id: str, as_customer: bool, now_ms: int) -> bool:
     document = state.document(id)
     if document is None or document.state != "failed":
         return False
-    document.customer.failed -= 1
-    document.customer.waiting += 1
+    customer = document.customer
+    retries = document.retries if as_customer else None
+    refuse_retry(id, customer.id, retries, lambda: customer.waiting, customer_limits(state, customer.id))
+    note = _check_again(state, document, now_ms) if as_customer else None
+    customer.failed -= 1
+    customer.waiting += 1
     document.state, document.ready_ms, document.attempts = "ready", now_ms, 0
     document.worker = document.ended_ms = document.reason = None
     state.enqueue(document)
-    state.log(now_ms, "revived", document.customer, document)
+    state.log(now_ms, "revived", customer, document, note)
     return True
+
+
+def _check_again(state: QueueState, document: DocumentState, now_ms: int) -> str:
+    """Give a document the check of a new one, because its customer retries it; return the note for the feed."""
+    before, customer = document.check, document.customer
+    document.check = check_customer(state, customer, document.cost, now_ms)
+    document.resets, document.weight = customer.standing.resets, weight_of(customer.terms)
+    document.retries += 1
+    return encode_check(document.check, document.cost, before)

@@ -8,6 +8,7 @@ from heapq import heappush
 from fairlane.core.dispatch import Lanes, is_blocked
 from fairlane.core.document import ATTEMPTS_DEFAULT, CheckRow, DocumentRow, ReceiptRow, Record, State, Submission
 from fairlane.core.policy import Rules, Standing, Terms, weight_of
+from fairlane.engine.limits import submission_bytes
 from fairlane.engine.pace import Pace
 from fairlane.engine.protocol import ATTEMPTS, PROGRESS, attempt_key
 
@@ -20,7 +21,9 @@ def current_time_ms(now_ms: int | None) -> int:
 class CustomerState:
     """A customer: its counter, its terms, and how many documents it has in each state."""
 
-    __slots__ = ("cancelled", "done", "failed", "id", "running", "standing", "terms", "terms_version", "waiting")
+    __slots__ = (
+        "bytes", "cancelled", "documents", "done", "failed", "id", "running", "standing", "terms", "terms_version", "waiting",
+    )  # fmt: skip
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -28,14 +31,16 @@ class CustomerState:
         self.terms = Terms()
         self.terms_version = 0
         self.waiting = self.running = self.done = self.failed = self.cancelled = 0
+        self.documents = self.bytes = 0  # that are kept
 
 
 class DocumentState:
     """A document, its check, and its current or last claim."""
 
     __slots__ = (
-        "attempts", "attempts_max", "check", "cost", "customer", "digest", "ended_ms", "id", "key", "kind", "lease_ms",
-        "number", "payload", "ready_ms", "reason", "resets", "result", "state", "token", "weight", "worker",
+        "attempts", "attempts_max", "bytes", "check", "cost", "customer", "digest", "ended_ms", "id", "key", "kind",
+        "lease_ms", "number", "payload", "ready_ms", "reason", "resets", "result", "retries", "root", "state", "submitted_ms",
+        "token", "weight", "worker",
     )  # fmt: skip
 
     def __init__(self, number: int, submission: Submission, customer: CustomerState, check: CheckRow) -> None:
@@ -50,6 +55,10 @@ class DocumentState:
         self.resets = customer.standing.resets
         self.weight = weight_of(customer.terms)
         self.cost = submission.cost
+        self.bytes = submission_bytes(submission)
+        self.root: int | None = None
+        self.retries = 0
+        self.submitted_ms = check.checked_ms
         self.state: State = "delayed" if submission.delay_ms else "ready"
         self.ready_ms = check.checked_ms + submission.delay_ms
         self.attempts = self.token = 0
@@ -67,8 +76,17 @@ class DocumentState:
         return DocumentRow(
             self.id, self.number, self.customer.id, self.kind, self.state, self.check, self.cost, self.key,
             self.ready_ms, self.attempts, self.attempts_max, self.token, self.worker, self.lease_ms, self.ended_ms,
-            self.reason,
+            self.reason, self.bytes, self.retries, self.submitted_ms,
         )  # fmt: skip
+
+
+class Family:
+    """How many documents have come out of one, and how many of all of them are left."""
+
+    __slots__ = ("descendants", "kept")
+
+    def __init__(self) -> None:
+        self.descendants, self.kept = 0, 1
 
 
 class QueueState:
@@ -82,6 +100,7 @@ class QueueState:
         self.documents: dict[int, DocumentState] = {}  # by submission number
         self.numbers: dict[str, int] = {}  # document id: number
         self.keys: dict[tuple[str, str], int] = {}  # (customer, idempotency key): number
+        self.families: dict[int, Family] = {}  # by the number of the first document, which may be gone
         self.delayed: list[tuple[int, int]] = []  # heap of (ready at, number); entries may be stale
         self.leases: list[tuple[int, int]] = []  # heap of (lease end, number); entries may be stale
         self.last_number = 0
@@ -113,14 +132,33 @@ class QueueState:
         else:
             self.lanes.unblock(customer.id)
 
+    def add(self, document: DocumentState) -> None:
+        """Add a document, and count what it takes."""
+        self.documents[document.number] = document
+        self.numbers[document.id] = document.number
+        if document.key is not None:
+            self.keys[document.customer.id, document.key] = document.number
+        document.customer.documents += 1
+        document.customer.bytes += document.bytes
+
     def delete(self, document: DocumentState) -> None:
         """Delete a document with its idempotency key, its progress and the details of its attempts."""
         del self.documents[document.number], self.numbers[document.id]
+        document.customer.documents -= 1
+        document.customer.bytes -= document.bytes
+        self._leave_family(document.number if document.root is None else document.root)
         self.records.pop((PROGRESS, document.id), None)
         for token in range(1, document.token + 1):
             self.records.pop((ATTEMPTS, attempt_key(document.id, token)), None)
         if document.key is not None:
             del self.keys[document.customer.id, document.key]
+
+    def _leave_family(self, root: int) -> None:
+        family = self.families.get(root)
+        if family is not None:
+            family.kept -= 1
+            if family.kept == 0:
+                del self.families[root]
 
     def write_record(self, group: str, key: str, value: str) -> int:
         """Set a record and return its new version."""

@@ -6,7 +6,12 @@ from fairlane.core.document import WAITING, Submission
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
 from fairlane.engine.transfer import next_cursor, parse_cursor
 
-from .state import DocumentState, QueueState
+from .state import DocumentState, Family, QueueState
+
+_CARRIED = (
+    "state", "ready_ms", "attempts", "attempts_max", "token", "worker", "ended_ms", "reason", "bytes", "retries",
+    "submitted_ms",
+)  # fmt: skip
 
 
 def pack(state: QueueState, cursor: str | None, limit: int) -> Packed:
@@ -23,7 +28,7 @@ def pack(state: QueueState, cursor: str | None, limit: int) -> Packed:
             return Packed(next_cursor(part, ids, limit), customers=tuple(_pack_customer(state, id) for id in ids))
         case "documents":
             numbers = sorted(number for number in state.documents if number > (after or 0))[:limit]
-            documents = tuple(_pack_document(state.documents[number]) for number in numbers)
+            documents = tuple(_pack_document(state, state.documents[number]) for number in numbers)
             return Packed(next_cursor(part, numbers, limit), documents=documents)
         case "lanes":
             all_lanes = (PackedLane(*key, lane.start, lane.finish) for key, lane in state.lanes.lanes.items())
@@ -45,10 +50,12 @@ def _pack_customer(state: QueueState, id: str) -> PackedCustomer:
     )
 
 
-def _pack_document(document: DocumentState) -> PackedDocument:
+def _pack_document(state: QueueState, document: DocumentState) -> PackedDocument:
+    family = state.families.get(document.number if document.root is None else document.root)
     return PackedDocument(
-        document.snapshot(), document.digest, document.weight, document.resets, document.payload, document.result
-    )
+        document.snapshot(), document.digest, document.weight, document.resets, document.payload, document.result,
+        document.root, family.descendants if family else 0,
+    )  # fmt: skip
 
 
 def unpack(state: QueueState, packed: Packed) -> None:
@@ -89,13 +96,18 @@ def _unpack_document(state: QueueState, packed: PackedDocument) -> None:
         snapshot.id, snapshot.customer, snapshot.kind, packed.payload, snapshot.cost, snapshot.key, packed.digest
     )
     document = DocumentState(snapshot.number, submission, customer, snapshot.check)
-    document.weight, document.resets, document.result = packed.weight, packed.resets, packed.result
-    for name in ("state", "ready_ms", "attempts", "attempts_max", "token", "worker", "ended_ms", "reason"):
+    document.weight, document.resets, document.result, document.root = packed.weight, packed.resets, packed.result, packed.root
+    for name in _CARRIED:
         setattr(document, name, getattr(snapshot, name))
-    state.documents[document.number] = document
-    state.numbers[document.id] = document.number
-    if document.key is not None:
-        state.keys[customer.id, document.key] = document.number
+    state.add(document)
+    if packed.descendants:
+        root = document.number if document.root is None else document.root
+        family = state.families.get(root)
+        if family is None:
+            family = state.families[root] = Family()
+            family.descendants = packed.descendants
+        else:
+            family.kept += 1
     if document.state in WAITING:
         state.enqueue(document)
         customer.waiting += 1

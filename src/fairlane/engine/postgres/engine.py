@@ -34,6 +34,7 @@ from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import TIME_MAX_MS, Rules, Terms, interval_ms_of
 from fairlane.engine.codec import encode_rules, encode_terms
 from fairlane.engine.errors import purged_feed_error, unknown_source_error
+from fairlane.engine.limits import limit_error, source_of, submission_bytes
 from fairlane.engine.protocol import (
     DUE_MAX,
     SCAN_MAX,
@@ -98,23 +99,30 @@ class PostgresEngine:
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[ReceiptRow]:
         if not submissions:
             return []
-        if len(submissions) == 1 and submissions[0].made_from is None:
+        if len(submissions) == 1 and source_of(submissions[0]) is None:
             return [self._submit_one(submissions[0], now_ms)]
-        ids, customers, kinds, payloads, costs, keys, digests, delays, sources = map(list, zip(*submissions, strict=True))
+        ids, customers, kinds, payloads, costs, keys, digests, delays, *_ = map(list, zip(*submissions, strict=True))
         parameters = (
             ids, _once(customers), _once(kinds), payloads, _once(costs), _if_any(keys), _if_any(digests), _once(delays),
-            _if_any(sources), now_ms, self._in_transaction,
+            _if_any([source_of(submission) for submission in submissions]),
+            _if_any([submission.made_from and True for submission in submissions]),
+            _if_any([submission.file_bytes or None for submission in submissions]), now_ms, self._in_transaction,
         )  # fmt: skip
-        ((document_ids, *receipts, refused, refused_document),) = self._pool.write(self._sql.submit, parameters)
+        ((document_ids, *receipts, refused, refused_document, over),) = self._pool.write(self._sql.submit, parameters)
         if refused is not None:
             raise _submit_error(submissions[refused - 1], refused_document)
+        if over is not None:
+            raise _over_limit_error(over)
         return [
             ReceiptRow(id, number, CheckRow(customer, *check))
             for id, customer, number, *check in zip(document_ids or ids, customers, *receipts, strict=True)
         ]
 
     def _submit_one(self, submission: Submission, now_ms: int | None) -> ReceiptRow:
-        (((id, *numbers, refusal),),) = self._pool.write(self._sql.submit_one, (*submission[:8], now_ms, self._in_transaction))
+        parameters = (*submission[:8], submission_bytes(submission), now_ms, self._in_transaction)
+        (((id, *numbers, refusal),),) = self._pool.write(self._sql.submit_one, parameters)
+        if refusal == "over":
+            raise _over_limit_error([id, *numbers])
         if refusal is not None:
             raise _submit_error(submission, id)
         number, *check = map(int, numbers)
@@ -149,6 +157,7 @@ class PostgresEngine:
             _if_any([_outcome_text(outcome) for outcome in outcomes]),
             _if_any([outcome.after_ms if isinstance(outcome, Retried) and outcome.after_ms else None for outcome in outcomes]),
             _if_any([outcome.cost for outcome in outcomes]),
+            _if_any([outcome.file_bytes or None if isinstance(outcome, Done) else None for outcome in outcomes]),
             now_ms,
         )
         details = [outcome.details if isinstance(outcome, Retried | Failed) else None for outcome in outcomes]
@@ -167,8 +176,10 @@ class PostgresEngine:
         ((cancelled,),) = self._pool.write(self._sql.cancel, (list(ids), now_ms))
         return list(cancelled)
 
-    def retry(self, id: str, *, now_ms: int | None = None) -> bool:
-        ((is_revived,),) = self._pool.write(self._sql.retry, (id, now_ms))
+    def retry(self, id: str, *, as_customer: bool = False, now_ms: int | None = None) -> bool:
+        ((is_revived, over),) = self._pool.write(self._sql.retry, (id, as_customer, now_ms))
+        if over is not None:
+            raise _over_limit_error(over)
         return bool(is_revived)
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
@@ -201,7 +212,7 @@ class PostgresEngine:
         policy = rules.policy
         parameters = (
             rules.version, encode_rules(made), interval_ms_of(policy), depths_of(policy.thresholds), policy.reset,
-            rules.dispatch, rules.open_turn_every, rules.frozen, now_ms,
+            rules.dispatch, rules.open_turn_every, rules.frozen, *rules.limits, now_ms,
         )  # fmt: skip
         ((is_current,),) = self._pool.write(self._sql.configure, parameters)
         return made if is_current else None
@@ -333,3 +344,8 @@ def _submit_error(submission: Submission, document: str | None) -> Exception:
         return unknown_source_error(submission)
     assert submission.key is not None
     return KeyConflict(submission.customer, submission.key, document)
+
+
+def _over_limit_error(figures: Sequence[str]) -> Exception:
+    limit, name, used, adding, most = figures
+    return limit_error(limit, name, int(used), int(adding), int(most))

@@ -3,7 +3,7 @@
 -- Replace the rules, under the next version; false, and no change, if `expected_version` is not the current version.
 CREATE FUNCTION fairlane.configure(
   expected_version int, body text, interval_ms bigint, depths bigint[], reset text, dispatch text, open_turn_every int, frozen text,
-  now_override bigint
+  limits fairlane.limits, now_override bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   q fairlane.queue;
@@ -20,7 +20,7 @@ BEGIN
   INSERT INTO fairlane.rules (version, since_ms, body) VALUES (expected_version + 1, now_ms, configure.body);
   UPDATE fairlane.counters AS r SET revision = r.revision + 1, last_change = r.last_change + 1, rules_version = expected_version + 1,
     interval_ms = configure.interval_ms, depths = configure.depths, reset = configure.reset, dispatch = configure.dispatch,
-    open_turn_every = configure.open_turn_every, frozen = configure.frozen WHERE r.revision = q.revision;
+    open_turn_every = configure.open_turn_every, frozen = configure.frozen, limits = configure.limits WHERE r.revision = q.revision;
   IF q.dispatch <> configure.dispatch THEN
     UPDATE fairlane.lanes AS l
     SET start = CASE WHEN configure.dispatch = 'strict' THEN 0 ELSE greatest(q.clocks[l.priority], l.finish) END,
@@ -35,7 +35,7 @@ END $$;
 -- Replace a customer's terms, under the next version; NULL, and no change, if `expected_version` is not the current version.
 CREATE FUNCTION fairlane.tune(
   customer_id text, expected_version int, body text, weight int, cap int, paused boolean, interval_ms bigint, depths bigint[], reset text,
-  now_override bigint
+  limits fairlane.limits, now_override bigint
 ) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
   q fairlane.queue;
@@ -53,7 +53,7 @@ BEGIN
   END IF;
   INSERT INTO fairlane.terms (customer, version, since_ms, body) VALUES (c.number, expected_version + 1, now_ms, tune.body);
   UPDATE fairlane.customer_terms AS o SET terms_version = expected_version + 1, weight = tune.weight, cap = tune.cap, paused = tune.paused,
-    interval_ms = tune.interval_ms, depths = tune.depths, reset = tune.reset WHERE o.number = c.number;
+    interval_ms = tune.interval_ms, depths = tune.depths, reset = tune.reset, limits = tune.limits WHERE o.number = c.number;
   INSERT INTO fairlane.changes (number, at_ms, what, customer, note)
   VALUES (q.last_change + 1, now_ms, 'tuned', c.number, tune.body);
   PERFORM fairlane.update_blocked(q, ARRAY[c.number]);
@@ -98,6 +98,7 @@ DECLARE
   before_ms bigint;
   last bigint;
   removed bigint[];
+  lane_changes fairlane.lane_change[];
 BEGIN
   PERFORM fairlane.refuse_frozen(q.frozen);
   before_ms := fairlane.now_ms(now_override) - age_ms;
@@ -108,6 +109,7 @@ BEGIN
   IF last IS NOT NULL THEN
     DELETE FROM fairlane.changes AS c WHERE c.number > q.changes_floor AND c.number <= last;
     UPDATE fairlane.counters AS r SET revision = r.revision + 1, changes_floor = last WHERE r.revision = q.revision;
+    q.revision := q.revision + 1;
   END IF;
   IF changes = max_count THEN
     RETURN;
@@ -119,8 +121,13 @@ BEGIN
   FROM fairlane.endings AS e JOIN fairlane.documents AS d ON d.number = e.number JOIN fairlane.customer_terms AS c ON c.number = d.customer
   WHERE e.number = ANY (removed);
   PERFORM fairlane.delete_records_of(removed);
+  lane_changes := fairlane.uncount(q, removed);
   DELETE FROM fairlane.endings AS e WHERE e.number = ANY (removed);
   DELETE FROM fairlane.documents AS d WHERE d.number = ANY (removed);
+  PERFORM fairlane.leave_families(removed);
+  IF cardinality(lane_changes) > 0 THEN
+    PERFORM fairlane.update_lanes(q, lane_changes, 0, NULL);
+  END IF;
 END $$;
 
 -- Erase up to `max_count` documents of a customer in whatever state; when none is left, everything else that names the customer.
@@ -132,6 +139,7 @@ DECLARE
   owner bigint;
   removed bigint[];
   lane_changes fairlane.lane_change[];
+  uncounted fairlane.lane_change[];
 BEGIN
   SELECT number INTO owner FROM fairlane.customer_terms WHERE id = customer_id FOR UPDATE;
   IF NOT FOUND THEN
@@ -150,6 +158,7 @@ BEGIN
     RETURN;
   END IF;
   PERFORM fairlane.delete_records_of(removed);
+  uncounted := fairlane.uncount(q, removed);
   WITH working AS (
     DELETE FROM fairlane.work WHERE number = ANY (removed) RETURNING number, state, token
   ), ended AS (
@@ -158,10 +167,11 @@ BEGIN
     DELETE FROM fairlane.documents WHERE number = ANY (removed) RETURNING number, kind, priority, id
   )
   SELECT array_agg((d.number, owner, d.kind, d.priority, -(s.state = 'ready')::int, -(s.state IN ('ready', 'delayed'))::int,
-    -(s.state = 'running')::int, -(s.state = 'done')::int, -(s.state = 'failed')::int, -(s.state = 'cancelled')::int
+    -(s.state = 'running')::int, -(s.state = 'done')::int, -(s.state = 'failed')::int, -(s.state = 'cancelled')::int, 0, 0
     )::fairlane.lane_change), array_agg(d.id ORDER BY d.number), array_agg(s.token ORDER BY d.number)
   INTO lane_changes, ids, tokens FROM dropped AS d JOIN (SELECT * FROM working UNION ALL SELECT * FROM ended) AS s ON s.number = d.number;
-  PERFORM fairlane.update_lanes(q, lane_changes, 0, NULL);
+  PERFORM fairlane.leave_families(removed);
+  PERFORM fairlane.update_lanes(q, lane_changes || uncounted, 0, NULL);
 END $$;
 
 -- Set or remove a record; NULL, and no change, if `expected_version` is neither NULL nor the current version (0: there is none).

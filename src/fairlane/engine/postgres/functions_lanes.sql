@@ -106,7 +106,7 @@ BEGIN
   FOR each IN
     WITH input AS MATERIALIZED (
       SELECT customer, kind COLLATE "C" AS kind, priority, sum(ready) AS ready, sum(waiting) AS waiting, sum(running) AS running,
-        sum(done) AS done, sum(failed) AS failed, sum(cancelled) AS cancelled,
+        sum(done) AS done, sum(failed) AS failed, sum(cancelled) AS cancelled, sum(documents) AS documents, sum(bytes) AS bytes,
         bool_or(ready <> 0) AS is_moved, min(number) FILTER (WHERE ready > 0) AS lowest
       FROM unnest(lane_changes) GROUP BY 1, 2, 3
     ), state_now AS MATERIALIZED (
@@ -136,11 +136,11 @@ BEGIN
       UPDATE fairlane.lanes AS l SET head = t.head, ready_ms = t.ready_ms, start = t.start,
         revision = l.revision + ((t.start, t.head) IS DISTINCT FROM (t.start_before, t.head_before) OR random() < 0.06)::int,
         waiting = l.waiting + t.waiting, running = l.running + t.running, done = l.done + t.done, failed = l.failed + t.failed,
-        cancelled = l.cancelled + t.cancelled
+        cancelled = l.cancelled + t.cancelled, documents = l.documents + t.documents, bytes = l.bytes + t.bytes
       FROM tagged AS t WHERE l.ctid = t.spot
     ), added AS (
-      INSERT INTO fairlane.lanes (customer, kind, priority, head, ready_ms, start, waiting, running, done, failed, cancelled)
-      SELECT customer, kind, priority, head, ready_ms, start, waiting, running, done, failed, cancelled
+      INSERT INTO fairlane.lanes (customer, kind, priority, head, ready_ms, start, waiting, running, done, failed, cancelled, documents, bytes)
+      SELECT customer, kind, priority, head, ready_ms, start, waiting, running, done, failed, cancelled, documents, bytes
       FROM tagged WHERE spot IS NULL
     )
     SELECT priority, sum(ready) AS ready,
@@ -188,7 +188,7 @@ BEGIN
     UPDATE fairlane.work AS w SET state = 'ready' FROM due WHERE w.ctid = due.spot AND w.state = 'delayed'
     RETURNING w.number, w.customer, w.kind, w.priority
   )
-  SELECT array_agg((number, customer, kind, priority, 1, 0, 0, 0, 0, 0)::fairlane.lane_change) INTO lane_changes FROM readied;
+  SELECT array_agg((number, customer, kind, priority, 1, 0, 0, 0, 0, 0, 0, 0)::fairlane.lane_change) INTO lane_changes FROM readied;
   IF lane_changes IS NULL THEN
     RETURN 0;
   END IF;

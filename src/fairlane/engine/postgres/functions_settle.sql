@@ -10,15 +10,16 @@ DECLARE
 BEGIN
   WITH input AS MATERIALIZED (
     SELECT m.*, w.spot, w.customer, w.kind, w.priority, w.state AS state_before, w.token
-    FROM unnest(transitions) WITH ORDINALITY AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, ordinal)
+    FROM unnest(transitions) WITH ORDINALITY
+      AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, bytes, ordinal)
     CROSS JOIN LATERAL (SELECT *, o.ctid AS spot FROM fairlane.work AS o WHERE o.number = m.number OFFSET 0) AS w
   ), ended AS (
     DELETE FROM fairlane.work AS w USING input AS g
     WHERE w.ctid = g.spot AND w.state = g.state_before AND w.token = g.token AND g.state IN ('done', 'failed', 'cancelled')
-    RETURNING w.*, g.cost AS cost_after, g.state AS state_after, g.note, g.result
+    RETURNING w.*, g.cost AS cost_after, g.state AS state_after, g.note, g.result, g.bytes
   ), recorded AS (
-    INSERT INTO fairlane.endings (number, state, ended_ms, ready_ms, cost, token, attempts, attempts_max, worker, reason, result)
-    SELECT number, state_after, now_ms, ready_ms, coalesce(cost_after, cost), token, attempts, attempts_max, worker, note, result
+    INSERT INTO fairlane.endings (number, state, ended_ms, ready_ms, cost, token, attempts, attempts_max, worker, reason, result, bytes)
+    SELECT number, state_after, now_ms, ready_ms, coalesce(cost_after, cost), token, attempts, attempts_max, worker, note, result, bytes
     FROM ended
   ), returned AS (
     UPDATE fairlane.work AS w SET state = g.state, ready_ms = g.ready_ms, attempts = g.attempts, lease_ms = NULL,
@@ -38,7 +39,8 @@ BEGIN
   SELECT array_agg((number, customer, kind, priority,
       (state = 'ready')::int - (state_before = 'ready')::int,
       (state IN ('ready', 'delayed'))::int - (state_before IN ('ready', 'delayed'))::int,
-      -(state_before = 'running')::int, (state = 'done')::int, (state = 'failed')::int, (state = 'cancelled')::int
+      -(state_before = 'running')::int, (state = 'done')::int, (state = 'failed')::int, (state = 'cancelled')::int,
+      0, CASE WHEN number > q.uncounted THEN coalesce(bytes, 0) ELSE 0 END
     )::fairlane.lane_change), (SELECT count(*) FROM feed_lines)
   INTO lane_changes, lines FROM input;
   IF lane_changes IS NOT NULL THEN
@@ -59,7 +61,8 @@ $$;
 -- End claims with their outcomes; returns the ordinals of claims that were lost, for which nothing was changed. Customers whose
 -- counters a corrected cost may move are locked first.
 CREATE FUNCTION fairlane.settle(
-  numbers bigint[], ids text[], tokens bigint[], outcomes text[], texts text[], delays bigint[], costs bigint[], now_override bigint
+  numbers bigint[], ids text[], tokens bigint[], outcomes text[], texts text[], delays bigint[], costs bigint[], files bigint[],
+  now_override bigint
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -89,22 +92,24 @@ BEGIN
       now_ms + h.delay,
       h.attempts - (h.outcome IN ('released', 'postponed'))::int,
       h.new_cost,
-      CASE WHEN h.new_cost IS NOT NULL THEN h.cost || ' ' || h.new_cost END
+      CASE WHEN h.new_cost IS NOT NULL THEN h.cost || ' ' || h.new_cost END,
+      CASE h.outcome WHEN 'done' THEN coalesce(octet_length(h.message), 0) + coalesce(h.file, 0) END
     )::fairlane.transition ORDER BY h.ordinal)
   INTO settled, transitions
   FROM (
-    SELECT g.ordinal, g.outcome, g.message, coalesce(g.delay, 0) AS delay, nullif(g.cost, w.cost) AS new_cost, w.number, w.cost,
+    SELECT g.ordinal, g.outcome, g.message, g.file, coalesce(g.delay, 0) AS delay, nullif(g.cost, w.cost) AS new_cost, w.number, w.cost,
       w.attempts, w.attempts_max, g.outcome = 'retried' AND w.attempts >= w.attempts_max AS is_spent,
       row_number() OVER (PARTITION BY w.number ORDER BY g.ordinal) AS nth
-    FROM unnest(numbers, ids, tokens, outcomes, texts, delays, costs) WITH ORDINALITY
-      AS g (number, id, token, outcome, message, delay, cost, ordinal)
+    FROM unnest(numbers, ids, tokens, outcomes, texts, delays, costs, files) WITH ORDINALITY
+      AS g (number, id, token, outcome, message, delay, cost, file, ordinal)
     CROSS JOIN LATERAL (SELECT * FROM fairlane.work AS o WHERE o.number = g.number OFFSET 0) AS w
     WHERE w.id = g.id AND w.token = g.token AND w.state = 'running'
   ) AS h WHERE h.nth = 1;
   IF costs IS NOT NULL THEN
     FOR each IN
       SELECT m.number, w.cost AS cost_before, m.cost AS cost_after
-      FROM unnest(transitions) WITH ORDINALITY AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, ordinal)
+      FROM unnest(transitions) WITH ORDINALITY
+        AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, bytes, ordinal)
       JOIN fairlane.work AS w ON w.number = m.number WHERE m.cost IS NOT NULL ORDER BY m.ordinal
     LOOP
       PERFORM fairlane.correct_cost(each.number, each.cost_before, each.cost_after);
@@ -166,7 +171,7 @@ BEGIN
       CASE WHEN w.is_spent THEN 'failed' ELSE 'expired' END,
       CASE WHEN w.is_spent THEN format(
         'the worker stopped or died: its lease ran out on attempt %s of %s', w.attempts, w.attempts_max) END,
-      NULL, now_ms, w.attempts, NULL, NULL
+      NULL, now_ms, w.attempts, NULL, NULL, NULL
     )::fairlane.transition ORDER BY w.lease_ms, w.number)
   INTO transitions
   FROM (
@@ -190,7 +195,7 @@ DECLARE
   cancelled text[];
 BEGIN
   PERFORM fairlane.refuse_frozen(q.frozen);
-  SELECT array_agg((h.number, 'cancelled', 'cancelled', NULL, NULL, NULL, NULL, NULL, NULL)::fairlane.transition ORDER BY h.ordinal),
+  SELECT array_agg((h.number, 'cancelled', 'cancelled', NULL, NULL, NULL, NULL, NULL, NULL, NULL)::fairlane.transition ORDER BY h.ordinal),
     array_agg(h.id ORDER BY h.ordinal)
   INTO transitions, cancelled
   FROM (
@@ -202,25 +207,77 @@ BEGIN
   RETURN coalesce(cancelled, '{}');
 END $$;
 
--- Make a failed document ready with fresh attempts, without a check; false if it is not failed.
-CREATE FUNCTION fairlane.retry(document_id text, now_override bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Give a failed document the check of a new one, because its customer retries it; returns the new priority and the feed's note.
+CREATE FUNCTION fairlane.check_again(
+  q fairlane.queue, c fairlane.customers, d fairlane.documents, cost bigint, now_ms bigint, OUT priority smallint, OUT note text
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
-  q fairlane.queue := fairlane.lock_queue();
-  now_ms bigint := fairlane.now_ms(now_override);
+  moved record;
+BEGIN
+  SELECT * INTO moved FROM fairlane.move_counter(q, c, cost, now_ms, 1);
+  UPDATE fairlane.documents AS o SET counter = moved.counter, priority = moved.priority, resets = moved.resets,
+    policy_version = q.rules_version, terms_version = c.terms_version, weight = c.weight, retries = o.retries + 1,
+    rechecked_ms = now_ms
+  WHERE o.number = d.number;
+  priority := moved.priority;
+  note := format('{"cost": %s, "counter": %s, "priority": %s, "policy": %s, "terms": %s, '
+    || '"before": {"counter": %s, "priority": %s, "policy": %s, "terms": %s}}',
+    cost, moved.counter, moved.priority, q.rules_version, c.terms_version, d.counter, d.priority, d.policy_version, d.terms_version);
+END $$;
+
+-- Make a failed document ready with fresh attempts, for its customer with a check; false if it is not failed. Or which limit would
+-- be exceeded.
+CREATE FUNCTION fairlane.retry(document_id text, as_customer boolean, now_override bigint, OUT is_revived boolean, OUT over text[])
+LANGUAGE plpgsql AS $$
+DECLARE
+  q fairlane.queue;
+  c fairlane.customers;
   d fairlane.documents;
   e fairlane.endings;
+  most fairlane.limits;
+  now_ms bigint;
+  new_priority smallint;
+  check_note text;
+  lane_changes fairlane.lane_change[];
 BEGIN
-  PERFORM fairlane.refuse_frozen(q.frozen);
   SELECT * INTO d FROM fairlane.documents WHERE id = document_id;
-  DELETE FROM fairlane.endings WHERE number = d.number AND state = 'failed' RETURNING * INTO e;
-  IF NOT FOUND THEN
-    RETURN false;
+  PERFORM FROM fairlane.customer_terms WHERE number = d.customer FOR UPDATE;
+  q := fairlane.lock_queue();
+  PERFORM fairlane.refuse_frozen(q.frozen);
+  now_ms := fairlane.now_ms(now_override);
+  SELECT * INTO d FROM fairlane.documents WHERE id = document_id;
+  SELECT * INTO e FROM fairlane.endings WHERE number = d.number AND state = 'failed';
+  is_revived := FOUND;
+  IF NOT is_revived THEN
+    RETURN;
   END IF;
+  SELECT * INTO c FROM fairlane.customers WHERE number = d.customer;
+  most := fairlane.limits_of(c.limits, q.limits);
+  IF as_customer AND d.retries >= most.retries_max THEN
+    over := ARRAY['retries_max', d.id, d.retries::text, '1', most.retries_max::text];
+  ELSIF c.busy_most IS NULL OR c.busy_most >= most.waiting_max THEN
+    over := fairlane.over_limit(c, ROW(most.waiting_max, NULL, NULL, NULL, NULL)::fairlane.limits, 1, 0);
+  END IF;
+  IF over IS NOT NULL THEN
+    RETURN;
+  END IF;
+  new_priority := d.priority;
+  lane_changes := ARRAY[(d.number, d.customer, d.kind, d.priority, 0, 0, 0, 0, -1, 0, 0, 0)::fairlane.lane_change];
+  IF as_customer THEN
+    lane_changes := lane_changes || fairlane.uncount(q, ARRAY[d.number]);
+    SELECT a.priority, a.note INTO new_priority, check_note FROM fairlane.check_again(q, c, d, e.cost, now_ms) AS a;
+    lane_changes := lane_changes || ARRAY(
+      SELECT (o.number, o.customer, o.kind, new_priority, 0, 0, 0, 0, 0, 0, -o.documents, -o.bytes)::fairlane.lane_change
+      FROM unnest(lane_changes) AS o WHERE o.documents < 0);
+  ELSE
+    UPDATE fairlane.standings AS o SET busy_most = o.busy_most + 1 WHERE o.customer = c.number AND o.revision = c.revision;
+  END IF;
+  DELETE FROM fairlane.endings WHERE number = d.number;
   INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost, token, attempts, attempts_max)
-  VALUES (d.number, d.id, d.customer, d.kind, d.priority, 'ready', now_ms, e.cost, e.token, 0, e.attempts_max);
-  INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token)
-  VALUES (q.last_change + 1, now_ms, 'revived', d.customer, d.number, e.token);
-  PERFORM fairlane.update_lanes(
-    q, ARRAY[(d.number, d.customer, d.kind, d.priority, 1, 1, 0, 0, -1, 0)::fairlane.lane_change], 1, NULL);
-  RETURN true;
+  VALUES (d.number, d.id, d.customer, d.kind, new_priority, 'ready', now_ms, e.cost, e.token, 0, e.attempts_max);
+  INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
+  VALUES (q.last_change + 1, now_ms, 'revived', d.customer, d.number, e.token, check_note);
+  PERFORM fairlane.update_lanes(q, lane_changes ||
+    (d.number, d.customer, d.kind, new_priority, 1, 1, 0, 0, 0, 0, 0, 0)::fairlane.lane_change, 1, NULL);
 END $$;

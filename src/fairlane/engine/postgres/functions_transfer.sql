@@ -3,7 +3,7 @@
 -- Replace the queue's owner counters and its rules.
 CREATE FUNCTION fairlane.unpack_queue(
   body text, version int, interval_ms bigint, depths bigint[], reset text, dispatch text, open_turn_every int, frozen text,
-  clocks bigint[], dispatches bigint, last_number bigint, last_change bigint, last_record bigint
+  limits fairlane.limits, clocks bigint[], dispatches bigint, last_number bigint, last_change bigint, last_record bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM fairlane.lock_queue();
@@ -13,7 +13,7 @@ BEGIN
   UPDATE fairlane.counters AS c SET revision = c.revision + 1, rules_version = unpack_queue.version,
     interval_ms = unpack_queue.interval_ms, depths = unpack_queue.depths, reset = unpack_queue.reset,
     dispatch = unpack_queue.dispatch, open_turn_every = unpack_queue.open_turn_every, frozen = unpack_queue.frozen,
-    clocks = unpack_queue.clocks,
+    limits = unpack_queue.limits, clocks = unpack_queue.clocks,
     dispatches = unpack_queue.dispatches, last_change = unpack_queue.last_change, changes_floor = unpack_queue.last_change,
     last_record = unpack_queue.last_record;
   PERFORM setval('fairlane.numbers', greatest(1, unpack_queue.last_number), unpack_queue.last_number > 0);
@@ -24,7 +24,7 @@ END $$;
 CREATE FUNCTION fairlane.unpack_customer(
   new_id text, new_counter bigint, new_updated bigint, new_reset bigint, new_resets bigint, new_version int, body text,
   new_weight int, new_cap int, new_paused boolean, new_interval bigint, new_depths bigint[], new_rule text,
-  new_done bigint, new_failed bigint, new_cancelled bigint
+  new_limits fairlane.limits, new_done bigint, new_failed bigint, new_cancelled bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   owner bigint;
@@ -32,10 +32,10 @@ BEGIN
   PERFORM fairlane.lock_customers(ARRAY[new_id]);
   PERFORM fairlane.lock_queue();
   UPDATE fairlane.customer_terms SET terms_version = new_version, weight = new_weight, cap = new_cap, paused = new_paused,
-    interval_ms = new_interval, depths = new_depths, reset = new_rule
+    interval_ms = new_interval, depths = new_depths, reset = new_rule, limits = new_limits
   WHERE id = new_id RETURNING number INTO owner;
   UPDATE fairlane.standings SET revision = revision + 1, counter = new_counter, updated_ms = new_updated, reset_ms = new_reset,
-    resets = new_resets WHERE customer = owner;
+    resets = new_resets, busy_most = NULL WHERE customer = owner;
   IF new_version > 0 THEN
     INSERT INTO fairlane.terms (customer, version, since_ms, body) VALUES (owner, new_version, 0, unpack_customer.body)
     ON CONFLICT DO NOTHING;
@@ -57,25 +57,33 @@ BEGIN
     SELECT p.*, c.number AS owner FROM jsonb_to_recordset(packed_rows) AS p (
       number bigint, id text, customer text, kind text, state text, priority smallint, counter bigint, checked_ms bigint,
       policy_version int, terms_version int, cost bigint, key text, ready_ms bigint, attempts int, attempts_max int, token bigint,
-      worker text, ended_ms bigint, reason text, digest text, weight int, resets bigint, payload text, result text
+      worker text, ended_ms bigint, reason text, digest text, weight int, resets bigint, payload text, result text,
+      bytes bigint, retries int, submitted_ms bigint, root bigint, descendants bigint
     ) JOIN fairlane.customer_terms AS c ON c.id = p.customer
     WHERE NOT EXISTS (SELECT FROM fairlane.documents AS d WHERE d.number = p.number)
   ), added AS (
     INSERT INTO fairlane.documents (number, customer, counter, checked_ms, resets, policy_version, terms_version, weight, priority,
-      id, kind, key, digest, payload)
-    SELECT number, owner, counter, checked_ms, resets, policy_version, terms_version, weight, priority, id, kind, key, digest, payload
+      id, kind, key, digest, payload, bytes, retries, rechecked_ms)
+    SELECT number, owner, counter, submitted_ms, resets, policy_version, terms_version, weight, priority, id, kind, key, digest, payload,
+      bytes, retries, checked_ms
     FROM packed
+  ), related AS (
+    INSERT INTO fairlane.descendants (number, root) SELECT number, root FROM packed WHERE root IS NOT NULL
+  ), counted AS (
+    INSERT INTO fairlane.families (root, descendants)
+    SELECT DISTINCT coalesce(root, number), descendants FROM packed WHERE descendants > 0 ON CONFLICT DO NOTHING
   ), queued AS (
     INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost, token, attempts, attempts_max, worker)
     SELECT number, id, owner, kind, priority, state, ready_ms, cost, token, attempts, attempts_max, worker
     FROM packed WHERE state IN ('ready', 'delayed')
   ), ended AS (
-    INSERT INTO fairlane.endings (number, ended_ms, ready_ms, cost, token, attempts, attempts_max, state, worker, reason, result)
-    SELECT number, ended_ms, ready_ms, cost, token, attempts, attempts_max, state, worker, reason, result
+    INSERT INTO fairlane.endings (number, ended_ms, ready_ms, cost, token, attempts, attempts_max, state, worker, reason, result, bytes)
+    SELECT number, ended_ms, ready_ms, cost, token, attempts, attempts_max, state, worker, reason, result, 0
     FROM packed WHERE state NOT IN ('ready', 'delayed')
   )
-  SELECT array_agg((number, owner, kind, priority, (state = 'ready')::int, 1, 0, 0, 0, 0)::fairlane.lane_change), min(ready_ms)
-  INTO lane_changes, due_first FROM packed WHERE state IN ('ready', 'delayed');
+  SELECT array_agg((number, owner, kind, priority, (state = 'ready')::int, (state IN ('ready', 'delayed'))::int, 0, 0, 0, 0, 1, bytes
+    )::fairlane.lane_change), min(ready_ms) FILTER (WHERE state IN ('ready', 'delayed'))
+  INTO lane_changes, due_first FROM packed;
   IF lane_changes IS NOT NULL THEN
     PERFORM fairlane.update_lanes(q, lane_changes, 0, due_first);
   END IF;

@@ -21,6 +21,7 @@ from .url import PostgresUrl
 
 SERVER_OLDEST = 14
 WAIT_SECONDS = 60  # for tables that others hold
+COUNT_STEP = 1000  # documents of an older version that are counted in one transaction
 PAUSE_SECONDS = 1.0  # between tries, in which everybody else goes on
 
 
@@ -30,12 +31,12 @@ def depths_of(thresholds: tuple[float, ...]) -> list[int]:
 
 
 def terms_columns(terms: Terms) -> tuple[object, ...]:
-    """Convert a customer's terms to columns: weight, cap, paused, interval, depths, reset."""
+    """Convert a customer's terms to columns: weight, cap, paused, interval, depths, reset, five limits."""
     return (
         weight_of(terms), terms.cap, terms.paused,
         None if terms.reset_interval is None else interval_ms_of(terms.policy(Policy())),
         None if terms.thresholds is None else depths_of(terms.thresholds),
-        terms.reset,
+        terms.reset, *terms.limits,
     )  # fmt: skip
 
 
@@ -55,6 +56,8 @@ def migrate(url: PostgresUrl, create: bool, schema: Schema = SCHEMA) -> str:
                     raise Unknown(f"there is no queue at {url.display}; submit or check something first, or give another --url")
                 connection.deadline = Deadline()  # it may have to wait for another process, or build an index
                 _upgrade_between_calls(connection, url, sql, schema)
+            if (uncounted := connection.execute(sql.read_uncounted).fetchone()) and uncounted[0]:
+                _count_documents(connection, sql)
             return durability
     except psycopg.Error as error:
         raise translate_error(error, url) from error
@@ -81,6 +84,16 @@ def _upgrade_between_calls(connection: Connection, url: PostgresUrl, sql: Querie
         deadline.sleep(random.uniform(0.5, 1) * PAUSE_SECONDS)
 
 
+def _count_documents(connection: Connection, sql: Queries) -> None:
+    """Count what documents of an older version take, step by step, so that others wait for a short time only."""
+    connection.deadline = Deadline()
+    is_more = True
+    while is_more:
+        with connection.transaction():
+            row = connection.execute(sql.count_some, (COUNT_STEP,)).fetchone()
+        is_more = bool(row and row[0])
+
+
 def _upgrade(connection: Connection, url: PostgresUrl, sql: Queries, schema: Schema) -> None:
     connection.execute(sql.migration_lock, (url.schema,))
     connection.execute(sql.short_lock_timeout)
@@ -97,7 +110,7 @@ def _upgrade(connection: Connection, url: PostgresUrl, sql: Queries, schema: Sch
         connection.execute(
             sql.first_rules,
             (first.version, encode_rules(first), first.version, interval_ms_of(policy), depths_of(policy.thresholds),
-             policy.reset, first.dispatch, first.open_turn_every),
+             policy.reset, first.dispatch, first.open_turn_every, *first.limits),
         )  # fmt: skip
     if version < schema.version:
         connection.execute(in_schema(FUNCTIONS, url.schema))

@@ -8,7 +8,7 @@ BEGIN
     WHERE p.pronamespace = 'fairlane'::regnamespace
       AND p.proname IN ('check_customer', 'submit', 'submit_one', 'claim', 'settle', 'extend', 'reclaim', 'cancel', 'retry',
                         'purge', 'forget',
-                        'configure', 'tune', 'reset_customer', 'put_record', 'settle_arrivals')
+                        'configure', 'count_some', 'tune', 'reset_customer', 'put_record', 'settle_arrivals')
   LOOP
     EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off '
                    'SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan '

@@ -25,18 +25,18 @@ CREATE SCHEMA IF NOT EXISTS fairlane;
 
 -- first_rules: Write the default rules.
 WITH first AS (INSERT INTO fairlane.rules (version, since_ms, body) VALUES (%s, 0, %s))
-INSERT INTO fairlane.counters (revision, rules_version, interval_ms, depths, reset, dispatch, open_turn_every)
-VALUES (1, %s, %s, %s::bigint[], %s, %s, %s);
+INSERT INTO fairlane.counters (revision, rules_version, interval_ms, depths, reset, dispatch, open_turn_every, limits)
+VALUES (1, %s, %s, %s::bigint[], %s, %s, %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits);
 
 -- check: Check a customer without a document.
 SELECT * FROM fairlane.check_customer(%s, %s, %s);
 
 -- submit_one: Submit one document.
-SELECT fairlane.submit_one(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
+SELECT fairlane.submit_one(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
 
 -- submit: Submit documents, all or none.
 SELECT * FROM fairlane.submit(%s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[],
-                              %s::text[], %s, %s);
+                              %s::text[], %s::boolean[], %s::bigint[], %s, %s);
 
 -- claim: Claim documents in dispatch order.
 SELECT * FROM fairlane.claim(%s, %s, %s, %s::text[], %s::int[], %s, %s);
@@ -45,12 +45,18 @@ SELECT * FROM fairlane.claim(%s, %s, %s, %s::text[], %s::int[], %s, %s);
 SELECT fairlane.extend(%s::bigint[], %s::text[], %s::bigint[], %s, %s);
 
 -- settle: End claims with their outcomes; returns the ordinals of lost ones.
-SELECT fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s);
+SELECT fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s);
 
 -- settle_with_details: The same, and keep the details of failed attempts.
 SELECT fairlane.keep_details(
-  fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s),
+  fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s),
   %s::text[], %s::bigint[], %s::text[]);
+
+-- read_uncounted: Up to which number documents of an older version are not counted yet.
+SELECT uncounted FROM fairlane.counters ORDER BY revision DESC LIMIT 1;
+
+-- count_some: Count what some documents of an older version take; returns whether there may be more.
+SELECT fairlane.count_some(%s);
 
 -- reclaim: Take back documents whose lease ran out.
 SELECT fairlane.reclaim(%s, %s);
@@ -59,16 +65,16 @@ SELECT fairlane.reclaim(%s, %s);
 SELECT fairlane.cancel(%s::text[], %s);
 
 -- retry: Give a failed document fresh attempts.
-SELECT fairlane.retry(%s, %s);
+SELECT * FROM fairlane.retry(%s, %s, %s);
 
 -- purge: Remove old changes, then documents that ended.
 SELECT * FROM fairlane.purge(%s, %s, %s);
 
 -- configure: Replace the rules.
-SELECT fairlane.configure(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, %s);
+SELECT fairlane.configure(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s);
 
 -- tune: Replace a customer's terms.
-SELECT fairlane.tune(%s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s);
+SELECT fairlane.tune(%s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s);
 
 -- reset: Reset a customer as if it was never seen.
 SELECT fairlane.reset_customer(%s, %s);
@@ -88,28 +94,30 @@ SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1;
 -- customer: One customer with its terms and counts; whether something has arrived that is not counted yet.
 SELECT q.is_behind, q.now_ms, r.version, r.body, c.counter, c.updated_ms, c.reset_ms, c.resets, coalesce(c.terms_version, 0),
        (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1),
-       n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms
+       n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms, n.documents, n.bytes
 FROM (SELECT fairlane.is_behind() AS is_behind, fairlane.now_ms(%s) AS now_ms) AS q
 CROSS JOIN (SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1) AS r
 LEFT JOIN fairlane.customers AS c ON c.id = %s
 CROSS JOIN LATERAL (
   SELECT coalesce(sum(waiting), 0)::bigint AS waiting, coalesce(sum(running), 0)::bigint AS running,
          coalesce(sum(done), 0)::bigint AS done, coalesce(sum(failed), 0)::bigint AS failed,
-         coalesce(sum(cancelled), 0)::bigint AS cancelled, min(ready_ms) AS ready_ms
+         coalesce(sum(cancelled), 0)::bigint AS cancelled, min(ready_ms) AS ready_ms,
+         coalesce(sum(documents), 0)::bigint AS documents, coalesce(sum(bytes), 0)::bigint AS bytes
   FROM fairlane.lanes AS l WHERE l.customer = c.number
 ) AS n;
 
 -- customers: Customers by id with their terms and counts, a page; whether something has arrived that is not counted yet.
 SELECT q.is_behind, q.now_ms, r.version, r.body, c.id, c.counter, c.updated_ms, c.reset_ms, c.resets, c.terms_version,
        (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1),
-       n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms
+       n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms, n.documents, n.bytes
 FROM (SELECT fairlane.is_behind() AS is_behind, fairlane.now_ms(%s) AS now_ms) AS q
 CROSS JOIN (SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1) AS r
 CROSS JOIN (SELECT * FROM fairlane.customers WHERE id > %s ORDER BY id LIMIT %s) AS c
 CROSS JOIN LATERAL (
   SELECT coalesce(sum(waiting), 0)::bigint AS waiting, coalesce(sum(running), 0)::bigint AS running,
          coalesce(sum(done), 0)::bigint AS done, coalesce(sum(failed), 0)::bigint AS failed,
-         coalesce(sum(cancelled), 0)::bigint AS cancelled, min(ready_ms) AS ready_ms
+         coalesce(sum(cancelled), 0)::bigint AS cancelled, min(ready_ms) AS ready_ms,
+         coalesce(sum(documents), 0)::bigint AS documents, coalesce(sum(bytes), 0)::bigint AS bytes
   FROM fairlane.lanes AS l WHERE l.customer = c.number
 ) AS n ORDER BY c.id;
 
@@ -125,8 +133,8 @@ SELECT s.* FROM (
   SELECT * FROM fairlane.snapshots AS s WHERE s.number = n.number
     AND (%(state)s::text IS NULL OR s.state = %(state)s) AND (%(kind)s::text IS NULL OR s.kind = %(kind)s)
     AND (%(reason)s::text IS NULL OR strpos(s.reason, %(reason)s) > 0)
-    AND (%(since_ms)s::bigint IS NULL OR s.checked_ms >= %(since_ms)s)
-    AND (%(until_ms)s::bigint IS NULL OR s.checked_ms < %(until_ms)s) OFFSET 0
+    AND (%(since_ms)s::bigint IS NULL OR s.submitted_ms >= %(since_ms)s)
+    AND (%(until_ms)s::bigint IS NULL OR s.submitted_ms < %(until_ms)s) OFFSET 0
 ) AS s ORDER BY n.number DESC LIMIT %(limit)s;
 
 -- documents_of_customer: A page of a customer's documents as snapshots, newest first.
@@ -139,8 +147,8 @@ SELECT s.* FROM (
   SELECT * FROM fairlane.snapshots AS s WHERE s.number = n.number
     AND (%(state)s::text IS NULL OR s.state = %(state)s) AND (%(kind)s::text IS NULL OR s.kind = %(kind)s)
     AND (%(reason)s::text IS NULL OR strpos(s.reason, %(reason)s) > 0)
-    AND (%(since_ms)s::bigint IS NULL OR s.checked_ms >= %(since_ms)s)
-    AND (%(until_ms)s::bigint IS NULL OR s.checked_ms < %(until_ms)s) OFFSET 0
+    AND (%(since_ms)s::bigint IS NULL OR s.submitted_ms >= %(since_ms)s)
+    AND (%(until_ms)s::bigint IS NULL OR s.submitted_ms < %(until_ms)s) OFFSET 0
 ) AS s ORDER BY n.number DESC LIMIT %(limit)s;
 
 -- documents_at_work: A page of documents of one state that have not ended as snapshots, newest first.
@@ -153,8 +161,8 @@ SELECT s.* FROM (
   SELECT * FROM fairlane.snapshots AS s WHERE s.number = n.number
     AND (%(state)s::text IS NULL OR s.state = %(state)s) AND (%(kind)s::text IS NULL OR s.kind = %(kind)s)
     AND (%(reason)s::text IS NULL OR strpos(s.reason, %(reason)s) > 0)
-    AND (%(since_ms)s::bigint IS NULL OR s.checked_ms >= %(since_ms)s)
-    AND (%(until_ms)s::bigint IS NULL OR s.checked_ms < %(until_ms)s) OFFSET 0
+    AND (%(since_ms)s::bigint IS NULL OR s.submitted_ms >= %(since_ms)s)
+    AND (%(until_ms)s::bigint IS NULL OR s.submitted_ms < %(until_ms)s) OFFSET 0
 ) AS s ORDER BY n.number DESC LIMIT %(limit)s;
 
 -- documents_done: A page of documents that are done as snapshots, newest first.
@@ -166,8 +174,8 @@ SELECT s.* FROM (
   SELECT * FROM fairlane.snapshots AS s WHERE s.number = n.number
     AND (%(state)s::text IS NULL OR s.state = %(state)s) AND (%(kind)s::text IS NULL OR s.kind = %(kind)s)
     AND (%(reason)s::text IS NULL OR strpos(s.reason, %(reason)s) > 0)
-    AND (%(since_ms)s::bigint IS NULL OR s.checked_ms >= %(since_ms)s)
-    AND (%(until_ms)s::bigint IS NULL OR s.checked_ms < %(until_ms)s) OFFSET 0
+    AND (%(since_ms)s::bigint IS NULL OR s.submitted_ms >= %(since_ms)s)
+    AND (%(until_ms)s::bigint IS NULL OR s.submitted_ms < %(until_ms)s) OFFSET 0
 ) AS s ORDER BY n.number DESC LIMIT %(limit)s;
 
 -- documents_unhappy: A page of failed or cancelled documents as snapshots, newest first, however many others there are.
@@ -180,8 +188,8 @@ SELECT s.* FROM (
   SELECT * FROM fairlane.snapshots AS s WHERE s.number = n.number
     AND (%(state)s::text IS NULL OR s.state = %(state)s) AND (%(kind)s::text IS NULL OR s.kind = %(kind)s)
     AND (%(reason)s::text IS NULL OR strpos(s.reason, %(reason)s) > 0)
-    AND (%(since_ms)s::bigint IS NULL OR s.checked_ms >= %(since_ms)s)
-    AND (%(until_ms)s::bigint IS NULL OR s.checked_ms < %(until_ms)s) OFFSET 0
+    AND (%(since_ms)s::bigint IS NULL OR s.submitted_ms >= %(since_ms)s)
+    AND (%(until_ms)s::bigint IS NULL OR s.submitted_ms < %(until_ms)s) OFFSET 0
 ) AS s ORDER BY n.number DESC LIMIT %(limit)s;
 
 -- floor_of_documents: The number of the last document that is examined for one page.
@@ -273,10 +281,12 @@ CROSS JOIN LATERAL (
 ) AS n ORDER BY c.id;
 
 -- pack_documents: Documents with all that is stored of them, oldest first.
-SELECT s.*, d.digest, d.weight, d.resets, d.payload, e.result
+SELECT s.*, d.digest, d.weight, d.resets, d.payload, e.result, r.root,
+       coalesce((SELECT f.descendants FROM fairlane.families AS f WHERE f.root = coalesce(r.root, d.number)), 0)
 FROM (SELECT number FROM fairlane.documents WHERE number > %s ORDER BY number LIMIT %s) AS page
 JOIN fairlane.snapshots AS s ON s.number = page.number JOIN fairlane.documents AS d ON d.number = page.number
-LEFT JOIN fairlane.endings AS e ON e.number = page.number ORDER BY page.number;
+LEFT JOIN fairlane.endings AS e ON e.number = page.number LEFT JOIN fairlane.descendants AS r ON r.number = page.number
+ORDER BY page.number;
 
 -- pack_lanes: The tags of lanes by customer, kind and priority.
 SELECT c.id, l.kind, l.priority, l.start, l.finish FROM fairlane.customer_terms AS c JOIN fairlane.lanes AS l ON l.customer = c.number
@@ -287,10 +297,12 @@ ORDER BY c.id, l.kind, l.priority LIMIT %s;
 SELECT group_name, key, value, version FROM fairlane.records WHERE (group_name, key) > (%s, %s) ORDER BY group_name, key LIMIT %s;
 
 -- unpack_queue: Replace the queue's counters and rules by another queue's.
-SELECT fairlane.unpack_queue(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, %s::bigint[], %s, %s, %s, %s);
+SELECT fairlane.unpack_queue(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s::bigint[],
+                             %s, %s, %s, %s);
 
 -- unpack_customer: Add a customer from another store.
-SELECT fairlane.unpack_customer(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, %s, %s, %s);
+SELECT fairlane.unpack_customer(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s,
+                                ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s, %s, %s);
 
 -- unpack_documents: Add documents from another store.
 SELECT fairlane.unpack_documents(%s::jsonb);

@@ -23,8 +23,8 @@ def customer_from_row(id: str, row: Row) -> Customer:
     """Make a customer of its standing, terms and counts."""
     now_ms, rules_version, rules_body, counter, updated_ms, reset_ms, resets, terms_version, terms_body, *counts = row
     standing = Standing(counter or 0, updated_ms, reset_ms, resets or 0)
-    policy = parse_rules(rules_body, rules_version).policy
-    return customer_snapshot(id, standing, counts, _parse_terms(terms_body), terms_version, policy, now_ms)
+    rules = parse_rules(rules_body, rules_version)
+    return customer_snapshot(id, standing, counts, _parse_terms(terms_body), terms_version, rules, now_ms)
 
 
 def document_from_row(row: Row) -> DocumentRow:
@@ -32,7 +32,7 @@ def document_from_row(row: Row) -> DocumentRow:
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
     return DocumentRow(
         id, number, customer, kind, state, CheckRow(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
-        *row[16:20],
+        *row[16:23],
     )  # fmt: skip
 
 

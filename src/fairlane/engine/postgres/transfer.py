@@ -15,7 +15,7 @@ from .migrate import depths_of, terms_columns
 from .pool import CallerTransaction, PostgresPool, Row
 from .read import document_from_row
 
-SNAPSHOT_COLUMNS = 21  # of the view `snapshots`, the customer's number included
+SNAPSHOT_COLUMNS = 24  # of the view `snapshots`, the customer's number included
 
 
 def pack(pool: PostgresPool | CallerTransaction, sql: Queries, rules: Rules, cursor: str | None, limit: int) -> Packed:
@@ -72,8 +72,8 @@ def _unpack_queue(pool: PostgresPool | CallerTransaction, sql: Queries, queue: P
         sql.unpack_queue,
         (
             encode_rules(rules), rules.version, interval_ms_of(policy), depths_of(policy.thresholds), policy.reset,
-            rules.dispatch, rules.open_turn_every, rules.frozen, list(queue.clocks), queue.dispatches, queue.last_number,
-            queue.last_change, queue.last_record,
+            rules.dispatch, rules.open_turn_every, rules.frozen, *rules.limits, list(queue.clocks), queue.dispatches,
+            queue.last_number, queue.last_change, queue.last_record,
         ),
     )  # fmt: skip
 

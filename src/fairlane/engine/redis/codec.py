@@ -20,8 +20,20 @@ from fairlane.core.document import (
     Retried,
     Submission,
 )
-from fairlane.core.policy import COUNTER_FLOOR, STEP, Policy, Rules, Standing, Terms, interval_ms_of, to_thousandths, weight_of
+from fairlane.core.policy import (
+    COUNTER_FLOOR,
+    STEP,
+    CustomerLimits,
+    Policy,
+    Rules,
+    Standing,
+    Terms,
+    interval_ms_of,
+    to_thousandths,
+    weight_of,
+)
 from fairlane.engine.codec import decode_rules, decode_terms
+from fairlane.engine.limits import source_of
 from fairlane.engine.read import customer_snapshot
 
 parse_rules = lru_cache(maxsize=8)(decode_rules)
@@ -41,17 +53,24 @@ def seq(number: int) -> str:
 def submit_arguments(submissions: Sequence[Submission], now_ms: int | None) -> list[Any]:
     """Encode submissions: what documents have in common is sent once as a sender, which each names by its index."""
     senders: dict[tuple[Any, ...], int] = {}
+    has_files = any(submission.file_bytes for submission in submissions)
     has_keys = any(submission.key is not None for submission in submissions)
     documents: list[Any] = []
     for submission in submissions:
-        sender = (submission.customer, submission.kind, submission.cost, submission.delay_ms, submission.made_from or "")
+        sender = (
+            submission.customer, submission.kind, submission.cost, submission.delay_ms, source_of(submission) or "",
+            int(submission.made_from is not None),
+        )  # fmt: skip
         index = senders.setdefault(sender, len(senders) + 1)
         documents += (index, submission.id, submission.payload)
+        if has_files:
+            documents.append(submission.file_bytes)
         if has_keys:
             documents += ("" if submission.key is None else "k" + submission.key, submission.digest or "")
     return [
         time_argument(now_ms),
         0,
+        int(has_files),
         int(has_keys),
         len(senders),
         *(value for sender in senders for value in sender),
@@ -69,7 +88,7 @@ def receipts(submissions: Sequence[Submission], reply: list[list[Any]]) -> list[
 
 def first_from(submissions: Sequence[Submission], customer: str, source: str) -> Submission:
     """Find the first submission of a customer that names a source."""
-    return next(submission for submission in submissions if (submission.customer, submission.made_from) == (customer, source))
+    return next(submission for submission in submissions if (submission.customer, source_of(submission)) == (customer, source))
 
 
 def claims(reply: list[list[Any]]) -> list[Claim]:
@@ -89,17 +108,18 @@ def settle_arguments(settlements: Sequence[tuple[Claim, Outcome]], now_ms: int |
 
 
 def _outcome_values(outcome: Outcome) -> tuple[Any, ...]:
-    """Encode an outcome: its name, result or reason, delay, corrected cost, and details."""
+    """Encode an outcome: its name, result or reason, delay, corrected cost, details, and bytes of the result's files."""
     cost = "" if outcome.cost is None else outcome.cost
     match outcome:
         case Done():
-            return "done", "" if outcome.result is None else "r" + outcome.result, 0, cost, ""
+            return "done", "" if outcome.result is None else "r" + outcome.result, 0, cost, "", outcome.file_bytes
         case Failed():
-            return "failed", outcome.reason, 0, cost, outcome.details or ""
+            return "failed", outcome.reason, 0, cost, outcome.details or "", 0
         case Retried():
-            return "retried" if outcome.counted else "postponed", outcome.reason, outcome.after_ms, cost, outcome.details or ""
+            name = "retried" if outcome.counted else "postponed"
+            return name, outcome.reason, outcome.after_ms, cost, outcome.details or "", 0
         case Released():
-            return "released", "", 0, cost, ""
+            return "released", "", 0, cost, "", 0
 
 
 def depths_of(policy: Policy) -> list[int]:
@@ -111,7 +131,14 @@ def rules_arguments(rules: Rules) -> list[Any]:
     """Encode rules."""
     policy = rules.policy
     frozen = "" if rules.frozen is None else "f" + rules.frozen
-    return [interval_ms_of(policy), policy.reset, rules.dispatch, rules.open_turn_every, frozen, *depths_of(policy)]
+    return [
+        interval_ms_of(policy), policy.reset, rules.dispatch, rules.open_turn_every, frozen, *_limits_arguments(rules.limits),
+        *depths_of(policy),
+    ]  # fmt: skip
+
+
+def _limits_arguments(limits: CustomerLimits) -> list[int | str]:
+    return ["" if most is None else most for most in limits]
 
 
 def terms_arguments(terms: Terms) -> list[Any]:
@@ -124,6 +151,7 @@ def terms_arguments(terms: Terms) -> list[Any]:
         int(terms.paused),
         "" if terms.reset_interval is None else interval_ms_of(policy),
         terms.reset or "",
+        *_limits_arguments(terms.limits),
         int(terms.thresholds is not None),
         *depths,
     ]
@@ -131,14 +159,14 @@ def terms_arguments(terms: Terms) -> list[Any]:
 
 def never_seen(customer: str) -> list[Any]:
     """Make the row of a customer that the server does not know."""
-    return [customer, 0, None, None, 0, 0, 0, 0, 0, 0, None, 0, None]
+    return [customer, 0, None, None, 0, 0, 0, 0, 0, 0, None, 0, 0, 0, None]
 
 
 def customer(row: list[Any], rules: Rules, now_ms: int) -> Customer:
     """Decode a customer, with what a check at this moment would give."""
     id, counter, updated_ms, reset_ms, resets, *counts, version, terms = row
     standing = Standing(counter, updated_ms, reset_ms, resets)
-    return customer_snapshot(id, standing, counts, parse_terms(terms), version, rules.policy, now_ms)
+    return customer_snapshot(id, standing, counts, parse_terms(terms), version, rules, now_ms)
 
 
 def document(row: list[Any]) -> DocumentRow:

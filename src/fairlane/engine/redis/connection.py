@@ -56,7 +56,7 @@ KEEPALIVE = {  # what the platform does not know is left out
 
 REPLICAS_RETRY_SECONDS = 1.0  # how long a call waits for replicas that were silent the last time
 # What these write may be lost at a failover without harm: leases end early, expired ones are found again, purges are repeated.
-UNCONFIRMED = {*READING, "migrate", "upgrade", "sweep", "extend", "reclaim", "purge"}
+UNCONFIRMED = {*READING, "migrate", "upgrade", "count", "sweep", "extend", "reclaim", "purge"}
 
 RawConnection = Any  # a connection of redis-py, whose methods carry no types
 Repeat = Literal["never", "same", "marked"]  # not at all, with the same arguments, with a 1 as second argument

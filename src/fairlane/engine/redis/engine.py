@@ -29,6 +29,7 @@ from fairlane.core.errors import KeyConflict, StoreError, StoreUnfit, Unknown
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine.codec import encode_rules, encode_terms
 from fairlane.engine.errors import purged_feed_error, unknown_source_error
+from fairlane.engine.limits import limit_error
 from fairlane.engine.pace import Pace, estimate_ahead
 from fairlane.engine.protocol import (
     DUE_MAX,
@@ -53,6 +54,7 @@ from .server import FLAGS_SINCE, durability, read_server_info, refuse_unfit
 from .url import parse_url
 
 EXAMINED_MAX = 2000  # documents that one script reads to fill a page: nothing else runs meanwhile
+COUNT_STEP = 500  # documents of an older form that one script counts
 LINES_MAX = 2000  # lines of the feed that one script reads or sweeps
 POLL_SECONDS = 5.0  # a signal may be lost: a waiter polls this often
 POLL_UNSUBSCRIBED_SECONDS = 0.1  # and this often where signals cannot be received
@@ -101,6 +103,8 @@ class RedisEngine:
         for script in self._schema.scripts_after(form):
             self._upgrade(form, script)
             form += 1
+        while self._pool.run("count", [COUNT_STEP], "same"):
+            pass
         self._pool.be_patient()
         self._sweep()
 
@@ -132,6 +136,8 @@ class RedisEngine:
             raise unknown_source_error(codec.first_from(submissions, reply[1], reply[2]))
         if reply and reply[0] == "conflict":
             raise KeyConflict(*reply[1:])
+        if reply and reply[0] == "over":
+            raise limit_error(*reply[1:])
         return codec.receipts(submissions, reply)
 
     def claim(
@@ -169,8 +175,11 @@ class RedisEngine:
     def cancel(self, ids: Sequence[str], *, now_ms: int | None = None) -> list[str]:
         return [ids[index - 1] for index in self._pool.run("cancel", [codec.time_argument(now_ms), *ids], "never")]
 
-    def retry(self, id: str, *, now_ms: int | None = None) -> bool:
-        return bool(self._pool.run("retry", [codec.time_argument(now_ms), id], "never"))
+    def retry(self, id: str, *, as_customer: bool = False, now_ms: int | None = None) -> bool:
+        reply = self._pool.run("retry", [codec.time_argument(now_ms), id, int(as_customer)], "never")
+        if isinstance(reply, list):
+            raise limit_error(*reply[1:])
+        return bool(reply)
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
         documents, changes = self._pool.run("purge", [codec.time_argument(now_ms), age_ms, limit], "same")

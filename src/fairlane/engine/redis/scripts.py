@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from fairlane.engine.schema import Schema
 
-SCHEMA = Schema(scripts=(), oldest=4, first=5)  # a queue is made in form 4; each script brings it to the next, from 5 on
 SHARED_READ = ("queue", "policy", "records")
-SHARED = (*SHARED_READ, "writes", "lanes", "flush", "transitions")
+SHARED = (*SHARED_READ, "writes", "limits", "lanes", "flush", "transitions")
 READING = {"body", "changes", "customers", "documents", "now", "outlook", "ready", "ready_kinds", "records", "rules"}
 ALONE = {"migrate", "upgrade"}  # they create or change what the shared files read
 FREEING = {"extend", "settle", "reclaim", "cancel", "purge", "forget", "sweep"}  # these must run on a full server too
@@ -37,6 +36,10 @@ def read_file(name: str) -> str:
 def verbs() -> list[str]:
     """List the verbs that have a script."""
     return sorted(Path(file.name).stem for file in (files(__package__) / "lua").iterdir() if file.name.endswith(".lua"))
+
+
+# A queue is made in the newest form; each script brings one of the form before to the next, from 5 on.
+SCHEMA = Schema(scripts=(read_file("versions/form_5"),), oldest=5, first=5)
 
 
 @cache

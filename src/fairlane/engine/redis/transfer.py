@@ -52,7 +52,7 @@ def _documents(pool: RedisPool, after: int, limit: int) -> list[PackedDocument]:
     documents: list[PackedDocument] = []
     while len(documents) < limit:
         last, *rows = pool.run("pack", ["documents", after, min(ROWS_MAX, limit - len(documents))], "same")
-        documents += [PackedDocument(codec.document(row[:-5]), *row[-5:]) for row in rows]
+        documents += [PackedDocument(codec.document(row[:-7]), *row[-7:]) for row in rows]
         if last == 0:
             break
         after = last
@@ -107,5 +107,5 @@ def _customer_row(packed: PackedCustomer) -> list[Any]:
 
 def _document_row(packed: PackedDocument) -> list[Any]:
     id, number, customer, kind, state, check, *rest = packed.snapshot
-    stored = [packed.digest, packed.weight, packed.resets, packed.payload, packed.result]
+    stored = [packed.digest, packed.weight, packed.resets, packed.payload, packed.result, packed.root, packed.descendants]
     return [id, number, customer, kind, state, *check[1:], *rest, *stored]

@@ -66,10 +66,10 @@ def purge(tx: Transaction, before_ms: int, limit: int) -> Purged:
     trimmed = _trim_changes(tx, before_ms, limit)
     if trimmed == limit:
         return Purged([], trimmed)
-    ended = tx.execute(sql.read_ended_documents, (before_ms, limit)).fetchall()
-    for number, customer, key, *_ in ended:
-        delete_document(tx, number, customer, key)
-    return Purged([Removed(*named) for _, _, _, *named in ended], trimmed)
+    ended = [TransitionRow(*row) for row in tx.execute(sql.read_ended_documents, (before_ms, limit)).fetchall()]
+    for document in ended:
+        delete_document(tx, document)
+    return Purged([Removed(document.id, document.customer_id, document.token) for document in ended], trimmed)
 
 
 def _trim_changes(tx: Transaction, before_ms: int, limit: int) -> int:

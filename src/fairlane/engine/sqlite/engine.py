@@ -38,7 +38,7 @@ from fairlane.engine.protocol import (
 from fairlane.engine.schema import Schema
 from fairlane.file_modes import create_private
 
-from . import admin, claim, diagnostics, read, settle, submit, transfer
+from . import admin, claim, count, diagnostics, read, settle, submit, transfer
 from .connection import connect
 from .file_checks import close_to_others, refuse_unfit
 from .migrate import migrate
@@ -49,6 +49,7 @@ from .transaction import Transaction, current_time_ms
 from .wait import WorkWaiter
 
 T = TypeVar("T")
+COUNT_STEP = 1000  # documents of an older version that are counted in one transaction
 
 
 class SqliteEngine:
@@ -67,6 +68,9 @@ class SqliteEngine:
         connection.close()
         self._pool = SqlitePool(self.path, schema)
         self._waiter = WorkWaiter(self._pool)
+        if not self._pool.read(count.is_counted):
+            while self._pool.write(lambda tx: count.count_some(tx, COUNT_STEP)):
+                pass
 
     def _write_unless_frozen(self, operation: Callable[[Transaction], T]) -> T:
         """Run an operation that begins or changes something, which a frozen queue refuses."""
@@ -108,8 +112,8 @@ class SqliteEngine:
     def cancel(self, ids: Sequence[str], *, now_ms: int | None = None) -> list[str]:
         return self._write_unless_frozen(lambda tx: settle.cancel(tx, ids, current_time_ms(now_ms)))
 
-    def retry(self, id: str, *, now_ms: int | None = None) -> bool:
-        return self._write_unless_frozen(lambda tx: settle.retry(tx, id, current_time_ms(now_ms)))
+    def retry(self, id: str, *, as_customer: bool = False, now_ms: int | None = None) -> bool:
+        return self._write_unless_frozen(lambda tx: settle.retry(tx, id, as_customer, current_time_ms(now_ms)))
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
         return self._waiter.wait(timeout_seconds, kinds)

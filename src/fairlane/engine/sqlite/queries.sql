@@ -1,14 +1,14 @@
 -- read_queue: The queue's own counters.
-SELECT dispatches, last_number, last_change, changes_floor, last_record, tunings,
+SELECT dispatches, last_number, last_change, changes_floor, last_record, tunings, uncounted,
        pace_from_ms, pace_from_dispatches, pace_mid_ms, pace_mid_dispatches
 FROM queue;
 
 -- write_queue: Write the queue's own counters.
-UPDATE queue SET dispatches = ?, last_number = ?, last_change = ?, changes_floor = ?, last_record = ?, tunings = ?,
+UPDATE queue SET dispatches = ?, last_number = ?, last_change = ?, changes_floor = ?, last_record = ?, tunings = ?, uncounted = ?,
        pace_from_ms = ?, pace_from_dispatches = ?, pace_mid_ms = ?, pace_mid_dispatches = ?;
 
 -- read_queue_and_rules: The queue's own counters, and the rules that hold now.
-SELECT dispatches, last_number, last_change, changes_floor, last_record, tunings,
+SELECT dispatches, last_number, last_change, changes_floor, last_record, tunings, uncounted,
        pace_from_ms, pace_from_dispatches, pace_mid_ms, pace_mid_dispatches, version, body
 FROM queue JOIN rules ORDER BY version DESC LIMIT 1;
 
@@ -37,10 +37,10 @@ SELECT * FROM customers WHERE id = ?;
 SELECT * FROM customers WHERE id > ? ORDER BY id LIMIT ?;
 
 -- add_customer: Insert a customer that was never seen.
-INSERT INTO customers (id) VALUES (?);
+INSERT INTO customers (id, busy_most) VALUES (?, 0);
 
--- write_customer: Write a customer's counter.
-UPDATE customers SET counter = ?, updated_ms = ?, reset_ms = ?, resets = ? WHERE number = ?;
+-- write_customer: Write a customer's counter, and how many of its documents wait or run at most.
+UPDATE customers SET counter = ?, updated_ms = ?, reset_ms = ?, resets = ?, busy_most = ? WHERE number = ?;
 
 -- read_terms: The terms that hold for a customer now.
 SELECT version, body FROM terms WHERE customer = ? ORDER BY version DESC LIMIT 1;
@@ -71,8 +71,8 @@ DELETE FROM keys WHERE customer = ? AND key = ?;
 
 -- add_document: Insert a document with its check.
 INSERT INTO documents (number, id, customer, customer_id, kind, state, priority, counter, checked_ms, policy_version, terms_version,
-       weight, resets, cost, key, ready_ms, attempts, attempts_max, token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0);
+       weight, resets, cost, key, ready_ms, attempts, attempts_max, token, bytes, root)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0, ?, ?);
 
 -- add_payload: Insert a document's payload.
 INSERT INTO payloads (number, body) VALUES (?, ?);
@@ -84,22 +84,52 @@ INSERT INTO results (number, body) VALUES (?, ?);
 INSERT INTO changes (number, at_ms, what, customer, document, token, note) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- read_receipt: The receipt of a document.
-SELECT id, number, customer_id, priority, counter, checked_ms, policy_version, terms_version FROM documents WHERE number = ?;
+SELECT id, number, customer_id, priority, counter, checked_ms, policy_version, terms_version FROM snapshots WHERE number = ?;
 
--- read_source_check: The check that a document made from this one inherits.
-SELECT customer_id, priority, counter, policy_version, terms_version FROM documents WHERE id = ?;
+-- read_source: The check that a document made from this one inherits, and the first document of its family.
+SELECT customer_id, priority, counter, policy_version, terms_version, coalesce(root, number) FROM documents WHERE id = ?;
+
+-- read_family: How many documents came out of one.
+SELECT descendants FROM families WHERE root = ?;
+
+-- add_to_family: Count documents that came out of one.
+INSERT INTO families (root, descendants, kept) VALUES (?1, ?2, ?2 + 1)
+ON CONFLICT DO UPDATE SET descendants = descendants + ?2, kept = kept + ?2;
+
+-- leave_family: Count a document no longer that is gone.
+UPDATE families SET kept = kept - 1 WHERE root = ? RETURNING kept;
+
+-- delete_family: Delete a family of which nothing is left.
+DELETE FROM families WHERE root = ?;
+
+-- unpack_family: Count one more document of a family that comes from another store.
+INSERT INTO families (root, descendants, kept) VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET kept = kept + 1;
+
+-- read_uncounted: Up to which number documents are not counted yet.
+SELECT uncounted FROM queue;
+
+-- read_uncounted_documents: Documents that are not counted yet, newest first, with their payloads and results.
+SELECT number, customer, kind, priority, (SELECT body FROM payloads AS p WHERE p.number = d.number),
+       (SELECT body FROM results AS r WHERE r.number = d.number)
+FROM documents AS d WHERE number <= ? AND bytes IS NULL ORDER BY number DESC LIMIT ?;
+
+-- write_bytes: Write what a document takes.
+UPDATE documents SET bytes = ? WHERE number = ?;
 
 -- read_lane: A lane.
-SELECT head, ready_ms, start, finish, waiting, running, done, failed, cancelled FROM lanes
+SELECT head, ready_ms, start, finish, waiting, running, done, failed, cancelled, coalesce(documents, 0), coalesce(bytes, 0)
+FROM lanes
 WHERE customer = ? AND part = 0 AND kind = ? AND priority = ? AND number = 0;
 
 -- read_lanes: All lanes of a customer.
-SELECT kind, priority, head, ready_ms, start, finish, waiting, running, done, failed, cancelled FROM lanes
+SELECT kind, priority, head, ready_ms, start, finish, waiting, running, done, failed, cancelled, coalesce(documents, 0),
+       coalesce(bytes, 0)
+FROM lanes
 WHERE customer = ? AND part = 0;
 
--- count_documents: How many documents of a customer wait, run and have ended, and when its oldest head became ready.
+-- count_documents: How many documents of a customer wait, run and have ended, when its oldest head became ready, what is kept.
 SELECT coalesce(sum(waiting), 0), coalesce(sum(running), 0), coalesce(sum(done), 0), coalesce(sum(failed), 0),
-       coalesce(sum(cancelled), 0), min(ready_ms)
+       coalesce(sum(cancelled), 0), min(ready_ms), coalesce(sum(documents), 0), coalesce(sum(bytes), 0)
 FROM lanes WHERE customer = ? AND part = 0;
 
 -- read_competing_lanes: Every lane that competes.
@@ -107,14 +137,14 @@ SELECT customer, kind, priority FROM lanes WHERE start IS NOT NULL;
 
 -- write_lane: Write a lane.
 INSERT INTO lanes (customer, part, kind, priority, number, head, ready_ms, start, finish, waiting, running, done, failed,
-       cancelled)
-VALUES (?, 0, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+       cancelled, documents, bytes)
+VALUES (?, 0, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET head = excluded.head, ready_ms = excluded.ready_ms, start = excluded.start,
        finish = excluded.finish, waiting = excluded.waiting, running = excluded.running, done = excluded.done,
-       failed = excluded.failed, cancelled = excluded.cancelled;
+       failed = excluded.failed, cancelled = excluded.cancelled, documents = excluded.documents, bytes = excluded.bytes;
 
 -- write_lane_counts: Write the counts of a lane whose position in the indexes did not change.
-UPDATE lanes SET waiting = ?, running = ?, done = ?, failed = ?, cancelled = ?
+UPDATE lanes SET waiting = ?, running = ?, done = ?, failed = ?, cancelled = ?, documents = ?, bytes = ?
 WHERE customer = ? AND part = 0 AND kind = ? AND priority = ? AND number = 0;
 
 -- join_lane: Insert a ready document into its lane.
@@ -161,8 +191,8 @@ WHERE number = ? AND state = 'ready';
 UPDATE documents SET lease_ms = max(lease_ms, ?) WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING number;
 
 -- finish_document: End a running document as done, unless the claim was lost.
-UPDATE documents SET state = 'done', ended_ms = ?, lease_ms = NULL, reason = NULL
-WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING customer, kind, priority;
+UPDATE documents SET state = 'done', ended_ms = ?, bytes = bytes + ?, lease_ms = NULL, reason = NULL
+WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING customer, kind, priority, bytes IS NOT NULL;
 
 -- read_claimed_document: A running document, unless the claim was lost.
 SELECT * FROM moving WHERE number = ? AND id = ? AND state = 'running' AND token = ?;
@@ -190,6 +220,11 @@ UPDATE documents SET state = ?, ended_ms = ?, lease_ms = NULL, reason = ? WHERE 
 UPDATE documents SET state = 'ready', ready_ms = ?, attempts = 0, worker = NULL, ended_ms = NULL, reason = NULL
 WHERE number = ? AND state = 'failed' AND token = ?;
 
+-- write_check: Replace the check of a document, because its customer retries it.
+UPDATE documents SET priority = ?, counter = ?, rechecked_ms = ?, policy_version = ?, terms_version = ?, weight = ?, resets = ?,
+       retries = retries + 1
+WHERE number = ?;
+
 -- correct_cost: Correct a document's cost.
 UPDATE documents SET cost = ? WHERE number = ?;
 
@@ -200,8 +235,8 @@ SELECT number, at_ms FROM changes ORDER BY number LIMIT ?;
 DELETE FROM changes WHERE number <= ?;
 
 -- read_ended_documents: Documents that ended up to a time, oldest first.
-SELECT number, customer, key, id, customer_id, token FROM documents
-WHERE ended_ms IS NOT NULL AND ended_ms <= ? ORDER BY ended_ms, number LIMIT ?;
+SELECT m.* FROM documents AS d JOIN moving AS m ON m.number = d.number
+WHERE d.ended_ms IS NOT NULL AND d.ended_ms <= ? ORDER BY d.ended_ms, d.number LIMIT ?;
 
 -- read_documents_to_forget: Documents of a customer, oldest first.
 SELECT * FROM moving WHERE customer = ? ORDER BY number LIMIT ?;
@@ -231,25 +266,25 @@ SELECT * FROM snapshots WHERE id = ?;
 -- page_documents: A page of documents between two numbers, newest first.
 SELECT * FROM snapshots WHERE number < ?1 AND number >= ?2
   AND (?4 IS NULL OR state = ?4) AND (?5 IS NULL OR kind = ?5) AND (?6 IS NULL OR instr(reason, ?6) > 0)
-  AND (?7 IS NULL OR checked_ms >= ?7) AND (?8 IS NULL OR checked_ms < ?8)
+  AND (?7 IS NULL OR submitted_ms >= ?7) AND (?8 IS NULL OR submitted_ms < ?8)
 ORDER BY number DESC LIMIT ?3;
 
 -- page_failed_documents: A page of failed or cancelled documents, newest first, through their own index.
 SELECT * FROM snapshots WHERE state IN ('failed', 'cancelled') AND state = ?4 AND number < ?1 AND number >= ?2
   AND (?5 IS NULL OR kind = ?5) AND (?6 IS NULL OR instr(reason, ?6) > 0)
-  AND (?7 IS NULL OR checked_ms >= ?7) AND (?8 IS NULL OR checked_ms < ?8)
+  AND (?7 IS NULL OR submitted_ms >= ?7) AND (?8 IS NULL OR submitted_ms < ?8)
 ORDER BY number DESC LIMIT ?3;
 
 -- page_running_documents: A page of running documents, newest first; the plus signs make SQLite use the index of leases.
 SELECT * FROM snapshots WHERE state = 'running' AND +number < ?1 AND +number >= ?2
   AND (?4 IS NULL OR state = ?4) AND (?5 IS NULL OR kind = ?5) AND (?6 IS NULL OR instr(reason, ?6) > 0)
-  AND (?7 IS NULL OR checked_ms >= ?7) AND (?8 IS NULL OR checked_ms < ?8)
+  AND (?7 IS NULL OR submitted_ms >= ?7) AND (?8 IS NULL OR submitted_ms < ?8)
 ORDER BY +number DESC LIMIT ?3;
 
 -- page_documents_of_customer: A page of a customer's documents, newest first.
 SELECT * FROM snapshots WHERE customer = ?9 AND number < ?1 AND number >= ?2
   AND (?4 IS NULL OR state = ?4) AND (?5 IS NULL OR kind = ?5) AND (?6 IS NULL OR instr(reason, ?6) > 0)
-  AND (?7 IS NULL OR checked_ms >= ?7) AND (?8 IS NULL OR checked_ms < ?8)
+  AND (?7 IS NULL OR submitted_ms >= ?7) AND (?8 IS NULL OR submitted_ms < ?8)
 ORDER BY number DESC LIMIT ?3;
 
 -- floor_of_documents: The number of the last document that is examined for one page.
@@ -303,11 +338,10 @@ DELETE FROM records WHERE group_name = ? AND key = ?;
 SELECT clock FROM priorities ORDER BY priority;
 
 -- pack_documents: Whole documents after a number, for another store.
-SELECT s.id, s.number, s.customer_id, s.kind, s.state, s.priority, s.counter, s.checked_ms, s.policy_version, s.terms_version,
-       s.cost, s.key, s.ready_ms, s.attempts, s.attempts_max, s.token, s.worker, s.lease_ms, s.ended_ms, s.reason,
-       s.weight, s.resets, (SELECT digest FROM keys AS k WHERE k.customer = s.customer AND k.key = s.key),
-       (SELECT body FROM payloads AS p WHERE p.number = s.number), (SELECT body FROM results AS r WHERE r.number = s.number)
-FROM documents AS s WHERE s.number > ? ORDER BY s.number LIMIT ?;
+SELECT s.*, d.weight, d.resets, (SELECT digest FROM keys AS k WHERE k.customer = d.customer AND k.key = d.key),
+       (SELECT body FROM payloads AS p WHERE p.number = d.number), (SELECT body FROM results AS r WHERE r.number = d.number),
+       d.root, coalesce((SELECT descendants FROM families AS f WHERE f.root = coalesce(d.root, d.number)), 0)
+FROM documents AS d JOIN snapshots AS s ON s.number = d.number WHERE d.number > ? ORDER BY d.number LIMIT ?;
 
 -- pack_lanes: Tags of lanes by customer, kind and priority, for another store.
 SELECT c.id, l.kind, l.priority, l.start, l.finish FROM customers AS c JOIN lanes AS l ON l.customer = c.number AND l.part = 0
@@ -322,8 +356,9 @@ DELETE FROM rules;
 
 -- unpack_document: Insert a document that comes from another store.
 INSERT INTO documents (number, id, customer, customer_id, kind, state, priority, counter, checked_ms, policy_version, terms_version,
-       weight, resets, cost, key, ready_ms, attempts, attempts_max, token, worker, lease_ms, ended_ms, reason)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       weight, resets, cost, key, ready_ms, attempts, attempts_max, token, worker, lease_ms, ended_ms, reason, bytes, retries,
+       rechecked_ms, root)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- journal_mode: The journal mode of the file.
 PRAGMA journal_mode;

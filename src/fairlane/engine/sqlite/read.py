@@ -32,7 +32,7 @@ def customers(execute: Execute, after: str, limit: int, now_ms: int) -> list[Cus
 def _snapshot(execute: Execute, customer: StoredCustomer, rules: Rules, now_ms: int) -> Customer:
     version, terms = read_terms(execute, customer.number)
     counts = execute(sql.count_documents, (customer.number,)).fetchone()
-    return customer_snapshot(customer.id, customer.standing, counts, terms, version, rules.policy, now_ms)
+    return customer_snapshot(customer.id, customer.standing, counts, terms, version, rules, now_ms)
 
 
 def document(execute: Execute, id: str) -> DocumentRow | None:
@@ -45,7 +45,7 @@ def decode_document(row: tuple[Any, ...]) -> DocumentRow:
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
     return DocumentRow(
         id, number, customer, kind, state, CheckRow(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
-        *row[16:20],
+        *row[16:23],
     )  # fmt: skip
 
 

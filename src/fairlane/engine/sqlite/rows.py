@@ -18,14 +18,24 @@ LaneKey = tuple[int, str, int]  # customer number, kind, priority
 
 
 class StoredCustomer:
-    """A customer's counter."""
+    """A customer's counter, and how many of its documents wait or run at most; None: to be counted."""
 
-    __slots__ = ("id", "number", "standing")
+    __slots__ = ("busy_most", "id", "number", "standing")
 
-    def __init__(self, number: int, id: str, *standing: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        id: str,
+        counter: int = 0,
+        updated_ms: int | None = None,
+        reset_ms: int | None = None,
+        resets: int = 0,
+        busy_most: int | None = 0,
+    ) -> None:
         self.number = number
         self.id = id
-        self.standing = Standing(*standing)
+        self.standing = Standing(counter, updated_ms, reset_ms, resets)
+        self.busy_most = busy_most
 
 
 class TransitionRow(NamedTuple):
@@ -45,6 +55,9 @@ class TransitionRow(NamedTuple):
     resets: int
     key: str | None
     lease_ms: int | None
+    bytes: int | None  # None: not counted yet
+    root: int | None
+    customer_id: str
 
     @property
     def lane_key(self) -> LaneKey:
@@ -52,11 +65,11 @@ class TransitionRow(NamedTuple):
 
 
 class LaneRow:
-    """A lane's head and tags, and how many of its documents wait, run and have ended."""
+    """A lane's head and tags, how many of its documents wait, run and have ended, and what is kept of them."""
 
     __slots__ = (
-        "cancelled", "customer", "done", "failed", "finish", "head", "head_ready_ms", "kind", "priority", "running", "start",
-        "stored_position", "waiting",
+        "bytes", "cancelled", "customer", "documents", "done", "failed", "finish", "head", "head_ready_ms", "kind", "priority",
+        "running", "start", "stored_position", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -77,7 +90,7 @@ class LaneRow:
         self.head_ready_ms = head_ready_ms
         self.start = start
         self.finish = finish
-        self.waiting, self.running, self.done, self.failed, self.cancelled = counts or (0, 0, 0, 0, 0)
+        self.waiting, self.running, self.done, self.failed, self.cancelled, self.documents, self.bytes = counts or (0,) * 7
         self.stored_position = self.position() if counts else None  # None: the row is not stored yet
 
     def key(self) -> LaneKey:
@@ -88,7 +101,7 @@ class LaneRow:
         return self.head, self.head_ready_ms, self.start, self.finish
 
     def counts(self) -> tuple[int, ...]:
-        return self.waiting, self.running, self.done, self.failed, self.cancelled
+        return self.waiting, self.running, self.done, self.failed, self.cancelled, self.documents, self.bytes
 
 
 class PriorityRow:

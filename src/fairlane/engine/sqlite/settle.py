@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairlane.core.document import ENDED, Claim, Done, Failed, Outcome, Released, Retried, State
+from fairlane.core.document import ENDED, CheckRow, Claim, DocumentRow, Done, Failed, Outcome, Released, Retried, State
 from fairlane.core.policy import correct_counter, step_of
+from fairlane.engine.codec import encode_check
+from fairlane.engine.limits import refuse_retry, text_bytes
 from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, EXPIRED, SPENT, attempt_key
 
+from .limits import customer_limits, usage_of
 from .queries import sql
+from .read import decode_document
 from .rows import LaneRow, TransitionRow
+from .submit import Submitter
 from .transaction import Transaction
 
 
@@ -32,10 +37,7 @@ def settle(tx: Transaction, settlements: Sequence[tuple[Claim, Outcome]], now_ms
 def _settle(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> bool:
     """Settle one claim; return False if it was lost."""
     if isinstance(outcome, Done) and outcome.cost is None:  # the usual case in one statement
-        row = tx.execute(sql.finish_document, (now_ms, claim.number, claim.id, claim.token)).fetchone()
-        if row is not None:
-            _add_result(tx, claim, tx.lane(*row), outcome.result, now_ms)
-        return row is not None
+        return _finish(tx, claim, outcome, now_ms)
     row = tx.execute(sql.read_claimed_document, (claim.number, claim.id, claim.token)).fetchone()
     if row is None:
         return False
@@ -43,8 +45,7 @@ def _settle(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> boo
     _correct_cost(tx, document, claim.customer, outcome.cost, now_ms)
     match outcome:
         case Done():
-            tx.execute(sql.finish_document, (now_ms, claim.number, claim.id, claim.token)).fetchall()
-            _add_result(tx, claim, tx.lane(*document.lane_key), outcome.result, now_ms)
+            _finish(tx, claim, outcome, now_ms)
         case Failed():
             _end(tx, document, "failed", now_ms, outcome.reason)
         case Released():
@@ -69,13 +70,21 @@ def _keep_details(tx: Transaction, claim: Claim, outcome: Outcome) -> None:
     tx.write_record(ATTEMPTS, attempt_key(claim.id, claim.token), outcome.details)
 
 
-def _add_result(tx: Transaction, claim: Claim, lane: LaneRow, result: str | None, now_ms: int) -> None:
-    """Count a document that was just finished, and store its result."""
+def _finish(tx: Transaction, claim: Claim, outcome: Done, now_ms: int) -> bool:
+    """Finish a document and store its result; return False if the claim was lost."""
+    size = text_bytes(outcome.result) + outcome.file_bytes
+    row = tx.execute(sql.finish_document, (now_ms, size, claim.number, claim.id, claim.token)).fetchone()
+    if row is None:
+        return False
+    *lane_key, is_counted = row
+    lane = tx.lane(*lane_key)
     lane.done += 1
+    lane.bytes += size if is_counted else 0
     tx.stop_running(lane)
-    if result is not None:
-        tx.execute(sql.add_result, (claim.number, result))
+    if outcome.result is not None:
+        tx.execute(sql.add_result, (claim.number, outcome.result))
     tx.log(now_ms, "done", lane.customer, claim.number, claim.token)
+    return True
 
 
 def _correct_cost(tx: Transaction, document: TransitionRow, customer_id: str, cost: int | None, now_ms: int) -> None:
@@ -156,19 +165,46 @@ def cancel(tx: Transaction, ids: Sequence[str], now_ms: int) -> list[str]:
     return cancelled
 
 
-def retry(tx: Transaction, id: str, now_ms: int) -> bool:
-    """Give a failed document another round of attempts."""
+def retry(tx: Transaction, id: str, as_customer: bool, now_ms: int) -> bool:
+    """Give a failed document another round of attempts; for its customer with a check."""
     tx.flush_documents()
-    document = _read_document(tx, id)
-    if document is None or document.state != "failed":
+    row = tx.execute(sql.read_snapshot, (id,)).fetchone()
+    if row is None or (before := decode_document(row)).state != "failed":
         return False
-    tx.execute(sql.revive_document, (now_ms, document.number, document.token))
-    lane = tx.lane(*document.lane_key)
+    customer = tx.customer(before.customer)
+    limits = customer_limits(tx, customer)
+    refuse_retry(id, customer.id, before.retries if as_customer else None, lambda: usage_of(tx, customer).waiting, limits)
+    tx.execute(sql.revive_document, (now_ms, before.number, before.token))
+    lane = tx.lane(customer.number, before.kind, before.priority)
     lane.failed -= 1
+    note = None
+    if as_customer:
+        check = _check_again(tx, before, now_ms)
+        note = encode_check(check, before.cost, before.check)
+        lane = _change_lane(tx, lane, check.priority, before)
     lane.waiting += 1
-    tx.join_lane(lane, document.number, now_ms)
-    tx.log(now_ms, "revived", document.customer, document.number, document.token)
+    Submitter(tx, customer.id).count_busy(1)
+    tx.join_lane(lane, before.number, now_ms)
+    tx.log(now_ms, "revived", customer.number, before.number, before.token, note)
     return True
+
+
+def _check_again(tx: Transaction, document: DocumentRow, now_ms: int) -> CheckRow:
+    """Give a document the check of a new one, because its customer retries it."""
+    submitter = Submitter(tx, document.customer)
+    check = submitter.check(document.cost, now_ms)
+    at_check = (submitter.weight, submitter.customer.standing.resets)
+    tx.execute(sql.write_check, (*check[1:], *at_check, document.number))
+    return check
+
+
+def _change_lane(tx: Transaction, lane: LaneRow, priority: int, document: DocumentRow) -> LaneRow:
+    """Count what is kept of a document in the lane of its new priority."""
+    is_counted = document.number > tx.uncounted
+    other = tx.lane(lane.customer, lane.kind, priority)
+    lane.documents, lane.bytes = lane.documents - is_counted, lane.bytes - document.bytes
+    other.documents, other.bytes = other.documents + is_counted, other.bytes + document.bytes
+    return other
 
 
 def _read_document(tx: Transaction, id: str) -> TransitionRow | None:
@@ -178,19 +214,26 @@ def _read_document(tx: Transaction, id: str) -> TransitionRow | None:
 
 def forget_document(tx: Transaction, document: TransitionRow) -> None:
     """Erase a document in any state, and no longer count it."""
-    delete_document(tx, document.number, document.customer, document.key)
-    lane = tx.lane(*document.lane_key)
+    lane = delete_document(tx, document)
     if document.state in ENDED:
         setattr(lane, document.state, getattr(lane, document.state) - 1)
     else:
         _uncount(tx, document, lane)
 
 
-def delete_document(tx: Transaction, number: int, customer: int, key: str | None) -> None:
-    """Delete a document's rows."""
+def delete_document(tx: Transaction, document: TransitionRow) -> LaneRow:
+    """Delete a document's rows, and count what it took no longer; return its lane."""
     for statement in (
         sql.delete_progress, sql.delete_attempts, sql.delete_document, sql.delete_payload, sql.delete_result
     ):  # fmt: skip
-        tx.execute(statement, (number,))
-    if key is not None:
-        tx.execute(sql.delete_key, (customer, key))
+        tx.execute(statement, (document.number,))
+    if document.key is not None:
+        tx.execute(sql.delete_key, (document.customer, document.key))
+    root = document.number if document.root is None else document.root
+    if tx.execute(sql.leave_family, (root,)).fetchone() == (0,):
+        tx.execute(sql.delete_family, (root,))
+    lane = tx.lane(*document.lane_key)
+    if document.bytes is not None:
+        lane.documents -= 1
+        lane.bytes -= document.bytes
+    return lane

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fairlane.core.document import ATTEMPTS_DEFAULT, NO_CHECK, CheckRow, ReceiptRow, Submission
 from fairlane.core.errors import KeyConflict
 from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.codec import encode_check
 from fairlane.engine.errors import unknown_source_error
+from fairlane.engine.limits import Additions, new_submissions, source_of, submission_bytes
 
+from .limits import refuse_over_limits
 from .queries import sql
 from .transaction import Transaction
 
 
-class _Submitter:
+class _Source(NamedTuple):
+    """The document that a submission comes out of."""
+
+    check: CheckRow
+    root: int  # the first document of its family
+
+
+class Submitter:
     """A customer while a transaction inserts its documents: its row, policy and weight are read once."""
 
     __slots__ = ("customer", "policy", "terms_version", "tx", "weight")
@@ -26,6 +36,12 @@ class _Submitter:
         self.policy = terms.policy(tx.rules.policy)
         self.weight = weight_of(terms)
 
+    def count_busy(self, adding: int) -> None:
+        """Raise the figure that is never below the documents that wait or run."""
+        if self.customer.busy_most is not None:
+            self.customer.busy_most += adding
+            self.tx.mark_changed(self.customer)
+
     def check(self, cost: int, now_ms: int) -> CheckRow:
         """Move the counter by one check."""
         customer = self.customer
@@ -34,22 +50,26 @@ class _Submitter:
         level = self.policy.level(standing.counter)
         return CheckRow(customer.id, level, standing.counter, now_ms, self.tx.rules.version, self.terms_version)
 
-    def submit(self, submission: Submission, now_ms: int, source_check: CheckRow | None) -> ReceiptRow:
+    def submit(self, submission: Submission, now_ms: int, source: _Source | None) -> ReceiptRow:
         """Insert a document; one made from another document inherits that one's check and moves no counter."""
         tx, customer = self.tx, self.customer
-        check = self.check(submission.cost, now_ms) if source_check is None else source_check._replace(checked_ms=now_ms)
-        resets = customer.standing.resets if source_check is None else NO_CHECK
+        if source is None or submission.made_from is None:
+            check, resets = self.check(submission.cost, now_ms), customer.standing.resets
+        else:
+            check, resets = source.check._replace(checked_ms=now_ms), NO_CHECK
         tx.last_number = number = tx.last_number + 1
         ready_ms = now_ms + submission.delay_ms
-        state = "delayed" if submission.delay_ms else "ready"
+        state, size = "delayed" if submission.delay_ms else "ready", submission_bytes(submission)
         row = (
             number, submission.id, customer.number, customer.id, submission.kind, state, *check[1:], self.weight, resets,
-            submission.cost, submission.key, ready_ms, ATTEMPTS_DEFAULT,
+            submission.cost, submission.key, ready_ms, ATTEMPTS_DEFAULT, size, None if source is None else source.root,
         )  # fmt: skip
         tx.add_document(row, number, submission.payload)
         tx.log(now_ms, "submitted", customer.number, number, 0, submission.made_from)
         lane = tx.lane(customer.number, submission.kind, check.priority)
         lane.waiting += 1
+        lane.documents += 1
+        lane.bytes += size
         if not submission.delay_ms:
             tx.join_lane(lane, number, ready_ms)
         return ReceiptRow(submission.id, number, check)
@@ -57,7 +77,7 @@ class _Submitter:
 
 def check(tx: Transaction, customer_id: str, cost: int, now_ms: int) -> CheckRow:
     """Check a customer without submitting a document."""
-    submitter = _Submitter(tx, customer_id)
+    submitter = Submitter(tx, customer_id)
     check = submitter.check(cost, now_ms)
     tx.log(now_ms, "checked", submitter.customer.number, note=encode_check(check, cost))
     return check
@@ -65,9 +85,12 @@ def check(tx: Transaction, customer_id: str, cost: int, now_ms: int) -> CheckRow
 
 def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> list[ReceiptRow]:
     """Submit documents in order; known keys return their first receipt."""
-    source_checks = _read_source_checks(tx, submissions)
+    sources = _read_sources(tx, submissions)
     known = _read_known_keys(tx, submissions)
-    submitters: dict[str, _Submitter] = {}
+    root_of = (lambda submission: _root(sources, submission)) if sources else None
+    additions = Additions(new_submissions(submissions, known), root_of)
+    refuse_over_limits(tx, additions)
+    submitters: dict[str, Submitter] = {}
     receipts: list[ReceiptRow] = []
     for submission in submissions:
         if submission.key is not None and (submission.customer, submission.key) in known:
@@ -75,28 +98,37 @@ def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> l
             continue
         submitter = submitters.get(submission.customer)
         if submitter is None:
-            submitter = submitters[submission.customer] = _Submitter(tx, submission.customer)
-        receipt = submitter.submit(submission, now_ms, source_checks.get(submission.made_from))
+            submitter = submitters[submission.customer] = Submitter(tx, submission.customer)
+            submitter.count_busy(additions.customers[submission.customer])
+        receipt = submitter.submit(submission, now_ms, sources.get(source_of(submission)) if sources else None)
         receipts.append(receipt)
         if submission.key is not None:
             known[submission.customer, submission.key] = receipt
             tx.execute(sql.add_key, (submitter.customer.number, submission.key, receipt.number, submission.digest))
+    for root, members in additions.families.items():
+        tx.execute(sql.add_to_family, (root, len(members)))
     return receipts
 
 
-def _read_source_checks(tx: Transaction, submissions: Sequence[Submission]) -> dict[str | None, CheckRow]:
-    """Return the checks to inherit, by source document; raise Unknown before anything is written."""
-    checks: dict[str | None, CheckRow] = {}
+def _read_sources(tx: Transaction, submissions: Sequence[Submission]) -> dict[str | None, _Source]:
+    """Return the documents that others come out of, by id; raise Unknown before anything is written."""
+    sources: dict[str | None, _Source] = {}
     for submission in submissions:
-        if submission.made_from is None:
+        if submission.made_from is None and submission.parent is None:
             continue
         tx.flush_documents()
-        row = tx.execute(sql.read_source_check, (submission.made_from,)).fetchone()
+        row = tx.execute(sql.read_source, (source_of(submission),)).fetchone()
         if row is None or row[0] != submission.customer:
             raise unknown_source_error(submission)
-        customer, priority, counter, *versions = row
-        checks[submission.made_from] = CheckRow(customer, priority, counter, 0, *versions)
-    return checks
+        customer, priority, counter, policy_version, terms_version, root = row
+        check = CheckRow(customer, priority, counter, 0, policy_version, terms_version)
+        sources[source_of(submission)] = _Source(check, root)
+    return sources
+
+
+def _root(sources: dict[str | None, _Source], submission: Submission) -> int | None:
+    source = sources.get(source_of(submission))
+    return None if source is None else source.root
 
 
 def _read_known_keys(tx: Transaction, submissions: Sequence[Submission]) -> dict[tuple[str, str], ReceiptRow]:

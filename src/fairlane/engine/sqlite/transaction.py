@@ -40,8 +40,10 @@ class Transaction:
         self.changes_floor: int
         self.last_record: int
         self._tunings: int
-        self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, self._tunings = row[:6]
-        self.pace = Pace(*row[6:])
+        self.uncounted: int
+        self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, *others = row[:7]
+        self._tunings, self.uncounted = others
+        self.pace = Pace(*row[7:])
         self._stored_queue = tuple(row)
         self.rules: Rules = decode_rules_cached(body, version)
         self._customers: dict[str, StoredCustomer] = {}
@@ -154,7 +156,7 @@ class Transaction:
         self._lanes_changed[customer, kind, priority] = lane
         return lane
 
-    def _all_lanes(self, customer: int) -> list[LaneRow]:
+    def all_lanes(self, customer: int) -> list[LaneRow]:
         """Return all lanes of a customer."""
         lanes = self._lanes.setdefault(customer, {})
         if customer not in self._lanes_complete:
@@ -195,7 +197,7 @@ class Transaction:
         version, terms = self.terms(customer)
         if version == 0 or (terms.cap is None and not terms.paused):
             return False
-        return is_blocked(terms.paused, terms.cap, sum(lane.running for lane in self._all_lanes(customer)))
+        return is_blocked(terms.paused, terms.cap, sum(lane.running for lane in self.all_lanes(customer)))
 
     def stop_running(self, lane: LaneRow) -> None:
         """Count one running document less: a customer at its cap may compete again."""
@@ -207,7 +209,7 @@ class Transaction:
     def update_block(self, customer: int) -> None:
         """Take all lanes of a customer out of the competition, or let them compete again from their priority's clock."""
         is_blocked = self.is_blocked(customer)
-        for lane in self._all_lanes(customer):
+        for lane in self.all_lanes(customer):
             if is_blocked or lane.head is None:
                 lane.start = None
             else:
@@ -233,7 +235,8 @@ class Transaction:
         """Write everything but priorities and the queue's own row, so that statements can read it."""
         self.flush_documents()
         if self._customers_changed:
-            customers = [(*customer.standing, customer.number) for customer in self._customers_changed.values()]
+            changed = self._customers_changed.values()
+            customers = [(*customer.standing, customer.busy_most, customer.number) for customer in changed]
             self.executemany(sql.write_customer, customers)
             self._customers_changed.clear()
         self._flush_joined()
@@ -273,7 +276,7 @@ class Transaction:
         self.flush()
         for priority, row in self._priorities.items():
             self.execute(sql.write_priority, (row.clock, row.ready, row.lanes, priority))
-        counters = (self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, self._tunings)
-        queue = (*counters, *self.pace)
+        counters = (self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record)
+        queue = (*counters, self._tunings, self.uncounted, *self.pace)
         if queue != self._stored_queue:
             self.execute(sql.write_queue, queue)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from fairlane.core.document import WAITING, DocumentRow, Record
-from fairlane.core.policy import TIME_MAX_MS, Standing
+from fairlane.core.policy import TIME_MAX_MS
 from fairlane.engine.codec import encode_rules
 from fairlane.engine.protocol import Packed, PackedCustomer, PackedDocument, PackedLane, PackedQueue
 from fairlane.engine.transfer import next_cursor, parse_cursor
 
 from .queries import Execute, sql
 from .read import decode_document
-from .rows import TermsRow, read_rules, read_terms
+from .rows import StoredCustomer, TermsRow, read_rules, read_terms
 from .transaction import Transaction
 
 NO_KIND = ""
@@ -30,7 +30,7 @@ def pack(execute: Execute, cursor: str | None, limit: int) -> Packed:
             return Packed(next_cursor(part, [], limit), _pack_queue(execute))
         case "customers":
             rows = execute(sql.read_customers, (after or "", limit)).fetchall()
-            customers = tuple(_pack_customer(execute, *row) for row in rows)
+            customers = tuple(_pack_customer(execute, StoredCustomer(*row)) for row in rows)
             return Packed(next_cursor(part, [customer.id for customer in customers], limit), customers=customers)
         case "documents":
             rows = execute(sql.pack_documents, (after or 0, limit)).fetchall()
@@ -50,15 +50,15 @@ def _pack_queue(execute: Execute) -> PackedQueue:
     return PackedQueue(read_rules(execute), clocks, dispatches, last_number, last_change, last_record)
 
 
-def _pack_customer(execute: Execute, number: int, id: str, *standing: int) -> PackedCustomer:
-    _, _, done, failed, cancelled, _ = execute(sql.count_documents, (number,)).fetchone()
-    version, terms = read_terms(execute, number)
-    return PackedCustomer(id, Standing(*standing), terms, version, done, failed, cancelled)
+def _pack_customer(execute: Execute, customer: StoredCustomer) -> PackedCustomer:
+    _, _, done, failed, cancelled, *_ = execute(sql.count_documents, (customer.number,)).fetchone()
+    version, terms = read_terms(execute, customer.number)
+    return PackedCustomer(customer.id, customer.standing, terms, version, done, failed, cancelled)
 
 
 def _pack_document(row: tuple[Any, ...]) -> PackedDocument:
-    *snapshot, weight, resets, digest, payload, result = row
-    return PackedDocument(decode_document(tuple(snapshot)), digest, weight, resets, payload, result)
+    *snapshot, weight, resets, digest, payload, result, root, descendants = row
+    return PackedDocument(decode_document(tuple(snapshot)), digest, weight, resets, payload, result, root, descendants)
 
 
 def unpack(tx: Transaction, packed: Packed) -> None:
@@ -90,7 +90,7 @@ def _unpack_queue(tx: Transaction, queue: PackedQueue) -> None:
 
 def _unpack_customer(tx: Transaction, packed: PackedCustomer) -> None:
     customer = tx.customer(packed.id)
-    customer.standing = packed.standing
+    customer.standing, customer.busy_most = packed.standing, None
     tx.mark_changed(customer)
     if packed.terms_version and tx.terms(customer.number).version == 0:
         tx.add_terms(customer.number, TermsRow(packed.terms_version, packed.terms), 0)
@@ -109,15 +109,20 @@ def _unpack_document(tx: Transaction, packed: PackedDocument) -> None:
         tx.execute(sql.add_result, (document.number, packed.result))
     if document.key is not None:
         tx.execute(sql.add_key, (customer, document.key, document.number, packed.digest))
+    if packed.descendants:
+        tx.execute(sql.unpack_family, (document.number if packed.root is None else packed.root, packed.descendants))
+    lane = tx.lane(customer, document.kind, document.priority)
+    lane.documents += 1
+    lane.bytes += document.bytes
     if document.state in WAITING:
-        lane = tx.lane(customer, document.kind, document.priority)
         lane.waiting += 1
         if document.state == "ready":
             tx.join_lane(lane, document.number, document.ready_ms)
 
 
 def _document_row(document: DocumentRow, customer: int, packed: PackedDocument) -> tuple[object, ...]:
+    check = document.check._replace(checked_ms=document.submitted_ms)
     return (
-        document.number, document.id, customer, document.customer, document.kind, document.state, *document.check[1:],
-        packed.weight, packed.resets, *document[6:],
+        document.number, document.id, customer, document.customer, document.kind, document.state, *check[1:], packed.weight,
+        packed.resets, *document[6:18], document.check.checked_ms, packed.root,
     )  # fmt: skip

@@ -26,7 +26,8 @@ for _, id in ipairs(ids) do
     local customer = customer_of(owner)
     reply[#reply + 1] = {
       id, customer.counter, customer.updated, customer.reset_at, customer.resets, customer.waiting, customer.running,
-      customer.done, customer.failed, customer.cancelled, oldest_ready(owner), customer.terms_version,
+      customer.done, customer.failed, customer.cancelled, oldest_ready(owner), customer.documents, customer.bytes,
+      customer.terms_version,
       customer.terms and customer.terms.json,
     }
   end

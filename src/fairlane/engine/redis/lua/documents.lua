@@ -24,8 +24,8 @@ local function matches(document)
     return true
   end
   local values = fixed(document)
-  return (kind == '' or values.kind == kind) and (not since or values.checked >= since)
-    and (not until_ or values.checked < until_)
+  return (kind == '' or values.kind == kind) and (not since or values.submitted >= since)
+    and (not until_ or values.submitted < until_)
 end
 
 -- Return the seqs of running documents below a number, highest first.

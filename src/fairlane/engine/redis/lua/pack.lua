@@ -35,8 +35,9 @@ local function pack_documents()
   for at, seq in ipairs(seqs) do
     local document = document_of(seq)
     if document then
-      local row, values = snapshot(document), fixed(document)
-      for _, value in ipairs({values.digest, values.weight, values.resets, payloads[at], results[at]}) do
+      local row, values, family = snapshot(document), fixed(document), family_of(root_of(document))
+      local root, descendants = values.root and tonumber(values.root), family and family.descendants or 0
+      for _, value in ipairs({values.digest, values.weight, values.resets, payloads[at], results[at], root, descendants}) do
         row[#row + 1] = value
       end
       reply[#reply + 1] = row

@@ -1,16 +1,40 @@
--- Retry: a failed document becomes ready with fresh attempts, without a check; returns whether it was. ARGV: now, id.
+-- Retry: a failed document becomes ready with fresh attempts, for its customer with a check. ARGV: now, id, 1 for its customer.
+-- Returns whether it was failed; or which limit would be exceeded.
 if rules.frozen then
   return frozen_error()
 end
-local now, document = now_of(ARGV[1]), document_by_id(ARGV[2])
+local now, document, is_by_customer = now_of(ARGV[1]), document_by_id(ARGV[2]), ARGV[3] == '1'
 if not document or document.state ~= 'failed' then
   return 0
 end
+local owner, values = document.owner, fixed(document)
+local customer = customer_of(owner)
+local limits = limits_of(customer)
+local refusal = is_by_customer and over_limit(limits, 'retries_max', document.id, values.retries, 1)
+  or over_limit(limits, 'waiting_max', customer.id, customer.waiting, 1)
+if refusal then
+  return refusal
+end
+
+-- Give the document the check of a new one; returns the feed's note.
+local function check_again()
+  local policy, NOTE = policy_of(customer), '"counter": %d, "priority": %d, "policy": %d, "terms": %d'
+  local before = format(NOTE, values.counter, values.priority, values.rules_version, values.terms_version)
+  check(policy, customer, now, step_of(document.cost, weight_of(customer)))
+  values.counter, values.priority = customer.counter, priority_of(policy, customer.counter)
+  values.rules_version, values.terms_version = rules.version, customer.terms_version
+  values.weight, values.resets, values.retries, values.checked = weight_of(customer), customer.resets, values.retries + 1, now
+  refix(document)
+  local after = format(NOTE, values.counter, values.priority, values.rules_version, values.terms_version)
+  return format('{"cost": %d, ', document.cost) .. after .. ', "before": {' .. before .. '}}'
+end
+
 leave_state(document)
 move_count(document, 'ready')
+local note = is_by_customer and check_again()
 document.attempts, document.worker, document.ended, document.reason = 0, false, false, false
 queue_up(document, now, false)
 change(document)
-log(now, 'revived', document.owner, document.seq, document.token)
+log(now, 'revived', owner, document.seq, document.token, note)
 flush()
 return 1

@@ -1,10 +1,10 @@
 -- Settle: each claim ends with its outcome; returns which of the claims were lost, for which nothing is changed.
 --
--- ARGV: now, again, the call's own id, count of outcomes, five values an outcome (its name, result or reason, delay, cost,
--- details or nothing), then four values a settlement: seq, id, token and the index of its outcome.
+-- ARGV: now, again, the call's own id, count of outcomes, six values an outcome (its name, result or reason, delay, cost,
+-- details or nothing, bytes of the result's files), then four values a settlement: seq, id, token and the index of its outcome.
 -- `again` is 1 when this call was sent before and its reply was lost: what it did then is not reported as lost.
 local now, is_again = now_of(ARGV[1]), ARGV[2] == '1'
-local SIZE, OUTCOME_SIZE, LINES_BACK, ATTEMPTS_KEPT = 4, 5, 20000, 10
+local SIZE, OUTCOME_SIZE, LINES_BACK, ATTEMPTS_KEPT = 4, 6, 20000, 10
 local first_outcome, first_settlement = 5, 5 + OUTCOME_SIZE * tonumber(ARGV[4])
 call_id = ARGV[3]
 
@@ -56,6 +56,11 @@ local function settle(document, at)
   if outcome == 'done' then
     if text ~= '' then
       write('HSET', RESULTS .. piece_of(document.seq), document.seq, sub(text, 2))
+    end
+    local size = max(0, #text - 1) + tonumber(ARGV[at + 5])
+    if document.bytes and size > 0 then
+      document.bytes = document.bytes + size
+      keep(document, 0, size)
     end
     finish(document, 'done', now)
   elseif outcome == 'failed' then

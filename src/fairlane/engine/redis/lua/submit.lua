@@ -1,12 +1,15 @@
 -- Submit: check each document in order, give it a priority and insert it; all or none.
 --
--- ARGV: now, again, has keys, count of senders, five values a sender, then three values a document (five with keys).
--- A sender is what documents of a batch have in common: customer, kind, cost, delay and the document they were made from.
+-- ARGV: now, again, has files, has keys, count of senders, six values a sender, then three values a document, one more with files
+-- (their bytes), two more with keys.
+-- A sender is what documents of a batch have in common: customer, kind, cost, delay, the document that they come out of, and
+-- whether they inherit its check.
 -- `again` is 1 when this call was sent before and its reply was lost: ids that exist get their receipts.
--- Returns a receipt for each document; or 'unknown' or 'conflict' and whose.
-local now, is_again, has_keys, sender_count = now_of(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1', tonumber(ARGV[4])
-local SENDER_SIZE, DOCUMENT_SIZE, NO_CHECK = 5, has_keys and 5 or 3, -1
-local first_document = 5 + sender_count * SENDER_SIZE
+-- Returns a receipt for each document; or 'unknown', 'conflict' or 'over' and whose.
+local now, is_again, has_files, has_keys = now_of(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1', ARGV[4] == '1'
+local SENDER_SIZE, FILE_AT, KEY_AT, NO_CHECK = 6, 3, has_files and 4 or 3, -1
+local DOCUMENT_SIZE, sender_count = KEY_AT + (has_keys and 2 or 0), tonumber(ARGV[5])
+local first_document = 6 + sender_count * SENDER_SIZE
 local count = (#ARGV - first_document + 1) / DOCUMENT_SIZE
 
 -- -- refuse, before anything is changed --
@@ -27,10 +30,10 @@ end
 
 local senders, owners = {}, {} -- owners by customer id, false if never seen
 for index = 1, sender_count do
-  local at = 5 + (index - 1) * SENDER_SIZE
+  local at = 6 + (index - 1) * SENDER_SIZE
   local sender = {
     id = ARGV[at], kind = ARGV[at + 1], cost = tonumber(ARGV[at + 2]), delay = tonumber(ARGV[at + 3]),
-    source = ARGV[at + 4] ~= '' and ARGV[at + 4],
+    source = ARGV[at + 4] ~= '' and ARGV[at + 4], root = false,
   }
   if owners[sender.id] == nil then
     owners[sender.id] = call('HGET', OWNERS, sender.id)
@@ -40,7 +43,7 @@ for index = 1, sender_count do
     if not source or source.owner ~= owners[sender.id] then
       return {'unknown', sender.id, sender.source}
     end
-    sender.inherited = fixed(source)
+    sender.root, sender.inherited = root_of(source), ARGV[at + 5] == '1' and fixed(source)
   end
   senders[index] = sender
 end
@@ -48,9 +51,10 @@ end
 -- Return the submission at an index of the batch.
 local function submission(index)
   local at = first_document + (index - 1) * DOCUMENT_SIZE
-  local key, digest = has_keys and ARGV[at + 3] or '', has_keys and ARGV[at + 4] or ''
+  local key, digest = has_keys and ARGV[at + KEY_AT] or '', has_keys and ARGV[at + KEY_AT + 1] or ''
   return {
     sender = senders[tonumber(ARGV[at])], id = ARGV[at + 1], payload = ARGV[at + 2],
+    bytes = #ARGV[at + 2] + (has_files and tonumber(ARGV[at + FILE_AT]) or 0),
     key = key ~= '' and sub(key, 2), digest = digest ~= '' and digest,
   }
 end
@@ -86,6 +90,58 @@ for index = 1, (is_again or has_keys) and count or 0 do
       existing[index] = holder.seq or holder.index
     end
   end
+end
+
+-- What the new documents add, by family and by customer, in the order of the first of each.
+local families_added, customers_added = {}, {}
+
+local function add(list, name, sender, bytes)
+  local addition = list[name]
+  if not addition then
+    addition = {documents = 0, bytes = 0, name = name, sender = sender}
+    list[name], list[#list + 1] = addition, addition
+  end
+  addition.documents, addition.bytes = addition.documents + 1, addition.bytes + bytes
+end
+
+for index = 1, count do
+  if not existing[index] then
+    local at = first_document + (index - 1) * DOCUMENT_SIZE
+    local sender = senders[tonumber(ARGV[at])]
+    add(customers_added, 'c' .. sender.id, sender, #ARGV[at + 2] + (has_files and tonumber(ARGV[at + FILE_AT]) or 0))
+    if sender.root then
+      add(families_added, 'f' .. sender.root, sender, 0)
+    end
+  end
+end
+
+-- Return a reply that refuses the batch, if a family or a customer would be over a limit.
+local function find_over_limit()
+  for _, addition in ipairs(families_added) do
+    local sender = addition.sender
+    local family, limits = family_of(sender.root), limits_of(customer_of(owners[sender.id]))
+    local used = family and family.descendants or 0
+    local refusal = over_limit(limits, 'descendants_max', sender.source, used, addition.documents)
+    if refusal then
+      return refusal
+    end
+  end
+  for _, addition in ipairs(customers_added) do
+    local id = addition.sender.id
+    local customer = owners[id] and customer_of(owners[id])
+    local limits, has = limits_of(customer), customer or {waiting = 0, documents = 0, bytes = 0}
+    local refusal = over_limit(limits, 'waiting_max', id, has.waiting, addition.documents)
+      or over_limit(limits, 'documents_max', id, has.documents, addition.documents)
+      or over_limit(limits, 'bytes_max', id, has.bytes, addition.bytes)
+    if refusal then
+      return refusal
+    end
+  end
+end
+
+local over = find_over_limit()
+if over then
+  return over
 end
 
 -- -- check, priority and insert --
@@ -135,8 +191,9 @@ local function insert(submitted)
   local seq = seq_of(number)
   local piece = piece_of(seq)
   write('HSET', DOCUMENTS .. piece, seq, pack(
-    sender.delay > 0 and 'delayed' or 'ready', owner, 0, 0, ATTEMPTS_DEFAULT, sender.ready, sender.cost, false, false, false,
-    false, id, sender.kind, now, rules_version, terms_version, sender.weight, resets, priority, counter, key, submitted.digest
+    submitted.bytes, sender.delay > 0 and 'delayed' or 'ready', owner, 0, 0, ATTEMPTS_DEFAULT, sender.ready, sender.cost, false,
+    false, false, false, id, sender.kind, now, rules_version, terms_version, sender.weight, resets, priority, counter, key,
+    submitted.digest, sender.root or nil
   ))
   write('HSET', PAYLOADS .. piece, seq, submitted.payload)
   write('HSET', ids_key(id), id, seq)
@@ -144,8 +201,9 @@ local function insert(submitted)
   if key then
     write('HSET', prefix .. 'keys', owner .. ':' .. key, seq)
   end
-  customer.waiting = customer.waiting + 1
-  log(now, 'submitted', owner, seq, 0, sender.source)
+  customer.waiting, customer.documents = customer.waiting + 1, customer.documents + 1
+  customer.bytes = customer.bytes + submitted.bytes
+  log(now, 'submitted', owner, seq, 0, sender.inherited and sender.source)
   enqueue(sender, seq, priority)
   return {number, priority, counter, now, rules_version, terms_version, id}
 end
@@ -167,6 +225,9 @@ for index = 1, count do
   else
     receipts[index] = receipts[holder] or receipt_of(holder)
   end
+end
+for _, addition in ipairs(families_added) do
+  join_family(addition.sender.root, addition.documents)
 end
 if #feed > 2 then
   flush()

@@ -9,7 +9,7 @@ end
 
 -- Replace the queue's own counters and rules. The feed stays behind: it goes on after the last line there was.
 -- A row: JSON of the rules, version, clocks, dispatches, last number, last change, last record, then interval, reset, dispatch,
--- open turns, nothing or f and why it is frozen, depths.
+-- open turns, nothing or f and why it is frozen, five limits, depths.
 local function unpack_queue(row)
   queue[DISPATCHES], queue[LAST_NUMBER], queue[LAST_RECORD] = row[4], row[5], row[7]
   queue[LAST_CHANGE], queue[FEED_FLOOR], queue[FEED_FIRST] = row[6], row[6], row[6] + 1
@@ -28,7 +28,7 @@ local function unpack_queue(row)
 end
 
 -- A row: id, counter, last update, last reset, resets, done, failed, cancelled, version of terms, their JSON, then weight, cap,
--- paused, interval, reset, has depths, depths.
+-- paused, interval, reset, five limits, has depths, depths.
 local function unpack_customer(row)
   local owner = call('HGET', OWNERS, row[1]) or new_customer(row[1])
   local customer = customer_of(owner)
@@ -39,7 +39,8 @@ local function unpack_customer(row)
   if row[9] > 0 then
     customer.terms = {
       weight = row[11], cap = row[12] ~= '' and row[12], paused = row[13] == 1, interval = row[14] ~= '' and row[14],
-      reset = row[15] ~= '' and row[15], depths = row[16] == 1 and {unpack(row, 17)}, json = row[10],
+      reset = row[15] ~= '' and row[15], limits = decode_limits(unpack(row, 16, 20)),
+      depths = row[21] == 1 and {unpack(row, 22)}, json = row[10],
     }
     write('HSET', prefix .. 'terms-of:' .. owner, row[9], row[10])
   end
@@ -47,16 +48,24 @@ local function unpack_customer(row)
   update_blocked(owner, was_blocked)
 end
 
+-- Count one more document of a family that comes from another store.
+local function unpack_family(root, descendants)
+  local family = family_of(root)
+  families[root] = {descendants = descendants, kept = family and family.kept + 1 or 1}
+  write_family(root)
+end
+
 -- Write what is stored of a document, apart from the index of its state. A row: as in `snapshot`, then digest, weight,
--- resets, payload, result.
+-- resets, payload, result, root, descendants.
 local function write_document(row, seq, owner)
-  local id, key, result, piece = row[1], value_of(row[12]), value_of(row[25]), piece_of(seq)
+  local id, key, result, piece = row[1], value_of(row[12]), value_of(row[28]), piece_of(seq)
+  local root = value_of(row[29]) and seq_of(row[29])
   write('HSET', DOCUMENTS .. piece, seq, pack(
-    row[5], owner, row[16], row[14], row[15], as_text(row[13]), row[11], value_of(row[18]), value_of(row[19]),
+    row[21], row[5], owner, row[16], row[14], row[15], as_text(row[13]), row[11], value_of(row[18]), value_of(row[19]),
     value_of(row[17]), value_of(row[20]), id,
-    row[4], row[8], row[9], row[10], row[22], row[23], row[6], row[7], key, value_of(row[21])
+    row[4], row[8], row[9], row[10], row[25], row[26], row[6], row[7], key, value_of(row[24]), root, row[22], row[23]
   ))
-  write('HSET', PAYLOADS .. piece, seq, row[24])
+  write('HSET', PAYLOADS .. piece, seq, row[27])
   write('HSET', ids_key(id), id, seq)
   write('ZADD', prefix .. 'documents-of:' .. owner, seq, seq)
   if result then
@@ -64,6 +73,9 @@ local function write_document(row, seq, owner)
   end
   if key then
     write('HSET', prefix .. 'keys', owner .. ':' .. key, seq)
+  end
+  if row[30] > 0 then
+    unpack_family(root or seq, row[30])
   end
 end
 
@@ -73,10 +85,10 @@ local function unpack_document(row)
     return
   end
   write_document(row, seq, owner)
+  keep({owner = owner}, 1, row[21])
   if COUNT_OF[state] == 'waiting' then
     local customer = customer_of(owner)
     customer.waiting = customer.waiting + 1
-    changed_customers[owner] = true
   end
   if state == 'ready' then
     join(lane_of(owner, row[6], row[4]), seq, ready)

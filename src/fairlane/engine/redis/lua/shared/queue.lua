@@ -39,10 +39,19 @@ end
 local queue = {struct.unpack(NUMBERS_FORMAT, stored_queue)}
 local stored_rules = sub(stored_queue, queue[NUMBERS_LAST + 1])
 
-local function decode_rules(version, interval, reset, dispatch, every, frozen, ...)
+-- Make limits of five values in the order of `CustomerLimits`; false or nothing: none.
+local function decode_limits(waiting_max, descendants_max, documents_max, bytes_max, retries_max)
+  return {
+    waiting_max = tonumber(waiting_max) or false, descendants_max = tonumber(descendants_max) or false,
+    documents_max = tonumber(documents_max) or false, bytes_max = tonumber(bytes_max) or false,
+    retries_max = tonumber(retries_max) or false,
+  }
+end
+
+local function decode_rules(version, interval, reset, dispatch, every, frozen, w, de, do_, b, r, ...)
   return {
     version = version, interval = interval, reset = reset, dispatch = dispatch, open_turn_every = every, frozen = frozen,
-    depths = {...},
+    limits = decode_limits(w, de, do_, b, r), depths = {...},
   }
 end
 
@@ -51,8 +60,10 @@ local is_strict = rules.dispatch == 'strict'
 
 -- Replace the rules in the queue's own record.
 local function store_rules()
+  local limits = rules.limits
   stored_rules = pack(
-    rules.version, rules.interval, rules.reset, rules.dispatch, rules.open_turn_every, rules.frozen, unpack(rules.depths)
+    rules.version, rules.interval, rules.reset, rules.dispatch, rules.open_turn_every, rules.frozen, limits.waiting_max,
+    limits.descendants_max, limits.documents_max, limits.bytes_max, limits.retries_max, unpack(rules.depths)
   )
 end
 

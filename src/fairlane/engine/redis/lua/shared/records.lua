@@ -5,16 +5,23 @@ local changed_customers, changed_documents = {}, {}
 
 -- -- customers ------------------------------------------------------------------------------------------------------
 
-local COUNTS_FORMAT, COUNTS_SIZE = '>I5I5I5I5I5', 25
+-- The first byte tells the layout: one of form 4, which began with a count that was never so large, does not count what is kept.
+local COUNTS_FORMAT, COUNTS_SIZE, LAYOUT = '>BI5I5I5I5I5I5I7', 38, 1
+local COUNTS_FORMAT_4, COUNTS_SIZE_4 = '>I5I5I5I5I5', 25
 
 -- Decode a customer. `stored` is the text of what follows its counts; false: one of these values was changed.
 local function decode_customer(record)
-  local waiting, running, done, failed, cancelled = struct.unpack(COUNTS_FORMAT, record)
-  local stored = sub(record, COUNTS_SIZE + 1)
+  local layout, waiting, running, done, failed, cancelled, documents_kept, bytes_kept
+  if string.byte(record) == LAYOUT then
+    layout, waiting, running, done, failed, cancelled, documents_kept, bytes_kept = struct.unpack(COUNTS_FORMAT, record)
+  else
+    waiting, running, done, failed, cancelled = struct.unpack(COUNTS_FORMAT_4, record)
+  end
+  local stored = sub(record, (layout and COUNTS_SIZE or COUNTS_SIZE_4) + 1)
   local id, terms_version, terms, counter, updated, reset_at, resets = decode(stored)
   return {
     waiting = waiting, running = running, done = done, failed = failed, cancelled = cancelled, stored = stored,
-    id = id, terms_version = terms_version, terms = terms,
+    documents = documents_kept or 0, bytes = bytes_kept or 0, id = id, terms_version = terms_version, terms = terms,
     counter = counter, updated = updated, reset_at = reset_at, resets = resets,
   }
 end
@@ -24,7 +31,8 @@ local function encode_customer(customer)
     customer.id, customer.terms_version, customer.terms, customer.counter, customer.updated, customer.reset_at, customer.resets
   )
   return struct.pack(
-    COUNTS_FORMAT, customer.waiting, customer.running, customer.done, customer.failed, customer.cancelled
+    COUNTS_FORMAT, LAYOUT, customer.waiting, customer.running, customer.done, customer.failed, customer.cancelled,
+    customer.documents, customer.bytes
   ) .. stored
 end
 
@@ -49,21 +57,28 @@ end
 
 -- -- documents ------------------------------------------------------------------------------------------------------
 
-local CHANGING = 12 -- how many values of a document may change, the id with them
+local CHANGING = 13 -- how many values of a document may change, the id with them
 
--- Decode the part of a document that may change; `fixed` decodes the rest, which begins behind `fixed_at`.
+-- Decode the part of a document that may change; `fixed` decodes the rest, which begins behind `fixed_at`. One of form 4 begins
+-- with its state: what it takes is not counted yet, and its bytes are nil.
 local function decode_document(seq, record)
-  local fixed_at, state, owner, token, attempts, attempts_max, ready, cost, lease, ended, worker, reason, id =
+  local fixed_at, bytes, state, owner, token, attempts, attempts_max, ready, cost, lease, ended, worker, reason, id =
     cmsgpack.unpack_limit(record, CHANGING, 0)
+  if type(bytes) == 'string' then
+    bytes = nil
+    fixed_at, state, owner, token, attempts, attempts_max, ready, cost, lease, ended, worker, reason, id =
+      cmsgpack.unpack_limit(record, CHANGING - 1, 0)
+  end
   return {
-    seq = seq, record = record, fixed_at = fixed_at, state = state, owner = owner, token = token, attempts = attempts,
+    seq = seq, record = record, fixed_at = fixed_at, bytes = bytes, state = state, owner = owner, token = token, attempts = attempts,
     attempts_max = attempts_max, ready = ready, cost = cost, lease = lease, ended = ended, worker = worker, reason = reason,
     id = id,
   }
 end
 
 local function encode_document(document)
-  return pack(
+  local bytes = document.bytes and pack(document.bytes) or ''
+  return bytes .. pack(
     document.state, document.owner, document.token, document.attempts, document.attempts_max, document.ready, document.cost,
     document.lease, document.ended, document.worker, document.reason, document.id
   ) .. sub(document.record, document.fixed_at + 1)
@@ -85,19 +100,30 @@ local function document_by_id(id)
   return seq and document_of(seq)
 end
 
--- Return the values of a document that never change; resets is -1 for one that inherited its check.
+-- Return the values of a document that never change, unless its customer retries it; resets is -1 for one that inherited its
+-- check, and the last three are stored only where they say something.
 local function fixed(document)
   local values = document.fixed
   if not values then
-    local kind, checked, rules_version, terms_version, weight, resets, priority, counter, key, digest =
+    local kind, checked, rules_version, terms_version, weight, resets, priority, counter, key, digest, root, retries, submitted =
       decode(sub(document.record, document.fixed_at + 1))
     values = {
       kind = kind, checked = checked, rules_version = rules_version, terms_version = terms_version, weight = weight,
-      resets = resets, priority = priority, counter = counter, key = key, digest = digest,
+      resets = resets, priority = priority, counter = counter, key = key, digest = digest, root = root or false,
+      retries = retries or 0, submitted = submitted or checked,
     }
     document.fixed = values
   end
   return values
+end
+
+-- Replace the values that `fixed` returned.
+local function refix(document)
+  local values = document.fixed
+  document.fixed_at, document.record = 0, pack(
+    values.kind, values.checked, values.rules_version, values.terms_version, values.weight, values.resets, values.priority,
+    values.counter, values.key, values.digest, values.root, values.retries, values.submitted
+  )
 end
 
 -- Return the row that readers of a document get.
@@ -107,7 +133,7 @@ local function snapshot(document)
     document.id, tonumber(document.seq), customer_of(document.owner).id, values.kind, document.state, values.priority,
     values.counter, values.checked, values.rules_version, values.terms_version, document.cost, values.key,
     tonumber(document.ready), document.attempts, document.attempts_max, document.token, document.worker, document.lease,
-    document.ended, document.reason,
+    document.ended, document.reason, document.bytes or 0, values.retries, values.submitted,
   }
 end
 

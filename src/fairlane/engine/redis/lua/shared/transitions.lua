@@ -90,6 +90,10 @@ end
 local function erase(document)
   local seq, id, owner = document.seq, document.id, document.owner
   local key = fixed(document).key
+  if document.bytes then
+    keep(document, -1, -document.bytes)
+  end
+  leave_family(root_of(document))
   for _, hash in ipairs({DOCUMENTS, PAYLOADS, RESULTS}) do
     remove('HDEL', hash .. piece_of(seq), seq)
   end
