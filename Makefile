@@ -10,7 +10,7 @@ INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers chaos-outages soak lock wheel clean
+.PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers chaos-outages soak lock wheel audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,8 +33,8 @@ demo: $(RUN) ## one big and five small customers share a queue, live in this ter
 	  $(BIN)/fairlane demo "$$folder" && $(BIN)/fairlane process "$$folder" --slots 2 --pace 100ms
 
 test: system $(READY) ## every test, on a clean machine too
-	@echo "style, types and contracts; beside it the wheel, in three environments: about a minute"
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync check wheel
+	@echo "style, types and contracts; beside it the wheel, in three environments, and what it installs: about a minute"
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync check sbom
 	@$(BIN)/python -m tests
 
 system: ## install the programs that tests need (PostgreSQL, Redis, tesseract, Chromium, …) where that is allowed: root and apt-get
@@ -102,6 +102,23 @@ wheel: $(READY) ## build the wheel and install it in empty environments: alone, 
 	$(call installed,extras,$(EXTRAS))
 	$(call installed,lowest,lowest)
 
+# The tools of audit and sbom bring many packages that nothing else needs: an environment of their own.
+AUDIT := build/audit
+$(AUDIT)/.ready: requirements/audit.txt $(READY)
+	@$(PYTHON) -m venv --without-pip $(AUDIT)
+	@$(BIN)/python -m pip --python $(AUDIT)/bin/python install --quiet --no-compile --require-hashes -r requirements/audit.txt
+	@touch $@
+
+audit: $(AUDIT)/.ready ## look every pinned package up in the advisory database of PyPI, or of OSV: make audit OPTIONS="--service osv"
+	@$(AUDIT)/bin/python requirements/audit.py $(OPTIONS)
+
+SBOM = $(AUDIT)/bin/cyclonedx-py environment --pyproject build/pyproject.toml --output-reproducible --output-file
+
+sbom: wheel $(AUDIT)/.ready ## write what the wheel installs, alone and with all extras, as CycloneDX: build/sbom-alone.json, build/sbom.json
+	@sed "s/^dynamic = .*/version = \"$$($(BIN)/python -c 'import fairlane; print(fairlane.__version__)')\"/" pyproject.toml > build/pyproject.toml
+	@$(SBOM) build/sbom-alone.json $(INSTALLED)/alone/bin/python
+	@$(SBOM) build/sbom.json $(INSTALLED)/extras/bin/python
+
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-emit-index-url \
   --no-emit-find-links --custom-compile-command "make lock"
 AS_IN_DEV := --constraint requirements/dev.txt --output-file
@@ -111,6 +128,7 @@ lock: $(READY) ## pin the newest versions of what we need, and the lowest that w
 	$(COMPILE) pyproject.toml --upgrade --all-extras --group dev --output-file requirements/dev.txt
 	$(COMPILE) pyproject.toml $(AS_IN_DEV) requirements/run.txt
 	$(COMPILE) --group build $(AS_IN_DEV) requirements/build.txt
+	$(COMPILE) --group audit --upgrade --output-file requirements/audit.txt
 	for extra in $(EXTRAS); do $(COMPILE) pyproject.toml --extra $$extra $(AS_IN_DEV) requirements/$$extra.txt || exit 1; done
 	$(COMPILE) pyproject.toml --upgrade --resolution lowest-direct --all-extras --output-file requirements/lowest.txt
 

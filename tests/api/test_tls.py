@@ -29,12 +29,12 @@ class Pair(NamedTuple):
     key: str
 
 
-def made(folder: Path, name: str, *options: str) -> Pair:
-    """A certificate of its own for localhost, with its key."""
+def made(folder: Path, name: str, *options: str, host: str = "localhost") -> Pair:
+    """A certificate of its own for a host, with its key."""
     pair = Pair(str(folder / f"{name}.pem"), str(folder / f"{name}-key.pem"))
     command = [
         need_program("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-        "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+        "-days", "2", "-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}",
         "-keyout", pair.key, "-out", pair.certificate,
     ]  # fmt: skip
     subprocess.run([*command, *(options or ("-nodes",))], check=True, capture_output=True)
