@@ -211,9 +211,10 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
         "README.md",
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
+        "SECURITY.md",
         *(
             f"docs/{one}.md"
-            for one in ("reference", "fairness", "engines", "documents", "service", "page", "backup", "privacy")
+            for one in ("reference", "fairness", "engines", "documents", "service", "page", "backup", "privacy", "security")
         ),
     ],
 )
