@@ -71,7 +71,7 @@ class Advisories(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         self.known: dict[str, list[dict[str, Any]]] = {}
-        self.asked: set[str] = set()
+        self.queried: set[str] = set()
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1/query"
 
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, Advisories)
         query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         name = canonicalize_name(query["package"]["name"])
-        self.server.asked.add(name)
+        self.server.queried.add(name)
         body = json.dumps({"vulns": self.server.known[name]} if name in self.server.known else {}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -122,7 +122,7 @@ def test_packages_without_advisories_pass(advisories: Advisories) -> None:
         0,
         f"{len(packages)} packages in 1 files audited, 0 of them with known vulnerabilities\n",
     )
-    assert advisories.asked == set(packages)
+    assert advisories.queried == set(packages)
 
 
 def test_a_known_vulnerability_is_named_and_fails(advisories: Advisories) -> None:
