@@ -16,6 +16,7 @@ from tests.conftest import missing, need_program
 from .receivers import serving
 from .running import problem_of as type_of
 from .running import until
+from .test_events import at_least, watching
 
 STORE = "postgresql://fairlane@db.internal:5432/queue"
 WORKER = "host-7-worker"
@@ -27,7 +28,20 @@ def everything_said(client: httpx.Client, ids: list[str]) -> str:
     calls = [
         ("GET", f"/v1/documents/{id}{part}") for id in ids for part in ("", "/explain", "/history", "/result", "/text", "/file")
     ]
-    calls += [("GET", path) for path in ("/v1/documents", "/v1/me", "/v1/webhook", "/v1/batches/unknown", "/readyz", "/")]
+    calls += [("GET", f"/page/documents/{id}") for id in ids]
+    calls += [
+        ("GET", path)
+        for path in (
+            "/page/documents",
+            "/page/rules",
+            "/v1/documents",
+            "/v1/me",
+            "/v1/webhook",
+            "/v1/batches/unknown",
+            "/readyz",
+            "/",
+        )
+    ]
     calls += [("POST", path) for path in ("/v1/documents", "/v1/checks", f"/v1/documents/{ids[0]}/retry")]
     calls += [("DELETE", f"/v1/documents/{ids[0]}"), ("POST", "/v1/workers/x/drain"), ("GET", "/v1/workers")]
     answers = [client.request(method, path, json={} if method == "POST" else None) for method, path in calls]
@@ -44,6 +58,10 @@ def test_a_queue_that_was_moved_does_not_say_where(tmp_path: Path) -> None:
             assert "the queue is being moved to another store" in said  # it was looked at
             assert "It is running on a worker" in said
             assert [word for word in ("db.internal", "postgresql:", WORKER, str(tmp_path), "sqlite:") if word in said] == []
+        with watching(server, server.key("acme"), 0) as stream:
+            events = until(lambda: at_least(stream, 4))  # three submissions and a start
+            assert "started" in str(events)
+            assert WORKER not in str(events)
         with server.client(server.operator) as operator:
             assert "db.internal" in operator.get(f"/v1/documents/{ids[1]}/explain").text
 
