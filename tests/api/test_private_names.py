@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from fairlane.api.problems import problem_of
 from fairlane.core.errors import StoreBusy, StoreError, StoreFrozen, StoreFull, StoreUnfit, StoreUnreachable
+from tests.cli.running import run
 from tests.conftest import missing, need_program
 
 from .receivers import serving
@@ -85,6 +88,16 @@ def test_a_full_disk_is_named_in_the_log_only(tmp_path: Path, full: tuple[Path, 
         assert str(tmp_path) not in answer.text + str(answer.headers)
         failed = until(lambda: [line for line in server.logged() if line["event"] == "store failed"])
         assert f"no room left to write in {disk}/files" in failed[0]["told"]
+
+
+def test_a_place_for_files_that_can_be_none_is_refused_at_start(tmp_path: Path) -> None:
+    handlers, hook = list(logging.getLogger().handlers), sys.excepthook
+    result = run("serve", "--port", "0", "--url", f"sqlite:///{tmp_path}/queue.db", "--blobs", "ftp://files.internal/x")
+    assert (result.exit_code, "it must be a folder" in result.stderr, list(tmp_path.iterdir())) == (2, True, [])
+    assert (logging.getLogger().handlers, sys.excepthook) == (
+        handlers,
+        hook,
+    )  # the log of a service that did not start is closed
 
 
 @pytest.mark.parametrize("kind", [StoreError, StoreBusy, StoreFull, StoreFrozen, StoreUnfit, StoreUnreachable])

@@ -38,6 +38,14 @@ def test_the_service_and_its_worker_log_it_as_json(tmp_path: Path) -> None:
         assert "was open to other users of this machine (mode 644); it has mode 600 now" in lines[0]["told"]
 
 
+def test_what_the_service_says_of_its_settings_is_json_too(tmp_path: Path) -> None:
+    (tmp_path / "fairlane.toml").write_text('url = "postgresql://user:word@host/queue"')
+    (tmp_path / "fairlane.toml").chmod(0o644)
+    with serving(tmp_path) as server:
+        lines = until(lambda: [line for line in server.logged() if line["event"] == "warned"])
+        assert "fairlane.toml holds a password and can be read by every user of this machine (mode 644)" in lines[0]["told"]
+
+
 @pytest.mark.parametrize(
     ("content", "mode", "is_reported"),
     [

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from .problems import encode_json
@@ -47,13 +48,23 @@ class Log:
                  for frame in traceback.extract_tb(error.__traceback__)[-6:]]  # fmt: skip
         self.event("broken", what=what, error=type(error).__name__, told=str(error)[:500], where=frames)
 
-    def capture(self) -> None:
-        """Log in the same form what Python and libraries would print: log records, warnings, errors that nobody caught."""
-        logging.getLogger().addHandler(_ForwardingHandler(self))
+    def capture(self) -> Callable[[], None]:
+        """Log in the same form what Python and libraries would print: log records, warnings, errors that nobody caught.
+
+        Returns a function that ends it."""
+        handler, hooks = _ForwardingHandler(self), (sys.excepthook, sys.unraisablehook, threading.excepthook)
+        logging.getLogger().addHandler(handler)
         logging.captureWarnings(True)
         sys.excepthook = lambda _, error, __: self.failed("the process", error)
         sys.unraisablehook = lambda args: self.failed("clean-up", args.exc_value or RuntimeError(str(args.err_msg)))
         threading.excepthook = lambda args: self.failed("a thread", args.exc_value or RuntimeError(args.exc_type.__name__))
+
+        def release() -> None:
+            logging.getLogger().removeHandler(handler)
+            logging.captureWarnings(False)
+            sys.excepthook, sys.unraisablehook, threading.excepthook = hooks
+
+        return release
 
     def flush(self) -> None:
         """Write the lines that are kept."""

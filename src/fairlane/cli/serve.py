@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -10,8 +12,9 @@ import click
 from fairlane.api import auth as ring
 from fairlane.api.first_key import ADVICE, make_first_key
 from fairlane.api.limits import parse_limits
+from fairlane.blobs import open_blobs
 from fairlane.core.document import validate_text
-from fairlane.core.errors import BadValue, Mistake
+from fairlane.core.errors import BadValue, FairlaneError, Mistake
 from fairlane.queue import Queue
 
 from .group import main
@@ -70,22 +73,37 @@ def serve(
     except ImportError as error:
         raise Mistake(f"{MISSING} ({error})") from None
     log = Log()
-    log.capture()  # before anything warns
-    if not 0 <= port <= 65535:
-        raise BadValue("--port", port, "a whole number from 0 to 65535")
-    address = ListenAddress(host, port, tls_certificate, tls_key, behind_proxy)
-    settings = store_settings(url, blobs)
-    at = settings.url
-    if at.startswith("memory:"):
-        raise Mistake("a queue in memory cannot be served, because the worker is another process; use --url sqlite:///file.db")
-    worker = None if no_work else worker_command(at, settings.blobs, slots)
-    allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
-    proxies = TrustedProxies(trusted_proxies, is_behind_proxy=behind_proxy)
-    options = Options(parse_limits(limits), allowed, retention, allow_private_webhooks, worker, proxies)
-    listening = bind(address)
-    base_url = address.url(listening.getsockname()[1])
-    with Queue(at, blobs=settings.blobs) as queue:
-        run(queue, options, address, listening, lambda: _report_started(queue, base_url, as_json, log), Console, log)
+    with _captured(log):  # before anything warns
+        if not 0 <= port <= 65535:
+            raise BadValue("--port", port, "a whole number from 0 to 65535")
+        address = ListenAddress(host, port, tls_certificate, tls_key, behind_proxy)
+        settings = store_settings(url, blobs)
+        at = settings.url
+        if at.startswith("memory:"):
+            raise Mistake(
+                "a queue in memory cannot be served, because the worker is another process; use --url sqlite:///file.db"
+            )
+        if settings.blobs is not None:
+            open_blobs(settings.blobs)  # raise for what cannot be a store now, not when a customer sends a file
+        worker = None if no_work else worker_command(at, settings.blobs, slots)
+        allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
+        proxies = TrustedProxies(trusted_proxies, is_behind_proxy=behind_proxy)
+        options = Options(parse_limits(limits), allowed, retention, allow_private_webhooks, worker, proxies)
+        listening = bind(address)
+        base_url = address.url(listening.getsockname()[1])
+        with Queue(at, blobs=settings.blobs) as queue:
+            run(queue, options, address, listening, lambda: _report_started(queue, base_url, as_json, log), Console, log)
+
+
+@contextmanager
+def _captured(log: Log) -> Iterator[None]:
+    """Have everything that is printed in the log; but a call that is wrong is reported as by every command."""
+    release = log.capture()
+    try:
+        yield
+    except FairlaneError:
+        release()
+        raise
 
 
 def _report_started(queue: Queue, base_url: str, as_json: bool, log: Log) -> None:
