@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -11,7 +13,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from resource import RLIMIT_NOFILE
 from typing import Any
 
 import httpx
@@ -48,6 +52,7 @@ class Server:
         variables: dict[str, str] | None = None,
         url: str | None = None,
         prefix: tuple[str, ...] = (),  # a program that starts it
+        open_files: tuple[int, int] | None = None,
     ) -> None:
         self.folder = folder
         self.url = url or f"sqlite:///{folder}/queue.db"
@@ -59,14 +64,16 @@ class Server:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("FAIRLANE_", "OTEL_"))}
         self._command = [*prefix, sys.executable, "-m", "fairlane.cli", *command]
         self._environment = environment | {"FAIRLANE_URL": self.url} | (variables or {})
+        self._open_files = open_files  # how many the system allows: the soft and the hard limit
         self.start()
 
     def start(self) -> None:
         """Begin, or begin again."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self._command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environment, cwd=self.folder
-            )
+                self._command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._environment, cwd=self.folder,
+                preexec_fn=None if self._open_files is None else partial(resource.setrlimit, RLIMIT_NOFILE, self._open_files),
+            )  # fmt: skip
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.log.read_text()
@@ -101,6 +108,24 @@ class Server:
     def logged(self) -> list[dict[str, Any]]:
         """What it has written down so far."""
         return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def connect(self, address: str = "127.0.0.1") -> socket.socket:
+        """A bare connection from this address of the machine."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS_MAX, source_address=(address, 0))
+
+    def memory(self) -> int:
+        """How many bytes of memory the process has."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0]) * 1024
+
+    def sockets(self) -> int:
+        """How many sockets the process has open."""
+        folder = Path(f"/proc/{self.process.pid}/fd")
+        count = 0
+        for handle in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                count += os.readlink(handle).startswith("socket:")
+        return count
 
     # -- what a worker would do ----------------------------------------------------------------------------------------
 

@@ -140,7 +140,8 @@ def test_a_server_without_tls_is_reported_at_once(tmp_path: Path) -> None:
         refused = pytest.raises(StoreError, match="it does not speak TLS; its address may begin with http:// instead")
         with Client(f"https://localhost:{plain.port}", plain.operator) as client, refused:
             client.me()
-        until(lambda: [line for line in plain.logged() if line["event"] == "warned"], "a line in the log, in JSON")
+        lines = until(lambda: [line for line in plain.logged() if line["event"] == "refused"], "a line in the log, in JSON")
+        assert (lines[0]["client"], lines[0]["problem"]) == ("127.0.0.1", "bad-request")
     finally:
         plain.close()
 

@@ -46,6 +46,12 @@ class TrustedProxies:
         parsed = parse_address(address)
         return parsed is not None and any(parsed in network for network in self._networks)
 
+    def is_counted(self, address: str) -> bool:
+        """Whether limits by address hold for this peer: not if it is a proxy, or may be one that nobody has named."""
+        if self._networks:
+            return not self.is_trusted(address)
+        return not (self._is_behind_proxy or is_loopback(address))
+
     def source(self, scope: MutableMapping[str, Any]) -> RequestSource:
         """Find out who sent a request, and whether with TLS."""
         peer = plain_address((scope.get("client") or ("",))[0])

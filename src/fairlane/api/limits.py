@@ -30,11 +30,16 @@ class ServiceLimits:
     submissions_at_once: int = 4096
     uploads_at_once: int = 32
     connections: int = 1024
+    connections_an_address: int = 128
+    handshake_seconds: int = 10
+    pipelined_requests: int = 32
     header_bytes: int = 32 * 1024
     headers: int = 100
     header_seconds: int = 10
     body_idle_seconds: int = 20
     body_bytes_a_second: int = 4096
+    response_idle_seconds: int = 30
+    response_bytes_a_second: int = 4096
     idle_seconds: int = 30
     wait_seconds: int = 50  # nginx gives a response up after 60
     viewers: int = 1000

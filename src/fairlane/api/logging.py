@@ -19,6 +19,7 @@ from .problems import encode_json
 
 FLUSH_BYTES = 32 * 1024
 FLUSH_SECONDS = 0.5
+REFUSED_LINES_A_SECOND = 20  # who sends garbage does not fill the disk
 
 
 class Log:
@@ -30,10 +31,28 @@ class Log:
         self._bytes = 0
         self._written_at = 0.0
         self._mutex = threading.Lock()
+        self._refused_second = self._refused_lines = self._unlogged = 0
 
     def request(self, **fields: Any) -> None:
         """Log a request that has its response."""
         self._add("request", fields)
+        self._flush_if_due()
+
+    def refused(self, **fields: Any) -> None:
+        """Log what was refused before it was a request; so many lines a second, and then how many were left out."""
+        second = int(time.monotonic())
+        if second != self._refused_second:
+            self._refused_second, self._refused_lines = second, 0
+        self._refused_lines += 1
+        if self._refused_lines > REFUSED_LINES_A_SECOND:
+            self._unlogged += 1
+            return
+        if self._unlogged:
+            fields["unlogged"], self._unlogged = self._unlogged, 0
+        self._add("refused", fields)
+        self._flush_if_due()
+
+    def _flush_if_due(self) -> None:
         if self._bytes > FLUSH_BYTES or time.monotonic() - self._written_at > FLUSH_SECONDS:
             self.flush()
 
@@ -68,6 +87,8 @@ class Log:
 
     def flush(self) -> None:
         """Write the lines that are kept."""
+        if not self._lines:
+            return
         with self._mutex:
             lines, self._lines, self._bytes, self._written_at = self._lines, [], 0, time.monotonic()
         try:

@@ -29,6 +29,7 @@ from .dependencies import RequestContext
 from .permissions import ROLE_NAMES, ROUTES, STAFF, Permission, missing, of_path
 from .problems import Problem, nothing_here, problem_of
 from .service import Service
+from .shares import holder_of
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -79,7 +80,7 @@ class RequestMiddleware:
         log_fields: dict[str, Any] = {"client": source.address}
         scope["log"] = log_fields
         is_safe_only = source.is_https and not _is_local_name(dict(scope["headers"]).get(b"host", b""))
-        sender = Sender(send, is_head=scope["method"] == "HEAD", is_https_only=is_safe_only)
+        sender = Sender(send, scope, is_https_only=is_safe_only)
         route = scope["fairlane.route"] = self._route("GET" if sender.is_head else scope["method"], scope["path"])
         service.active_requests += 1
         try:
@@ -122,6 +123,8 @@ class RequestMiddleware:
             scope["credential"], caller = await self._authenticate(scope, headers)
             scope["caller"] = caller
             scope["log"].update(caller.log_fields)
+            if (connection := scope.get("connection")) is not None:
+                connection.show_key(holder_of(caller))
             self._refuse(caller, headers)
             _refuse_without_permission(permission, route, caller, headers)
         self._refuse_unknown_query(scope)
@@ -223,9 +226,10 @@ class LimitedReceive:
 class Sender:
     """Sends the response, to a HEAD request without its body, and remembers its status."""
 
-    def __init__(self, send: Send, *, is_head: bool, is_https_only: bool = False) -> None:
+    def __init__(self, send: Send, scope: Scope, *, is_https_only: bool = False) -> None:
         self._send = send
-        self.is_head = is_head
+        self.is_head = scope["method"] == "HEAD"
+        self._connection = scope.get("connection")
         self._is_https_only = is_https_only
         self.status = 0
 
@@ -237,6 +241,8 @@ class Sender:
                 headers.append((b"cache-control", b"no-store"))
             if self._is_https_only:
                 headers.append(STRICT_TRANSPORT)
+            if self._connection is not None and self._connection.has_body_left:  # nobody will read the rest
+                headers.append((b"connection", b"close"))
         elif self.is_head and message["type"] == "http.response.body":
             await self._send({"type": "http.response.body"})
             raise HeadersSent  # a stream would go on for ever

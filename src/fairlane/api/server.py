@@ -18,6 +18,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import uvicorn
@@ -28,8 +29,10 @@ from fairlane.queue import Queue
 from fairlane.tracing import open_spans
 
 from .app import make_app
-from .connection_limits import limited_protocol
+from .connection_limits import LimitedConnection, limited_protocol
 from .extension import Extension
+from .file_limit import fit_to_open_files
+from .listener import Listener, counted_by
 from .logging import Log
 from .service import Options, Service
 from .worker_process import WorkerSupervisor
@@ -52,6 +55,7 @@ PROXY_NEEDED = (
 )
 TLS_REASONS = {"KEY_VALUES_MISMATCH": "the key does not belong to the certificate"}
 RESPONSES_SHARE = 0.8  # of the time to stop is for responses in progress; the rest is for closing
+LOG_TICKS = 10  # of a tenth of a second, after which lines that are kept are written
 GC_THRESHOLDS = (20_000, 20, 50)  # cycles are rare here: Python's own thresholds would take a tenth of the time
 
 
@@ -122,23 +126,51 @@ class _Server(uvicorn.Server):
     """Ends streams and the worker when it stops, and says when it is ready."""
 
     def __init__(
-        self, config: uvicorn.Config, service: Service, ready: Callable[[], None], worker: WorkerSupervisor | None
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        tls: ssl.SSLContext | None,
+        ready: Callable[[], None],
+        worker: WorkerSupervisor | None,
     ) -> None:
         super().__init__(config)
         self._service = service
+        self._tls = tls
         self._ready = ready
         self._worker = worker
+        self._listeners: list[Listener] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._ready()
+        await super().startup([])  # the sockets are ours
+        if not self.started:
+            return
+        service = self._service
+        for listening in sockets or ():
+            seconds = service.limits.handshake_seconds
+            group_of = counted_by(service.options.proxies.is_counted)
+            listener = Listener(listening, self._connection, service.connections, group_of, self._tls, seconds, service.log)
+            listener.start()
+            self._listeners.append(listener)
+        self._ready()
+
+    def _connection(self) -> LimitedConnection:
+        connection: LimitedConnection = self.config.http_protocol_class(  # type: ignore[call-arg, assignment]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return connection
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % LOG_TICKS == 0:
+            self._service.log.flush()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in self._listeners:
+            listener.close()
         self._service.stop()
         if self._worker is not None:
             self._worker.stop()
-        await super().shutdown(sockets)
+        await super().shutdown([])
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -162,6 +194,11 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
     context, stop_seconds = tls_context(address), options.limits.stop_seconds
+    fitted = fit_to_open_files(options.limits)
+    if fitted.is_lowered:
+        connections = fitted.limits.connections
+        log.event("few open files", files=fitted.files, needed=fitted.files_needed, connections=connections, set="ulimit -n")
+    options = replace(options, limits=fitted.limits)
     if address.behind_proxy and not options.proxies:
         log.event("proxy not named", needed=PROXY_NEEDED)
     service = Service(queue, options, log)
@@ -169,7 +206,7 @@ def serve(
     config = uvicorn.Config(
         make_app(service, extend(service)),
         loop="uvloop",
-        http=limited_protocol(options.limits),
+        http=limited_protocol(options.limits, service.connections, log, is_tls=context is not None),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -179,11 +216,9 @@ def serve(
         headers=HEADERS,
         timeout_keep_alive=options.limits.idle_seconds,
         timeout_graceful_shutdown=max(1, int(RESPONSES_SHARE * stop_seconds)),
-        ssl_context_factory=None if context is None else lambda *_: context,
-        backlog=2048,
     )
     worker = None if options.worker is None else WorkerSupervisor(options.worker, log, service.store, stop_seconds)
-    server = _Server(config, service, ready, worker)
+    server = _Server(config, service, context, ready, worker)
     gc.freeze()  # modules and their objects live as long as the process
     gc.set_threshold(*GC_THRESHOLDS)
 

@@ -24,6 +24,7 @@ from fairlane.queue.workers import remove_gone
 
 from .auth import Caller, Keyring, public_part
 from .client_address import TrustedProxies
+from .connection_table import ConnectionTable
 from .cursors import Cursors
 from .extension import Extension
 from .feed import Feed
@@ -107,6 +108,7 @@ class Service:
         self._webhooks = WebhookSender(
             queue.engine, self.call, log, self.metrics, options.limits, options.allow_private_webhooks
         )
+        self.connections = ConnectionTable(self.limits.connections, self.limits.connections_an_address)
         self.active_requests = 0
         self.is_stopping = False
         self.closing: list[Callable[[], None]] = []  # called when the service has stopped

@@ -1,0 +1,10 @@
+"""Shares: who holds what of the service at once, so that one customer cannot take all of it."""
+
+from __future__ import annotations
+
+from .auth import Caller
+
+
+def holder_of(caller: Caller) -> str:
+    """Return whose share a caller uses: a customer has one share for all its keys, an operator's key one of its own."""
+    return f"key {caller.key_id}" if caller.customer is None else f"customer {caller.customer}"
