@@ -107,6 +107,19 @@ def test_a_response_before_the_end_of_the_body_ends_the_connection(server: Serve
     assert b"connection: close" in answer
 
 
+def test_a_request_sent_ahead_is_not_dropped_because_its_body_is_still_coming(server: Server, key: str) -> None:
+    body = b'{"payload": "' + b"x" * 200_000 + b'"}'
+    first = server.head(key, "GET", "/v1/me").replace(b"Connection: close\r\n", b"") + b"\r\n"
+    second = server.head(key, "POST", "/v1/documents", JSON, f"Content-Length: {len(body)}") + b"\r\n"
+    with server.connect() as line:
+        line.sendall(first + second + body[:1000])
+        answer = b""
+        while b"HTTP/1.1 200" not in answer or not answer.endswith(b"}"):
+            answer += line.recv(65536)
+        line.sendall(body[1000:])
+        assert status_of(b"".join(received(line))) == 202
+
+
 @pytest.mark.parametrize(("key_sent", "status"), [(False, 401), (True, 413)])
 def test_whoever_sends_on_still_gets_the_response(server: Server, key: str, key_sent: bool, status: int) -> None:
     """Closed at once, the connection would be reset, and a client that sends a large body would see nothing but that."""

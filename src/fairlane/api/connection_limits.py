@@ -6,7 +6,7 @@ Laws:
 - A client that sends too slowly, or headers that are too large, gets a response and is disconnected.
 - What is left over from a refused request is never read as the next one.
 - Trailers are counted like headers and dropped: nothing that comes after a body changes what its headers said.
-- A response that comes before the whole body ends the connection: the rest of the body is not read for nothing.
+- A response that comes before the whole of a long body ends the connection: the rest of it is not read for nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .lingering import LingeringTransport
 from .logging import Log
 from .problems import Problem
 
+DROPPED_BYTES_MAX = 64 * 1024  # a body up to this is read to its end, also if nobody needs it
 FRAMING_FACTOR = 8  # bytes around each byte of a body in chunks: a chunk of one byte has five
 
 
@@ -101,10 +102,12 @@ class LimitedConnection(HttpToolsProtocol):
         elif self.opening is not None:
             self.opening.cancel()
 
-    @property
-    def has_body_left(self) -> bool:
-        """Whether the body of the newest request has not arrived to its end."""
-        return not self._in_headers
+    def has_body_left(self, headers: list[tuple[bytes, bytes]]) -> bool:
+        """Whether the body after these headers is still on its way, and long or without a length: not read for nothing."""
+        if self._in_headers or headers is not self.headers:
+            return False
+        length = next((value for name, value in headers if name == b"content-length"), None)
+        return length is None or int(length) > DROPPED_BYTES_MAX  # the parser has seen that it is a number
 
     def _is_client_sending(self) -> bool:
         """Whether the client is in the middle of a request, or of one that was refused."""

@@ -230,6 +230,7 @@ class Sender:
         self._send = send
         self.is_head = scope["method"] == "HEAD"
         self._connection = scope.get("connection")
+        self._request_headers = scope["headers"]  # now: the framework replaces the list
         self._is_https_only = is_https_only
         self.status = 0
 
@@ -241,8 +242,8 @@ class Sender:
                 headers.append((b"cache-control", b"no-store"))
             if self._is_https_only:
                 headers.append(STRICT_TRANSPORT)
-            if self._connection is not None and self._connection.has_body_left:  # nobody will read the rest
-                headers.append((b"connection", b"close"))
+            if self._connection is not None and self._connection.has_body_left(self._request_headers):
+                headers.append((b"connection", b"close"))  # nobody will read the rest
         elif self.is_head and message["type"] == "http.response.body":
             await self._send({"type": "http.response.body"})
             raise HeadersSent  # a stream would go on for ever

@@ -32,6 +32,7 @@ from .app import make_app
 from .connection_limits import LimitedConnection, limited_protocol
 from .extension import Extension
 from .file_limit import fit_to_open_files
+from .limits import ServiceLimits
 from .listener import Listener, counted_by
 from .logging import Log
 from .service import Options, Service
@@ -183,6 +184,15 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
+def _fitted(limits: ServiceLimits, log: Log) -> ServiceLimits:
+    """Return the limits that the system's open files allow, and log it if they are lower."""
+    fitted = fit_to_open_files(limits)
+    if fitted.is_lowered:
+        connections = fitted.limits.connections
+        log.event("few open files", files=fitted.files, needed=fitted.files_needed, connections=connections, set="ulimit -n")
+    return fitted.limits
+
+
 def serve(
     queue: Queue,
     options: Options,
@@ -194,11 +204,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
     context, stop_seconds = tls_context(address), options.limits.stop_seconds
-    fitted = fit_to_open_files(options.limits)
-    if fitted.is_lowered:
-        connections = fitted.limits.connections
-        log.event("few open files", files=fitted.files, needed=fitted.files_needed, connections=connections, set="ulimit -n")
-    options = replace(options, limits=fitted.limits)
+    options = replace(options, limits=_fitted(options.limits, log))
     if address.behind_proxy and not options.proxies:
         log.event("proxy not named", needed=PROXY_NEEDED)
     service = Service(queue, options, log)
