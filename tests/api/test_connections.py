@@ -256,7 +256,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.close()
 
 
-def asked(line: socket.socket) -> int:
+def healthz_status(line: socket.socket) -> int:
     """Ask whether the server is up, read the whole response, and return its status; 0: the connection is closed."""
     answer = b""
     with suppress(OSError):
@@ -269,11 +269,11 @@ def asked(line: socket.socket) -> int:
 def test_one_address_displaces_its_own_connections_first(crowded: Server) -> None:
     with ExitStack() as opened:
         calm = [opened.enter_context(crowded.connect("127.0.2.1")) for _ in range(3)]
-        assert [asked(line) for line in calm] == [200] * 3
+        assert [healthz_status(line) for line in calm] == [200] * 3
         many = [opened.enter_context(crowded.connect("127.0.2.2")) for _ in range(40)]
-        answers = Counter(map(asked, many))
+        answers = Counter(map(healthz_status, many))
         assert answers == {200: 12, 503: 28}
-        assert [asked(line) for line in calm] == [200] * 3
+        assert [healthz_status(line) for line in calm] == [200] * 3
 
 
 def test_strangers_from_many_addresses_displace_no_request_with_a_key(crowded: Server) -> None:
@@ -347,7 +347,7 @@ def test_with_few_open_files_there_are_fewer_connections_and_no_resets(tmp_path:
         key = server.key("acme")
         with ExitStack() as opened:
             lines = [opened.enter_context(server.connect(f"127.0.7.{number % 100}")) for number in range(200)]
-            answers = Counter(map(asked, lines))
+            answers = Counter(map(healthz_status, lines))
             assert set(answers) == {200, 503}
             with server.client(key) as client:
                 assert client.post("/v1/documents", json={}).status_code == 202

@@ -20,7 +20,7 @@ State = Literal["stranger", "idle", "busy", "closing"]
 T = TypeVar("T", bound=Hashable)
 
 
-class Connection(Hashable, Protocol):
+class OpenConnection(Hashable, Protocol):
     """What the table needs of a connection."""
 
     def make_room(self) -> None:
@@ -78,10 +78,10 @@ class ConnectionTable:
     def __init__(self, connections_max: int, strangers_max: int) -> None:
         self._connections_max = connections_max
         self._strangers_max = strangers_max  # of one address
-        self._states: dict[Connection, tuple[State, str]] = {}
-        self._strangers: Groups[Connection] = Groups()
-        self._idle: Groups[Connection] = Groups()
-        self._closing: dict[Connection, None] = {}
+        self._states: dict[OpenConnection, tuple[State, str]] = {}
+        self._strangers: Groups[OpenConnection] = Groups()
+        self._idle: Groups[OpenConnection] = Groups()
+        self._closing: dict[OpenConnection, None] = {}
 
     def __len__(self) -> int:
         return len(self._states)
@@ -91,7 +91,7 @@ class ConnectionTable:
         """How many connections are open, without those that are being closed."""
         return len(self._states) - len(self._closing)
 
-    def admit(self, connection: Connection, group: str) -> bool:
+    def admit(self, connection: OpenConnection, group: str) -> bool:
         """Add a connection that was accepted, from an address (empty: it is not counted); False: there is no room for it."""
         if group and self._strangers.count(group) >= self._strangers_max:
             self._end(self._strangers.oldest_of(group))
@@ -104,31 +104,31 @@ class ConnectionTable:
         self._put(connection, "stranger", group)
         return True
 
-    def show_key(self, connection: Connection, holder: str) -> None:
+    def show_key(self, connection: OpenConnection, holder: str) -> None:
         """A request on this connection has a valid key of this holder, and is being answered."""
         if self._states.get(connection, ("closing",))[0] != "closing":
             self._put(connection, "busy", holder)
 
-    def set_idle(self, connection: Connection) -> None:
+    def set_idle(self, connection: OpenConnection) -> None:
         """The request on this connection has its response."""
         state, group = self._states.get(connection, ("closing", ""))
         if state == "busy":
             self._put(connection, "idle", group)
 
-    def set_closing(self, connection: Connection) -> None:
+    def set_closing(self, connection: OpenConnection) -> None:
         """This connection is being closed; it does not count any more."""
         if self._states.get(connection, ("closing",))[0] != "closing":
             self._put(connection, "closing", "")
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: OpenConnection) -> None:
         """This connection is closed."""
         self._take(connection)
 
-    def _end(self, connection: Connection) -> None:
+    def _end(self, connection: OpenConnection) -> None:
         self._put(connection, "closing", "")
         connection.make_room()
 
-    def _put(self, connection: Connection, state: State, group: str) -> None:
+    def _put(self, connection: OpenConnection, state: State, group: str) -> None:
         self._take(connection)
         self._states[connection] = (state, group)
         if state == "stranger":
@@ -142,7 +142,7 @@ class ConnectionTable:
                 self._take(oldest)
                 oldest.abort()
 
-    def _take(self, connection: Connection) -> None:
+    def _take(self, connection: OpenConnection) -> None:
         state, group = self._states.pop(connection, (None, ""))
         if state == "stranger":
             self._strangers.remove(group, connection)
