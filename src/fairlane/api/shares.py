@@ -6,5 +6,5 @@ from .auth import Caller
 
 
 def holder_of(caller: Caller) -> str:
-    """Return whose share a caller uses: a customer has one share for all its keys, an operator's key one of its own."""
-    return f"key {caller.key_id}" if caller.customer is None else f"customer {caller.customer}"
+    """Return whose share a caller uses: a customer has one share for all its keys, anybody else one of its own."""
+    return f"caller {caller.id}" if caller.customer is None else f"customer {caller.customer}"
