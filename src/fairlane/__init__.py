@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
     from .client import AsyncClient, AsyncEvents, Batch, BatchReceipt, Client, Events, Me
     from .queue import (
+        Actor,
         AsyncQueue,
         Attempt,
+        AuditEntry,
         Change,
         Check,
         Document,
@@ -57,10 +59,12 @@ if TYPE_CHECKING:
     from .worker import Fail, Retry, Worker
 
 __all__ = [
+    "Actor",
     "AsyncClient",
     "AsyncEvents",
     "AsyncQueue",
     "Attempt",
+    "AuditEntry",
     "Backoff",
     "BadValue",
     "Batch",
@@ -109,8 +113,10 @@ _HOMES = {
     "core.policy": ("Policy", "Rules", "Terms"),
     "core.retry": ("Backoff",),
     "queue": (
+        "Actor",
         "AsyncQueue",
         "Attempt",
+        "AuditEntry",
         "Change",
         "Check",
         "Document",

@@ -32,6 +32,7 @@ from fairlane.engine.walk import walk_documents
 from fairlane.file_modes import create_private
 from fairlane.procs.syscalls import sync_filesystem
 from fairlane.queue import PAGE_SIZE
+from fairlane.queue.audit import Actor, recorded
 from fairlane.queue.files import HOLD_MS, HOLDS, NAMESPACE_KEY, RECORDS, QueueFiles, default_location
 from fairlane.queue.forget import is_forgotten
 from fairlane.queue.workers import WORKERS
@@ -69,8 +70,12 @@ def back_up(
     *,
     check: bool = False,
     files_only: bool = False,
+    actor: Actor | None = None,
 ) -> Copied:
-    """Copy a queue and its files to a new folder; with `files_only` its files, for a queue that a server backs up."""
+    """Copy a queue and its files to a new folder; with `files_only` its files, for a queue that a server backs up.
+
+    With an actor it is in the audit log.
+    """
     if not files_only:
         _refuse_servers(url, folder)
     elif url.startswith("sqlite:"):
@@ -79,7 +84,12 @@ def back_up(
     try:
         queue_files = QueueFiles(engine, url, blobs)
         files = queue_files.open_existing()
-        with _new_folder(folder), _Hold(queue_files) as hold:
+        before = {"folder": str(folder), "files_only": files_only}
+        with (
+            _new_folder(folder),
+            recorded(engine, actor, "queue.backup", before=before) as change,
+            _Hold(queue_files) as hold,
+        ):
 
             def progress(what: str, done: int, total: int) -> None:
                 hold.renew()
@@ -91,6 +101,7 @@ def back_up(
                 copied, queue = _copy_all(engine, files, folder, progress, check)
             sync_filesystem(str(folder))
             _write_manifest(folder, queue, files, copied)
+            change.after = {"documents": copied.documents, "files": copied.files}
             return copied
     except OSError as error:
         raise StoreError(
@@ -208,13 +219,23 @@ def _write_manifest(folder: Path, queue: dict[str, Any] | None, files: Files | N
 # -- restore ---------------------------------------------------------------------------------------------------------
 
 
-def restore(folder: Path, url: str, blobs: str | None = None, on_progress: OnProgress = lambda *_: None) -> Copied:
-    """Make a new queue of a backup; a backup of files only is copied back to where the server's queue looks for them."""
+def restore(
+    folder: Path,
+    url: str,
+    blobs: str | None = None,
+    on_progress: OnProgress = lambda *_: None,
+    *,
+    actor: Actor | None = None,
+) -> Copied:
+    """Make a new queue of a backup; a backup of files only is copied back to where the server's queue looks for them.
+
+    With an actor it is in the audit log of the queue.
+    """
     manifest = _read_manifest(folder)
     try:
         if manifest["queue"] is None:
-            return _restore_files(folder, manifest, url, blobs, on_progress)
-        return _restore_queue(folder, manifest, url, blobs, on_progress)
+            return _restore_files(folder, manifest, url, blobs, on_progress, actor)
+        return _restore_queue(folder, manifest, url, blobs, on_progress, actor)
     except OSError as error:
         raise StoreError(f"{folder} cannot be restored: {error}; nothing was put in place") from error
 
@@ -232,7 +253,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _restore_queue(folder: Path, manifest: dict[str, Any], url: str, blobs: str | None, on_progress: OnProgress) -> Copied:
+def _restore_queue(
+    folder: Path, manifest: dict[str, Any], url: str, blobs: str | None, on_progress: OnProgress, actor: Actor | None
+) -> Copied:
     if not url.startswith("sqlite:///"):
         raise Mistake("this backup is of a queue in a file; restore it with --url sqlite:///PATH, then `fairlane move` it")
     path = Path(url.removeprefix("sqlite:///")).absolute()
@@ -258,7 +281,11 @@ def _restore_queue(folder: Path, manifest: dict[str, Any], url: str, blobs: str 
             for group in (HOLDS, WORKERS):  # of programs that use the original
                 for record in engine.records(group, "", PAGE_SIZE):
                     engine.put_record(group, record.key, None)
-            copied = _copy_owned(engine, source, target, on_progress, True, lambda _: False)
+            with recorded(
+                engine, actor, "queue.restore", before={"folder": str(folder), "made_at": manifest["made_at"]}
+            ) as change:
+                copied = _copy_owned(engine, source, target, on_progress, True, lambda _: False)
+                change.after = {"documents": copied.documents, "files": copied.files}
         finally:
             engine.close()
         for name in {str(path.parent)} | ({location} if os.path.isdir(location) else set()):
@@ -284,13 +311,22 @@ def _copy_queue(source: Path, target: Path, expected: dict[str, Any]) -> None:
         raise StoreUnfit(f"{source} is damaged: it is not what was backed up; use another backup")
 
 
-def _restore_files(folder: Path, manifest: dict[str, Any], url: str, blobs: str | None, on_progress: OnProgress) -> Copied:
+def _restore_files(
+    folder: Path, manifest: dict[str, Any], url: str, blobs: str | None, on_progress: OnProgress, actor: Actor | None
+) -> Copied:
     """Copy the files of a server's queue back, under the namespace that it has; what is there stays."""
     engine = open_engine(url, create=False)
     try:
         target = QueueFiles(engine, url, blobs).open_existing()
+        with recorded(engine, actor, "queue.restore", before={"folder": str(folder), "files_only": True}) as change:
+            copied = _copy_files_back(folder, manifest, target, on_progress)
+            change.after = {"files": copied.files}
+        return copied
     finally:
         engine.close()
+
+
+def _copy_files_back(folder: Path, manifest: dict[str, Any], target: Files | None, on_progress: OnProgress) -> Copied:
     if target is None or target.namespace != manifest["namespace"]:
         raise Mistake(
             "these files belong to another queue than the one at --url; restore the server's own backup first, so that the "

@@ -20,6 +20,7 @@ from fairlane.blobs.files import PIECE_BYTES, Files
 from fairlane.core.errors import Mistake, StoreError, Unknown
 from fairlane.core.policy import Rules
 from fairlane.masking import mask_url
+from fairlane.queue.audit import Actor, recorded
 from fairlane.queue.files import QueueFiles, default_location
 from fairlane.queue.workers import WORKERS
 
@@ -62,28 +63,37 @@ def move(
     *,
     from_blobs: str | None = None,
     to_blobs: str | None = None,
+    actor: Actor | None = None,
 ) -> TransferSummary:
-    """Move a queue and its files from one store to another; may be interrupted at any moment and run again."""
+    """Move a queue and its files from one store to another; may be interrupted at any moment and run again.
+
+    With an actor it is in the audit log of both.
+    """
     if from_url == to_url:
         raise Mistake(f"a queue cannot be moved from {mask_url(from_url)} to itself")
     source = open_engine(from_url, create=False)
     target = open_engine(to_url)
     try:
         files = _files(source, from_blobs or default_location(from_url), to_blobs or default_location(to_url))
-        return _move(source, target, from_url, to_url, files, on_progress)
+        before = {"from": mask_url(from_url), "to": mask_url(to_url)}
+        with recorded(source, actor, "queue.move", before=before, also=lambda: target) as change:
+            summary = _move(source, target, from_url, to_url, files, on_progress)
+            change.after = summary._asdict()
+        return summary
     finally:
         source.close()
         target.close()
 
 
-def stop(from_url: str) -> None:
+def stop(from_url: str, actor: Actor | None = None) -> None:
     """Give up a move: the source accepts documents again. Refused after the move is complete: then the target is the queue."""
     source = open_engine(from_url, create=False)
     try:
         frozen = source.rules().frozen
         if frozen is None or not frozen.startswith(MOVING):
             raise Mistake(f"there is no move to stop: this queue {frozen or 'is not being moved'}")
-        _freeze(source, None)
+        with recorded(source, actor, "queue.stop-move"):
+            _freeze(source, None)
     finally:
         source.close()
 

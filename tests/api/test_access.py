@@ -105,6 +105,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/readyz"): Entry(200, 200, 200),
     ("GET", "/v1/openapi.json"): Entry(200, 200, 200),
     ("GET", "/metrics"): Entry(404, 404, 200),
+    ("GET", "/v1/audit"): Entry(404, 404, 200),
     ("GET", "/static/{name:path}"): Entry(404, 404, 404),
     ("POST", "/page/session"): Entry(200, 200, 200, {"key": "of an operator"}),
     ("GET", "/page/session"): Entry(200, 200, 200),

@@ -193,7 +193,7 @@ def test_purge_forgets_what_ended_long_ago(url: str) -> None:
     settled(url, Done())
     assert run("purge", "--older-than", "7d", "--url", url).stdout == "0 documents deleted.\n"
     assert run("purge", "--older-than", "0", "--url", url).stdout == "1 document deleted.\n"
-    assert run_json("purge", "--older-than", "1.5h", "--url", url) == [{"purged": 0, "older_than": 5400.0}]
+    assert run_json("purge", "--older-than", "1.5h", "--url", url) == [{"purged": 0, "older_than": 5400.0, "audit_entries": 0}]
 
 
 def test_purge_takes_the_files_along_or_says_that_it_does_not_know_where_they_are(tmp_path: Path, url: str) -> None:

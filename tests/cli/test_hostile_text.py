@@ -20,6 +20,7 @@ from fairlane import Queue
 from fairlane.api import auth
 from fairlane.cli import main
 from fairlane.core.document import Failed
+from fairlane.queue.audit import Actor, note
 from fairlane.queue.workers import WORKERS, WorkerRecord
 
 from .running import Terminal, run_program
@@ -57,10 +58,14 @@ class Hostile:
             )  # fmt: skip
             queue.engine.put_record(WORKERS, "instance", record.encode())
             self.key = auth.create(queue.engine, customer=CUSTOMER, name=f"name{TURNED}")[1].id
+            note(
+                queue.engine, Actor("key", self.key, f"name{ESCAPES}", "operator", ESCAPES), "customer.pause", customer=CUSTOMER
+            )
 
 
 COMMANDS: dict[str, Arguments] = {
     "advise": lambda queue: [["advise", queue.url]],
+    "audit": lambda _: [["audit"], ["audit", "--customer", CUSTOMER], ["audit", "--who", ESCAPES]],
     "backup": lambda queue: [["backup", f"{queue.folder}/backup"]],
     "cancel": lambda queue: [
         ["cancel", "--customer", CUSTOMER, "--dry-run"], ["cancel", queue.running, queue.failed], ["cancel", ESCAPES],

@@ -252,4 +252,4 @@ def test_the_verbs_of_both_faces_are_the_same_and_named_as_the_queue_names_them(
             else ours
         )
         assert ours == theirs, name
-    assert set(verbs) - set(dir(AsyncQueue)) == {"batch", "events", "me"}
+    assert set(verbs) - set(dir(AsyncQueue)) == {"audit", "batch", "events", "me"}

@@ -15,11 +15,12 @@ import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fairlane.core.document import validate_text
-from fairlane.core.errors import BadValue, Mistake, Unknown
+from fairlane.core.errors import BadValue, Mistake, StoreError, Unknown
 from fairlane.engine import Engine
+from fairlane.queue.audit import Actor, recorded
 
 from .permissions import Permission, Role, Scope, permissions_of, validate_scopes
 from .problems import Problem, nothing_here
@@ -79,6 +80,10 @@ class Caller(NamedTuple):
     def sees_all(self) -> bool:
         return self.customer is None
 
+    def actor(self, address: str) -> Actor:
+        """Whoever it is, for the audit log."""
+        return Actor("person" if self.is_person else "key", self.id, self.name, self.role, address)
+
     def may_see(self, customer: str | None) -> bool:
         """Whether what belongs to this customer is visible."""
         return self.customer is None or self.customer == customer
@@ -108,12 +113,12 @@ def create(
     name: str = "",
     expires_seconds: float | None = EXPIRES_SECONDS,
     now_ms: int | None = None,
+    actor: Actor | None = None,
 ) -> tuple[str, Key]:
     """Make a key of a customer, or of a role (without either: an operator); its text cannot be had again."""
-    while True:
-        secret, key = new_key(customer, role, scopes, name, expires_seconds, time_ms() if now_ms is None else now_ms)
-        if add(engine, key):
-            return secret, key
+    secret, key = new_key(customer, role, scopes, name, expires_seconds, time_ms() if now_ms is None else now_ms)
+    add(engine, key, actor)
+    return secret, key
 
 
 def new_key(
@@ -136,9 +141,17 @@ def new_key(
     return secret, Key(id, _digest(secret), role, customer, name, now_ms, expires_ms, None, chosen)
 
 
-def add(engine: Engine, key: Key) -> bool:
-    """Store a new key; False: its id is taken."""
-    return engine.put_record(GROUP, key.id, _to_json(key), 0) is not None
+def add(engine: Engine, key: Key, actor: Actor | None = None) -> None:
+    """Store a new key, on behalf of an actor."""
+    with recorded(engine, actor, "key.create", target=key.id, customer=key.customer) as change:
+        if engine.put_record(GROUP, key.id, _to_json(key), 0) is None:
+            raise StoreError(f"there is a key {key.id} already; try again")  # its id is 64 random bits
+        change.after = _described(key)
+
+
+def _described(key: Key) -> dict[str, Any]:
+    """Return what the audit log keeps of a key."""
+    return {"role": key.role, "scopes": list(key.scopes), "name": key.name, "expires_ms": key.expires_ms}
 
 
 def list_keys(engine: Engine) -> Iterator[Key]:
@@ -149,21 +162,33 @@ def list_keys(engine: Engine) -> Iterator[Key]:
         after = page[-1].key
 
 
-def revoke(engine: Engine, id: str, *, now_ms: int | None = None) -> Key:
-    """End a key; one that is revoked already stays so."""
+def find(engine: Engine, id: str) -> Key:
+    """Read a key by its public part."""
+    return _read(engine, id)[0]
+
+
+def _read(engine: Engine, id: str) -> tuple[Key, int]:
+    """Read a key and the version of its record."""
     validate_text("key id", id)
     if id.count("_") >= 2:
         raise Mistake("that is a whole key; name it by its id, the part between the first two underscores")
-    while True:
-        record = engine.record(GROUP, id)
-        if record is None:
-            raise Unknown(f"there is no key {id}; `fairlane keys list` shows them")
-        key = _from_json(id, record.value)
-        if key.revoked_ms is not None:
-            return key
-        revoked = key._replace(revoked_ms=time_ms() if now_ms is None else now_ms)
-        if engine.put_record(GROUP, id, _to_json(revoked), record.version) is not None:
-            return revoked
+    record = engine.record(GROUP, id)
+    if record is None:
+        raise Unknown(f"there is no key {id}; `fairlane keys list` shows them")
+    return _from_json(id, record.value), record.version
+
+
+def revoke(engine: Engine, id: str, *, now_ms: int | None = None, actor: Actor | None = None) -> Key:
+    """End a key; one that is revoked already stays so."""
+    key = find(engine, id)
+    with recorded(engine, actor, "key.revoke", target=id, customer=key.customer, before=_described(key)):
+        while True:
+            key, version = _read(engine, id)
+            if key.revoked_ms is not None:
+                return key
+            revoked = key._replace(revoked_ms=time_ms() if now_ms is None else now_ms)
+            if engine.put_record(GROUP, id, _to_json(revoked), version) is not None:
+                return revoked
 
 
 def has_admin(engine: Engine) -> bool:

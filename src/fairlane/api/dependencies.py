@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -13,10 +13,14 @@ from starlette.responses import Response, StreamingResponse
 from fairlane.core.document import DocumentRow
 from fairlane.core.policy import from_thousandths
 from fairlane.queue import Attempt, Check, HistoryEntry, Look, UnservedKind, WorkerStatus
+from fairlane.queue.audit import AuditEntry
+from fairlane.queue.audit import audit_json as to_audit_json
+from fairlane.queue.audited_queue import AuditedQueue
 from fairlane.queue.models import to_json
 
 from .access import Access
 from .auth import Caller
+from .client_address import client_address
 from .problems import encode_json, nothing_here
 from .service import Service
 
@@ -24,21 +28,30 @@ ID_EXAMPLE = "0199a3f2-1c5e-7d31-9f60-3b1de5a0c842"
 
 
 class RequestContext(NamedTuple):
-    """The service, who calls it, and with which credential."""
+    """The service, who calls it, with which credential, and from where."""
 
     service: Service
     caller: Caller
     credential: str
+    address: str
 
     @property
     def access(self) -> Access:
-        """What the caller may see and touch."""
-        return Access(self.service.queue, self.caller, self.service.cursors)
+        """What the caller may see and touch; what staff changes is in the audit log."""
+        queue = self.service.queue
+        if self.caller.sees_all:
+            queue = AuditedQueue(queue, self.caller.actor(self.address))
+        return Access(queue, self.caller, self.service.cursors)
 
 
 def request_context(request: Request) -> RequestContext:
     """Return the context of the caller; the middleware has refused whoever may not use the route."""
-    return RequestContext(request.app.state.service, request.scope["caller"], request.scope["credential"])
+    return context_of(request.app.state.service, request.scope)
+
+
+def context_of(service: Service, scope: MutableMapping[str, Any]) -> RequestContext:
+    """Return the context of a request that the middleware has let pass."""
+    return RequestContext(service, scope["caller"], scope["credential"], client_address(scope))
 
 
 def decode_name(value: str) -> str:
@@ -100,6 +113,11 @@ def document_json(caller: Caller, document: DocumentRow) -> dict[str, Any]:
 def value_json(value: Attempt | Check | HistoryEntry | Look | WorkerStatus | UnservedKind) -> dict[str, Any]:
     """Return a value of the queue as JSON members, times in seconds."""
     return to_json(value)
+
+
+def audit_json(entry: AuditEntry) -> dict[str, Any]:
+    """Return an entry of the audit log as JSON members."""
+    return to_audit_json(entry)
 
 
 def quote_name(name: str) -> str:

@@ -8,12 +8,14 @@ Laws:
 from __future__ import annotations
 
 import os
+import socket
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from fairlane.core.errors import StoreError
 from fairlane.engine import Engine
+from fairlane.queue.audit import Actor
 
 from .auth import EXPIRES_SECONDS, Key, add, has_admin, new_key, time_ms
 
@@ -37,8 +39,7 @@ def make_first_key(engine: Engine, url: str, *, is_terminal: bool) -> FirstKey |
     secret, key = new_key(None, "admin", (), "first", EXPIRES_SECONDS, time_ms())
     if not is_terminal and path is not None:
         _write(path, secret)
-    if not add(engine, key):
-        raise StoreError("the first admin's key could not be stored; start the server again")
+    add(engine, key, Actor("server", "fairlane serve", socket.gethostname()))
     return FirstKey(key, secret if is_terminal else None, None if is_terminal else path)
 
 

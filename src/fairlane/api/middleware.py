@@ -24,8 +24,8 @@ from starlette.responses import Response
 from fairlane.core.errors import FairlaneError
 
 from .auth import Caller
-from .client_address import is_https
-from .dependencies import RequestContext
+from .client_address import client_address, is_https
+from .dependencies import RequestContext, context_of
 from .permissions import ROLE_NAMES, ROUTES, STAFF, Permission, missing, of_path
 from .problems import Problem, nothing_here, problem_of
 from .service import Service
@@ -134,7 +134,7 @@ class RequestMiddleware:
             return await self._app(scope, limited, sender)
         scope["app"] = self._app
         request = Request(scope, limited)
-        response = await direct(RequestContext(self._service, scope["caller"], scope["credential"]), request)
+        response = await direct(context_of(self._service, scope), request)
         return await response(scope, limited, sender)
 
     async def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[str, Caller]:
@@ -146,6 +146,8 @@ class RequestMiddleware:
         credential = token.strip().decode("ascii", "replace") if scheme.lower() == b"bearer" else sent_by_browser
         caller = await self._service.caller(credential) if 0 < len(credential) <= CREDENTIAL_MAX else None
         if caller is None:
+            if credential and not sent_by_browser:
+                self._service.refused_sign_in(credential, client_address(scope))
             raise Problem("no-key", "send a key that is in use, as in Authorization: Bearer fl_...", close=has_body)
         if sent_by_browser and scope["method"] not in SAFE_METHODS:
             extension.refuse_forged(credential, headers, close=has_body)

@@ -72,6 +72,7 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("POST", "/v1/workers/{worker}/drain"): "operate",
     ("POST", "/v1/workers/{worker}/undrain"): "operate",
     ("GET", "/metrics"): "metrics",
+    ("GET", "/v1/audit"): "admin",
     # The page.
     ("GET", "/page/rules"): "read",
     ("GET", "/page/documents"): "read",

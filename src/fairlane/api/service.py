@@ -19,6 +19,7 @@ from fairlane.api.access.batches import forget_batches
 from fairlane.core.document import ChangeRow
 from fairlane.core.errors import FairlaneError, StoreError, StoreUnreachable, Unknown
 from fairlane.queue import DEFAULT_KIND, FILE_KIND, Progress, Queue
+from fairlane.queue.audit import RETENTION_SECONDS, purge_audit
 from fairlane.queue.history import newest
 from fairlane.queue.workers import remove_gone
 
@@ -32,6 +33,7 @@ from .limits import ServiceLimits
 from .logging import Log
 from .metrics import Metrics
 from .problems import Problem, problem_of
+from .sign_ins import SignIns
 from .store_calls import StoreCalls
 from .submit_batcher import Accepted, SubmitBatcher
 from .webhook_deliveries import forget_failures
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 PROGRESS_SECONDS = 1.0
 CAPACITY_SECONDS, CAPACITY_PAUSES = 3.0, 20  # a pause lasts so long, and at least so many times the measurement before it
 TIDY_EVERY = 200  # measurements: the records of workers that are long gone are removed
+AUDIT_PURGE_SECONDS = 3600.0
+FLUSH_SECONDS = 1.0
 PROGRESS_MAX = 256  # documents whose progress is sent
 FORBIDDEN_KIND = "folder"  # its payload names a path on the worker's disk
 
@@ -55,6 +59,7 @@ class Options:
     limits: ServiceLimits = field(default_factory=ServiceLimits)
     kinds: tuple[str, ...] = ()  # that customers may submit besides the default ones
     retention_seconds: float | None = None  # ended documents are purged after this long
+    audit_seconds: float | None = RETENTION_SECONDS  # entries of the audit log are deleted after this long
     allow_private_webhooks: bool = False  # those that an operator set
     worker: WorkerProcess | None = None  # None: workers run elsewhere
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
@@ -102,6 +107,7 @@ class Service:
             self._on_accepted,
         )
         self.cursors = Cursors(queue.engine)
+        self.sign_ins = SignIns(queue.engine, self.call)
         self.feed = Feed(queue.engine, self.call, self.cursors)
         self.metrics = Metrics(queue, self.call)
         self.feed.listeners += [self.metrics.on_changes, self._on_changes]
@@ -149,6 +155,8 @@ class Service:
             asyncio.create_task(self._run_for_ever("upkeep", self._purge)),
             asyncio.create_task(self._run_for_ever("progress", self._report_progress)),
             asyncio.create_task(self._run_for_ever("capacity", self._measure_capacity)),
+            asyncio.create_task(self._run_for_ever("sign-ins", self.sign_ins.run)),
+            asyncio.create_task(self._run_for_ever("audit", self._purge_audit)),
         ]
 
     def stop(self) -> None:
@@ -162,6 +170,7 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._flush()
         await self._webhooks.close()
         for close in self.closing:
             close()
@@ -213,6 +222,21 @@ class Service:
             await asyncio.sleep(min(3600.0, max(1.0, self.options.retention_seconds / 10)))
         await asyncio.Event().wait()
 
+    async def _purge_audit(self) -> None:
+        """Delete entries of the audit log that are older than its retention."""
+        while self.options.audit_seconds is not None:
+            purged = await self.call(purge_audit, self.queue.engine, self.options.audit_seconds)
+            if purged:
+                self.log.event("purged", audit_entries=purged)
+            await asyncio.sleep(AUDIT_PURGE_SECONDS)
+        await asyncio.Event().wait()
+
+    async def _flush(self) -> None:
+        """Write what is kept in memory, before the server ends; not for long, as the store may be away."""
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self.sign_ins.flush()
+
     def log_store_error(self, error: FairlaneError) -> None:
         """Log what the store says, unless it is away, which is logged once; it may name hosts and files: not for callers."""
         if not isinstance(error, StoreUnreachable) and problem_of(error).status >= 500:
@@ -226,6 +250,10 @@ class Service:
             return await self.extension.caller(credential)
         await self.load_key(public_part(credential))
         return self.keyring.caller(credential)
+
+    def refused_sign_in(self, credential: str, address: str) -> None:
+        """Note for the audit log that this is no valid key."""
+        self.sign_ins.refused(credential, self.keyring.key(public_part(credential)), address)
 
     async def load_key(self, id: str) -> None:
         """Bring a key into the keyring's cache, unless it is there; while the store fails, as it was when last read."""

@@ -1,6 +1,7 @@
 """The command line: one module for each group of commands, no logic."""
 
 from . import (
+    audit,
     backup,
     completion,
     customers,
@@ -20,6 +21,6 @@ from . import (
 from .group import main
 
 __all__ = [
-    "backup", "completion", "customers", "demo", "documents", "inspect", "keys", "main", "privacy", "process", "queue", "serve",
-    "simulate", "stores", "work", "workers",
+    "audit", "backup", "completion", "customers", "demo", "documents", "inspect", "keys", "main", "privacy", "process", "queue",
+    "serve", "simulate", "stores", "work", "workers",
 ]  # fmt: skip

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlane.queue.audit import cli_actor
+
 from .group import EXIT_FINDINGS, main
 from .options import blobs_option, json_option, store_settings, url_option
 from .output import ProgressBar, echo, format_count, print_json
@@ -41,7 +43,9 @@ def backup(folder: Path, check: bool, files_only: bool, blobs: str | None, url: 
 
     settings = store_settings(url, blobs)
     with ProgressBar("opening the queue", as_json) as bar:
-        copied = back_up(settings.url, folder, settings.blobs, bar.update, check=check, files_only=files_only)
+        copied = back_up(
+            settings.url, folder, settings.blobs, bar.update, check=check, files_only=files_only, actor=cli_actor()
+        )
     _report("Backed up", f"to {folder}", copied, as_json)
 
 
@@ -65,7 +69,7 @@ def restore(folder: Path, blobs: str | None, url: str | None, as_json: bool) -> 
 
     settings = store_settings(url, blobs)
     with ProgressBar("checking the backup", as_json) as bar:
-        copied = restore_backup(folder, settings.url, settings.blobs, bar.update)
+        copied = restore_backup(folder, settings.url, settings.blobs, bar.update, actor=cli_actor())
     _report("Restored", f"at {settings.url}", copied, as_json)
 
 

@@ -13,6 +13,8 @@ from fairlane.blobs.safe_open import display_path
 from fairlane.core.errors import Mistake, Unknown, WrongState
 from fairlane.folders.scan import check_readable
 from fairlane.queue import FILE_KIND, Cost, Input, Queue, Receipt
+from fairlane.queue.audit import has_older, purge_audit
+from fairlane.queue.audited_queue import audited
 from fairlane.queue.explain import Explanation
 
 from .bulk import dry_run_option, is_bulk, run_bulk, yes_option
@@ -28,7 +30,7 @@ from .options import (
     url_option,
 )
 from .output import echo, format_count, print_result
-from .param_types import COST, DURATION
+from .param_types import COST, DURATION, EXPIRY
 
 if TYPE_CHECKING:
     from .remote import RemoteQueue
@@ -178,10 +180,14 @@ def retry(ids: tuple[str, ...], yes: bool, dry_run: bool, url: str | None, as_js
 
 @main.command(epilog="Example:  fairlane purge --older-than 7d")
 @click.option("--older-than", type=DURATION, required=True, metavar="DURATION", help="Such as 90s, 15m, 24h or 7d; 0: all.")
+@click.option(
+    "--audit-older-than", type=EXPIRY, default="365d", show_default=True, metavar="DURATION|never",
+    help="Delete entries of the audit log that are older than this.",
+)  # fmt: skip
 @blobs_option
 @url_option
 @json_option
-def purge(older_than: float, blobs: str | None, url: str | None, as_json: bool) -> None:
+def purge(older_than: float, audit_older_than: float | None, blobs: str | None, url: str | None, as_json: bool) -> None:
     """Delete documents that ended longer ago than --older-than.
 
     Their results and files go with them, and the change feed up to then. Documents that have not ended stay, however old they
@@ -189,11 +195,17 @@ def purge(older_than: float, blobs: str | None, url: str | None, as_json: bool) 
     """
     with open_store(url, create=False, blobs=blobs) as queue:
         purged = queue.purge(older_than)
+        entries = 0
+        if audit_older_than is not None and has_older(queue.engine, audit_older_than):
+            with audited(queue, "audit.purge", before={"older_than": audit_older_than}) as change:
+                entries = purge_audit(queue.engine, audit_older_than)
+                change.after = {"entries": entries}
         is_without_files = purged > 0 and queue.files.has_any() and not queue.files.is_there()
     if is_without_files:
         echo("fairlane: the files of this queue are somewhere else, so theirs are left to the sweep; give --blobs", err=True)
-    data: dict[str, Any] = {"purged": purged, "older_than": older_than}
-    print_result(as_json, data, f"{format_count(purged)} deleted.")
+    data: dict[str, Any] = {"purged": purged, "older_than": older_than, "audit_entries": entries}
+    also = f" {entries:,} of the audit log's entries deleted." if entries else ""
+    print_result(as_json, data, f"{format_count(purged)} deleted.{also}")
 
 
 @main.command(epilog="Example:  fairlane sweep --grace 48h")

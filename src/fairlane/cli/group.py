@@ -24,7 +24,7 @@ EXIT_FINDINGS = 4  # the command ran, and found differences or problems
 SECTIONS = {
     "Try it": ("demo", "process", "simulate", "advise", "verify"),
     "Documents": ("submit", "work", "documents", "show", "result", "events", "explain", "cancel", "retry", "purge", "sweep"),
-    "Service": ("serve", "keys", "workers"),
+    "Service": ("serve", "keys", "audit", "workers"),
     "Customers": ("status", "check", "pause", "resume", "tune", "reset", "forget"),
 }
 

@@ -57,7 +57,15 @@ def create(
     if (customer is None) == (role is None):
         raise Mistake("a key is for a customer or for staff: use --customer NAME, --viewer, --operator or --admin")
     with open_store(url) as queue:
-        secret, key = ring.create(queue.engine, customer=customer, role=role, scopes=scopes, name=name, expires_seconds=expires)
+        secret, key = ring.create(
+            queue.engine,
+            customer=customer,
+            role=role,
+            scopes=scopes,
+            name=name,
+            expires_seconds=expires,
+            actor=queue.actor,
+        )
     owner = ROLE_NAMES[key.role] if key.customer is None else f"customer {key.customer}"
     print_result(as_json, {"key": secret, **_to_dict(key)}, secret)
     if not as_json:
@@ -99,7 +107,7 @@ def revoke(id: str, url: str | None, as_json: bool) -> None:
     Event streams that were opened with it end too.
     """
     with open_store(url, create=False) as queue:
-        key = ring.revoke(queue.engine, id)
+        key = ring.revoke(queue.engine, id, actor=queue.actor)
     print_result(as_json, _to_dict(key), f"The key {key.id} is revoked; servers refuse it within a second.")
 
 

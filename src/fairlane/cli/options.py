@@ -13,6 +13,8 @@ import click
 from fairlane.core.document import State
 from fairlane.core.errors import FairlaneError, Mistake
 from fairlane.queue import Queue
+from fairlane.queue.audit import cli_actor
+from fairlane.queue.audited_queue import AuditedQueue
 from fairlane.settings import Settings, load_settings
 
 from .param_types import MOMENT
@@ -104,10 +106,10 @@ def store_settings(url: str | None, blobs: str | None = None) -> Settings:
     return settings
 
 
-def open_store(url: str | None, create: bool = True, blobs: str | None = None) -> Queue:
-    """Open the queue in its store."""
+def open_store(url: str | None, create: bool = True, blobs: str | None = None) -> AuditedQueue:
+    """Open the queue in its store; what the command changes is in the audit log."""
     settings = store_settings(url, blobs)
-    return Queue(settings.url, create=create, blobs=settings.blobs)
+    return AuditedQueue(Queue(settings.url, create=create, blobs=settings.blobs), cli_actor())
 
 
 def open_queue(url: str | None, create: bool = True, blobs: str | None = None) -> Queue | RemoteQueue:
@@ -115,7 +117,7 @@ def open_queue(url: str | None, create: bool = True, blobs: str | None = None) -
     meta = click.get_current_context().meta
     settings = load_settings(url, os.environ, Path.cwd(), blobs, meta.get(SERVER))
     if settings.server is None:
-        return Queue(settings.url, create=create, blobs=settings.blobs)
+        return AuditedQueue(Queue(settings.url, create=create, blobs=settings.blobs), cli_actor())
     if blobs is not None:
         raise Mistake("--blobs names the files of a store; a server has its own setting for that: leave --blobs out")
     from .remote import RemoteQueue, read_key

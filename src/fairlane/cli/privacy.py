@@ -9,6 +9,7 @@ import click
 
 from fairlane.core.errors import BadValue, Unknown
 from fairlane.queue import Exported, Queue
+from fairlane.queue.audited_queue import audited
 from fairlane.queue.export import CustomerExport
 from fairlane.queue.forget import is_forgotten
 from fairlane.queue.record_groups import records_of
@@ -42,7 +43,8 @@ def export(customer: str, path: str, blobs: str | None, url: str | None, as_json
         if not isinstance(queue, Queue):
             exported = queue.export(customer, _validate_file(path), on_progress=bar.update)
         elif path == "-":
-            exported = _export_to_stdout(CustomerExport(queue.engine, queue.files, customer, bar.update))
+            with audited(queue, "customer.export", target=customer, customer=customer):
+                exported = _export_to_stdout(CustomerExport(queue.engine, queue.files, customer, bar.update))
         else:
             exported = queue.export(customer, path, on_progress=bar.update)
     _report_export(customer, path, exported, as_json)

@@ -20,7 +20,7 @@ from fairlane.queue import Queue
 from .group import main
 from .options import blobs_option, json_option, store_settings, url_option
 from .output import echo, print_json
-from .param_types import DURATION
+from .param_types import DURATION, EXPIRY
 
 if TYPE_CHECKING:
     from fairlane.api.logging import Log
@@ -37,6 +37,10 @@ MISSING = "the service needs packages that are not installed; run in the clone: 
     "--kind", "kinds", multiple=True, metavar="KIND", help="Let customers submit this kind too, besides the defaults."
 )
 @click.option("--retention", type=DURATION, metavar="DURATION", help="Purge documents that ended longer ago. Default: never.")
+@click.option(
+    "--audit-retention", type=EXPIRY, default="365d", show_default=True, metavar="DURATION|never",
+    help="Delete entries of the audit log that are older.",
+)  # fmt: skip
 @click.option("--limit", "limits", multiple=True, metavar="NAME=NUMBER", help="Change a limit; docs/service.md lists them.")
 @click.option(
     "--allow-private-webhooks", is_flag=True, help="Let webhooks that an operator set lead to private and loopback addresses."
@@ -53,8 +57,9 @@ MISSING = "the service needs packages that are not installed; run in the clone: 
 @json_option
 def serve(
     host: str, port: int, no_work: bool, slots: int | None, kinds: tuple[str, ...], retention: float | None,
-    limits: tuple[str, ...], allow_private_webhooks: bool, tls_certificate: str | None, tls_key: str | None,
-    behind_proxy: bool, trusted_proxies: tuple[str, ...], blobs: str | None, url: str | None, as_json: bool,
+    audit_retention: float | None, limits: tuple[str, ...], allow_private_webhooks: bool, tls_certificate: str | None,
+    tls_key: str | None, behind_proxy: bool, trusted_proxies: tuple[str, ...], blobs: str | None, url: str | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run the service until Ctrl-C or SIGTERM.
 
@@ -88,7 +93,7 @@ def serve(
         worker = None if no_work else worker_command(at, settings.blobs, slots)
         allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
         proxies = TrustedProxies(trusted_proxies, is_behind_proxy=behind_proxy)
-        options = Options(parse_limits(limits), allowed, retention, allow_private_webhooks, worker, proxies)
+        options = Options(parse_limits(limits), allowed, retention, audit_retention, allow_private_webhooks, worker, proxies)
         listening = bind(address)
         base_url = address.url(listening.getsockname()[1])
         with Queue(at, blobs=settings.blobs) as queue:

@@ -8,6 +8,8 @@ import click
 
 from fairlane.core.errors import Mistake, Unknown
 from fairlane.masking import mask_url
+from fairlane.queue.audit import cli_actor
+from fairlane.queue.audited_queue import audited
 from fairlane.transfer import TransferProgress
 
 from .group import EXIT_FINDINGS, main
@@ -31,6 +33,8 @@ def migrate(url: str | None, as_json: bool) -> None:
     with open_store(url) as queue:
         engine = queue.engine
         data = {"url": mask_url(queue.url), "schema": engine.store_schema(), "durability": engine.durability}
+        with audited(queue, "queue.migrate") as change:  # it was done when the store was opened, as by every other program
+            change.after = {"schema": data["schema"]}
     print_result(as_json, data, f"{data['url']} is ready, schema version {data['schema']}; {data['durability']}")
 
 
@@ -94,7 +98,7 @@ def move(
     if is_stopped:
         if to_url is not None:
             raise Mistake("--stop takes only FROM-URL; leave TO-URL out (it is not changed, and may be deleted)")
-        stop(from_url)
+        stop(from_url, cli_actor())
         print_result(as_json, {"stopped": True}, f"{mask_url(from_url)} takes documents again.")
         return
     if to_url is None:
@@ -108,7 +112,7 @@ def move(
                 bar.update("documents" if move.phase == "copying" else move.phase, move.copied, move.total)
 
         files = {"from_blobs": store_settings(from_url, from_blobs).blobs, "to_blobs": store_settings(to_url, to_blobs).blobs}
-        moved = move_queue(from_url, to_url, show, **files)
+        moved = move_queue(from_url, to_url, show, **files, actor=cli_actor())
     if as_json:
         print_json(moved._asdict())
         return

@@ -133,3 +133,4 @@ class AsyncClient:
     rules = _on_thread(Client.rules)
     configure = _on_thread(Client.configure)
     reset = _on_thread(Client.reset)
+    audit = _pages_on_thread(Client.audit)

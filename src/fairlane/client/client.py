@@ -46,8 +46,9 @@ from fairlane.queue.forget import OnProgress
 from fairlane.queue.validation import document_filter, document_id, payload_text, to_seconds
 
 from . import models
+from .admin import AdminVerbs
 from .events import Events
-from .models import Batch, BatchReceipt, Me, member, members, unexpected_response
+from .models import Batch, BatchReceipt, Me, member, members
 from .retries import RetryingTransport
 from .transport import Transport, UploadCallback, json_body
 from .uploads import upload_body
@@ -58,7 +59,7 @@ WAIT_SECONDS = 30.0  # of one request that waits for the end of a document
 TIMEOUT_MAX_MS = 24 * 3600 * 1000
 
 
-class Client:
+class Client(AdminVerbs):
     """A server at an address, as in `http://127.0.0.1:8000`, used with an API key; may be used by many threads at once."""
 
     def __init__(self, url: str, key: str, *, timeout: float | timedelta = 30.0, patience: float | timedelta = 60.0) -> None:
@@ -196,15 +197,6 @@ class Client:
         """
         query = _filter_query(document_filter(customer, state, kind, reason, since, until)) | {"limit": PAGE_SIZE}
         return map(models.document, self._pages(f"{DOCUMENTS}?{urlencode(query)}", "documents"))
-
-    def _pages(self, path: str, name: str) -> Iterator[Any]:
-        next_path: str | None = path
-        while next_path is not None:
-            page = self._http.get(next_path)
-            yield from member(page, name)
-            next_path = members(page).get("next")
-            if next_path is not None and not str(next_path).startswith("/v1/"):
-                raise unexpected_response("the link to the next page leads elsewhere")
 
     def wait(self, id: str, timeout: float | timedelta | None = None) -> Document:
         """Wait until a document has ended and return it; after `timeout` seconds return it as it is."""

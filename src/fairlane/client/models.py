@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from fairlane.core.document import State
 from fairlane.core.errors import StoreError
 from fairlane.core.policy import CustomerLimits, Policy, Rules, Terms
+from fairlane.queue.audit import Actor, AuditEntry
 from fairlane.queue.bulk import BulkStep
 from fairlane.queue.models import (
     Attempt,
@@ -150,6 +151,10 @@ def me(value: Any) -> Me:
     standing = member(value, "standing")
     lists = {name: tuple(member(value, name)) for name in ("permissions", "kinds")}
     return parse(Me, value, standing=None if standing is None else look(standing), **lists)
+
+
+def audit_entry(value: Any) -> AuditEntry:
+    return parse(AuditEntry, value, who=parse(Actor, member(value, "who")))
 
 
 def terms(value: Any) -> Terms:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from fairlane.api.auth import CACHE_MAX, CACHE_SECONDS, time_ms
 from fairlane.engine import Engine
+from fairlane.queue.audit import Actor, recorded
 
 GROUP = "sessions"
 COOKIE = "fairlane"
@@ -71,16 +72,24 @@ class SessionStore:
         self._engine = engine
         self._cache: dict[str, tuple[float, list[StoredSession]]] = {}
 
-    def begin(self, key_id: str) -> str:
-        """Begin a session of a key and return its cookie; may block."""
+    def begin(self, key_id: str, actor: Actor | None = None) -> str:
+        """Begin a session of a key and return its cookie; that of an actor is in the audit log. May block."""
+        with recorded(self._engine, actor, "session.begin"):
+            return self._begin(key_id)
+
+    def _begin(self, key_id: str) -> str:
         cookie = f"{key_id}.{secrets.token_urlsafe(32)}"
         session = StoredSession(_digest(cookie), time_ms() + SESSION_SECONDS * 1000)
         while not self._try_update(key_id, lambda sessions: [*sessions, session][-SESSIONS_A_KEY:]):
             pass
         return cookie
 
-    def end(self, cookie: str) -> None:
+    def end(self, cookie: str, actor: Actor | None = None) -> None:
         """End a session, if it exists; may block."""
+        with recorded(self._engine, actor, "session.end"):
+            self._end(cookie)
+
+    def _end(self, cookie: str) -> None:
         key_id, digest = key_id_of(cookie), _digest(cookie)
         while key_id and not self._try_update(key_id, lambda sessions: [each for each in sessions if each.digest != digest]):
             pass

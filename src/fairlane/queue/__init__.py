@@ -4,6 +4,7 @@ from fairlane.blobs.envelope import File
 from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 
 from .async_queue import AsyncQueue
+from .audit import Actor, AuditEntry
 from .explain import Explanation
 from .files import Input
 from .forget import Forgotten
@@ -34,8 +35,10 @@ __all__ = [
     "PAGES",
     "PAGE_SIZE",
     "PARTIAL_BYTES_MAX",
+    "Actor",
     "AsyncQueue",
     "Attempt",
+    "AuditEntry",
     "Change",
     "Check",
     "Cost",

@@ -4,6 +4,7 @@ Laws:
 - Its keys go first: who has nothing but a key sends nothing more.
 - A document goes before its files, so that none is without its bytes. Which documents there are is written down before, so that
   a run which follows one that was killed finds their files; every step may be repeated.
+- The audit log keeps who did what and when, with a random word instead of the customer.
 - What is committed for the customer before the last step is erased with the rest. What comes later is a new customer's.
 - Bytes that never had a document may belong to a submission under way: they are left to the sweep until they are a day old.
 """
@@ -11,6 +12,7 @@ Laws:
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterator
 from itertools import count, islice, takewhile
 from typing import NamedTuple
@@ -23,6 +25,7 @@ from fairlane.engine import Engine
 from fairlane.engine.protocol import DocumentFilter, Removed
 from fairlane.engine.walk import walk_documents
 
+from .audit import forget_in_audit
 from .files import QueueFiles
 from .record_groups import FORGETTING, WEBHOOKS, records_of, walk_records
 
@@ -61,6 +64,7 @@ def forget_customer(
     records += _erase_records(engine, customer)  # what others wrote down meanwhile
     for record in _written_down(engine, customer):
         engine.put_record(FORGETTING, record.key, None)
+    forget_in_audit(engine, customer, f"forgotten-{secrets.token_hex(4)}")
     left = 0
     if files is not None and not queue_files.are_held():
         left = remove_leftovers(files, engine.document, customer)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from fairlane.blobs.envelope import File, result_digest, unwrap_payload, wrap_results
 from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
@@ -81,7 +81,7 @@ class Queue:
         self.files = QueueFiles(self.engine, url, blobs)
         self._in_transaction = False
 
-    def __enter__(self) -> Queue:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -57,6 +57,7 @@ GROUPS = (  # keys first: a customer that is being forgotten sends no more
     RecordGroup("progress", of_documents=True),
     RecordGroup("attempts", of_documents=True),
     RecordGroup(FORGETTING),  # documents of a customer that is being forgotten; `forget` removes them itself
+    RecordGroup("audit"),  # its entries stay; `forget` takes the customer out of them itself
     RecordGroup("webhook sender"),
     RecordGroup("workers"),
     RecordGroup("blobs"),

@@ -12,6 +12,7 @@ from fairlane.api.auth import Caller
 from fairlane.api.cursors import Cursors
 from fairlane.queue import Queue
 
+from .audit import AuditAccess
 from .batches import BatchAccess
 from .customer import OwnAccess
 from .documents import DocumentAccess
@@ -39,6 +40,11 @@ class Access:
     @property
     def webhooks(self) -> WebhookAccess:
         return WebhookAccess(self._queue, self._caller, self.documents)
+
+    @property
+    def audit(self) -> AuditAccess:
+        """The audit log; for anybody but admins it does not exist."""
+        return AuditAccess(self._queue, self._caller)
 
     @property
     def operator(self) -> OperatorAccess:

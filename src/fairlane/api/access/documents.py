@@ -18,7 +18,8 @@ from fairlane.engine import Engine
 from fairlane.engine.protocol import DocumentFilter
 from fairlane.engine.walk import read_page, walk_documents
 from fairlane.queue import HistoryEntry, Progress, Queue
-from fairlane.queue.bulk import Action, BulkStep, bulk_step
+from fairlane.queue.audited_queue import audited_bulk
+from fairlane.queue.bulk import Action, BulkStep
 from fairlane.queue.history import changes_of, history_of
 from fairlane.queue.validation import document_filter
 
@@ -151,7 +152,7 @@ class DocumentAccess:
     def cancel(self, id: str) -> DocumentRow:
         """End a document that has not ended."""
         self.get(id)
-        is_cancelled = self._engine.cancel([id])
+        is_cancelled = self._queue.cancel(id)
         document = self.get(id)
         if not is_cancelled:
             raise WrongState(f"document {id} is {document.state}; only one that has not ended can be cancelled")
@@ -168,8 +169,8 @@ class DocumentAccess:
         number = None if cursor is None else self._number_in(cursor)
         if cursor is not None and number is None:
             raise bad_value("cursor", cursor, "what a step gave as start or next")
-        by = None if number is None else str(number)
-        step = bulk_step(self._engine, action, filter, by, is_dry_run=is_dry_run, as_customer=not self._caller.sees_all)
+        by, as_customer = None if number is None else str(number), not self._caller.sees_all
+        step = audited_bulk(self._queue, action, filter, by, is_dry_run=is_dry_run, as_customer=as_customer)
         following = None if step.next is None else self.cursor(int(step.next))
         return step._replace(start=self.cursor(int(step.start)), next=following)
 

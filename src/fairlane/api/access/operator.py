@@ -17,6 +17,7 @@ from fairlane.core.policy import Rules, Terms
 from fairlane.engine.protocol import DocumentFilter
 from fairlane.engine.walk import walk_documents
 from fairlane.queue import Attempt, Look, Queue, UnservedKind, WorkerStatus
+from fairlane.queue.audited_queue import audited
 from fairlane.queue.explain import Explanation
 from fairlane.queue.export import CustomerExport
 
@@ -67,7 +68,8 @@ class OperatorAccess:
 
     def export(self, customer: str) -> CustomerExport:
         """Begin an export of everything that is kept of a customer."""
-        return CustomerExport(self._queue.engine, self._queue.files, validate_text("customer", customer))
+        with audited(self._queue, "customer.export", target=validate_text("customer", customer), customer=customer):
+            return CustomerExport(self._queue.engine, self._queue.files, customer)
 
     def explain(self, customer: str) -> Explanation:
         return self._queue.explain_customer(validate_text("customer", customer))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from fairlane.api.auth import Caller
 from fairlane.api.problems import Problem, nothing_here
@@ -24,6 +25,7 @@ from fairlane.api.webhooks import (
 )
 from fairlane.core.errors import WrongState
 from fairlane.queue import Queue
+from fairlane.queue.audited_queue import audited
 
 from .batches import BatchAccess
 from .documents import DocumentAccess
@@ -58,26 +60,34 @@ class WebhookAccess:
         """Set the address, and the secret if one is named or none is there."""
         name = self._caller.customer_for(customer)
         known = webhook_of(self._engine, name)
-        hook, is_new = put_webhook(self._engine, name, url, secret, is_by_operator=self._caller.sees_all)
-        if known is None or known.url != url:
-            self._deliveries.forget_status(name)
+        with audited(self._queue, "webhook.set", customer=name, before=_address(known)) as change:
+            hook, is_new = put_webhook(self._engine, name, url, secret, is_by_operator=self._caller.sees_all)
+            if known is None or known.url != url:
+                self._deliveries.forget_status(name)
+            change.after = _address(hook)
         return self._view(name, hook, hook.secrets[0].secret if is_new else None)
 
     def remove(self, customer: str | None) -> None:
         name = self._caller.customer_for(customer)
-        drop_webhook(self._engine, name)
-        self._deliveries.forget_status(name)
+        with audited(self._queue, "webhook.remove", customer=name, before=_address(webhook_of(self._engine, name))):
+            drop_webhook(self._engine, name)
+            self._deliveries.forget_status(name)
 
     def rotate(self, customer: str | None, secret: str | None, overlap_seconds: float) -> WebhookView:
         """Sign with a new secret; the one before stays valid for the overlap."""
         name = self._caller.customer_for(customer)
-        hook = rotate_secret(self._engine, name, secret, overlap_seconds)
+        self._existing(name)
+        with audited(self._queue, "webhook.rotate", customer=name, before={"overlap": overlap_seconds}):
+            hook = rotate_secret(self._engine, name, secret, overlap_seconds)
         return self._view(name, hook, hook.secrets[0].secret)
 
     def expire_old_secret(self, customer: str | None) -> WebhookView:
         """End the overlap of a rotation now."""
         name = self._caller.customer_for(customer)
-        return self._view(name, expire_old_secret(self._engine, name), None)
+        self._existing(name)
+        with audited(self._queue, "webhook.expire-old-secret", customer=name):
+            hook = expire_old_secret(self._engine, name)
+        return self._view(name, hook, None)
 
     # -- deliveries ----------------------------------------------------------------------------------------------------
 
@@ -94,7 +104,8 @@ class WebhookAccess:
         delivery = self._deliveries.find(name, id)
         if delivery is None:
             raise nothing_here()
-        return self._deliveries.send_again(delivery)
+        with audited(self._queue, "webhook.send", target=delivery.id, customer=name):
+            return self._deliveries.send_again(delivery)
 
     def send_event(self, document: str | None, batch: str | None) -> Delivery:
         """Send the end of a document or a batch, again or for the first time, with the id that it has or would have had."""
@@ -103,7 +114,8 @@ class WebhookAccess:
         event = self._document_event(document) if document is not None else self._batch_event(batch or "")
         self._existing(event.customer)
         known = self._deliveries.find(event.customer, event.id)
-        return self._deliveries.send_again(event if known is None else known)
+        with audited(self._queue, "webhook.send", target=event.id, customer=event.customer):
+            return self._deliveries.send_again(event if known is None else known)
 
     def _document_event(self, id: str) -> Delivery:
         document = self._documents.get(id)
@@ -127,3 +139,8 @@ class WebhookAccess:
     def _view(self, customer: str, hook: Webhook, new_secret: str | None) -> WebhookView:
         counts = self._deliveries.count(customer, "pending"), self._deliveries.count(customer, "failed")
         return WebhookView(customer, hook, new_secret, self._deliveries.status(customer), *counts)
+
+
+def _address(hook: Webhook | None) -> dict[str, str] | None:
+    """Return where a webhook leads, for the audit log: the path and the query of its URL may be a secret."""
+    return None if hook is None else {"host": urlsplit(hook.url).hostname or ""}

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from fairlane.api.auth import Caller
-from fairlane.api.client_address import is_https
+from fairlane.api.client_address import client_address, is_https
 from fairlane.api.dependencies import AnyCaller, json_response
 from fairlane.api.middleware import is_json
 from fairlane.api.problems import Problem
@@ -43,13 +43,17 @@ async def sign_in(request: Request, state: SharedState, body: KeyBody) -> Respon
         raise Problem("not-from-page", "sign-in is possible only from the page of this server")
     key = body.key.strip()
     caller = None if key_id_of(key) else await service.caller(key)  # a cookie is not a key
+    address = client_address(request.scope)
     if caller is None:
+        service.refused_sign_in(key, address)
         raise Problem("no-key", "this key is not valid")
     if "read" not in caller.permissions:
         raise Problem("not-allowed", "this key may not read, and the page shows things to read; use a key with scope read")
     if not service.rate_limiter.take(caller.id):
         raise Problem("too-many-requests", "too many requests with this key", retry_after=1)
-    cookie = await service.call(state.sessions.begin, caller.id)
+    if caller.customer is not None:
+        service.sign_ins.accepted(caller, address)
+    cookie = await service.call(state.sessions.begin, caller.id, caller.actor(address) if caller.sees_all else None)
     response = json_response(_session_json(caller, csrf_token(cookie)))
     is_secure = is_https(request.scope)
     name = cookie_name(is_https=is_secure)
@@ -67,7 +71,8 @@ async def get_session(context: AnyCaller) -> Response:
 @router.delete("/page/session", status_code=204)
 async def sign_out(request: Request, context: AnyCaller, state: SharedState) -> Response:
     """End the session."""
-    await context.service.call(state.sessions.end, context.credential)
+    actor = context.caller.actor(context.address) if context.caller.sees_all else None
+    await context.service.call(state.sessions.end, context.credential, actor)
     response = Response(status_code=204)
     is_secure = is_https(request.scope)
     response.delete_cookie(cookie_name(is_https=is_secure), path="/", secure=is_secure, httponly=True, samesite="strict")
