@@ -152,20 +152,18 @@ def measure(share: float, rounds: int, folder: Path, advance: Callable[[], None]
             Figure(f"extract {case.name}", case.pages / own_seconds, "pages/s", case.pages / bare_seconds, None, note)
         )
         advance()
-    figures += [_start(name, folder, rounds * 20) for name in WITHOUT]
+    figures += [_start(name, rounds * 20) for name in WITHOUT]
     advance()
     return figures
 
 
-def _start(name: str, folder: Path, rounds: int) -> Figure:
+def _start(name: str, rounds: int) -> Figure:
     """Measure an attempt that does nothing, from the call to its response, started as the built-in worker does."""
-    scratch = folder / f"start {name}"
-    scratch.mkdir()
     fork_server = sandbox.SandboxForkServer.start("bench.nothing")
     marks = []
     for _ in range(rounds + 2):
         marks.append(time.perf_counter())
-        sandbox.run_in_fork_server(fork_server, (), scratch, without=WITHOUT[name])
+        sandbox.run_in_fork_server(fork_server, (), without=WITHOUT[name])
     fork_server.close()
     took = sorted(1000 * (end - began) for began, end in pairwise(marks[1:]))  # without the first, which forks a supervisor
     note = f"median; 99 of 100 within {took[min(len(took) - 1, len(took) * 99 // 100)]:.1f} ms"

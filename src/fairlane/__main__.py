@@ -8,6 +8,9 @@ def main() -> None:
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else the parent process had it ignored
     if is_default:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from .procs.python import drop_working_directory
+
+    drop_working_directory()
     from .cli import main as command
 
     if is_default:

@@ -13,6 +13,7 @@ from fairlane.engine.protocol import Finding
 from . import sandbox
 from .queue import Queue
 from .queue.forget import being_forgotten
+from .settings import UNSAFE
 
 TRIES = 7
 SLOW_SECONDS = 0.05
@@ -21,8 +22,11 @@ STEP_SECONDS = 2.0
 GROUP, KEY = "fairlane", "doctor"
 
 
-def findings(queue: Queue) -> list[Finding]:
-    """Examine the queue; return every finding, fine or not. What fails because something else is bad is a finding too."""
+def findings(queue: Queue, may_read_everything: bool = False) -> list[Finding]:
+    """Examine the queue; return every finding, fine or not. What fails because something else is bad is a finding too.
+
+    `may_read_everything` is the setting unsafe_files_may_read_everything.
+    """
     found = _try("store", queue.engine.diagnose)
     is_whole = all(finding.level != "bad" for finding in found if finding.name in ("store", "indexes"))
     examinations: dict[str, Callable[[], list[Finding]]] = {
@@ -37,13 +41,13 @@ def findings(queue: Queue) -> list[Finding]:
     }
     for name, examine in examinations.items():
         found += _try(name, examine) if is_whole else [_not_examined(name)]
-    return [*found, *_sandbox()]
+    return [*found, *_sandbox(may_read_everything)]
 
 
-def findings_without_queue(message: str) -> list[Finding]:
+def findings_without_queue(message: str, may_read_everything: bool = False) -> list[Finding]:
     """Return what can be found out where no queue was made yet."""
     advice = "fairlane migrate makes it, and so does the first program that submits; then examine it again"
-    return [Finding("queue", "bad", message, advice), *_sandbox()]
+    return [Finding("queue", "bad", message, advice), *_sandbox(may_read_everything)]
 
 
 def _try(name: str, examine: Callable[[], list[Finding]]) -> list[Finding]:
@@ -142,16 +146,23 @@ def _forgetting(queue: Queue) -> list[Finding]:
     return [Finding("forgetting", "warning", message, "if nobody does it now, run fairlane forget again, with --yes")]
 
 
-def _sandbox() -> list[Finding]:
-    """List the sandbox layers of this machine, those in force first."""
+def _sandbox(may_read_everything: bool) -> list[Finding]:
+    """List the sandbox layers of this machine, those in force first, and what it cannot promise."""
     layers = sorted(sandbox.layers(), key=lambda layer: not layer.is_in_force)
     findings = [
         Finding("sandbox", "fine", f"{'' if layer.is_in_force else 'not in force: '}{layer.name}: {layer.detail}")
         for layer in layers
     ]
     try:
-        sandbox.require()
+        sandbox.require(may_read_everything=may_read_everything)
     except Mistake as error:
         advice = "until then files cannot be extracted on this machine; the queue itself works"
-        findings.append(Finding("sandbox", "bad", str(error), advice))
+        return [*findings, Finding("sandbox", "bad", str(error), advice)]
+    if (reason := sandbox.unsafe_reason(may_read_everything)) is not None:
+        advice = f"have one of these layers, then remove the setting {UNSAFE}"
+        return [*findings, Finding("sandbox", "bad", f"UNSAFE: {reason}", advice)]
+    if may_read_everything:
+        message = f"the setting {UNSAFE} is not needed here: nothing else is read"
+        advice = "remove it, so that it does not take effect on the day that a layer is missing"
+        return [*findings, Finding("sandbox", "warning", message, advice)]
     return findings

@@ -62,7 +62,7 @@ class Server:
         command = ["serve", "--port", "0", "--json", *limit_options, *options, *([] if work else ["--no-work"])]
         self.log = folder / "log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("FAIRLANE_", "OTEL_"))}
-        self._command = [*prefix, sys.executable, "-m", "fairlane.cli", *command]
+        self._command = [*prefix, sys.executable, "-P", "-m", "fairlane.cli", *command]  # as the script `fairlane` does
         self._environment = environment | {"FAIRLANE_URL": self.url} | (variables or {})
         self._open_files = open_files  # how many the system allows: the soft and the hard limit
         self.start()

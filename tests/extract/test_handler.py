@@ -191,7 +191,7 @@ def test_a_path_in_a_payload_is_not_read_but_for_the_kind_of_folders(
 
 
 def test_nothing_begins_where_files_cannot_be_confined(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
+    def refused(**_: object) -> None:
         raise Mistake("no network cannot be promised")
 
     monkeypatch.setattr(sandbox, "require", refused)

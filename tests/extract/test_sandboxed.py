@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -13,12 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from chaos.corpus.all import corpus
 from chaos.corpus.hostile import HOSTILE
+from chaos.corpus.office import zipped
 from chaos.corpus.others import draw, make_image
 from chaos.files import run as run_chaos
 from fairlane import sandbox
@@ -30,6 +32,7 @@ from fairlane.extract.validation import validate_response
 from fairlane.sandbox import Response
 from tests.sandbox.harness import (
     CALLERS,
+    Caller,
     call_in_fork,
     children_of,
     fork_server_of,
@@ -261,35 +264,45 @@ def test_a_code_that_no_extractor_has_is_a_crash(folder: Path) -> None:
     assert (caught.value.code, caught.value.detail) == ("crashed", "the response is malformed")
 
 
-Spoil = Callable[[dict[str, Any], Path], object]
+Spoil = Callable[[dict[str, Any]], object]
 SPOILED: dict[str, Spoil] = {
-    "another fact": lambda facts, scratch: facts.update(more=1),
-    "a missing fact": lambda facts, scratch: facts.pop("title"),
-    "a size that is not the file's": lambda facts, scratch: facts.update(size=1),
-    "a hash that is none": lambda facts, scratch: facts.update(sha256="x" * 64),
-    "the hash of other bytes": lambda facts, scratch: facts.update(sha256=hashlib.sha256(b"other").hexdigest()),
-    "a media type with a line": lambda facts, scratch: facts.update(media_type="text/plain\n"),
-    "an unknown unit": lambda facts, scratch: facts.update(unit="book"),
-    "an unhashable unit": lambda facts, scratch: facts.update(unit=[]),
-    "a title of two lines": lambda facts, scratch: facts.update(title="a\nb"),
-    "a title without end": lambda facts, scratch: facts.update(title="a" * 501),
-    "a date that is none": lambda facts, scratch: facts.update(created="yesterday"),
-    "an unknown language": lambda facts, scratch: facts.update(language="xx"),
-    "a width below zero": lambda facts, scratch: facts.update(width=-1),
-    "a width that is true": lambda facts, scratch: facts.update(width=True),
-    "no pages": lambda facts, scratch: facts.update(pages=[]),
-    "pages beyond the text": lambda facts, scratch: facts["pages"][-1].update(end=10**9),
-    "pages with a gap": lambda facts, scratch: facts["pages"][0].update(start=1),
-    "a page that is a word": lambda facts, scratch: facts.update(pages=["one"]),
-    "an unknown warning": lambda facts, scratch: facts.update(warnings=[{"code": "x", "detail": ""}]),
-    "a warning twice": lambda facts, scratch: facts.update(warnings=[{"code": "no_text", "detail": ""}] * 2),
-    "a member elsewhere": lambda facts, scratch: facts["members"][0].update(path="../file"),
-    "a member twice": lambda facts, scratch: facts["members"].append(facts["members"][0]),
-    "a member of another size": lambda facts, scratch: facts["members"][0].update(size=1),
-    "a member that is not there": lambda facts, scratch: (scratch / "member-00001").unlink(),
-    "a member that is a link": lambda facts, scratch: linked(scratch / "member-00001"),
-    "a member with two names": lambda facts, scratch: os.link(scratch / "member-00001", scratch / "more"),
+    "another fact": lambda facts: facts.update(more=1),
+    "a missing fact": lambda facts: facts.pop("title"),
+    "a size that is not the file's": lambda facts: facts.update(size=1),
+    "a hash that is none": lambda facts: facts.update(sha256="x" * 64),
+    "the hash of other bytes": lambda facts: facts.update(sha256=hashlib.sha256(b"other").hexdigest()),
+    "a media type with a line": lambda facts: facts.update(media_type="text/plain\n"),
+    "an unknown unit": lambda facts: facts.update(unit="book"),
+    "an unhashable unit": lambda facts: facts.update(unit=[]),
+    "a title of two lines": lambda facts: facts.update(title="a\nb"),
+    "a title without end": lambda facts: facts.update(title="a" * 501),
+    "a date that is none": lambda facts: facts.update(created="yesterday"),
+    "an unknown language": lambda facts: facts.update(language="xx"),
+    "a width below zero": lambda facts: facts.update(width=-1),
+    "a width that is true": lambda facts: facts.update(width=True),
+    "no pages": lambda facts: facts.update(pages=[]),
+    "pages beyond the text": lambda facts: facts["pages"][-1].update(end=10**9),
+    "pages with a gap": lambda facts: facts["pages"][0].update(start=1),
+    "a page that is a word": lambda facts: facts.update(pages=["one"]),
+    "an unknown warning": lambda facts: facts.update(warnings=[{"code": "x", "detail": ""}]),
+    "a warning twice": lambda facts: facts.update(warnings=[{"code": "no_text", "detail": ""}] * 2),
+    "a member elsewhere": lambda facts: facts["members"][0].update(path="../file"),
+    "a member twice": lambda facts: facts["members"].append(facts["members"][0]),
+    "a member of another size": lambda facts: facts["members"][0].update(size=1),
+    "a member below zero": lambda facts: spoil_sizes(facts, -1),
+    "a member that is larger than a file may be": lambda facts: spoil_sizes(facts, NO_OCR.size_max + 1),
+    "a member whose size is no number": lambda facts: facts["members"][0].update(size="1"),
+    "no members": lambda facts: facts.update(members=[]),
 }
+
+
+def spoil_sizes(facts: dict[str, Any], size: int) -> None:
+    """One member of this size, and others that make the sum right."""
+    first, second, *_ = facts["members"]
+    second["size"] += first["size"] - size
+    first["size"] = size
+
+
 PARTS = {
     "a text that is no text": (b"\xff\xfe", b""),
     "a text that ends within a character": (b"a" * 65_535 + b"\xc5", b""),
@@ -304,41 +317,64 @@ PARTS = {
 }
 
 
-def linked(path: Path) -> None:
-    """A link to the very same content, elsewhere."""
-    moved = path.rename(path.parents[1] / "moved")
-    path.symlink_to(moved)
+class Returned(NamedTuple):
+    """A response, and what is known of the file that was read."""
+
+    response: Response
+    size: int
+    sha256: str
+    row_size: int
+
+    def validate(self, scratch: Path) -> Extraction:
+        return validate_response(self.response, self.size, self.sha256, self.row_size, scratch, NO_OCR)
 
 
-def honest_response(folder: Path) -> tuple[Response, int, str, Path]:
+def honest_response(folder: Path) -> Returned:
     path, scratch = write_input(folder, corpus()["pl.zip"])
     result = extract(path, "a.zip", scratch, NO_OCR)
     facts: dict[str, Any] = json.loads(json.dumps(result.facts()))
-    return (
-        Response(facts, (result.text_bytes, b"")),
-        path.stat().st_size,
-        hashlib.sha256(path.read_bytes()).hexdigest(),
-        scratch,
-    )
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    response = Response(facts, (result.text_bytes, b""))
+    return Returned(response, path.stat().st_size, sha256, sum(member.size for member in result.members))
 
 
 def test_an_honest_response_is_accepted(folder: Path) -> None:
-    response, size, sha256, scratch = honest_response(folder)
-    assert validate_response(response, size, sha256, scratch, NO_OCR).facts() == response.value
+    returned = honest_response(folder)
+    assert returned.validate(folder).facts() == returned.response.value
 
 
 @pytest.mark.parametrize("how", [*SPOILED, *PARTS])
 def test_a_response_that_breaks_a_law_is_a_crash(folder: Path, how: str) -> None:
-    response, size, sha256, scratch = honest_response(folder)
-    assert isinstance(response.value, dict)
+    returned = honest_response(folder)
+    facts = returned.response.value
+    assert isinstance(facts, dict)
     if how in SPOILED:
-        SPOILED[how](response.value, scratch)
+        SPOILED[how](facts)
     else:
         text, picture = PARTS[how]
-        response = Response(response.value, (response.parts[0] if text is None else text, picture))
+        returned = returned._replace(response=Response(facts, (returned.response.parts[0] if text is None else text, picture)))
     with pytest.raises(Unreadable, match="sent an invalid result") as caught:
-        validate_response(response, size, sha256, scratch, NO_OCR)
+        returned.validate(folder)
     assert caught.value.code == "crashed"
+
+
+def test_an_output_file_with_more_than_the_members_is_a_crash(folder: Path) -> None:
+    returned = honest_response(folder)
+    with pytest.raises(Unreadable, match="sent an invalid result: members"):
+        returned._replace(row_size=returned.row_size + 1).validate(folder)
+
+
+def test_members_that_cannot_be_stored_are_a_failure_that_may_pass(folder: Path) -> None:
+    path, scratch = write_input(folder, zipped({"small": "x", "large": "x" * 20_000_000}))
+    limits = Limits(ocr_pages_max=0, text_max=1000)
+
+    def call() -> list[object]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16_000_000, resource.RLIM_INFINITY))  # as if the disk were full then
+        with pytest.raises(Unreadable, match=r"the files inside cannot be stored: .*File too large") as caught:
+            extract_isolated(path, "a.zip", scratch, limits)
+        return [caught.value.code, caught.value.can_retry, os.listdir(scratch)]
+
+    assert call_in_fork(Caller(os.geteuid(), frozenset()), call) == ["crashed", True, []]
 
 
 def test_500_damaged_files_leave_no_process_and_no_trace(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import CALLERS, Caller, open_folder, scratch_of
+from .harness import CALLERS, Caller, open_folder
 
 
 @pytest.fixture(params=CALLERS, ids=lambda name: str(name))
@@ -19,8 +19,3 @@ def caller(request: pytest.FixtureRequest) -> Caller:
 def folder() -> Iterator[Path]:
     with open_folder() as path:
         yield path
-
-
-@pytest.fixture
-def scratch(folder: Path, caller: Caller) -> Path:
-    return scratch_of(folder, caller)

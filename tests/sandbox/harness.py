@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -26,7 +27,9 @@ from fairlane.sandbox.fork_server import main
 from . import forked_work
 
 NOBODY_UID = 65534
-QUICK = sandbox.ResourceLimits(seconds_max=10, cpu_seconds_max=8, memory_max=300_000_000, file_max=20_000_000)
+QUICK = sandbox.ResourceLimits(
+    seconds_max=10, cpu_seconds_max=8, memory_max=300_000_000, memory_sum_max=400_000_000, output_max=20_000_000
+)
 WITHOUT = {
     "all layers": frozenset[str](),
     "without namespaces": sandbox.NAMESPACES,
@@ -68,14 +71,6 @@ def open_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder)
-
-
-def scratch_of(folder: Path, caller: Caller) -> Path:
-    """A scratch folder that is this caller's."""
-    scratch = folder / "scratch"
-    scratch.mkdir()
-    os.chown(scratch, caller.user, caller.user)
-    return scratch
 
 
 # -- processes
@@ -162,8 +157,31 @@ def kill(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
-def call_in_fork(caller: Caller, call: Callable[[], object]) -> Any:
-    """Return what a call returns in a fork of this user; no process of it may survive, though nothing here ends them."""
+class ForkedCall(NamedTuple):
+    """A call that runs in a fork."""
+
+    pid: int
+    name: str  # of its processes
+    report: int
+
+    def has_ended(self) -> bool:
+        """Whether it has reported, or died."""
+        return select.select([self.report], [], [], 0)[0] != []
+
+    def result(self) -> Any:
+        """Wait until it has returned; no process of it may survive, though nothing here ends them."""
+        with open(self.report) as file:
+            received = file.read()
+        os.waitpid(self.pid, 0)
+        is_done, value, survivors = json.loads(received)
+        assert is_done, value
+        assert survivors == [], "alive when the caller had its response"
+        assert living(self.name) == []
+        return value
+
+
+def begin_in_fork(caller: Caller, call: Callable[[], object]) -> ForkedCall:
+    """Make a call in a fork of this user."""
     name = f"fl-{secrets.token_hex(4)}"
     ours, theirs = os.pipe()
     pid = os.fork()
@@ -181,14 +199,31 @@ def call_in_fork(caller: Caller, call: Callable[[], object]) -> Any:
         finally:
             os._exit(0)
     os.close(theirs)
-    with open(ours) as file:
-        received = file.read()
-    os.waitpid(pid, 0)
-    is_done, value, survivors = json.loads(received)
-    assert is_done, value
-    assert survivors == [], "alive when the caller had its response"
-    assert living(name) == []
-    return value
+    return ForkedCall(pid, name, ours)
+
+
+def call_in_fork(caller: Caller, call: Callable[[], object]) -> Any:
+    """Return what a call returns in a fork of this user; no process of it may survive."""
+    return begin_in_fork(caller, call).result()
+
+
+def wait_for(condition: Callable[[], object], forked: ForkedCall) -> None:
+    """Wait until a condition holds, or the call has ended without it."""
+    while not condition() and not forked.has_ended():
+        pass
+
+
+def wait_for_file(path: Path) -> None:
+    """In an attempt: wait until a file is there."""
+    while not path.exists():
+        pass
+
+
+NAMESPACE_FILES = ("pid", "mnt", "net", "ipc", "uts", "user")
+
+
+def namespaces_of(process: object) -> dict[str, int]:
+    return {kind: os.stat(f"/proc/{process}/ns/{kind}").st_ino for kind in NAMESPACE_FILES}
 
 
 # -- attempts
@@ -206,46 +241,81 @@ def error_name(call: Callable[..., object], *values: object) -> str | None:
 def outcome(
     caller: Caller,
     work: Callable[[], object],
-    scratch: Path,
     limits: sandbox.ResourceLimits = QUICK,
     readable: tuple[Path, ...] = (),
+    output: Path | None = None,
 ) -> Any:
-    """`["value", …]` or `[code, detail]` of work in the sandbox."""
+    """`["value", …]` or `[code, detail]` of work in the sandbox; its output file may be a new file at a path."""
+    return begin(caller, work, limits, readable, output).result()
+
+
+def begin(
+    caller: Caller,
+    work: Callable[[], object],
+    limits: sandbox.ResourceLimits = QUICK,
+    readable: tuple[Path, ...] = (),
+    output: Path | None = None,
+) -> ForkedCall:
+    """The same, while this process goes on."""
 
     def call() -> object:
         try:
-            return ["value", runner_of(caller)(work, scratch, limits, readable, without=caller.without).value]
+            return ["value", run(caller, work, limits, readable, output).value]
         except sandbox.AttemptFailed as failure:
             return [failure.code, failure.detail]
 
-    return call_in_fork(caller, call)
+    return begin_in_fork(caller, call)
 
 
-def runner_of(caller: Caller) -> Callable[..., sandbox.Response]:
-    """How this caller has work run."""
-    return run_by_fork_server if caller.has_fork_server else sandbox.run
-
-
-def run_by_fork_server(
+def run(
+    caller: Caller,
     work: Callable[[], object],
-    scratch: Path,
-    limits: sandbox.ResourceLimits,
+    limits: sandbox.ResourceLimits = QUICK,
     readable: Iterable[Path] = (),
-    *,
-    without: frozenset[str],
+    output: Path | None = None,
 ) -> sandbox.Response:
-    """As `sandbox.run`, by a fork server that is a fork of this process: so it knows any work, and any user can have one."""
-    with fork_server_of(work) as (fork_server, standby):
-        try:
-            return sandbox.run_in_fork_server(fork_server, (), scratch, limits, readable, without=without)
-        finally:
-            table = processes()
-            servers = {pid for pid, process in table.items() if process.parent == standby}
-            forked = {pid for pid, process in table.items() if process.parent in servers}  # supervisors, and their parents
-            ours = {os.getpid(), standby, *servers, *forked, *(pid for pid in table if table[pid].session in forked)}
-            name = Path("/proc/self/comm").read_bytes().strip()
-            survivors = {pid for pid, process in table.items() if process.name == name} - ours
-            assert not survivors, "alive when the caller had its response"
+    """Run work as this caller does, in this process or by a fork server."""
+    file = None if output is None else os.open(output, os.O_RDWR | os.O_CREAT)
+    try:
+        if not caller.has_fork_server:
+            return sandbox.run(work, limits, readable, output=file, without=caller.without)
+        with fork_server_of(work) as (fork_server, standby):
+            try:
+                return sandbox.run_in_fork_server(fork_server, (), limits, readable, output=file, without=caller.without)
+            finally:
+                assert not survivors_of(standby), "alive when the caller had its response"
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def survivors_of(standby: int) -> set[int]:
+    """Processes of this process's name that belong neither to the fork server nor to its supervisors."""
+    table = processes()
+    servers = {pid for pid, process in table.items() if process.parent == standby}
+    forked = {pid for pid, process in table.items() if process.parent in servers}  # supervisors, and their parents
+    ours = {os.getpid(), standby, *servers, *forked, *(pid for pid in table if table[pid].session in forked)}
+    name = Path("/proc/self/comm").read_bytes().strip()
+    return {pid for pid, process in table.items() if process.name == name} - ours
+
+
+def write_mark() -> None:
+    """In an attempt: let the test know how far it is, by a byte in the output file."""
+    with sandbox.output_file() as output:
+        output.seek(0, os.SEEK_END)
+        output.write(b"x")
+
+
+def wait_for_mark() -> None:
+    """In an attempt: wait until another process of it has written a mark."""
+    with sandbox.output_file() as output:
+        while output.seek(0, os.SEEK_END) == 0:
+            pass
+
+
+def has_mark(output: Path, count: int = 1) -> bool:
+    """Whether an attempt has written so many marks."""
+    return output.exists() and output.stat().st_size >= count
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,15 +25,22 @@ from .harness import (
     CALLERS,
     QUICK,
     Caller,
+    begin_in_fork,
     call_in_fork,
     children_of,
+    error_name,
     fork_server_of,
+    has_mark,
     living,
     name_process,
+    namespaces_of,
     parent_of,
     supervisors_of,
+    wait_for,
+    wait_for_file,
     wait_until_ended,
     wait_until_gone,
+    write_mark,
 )
 
 BY_FORK_SERVER = [name for name, caller in CALLERS.items() if caller.has_fork_server]
@@ -50,9 +58,7 @@ class Started(NamedTuple):
         """Have the work read a file of this text."""
         path = folder / secrets.token_hex(4)
         path.write_text(text)
-        scratch = folder / f"{path.name}-scratch"
-        scratch.mkdir()
-        return sandbox.run_in_fork_server(self.fork_server, (str(path),), scratch, QUICK, (path,)).value
+        return sandbox.run_in_fork_server(self.fork_server, (str(path),), QUICK, (path,)).value
 
     def supervisors(self) -> list[int]:
         return supervisors_of(self.standby)
@@ -100,51 +106,59 @@ def writable_memory(pid: int) -> bytes:
     return bytes(content)
 
 
-def namespaces(process: object = "self") -> dict[str, int]:
-    return {kind: os.stat(f"/proc/{process}/ns/{kind}").st_ino for kind in ("pid", "mnt", "net")}
-
-
 @pytest.mark.parametrize("name", BY_FORK_SERVER)
 def test_attempts_of_one_supervisor_share_no_processes_folders_or_user(folder: Path, name: str) -> None:
     caller = CALLERS[name]
 
-    def work(before: str) -> object:
+    def work(number: int) -> object:
         if os.fork() == 0:
             while True:
                 signal.pause()  # left behind by each
-        can_write = True
-        try:
-            Path(before, "from the next").touch()
-        except OSError:
-            can_write = False
-        return [os.getpid(), os.getuid(), namespaces(), can_write]
+        write_mark()
+        wait_for_file(folder / "go on" / str(number))
+        return [os.getpid(), os.getuid(), error_name((folder / f"input {number - 1}").read_bytes)]
 
     def call() -> object:
         with fork_server_of(work) as (fork_server, standby):
             attempts = []
             for number in range(1, 4):
-                scratch = folder / f"scratch-{number}"
-                scratch.mkdir(mode=0o777)
-                before = str(folder / f"scratch-{number - 1}")
-                response = sandbox.run_in_fork_server(fork_server, (before,), scratch, QUICK, without=caller.without)
+                readable = [folder / f"input {number}", folder / "go on"]
+                with (folder / f"output {number}").open("wb") as output:
+                    response = sandbox.run_in_fork_server(
+                        fork_server, (number,), readable=readable, output=output.fileno(), without=caller.without
+                    )
                 attempts.append(response.value)
             (supervisor,) = supervisors_of(standby)
-            has_process_namespace = "process namespace" in sandbox.require(caller.without).layers
-            assert str(folder) not in Path(f"/proc/{supervisor}/mounts").read_text(), "nothing is left that could be written"
-            return [namespaces(), namespaces(supervisor), attempts, has_process_namespace]
+            layers = sandbox.require(caller.without).layers
+            assert str(folder) not in Path(f"/proc/{supervisor}/mounts").read_text(), "nothing of an attempt is left"
+            return [namespaces_of(supervisor), attempts, sorted(layers)]
 
-    (folder / "scratch-0").mkdir()
-    (folder / "scratch-0").chmod(0o777)
-    of_caller, of_supervisor, attempts, has_process_namespace = call_in_fork(caller, call)
-    for pid, _, own, can_write in attempts:
-        assert not can_write
-        if has_process_namespace:
-            assert pid == 1
-            assert own["pid"] not in (of_caller["pid"], of_supervisor["pid"])
-            assert own["mnt"] == of_supervisor["mnt"] != of_caller["mnt"]
-            assert own["net"] == of_supervisor["net"] != of_caller["net"]
+    (folder / "go on").mkdir()
+    for number in range(4):
+        (folder / f"input {number}").touch()
+    forked = begin_in_fork(caller, call)
+    seen = []
+    for number in range(1, 4):
+        wait_for(partial(has_mark, folder / f"output {number}"), forked)
+        (left_behind,) = [pid for pid in living(forked.name) if not children_of(pid) and pid != forked.pid]
+        seen.append(namespaces_of(left_behind))
+        (folder / "go on" / str(number)).touch()
+    of_supervisor, attempts, layers = forked.result()
+    of_caller = namespaces_of("self")
+    assert {error for _, _, error in attempts} == {"ENOENT" if "mount namespace" in layers else "EACCES"}
     if caller.user == 0:
-        assert len({user for _, user, _, _ in attempts}) == 3
+        assert len({user for _, user, _ in attempts}) == 3
+    if "process namespace" in layers:
+        assert {pid for pid, _, _ in attempts} == {1}
+        check_namespaces(seen, of_caller, of_supervisor)
+
+
+def check_namespaces(seen: list[dict[str, int]], of_caller: dict[str, int], of_supervisor: dict[str, int]) -> None:
+    """Each attempt has its own processes and mounts, and the other namespaces of its supervisor."""
+    for kind, is_own in (("pid", True), ("mnt", True), ("net", False), ("ipc", False), ("uts", False)):
+        inodes = {own[kind] for own in seen}
+        assert of_caller[kind] not in inodes, kind
+        assert (of_supervisor[kind] not in inodes) if is_own else (inodes == {of_supervisor[kind]}), kind
 
 
 @pytest.mark.parametrize("name", BY_FORK_SERVER)
@@ -161,12 +175,10 @@ def test_an_attempt_that_was_ended_leaves_its_supervisor_ready(folder: Path, nam
     def call() -> object:
         values: list[object] = []
         with fork_server_of(work) as (fork_server, standby):
-            for number, how in enumerate(("a", "hang", "b", "crash", "c")):
-                scratch = folder / f"scratch-{number}"
-                scratch.mkdir()
+            for how in ("a", "hang", "b", "crash", "c"):
                 limits = sandbox.ResourceLimits(seconds_max=0.3 if how == "hang" else 10)
                 try:
-                    response = sandbox.run_in_fork_server(fork_server, (how,), scratch, limits, without=caller.without)
+                    response = sandbox.run_in_fork_server(fork_server, (how,), limits, without=caller.without)
                     values.append(response.value)
                 except sandbox.AttemptFailed as failure:
                     values.append(failure.code)
@@ -256,12 +268,12 @@ def test_fork_server_and_supervisor_end_with_a_caller_that_got_kill_9(folder: Pa
 @pytest.mark.parametrize("victim", ["caller", "supervisor", "fork server"])
 def test_nothing_of_an_attempt_survives_kill_9_of_anybody(folder: Path, victim: str) -> None:
     mark = f"fl-{secrets.token_hex(4)}"
-    (folder / "scratch").mkdir()
+    output = folder / "output"
 
     def work() -> None:
         if os.fork() == 0:
             os.setsid()
-            Path("daemon").write_text("lives")
+            write_mark()
         while True:
             signal.pause()
 
@@ -271,12 +283,13 @@ def test_nothing_of_an_attempt_survives_kill_9_of_anybody(folder: Path, victim: 
             name_process(mark)
             with fork_server_of(work) as (fork_server, standby):
                 (folder / "standby").write_text(str(standby))
-                sandbox.run_in_fork_server(fork_server, (), folder / "scratch", sandbox.ResourceLimits(seconds_max=300))
+                limits = sandbox.ResourceLimits(seconds_max=300)
+                sandbox.run_in_fork_server(fork_server, (), limits, output=os.open(output, os.O_RDWR | os.O_CREAT))
         except sandbox.Crashed:
             os._exit(7)
         finally:
             os._exit(1)
-    while not (folder / "scratch" / "daemon").exists():
+    while not has_mark(output):
         pass
     (server,) = children_of(int((folder / "standby").read_text()))
     (supervisor,) = [pid for pid in children_of(server) if children_of(pid)]

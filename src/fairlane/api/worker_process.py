@@ -14,11 +14,12 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import time
 from typing import Any, NamedTuple
 
+from fairlane.procs.python import python_command
 from fairlane.procs.syscalls import die_with_parent
+from fairlane.settings import Settings
 
 from .logging import Log
 from .store_calls import StoreCalls
@@ -38,12 +39,13 @@ class WorkerProcess(NamedTuple):
     environment: dict[str, str]
 
 
-def worker_command(url: str, blobs: str | None, slots: int | None) -> WorkerProcess:
+def worker_command(settings: Settings, slots: int | None) -> WorkerProcess:
     """Return the built-in worker of this queue; its URL may hold a password, so it is passed in the environment."""
     environment = {name: value for name, value in os.environ.items() if name != "FAIRLANE_SERVER"}
-    environment |= {"FAIRLANE_URL": url} | ({} if blobs is None else {"FAIRLANE_BLOBS": blobs})
+    environment |= {"FAIRLANE_URL": settings.url} | ({} if settings.blobs is None else {"FAIRLANE_BLOBS": settings.blobs})
     options = () if slots is None else ("--slots", str(slots))
-    return WorkerProcess((sys.executable, "-m", "fairlane.cli", "work", "--json", *options), environment)
+    unsafe = ("--unsafe-files-may-read-everything",) if settings.unsafe_files_may_read_everything else ()
+    return WorkerProcess((*python_command("fairlane.cli"), "work", "--json", *options, *unsafe), environment)
 
 
 class WorkerSupervisor:

@@ -13,7 +13,7 @@ from fairlane.worker import Worker
 
 
 def load_worker(name: str) -> Worker:
-    """Import the worker `module:worker`; the current folder comes first on the path."""
+    """Import the worker `module:worker`, from the current folder if the module is there."""
     module_name, _, attribute = name.partition(":")
     module = _import_module(module_name)
     if attribute:
@@ -28,8 +28,9 @@ def load_worker(name: str) -> Worker:
 
 def _import_module(name: str) -> ModuleType:
     folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    top = os.path.join(folder, name.partition(".")[0])
+    if folder not in sys.path and (os.path.isdir(top) or os.path.exists(f"{top}.py")):
+        sys.path.insert(0, folder)  # only then: a file there that has a library's name would be imported instead of that
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -91,12 +91,19 @@ blobs_option = click.option(
     help="The folder or s3://bucket/prefix of the documents' files. Default: FAIRLANE_BLOBS, then blobs in fairlane.toml, then "
     "a folder beside the queue.",
 )
+unsafe_option = click.option(
+    "--unsafe-files-may-read-everything",
+    "is_unsafe",
+    is_flag=True,
+    help="Read files also on a machine where nothing keeps a hostile one from reading other customers' files, the queue and "
+    "passwords. Default: refuse to.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-def store_settings(url: str | None, blobs: str | None = None) -> Settings:
+def store_settings(url: str | None, blobs: str | None = None, is_unsafe: bool = False) -> Settings:
     """Load the settings of a command that needs the store itself."""
-    settings = load_settings(url, os.environ, Path.cwd(), blobs)
+    settings = load_settings(url, os.environ, Path.cwd(), blobs, is_unsafe=is_unsafe)
     if not settings.url:
         path = click.get_current_context().command_path
         raise Mistake(

@@ -26,7 +26,7 @@ from fairlane.settings import load_settings
 from fairlane.worker import Worker
 
 from .group import EXIT_FAILURE, main
-from .options import blobs_option, json_option
+from .options import blobs_option, json_option, unsafe_option
 from .output import echo, format_count, print_json
 from .param_types import DURATION
 from .process_view import no_view, open_view, print_summary
@@ -41,9 +41,12 @@ PACE_SECONDS_MAX = 604_680  # a handler may run for a week, of which reading the
 @click.option("--slots", type=int, default=4, show_default=True, help="How many documents to process at once.")
 @click.option("--pace", type=DURATION, default="0", metavar="DURATION", help="Spend at least this long on each, to watch it.")
 @click.option("--url", metavar="URL", help="Use this queue. Default: a new one that is removed at the end.")
+@unsafe_option
 @blobs_option
 @json_option
-def process(folder: str, out: str | None, slots: int, pace: float, url: str | None, blobs: str | None, as_json: bool) -> None:
+def process(
+    folder: str, out: str | None, slots: int, pace: float, url: str | None, is_unsafe: bool, blobs: str | None, as_json: bool
+) -> None:
     """Process every file in FOLDER; each sub-folder is a customer.
 
     Submits all files, those of the customer with the most documents first, and reads each in a sandbox. Files inside archives
@@ -51,6 +54,7 @@ def process(folder: str, out: str | None, slots: int, pace: float, url: str | No
     sub-folders. The summary shows for each customer its documents, their priorities, and the wait that half (p50) and that
     95 % (p95) of them did not exceed. Exits with 1 if a document failed or was not processed.
     """
+    from fairlane import sandbox
     from fairlane.extract.handler import ExtractOptions, built_in_worker
 
     if pace > PACE_SECONDS_MAX:
@@ -62,9 +66,16 @@ def process(folder: str, out: str | None, slots: int, pace: float, url: str | No
     if outputs is not None:
         outputs.prepare()
     with _queue_url(url) as queue_url:
-        files = load_settings(queue_url, os.environ, Path.cwd(), blobs).blobs
-        options = ExtractOptions(queue_url, files, pace=pace, outputs=outputs, keep_results=url is not None)
+        settings = load_settings(queue_url, os.environ, Path.cwd(), blobs, is_unsafe=is_unsafe)
+        may_read_everything = settings.unsafe_files_may_read_everything
+        options = ExtractOptions(
+            queue_url, settings.blobs, pace=pace, outputs=outputs, keep_results=url is not None,
+            may_read_everything=may_read_everything,
+        )  # fmt: skip
+        silence_log()
         worker = built_in_worker(options, slots, (FOLDER_KIND,))  # before the submissions: it raises if a value is wrong
+        if (reason := sandbox.unsafe_reason(may_read_everything)) is not None:
+            click.echo(f"UNSAFE: {reason}", err=True)
         began, tracker = time.monotonic(), Tracker()
         last_before = _submit(queue_url, folder, found.documents, tracker)
         view = no_view if as_json else partial(open_view, tracker)
@@ -100,7 +111,6 @@ def _submit(url: str, folder: str, documents: dict[str, list[str]], tracker: Tra
 
 def _run(worker: Worker, follower: FeedFollower) -> None:
     """Run the worker until the queue is empty, with the follower beside it."""
-    silence_log()
     follower.on_error = worker.stop
     worker.on("started", lambda _: follower.start())  # not earlier: the worker forks, and threads do not survive that
     before = signal.getsignal(signal.SIGHUP)

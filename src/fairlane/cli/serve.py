@@ -18,7 +18,7 @@ from fairlane.core.errors import BadValue, FairlaneError, Mistake
 from fairlane.queue import Queue
 
 from .group import main
-from .options import blobs_option, json_option, store_settings, url_option
+from .options import blobs_option, json_option, store_settings, unsafe_option, url_option
 from .output import echo, print_json
 from .param_types import DURATION, EXPIRY
 
@@ -52,14 +52,15 @@ MISSING = "the service needs packages that are not installed; run in the clone: 
     "--trusted-proxy", "trusted_proxies", multiple=True, metavar="ADDRESS/NET",
     help="Take the client's address from what this proxy says (X-Forwarded-For, Forwarded).",
 )  # fmt: skip
+@unsafe_option
 @blobs_option
 @url_option
 @json_option
 def serve(
     host: str, port: int, no_work: bool, slots: int | None, kinds: tuple[str, ...], retention: float | None,
     audit_retention: float | None, limits: tuple[str, ...], allow_private_webhooks: bool, tls_certificate: str | None,
-    tls_key: str | None, behind_proxy: bool, trusted_proxies: tuple[str, ...], blobs: str | None, url: str | None,
-    as_json: bool,
+    tls_key: str | None, behind_proxy: bool, trusted_proxies: tuple[str, ...], is_unsafe: bool, blobs: str | None,
+    url: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run the service until Ctrl-C or SIGTERM.
 
@@ -82,7 +83,7 @@ def serve(
         if not 0 <= port <= 65535:
             raise BadValue("--port", port, "a whole number from 0 to 65535")
         address = ListenAddress(host, port, tls_certificate, tls_key, behind_proxy)
-        settings = store_settings(url, blobs)
+        settings = store_settings(url, blobs, is_unsafe)
         at = settings.url
         if at.startswith("memory:"):
             raise Mistake(
@@ -90,7 +91,7 @@ def serve(
             )
         if settings.blobs is not None:
             open_blobs(settings.blobs)  # raise for what cannot be a store now, not when a customer sends a file
-        worker = None if no_work else worker_command(at, settings.blobs, slots)
+        worker = None if no_work else worker_command(settings, slots)
         allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
         proxies = TrustedProxies(trusted_proxies, is_behind_proxy=behind_proxy)
         options = Options(parse_limits(limits), allowed, retention, audit_retention, allow_private_webhooks, worker, proxies)

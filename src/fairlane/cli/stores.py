@@ -53,11 +53,12 @@ def doctor(url: str | None, as_json: bool) -> None:
     """
     from fairlane.doctor import findings, findings_without_queue
 
+    may_read_everything = store_settings(url).unsafe_files_may_read_everything
     try:
         with open_store(url, create=False) as queue:
-            results = findings(queue)
+            results = findings(queue, may_read_everything)
     except Unknown as error:
-        results = findings_without_queue(str(error).partition(";")[0])
+        results = findings_without_queue(str(error).partition(";")[0], may_read_everything)
     if as_json:
         fields = [{"name": f.name, "level": f.level, "told": f.message, "advice": f.advice} for f in results]
         print_json(fields)

@@ -18,7 +18,7 @@ from fairlane.worker.async_output import outside_handler
 from .group import main
 from .line_writer import LineWriter
 from .load_worker import load_worker
-from .options import blobs_option, json_option, store_settings, url_option
+from .options import blobs_option, json_option, store_settings, unsafe_option, url_option
 
 PRINTED_EVENTS = (
     "finished",
@@ -56,6 +56,7 @@ def silence_log() -> None:
     show_default=True,
     help="The least level of log records to print. A module that configures logging itself prints them itself.",
 )
+@unsafe_option
 @blobs_option
 @url_option
 @json_option
@@ -66,6 +67,7 @@ def work(
     metrics_port: int | None,
     metrics_host: str,
     log_level: str,
+    is_unsafe: bool,
     blobs: str | None,
     url: str | None,
     as_json: bool,
@@ -77,18 +79,22 @@ def work(
     reads each file in a sandbox and stores its text, its facts and a picture. What handlers print and log is printed as it
     comes, with its document, and so are their tracebacks. With --json, prints an object per line and event.
     """
+    silence_log()
+    unsafe_reason = None
     if worker is None:
+        from fairlane import sandbox
         from fairlane.extract.handler import ExtractOptions, built_in_worker
 
-        settings = store_settings(url, blobs)
-        chosen = built_in_worker(ExtractOptions(settings.url, settings.blobs))
-    elif url is not None or blobs is not None:
-        option = "--url" if url is not None else "--blobs"
+        settings = store_settings(url, blobs, is_unsafe)
+        may_read_everything = settings.unsafe_files_may_read_everything
+        chosen = built_in_worker(ExtractOptions(settings.url, settings.blobs, may_read_everything=may_read_everything))
+        unsafe_reason = sandbox.unsafe_reason(may_read_everything)
+    elif url is not None or blobs is not None or is_unsafe:
+        option = "--url" if url is not None else "--blobs" if blobs is not None else "--unsafe-files-may-read-everything"
         raise Mistake(f"the worker {worker} names its queue itself; leave {option} out, or change it in the worker")
     else:
         chosen = load_worker(worker)
-    silence_log()
-    printer = EventPrinter(chosen, as_json)
+    printer = EventPrinter(chosen, as_json, unsafe_reason)
     if not logging.getLogger().handlers:  # otherwise the module prints its records itself
         logging.basicConfig(level=log_level.upper(), handlers=[RecordPrinter(printer)])
     with ExitStack() as stack:
@@ -115,8 +121,9 @@ def _serve_metrics(worker: Worker, host: str, port: int, slots: int | None, stac
 class EventPrinter:
     """Prints a worker's events, and stops the worker when the output is closed."""
 
-    def __init__(self, worker: Worker, as_json: bool) -> None:
+    def __init__(self, worker: Worker, as_json: bool, unsafe_reason: str | None) -> None:
         self._worker = worker
+        self._unsafe_reason = unsafe_reason
         self._as_json = as_json
         self._error: OSError | None = None
         self._writer = LineWriter(sys.stdout, self._fail, self._format_dropped)
@@ -141,6 +148,8 @@ class EventPrinter:
     def _print_start(self, event: Event) -> None:
         """Print that the worker runs; it has forked all that it forks, so that lines may be written on a thread from now on."""
         self._print(event, printable(f"{event.worker} is running; press Ctrl-C to stop it"))
+        if self._unsafe_reason is not None:
+            self.print({"event": "unsafe", "reason": self._unsafe_reason}, f"UNSAFE: {self._unsafe_reason}")
         self._writer.start()
 
     def _print_event(self, event: Event) -> None:

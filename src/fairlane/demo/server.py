@@ -14,7 +14,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from pathlib import Path
 from fairlane.api import auth as ring
 from fairlane.client import Client
 from fairlane.core.errors import FairlaneError, StoreError
+from fairlane.procs.python import python_command
 from fairlane.procs.syscalls import die_with_parent
 from fairlane.queue import Queue
 
@@ -72,7 +72,7 @@ def run_server(folder: Path, port: int) -> Iterator[DemoServer]:
         if not die_with_parent(parent, signal.SIGTERM):
             os._exit(1)
 
-    command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", _url(folder), "--blobs", str(folder / "blobs"),
+    command = [*python_command("fairlane.cli"), "serve", "--url", _url(folder), "--blobs", str(folder / "blobs"),
                "--port", str(port), "--slots", "1", "--json"]  # fmt: skip
     with log.open("w") as log_file:  # a session of its own, so that Ctrl-C reaches only the demo, which then stops the server
         process = subprocess.Popen(  # noqa: S603 it is this very program

@@ -20,6 +20,7 @@ from .builder import ExtractionBuilder, check_size, file_sha256
 from .failure import CAN_RETRY, Code, Unreadable
 from .language import guess
 from .limits import Limits
+from .member_store import MemberFolder
 from .messages import LANGUAGES, failure_code, failure_text, warning_text
 from .result import WARNING_CODES, Extraction, ExtractionWarning, Member, Page
 
@@ -48,8 +49,14 @@ def extract(
     path: Path, name: str, scratch: Path | None = None, limits: Limits | None = None, depth: int = 0, sha256: str | None = None
 ) -> Extraction:
     """Read a file; `name` is its sender's name for it, `depth` how many archives it came out of, `sha256` its hash if known."""
+    member_store = None if scratch is None else MemberFolder(scratch)
+    return build(ExtractionBuilder(path, name, member_store, limits or Limits(), depth), sha256)
+
+
+def build(builder: ExtractionBuilder, sha256: str | None) -> Extraction:
+    """Read the file of a builder."""
     try:
-        return _extract(ExtractionBuilder(path, name, scratch, limits or Limits(), depth), sha256)
+        return _extract(builder, sha256)
     except Unreadable:
         raise
     except MemoryError as error:

@@ -33,7 +33,7 @@ def read(builder: ExtractionBuilder) -> None:
                 save_member(builder, entry.filename, package.iter_blocks(entry))
     for member in builder.members:
         builder.write(f"- {member.name} ({member.size:,} bytes)\n")
-    if not builder.members and builder.scratch is not None:
+    if not builder.members and builder.member_store is not None:
         if any(entry.file_size > builder.limits.size_max for entry in files):
             raise Unreadable(
                 "too_large", f"no file in the archive has at most {builder.limits.size_max:,} bytes and can be read"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from .failure import Unreadable, one_line
 from .limits import Limits, Meter
+from .member_store import MemberStore
 from .result import Extraction, ExtractionWarning, Member, Page, Unit, WarningCode
 
 # Not allowed in text: control characters, lone surrogates, and the two non-characters that some files are full of.
@@ -50,8 +51,8 @@ def is_clean(content: bytes) -> bool:
 class ExtractionBuilder:
     """One file being read, with its limits, and the result so far."""
 
-    def __init__(self, path: Path, name: str, scratch: Path | None, limits: Limits, depth: int = 0) -> None:
-        self.path, self.name, self.scratch, self.depth = path, name, scratch, depth
+    def __init__(self, path: Path, name: str, member_store: MemberStore | None, limits: Limits, depth: int = 0) -> None:
+        self.path, self.name, self.member_store, self.depth = path, name, member_store, depth
         self.limits = limits
         self.meter = Meter(limits)
         self.media_type = "application/octet-stream"

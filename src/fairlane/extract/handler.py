@@ -42,6 +42,7 @@ class ExtractOptions(NamedTuple):
     pace: float = 0.0  # the least seconds that a document takes, so that people can watch
     outputs: Outputs | None = None  # a folder for the results, instead of the queue's own store
     keep_results: bool = True
+    may_read_everything: bool = False  # read files also where nothing keeps them from reading all others
 
 
 def built_in_worker(
@@ -51,7 +52,7 @@ def built_in_worker(
     backoff: Backoff | None = None,
 ) -> Worker:
     """Make a worker with the built-in handler; a `Mistake` where untrusted files cannot be confined."""
-    prepare()
+    prepare(options.may_read_everything)
     worker = Worker(options.url, slots=slots, backoff=backoff, blobs=options.blobs)
     for kind in kinds:
         worker.handler(kind, timeout=options.limits.seconds_max + options.pace + SECONDS_SPARE)(ExtractHandler(options))
@@ -81,7 +82,11 @@ class ExtractHandler:
 
     def _process(self, document: Document, source: Source, scratch: Path) -> dict[str, Any]:
         sha256 = None if document.file is None else document.file.sha256  # verified when the file was opened
-        extraction = extract_isolated(source.path, source.name, scratch, self._options.limits, source.depth, sha256=sha256)
+        options = self._options
+        extraction = extract_isolated(
+            source.path, source.name, scratch, options.limits, source.depth,
+            sha256=sha256, may_read_everything=options.may_read_everything,
+        )  # fmt: skip
         members = self._submit_members(document, source, extraction)
         facts = extraction.facts() | {"members": members}
         if document.file is not None and document.file.by_pages:

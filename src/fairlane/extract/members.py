@@ -1,13 +1,12 @@
-"""Members: files inside a file, written to the scratch folder.
+"""Members: files inside a file, given to a store as they are read.
 
 Laws:
-- Members are written under numbers; the name in the archive is data, never a path.
-- Every byte is counted before it is written. A member that cannot be read is skipped with a warning; the others are kept.
+- Every byte is counted before it is stored. A member that cannot be read is skipped with a warning; the others are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from .builder import ExtractionBuilder, clean
 from .failure import Unreadable, one_line
@@ -29,26 +28,39 @@ def is_junk(name: str) -> bool:
 
 
 def save_member(builder: ExtractionBuilder, name: str, blocks: Iterable[bytes]) -> bool:
-    """Write a member to the scratch folder; return False if it could not be read."""
+    """Store a member; return False if it could not be read."""
     if len(builder.members) >= builder.limits.members_max:
         raise Unreadable("too_large", f"holds more than {builder.limits.members_max:,} files")
-    if builder.scratch is None:
+    if builder.member_store is None:
         builder.warn("members_skipped", "there is no folder to put them in")
         return False
-    path = builder.scratch / f"member-{len(builder.members) + 1:05d}"
-    size = 0
+    counted = _CountedBlocks(blocks, builder.limits.size_max)
     try:
-        with path.open("xb") as file:
-            for block in blocks:
-                size += len(block)
-                if size > builder.limits.size_max:  # too large to be a document of its own; the others may not be
-                    raise Unreadable("too_large", f"more than {builder.limits.size_max:,} bytes")
-                file.write(block)
+        path = builder.member_store.add(len(builder.members) + 1, counted)
     except Unreadable as error:
-        path.unlink(missing_ok=True)
-        if error.code not in ("corrupt", "encrypted") and size <= builder.limits.size_max:
+        if error.code not in ("corrupt", "encrypted") and not counted.is_too_large:
             raise
         builder.warn("members_skipped", f"{display_name(name)}: {error}")
         return False
-    builder.members.append(Member(display_name(name), size, path))
+    builder.members.append(Member(display_name(name), counted.size, path))
     return True
+
+
+class _CountedBlocks:
+    """The blocks of a member, counted before they are stored."""
+
+    def __init__(self, blocks: Iterable[bytes], size_max: int) -> None:
+        self._blocks, self._size_max = blocks, size_max
+        self.size = 0
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it is too large to be a document of its own; others may not be."""
+        return self.size > self._size_max
+
+    def __iter__(self) -> Iterator[bytes]:
+        for block in self._blocks:
+            self.size += len(block)
+            if self.is_too_large:
+                raise Unreadable("too_large", f"more than {self._size_max:,} bytes")
+            yield block

@@ -16,9 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairlane.sandbox import Response, WorkFailed
+from fairlane.sandbox import Response, WorkFailed, output_file
 
-from . import Limits, Unreadable, extract, warm
+from . import Limits, Unreadable, build, warm
+from .builder import ExtractionBuilder
+from .member_store import MemberRow
 
 _PDF = b"""%PDF-1.4
 1 0 obj <</Type /Catalog /Pages 2 0 R>> endobj
@@ -58,19 +60,25 @@ def prepare() -> None:
         for name, content in samples().items():
             path = Path(folder, name)
             path.write_bytes(content)
-            read(path, name, Path(folder), Limits(), 0)
+            _respond(ExtractionBuilder(path, name, None, Limits()), None)
 
 
-def work(path: str, name: str, scratch: str, limits: dict[str, Any], depth: int, sha256: str) -> Callable[[], Response]:
+def work(path: str, name: str, limits: dict[str, Any], depth: int, sha256: str) -> Callable[[], Response]:
     """Return the call for the confined process, from arguments that were JSON."""
     file_limits = Limits(**limits | {"ocr_languages": tuple(limits["ocr_languages"])})
-    return partial(read, Path(path), name, Path(scratch), file_limits, depth, sha256)
+    return partial(read, Path(path), name, file_limits, depth, sha256)
 
 
-def read(path: Path, name: str, scratch: Path, limits: Limits, depth: int, sha256: str | None = None) -> Response:
-    """Read a file; return its facts, and as parts its text and thumbnail. Members stay in the scratch folder."""
+def read(path: Path, name: str, limits: Limits, depth: int, sha256: str) -> Response:
+    """In the confined process: read a file; its members go to the output file."""
+    with output_file() as output:
+        return _respond(ExtractionBuilder(path, name, MemberRow(output), limits, depth), sha256)
+
+
+def _respond(builder: ExtractionBuilder, sha256: str | None) -> Response:
+    """Return the facts of a file, and as parts its text and thumbnail."""
     try:
-        result = extract(path, name, scratch, limits, depth, sha256)
+        result = build(builder, sha256)
     except Unreadable as failure:
         raise WorkFailed(failure.code, failure.detail) from failure
     return Response(result.facts(), (result.text_bytes, result.thumbnail or b""))

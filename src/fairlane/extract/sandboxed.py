@@ -1,6 +1,7 @@
 """`extract` in a confined process, for untrusted files.
 
-Facts come back as JSON, text and thumbnail as the binary parts of the response, members as files in the scratch folder.
+Facts come back as JSON, text and thumbnail as the binary parts of the response, members in a row in the output file, which is
+cut into files then.
 
 Laws:
 - The outcome is that of `extract`: an `Extraction`, or an `Unreadable` with the same codes.
@@ -11,36 +12,44 @@ Laws:
 from __future__ import annotations
 
 import atexit
+import logging
 import math
 import os
 import shutil
+import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import util
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from fairlane import sandbox
 from fairlane.core.errors import BadValue
 
-from . import Extraction, Limits, sandbox_entry, warm
+from . import Extraction, Limits, Member, sandbox_entry, warm
 from .builder import CHARACTER_BYTES_MAX, check_size, file_sha256
 from .failure import CAN_RETRY, Unreadable
+from .member_store import cut_row
 from .ocr import PROGRAM
 from .validation import THUMBNAIL_BYTES_MAX, validate_response
 
 MEMORY_MAX = sandbox.ResourceLimits.memory_max
 PACKAGES = ("PIL", "pypdfium2", "pypdfium2_raw", "charset_normalizer", "fairlane")  # what the confined process may load
+log = logging.getLogger("fairlane.sandbox")
 _fork_server: sandbox.SandboxForkServer | None = None
 
 
-def prepare() -> None:
+def prepare(may_read_everything: bool = False) -> None:
     """Start the fork server, once for this process and its forks; a `Mistake` where files cannot be confined.
 
-    Attempts then begin faster, and nothing in the memory of this process can leak into them.
+    Attempts then begin faster, and nothing in the memory of this process can leak into them. `may_read_everything` is as in
+    `extract_isolated`.
     """
     global _fork_server
-    sandbox.require()
+    sandbox.require(may_read_everything=may_read_everything)
+    if (reason := sandbox.unsafe_reason(may_read_everything)) is not None:
+        log.warning("UNSAFE: %s", reason)
     if _fork_server is None:
         try:
             _fork_server = sandbox.SandboxForkServer.start(sandbox_entry.__name__)
@@ -68,45 +77,70 @@ def extract_isolated(
     sha256: str | None = None,
     without: frozenset[str] = frozenset(),
     fork_server: sandbox.SandboxForkServer | None = None,
+    may_read_everything: bool = False,
 ) -> Extraction:
     """Read a file as `extract` does, in a confined process; `scratch` is an empty folder for this attempt alone.
 
-    It is a fork of `fork_server`, by default of the one that `prepare` has started, else of this process.
+    It is a fork of `fork_server`, by default of the one that `prepare` has started, else of this process. With
+    `may_read_everything` the file is read also where nothing keeps it from reading other customers' files.
     """
     limits = limits or Limits()
     if next(scratch.iterdir(), None) is not None:
         raise BadValue("scratch", str(scratch), "an empty folder")
-    path, absolute_scratch = path.absolute(), scratch.absolute()
+    path = path.resolve()  # in the sandbox there may be no links that lead there
     size = check_size(path, limits)
     sha256 = sha256 or file_sha256(path)
-    try:
-        response = _run(
-            [str(path), name, str(absolute_scratch), vars(limits), depth, sha256],
-            resource_limits(limits, memory_max),
-            fork_server or _fork_server,
-            without,
-        )
-        result = validate_response(response, size, sha256, scratch, limits)
-    except BaseException as error:
-        _clear(scratch, keep=())
-        if isinstance(error, sandbox.AttemptFailed):
-            raise _unreadable(error) from error
-        raise
-    _clear(scratch, keep=[member.path.name for member in result.members])
+    ocr_program = shutil.which(PROGRAM) if limits.ocr_pages_max else None  # each time: it may be installed while a worker runs
+    with tempfile.TemporaryFile(dir=scratch, buffering=0) as output:
+        try:
+            response = _run(
+                [str(path), name, vars(limits), depth, sha256],
+                resource_limits(limits, memory_max, can_start=ocr_program is not None),
+                [*_library_paths(), *([ocr_program] if ocr_program is not None else [])],
+                fork_server or _fork_server,
+                AttemptOptions(output=output.fileno(), without=without, may_read_everything=may_read_everything),
+            )
+        except sandbox.AttemptFailed as failure:
+            raise _unreadable(failure) from failure
+        row_size = os.fstat(output.fileno()).st_size
+        result = validate_response(response, size, sha256, row_size, scratch, limits)
+        _store_members(output.fileno(), result.members)
     return result
 
 
+def _store_members(row: int, members: Sequence[Member]) -> None:
+    """Make files of the members that are in the output file."""
+    try:
+        cut_row(row, members)
+    except BaseException as error:
+        for member in members:
+            member.path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise Unreadable("crashed", f"the files inside cannot be stored: {error}") from error
+        raise
+
+
+class AttemptOptions(TypedDict):
+    """How an attempt is run: its output file, layers that are switched off, and whether it may do without a promise."""
+
+    output: int
+    without: frozenset[str]
+    may_read_everything: bool
+
+
 def _run(
-    arguments: list[Any], limits: sandbox.ResourceLimits, fork_server: sandbox.SandboxForkServer | None, without: frozenset[str]
+    arguments: list[Any],
+    limits: sandbox.ResourceLimits,
+    libraries: list[str],
+    fork_server: sandbox.SandboxForkServer | None,
+    options: AttemptOptions,
 ) -> sandbox.Response:
     """Run `sandbox_entry.work` with these arguments in a fork of the fork server, or of this process if that has ended."""
-    path, _, scratch, *_ = arguments
-    program = shutil.which(PROGRAM)  # for each file: it may be installed while a worker runs
-    libraries = [*_library_paths(), *([program] if program is not None else [])]
+    readable = arguments[:1]
     if fork_server is not None:
         with suppress(sandbox.ForkServerGone):
-            return sandbox.run_in_fork_server(fork_server, arguments, scratch, limits, (path,), libraries, without=without)
-    return sandbox.run(sandbox_entry.work(*arguments), scratch, limits, (path,), libraries, without=without)
+            return sandbox.run_in_fork_server(fork_server, arguments, limits, readable, libraries, **options)
+    return sandbox.run(sandbox_entry.work(*arguments), limits, readable, libraries, **options)
 
 
 def _unreadable(failure: sandbox.AttemptFailed) -> Unreadable:
@@ -124,29 +158,21 @@ def _library_paths() -> tuple[str, ...]:
     folders = {folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()}
     if "TESSDATA_PREFIX" in os.environ:
         folders.add(os.environ["TESSDATA_PREFIX"])
-    return tuple(sorted(map(os.path.realpath, folders)))
+    return tuple(sorted(map(os.path.abspath, folders)))
 
 
-def resource_limits(limits: Limits, memory_max: int = MEMORY_MAX) -> sandbox.ResourceLimits:
-    """Return the limits of the process: slightly above those of the file, so that the extractor's own errors come first."""
+def resource_limits(limits: Limits, memory_max: int = MEMORY_MAX, *, can_start: bool = True) -> sandbox.ResourceLimits:
+    """Return the limits of the process: slightly above those of the file, so that the extractor's own errors come first.
+
+    Only for OCR does an extractor start another process.
+    """
     parts_max = limits.text_max * CHARACTER_BYTES_MAX + THUMBNAIL_BYTES_MAX
     return sandbox.ResourceLimits(
         seconds_max=limits.seconds_max + 2,
         cpu_seconds_max=math.ceil(limits.seconds_max) + 1,
         memory_max=memory_max,
-        file_max=max(limits.unpacked_max, parts_max + sandbox.ResourceLimits.response_max) + 4096,
-        scratch_max=limits.unpacked_max + 4096 * limits.members_max,
-        files_max=limits.members_max + 10,
+        memory_sum_max=memory_max * 3 // 2,
+        output_max=limits.unpacked_max + 4096,
         parts_max=parts_max,
+        processes_max=sandbox.ResourceLimits.processes_max if can_start else 1,
     )
-
-
-def _clear(scratch: Path, keep: list[str] | tuple[()]) -> None:
-    with os.scandir(scratch) as entries:
-        for entry in list(entries):
-            if entry.name in keep:
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
-            else:
-                os.unlink(entry.path)

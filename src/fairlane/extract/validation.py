@@ -1,16 +1,14 @@
 """Validation of what the confined process sends back.
 
 Laws:
-- Nothing in the response is trusted: types, lengths, offsets, names and files are checked against the laws of a result, and a
+- Nothing in the response is trusted: types, lengths, offsets and names are checked against the laws of a result, and a
   response that breaks one is `crashed`. Whether the text is what the file says cannot be checked.
 """
 
 from __future__ import annotations
 
 import codecs
-import os
 import re
-import stat
 import struct
 from pathlib import Path
 from typing import Any, get_args
@@ -20,13 +18,13 @@ from fairlane.sandbox import Response
 from .builder import BLOCK, FACT_MAX, is_clean, iso_datetime
 from .failure import Unreadable
 from .limits import Limits
+from .member_store import member_name
 from .members import NAME_MAX
 from .messages import LANGUAGES
 from .result import WARNING_CODES, Extraction, ExtractionWarning, Member, Page, Unit
 
 THUMBNAIL_BYTES_MAX = 10_000_000
 FACTS = frozenset(Extraction.__dataclass_fields__) - {"text_bytes", "thumbnail"}
-_MEMBER = re.compile(r"member-\d{5,6}")
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,100}")
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
@@ -35,8 +33,11 @@ class _InvalidResponse(Exception):
     """The response breaks a law of results."""
 
 
-def validate_response(response: Response, size: int, sha256: str, scratch: Path, limits: Limits) -> Extraction:
-    """Build a result from a response of the confined process; an `Unreadable` if it breaks a law of results."""
+def validate_response(response: Response, size: int, sha256: str, row_size: int, scratch: Path, limits: Limits) -> Extraction:
+    """Build a result from a response of the confined process; an `Unreadable` if it breaks a law of results.
+
+    `size` and `sha256` are those of the file, `row_size` is that of the output file; members will be in `scratch`.
+    """
     facts, (content, thumbnail) = response.value, response.parts
     try:
         if not isinstance(facts, dict) or facts.keys() != FACTS:
@@ -58,9 +59,9 @@ def validate_response(response: Response, size: int, sha256: str, scratch: Path,
             height=_pixels(facts, "height", limits),
             thumbnail=_thumbnail(thumbnail, limits) if thumbnail else None,
             warnings=_warnings(facts),
-            members=_members(facts, scratch, limits),
+            members=_members(facts, row_size, scratch, limits),
         )
-    except (_InvalidResponse, OSError) as error:
+    except _InvalidResponse as error:
         raise Unreadable("crashed", f"the confined process sent an invalid result: {error}") from error
 
 
@@ -90,31 +91,16 @@ def _thumbnail(content: bytes, limits: Limits) -> bytes:
     return content
 
 
-def _members(facts: dict[str, Any], scratch: Path, limits: Limits) -> tuple[Member, ...]:
+def _members(facts: dict[str, Any], row_size: int, scratch: Path, limits: Limits) -> tuple[Member, ...]:
+    """Return the members, whose sizes must add up to that of the output file."""
     members = []
     for number, member in enumerate(_records(facts, "members", {"name", "size", "path"}, limits.members_max), start=1):
-        name = _pattern(member, "path", _MEMBER)
-        if name != f"member-{number:05d}":
-            raise _InvalidResponse("members")
-        handle = _open_member(scratch / name)
-        try:
-            size = _choice(member, "size", (os.fstat(handle).st_size,))
-            if os.geteuid() == 0:
-                os.fchown(handle, 0, os.getegid())  # the confined user wrote it
-        finally:
-            os.close(handle)
-        members.append(Member(_line(member, "name", NAME_MAX) or "", size, scratch / name))
+        path = _choice(member, "path", (member_name(number),))
+        size = _integer(member, "size", 0, limits.size_max)
+        members.append(Member(_line(member, "name", NAME_MAX) or "", size, scratch / path))
+    if sum(member.size for member in members) != row_size:
+        raise _InvalidResponse("members")
     return tuple(members)
-
-
-def _open_member(path: Path) -> int:
-    """Open a member; it must be a regular file without a second name, no link and no device."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-        os.close(handle)
-        raise _InvalidResponse(f"{path.name} is not a regular file")
-    return handle
 
 
 # -- facts

@@ -23,6 +23,35 @@ def children_of(parent: int) -> list[int]:
     return [pid for pid, (state, its_parent) in _processes().items() if its_parent == parent and state != b"Z"]
 
 
+def descendants_of(parent: int) -> set[int]:
+    """List everything below a process, by the numbers in /proc; a process that starts or ends meanwhile may be missing."""
+    below: set[int] = set()
+    pending = [parent]
+    try:
+        while pending:
+            pending = [child for pid in pending for child in _listed_children(pid)]
+            below.update(pending)
+    except _NoLists:
+        return _below(parent, _processes(), keep=())
+    return below
+
+
+class _NoLists(Exception):
+    """This kernel offers no lists of children (CONFIG_PROC_CHILDREN)."""
+
+
+def _listed_children(parent: int) -> list[int]:
+    children: list[int] = []
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        for task in os.listdir(f"/proc/{parent}/task"):
+            try:
+                children += map(int, Path(f"/proc/{parent}/task/{task}/children").read_text().split())
+            except FileNotFoundError:
+                if os.path.exists(f"/proc/{parent}/task/{task}"):
+                    raise _NoLists from None
+    return children
+
+
 def _processes() -> dict[int, tuple[bytes, int]]:
     """Read the state and the parent of every process: not every kernel offers a list of children."""
     processes = {}
@@ -75,12 +104,15 @@ def _has_children() -> bool:
 
 def _descendants(keep: Collection[int]) -> set[int]:
     """List everything below this process, zombies too."""
-    processes, me = _processes(), os.getpid()
-    below, size = {me}, 0
+    return _below(os.getpid(), _processes(), keep)
+
+
+def _below(top: int, processes: dict[int, tuple[bytes, int]], keep: Collection[int]) -> set[int]:
+    below, size = {top}, 0
     while len(below) > size:
         size = len(below)
         below |= {pid for pid, (_, parent) in processes.items() if parent in below and pid not in keep}
-    return below - {me}
+    return below - {top}
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:

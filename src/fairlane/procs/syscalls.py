@@ -27,11 +27,14 @@ CAP_DAC_READ_SEARCH = 1 << 2  # read files and enter folders whatever their perm
 _PR_SET_PDEATHSIG, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP = 1, 8, 22
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 36, 38, 39
 _SECCOMP_MODE_FILTER = 2
-_MS_BIND, _MS_REC, _MS_SLAVE = 4096, 16384, 1 << 19
-_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
-_RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
-_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
-_MOUNT_SETATTR = 442
+_MS_REC, _MS_SLAVE = 16384, 1 << 19
+_MNT_DETACH = 2
+MOUNT_RDONLY, MOUNT_NOSUID, MOUNT_NODEV, MOUNT_NOEXEC = 1, 2, 4, 8
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 428, 429, 430, 431, 432, 442
+_PIVOT_ROOT = (155, 41)  # by machine
+_OPEN_TREE_CLONE, _MOVE_MOUNT_EMPTY_PATH, _FSOPEN_CLOEXEC, _FSMOUNT_CLOEXEC = 1, 4, 1, 1
+_FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
 _CAPABILITY_HEADER = struct.pack("=II", 0x20080522, 0)  # version 3, this process
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -181,19 +184,37 @@ def unshare_mounts() -> None:
     _check(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
 
 
-def mount_writable_only(folder: str) -> None:
-    """Make everything in this mount namespace read-only except this folder."""
-    path = os.fsencode(folder)
-    _check(_libc.mount(path, path, None, ctypes.c_ulong(_MS_BIND), None))
-    _set_mount_attributes(b"/", _AT_RECURSIVE, _RDONLY | _NOSUID, 0)
-    _set_mount_attributes(path, 0, _NOSUID | _NODEV | _NOEXEC, _RDONLY)
+def clone_mount(path: str) -> int:
+    """Return a file descriptor of a copy of a file or folder with all mounts beneath it, which is mounted nowhere yet."""
+    return syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC)
 
 
-def unmount_writable(folder: str) -> None:
-    """Make that folder read-only again, once no process needs it."""
-    _check(_libc.umount2(os.fsencode(folder), _MNT_DETACH | _UMOUNT_NOFOLLOW))
+def new_tmpfs(size: int) -> int:
+    """Return a file descriptor of a new file system in memory of so many bytes, which is mounted nowhere yet."""
+    context = syscall(_FSOPEN, b"tmpfs", _FSOPEN_CLOEXEC)
+    try:
+        for key, value in ((b"size", b"%d" % size), (b"mode", b"755")):
+            syscall(_FSCONFIG, context, _FSCONFIG_SET_STRING, key, value, 0)
+        syscall(_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0)
+        return syscall(_FSMOUNT, context, _FSMOUNT_CLOEXEC, MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC)
+    finally:
+        os.close(context)
 
 
-def _set_mount_attributes(path: bytes, flags: int, added: int, removed: int) -> None:
-    attributes = (ctypes.c_uint64 * 4)(added, removed, 0, 0)
-    syscall(_MOUNT_SETATTR, _AT_FDCWD, path, flags, ctypes.byref(attributes), ctypes.sizeof(attributes))
+def attach_mount(mount: int, path: str) -> None:
+    """Mount what a file descriptor of `clone_mount` or `new_tmpfs` stands for at this path."""
+    syscall(_MOVE_MOUNT, mount, b"", _AT_FDCWD, os.fsencode(path), _MOVE_MOUNT_EMPTY_PATH)
+
+
+def set_mount_flags(mount: int, flags: int, is_recursive: bool = True) -> None:
+    """Add flags (MOUNT_RDONLY and others) to a mount, by its file descriptor, and to all mounts beneath it."""
+    attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, 0)
+    scope = _AT_EMPTY_PATH | (_AT_RECURSIVE if is_recursive else 0)
+    syscall(_MOUNT_SETATTR, mount, b"", scope, ctypes.byref(attributes), ctypes.sizeof(attributes))
+
+
+def make_current_folder_root() -> None:
+    """Make the current folder, a mount, the root of this mount namespace, and unmount everything that was there before."""
+    _check(_libc.syscall(ctypes.c_long(_PIVOT_ROOT[MACHINES.index(platform.machine())]), b".", b"."))
+    _check(_libc.umount2(b".", _MNT_DETACH))  # the old root, which now lies over the new one
+    os.chdir("/")

@@ -2,9 +2,8 @@
 
 Laws:
 - Every layer is put in force, or `LayerRefused` names it and the attempt does not begin. No layer is skipped silently.
-- The supervisor prepares what takes rights that the attempt must not have: the writable mount of the scratch folder, its
-  owner, the Landlock rules.
-- The confined process then gives up, in this order: other processes' resources (limits), its user, capabilities, files
+- The supervisor prepares what the attempt could not do itself: the Landlock rules, for example.
+- The confined process then gives up, in this order: its root folder, resources (limits), its user, capabilities, files
   (Landlock) and, last, system calls (seccomp), since under that filter the earlier steps would be refused.
 """
 
@@ -14,13 +13,12 @@ import contextlib
 import math
 import os
 import resource
+import secrets
 import select
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,14 +26,20 @@ from fairlane.procs import syscalls
 
 from . import landlock, seccomp
 from .errors import LayerRefused
+from .grants import Grant, Kind, list_grants, list_links
 from .limits import ResourceLimits
+from .response import response_size
+from .root_folder import enter_root_folder
 
-SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime", "/etc/alternatives")
-DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
-FIRST_USER = 2_000_000_000  # beyond any real user; every attempt of root is a user of its own, so that it can signal nobody
-USERS_PER_SUPERVISOR = 64  # attempts of one supervisor use so many users in turn
+FIRST_USER, LAST_USER = 2_000_000_000, 4_000_000_000  # beyond any real user; every attempt of root is a user of its own
 NOBODY_UID = 65534
-_user_offsets = cycle(range(USERS_PER_SUPERVISOR))
+SPARE_TASKS = 256  # that a user may start elsewhere during an attempt, where its tasks are counted together
+OWN_COUNTS_SINCE = (5, 14)  # the Linux since which a user namespace has its own count of a user's tasks
+LANDLOCK_RIGHTS: dict[Kind, int] = {
+    "library": landlock.EXECUTE | landlock.READ_FILE | landlock.READ_DIR,
+    "device": landlock.READ_FILE,
+    "input": landlock.READ_FILE | landlock.READ_DIR,
+}
 
 
 class AttemptSpec(NamedTuple):
@@ -43,7 +47,6 @@ class AttemptSpec(NamedTuple):
 
     layers: frozenset[str]
     work: Callable[[], object]
-    scratch: str  # the folder that it may write to
     readable: Sequence[str]  # the files that it may read
     libraries: Sequence[str]  # folders and programs that it may read and execute, besides Python and the system's
     limits: ResourceLimits
@@ -62,27 +65,23 @@ class Confinement:
 
     def __init__(self, spec: AttemptSpec, supervisor_pipe: int) -> None:
         """Prepare it; `supervisor_pipe` is a pipe whose other end only the supervisor has."""
-        self._spec, self._supervisor_pipe = spec, supervisor_pipe
-        self._is_mounted, self._landlock_rules = False, -1
+        self._spec, self._supervisor_pipe, self._landlock_rules = spec, supervisor_pipe, -1
+        self._grants = list_grants(spec.readable, spec.libraries)
+        self._links = list_links(tuple(spec.libraries))
         try:
-            with _putting_in_force("mount namespace"):
-                if "mount namespace" in spec.layers:
-                    syscalls.mount_writable_only(spec.scratch)
-                    self._is_mounted = True
             with _putting_in_force("landlock"):
                 if "landlock" in spec.layers:
-                    self._landlock_rules = landlock.create_rules(_landlock_grants(spec))
+                    self._landlock_rules = landlock.create_rules(_landlock_rights(self._grants))
             with _putting_in_force("user"):
-                self._user = _give_to_new_user(spec.scratch) if os.geteuid() == 0 else None
+                self._user = _new_user() if os.geteuid() == 0 else None
+                is_user_shared = self._user in (None, NOBODY_UID)
             with _putting_in_force("limits"):
                 address_space, self.resident_bytes = memory_usage("self")  # both before the fork
-                is_user_shared = self._user is None and "user namespace" not in spec.layers
-                other_tasks = _count_tasks(os.getuid()) if is_user_shared else 0
-                self._limits = _rlimits(spec.limits, address_space, other_tasks)
+                self._limits = _rlimits(spec.limits, address_space, _other_tasks(spec.layers) if is_user_shared else 0)
                 self.address_space_max = self._limits[resource.RLIMIT_AS]
             with _putting_in_force("seccomp"):
-                are_signals_allowed = self._user is not None or _are_signals_scoped(spec.layers)
-                self._filter = seccomp.program(os.uname().machine, are_signals_allowed)
+                can_signal = not is_user_shared or _are_signals_scoped(spec.layers)
+                self._filter = seccomp.program(os.uname().machine, can_signal, spec.limits.processes_max > 1)
         except BaseException:
             self.close()
             raise
@@ -91,17 +90,18 @@ class Confinement:
         """Undo it, once no process of the attempt is left."""
         if self._landlock_rules >= 0:
             os.close(self._landlock_rules)
-        if self._is_mounted:
-            syscalls.unmount_writable(self._spec.scratch)
 
     def enter(self) -> None:
         """Confine this process, a fork of the supervisor."""
         spec = self._spec
-        os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = spec.scratch
+        os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = "/"  # nothing can be written anywhere
+        with _putting_in_force("mount namespace"):
+            if "mount namespace" in spec.layers:
+                enter_root_folder(self._grants, self._links)
         with _putting_in_force("limits"):
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.setsid()
-            os.chdir(spec.scratch)
+            os.chdir("/")
             for which, value in self._limits.items():
                 resource.setrlimit(which, (value, value))
         with _putting_in_force("user"):
@@ -110,17 +110,16 @@ class Confinement:
             syscalls.set_parent_death_signal(signal.SIGKILL)  # after the change of user, which would clear it
             _exit_if_orphaned(self._supervisor_pipe)
         with _putting_in_force("privileges"):
-            # With Landlock in force root's files may stay closed to other users: Landlock decides what is read.
-            may_read = self._user is not None and {"landlock", "seccomp"} <= spec.layers
+            # Root's files may stay closed to other users where another layer decides what is read.
+            may_read = self._user is not None and "seccomp" in spec.layers and spec.layers & {"landlock", "mount namespace"}
             syscalls.keep_capabilities(syscalls.CAP_DAC_READ_SEARCH if may_read else 0)
             syscalls.set_no_new_privileges()
         with _putting_in_force("landlock"):
             if "landlock" in spec.layers:
                 landlock.restrict(self._landlock_rules)
                 os.close(self._landlock_rules)
-        _require_access(spec.scratch, os.R_OK | os.W_OK)
         for path in spec.readable:
-            _require_access(path, os.R_OK)
+            _require_readable(path)
         with _putting_in_force("seccomp"):
             if "seccomp" in spec.layers:
                 syscalls.load_seccomp_filter(self._filter)
@@ -135,8 +134,8 @@ def _exit_if_orphaned(supervisor_pipe: int) -> None:
     os.close(supervisor_pipe)
 
 
-def _require_access(path: str, mode: int) -> None:
-    if not os.access(path, mode, effective_ids=True):
+def _require_readable(path: str) -> None:
+    if not os.access(path, os.R_OK, effective_ids=True):
         raise LayerRefused(
             "user", f"the confined user cannot reach {path}; let others enter its folder, or run as another user than root"
         )
@@ -148,15 +147,17 @@ def _are_signals_scoped(layers: frozenset[str]) -> bool:
     return has_scopes or "process namespace" in layers
 
 
-def _give_to_new_user(scratch: str) -> int:
-    """Return the user that root's next attempt becomes, and give it the scratch folder."""
-    new_user = FIRST_USER + USERS_PER_SUPERVISOR * int(os.readlink("/proc/self")) + next(_user_offsets)
-    try:
-        os.chown(scratch, new_user, new_user)
-    except OSError:  # a container may have few users
-        os.chown(scratch, NOBODY_UID, NOBODY_UID)
-        return NOBODY_UID
-    return new_user
+def _new_user() -> int:
+    """Return the user that root's next attempt becomes."""
+    # At random: process numbers are the same in several containers, and the kernel counts a user's tasks in all of them.
+    return FIRST_USER + secrets.randbelow(LAST_USER - FIRST_USER) if _has_all_users() else NOBODY_UID
+
+
+@cache
+def _has_all_users() -> bool:
+    """Tell whether there are such users here; the user namespace of a container may have few."""
+    mapped = [[int(number) for number in line.split()] for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    return any(first <= FIRST_USER and first + count >= LAST_USER for first, _, count in mapped)
 
 
 # -- limits
@@ -172,7 +173,7 @@ def _rlimits(limits: ResourceLimits, address_space: int, other_tasks: int) -> di
     """Return the limits for a process that starts with this address space, and whose user already has other tasks."""
     rlimits = {
         resource.RLIMIT_AS: address_space + limits.memory_max,
-        resource.RLIMIT_FSIZE: limits.file_max,
+        resource.RLIMIT_FSIZE: max(limits.output_max, response_size(limits)),
         resource.RLIMIT_NOFILE: limits.open_files_max,
         resource.RLIMIT_NPROC: limits.processes_max + other_tasks,
         resource.RLIMIT_CORE: 0,
@@ -187,6 +188,13 @@ def _at_most(value: int, hard_limit: int) -> int:
     return value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit)
 
 
+def _other_tasks(layers: frozenset[str]) -> int:
+    """Return how many other tasks the kernel may count for the user of an attempt that is not a user of its own."""
+    if "user namespace" in layers and _has_own_counts():
+        return 2  # the supervisor, and the process that has forked it and may not be reaped yet
+    return _count_tasks(os.getuid()) + SPARE_TASKS
+
+
 def _count_tasks(user: int) -> int:
     count = 0
     for name in os.listdir("/proc"):
@@ -196,23 +204,17 @@ def _count_tasks(user: int) -> int:
     return count
 
 
+def _has_own_counts() -> bool:
+    """Tell whether this kernel counts a user's tasks in each user namespace anew."""
+    release = os.uname().release.split(".")
+    try:
+        return (int(release[0]), int(release[1])) >= OWN_COUNTS_SINCE
+    except (IndexError, ValueError):
+        return False
+
+
 # -- Landlock
 
 
-def _landlock_grants(spec: AttemptSpec) -> list[tuple[str, int]]:
-    return [
-        *((path, landlock.READ) for path in _system_paths()),
-        *((path, landlock.READ) for path in spec.libraries),
-        *((device, landlock.DEVICE) for device in DEVICES),
-        *((path, landlock.READ_FILE | landlock.READ_DIR) for path in spec.readable),
-        (spec.scratch, landlock.SCRATCH),
-    ]
-
-
-@cache
-def _system_paths() -> tuple[str, ...]:
-    """Return the folders of Python's and the system's libraries, none of which is inside another."""
-    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-    paths = {*SYSTEM, os.path.dirname(os.__file__), *(f"{prefix}/{name}" for prefix in prefixes for name in ("lib", "lib64"))}
-    real = {os.path.realpath(path) for path in paths}
-    return tuple(sorted(path for path in real if not any(path.startswith(f"{other}/") for other in real)))
+def _landlock_rights(grants: Sequence[Grant]) -> list[tuple[str, int]]:
+    return [(grant.path, LANDLOCK_RIGHTS[grant.kind]) for grant in grants]

@@ -6,8 +6,8 @@ once in the fork server, and `work(*arguments)`, called in the supervisor; it re
 
 Laws:
 - Supervisors share only what the fork server has loaded. Attempts of one supervisor share only the supervisor and its
-  namespaces for users, network, messages, names and mounts, in which they can change nothing. Every attempt has its own
-  process namespace, scratch folder, user and limits, and begins when no process of the one before is left.
+  namespaces for users, network, messages and names, in which they can change nothing. Every attempt has its own
+  process namespace, root folder, user and limits, and begins when no process of the one before is left.
 - A supervisor ends with its caller, and the fork server with the last process that holds its socket; by kill -9 too.
 - A fork server that was killed is replaced: its parent, the standby process, has loaded the same and forks another one.
 """
@@ -27,6 +27,7 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 from fairlane.procs import syscalls
+from fairlane.procs.python import module_path
 
 from .attempt import ENDING_SECONDS_MAX, Channels
 from .confine import AttemptSpec
@@ -38,6 +39,7 @@ from .supervisor import KEPT_VARIABLES, detach, supervise
 
 START_SECONDS_MAX = 60.0
 MESSAGE_BYTES_MAX = 65_536
+DESCRIPTORS_MAX = 4  # of an attempt: lifeline, control, response, output
 _SOCKET = 3
 _START = (
     "import json, sys; sys.path[:], module = json.loads(sys.argv[1]);"
@@ -92,7 +94,7 @@ class SandboxForkServer:
             try:
                 os.posix_spawn(
                     sys.executable,
-                    [sys.executable, "-I", "-c", _START, json.dumps([sys.path, module])],
+                    [sys.executable, "-I", "-c", _START, json.dumps([module_path(__name__, module), module])],
                     {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ},
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -111,18 +113,18 @@ class SandboxForkServer:
         self,
         layers: frozenset[str],
         arguments: Sequence[object],
-        scratch: str,
         readable: Sequence[str],
         libraries: Sequence[str],
         limits: ResourceLimits,
+        output: int | None,
     ) -> Response:
-        """Run the work with these JSON arguments in a confined process."""
-        request = [arguments, scratch, readable, libraries, vars(limits)]
+        """Run the work with these JSON arguments, and this output file, in a confined process."""
+        request = [arguments, readable, libraries, vars(limits)]
         message = json.dumps(request, ensure_ascii=False).encode(errors="surrogatepass")  # shorter: the longest paths fit
-        with Channels(limits) as channels:
+        with Channels(limits, output) as channels:
             supervisor = self._send(layers, message, channels.supervisor_ends)
             try:
-                outcome = channels.monitor(scratch)
+                outcome = channels.monitor()
             except BaseException:
                 supervisor.end()
                 raise
@@ -255,14 +257,13 @@ def _serve(connection: socket.socket, layers: frozenset[str], work: Work) -> Non
     own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     connection.send(json.dumps({"pid": int(os.readlink("/proc/self"))}).encode())
     while True:
-        message, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES_MAX, 3)
+        message, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES_MAX, DESCRIPTORS_MAX)
         if not message:
             return
-        lifeline, control, response = descriptors
-        arguments, scratch, readable, libraries, limits = json.loads(message)
-        spec = AttemptSpec(layers, work(*arguments), scratch, readable, libraries, ResourceLimits(**limits))
+        arguments, readable, libraries, limits = json.loads(message)
+        spec = AttemptSpec(layers, work(*arguments), readable, libraries, ResourceLimits(**limits))
         if has_process_namespace:
             syscalls.unshare(syscalls.CLONE_NEWPID)
-        supervise(spec, lifeline, control, response, (connection.fileno(), own_namespace))
+        supervise(spec, descriptors, (connection.fileno(), own_namespace))
         if has_process_namespace:
             syscalls.setns(own_namespace, syscalls.CLONE_NEWPID)

@@ -2,7 +2,7 @@
 
 Laws:
 - All rights that this kernel's Landlock knows are restricted; what is not granted is denied.
-- Writing is granted in the scratch folder only: regular files, no folders, links or devices, nothing moved in or out.
+- Nothing is granted but reading and executing: no file is written, made, moved or removed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,9 @@ from fairlane.procs import syscalls
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _VERSION = 1
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_FILE = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 5
-MAKE_REG, TRUNCATE = 1 << 8, 1 << 14
+EXECUTE, READ_FILE, READ_DIR = 1 << 0, 1 << 2, 1 << 3
 _RIGHTS_KNOWN = {1: 13, 2: 14, 3: 15, 4: 15}  # by version: how many file rights it knows; 16 from version 5 on
-_FOR_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
-READ = EXECUTE | READ_FILE | READ_DIR
-SCRATCH = READ_FILE | READ_DIR | WRITE_FILE | REMOVE_FILE | MAKE_REG | TRUNCATE
-DEVICE = READ_FILE | WRITE_FILE
+_FOR_FILES = EXECUTE | READ_FILE
 NETWORK_SINCE, SCOPES_SINCE = 4, 6
 
 

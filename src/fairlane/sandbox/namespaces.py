@@ -20,9 +20,9 @@ class Namespace(NamedTuple):
     flag: int
     proc_name: str
 
-    def inode(self, process: str = "self") -> int:
-        """Identify the namespace of this kind that a process is in."""
-        return os.stat(f"/proc/{process}/ns/{self.proc_name}").st_ino
+    def inode(self) -> int:
+        """Identify the namespace of this kind that this process is in."""
+        return os.stat(f"/proc/self/ns/{self.proc_name}").st_ino
 
 
 NAMESPACE_KINDS = {  # by layer, in the order in which they must be entered
@@ -34,16 +34,22 @@ NAMESPACE_KINDS = {  # by layer, in the order in which they must be entered
     "mount namespace": Namespace(syscalls.CLONE_NEWNS, "mnt"),
 }
 NAMESPACES = frozenset(NAMESPACE_KINDS)
+NOT_IN_FORCE = "the kernel accepted it, but it is not in force"
 
 
 def enter_new_namespaces(layers: frozenset[str]) -> None:
     """Move this process to new namespaces; the new process namespace holds only for what it forks next."""
     for layer, namespace in NAMESPACE_KINDS.items():
+        if layer not in layers:
+            continue
         try:
-            if layer in layers:
-                _enter_new(layer, namespace.flag)
+            before = namespace.inode()
+            _enter_new(layer, namespace.flag)
+            is_new = layer == "process namespace" or namespace.inode() != before  # this one holds only for forks
         except (OSError, ValueError) as error:
             raise LayerRefused(layer, str(error)) from error
+        if not is_new:
+            raise LayerRefused(layer, NOT_IN_FORCE)
 
 
 def _enter_new(layer: str, flag: int) -> None:

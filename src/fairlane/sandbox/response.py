@@ -35,10 +35,15 @@ class Response(NamedTuple):
     parts: tuple[bytes, ...] = ()
 
 
+def response_size(limits: ResourceLimits) -> int:
+    """Return the bytes of the largest response."""
+    return _LENGTHS.size + limits.parts_max + limits.response_max
+
+
 def create_response_file(limits: ResourceLimits) -> int:
     """Return a file in memory that a response fits into and nothing larger."""
     file = os.memfd_create("fairlane", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(file, _LENGTHS.size + limits.parts_max + limits.response_max)
+    os.ftruncate(file, response_size(limits))
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
     return file
 

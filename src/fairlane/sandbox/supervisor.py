@@ -15,34 +15,32 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from fairlane.procs import reaper, syscalls
 
-from .confine import AttemptSpec, Confinement, memory_usage
+from .confine import AttemptSpec, Confinement
 from .errors import LayerRefused
 from .namespaces import enter_new_namespaces
+from .output import set_output
 from .response import run_and_respond
+from .watch import Watch
 
 ENDING_SECONDS_MAX = 5.0
-MEMORY_CHECK_SECONDS = 1.0
-FULL_CHECKS_MAX = 2  # consecutive checks that find no address space left, before the attempt is killed
-ARENA_BYTES = 1 << 20  # what Python asks for at a time when it needs memory
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TESSDATA_PREFIX", "LD_LIBRARY_PATH", "OMP_THREAD_LIMIT")
 BLOCKED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def supervise_once(spec: AttemptSpec, lifeline: int, control: int, response: int) -> None:
-    """Supervise one attempt, in a process forked for it alone."""
-    detach((lifeline, control, response))
+def supervise_once(spec: AttemptSpec, ends: Sequence[int]) -> None:
+    """Supervise one attempt, in a process forked for it alone; `ends` are the pipes and files that it gets from its caller."""
+    detach(ends)
     try:
         enter_new_namespaces(spec.layers)
     except LayerRefused as refused:
-        send_report(control, layer=refused.layer, why=refused.why)
+        send_report(ends[1], layer=refused.layer, why=refused.why)
         return
-    supervise(spec, lifeline, control, response)
+    supervise(spec, ends)
 
 
 def detach(file_descriptors: Iterable[int]) -> None:
@@ -79,21 +77,21 @@ def send_report(control: int, **report: object) -> None:
     os.write(control, json.dumps(report).encode() + b"\n")
 
 
-def supervise(spec: AttemptSpec, lifeline: int, control: int, response: int, others: tuple[int, ...] = ()) -> None:
-    """Fork the confined process, wait until it or the caller ends, kill what is left, and report. Closes the pipes.
+def supervise(spec: AttemptSpec, ends: Sequence[int], others: tuple[int, ...] = ()) -> None:
+    """Fork the confined process, wait until it or the caller ends, kill what is left, and report. Closes the ends.
 
-    `others` are all other file descriptors of this process, which the confined process must not have.
+    `ends` are the lifeline, the control pipe, the response file and the output file, if there is one; `others` all other file
+    descriptors of this process, which the confined process must not have.
     """
+    lifeline, control, *files = ends
     supervisor_pipe, own_end = os.pipe()  # nothing is ever sent: its end of file says that the supervisor has died
     try:
         confinement = Confinement(spec, supervisor_pipe)
         try:
             pid = os.fork()
             if pid == 0:
-                _run_confined(spec, confinement, control, response, (lifeline, own_end, *others))
-            os.close(response)
-            full_at = confinement.address_space_max - ARENA_BYTES
-            was_full = _wait(pid, lifeline, spec.limits.seconds_max + ENDING_SECONDS_MAX, full_at)
+                _run_confined(spec, confinement, control, files, (lifeline, own_end, *others))
+            exceeded = _wait(pid, lifeline, spec, confinement)
             _, status, usage = os.wait4(pid, 0)
             if "process namespace" not in spec.layers:  # else the kernel has killed them with the first process
                 reaper.end_strays(ENDING_SECONDS_MAX)
@@ -101,16 +99,15 @@ def supervise(spec: AttemptSpec, lifeline: int, control: int, response: int, oth
             confinement.close()
         resident = max(0, usage.ru_maxrss * 1024 - confinement.resident_bytes)
         cpu_seconds = usage.ru_utime + usage.ru_stime
-        send_report(control, status=status, cpu_seconds=cpu_seconds, resident=resident, was_full=was_full)
+        send_report(control, status=status, cpu_seconds=cpu_seconds, resident=resident, exceeded=exceeded)
     except LayerRefused as refused:
-        os.close(response)
         send_report(control, layer=refused.layer, why=refused.why)
-    for descriptor in (lifeline, control, supervisor_pipe, own_end):
+    for descriptor in (*ends, supervisor_pipe, own_end):
         os.close(descriptor)
 
 
 def _run_confined(
-    spec: AttemptSpec, confinement: Confinement, control: int, response: int, others: tuple[int, ...]
+    spec: AttemptSpec, confinement: Confinement, control: int, files: Sequence[int], others: tuple[int, ...]
 ) -> NoReturn:
     """Run the work, in the confined fork."""
     try:
@@ -122,36 +119,31 @@ def _run_confined(
             send_report(control, layer=refused.layer, why=refused.why)
             os._exit(1)
         os.close(control)  # the caller trusts what comes through it, so the work must not have it
+        response, *output = files
+        set_output(output[0] if output else None)
         run_and_respond(spec.work, response)
     finally:
         os._exit(1)
 
 
-def _wait(pid: int, lifeline: int, seconds_max: float, full_at: int) -> bool:
-    """Wait for the confined process; kill it when the caller is gone, time is over, or its address space stays full.
+def _wait(pid: int, lifeline: int, spec: AttemptSpec, confinement: Confinement) -> str | None:
+    """Wait for the confined process; kill it when the caller is gone, time is over, or the attempt has too much of something.
 
-    Return whether it was killed because its address space was full. Python may loop for ever then: to handle a MemoryError
-    it may itself need memory.
+    Return what it had too much of, if that was the reason.
     """
     process = os.pidfd_open(pid)
+    watch = Watch(process, spec.limits, confinement.address_space_max)
     poll = select.poll()
     poll.register(process, select.POLLIN)
     poll.register(lifeline, select.POLLIN)
-    deadline = time.monotonic() + seconds_max
+    deadline = time.monotonic() + spec.limits.seconds_max + ENDING_SECONDS_MAX
     events: list[tuple[int, int]] = []
-    full_checks = 0
-    while full_checks < FULL_CHECKS_MAX and time.monotonic() < deadline and not events:
-        events = poll.poll(MEMORY_CHECK_SECONDS * 1000)
-        full_checks = full_checks + 1 if not events and _address_space(process) > full_at else 0
+    exceeded = None
+    while not events and exceeded is None and time.monotonic() < deadline:
+        events = poll.poll(watch.seconds * 1000)
+        if not events:
+            exceeded = watch.check()
     if process not in [descriptor for descriptor, _ in events]:
         os.kill(pid, signal.SIGKILL)
     os.close(process)
-    return full_checks == FULL_CHECKS_MAX
-
-
-def _address_space(process: int) -> int:
-    """Return the bytes of address space of a process, by its pidfd; 0 if it has ended or cannot be inspected."""
-    with contextlib.suppress(OSError, IndexError, ValueError):  # the latter two: some kernels' stand-ins show no number
-        info = Path(f"/proc/self/fdinfo/{process}").read_text()  # has its number in /proc, which may be another one here
-        return memory_usage(info.partition("Pid:")[2].split()[0])[0]
-    return 0
+    return exceeded

@@ -31,14 +31,15 @@ from fairlane.core.errors import FairlaneError, StoreError
 from fairlane.engine import Engine, open_engine
 from fairlane.procs import syscalls
 from fairlane.procs.ipc import READ_BYTES, FrameDecoder, Message, encode_frame
+from fairlane.procs.python import SAFE_PATH, module_path
 
 RENEW_AT_ONCE = 1000  # claims that one call to the store renews
 PAUSE_SECONDS = 0.2  # after the store failed
 SLACK_SECONDS = 2.0  # that the loop may be late before its handler counts as hung
 RENEWALS = 3  # in a lease
 NEVER = float("inf")
-_START = (  # with the path of the worker, so that the same fairlane is imported
-    "import json, sys; sys.path, *arguments = json.load(sys.stdin);"
+_START = (  # with the worker's folders of modules, so that the same fairlane is imported
+    "import json, sys; sys.path[:], *arguments = json.load(sys.stdin);"
     " from fairlane.worker.heartbeat import main; main(*arguments)"
 )
 
@@ -185,8 +186,8 @@ def start_process(url: str, lease_ms: int, fork_server_pid: int | None) -> tuple
     The URL may hold a password, and everybody on the machine can read arguments: it goes through standard input.
     """
     ours, theirs = socket.socketpair()
-    arguments = json.dumps([sys.path, theirs.fileno(), url, lease_ms, os.getpid(), fork_server_pid])
-    command = [sys.executable, "-c", _START]
+    arguments = json.dumps([module_path(__name__), theirs.fileno(), url, lease_ms, os.getpid(), fork_server_pid])
+    command = [sys.executable, SAFE_PATH, "-c", _START]
     with syscalls.shutdown_signals_blocked():  # and they stay blocked in it: leases are needed until the worker has stopped
         process = subprocess.Popen(  # noqa: S603 - it is this very interpreter
             command, stdin=subprocess.PIPE, pass_fds=[theirs.fileno()], start_new_session=True

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from typing import Any
 
 from fastapi import APIRouter
@@ -25,6 +24,7 @@ from fairlane.api.problems import Problem
 from fairlane.api.schemas import Number, Reset, StrictBody
 from fairlane.console.state import SharedState
 from fairlane.core.policy import Policy
+from fairlane.procs.python import python_command
 from fairlane.procs.syscalls import die_with_parent
 
 SECONDS_MAX = 120.0
@@ -71,7 +71,7 @@ async def _run_process(context: RequestContext, request: Request, question: dict
             os._exit(1)
 
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "fairlane.console.what_if_process", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        *python_command("fairlane.console.what_if_process"), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL, preexec_fn=before_exec,
     )  # fmt: skip
     communication = asyncio.create_task(process.communicate(json.dumps(question).encode()))
