@@ -75,7 +75,7 @@ def process(
         silence_log()
         worker = built_in_worker(options, slots, (FOLDER_KIND,))  # before the submissions: it raises if a value is wrong
         if (reason := sandbox.unsafe_reason(may_read_everything)) is not None:
-            click.echo(f"UNSAFE: {reason}", err=True)
+            echo(f"UNSAFE: {reason}", err=True)
         began, tracker = time.monotonic(), Tracker()
         last_before = _submit(queue_url, folder, found.documents, tracker)
         view = no_view if as_json else partial(open_view, tracker)
