@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -135,3 +139,24 @@ def test_a_child_that_does_not_end_in_time_is_killed() -> None:
         return not has_children()
 
     assert in_subreaper(call)
+
+
+def test_descendants_are_found_with_and_without_the_kernels_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "import subprocess, sys; subprocess.run(['cat'])"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as child:
+        deadline = time.monotonic() + 60
+        while len(found := reaper.descendants_of(child.pid)) < 1:
+            assert time.monotonic() < deadline
+        assert child.pid in reaper.descendants_of(os.getpid())
+        assert found < reaper.descendants_of(os.getpid())
+        before = Path.read_text
+
+        def without_lists(path: Path, *options: str) -> str:
+            if path.name == "children":
+                raise FileNotFoundError(path)
+            return before(path, *options)
+
+        monkeypatch.setattr(Path, "read_text", without_lists)
+        assert reaper.descendants_of(child.pid) == found
+        child.communicate()
+    assert reaper.descendants_of(child.pid) == set()
