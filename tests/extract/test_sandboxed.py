@@ -35,6 +35,7 @@ from tests.sandbox.harness import (
     Caller,
     call_in_fork,
     children_of,
+    error_name,
     fork_server_of,
     open_folder,
     parent_of,
@@ -249,6 +250,22 @@ if {is_fork} and os.fork():
     command = [sys.executable, "-W", "default", "-W", "ignore::DeprecationWarning", "-c", script]
     completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     assert completed.stderr == ""
+
+
+# -- what it may have
+
+
+def test_only_with_ocr_can_another_process_be_started(folder: Path, program: Callable[[str], str]) -> None:
+    program("tesseract")
+
+    def work(*arguments: object) -> None:
+        raise sandbox.WorkFailed("corrupt", error_name(os.fork) or "forked")
+
+    path, scratch = write_input(folder, b"text")
+    for limits, detail in ((NO_OCR, "EPERM"), (Limits(), "forked")):
+        with fork_server_of(work) as (fork_server, _), pytest.raises(Unreadable) as caught:
+            extract_isolated(path, "a.txt", scratch, limits, fork_server=fork_server)
+        assert caught.value.detail == detail
 
 
 # -- what comes back
