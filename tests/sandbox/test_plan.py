@@ -34,6 +34,7 @@ from .harness import (
     begin_in_fork,
     call_in_fork,
     children_of,
+    error_name,
     has_mark,
     kill,
     living,
@@ -46,6 +47,10 @@ from .harness import (
     wait_until_gone,
     write_mark,
 )
+
+# CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT, MKNOD,
+# AUDIT_WRITE, SETFCAP
+CAPABILITIES_OF_DOCKER = 0xA80425FB
 
 
 def test_every_layer_is_listed_with_its_reason() -> None:
@@ -76,16 +81,26 @@ def capabilities() -> int:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give away a right of it")
-def test_root_without_the_right_to_read_everything_is_confined_too() -> None:
-    caller = Caller(0, frozenset())
+@pytest.mark.parametrize("kept", [0xFFFFFFFF & ~syscalls.CAP_DAC_READ_SEARCH, CAPABILITIES_OF_DOCKER])
+@pytest.mark.parametrize("without", [frozenset[str](), sandbox.NAMESPACES])
+def test_root_without_the_right_to_read_everything_reads_its_closed_files(
+    tmp_path: Path, kept: int, without: frozenset[str]
+) -> None:
+    """As in most containers, whose root has no such right but may change its user."""
+    path = tmp_path / "closed"
+    path.write_text("content")
+    for closed, mode in ((path, 0o600), (tmp_path, 0o700)):
+        closed.chmod(mode)
+
+    def work() -> list[object]:
+        return [os.geteuid() != 0, path.read_text(), error_name(lambda: path.write_text("harm"))]
 
     def call() -> object:
-        syscalls.keep_capabilities(capabilities() & 0xFFFFFFFF & ~syscalls.CAP_DAC_READ_SEARCH)
-        assert capabilities() != 0
-        assert not capabilities() & syscalls.CAP_DAC_READ_SEARCH
-        return sandbox.run(lambda: os.geteuid() != 0, QUICK).value
+        syscalls.keep_capabilities(capabilities() & kept)
+        assert 0 != capabilities() == capabilities() & kept
+        return sandbox.run(work, QUICK, [path], without=without | {"what was tried with more rights"}).value
 
-    assert call_in_fork(caller, call) is True
+    assert call_in_fork(Caller(0, frozenset()), call) == [True, "content", "EPERM"]
 
 
 @pytest.mark.parametrize("name", CALLERS)

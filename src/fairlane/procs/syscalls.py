@@ -23,7 +23,8 @@ MACHINES = ("x86_64", "aarch64")
 SHUTDOWN_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # sent to a whole process group; only the worker acts on them
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
-CAP_DAC_READ_SEARCH = 1 << 2  # read files and enter folders whatever their permissions say
+CAP_DAC_OVERRIDE = 1 << 1  # read, write and enter files and folders whatever their permissions say
+CAP_DAC_READ_SEARCH = 1 << 2  # the same, but not write; containers seldom give it
 _PR_SET_PDEATHSIG, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP = 1, 8, 22
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 36, 38, 39
 _SECCOMP_MODE_FILTER = 2
@@ -158,11 +159,12 @@ def become_user(user: int) -> None:
     os.setresuid(user, user, user)
 
 
-def keep_capabilities(mask: int) -> None:
-    """Drop every capability but these; if the process does not have them, drop all."""
-    result = _libc.capset(_CAPABILITY_HEADER, struct.pack("=6I", mask, mask, 0, 0, 0, 0))
-    if result < 0:
-        _check(_libc.capset(_CAPABILITY_HEADER, bytes(24)))
+def keep_capabilities(*masks: int) -> None:
+    """Drop every capability but those of the first mask that this process has all of; all if there is none."""
+    for mask in masks:
+        if _libc.capset(_CAPABILITY_HEADER, struct.pack("=6I", mask, mask, 0, 0, 0, 0)) == 0:
+            return
+    _check(_libc.capset(_CAPABILITY_HEADER, bytes(24)))
 
 
 # -- namespaces and mounts

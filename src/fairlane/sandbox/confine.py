@@ -110,9 +110,9 @@ class Confinement:
             syscalls.set_parent_death_signal(signal.SIGKILL)  # after the change of user, which would clear it
             _exit_if_orphaned(self._supervisor_pipe)
         with _putting_in_force("privileges"):
-            # Root's files may stay closed to other users where another layer decides what is read.
+            # Root's files may stay closed to other users where other layers decide what is read, and that nothing is written.
             may_read = self._user is not None and "seccomp" in spec.layers and spec.layers & {"landlock", "mount namespace"}
-            syscalls.keep_capabilities(syscalls.CAP_DAC_READ_SEARCH if may_read else 0)
+            syscalls.keep_capabilities(*((syscalls.CAP_DAC_READ_SEARCH, syscalls.CAP_DAC_OVERRIDE) if may_read else ()))
             syscalls.set_no_new_privileges()
         with _putting_in_force("landlock"):
             if "landlock" in spec.layers:

@@ -50,7 +50,7 @@ PROMISES: dict[str, tuple[frozenset[str], ...]] = {
 }
 _ALLOW_NAMESPACES = "allow user namespaces (sysctl user.max_user_namespaces), or run as root with CAP_SYS_ADMIN"
 ADVICE = {
-    "user": "run the worker as an ordinary user, or let root change its user (CAP_SETUID, CAP_SETGID, CAP_CHOWN)",
+    "user": "run the worker as an ordinary user, or let root change its user (CAP_SETUID, CAP_SETGID)",
     "privileges": "let this process set no_new_privs",
     "limits": "let this process set its own limits (setrlimit)",
     "seccomp": "use a kernel with CONFIG_SECCOMP_FILTER, and a container that allows it",
