@@ -33,7 +33,7 @@ for number in (unshare, 444):  # unshare, landlock_create_ruleset
     instructions += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | errno.EPERM)]
 instructions.append((0x06, 0, 0, 0x7FFF0000))
 syscalls.set_no_new_privileges()
-syscalls.load_seccomp_filter(b"".join(struct.pack("=HBBI", *one) for one in instructions))
+syscalls.load_seccomp_filter(b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions))
 os.execv(sys.argv[1], sys.argv[1:])
 """
 BARE_START = (sys.executable, "-c", BARE)
@@ -108,7 +108,8 @@ def test_doctor_calls_it_bad_and_without_need_a_warning(folder: Path) -> None:
     run("migrate", "--url", url)
     variables = {VARIABLE: "yes"}
     refused, unsafe = (
-        json.loads(run_bare(folder, "doctor", "--url", url, "--json", **given).stdout)[-1] for given in ({}, variables)
+        json.loads(run_bare(folder, "doctor", "--url", url, "--json", **environment).stdout)[-1]
+        for environment in ({}, variables)
     )
     assert (refused["level"], REFUSED in refused["told"]) == ("bad", True)
     assert (unsafe["level"], unsafe["told"].startswith(f"UNSAFE: {UNSAFE}")) == ("bad", True)

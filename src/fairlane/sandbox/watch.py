@@ -33,7 +33,7 @@ ARENA_BYTES = 1 << 20  # what Python asks for at a time when it needs memory
 _FIELDS = re.compile(rb"^(RssAnon|RssShmem|VmSwap|Threads):\s*(\d+)", re.MULTILINE)
 
 
-class Usage(NamedTuple):
+class ProcessesUsage(NamedTuple):
     """What the processes of an attempt have together."""
 
     tasks: int = 0
@@ -86,7 +86,7 @@ class Watch:
         return 0
 
 
-def usage_of(processes: set[int]) -> Usage:
+def usage_of(processes: set[int]) -> ProcessesUsage:
     """Add up the tasks and the memory of processes; those that have ended count nothing."""
     tasks = memory = 0
     for pid in processes:
@@ -94,4 +94,4 @@ def usage_of(processes: set[int]) -> Usage:
             fields = {name: int(value) for name, value in _FIELDS.findall(Path(f"/proc/{pid}/status").read_bytes())}
             tasks += fields.pop(b"Threads", 0)
             memory += 1024 * sum(fields.values())
-    return Usage(tasks, memory)
+    return ProcessesUsage(tasks, memory)
