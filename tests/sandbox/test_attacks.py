@@ -35,7 +35,7 @@ REMOVED: dict[str, frozenset[str]] = {
     "everything but limits and seccomp": sandbox.NAMESPACES | {"landlock"},
 }
 ALWAYS_NEEDED = {"limits", "privileges", "user", "seccomp"}
-OLD_LANDLOCK = {"1": 1, "3": 3, "5": 5}
+OLD_LANDLOCK = (1, 3, 5)  # versions: what they do not know yet is no network, and no signals to others
 
 
 def is_refused(user: int, removed: frozenset[str]) -> bool:
@@ -101,11 +101,13 @@ def test_no_attack_works_whatever_layer_is_missing(user: str, removed: str) -> N
 
 
 @pytest.mark.parametrize("version", OLD_LANDLOCK)
-def test_no_attack_works_on_an_old_landlock_alone(version: str) -> None:
+def test_no_attack_works_on_an_old_landlock_alone(version: int) -> None:
     """Without namespaces, on kernels whose Landlock does not know all that today's knows."""
+    if version > landlock.version():
+        pytest.skip(f"this kernel's Landlock is older than version {version}: the others are enough")
 
     def call() -> object:
-        landlock.version = lambda: OLD_LANDLOCK[version]
+        landlock.version = lambda: version
         return play_all(sandbox.NAMESPACES)
 
     ended = call_in_fork(Caller(USERS["ordinary user"], sandbox.NAMESPACES), call)
