@@ -206,9 +206,9 @@ def test_a_purge_that_is_rolled_back_keeps_the_files(own: Connection, tmp_path: 
     with Queue(postgres.empty_queue(postgres.shared()), blobs=str(tmp_path / "blobs")) as queue:
         id = queue.submit("ada", content=b"kept").id
         queue.cancel(id)
-        inside = queue.within(own)
-        for erase in (lambda: inside.purge(0), lambda: inside.forget("ada").documents):
-            assert erase() == 1
+        for verb in ("purge", "forget"):
+            inside = queue.within(own)
+            assert (inside.purge(0) if verb == "purge" else inside.forget("ada").documents) == 1
             own.rollback()
             with queue.file(id) as file:
                 assert file.read() == b"kept"
