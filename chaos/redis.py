@@ -21,7 +21,7 @@ local prefix = string.sub(KEYS[1], 1, -6)
 local queue = {struct.unpack('>B' .. string.rep('i7', 38), redis.call('GET', KEYS[1]))}
 local lanes, ready, priorities, names = {}, {}, {}, {}
 for _, owner in ipairs(redis.call('HKEYS', prefix .. 'customers')) do
-  names[owner] = cmsgpack.unpack(string.sub(redis.call('HGET', prefix .. 'customers', owner), 26)) -- the first value of several
+  names[owner] = cmsgpack.unpack(string.sub(redis.call('HGET', prefix .. 'customers', owner), 39)) -- the first value of several
 end
 for _, name in ipairs(redis.call('HKEYS', prefix .. 'lanes')) do
   local owner, priority, kind = string.match(name, '^(%d+):(%d)(.*)$')

@@ -33,6 +33,7 @@ from .processes import ROOT
 from .runs import Report, run_and_exit
 
 SAMPLE_SECONDS = 1.0
+SAMPLES_MIN = 4  # a quarter has one at least
 SENDERS = 4
 GROWTH_MAX = 1.10  # of the median of the last quarter, beside that of the second
 SLACK = {"memory_mib": 16.0, "handles": 8.0, "threads": 4.0, "processes": 2.0, "files": 60.0, "store_mib": 4.0}
@@ -186,7 +187,6 @@ def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: No
     home.mkdir()
     operator, keys = _keys(options, home)
     samples: list[Sample] = []
-    until = time.monotonic() + options.minutes * 60
     with (
         _serving(options, home) as (process, address),
         Client(address, operator) as viewer,
@@ -194,7 +194,8 @@ def run(options: Options, folder: Path, advance: Callable[[], None] = lambda: No
         viewer.events() as events,
     ):
         threading.Thread(target=lambda: [None for _ in events], daemon=True).start()
-        while time.monotonic() < until and process.poll() is None:
+        until = time.monotonic() + options.minutes * 60
+        while (time.monotonic() < until or len(samples) < SAMPLES_MIN) and process.poll() is None:
             samples.append(measure(process.pid, home))
             advance()
             time.sleep(SAMPLE_SECONDS)
