@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fairlane.core.policy import Policy, Rules, Terms
     from fairlane.core.retry import Backoff
 
-    from .client import AsyncClient, AsyncEvents, Batch, BatchReceipt, Client, Events, Me
+    from .client import AsyncClient, AsyncEvents, Batch, BatchReceipt, Client, Events, KeyInfo, Me, NewKey
     from .queue import (
         Actor,
         AsyncQueue,
@@ -84,9 +84,11 @@ __all__ = [
     "HistoryEntry",
     "Input",
     "KeyConflict",
+    "KeyInfo",
     "Look",
     "Me",
     "Mistake",
+    "NewKey",
     "Policy",
     "Progress",
     "Queue",
@@ -136,7 +138,7 @@ _HOMES = {
         "WorkerStatus",
     ),
     "worker": ("Fail", "Retry", "Worker"),
-    "client": ("AsyncClient", "AsyncEvents", "Batch", "BatchReceipt", "Client", "Events", "Me"),
+    "client": ("AsyncClient", "AsyncEvents", "Batch", "BatchReceipt", "Client", "Events", "KeyInfo", "Me", "NewKey"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from fairlane.core.errors import Mistake, StoreError
 from fairlane.engine.protocol import Finding
@@ -22,14 +23,18 @@ STEP_SECONDS = 2.0
 GROUP, KEY = "fairlane", "doctor"
 
 
-def findings(queue: Queue, may_read_everything: bool = False) -> list[Finding]:
-    """Examine the queue; return every finding, fine or not. What fails because something else is bad is a finding too.
+Examinations = Mapping[str, Callable[[], list[Finding]]]
 
-    `may_read_everything` is the setting unsafe_files_may_read_everything.
+
+def findings(queue: Queue, may_read_everything: bool = False, more: Examinations = MappingProxyType({})) -> list[Finding]:
+    """Examine the queue, and what more there is by name; return every finding, fine or not.
+
+    What fails because something else is bad is a finding too. `may_read_everything` is the setting
+    unsafe_files_may_read_everything.
     """
     found = _try("store", queue.engine.diagnose)
     is_whole = all(finding.level != "bad" for finding in found if finding.name in ("store", "indexes"))
-    examinations: dict[str, Callable[[], list[Finding]]] = {
+    examinations: Examinations = {
         "schema": lambda: [_schema(queue)],
         "time": lambda: [_time(queue)],
         "reading": lambda: [_measure("reading", queue.engine.rules, 1)],
@@ -39,7 +44,7 @@ def findings(queue: Queue, may_read_everything: bool = False) -> list[Finding]:
         "workers": lambda: [_workers(queue)],
         "forgetting": lambda: _forgetting(queue),
     }
-    for name, examine in examinations.items():
+    for name, examine in {**examinations, **more}.items():
         found += _try(name, examine) if is_whole else [_not_examined(name)]
     return [*found, *_sandbox(may_read_everything)]
 

@@ -106,6 +106,11 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/openapi.json"): Entry(200, 200, 200),
     ("GET", "/metrics"): Entry(404, 404, 200),
     ("GET", "/v1/audit"): Entry(404, 404, 200),
+    ("GET", "/v1/keys"): Entry(404, 404, 200),
+    ("POST", "/v1/keys"): Entry(404, 404, 201, {"keys": [OF_OWNER]}),
+    ("GET", "/v1/keys/{key}"): Entry(404, 404, 200),
+    ("POST", "/v1/keys/{key}/rotate"): Entry(404, 404, 201, {}),
+    ("DELETE", "/v1/keys/{key}"): Entry(404, 404, 200),
     ("GET", "/static/{name:path}"): Entry(404, 404, 404),
     ("POST", "/page/session"): Entry(200, 200, 200, {"key": "of an operator"}),
     ("GET", "/page/session"): Entry(200, 200, 200),
@@ -164,6 +169,8 @@ def called(server: Server, client: httpx.Client, method: str, path: str, entry: 
         else:
             id = server.queue.submit(OWNER, 1).id
     address = path.replace("{id}", str(id)).replace("{customer}", OWNER)
+    if "{key}" in path:
+        address = path.replace("{key}", auth.create(server.queue.engine, customer=OWNER)[1].id if id is None else id)
     if entry.is_stream:
         with client.stream(method, address) as answer:
             if answer.status_code != 200:

@@ -42,6 +42,9 @@ ACTIONS = {
     ("PUT", "/v1/policy"): "policy.set",
     ("POST", "/v1/workers/{worker}/drain"): "worker.drain",
     ("POST", "/v1/workers/{worker}/undrain"): "worker.undrain",
+    ("POST", "/v1/keys"): "key.create",
+    ("POST", "/v1/keys/{key}/rotate"): "key.rotate",
+    ("DELETE", "/v1/keys/{key}"): "key.revoke",
 }
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/documents/bulk"): {"action": "cancel", "filter": {"customer": OWNER}},

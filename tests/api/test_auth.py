@@ -23,7 +23,7 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(url: str) -> None:
     assert len(made["key"].rpartition("_")[2]) >= 43 or made["key"].count("_") > 2  # 256 bits
     (listed,) = run_json("keys", "list", "--url", url)
     assert "key" not in listed
-    assert (listed["role"], listed["customer"], listed["name"], listed["state"]) == ("customer", "acme", "laptop", "in use")
+    assert (listed["role"], listed["customer"], listed["name"], listed["state"]) == ("customer", "acme", "laptop", "active")
     with Queue(url) as queue:
         (record,) = queue.engine.records(auth.GROUP, "", 10)
     assert made["key"] not in record.value

@@ -57,6 +57,7 @@ COMMANDS = {
     "worker.drain": "workers drain w-1",
     "worker.undrain": "workers undrain w-1",
     "key.create": "keys create --customer acme",
+    "key.rotate": "keys rotate {key}",
     "key.revoke": "keys revoke {key}",
     "queue.backup": "backup {folder}/backup",
     "queue.migrate": "migrate",

@@ -252,4 +252,6 @@ def test_the_verbs_of_both_faces_are_the_same_and_named_as_the_queue_names_them(
             else ours
         )
         assert ours == theirs, name
-    assert set(verbs) - set(dir(AsyncQueue)) == {"audit", "batch", "events", "me"}
+    assert set(verbs) - set(dir(AsyncQueue)) == {
+        "audit", "batch", "create_key", "create_keys", "events", "keys", "me", "revoke_key", "rotate_key",
+    }  # fmt: skip

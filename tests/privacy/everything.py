@@ -15,6 +15,7 @@ import psycopg
 from fairlane import Queue
 from fairlane.api import auth
 from fairlane.api.access.batches import BatchAccess, BatchRecord, batch_id
+from fairlane.api.key_uses import write_uses
 from fairlane.api.webhook_deliveries import Delivery, DeliveryStore, document_event
 from fairlane.api.webhook_events import mark_batch_ended
 from fairlane.api.webhooks import put_webhook
@@ -89,6 +90,7 @@ def fill_records(queue: Queue, customer: str) -> None:
     engine = queue.engine
     _, key = auth.create(engine, customer=customer, name=marked("laptop"))
     SessionStore(engine).begin(key.id)
+    write_uses(engine, [(key.id, 1)])
     put_webhook(engine, customer, f"https://example.com/{MARK}", None, is_by_operator=True)
     documents = list(islice(queue.documents(customer), 3))
     delivered = add_deliveries(queue, customer)

@@ -59,6 +59,10 @@ ACTS: dict[str, tuple[Act, Look]] = {
         lambda queue, _: auth.create(queue.engine, role="viewer", actor=queue.actor),
         lambda queue, _: len(list(auth.list_keys(queue.engine))),
     ),
+    "key.rotate": (
+        lambda queue, known: auth.rotate(queue.engine, known.key, actor=queue.actor),
+        lambda queue, known: auth.find(queue.engine, known.key).replaced_by is None,
+    ),
     "key.revoke": (
         lambda queue, known: auth.revoke(queue.engine, known.key, actor=queue.actor),
         lambda queue, known: auth.find(queue.engine, known.key).revoked_ms is None,

@@ -15,12 +15,13 @@ import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fairlane.core.document import validate_text
-from fairlane.core.errors import BadValue, Mistake, StoreError, Unknown
+from fairlane.core.errors import BadValue, Mistake, StoreError, Unknown, WrongState
 from fairlane.engine import Engine
 from fairlane.queue.audit import Actor, recorded
+from fairlane.queue.models import KEEP, Keep
 
 from .permissions import Permission, Role, Scope, permissions_of, validate_scopes
 from .problems import Problem, nothing_here
@@ -33,6 +34,11 @@ PAGE = 500
 CUSTOMER_SCOPES: tuple[Scope, ...] = ("submit", "read")  # of a key that was made without a choice
 EXPIRES_SECONDS = 90 * 86400.0  # unless its maker chooses otherwise
 EXPIRES_MAX_SECONDS = 100 * 365 * 86400
+OVERLAP_SECONDS = 7 * 86400.0  # that a key stays valid beside the one that replaces it
+OVERLAP_MAX_SECONDS = 365 * 86400.0
+
+
+KeyState = Literal["active", "expired", "revoked"]
 
 
 class Key(NamedTuple):
@@ -47,8 +53,12 @@ class Key(NamedTuple):
     expires_ms: int | None
     revoked_ms: int | None = None
     scopes: tuple[Scope, ...] = ()  # none: everything that the role may do
+    replaced_by: str | None = None  # the key that a rotation made
 
-    def ended(self, now_ms: int) -> str | None:
+    def state(self, now_ms: int) -> KeyState:
+        return self.ended(now_ms) or "active"
+
+    def ended(self, now_ms: int) -> Literal["revoked", "expired"] | None:
         """Say why it is no longer valid; None: it is."""
         if self.revoked_ms is not None:
             return "revoked"
@@ -154,12 +164,17 @@ def _described(key: Key) -> dict[str, Any]:
     return {"role": key.role, "scopes": list(key.scopes), "name": key.name, "expires_ms": key.expires_ms}
 
 
+def key_page(engine: Engine, after: str, limit: int) -> list[Key]:
+    """Read a page of keys by their public part, revoked ones too."""
+    return [_from_json(record.key, record.value) for record in engine.records(GROUP, after, limit)]
+
+
 def list_keys(engine: Engine) -> Iterator[Key]:
     """Iterate over every key by its public part, revoked ones too."""
     after = ""
-    while page := engine.records(GROUP, after, PAGE):
-        yield from (_from_json(record.key, record.value) for record in page)
-        after = page[-1].key
+    while page := key_page(engine, after, PAGE):
+        yield from page
+        after = page[-1].id
 
 
 def find(engine: Engine, id: str) -> Key:
@@ -189,6 +204,55 @@ def revoke(engine: Engine, id: str, *, now_ms: int | None = None, actor: Actor |
             revoked = key._replace(revoked_ms=time_ms() if now_ms is None else now_ms)
             if engine.put_record(GROUP, id, _to_json(revoked), version) is not None:
                 return revoked
+
+
+def rotate(
+    engine: Engine,
+    id: str,
+    *,
+    overlap_seconds: float = OVERLAP_SECONDS,
+    expires_seconds: float | Keep | None = KEEP,
+    now_ms: int | None = None,
+    actor: Actor | None = None,
+) -> tuple[str, Key, Key]:
+    """Make a key like this one, which ends after the overlap; return the text of the new one, the new one and the old one.
+
+    The new one is valid for as long as the old one was made for, unless it is said.
+    """
+    if not 0 <= overlap_seconds <= OVERLAP_MAX_SECONDS:
+        raise BadValue("overlap", overlap_seconds, f"0 to {OVERLAP_MAX_SECONDS:,.0f} seconds")
+    now_ms = time_ms() if now_ms is None else now_ms
+    old = _replaceable(find(engine, id), now_ms)
+    if isinstance(expires_seconds, Keep):
+        expires_seconds = None if old.expires_ms is None else (old.expires_ms - old.made_ms) / 1000
+    secret, new = new_key(old.customer, old.role, old.scopes, old.name, expires_seconds, now_ms)
+    with recorded(engine, actor, "key.rotate", target=id, customer=old.customer, before=_described(old)) as change:
+        add(engine, new)  # first: a death before the next step leaves a key that nobody knows, and not a customer without one
+        try:
+            old = _replace(engine, id, new.id, now_ms, now_ms + round(overlap_seconds * 1000))
+        except Mistake:
+            engine.put_record(GROUP, new.id, None)
+            raise
+        change.after = {"new_key": new.id, "new_expires_ms": new.expires_ms, "old_expires_ms": old.expires_ms}
+    return secret, new, old
+
+
+def _replace(engine: Engine, id: str, new_id: str, now_ms: int, until_ms: int) -> Key:
+    """Let a key end at that time, or when it would have ended anyway."""
+    while True:
+        key, version = _read(engine, id)
+        ends_ms = until_ms if key.expires_ms is None else min(until_ms, key.expires_ms)
+        replaced = _replaceable(key, now_ms)._replace(expires_ms=ends_ms, replaced_by=new_id)
+        if engine.put_record(GROUP, id, _to_json(replaced), version) is not None:
+            return replaced
+
+
+def _replaceable(key: Key, now_ms: int) -> Key:
+    if (ended := key.ended(now_ms)) is not None:
+        raise WrongState(f"key {key.id} is {ended}; make a new one instead of rotating it")
+    if key.replaced_by is not None:
+        raise WrongState(f"key {key.id} was replaced by {key.replaced_by}; rotate that one")
+    return key
 
 
 def has_admin(engine: Engine) -> bool:

@@ -4,11 +4,77 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictStr
 
-from .schemas import ResponseModel
+from .permissions import Role, Scope
+from .schemas import Number, ResponseModel, StrictBody
 
-AUDIT_ID = "9005399454140991-5f0c1a2b"
+KEY_ID = "3f9c2a7b51e08d46"
+AUDIT_ID = "9005399454140991-ffffffff5f0c1a2b"
+KEYS_MAX = 100
+
+
+class NewKeyBody(StrictBody):
+    """A key to be made: of a customer, or of a role."""
+
+    customer: StrictStr | None = Field(default=None, min_length=1, max_length=200, description="Whose key it is.")
+    role: Role | None = Field(default=None, description="viewer, operator or admin, where there is no customer.")
+    scopes: list[Scope] = Field(default_factory=list, max_length=3, description="What it may do; none: all that its role may.")
+    name: StrictStr = Field(default="", max_length=200, description="What it is for.", examples=["laptop"])
+    expires_in: Number | None = Field(
+        default=None, description="Seconds; 90 days if it is left out, null: never.", examples=[7_776_000]
+    )
+
+
+class KeysBody(StrictBody):
+    """Keys to be made."""
+
+    keys: list[NewKeyBody] = Field(min_length=1, max_length=KEYS_MAX)
+
+
+class KeyRotationBody(StrictBody):
+    """How a key is replaced."""
+
+    overlap: Number = Field(default=604_800, description="Seconds that the old one stays valid.")
+    expires_in: Number | None = Field(
+        default=None, description="Of the new one, in seconds; as the old one if it is left out, null: never."
+    )
+
+
+class KeyModel(ResponseModel, title="Key"):
+    """A key, without its secret."""
+
+    id: str = Field(description="The public part of the key.", examples=[KEY_ID])
+    role: Role
+    customer: str | None
+    scopes: list[Scope] = Field(description="Empty: all that its role may do.")
+    name: str
+    state: Literal["active", "expired", "revoked"]
+    made_at: float
+    expires_at: float | None
+    ends_soon: bool = Field(description="Within two weeks, and no other key replaces it.")
+    revoked_at: float | None
+    replaced_by: str | None = Field(description="The id of the key that a rotation made.")
+    last_used_at: float | None = Field(description="Up to a minute or so ago; null: never.")
+
+
+class NewKeyModel(KeyModel, title="NewKey"):
+    """A key that was made, with its secret."""
+
+    key: str = Field(description="Shown this once.", examples=["fl_3f9c2a7b51e08d46_..."])
+
+
+class NewKeysModel(ResponseModel, title="NewKeys"):
+    """Keys that were made, in the order of the request."""
+
+    keys: list[NewKeyModel]
+
+
+class KeyPageModel(ResponseModel, title="KeyPage"):
+    """A page of keys, by their ids."""
+
+    keys: list[KeyModel]
+    next: str | None = Field(description="The address of the next page.")
 
 
 class ActorModel(ResponseModel, title="Actor"):

@@ -122,6 +122,8 @@ class RequestMiddleware:
         if not is_public:
             scope["credential"], caller = await self._authenticate(scope, headers)
             scope["caller"] = caller
+            if not caller.is_person:
+                self._service.key_uses.note(caller.id)
             scope["log"].update(caller.log_fields)
             if (connection := scope.get("connection")) is not None:
                 connection.show_key(holder_of(caller))

@@ -72,6 +72,11 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("POST", "/v1/workers/{worker}/drain"): "operate",
     ("POST", "/v1/workers/{worker}/undrain"): "operate",
     ("GET", "/metrics"): "metrics",
+    ("GET", "/v1/keys"): "admin",
+    ("POST", "/v1/keys"): "admin",
+    ("GET", "/v1/keys/{key}"): "admin",
+    ("POST", "/v1/keys/{key}/rotate"): "admin",
+    ("DELETE", "/v1/keys/{key}"): "admin",
     ("GET", "/v1/audit"): "admin",
     # The page.
     ("GET", "/page/rules"): "read",

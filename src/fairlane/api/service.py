@@ -29,6 +29,8 @@ from .connection_table import ConnectionTable
 from .cursors import Cursors
 from .extension import Extension
 from .feed import Feed
+from .key_expiry import ending_keys
+from .key_uses import KeyUses
 from .limits import ServiceLimits
 from .logging import Log
 from .metrics import Metrics
@@ -48,6 +50,7 @@ CAPACITY_SECONDS, CAPACITY_PAUSES = 3.0, 20  # a pause lasts so long, and at lea
 TIDY_EVERY = 200  # measurements: the records of workers that are long gone are removed
 AUDIT_PURGE_SECONDS = 3600.0
 FLUSH_SECONDS = 1.0
+KEY_WARNING_SECONDS = 86_400.0
 PROGRESS_MAX = 256  # documents whose progress is sent
 FORBIDDEN_KIND = "folder"  # its payload names a path on the worker's disk
 
@@ -108,6 +111,7 @@ class Service:
         )
         self.cursors = Cursors(queue.engine)
         self.sign_ins = SignIns(queue.engine, self.call)
+        self.key_uses = KeyUses(queue.engine, self.call)
         self.feed = Feed(queue.engine, self.call, self.cursors)
         self.metrics = Metrics(queue, self.call)
         self.feed.listeners += [self.metrics.on_changes, self._on_changes]
@@ -157,6 +161,8 @@ class Service:
             asyncio.create_task(self._run_for_ever("capacity", self._measure_capacity)),
             asyncio.create_task(self._run_for_ever("sign-ins", self.sign_ins.run)),
             asyncio.create_task(self._run_for_ever("audit", self._purge_audit)),
+            asyncio.create_task(self._run_for_ever("key uses", self.key_uses.run)),
+            asyncio.create_task(self._run_for_ever("key expiry", self._warn_of_ending_keys)),
         ]
 
     def stop(self) -> None:
@@ -231,11 +237,20 @@ class Service:
             await asyncio.sleep(AUDIT_PURGE_SECONDS)
         await asyncio.Event().wait()
 
+    async def _warn_of_ending_keys(self) -> None:
+        """Log once a day which keys end soon."""
+        while True:
+            for key in await self.call(lambda: list(ending_keys(self.queue.engine))):
+                ends_at = (key.expires_ms or 0) / 1000
+                self.log.event("key ends soon", **key.caller.log_fields, role=key.role, expires_at=ends_at)
+            await asyncio.sleep(KEY_WARNING_SECONDS)
+
     async def _flush(self) -> None:
         """Write what is kept in memory, before the server ends; not for long, as the store may be away."""
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self.sign_ins.flush()
+                await self.key_uses.flush()
 
     def log_store_error(self, error: FairlaneError) -> None:
         """Log what the store says, unless it is away, which is logged once; it may name hosts and files: not for callers."""

@@ -1,4 +1,4 @@
-"""Commands for the service's keys: create, list, revoke."""
+"""Commands for the service's keys: create, list, rotate, revoke."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any, get_args
 import click
 
 from fairlane.api import auth as ring
+from fairlane.api.key_expiry import ends_soon
+from fairlane.api.key_uses import last_use
 from fairlane.api.permissions import ROLE_NAMES, Role, Scope
 from fairlane.core.errors import Mistake
+from fairlane.queue import KEEP, Keep
 
 from .group import main
 from .options import complete_customer, json_option, open_store, url_option
 from .output import echo, print_json, print_result, print_table
-from .param_types import EXPIRY
+from .param_types import DURATION, EXPIRY
 
 
 @main.group(epilog="Example:  fairlane keys create --customer acme --expires 90d")
@@ -69,32 +72,65 @@ def create(
     owner = ROLE_NAMES[key.role] if key.customer is None else f"customer {key.customer}"
     print_result(as_json, {"key": secret, **_to_dict(key)}, secret)
     if not as_json:
-        ends = "It does not expire" if key.expires_ms is None else f"It expires at {_format_time(key.expires_ms)}"
-        echo(f"This is a key of {owner}. {ends}. It is not shown again; keep it safe.", err=True)
+        echo(f"This is a key of {owner}. {_expiry(key)}", err=True)
 
 
-@keys.command("list", epilog="Example:  fairlane keys list")
+@keys.command("list", epilog="Example:  fairlane keys list --customer acme")
+@click.option("--customer", metavar="CUSTOMER", shell_complete=complete_customer, help="Only keys of this customer.")
+@click.option("--active", is_flag=True, help="Leave out keys that expired or were revoked.")
 @url_option
 @json_option
-def list_keys(url: str | None, as_json: bool) -> None:
-    """List all keys, without the secrets.
+def list_keys(customer: str | None, active: bool, url: str | None, as_json: bool) -> None:
+    """List keys, without the secrets.
 
-    With --json, prints an object per line.
+    Says of each when it was last used, up to a minute or so ago, and warns of those that end within two weeks. With --json,
+    prints an object per line.
     """
     with open_store(url, create=False) as queue:
-        rows = [_to_dict(key) for key in ring.list_keys(queue.engine)]
+        found = [key for key in ring.list_keys(queue.engine) if customer in (None, key.customer)]
+        rows = [_to_dict(key, last_use(queue.engine, key.id)) for key in found if not active or not key.ended(ring.time_ms())]
     if as_json:
         for row in rows:
             print_json(row)
         return None
     if not rows:
-        return echo("No keys yet: `fairlane keys create --admin` creates one.")
-    columns = ("id", "role", "customer", "scopes", "name", "made", "expires", "state")
-    return print_table(columns, [[_cell(row[column]) for column in columns] for row in rows])
+        return echo("No keys here: `fairlane keys create --admin` creates one.")
+    columns = ("id", "role", "customer", "scopes", "name", "expires", "last used", "state")
+    return print_table(columns, [[_cell(row, column) for column in columns] for row in rows])
 
 
-def _cell(value: Any) -> str:
+def _cell(row: dict[str, Any], column: str) -> str:
+    if column == "state" and row["replaced_by"]:
+        return f"{row['state']}, replaced by {row['replaced_by']}"
+    if column == "state" and row["ends_soon"]:
+        return f"{row['state']}, ends soon"
+    value = row[column.replace(" ", "_")]
     return (", ".join(value) if isinstance(value, list) else value) or "-"
+
+
+@keys.command(epilog="Example:  fairlane keys rotate 3f9c2a7b51e08d46 --overlap 7d")
+@click.argument("id")
+@click.option(
+    "--overlap", type=DURATION, default="7d", show_default=True, metavar="DURATION", help="How long the old key stays valid."
+)
+@click.option(
+    "--expires", type=EXPIRY, default=KEEP, metavar="DURATION|never",
+    help="When the new key expires. Default: it is valid for as long as the old one was.",
+)  # fmt: skip
+@url_option
+@json_option
+def rotate(id: str, overlap: float, expires: float | Keep | None, url: str | None, as_json: bool) -> None:
+    """Replace the key with this ID by a new one, and show that once.
+
+    The new key has the same holder, role, scopes and name. Both are valid until the overlap is over. The key is the only line
+    on standard output.
+    """
+    with open_store(url, create=False) as queue:
+        secret, new, old = ring.rotate(queue.engine, id, overlap_seconds=overlap, expires_seconds=expires, actor=queue.actor)
+    print_result(as_json, {"key": secret, **_to_dict(new), "old": _to_dict(old)}, secret)
+    if not as_json:
+        assert old.expires_ms is not None
+        echo(f"The key {old.id} expires at {_format_time(old.expires_ms)}. {_expiry(new)}", err=True)
 
 
 @keys.command(epilog="Example:  fairlane keys revoke 3f9c2a7b51e08d46")
@@ -111,7 +147,13 @@ def revoke(id: str, url: str | None, as_json: bool) -> None:
     print_result(as_json, _to_dict(key), f"The key {key.id} is revoked; servers refuse it within a second.")
 
 
-def _to_dict(key: ring.Key) -> dict[str, Any]:
+def _expiry(key: ring.Key) -> str:
+    ends = "It does not expire" if key.expires_ms is None else f"It expires at {_format_time(key.expires_ms)}"
+    return f"{ends}. It is not shown again; keep it safe."
+
+
+def _to_dict(key: ring.Key, last_used_ms: int | None = None) -> dict[str, Any]:
+    now_ms = ring.time_ms()
     return {
         "id": key.id,
         "role": key.role,
@@ -119,10 +161,13 @@ def _to_dict(key: ring.Key) -> dict[str, Any]:
         "scopes": list(key.scopes),
         "name": key.name,
         "made": _format_time(key.made_ms),
-        "expires": None if key.expires_ms is None else _format_time(key.expires_ms),
-        "state": key.ended(ring.time_ms()) or "in use",
+        "expires": _format_time(key.expires_ms),
+        "ends_soon": ends_soon(key, now_ms),
+        "last_used": _format_time(last_used_ms),
+        "state": key.state(now_ms),
+        "replaced_by": key.replaced_by,
     }
 
 
-def _format_time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms // 1000, UTC).isoformat().replace("+00:00", "Z")
+def _format_time(at_ms: int | None) -> str | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms // 1000, UTC).isoformat().replace("+00:00", "Z")

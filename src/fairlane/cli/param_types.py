@@ -35,11 +35,13 @@ class _DurationType(ParamType):
 
 
 class _ExpiryType(ParamType):
-    """A duration, or `never`."""
+    """A duration, or `never`; an option that is left out may keep what there is."""
 
     name = "duration|never"
 
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float | None:
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float | Keep | None:
+        if isinstance(value, Keep):
+            return value
         return None if str(value).strip().lower() == "never" else DURATION.convert(value, parameter, context)
 
 

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from fairlane.api.key_expiry import key_findings
 from fairlane.core.errors import Mistake, Unknown
 from fairlane.masking import mask_url
 from fairlane.queue.audit import cli_actor
@@ -56,7 +57,7 @@ def doctor(url: str | None, as_json: bool) -> None:
     may_read_everything = store_settings(url).unsafe_files_may_read_everything
     try:
         with open_store(url, create=False) as queue:
-            results = findings(queue, may_read_everything)
+            results = findings(queue, may_read_everything, {"keys": lambda: key_findings(queue.engine)})
     except Unknown as error:
         results = findings_without_queue(str(error).partition(";")[0], may_read_everything)
     if as_json:

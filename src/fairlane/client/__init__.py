@@ -3,7 +3,7 @@
 from .async_client import AsyncClient, AsyncEvents
 from .client import Client
 from .events import Events
-from .models import Batch, BatchReceipt, Me
+from .models import Batch, BatchReceipt, KeyInfo, Me, NewKey
 
 __all__ = [
     "AsyncClient",
@@ -12,5 +12,7 @@ __all__ = [
     "BatchReceipt",
     "Client",
     "Events",
+    "KeyInfo",
     "Me",
+    "NewKey",
 ]

@@ -1,27 +1,73 @@
-"""Verbs of `Client` for admins: the audit log."""
+"""Verbs of `Client` for admins: keys and the audit log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
+from fairlane.core.document import validate_text
+from fairlane.core.policy import plain_seconds
+from fairlane.queue import KEEP, Keep
 from fairlane.queue.audit import AuditEntry
 from fairlane.queue.validation import now_milliseconds
 
 from . import models
-from .models import member, members, unexpected_response
+from .models import KeyInfo, NewKey, member, members, unexpected_response
 from .retries import RetryingTransport
 
-AUDIT = "/v1/audit"
-PAGE_SIZE = 500
+KEYS, AUDIT = "/v1/keys", "/v1/audit"
+PAGE_SIZE, KEYS_PAGE_SIZE = 500, 200
 
 
 class AdminVerbs:
     """What an admin does with a server, besides documents and customers."""
 
     _http: RetryingTransport
+
+    # -- keys ----------------------------------------------------------------------------------------------------------
+
+    def keys(self, *, customer: str | None = None, role: str | None = None, state: str | None = None) -> Iterator[KeyInfo]:
+        """Yield keys without their secrets: of a customer, of a role, and that are active, expired or revoked."""
+        wanted = {"customer": customer, "role": role, "state": state, "limit": KEYS_PAGE_SIZE}
+        query = urlencode({name: value for name, value in wanted.items() if value is not None})
+        return map(models.key_info, self._pages(f"{KEYS}?{query}", "keys"))
+
+    def create_key(
+        self,
+        *,
+        customer: str | None = None,
+        role: str | None = None,
+        scopes: Iterable[str] = (),
+        name: str = "",
+        expires: float | timedelta | Keep | None = KEEP,
+    ) -> NewKey:
+        """Make a key of a customer or of a role; without `expires` it is valid for 90 days, with None for ever."""
+        wanted = {"customer": customer, "role": role, "scopes": scopes, "name": name, "expires": expires}
+        return self.create_keys([wanted])[0]
+
+    def create_keys(self, keys: Iterable[Mapping[str, Any]]) -> list[NewKey]:
+        """Make many keys, up to 100, each with the options of `create_key`; none if one of them cannot be made.
+
+        Never repeated by itself: if the response is lost, look at `keys` for those that nobody knows.
+        """
+        body = {"keys": [_key_body(**options) for options in keys]}
+        made = member(self._http.send("POST", KEYS, body, is_idempotent=False), "keys")
+        return [models.new_key(value) for value in made]
+
+    def rotate_key(
+        self, id: str, *, overlap: float | timedelta = 7 * 86400, expires: float | timedelta | Keep | None = KEEP
+    ) -> NewKey:
+        """Replace a key by a new one like it; the old one stays valid for the overlap."""
+        body = {"overlap": plain_seconds(overlap), **_expiry(expires)}
+        return models.new_key(self._http.send("POST", f"{_key(id)}/rotate", body, is_idempotent=False))
+
+    def revoke_key(self, id: str) -> KeyInfo:
+        """End a key for good."""
+        return models.key_info(self._http.send("DELETE", _key(id), is_idempotent=True))
+
+    # -- audit ---------------------------------------------------------------------------------------------------------
 
     def audit(
         self,
@@ -46,6 +92,25 @@ class AdminVerbs:
             next_path = members(page).get("next")
             if next_path is not None and not str(next_path).startswith("/v1/"):
                 raise unexpected_response("the link to the next page leads elsewhere")
+
+
+def _key_body(
+    customer: str | None = None,
+    role: str | None = None,
+    scopes: Iterable[str] = (),
+    name: str = "",
+    expires: float | timedelta | Keep | None = KEEP,
+) -> dict[str, Any]:
+    holder = {name: value for name, value in (("customer", customer), ("role", role)) if value is not None}
+    return {**holder, "scopes": list(scopes), "name": name, **_expiry(expires)}
+
+
+def _expiry(expires: float | timedelta | Keep | None) -> dict[str, Any]:
+    return {} if isinstance(expires, Keep) else {"expires_in": plain_seconds(expires)}
+
+
+def _key(id: str) -> str:
+    return f"{KEYS}/{quote(validate_text('key id', id), safe='')}"
 
 
 def _seconds(moment: float | datetime | None) -> float | None:

@@ -134,3 +134,8 @@ class AsyncClient:
     configure = _on_thread(Client.configure)
     reset = _on_thread(Client.reset)
     audit = _pages_on_thread(Client.audit)
+    keys = _pages_on_thread(Client.keys)
+    create_key = _on_thread(Client.create_key)
+    create_keys = _on_thread(Client.create_keys)
+    rotate_key = _on_thread(Client.rotate_key)
+    revoke_key = _on_thread(Client.revoke_key)

@@ -66,6 +66,30 @@ class Me(NamedTuple):
     kinds: tuple[str, ...]  # what this key may submit
 
 
+class KeyInfo(NamedTuple):
+    """A key of the service, without its secret."""
+
+    id: str  # its public part
+    role: Literal["customer", "viewer", "operator", "admin"]
+    customer: str | None
+    scopes: tuple[str, ...]  # none: all that its role may do
+    name: str
+    state: Literal["active", "expired", "revoked"]
+    made_at: datetime
+    expires_at: datetime | None
+    ends_soon: bool
+    revoked_at: datetime | None
+    replaced_by: str | None  # the id of the key that a rotation made
+    last_used_at: datetime | None
+
+
+class NewKey(NamedTuple):
+    """A key that was made; `secret` is what to send, and is not shown again."""
+
+    secret: str
+    info: KeyInfo
+
+
 def unexpected_response(problem: str) -> StoreError:
     """Return the error for a response that is not Fairlane's."""
     return StoreError(f"the response is not Fairlane's: {problem}; check that the address is a Fairlane server of this version")
@@ -151,6 +175,14 @@ def me(value: Any) -> Me:
     standing = member(value, "standing")
     lists = {name: tuple(member(value, name)) for name in ("permissions", "kinds")}
     return parse(Me, value, standing=None if standing is None else look(standing), **lists)
+
+
+def key_info(value: Any) -> KeyInfo:
+    return parse(KeyInfo, value, scopes=tuple(member(value, "scopes")))
+
+
+def new_key(value: Any) -> NewKey:
+    return NewKey(member(value, "key"), key_info(value))
 
 
 def audit_entry(value: Any) -> AuditEntry:

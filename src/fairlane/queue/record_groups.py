@@ -45,6 +45,7 @@ def _behind_slash(record: Record) -> str | None:
 
 GROUPS = (  # keys first: a customer that is being forgotten sends no more
     RecordGroup("sessions", follows="keys"),
+    RecordGroup("key uses", follows="keys"),
     RecordGroup("keys", _by_value),
     RecordGroup(WEBHOOKS, _by_key),
     RecordGroup("webhook customers", _behind_slash),

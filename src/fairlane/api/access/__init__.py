@@ -16,6 +16,7 @@ from .audit import AuditAccess
 from .batches import BatchAccess
 from .customer import OwnAccess
 from .documents import DocumentAccess
+from .keys import KeyAccess
 from .operator import OperatorAccess
 from .webhooks import WebhookAccess
 
@@ -40,6 +41,11 @@ class Access:
     @property
     def webhooks(self) -> WebhookAccess:
         return WebhookAccess(self._queue, self._caller, self.documents)
+
+    @property
+    def keys(self) -> KeyAccess:
+        """All keys; for anybody but admins they do not exist."""
+        return KeyAccess(self._queue, self._caller)
 
     @property
     def audit(self) -> AuditAccess:
