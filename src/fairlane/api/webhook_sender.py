@@ -99,8 +99,9 @@ class WebhookSender:
                 await self._call(self._recorder.check_batches)
                 await self._look_at_due_customers()
             if not is_behind:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._something_ended.wait(), POLL_SECONDS)
+                with contextlib.suppress(TimeoutError):  # not wait_for, which loses a cancellation before Python 3.12
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await self._something_ended.wait()
             self._something_ended.clear()
 
     async def close(self) -> None:
