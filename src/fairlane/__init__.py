@@ -19,17 +19,22 @@ if TYPE_CHECKING:
         BlobDamaged,
         FairlaneError,
         KeyConflict,
+        LimitReached,
         Mistake,
+        QueueFull,
+        QuotaFull,
+        RetriesSpent,
         StoreBusy,
         StoreError,
         StoreFrozen,
         StoreFull,
         StoreUnfit,
         StoreUnreachable,
+        TooManyDescendants,
         Unknown,
         WrongState,
     )
-    from fairlane.core.policy import Policy, Rules, Terms
+    from fairlane.core.policy import CustomerLimits, Policy, Rules, Terms
     from fairlane.core.retry import Backoff
 
     from .client import AsyncClient, AsyncEvents, Batch, BatchReceipt, Client, Events, KeyInfo, Me, NewKey
@@ -73,6 +78,7 @@ __all__ = [
     "Change",
     "Check",
     "Client",
+    "CustomerLimits",
     "Document",
     "Events",
     "Explanation",
@@ -85,6 +91,7 @@ __all__ = [
     "Input",
     "KeyConflict",
     "KeyInfo",
+    "LimitReached",
     "Look",
     "Me",
     "Mistake",
@@ -92,7 +99,10 @@ __all__ = [
     "Policy",
     "Progress",
     "Queue",
+    "QueueFull",
+    "QuotaFull",
     "Receipt",
+    "RetriesSpent",
     "Retry",
     "Rules",
     "RunningDocument",
@@ -104,6 +114,7 @@ __all__ = [
     "StoreUnreachable",
     "SweepResult",
     "Terms",
+    "TooManyDescendants",
     "Unknown",
     "UnservedKind",
     "Worker",
@@ -112,7 +123,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "core.policy": ("Policy", "Rules", "Terms"),
+    "core.policy": ("CustomerLimits", "Policy", "Rules", "Terms"),
     "core.retry": ("Backoff",),
     "queue": (
         "Actor",

@@ -172,6 +172,9 @@ def status_of(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else 0
 
 
+LIMIT_PROBLEMS = ("too-many-queued", "quota-full", "retries-spent")  # a customer has reached a limit
+
+
 def problem_of(answer: httpx.Response | bytes) -> str:
     """The word of a problem."""
     if isinstance(answer, bytes):
@@ -179,5 +182,6 @@ def problem_of(answer: httpx.Response | bytes) -> str:
     else:
         assert answer.headers["content-type"] == "application/problem+json", answer.text
         problem = answer.json()
-    assert set(problem) == {"type", "title", "status", "detail"}
+    figures = {"limit", "used", "adding", "most"} if problem["type"] in LIMIT_PROBLEMS else set()
+    assert set(problem) == {"type", "title", "status", "detail"} | figures
     return str(problem["type"])

@@ -29,8 +29,9 @@ def part(content: bytes, name: str = "a.txt") -> bytes:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    limits = ("upload_bytes=1000000", "batch_documents=4", "batch_bytes=1000", "queued_documents=3")
+    limits = ("upload_bytes=1000000", "batch_documents=4", "batch_bytes=1000")
     server = Server(Path(tmp_path_factory.mktemp("batches")), limits=limits)
+    server.queue.configure(waiting_max=3)
     yield server
     server.close()
 
@@ -125,6 +126,7 @@ def test_a_batch_whose_server_died_before_it_was_written_down_is_found_again(
         ([], {"cost": "1"}, "wrong-media-type"),  # httpx sends no form then
         ([b"1"], {"name": "x"}, "bad-value"),
         ([b"1"], {"cost": "0"}, "bad-value"),
+        ([b"1"], {"cost": "0.5"}, "bad-value"),  # which only an operator allows
         ([b"1"], {"delay": "x"}, "bad-value"),
         ([b"1"], {"kind": "folder"}, "bad-value"),
         ([b"1"], {"payload": "{"}, "bad-request"),

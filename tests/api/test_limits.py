@@ -15,14 +15,15 @@ from fairlane.core.errors import BadValue, Mistake
 
 from .running import OPEN_LIMITS, Server, problem_of, received, status_of, until
 
-SMALL = ("requests_a_second=1", "requests_burst=20", "queued_documents=10", "batch_documents=5",
-         "viewers_a_key=2", "batch_bytes=2000", "page_documents=7")  # fmt: skip
+SMALL = ("requests_a_second=1", "requests_burst=20", "batch_documents=5", "viewers_a_key=2", "batch_bytes=2000",
+         "page_documents=7")  # fmt: skip
 JSON = "Content-Type: application/json"
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(Path(tmp_path_factory.mktemp("small")), limits=SMALL)
+    server.queue.configure(waiting_max=10)
     yield server
     server.close()
 
@@ -52,13 +53,15 @@ def test_so_many_documents_of_a_customer_wait(small: Server) -> None:
         assert [answer.status_code for answer in answers] == [202] * 10 + [429] * 3
         assert problem_of(answers[-1]) == "too-many-queued"
         assert int(answers[-1].headers["retry-after"]) > 0
+        figures = {name: answers[-1].json()[name] for name in ("limit", "used", "adding", "most")}
+        assert figures == {"limit": "waiting_max", "used": 10, "adding": 1, "most": 10}
         assert small.queue.look("heap").waiting == 10
         over = client.post("/v1/batches", json={"documents": [{"payload": 1}]})
         assert problem_of(over) == "too-many-queued"
         look = small.queue.look("heap")
         assert (look.waiting, look.counter) == (10, -9)  # what was refused was no check
         small.finish(100)
-        until(lambda: client.post("/v1/documents", json={}).status_code == 202)
+        assert client.post("/v1/documents", json={}).status_code == 202  # at once: nothing is counted now and then
 
 
 def test_a_batch_has_a_length_and_a_size(small: Server) -> None:
@@ -157,6 +160,8 @@ def test_limits_are_reported_by_name() -> None:
     for wrong in ("connections", "nothing=1", "connections=x", "connections=-1", "connections=0", "=5"):
         with pytest.raises((BadValue, Mistake)):
             parse_limits([wrong])
+    with pytest.raises(Mistake, match=r"not a limit of the server any more: .* `fairlane policy --waiting-max N`"):
+        parse_limits(["queued_documents=5"])
 
 
 def test_every_limit_is_written_down_with_its_default() -> None:

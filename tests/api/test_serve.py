@@ -50,15 +50,15 @@ def test_on_a_terminal_the_first_admins_key_is_shown_once(tmp_path: Path) -> Non
         caller = ring.caller(secret)
     assert caller is not None
     assert (caller.role, key.expires_ms) == ("admin", key.made_ms + 90 * 86_400_000)
-    output, log = serve_and_stop("--url", url, lines=1)
-    assert "fl_" not in output[0] + json.dumps(log)
+    output, log = serve_and_stop("--url", url, lines=3)
+    assert "fl_" not in "".join(output) + json.dumps(log)
 
 
 def test_elsewhere_the_first_admins_key_goes_to_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
     url, path = f"sqlite:///{tmp_path}/queue.db", tmp_path / "queue.db.admin-key"
     path.write_text("a key that expired")
     path.chmod(0o644)
-    output, log = serve_and_stop("--url", url, lines=2)
+    output, log = serve_and_stop("--url", url, lines=4)
     assert output[0].startswith("Fairlane is running at http://127.0.0.1:")
     assert output[1] == f"The first admin's key is in {path}; it expires in 90 days.\n"
     secret = path.read_text().strip()
@@ -73,6 +73,23 @@ def test_elsewhere_the_first_admins_key_goes_to_a_file_that_only_its_owner_reads
         caller = ring.caller(secret)
     assert caller is not None
     assert caller.role == "admin"
+
+
+def test_what_fills_the_disk_is_said_at_the_start(tmp_path: Path) -> None:
+    """Nothing is deleted that nobody asked to delete; but whoever runs the service must know."""
+    url = f"sqlite:///{tmp_path}/queue.db"
+    purging = (
+        "Nothing is ever purged: documents and their files are kept until you run `fairlane purge`, or start with --retention"
+    )
+    quota = "There is no quota: a customer may keep any number of bytes; set one with `fairlane policy --bytes-max 50GB`."
+    output, log = serve_and_stop("--url", url, lines=4)
+    assert output[2].startswith(purging)
+    assert output[3] == f"{quota}\n"
+    assert [line["advice"] + "\n" for line in log if line["event"] == "unlimited"] == output[2:]
+    with Queue(url) as queue:
+        queue.configure(bytes_max=10**9)
+    _, log = serve_and_stop("--url", url, "--retention", "30d", lines=1)
+    assert not [line for line in log if line["event"] == "unlimited"]
 
 
 def test_where_the_store_is_a_server_the_log_says_how_to_make_a_key() -> None:

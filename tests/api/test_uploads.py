@@ -136,8 +136,9 @@ def test_what_cannot_be_taken_leaves_nothing(
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    limits = ("upload_bytes=1000000", "uploads_at_once=3", "queued_documents=5")
+    limits = ("upload_bytes=1000000", "uploads_at_once=3")
     server = Server(Path(tmp_path_factory.mktemp("uploads")), limits=limits)
+    server.queue.configure(waiting_max=5)
     yield server
     server.close()
 
@@ -216,6 +217,26 @@ def test_too_many_queued_is_reported_before_the_bytes_are_sent(small: Server) ->
     head = small.head(small.key("heap"), "POST", "/v1/documents", "Content-Type: application/pdf", "Content-Length: 500000")
     answer = small.raw(head + b"\r\n")
     assert (status_of(answer), problem_of(answer)) == (429, "too-many-queued")
+
+
+def test_a_full_quota_is_reported_before_the_bytes_are_sent(small: Server) -> None:
+    small.queue.tune("hoard", bytes_max=20)
+    small.queue.submit("hoard", "012345678901234567")
+    head = small.head(small.key("hoard"), "POST", "/v1/documents", "Content-Type: application/pdf", "Content-Length: 500000")
+    answer = small.raw(head + b"\r\n")
+    assert (status_of(answer), problem_of(answer)) == (507, "quota-full")
+
+
+def test_a_file_that_does_not_fit_the_quota_leaves_nothing(small: Server) -> None:
+    small.queue.tune("tight", bytes_max=1000)
+    with small.client(small.key("tight")) as client:
+        answer = client.post("/v1/documents", content=bytes(2000), headers={"Content-Type": "application/pdf"})
+        assert (answer.status_code, problem_of(answer)) == (507, "quota-full")
+        assert (answer.json()["limit"], answer.json()["most"]) == ("bytes_max", 1000)
+        assert answer.json()["adding"] > 2000  # with what is known of the file
+        assert client.get("/v1/me").json()["standing"]["bytes"] == 0
+    assert small.queue.look("tight").documents == 0
+    until(lambda: stored(small) == [])
 
 
 def test_text_and_picture_of_a_document_that_is_done(server: Server, client: httpx.Client, customer: str) -> None:

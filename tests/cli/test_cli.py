@@ -63,6 +63,11 @@ def test_policy_shows_and_sets_with_a_version(url: str) -> None:
         "thresholds": [-2, -4, -6, -8, -10, -12, -14, -20],
         "dispatch": "fair",
         "open_turn_every": 16,
+        "waiting_max": 100_000,
+        "descendants_max": 10_000,
+        "documents_max": None,
+        "bytes_max": None,
+        "retries_max": 3,
     }
     options = ("--reset", "gradual", "--thresholds=-1,-2.5", "--dispatch", "strict", "--open-turn-every", "0")
     result = json.loads(run("policy", *options, "--reset-interval", "60", "--json", "--url", url).stdout)
@@ -75,6 +80,41 @@ def test_policy_shows_and_sets_with_a_version(url: str) -> None:
     shown = run("policy", "--url", url).stdout
     assert "reset interval   60 s" in shown
     assert "< -2.5" in shown
+
+
+def test_policy_shows_and_sets_the_limits_of_customers(url: str) -> None:
+    Queue(url).close()
+    options = ("--waiting-max", "none", "--bytes-max", "1.5GB", "--documents-max", "7", "--retries-max", "0")
+    result = json.loads(run("policy", *options, "--json", "--url", url).stdout)
+    assert [result[name] for name in ("waiting_max", "descendants_max", "documents_max", "bytes_max", "retries_max")] == [
+        None, 10_000, 7, 1_500_000_000, 0,
+    ]  # fmt: skip
+    shown = run("policy", "--bytes-max", "12 kb", "--url", url).stdout
+    assert "waiting max      none\n" in shown
+    assert "bytes max        12,000\n" in shown
+    for wrong, message in (
+        (("--bytes-max", "much"), "'much' is not a size; write it as 500MB, 50GB or 1.5TB, or as a number of bytes"),
+        (("--waiting-max", "-1"), "waiting_max is -1; it must be a whole number from 0 to 1,000,000,000,000,000, or None"),
+        (("--retries-max", "2.5"), "'2.5' is not a valid integer"),
+    ):
+        result = run("policy", *wrong, "--url", url)
+        assert result.exit_code == 2
+        assert message in result.stderr
+
+
+def test_a_full_queue_is_one_line_and_exit_code_3(url: str, tmp_path: Path) -> None:
+    """It is worth another try, as is a store that is busy; a full quota is not."""
+    (tmp_path / "a.txt").write_text("a")
+    with Queue(url) as queue:
+        queue.tune("acme", waiting_max=0)
+        queue.tune("bolt", bytes_max=5)
+    for customer, code, message in (
+        ("acme", 3, "customer 'acme' has 0 of at most 0 documents waiting (waiting_max)"),
+        ("bolt", 2, "customer 'bolt' keeps 0 of at most 5 bytes (bytes_max)"),
+    ):
+        result = run("submit", "--customer", customer, str(tmp_path / "a.txt"), "--url", url)
+        assert (result.exit_code, len(result.stderr.splitlines())) == (code, 1)
+        assert message in result.stderr
 
 
 def test_a_mistake_is_one_line_and_exit_code_2(url: str) -> None:

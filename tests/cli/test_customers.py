@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane import Queue, Terms
+from fairlane import CustomerLimits, Queue, Terms
 
 from .running import run, run_json
 
@@ -52,7 +52,8 @@ def test_tune_changes_what_is_named_and_none_is_as_everybody(acme: str) -> None:
     (row,) = run_json("tune", "acme", *options, "--url", acme)
     assert row == {
         "customer": "acme", "weight": 2, "cap": 3, "paused": False, "reset": "gradual", "reset_interval": 600,
-        "thresholds": [-1, -2.5],
+        "thresholds": [-1, -2.5], "waiting_max": None, "descendants_max": None, "documents_max": None, "bytes_max": None,
+        "retries_max": None, "cost_min": 1,
     }  # fmt: skip
     assert terms(acme) == Terms(2, 3, False, 600, (-1, -2.5), "gradual")
     run_json("tune", "acme", "--cap", "none", "--url", acme)
@@ -70,9 +71,33 @@ def test_tune_without_options_only_shows(acme: str) -> None:
         run("tune", "nobody", "--url", acme)
         assert len(list(queue.changes())) == before
     assert [line.split(maxsplit=1)[0] for line in lines] == [
-        "customer", "weight", "cap", "paused", "reset", "reset", "thresholds"
+        "customer", "weight", "cap", "paused", "reset", "reset", "thresholds", "waiting", "descendants", "documents", "bytes",
+        "retries", "cost",
     ]  # fmt: skip
-    assert [line[17:] for line in lines] == ["acme", "2.5", "the queue's own", "no", "the queue's own", "600", "-1, -2"]
+    own = "the queue's own"
+    assert [line[17:] for line in lines] == ["acme", "2.5", own, "no", own, "600", "-1, -2", own, own, own, own, own, "1"]
+
+
+def test_a_customer_gets_limits_of_its_own(acme: str) -> None:
+    options = ("--waiting-max", "40", "--bytes-max", "2MB", "--cost-min", "0.5", "--retries-max", "0")
+    (row,) = run_json("tune", "acme", *options, "--url", acme)
+    assert (row["waiting_max"], row["bytes_max"], row["cost_min"], row["documents_max"]) == (40, 2_000_000, 0.5, None)
+    sentence = run("explain", "acme", "--url", acme).stdout
+    assert "It keeps 30 documents with 50 of at most 2,000,000 bytes." in sentence
+    (facts,) = run_json("explain", "acme", "--url", acme)
+    assert (facts["documents"], facts["waiting_max"], facts["bytes_max"], facts["descendants_max"]) == (
+        30,
+        40,
+        2_000_000,
+        10_000,
+    )
+    run_json("tune", "acme", "--waiting-max", "30", "--documents-max", "30", "--url", acme)
+    sentence = run("explain", "acme", "--url", acme).stdout
+    assert "It keeps 30 of at most 30 documents (that limit is reached) with" in sentence
+    assert "No more than 30 documents may wait, so new ones are refused." in sentence
+    run_json("tune", "acme", "--waiting-max", "none", "--bytes-max", "none", "--cost-min", "none", "--url", acme)
+    assert terms(acme) == Terms(limits=CustomerLimits(documents_max=30, retries_max=0))
+    assert run("tune", "acme", "--cost-min", "2", "--url", acme).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -81,6 +106,8 @@ def test_tune_without_options_only_shows(acme: str) -> None:
         (["--weight", "0"], "weight is 0.0"),
         (["--weight", "heavy"], "not a valid float"),
         (["--cap", "0"], "cap is 0"),
+        (["--waiting-max", "-1"], "waiting_max is -1"),
+        (["--cost-min", "0"], "cost_min is 0.0"),
         (["--cap", "some"], "not a valid integer"),
         (["--reset", "often"], "'often' is not one of 'idle', 'window', 'gradual'"),
         (["--reset-interval", "soon"], "'soon' is not a duration"),
@@ -101,8 +128,8 @@ def test_explain_shows_what_a_customer_has_of_its_own(acme: str) -> None:
         queue.engine.claim("w", 1, 60_000)
         sentence = run("explain", "acme", "--url", acme).stdout
         assert sentence.endswith(
-            "; 1 running. At most 1 document may run at once, which is reached now. Its weight is 2: for the same priority it "
-            "may send 2 times as much. It has its own reset and reset interval.\n"
+            "; 1 running. It keeps 30 documents with 50 bytes. At most 1 document may run at once, which is reached now. Its "
+            "weight is 2: for the same priority it may send 2 times as much. It has its own reset and reset interval.\n"
         )
         assert "It starts afresh at 0 in about 60 minutes, whatever it sends." in sentence
         queue.tune("acme", reset="gradual")

@@ -132,7 +132,7 @@ def test_explain_a_customer(url: str) -> None:
     settled(url, Done())
     assert run("explain", "acme", "--url", url).stdout == (
         "acme's counter stands at -29; its next document gets priority 9. It starts afresh at 0 after about 25 minutes more "
-        "without a document. 29 documents are waiting, the longest for a second; 1 done.\n"
+        "without a document. 29 documents are waiting, the longest for a second; 1 done. It keeps 30 documents with 50 bytes.\n"
     )
     (facts,) = run_json("explain", "acme", "--url", url)
     assert (facts["counter"], facts["next_priority"], facts["waiting"], facts["done"]) == (-29, 9, 29, 1)
@@ -275,9 +275,23 @@ def test_all_that_match_are_retried(mixed: str) -> None:
         for claim in queue.engine.claim("worker", 3, 60_000, {"ocr": 1}):
             queue.engine.settle([(claim, Failed("timed_out: 60 s"))])
     result = run_json("retry", "--customer", "bolt", "--reason", "timed_out", "--since", "24h", "--yes", "--url", mixed)
-    assert result == [{"matched": 3, "changed": 3}]
+    assert result == [{"matched": 3, "changed": 3, "refused": 0, "reason": None}]
     with Queue(mixed) as queue:
         assert queue.look("bolt").waiting == 3
+
+
+def test_what_a_limit_does_not_let_wait_again_is_reported(mixed: str) -> None:
+    with Queue(mixed) as queue:
+        for claim in queue.engine.claim("worker", 3, 60_000, {"ocr": 1}):
+            queue.engine.settle([(claim, Failed("timed_out: 60 s"))])
+        waiting = queue.look("bolt").waiting
+        queue.tune("bolt", waiting_max=waiting + 2)
+    result = run("retry", "--customer", "bolt", "--reason", "timed_out", "--yes", "--url", mixed)
+    assert result.stdout.splitlines() == [
+        "2 documents retried.",
+        f"1 document not retried; of the first: customer 'bolt' has {waiting + 2} of at most {waiting + 2} documents waiting "
+        "(waiting_max), so 1 more cannot be taken; submit again when some are done, or have an operator raise the limit",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from fairlane import AsyncClient, AsyncQueue, Client, Queue
 from fairlane.api.problems import TITLES, Problem
 from fairlane.client.errors import ERRORS_BY_CODE, parse_problem, to_error
 from fairlane.core.document import Failed
-from fairlane.core.errors import BadValue, KeyConflict, Mistake, StoreError, Unknown, WrongState
+from fairlane.core.errors import BadValue, KeyConflict, LimitReached, Mistake, StoreError, Unknown, WrongState
 from tests.api.running import Server
 
 
@@ -61,9 +61,9 @@ def test_without_a_key_each_call_is_a_document_of_its_own(client: Client) -> Non
 
 
 def test_a_batch_and_how_far_it_is(server: Server, client: Client) -> None:
-    receipt = client.submit_many([{"n": n} for n in range(5)], key="batch", cost=0.5)
-    assert [document.counter for document in receipt.documents] == [0, -0.5, -1, -1.5, -2]
-    assert client.submit_many([{"n": n} for n in range(5)], key="batch", cost=0.5).id == receipt.id
+    receipt = client.submit_many([{"n": n} for n in range(5)], key="batch", cost=1.5)
+    assert [document.counter for document in receipt.documents] == [-0.5, -2, -3.5, -5, -6.5]
+    assert client.submit_many([{"n": n} for n in range(5)], key="batch", cost=1.5).id == receipt.id
     batch = client.batch(receipt.id)
     assert batch.documents == tuple(document.id for document in receipt.documents)
     assert (batch.counts, batch.progress, batch.is_ended) == ({"ready": 5}, 0, False)
@@ -231,7 +231,8 @@ def test_every_word_of_the_service_is_one_of_our_errors() -> None:
         error = to_error(parse_problem(status, "application/problem+json", body))
         assert type(error) is ERRORS_BY_CODE[word]
         assert str(error) == "the reason"
-        assert isinstance(error, Mistake) == (status in (400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 431))
+        is_mistake = status in (400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 431) or isinstance(error, LimitReached)
+        assert isinstance(error, Mistake) == is_mistake
     assert isinstance(to_error(parse_problem(502, "text/html", b"<h1>")), StoreError)
     assert isinstance(to_error(parse_problem(418, "text/html", b"<h1>")), Mistake)
 

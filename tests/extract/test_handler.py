@@ -14,13 +14,14 @@ from chaos.corpus.hostile import HOSTILE, pdf_of_pages, zip_of_zips
 from chaos.corpus.others import draw, make_image
 from chaos.corpus.samples import BY_LANGUAGE
 from fairlane import Input, Mistake, Queue, sandbox
-from fairlane.core.document import ENDED
+from fairlane.core.document import ENDED, Retried
 from fairlane.extract import Limits, extract, failure_code, sandboxed
 from fairlane.extract.handler import ExtractHandler, ExtractOptions, built_in_worker, open_source
 from fairlane.folders.scan import FOLDER_KIND
 from fairlane.queue import FILE_KIND
 from fairlane.queue.files import open_files_of
-from fairlane.worker import Document
+from fairlane.worker import Document, Retry
+from fairlane.worker.document import outcome_of_error
 from tests.sandbox.harness import open_folder
 from tests.worker.conftest import AT_ONCE, Bench, until
 
@@ -146,6 +147,72 @@ def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> Non
     assert first == second
     assert queue.look("acme").waiting == 2
     assert queue.sweep(grace=0).removed == 0, "the bytes that were written twice are wait_until_gone"
+
+
+def letters(count: int, prefix: str = "") -> bytes:
+    return zipped(*((f"{prefix}{number}.txt", b"letter") for number in range(count)))
+
+
+def test_an_archive_bomb_does_not_pass_the_limit_of_what_may_wait(bench: Bench, queue: Queue, url: str, tmp_path: Path) -> None:
+    queue.configure(waiting_max=5)
+    id = queue.submit("acme", content=letters(446), name="bomb.zip").id
+    process_all(bench, url)
+    document, look = queue.document(id), queue.look("acme")
+    assert (document.state, document.attempts, failure_code(document.reason)) == ("failed", 1, "too_many_files")
+    assert document.reason == (
+        "too_many_files: none of the 446 files inside was submitted, because customer 'acme' has 0 of at most 5 documents "
+        "waiting (waiting_max), so 446 more cannot be taken; submit again when some are done, or have an operator raise the "
+        "limit"
+    )
+    assert (look.waiting, look.documents, look.counter) == (0, 1, 0)
+    assert len(list(tmp_path.rglob("input"))) == 1  # nor are their bytes kept
+
+
+def test_archives_in_archives_share_one_limit(bench: Bench, queue: Queue, url: str) -> None:
+    queue.configure(descendants_max=10)
+    archive = zipped(*((f"{name}.zip", letters(5, name)) for name in "abc"))
+    queue.submit("acme", content=archive, name="three.zip")
+    process_all(bench, url)
+    ended = [(document.state, failure_code(document.reason)) for document in queue.documents("acme")]
+    assert sorted(ended, key=str) == [("done", None)] * 7 + [("failed", "too_many_files")] * 2
+    assert queue.look("acme").documents == 1 + 3 + 5
+
+
+def test_files_that_may_fit_later_are_tried_again_and_none_is_lost(queue: Queue, url: str) -> None:
+    queue.configure(waiting_max=5)
+    id = queue.submit("acme", content=letters(3), name="three.zip").id
+    document, handler = claim_document(queue, id), ExtractHandler(ExtractOptions(url))
+    others = queue.submit_many("acme", range(3))
+    with pytest.raises(Retry, match="queue_full: none of the 3 files inside was submitted") as caught:
+        handler(document)
+    outcome = outcome_of_error(document, caught.value, AT_ONCE, 0)
+    assert isinstance(outcome, Retried)
+    assert (outcome.after_ms, outcome.counted) == (60_000, True)
+    assert queue.look("acme").waiting == 3
+    queue.cancel(others[0].id)
+    assert len(handler(document)["members"]) == 3
+
+
+def test_files_beyond_the_quota_fail_their_archive(bench: Bench, queue: Queue, url: str) -> None:
+    queue.tune("acme", documents_max=3)
+    id = queue.submit("acme", content=letters(3), name="three.zip").id
+    process_all(bench, url)
+    document = queue.document(id)
+    assert (document.state, failure_code(document.reason)) == ("failed", "quota_full")
+    assert queue.look("acme").documents == 1
+
+
+def test_what_a_document_takes_is_its_file_its_result_and_the_files_of_that(
+    bench: Bench, queue: Queue, url: str, tmp_path: Path
+) -> None:
+    id = queue.submit("acme", content=b"one letter", name="a.txt").id
+    process_all(bench, url)
+    stored = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.name == "input" or path.name.startswith("1-"))
+    body = queue.engine.body(id)
+    assert body is not None
+    assert body.result is not None
+    assert stored > len(b"one letter")
+    assert queue.look("acme").bytes == stored + len(body.payload.encode()) + len(body.result.encode())
 
 
 def test_the_cost_by_pages_is_corrected_when_their_number_is_known(bench: Bench, queue: Queue, url: str) -> None:

@@ -50,7 +50,7 @@ def test_every_warning_is_given_somewhere(code: str) -> None:
 def test_every_code_is_used_and_says_whether_a_retry_can_help(code: Code) -> None:
     assert [name for name, text in SOURCE.items() if f'Unreadable("{code}"' in text]
     assert Unreadable(code).can_retry is CAN_RETRY[code]
-    assert CAN_RETRY[code] is (code in ("timed_out", "crashed"))
+    assert CAN_RETRY[code] is (code in ("timed_out", "queue_full", "crashed"))
 
 
 def test_codes_in_the_source_are_known() -> None:

@@ -98,7 +98,7 @@ def fill_records(queue: Queue, customer: str) -> None:
     DeliveryStore(engine).wake(customer)
     batch = BatchRecord(batch_id(customer, MARK), customer, "digest", 1, tuple(document.id for document in documents), MARK)
     batches = BatchAccess(queue, key.caller)
-    batches.create(batch, MARK)
+    batches.create(batch, MARK, 1)
     batches.put(batch)  # a customer with a webhook has its batches checked
     mark_batch_ended(engine, batch)
 

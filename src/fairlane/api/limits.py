@@ -22,7 +22,6 @@ class ServiceLimits:
     json_bytes: int = 1024 * 1024
     batch_bytes: int = 8 * 1024 * 1024
     batch_documents: int = 1000
-    queued_documents: int = 100_000
     page_documents: int = 500
     requests_a_second: int = 200
     requests_burst: int = 400
@@ -66,6 +65,11 @@ def parse_limits(assignments: Iterable[str]) -> ServiceLimits:
     changes: dict[str, int] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
+        if name == "queued_documents":
+            raise Mistake(
+                f"{assignment!r} is not a limit of the server any more: how many documents of a customer may wait is kept in "
+                "the store; set it with `fairlane policy --waiting-max N`, or for one customer with `fairlane tune`"
+            )
         if name not in known or not equals:
             raise Mistake(f"{assignment!r} is not a limit; write NAME=NUMBER, where NAME is one of {', '.join(known)}")
         if not (value.isascii() and value.isdigit()):

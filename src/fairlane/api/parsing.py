@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from fairlane.api.access.batches import BatchRecord, batch_id
 from fairlane.core.document import Submission, validate_text
+from fairlane.core.policy import STEP
+from fairlane.engine.limits import submission_bytes
 from fairlane.queue import DEFAULT_KIND, FILE_KIND, new_ids
 from fairlane.queue.validation import SubmitOptions, cost_thousandths, payload_text
 
@@ -96,6 +99,16 @@ def _common(service: Service, caller: Caller, fields: dict[str, Any]) -> SubmitO
             "bad-value", f"kind is {kind!r}, which is for documents with a file; send the file, or leave kind out for a payload"
         )
     return SubmitOptions.validate(customer, kind, 1, fields.get("delay", 0), None)
+
+
+def cost_of(submissions: Iterable[Submission]) -> float:
+    """Return the lowest cost of some documents."""
+    return min(submission.cost for submission in submissions) / STEP
+
+
+def bytes_of(submissions: Iterable[Submission]) -> int:
+    """Return how many bytes some documents take."""
+    return sum(map(submission_bytes, submissions))
 
 
 def _submission(common: SubmitOptions, id: str, fields: dict[str, Any], key: str | None) -> Submission:

@@ -10,12 +10,16 @@ Laws:
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fairlane.core.errors import (
     BadValue,
     FairlaneError,
     KeyConflict,
+    LimitReached,
+    QueueFull,
+    QuotaFull,
+    RetriesSpent,
     StoreBusy,
     StoreError,
     StoreFrozen,
@@ -46,6 +50,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "too-large": (413, "The body is too large"),
     "wrong-media-type": (415, "A body of this type is not taken"),
     "bad-value": (422, "A value is out of its range"),
+    "retries-spent": (409, "The document was retried often enough"),
     "too-many-queued": (429, "Too many documents are queued"),
     "too-many-requests": (429, "Too many requests"),
     "too-many-headers": (431, "The headers are too large"),
@@ -54,23 +59,33 @@ TITLES: dict[str, tuple[int, str]] = {
     "store-busy": (503, "The store could not do it now"),
     "stopping": (503, "The server stops"),
     "store-full": (507, "There is no room left"),
+    "quota-full": (507, "The customer keeps as much as it may"),
 }
 
 
 class Problem(Exception):
     """A response that says why a request cannot be done."""
 
-    def __init__(self, type: str, detail: str, *, retry_after: int | None = None, close: bool = False) -> None:
+    def __init__(
+        self,
+        type: str,
+        detail: str,
+        *,
+        retry_after: int | None = None,
+        close: bool = False,
+        figures: Mapping[str, str | int] | None = None,
+    ) -> None:
         super().__init__(detail)
         self.type = type
         self.status, self.title = TITLES[type]
         self.detail = detail
         self.retry_after = retry_after
         self.close = close  # do not read the rest of the body
+        self.figures = dict(figures or {})  # of a limit
 
     def body(self) -> bytes:
         fields = {"type": self.type, "title": self.title, "status": self.status, "detail": self.detail}
-        return encode_json(fields).encode()
+        return encode_json({**fields, **self.figures}).encode()
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         headers = [(b"content-type", MEDIA_TYPE.encode())]
@@ -95,6 +110,9 @@ def bad_value(name: str, value: object, expected: str) -> Problem:
 _TYPES: Sequence[tuple[type[FairlaneError], str, int | None]] = (
     (KeyConflict, "key-conflict", None),
     (WrongState, "wrong-state", None),
+    (QueueFull, "too-many-queued", 10),
+    (QuotaFull, "quota-full", None),
+    (RetriesSpent, "retries-spent", None),
     (StoreFull, "store-full", None),
     (StoreFrozen, "store-busy", 60),
     (StoreBusy, "store-busy", 1),
@@ -115,4 +133,9 @@ def problem_of(error: FairlaneError) -> Problem:
     if isinstance(error, Unknown):
         return nothing_here()
     type, retry_after = next((type, after) for error_type, type, after in _TYPES if isinstance(error, error_type))
-    return Problem(type, _DETAILS[type] if isinstance(error, StoreError) else str(error), retry_after=retry_after)
+    detail = _DETAILS[type] if isinstance(error, StoreError) else str(error)
+    return Problem(type, detail, retry_after=retry_after, figures=_figures(error) if isinstance(error, LimitReached) else None)
+
+
+def _figures(error: LimitReached) -> dict[str, str | int]:
+    return {"limit": error.limit, "used": error.used, "adding": error.adding, "most": error.most}

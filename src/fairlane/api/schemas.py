@@ -17,6 +17,7 @@ State = Literal["delayed", "ready", "running", "done", "failed", "cancelled"]
 Reset = Literal["idle", "window", "gradual"]
 Number = StrictInt | StrictFloat
 
+COST = "Below 1 only for operators, and for customers to whom they allowed it."
 ID = "0199a3f2-1c5e-7d31-9f60-3b1de5a0c842"
 LINKS = {"self": f"/v1/documents/{ID}", "result": f"/v1/documents/{ID}/result", "explain": f"/v1/documents/{ID}/explain"}
 
@@ -42,6 +43,10 @@ class ProblemModel(ResponseModel, title="Problem"):
     title: str = Field(examples=["There is nothing here for this key"])
     status: int = Field(examples=[404])
     detail: str = Field(examples=["there is nothing at this address that this key may see"])
+    limit: str | None = Field(default=None, description="The limit that a customer has reached, with its figures.")
+    used: int | None = None
+    adding: int | None = None
+    most: int | None = None
 
 
 class SubmissionBody(StrictBody):
@@ -49,7 +54,7 @@ class SubmissionBody(StrictBody):
 
     payload: Any = Field(default=None, examples=[{"order": 17, "lines": ["A4", "A5"]}])
     kind: str = Field(default="default", min_length=1, max_length=100)
-    cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1, 2.5])
+    cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1, 2.5], description=COST)
     delay: float = Field(default=0, ge=0, le=31_536_000, description="Seconds before it may be taken.")
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
 
@@ -70,7 +75,7 @@ class BatchMember(StrictBody):
     """One document of a batch."""
 
     payload: Any = Field(default=None, examples=[{"order": 17}])
-    cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1])
+    cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1], description=COST)
 
 
 class BatchForm(StrictBody):
@@ -390,7 +395,7 @@ class CheckBody(StrictBody):
     """One check without a document."""
 
     customer: StrictStr | None = Field(default=None, min_length=1, max_length=200, description="For operators.")
-    cost: Number = Field(default=1, ge=0.001, le=10_000, examples=[1])
+    cost: Number = Field(default=1, ge=0.001, le=10_000, examples=[1], description=COST)
 
 
 class CheckModel(ResponseModel, title="Check"):

@@ -16,6 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from fairlane.api.access.batches import forget_batches
+from fairlane.api.access.customer import refuse_cost
 from fairlane.core.document import ChangeRow
 from fairlane.core.errors import FairlaneError, StoreError, StoreUnreachable, Unknown
 from fairlane.queue import DEFAULT_KIND, FILE_KIND, Progress, Queue
@@ -105,7 +106,6 @@ class Service:
         self.batcher = SubmitBatcher(
             queue.engine,
             self.store.call_in_order,
-            self.limits.queued_documents,
             self.limits.submissions_at_once,
             self._on_accepted,
         )
@@ -254,7 +254,7 @@ class Service:
 
     def log_store_error(self, error: FairlaneError) -> None:
         """Log what the store says, unless it is away, which is logged once; it may name hosts and files: not for callers."""
-        if not isinstance(error, StoreUnreachable) and problem_of(error).status >= 500:
+        if isinstance(error, StoreError) and not isinstance(error, StoreUnreachable) and problem_of(error).status >= 500:
             self.log.event("store failed", error=type(error).__name__, told=str(error)[:500])
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -282,6 +282,11 @@ class Service:
     def is_frozen(self) -> bool:
         """Whether the queue refuses changes because it is being moved."""
         return self.queue.rules().frozen is not None
+
+    async def refuse_cost(self, caller: Caller, cost: float) -> None:
+        """Refuse a cost below 1 that nobody allowed this customer."""
+        if cost < 1:
+            await self.call(refuse_cost, self.queue, caller, cost)
 
     def refuse_kind(self, caller: Caller, kind: str) -> None:
         """Refuse a kind that the caller may not submit; nobody may submit one whose payload names a path on the worker."""

@@ -1,11 +1,12 @@
 """Submissions that arrive together share one commit.
 
 The first submission starts a commit on the store's thread; those that arrive meanwhile form the next group. If one of a group
-is refused (a key that was used for another body), the group is submitted one by one, so that only its sender sees the error.
+is refused (a key that was used for another body), the group is submitted one by one, so that only its sender sees the error. If
+a customer has reached a limit, only its own submissions are.
 
 Laws:
 - A submission gets its response after its commit, or with the error of the store; never in between.
-- What is cached of a customer for a moment (how many wait, how many are ahead) is for limits and estimates only.
+- What is cached for a moment (how many are ahead) is for estimates only.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from fairlane.core.document import ReceiptRow, Submission
-from fairlane.core.errors import FairlaneError, Mistake, StoreError
+from fairlane.core.errors import FairlaneError, LimitReached, Mistake, StoreError
 from fairlane.engine import Engine
+from fairlane.engine.limits import refuse_full
 
 from .problems import Problem
 
@@ -53,18 +55,15 @@ class SubmitBatcher:
         self,
         engine: Engine,
         call: Callable[..., Awaitable[Any]],
-        queued_max: int,
         pending_max: int,
         on_accepted: Callable[[Accepted], None],
     ) -> None:
         self._engine = engine
         self._call = call  # on one thread, so that groups follow each other
         self._on_accepted = on_accepted  # called on the loop for every document
-        self._queued_max = queued_max
         self._pending_max = pending_max
         self._pending: list[tuple[Submission, asyncio.Future[Accepted]]] = []
         self._is_committing = False
-        self._queued: dict[str, _CachedCount] = {}
         self._ahead: dict[tuple[str, str, int], _CachedCount] = {}
 
     async def submit(self, submission: Submission) -> Accepted:
@@ -86,14 +85,9 @@ class SubmitBatcher:
             self._on_accepted(document)
         return accepted
 
-    async def refuse_full(self, customer: str) -> None:
-        """Refuse a document of a customer that has too many waiting, before its bytes are read."""
-
-        def check() -> None:
-            if self._count_queued(customer, time.monotonic()).value >= self._queued_max:
-                raise self._too_many_queued()
-
-        await self._call(check)
+    async def refuse_full(self, customer: str, documents: int = 1, size: int = 1) -> None:
+        """Refuse documents of a customer that has reached a limit now, before their bytes are read."""
+        await self._call(lambda: refuse_full(self._engine.customer(customer), documents, size))
 
     def _start_commit(self, loop: asyncio.AbstractEventLoop) -> None:
         group, self._pending = self._pending[:GROUP_MAX], self._pending[GROUP_MAX:]
@@ -127,33 +121,31 @@ class SubmitBatcher:
     def _commit_each(self, submissions: list[Submission]) -> list[Accepted | Exception]:
         """Submit a group; each gets a receipt or an error of its own."""
         now = time.monotonic()
-        outcomes: dict[str, Accepted | Exception] = {}
-        allowed: list[Submission] = []
-        for submission in submissions:
-            queued = self._count_queued(submission.customer, now)
-            if queued.value >= self._queued_max:
-                outcomes[submission.id] = self._too_many_queued()
+        outcomes: dict[str, ReceiptRow | FairlaneError] = {}
+        group: Sequence[Submission] = submissions
+        while group:
+            try:
+                receipts = self._engine.submit(group)
+            except Mistake as error:
+                alone = self._at_fault(group, error)
+                outcomes |= {submission.id: self._commit_alone(submission) for submission in alone}
+                group = [submission for submission in group if submission.id not in outcomes]
             else:
-                queued.value += 1
-                allowed.append(submission)
-        try:
-            receipts: Sequence[ReceiptRow | FairlaneError] = self._engine.submit(allowed)
-        except Mistake:
-            receipts = [self._commit_alone(submission) for submission in allowed]
-        for submission, receipt in zip(allowed, receipts, strict=True):
-            if isinstance(receipt, FairlaneError):
-                outcomes[submission.id] = receipt
-            else:
-                outcomes[submission.id] = self._accepted(submission, receipt, now)
-        return [outcomes[submission.id] for submission in submissions]
+                outcomes |= {submission.id: receipt for submission, receipt in zip(group, receipts, strict=True)}
+                break
+        return [self._outcome(submission, outcomes[submission.id], now) for submission in submissions]
+
+    def _at_fault(self, group: Sequence[Submission], error: Mistake) -> Sequence[Submission]:
+        """Return the submissions that may have caused an error: those of a customer at its limit, else all."""
+        name = error.name if isinstance(error, LimitReached) else None
+        return [submission for submission in group if submission.customer == name] or group
+
+    def _outcome(self, submission: Submission, outcome: ReceiptRow | FairlaneError, now: float) -> Accepted | Exception:
+        return outcome if isinstance(outcome, FairlaneError) else self._accepted(submission, outcome, now)
 
     def _commit_all(self, submissions: Sequence[Submission]) -> list[Accepted]:
         now = time.monotonic()
-        queued = self._count_queued(submissions[0].customer, now)
-        if queued.value + len(submissions) > self._queued_max:
-            raise self._too_many_queued()
         receipts = self._engine.submit(submissions)
-        queued.value += len(submissions)
         return [self._accepted(submission, receipt, now) for submission, receipt in zip(submissions, receipts, strict=True)]
 
     def _commit_alone(self, submission: Submission) -> ReceiptRow | FairlaneError:
@@ -165,22 +157,6 @@ class SubmitBatcher:
     def _accepted(self, submission: Submission, receipt: ReceiptRow, now: float) -> Accepted:
         ahead = self._estimate_ahead(receipt, submission.kind, now)
         return Accepted(receipt, ahead, receipt.id != submission.id, submission.delay_ms, submission.kind)
-
-    def _count_queued(self, customer: str, now: float) -> _CachedCount:
-        """Return about how many documents of a customer wait."""
-        count = self._queued.get(customer)
-        if count is None or now - count.at > CACHE_SECONDS:
-            if len(self._queued) >= CACHE_MAX:
-                self._queued.clear()
-            count = self._queued[customer] = _CachedCount(self._engine.customer(customer).waiting, now)
-        return count
-
-    def _too_many_queued(self) -> Problem:
-        return Problem(
-            "too-many-queued",
-            f"{self._queued_max:,} documents of this customer wait already, which is the most; try again when some are done",
-            retry_after=10,
-        )
 
     def _estimate_ahead(self, receipt: ReceiptRow, kind: str, now: float) -> int:
         """Return about how many documents go first; read once in a while for each lane, and counted up in between."""

@@ -140,7 +140,7 @@ class Uploads:
                 "bad-value", "the query cannot be read; write name=invoice.pdf, in UTF-8 and percent-encoded"
             ) from None
         fields = self._validate(scope, parameters)
-        await self._service.batcher.refuse_full(fields.customer)
+        await self._refuse(scope, fields)
         content = await _body(receive)
         if content.is_empty:
             raise bad_value("the body", b"", "the bytes of a file")
@@ -153,7 +153,7 @@ class Uploads:
         with SpooledTemporaryFile(SPOOL_BYTES_MAX) as file:
             values = await loop.run_in_executor(self._threads, _read_form, form, file)
             fields = self._validate(scope, values)
-            await self._service.batcher.refuse_full(fields.customer)
+            await self._refuse(scope, fields)
             return await self._submit_file(fields, cast(BinaryIO, file))
 
     def _write_batch(self, scope: Scope, form: Form, loop: asyncio.AbstractEventLoop) -> tuple[str, list[Submission]]:
@@ -168,7 +168,7 @@ class Uploads:
         if first is None:
             raise bad_value("the form", "0 files", "fields of text, and then a part for each file")
         fields = self._validate(scope, values)
-        asyncio.run_coroutine_threadsafe(self._service.batcher.refuse_full(fields.customer), loop).result()
+        asyncio.run_coroutine_threadsafe(self._refuse(scope, fields), loop).result()
         common, is_by_pages = _common(fields)
         id = batch_id(fields.customer, fields.key)
         inputs = self._inputs(chain([first], parts), id, fields.payload)
@@ -197,6 +197,12 @@ class Uploads:
         key = idempotency_key(dict(scope["headers"]))
         name = values.get("name") or None
         return UploadFields(customer, kind, cost, _number("delay", values.get("delay", "0")), name, payload, key)
+
+    async def _refuse(self, scope: Scope, fields: UploadFields) -> None:
+        """Refuse before bytes are written: a cost that the caller may not choose, and a customer that has reached a limit."""
+        if fields.cost != PAGES:
+            await self._service.refuse_cost(cast(Caller, scope["caller"]), cast(float, fields.cost))
+        await self._service.batcher.refuse_full(fields.customer)
 
     async def _submit_file(self, fields: UploadFields, content: BinaryIO) -> Accepted:
         """Write the bytes, then submit the document, in a commit with others."""

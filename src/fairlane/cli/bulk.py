@@ -46,10 +46,14 @@ def run_bulk(
     if not yes and not confirm(f"{count} will be {WORDS[action]}. Go on?"):
         echo(f"Nothing was {WORDS[action]}.", err=True)
         raise click.exceptions.Exit(EXIT_FAILURE)
-    changed = 0
+    changed = refused = 0
+    reason = None
     with ProgressBar(WORDS[action], as_json) as bar:
         for step in all_steps(lambda cursor: queue.bulk(action, **filter, cursor=cursor), start):
-            changed += step.changed
+            changed, refused, reason = changed + step.changed, refused + step.refused, reason or step.reason
             bar.update(WORDS[action], changed, matched)
-    data = {"matched": matched, "changed": changed}
-    return print_result(as_json, data, f"{format_count(changed)} {WORDS[action]}.")
+    data = {"matched": matched, "changed": changed, "refused": refused, "reason": reason}
+    lines = [f"{format_count(changed)} {WORDS[action]}."]
+    if refused:
+        lines.append(f"{format_count(refused)} not {WORDS[action]}; of the first: {reason}")
+    return print_result(as_json, data, *lines)

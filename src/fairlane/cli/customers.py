@@ -11,7 +11,7 @@ from fairlane.core.policy import Reset
 from fairlane.queue import KEEP, Keep
 
 from .group import main
-from .options import customer_argument, json_option, open_queue, queue_options
+from .options import customer_argument, json_option, limit_options, open_queue, queue_options
 from .output import format_count, print_result
 from .param_types import DURATION, THRESHOLDS, OptionalType
 
@@ -71,6 +71,14 @@ def resume(customer: str, url: str | None, as_json: bool) -> None:
     "--reset-interval", type=OptionalType(DURATION), default=KEEP, metavar="DURATION|none", help="Such as 90s or 25m."
 )
 @click.option("--thresholds", type=OptionalType(THRESHOLDS), default=KEEP, metavar="LIST|none", help="Such as =-2,-4,-6,-8.")
+@limit_options
+@click.option(
+    "--cost-min",
+    type=OptionalType(click.FLOAT),
+    default=KEEP,
+    metavar="NUMBER|none",
+    help="The least cost that its keys may give a document over the API: 0.001 to 1.",
+)
 @queue_options
 @json_option
 def tune(
@@ -80,10 +88,12 @@ def tune(
     reset: Reset | Keep | None,
     reset_interval: float | Keep | None,
     thresholds: tuple[float, ...] | Keep | None,
+    cost_min: float | Keep | None,
     url: str | None,
     as_json: bool,
+    **limits: Any,
 ) -> None:
-    """Show or change the settings of one CUSTOMER.
+    """Show or change the settings and limits of one CUSTOMER.
 
     Options that are left out stay as they are; `none` returns to the queue's own rule. A change applies from the next check or
     claim on. A customer can be tuned before it submits its first document.
@@ -96,10 +106,13 @@ def tune(
             reset=reset,
             reset_interval=reset_interval,
             thresholds=thresholds,
+            cost_min=1 if cost_min is None else cost_min,
+            **limits,
         )
     settings: dict[str, Any] = {
         "weight": terms.weight, "cap": terms.cap, "paused": terms.paused, "reset": terms.reset,
-        "reset_interval": terms.reset_interval, "thresholds": terms.thresholds,
+        "reset_interval": terms.reset_interval, "thresholds": terms.thresholds, **terms.limits._asdict(),
+        "cost_min": terms.cost_min,
     }  # fmt: skip
     data = {"customer": customer, **settings}
     lines = [f"{name.replace('_', ' '):16} {_format_setting(value)}" for name, value in data.items()]

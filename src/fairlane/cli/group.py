@@ -11,13 +11,13 @@ from typing import Any
 import click
 
 from fairlane import __version__
-from fairlane.core.errors import FairlaneError, Mistake
+from fairlane.core.errors import FairlaneError, Mistake, QueueFull
 
 from .output import echo
 
 EXIT_FAILURE = 1  # the output could not be written, the user declined, or a document failed
 EXIT_USAGE = 2  # the call is wrong: change it
-EXIT_STORE = 3  # the store failed: try again, or repair it
+EXIT_STORE = 3  # the store failed, or too many documents wait: try again, or repair it
 EXIT_FINDINGS = 4  # the command ran, and found differences or problems
 
 
@@ -46,7 +46,7 @@ class _CommandGroup(click.Group):
             return super().invoke(ctx)
         except FairlaneError as error:
             echo(*f"fairlane: {error}".replace("\n", "\n    ").split("\n"), err=True)  # a quoted line never looks like ours
-            ctx.exit(EXIT_USAGE if isinstance(error, Mistake) else EXIT_STORE)
+            ctx.exit(EXIT_USAGE if isinstance(error, Mistake) and not isinstance(error, QueueFull) else EXIT_STORE)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         if isinstance(sys.stdout, TextIOWrapper):

@@ -12,12 +12,12 @@ import click
 
 from fairlane.core.document import State
 from fairlane.core.errors import FairlaneError, Mistake
-from fairlane.queue import Queue
+from fairlane.queue import KEEP, Queue
 from fairlane.queue.audit import cli_actor
 from fairlane.queue.audited_queue import AuditedQueue
 from fairlane.settings import Settings, load_settings
 
-from .param_types import MOMENT
+from .param_types import MOMENT, SIZE, OptionalType
 
 if TYPE_CHECKING:
     from .remote import RemoteQueue
@@ -31,6 +31,23 @@ URL_HELP = (
 )
 SERVER, KEY_FILE = "fairlane.server", "fairlane.key_file"  # keys of click's context.meta
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+LIMITS: tuple[tuple[str, Any, str], ...] = (
+    ("--waiting-max", click.INT, "How many documents of a customer may wait."),
+    ("--descendants-max", click.INT, "How many documents may come out of one, archives in archives included."),
+    ("--documents-max", click.INT, "How many documents of a customer are kept, in any state."),
+    ("--bytes-max", SIZE, "What its payloads, results and files may take, such as 500MB or 50GB."),
+    ("--retries-max", click.INT, "How often a customer may retry one failed document."),
+)
+
+
+def limit_options(command: F) -> F:
+    """Add an option for each limit of customers."""
+    for name, type, help in reversed(LIMITS):
+        metavar = "SIZE|none" if type is SIZE else "N|none"
+        command = click.option(name, type=OptionalType(type), default=KEEP, metavar=metavar, help=help)(command)
+    return command
 
 
 def _store_in_context(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:

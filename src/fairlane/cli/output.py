@@ -72,6 +72,15 @@ def format_seconds(duration: float | timedelta | None) -> str:
     return f"{days} d {clock}" if days else clock
 
 
+def format_bytes(size: int) -> str:
+    """Format a size with a unit, 3 digits at least: 999 B, 1.23 kB, 45.6 MB."""
+    value, units = float(size), iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while value >= 999.5 and unit != "TB":
+        value, unit = value / 1000, next(units)
+    return f"{size:,} B" if unit == "B" else f"{value:,.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f} {unit}"
+
+
 def live_console() -> Console | None:
     """Return the terminal on standard output; None if it is not a terminal that can be redrawn."""
     from rich.console import Console
@@ -90,14 +99,18 @@ def styled(*parts: tuple[str, str], overflow: OverflowMethod | None = None) -> T
     return line
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object] | None]) -> None:
-    """Print a table; one that is wider than the terminal is printed in several parts."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object] | None], optional: Sequence[str] = ()) -> None:
+    """Print a table; one that is wider than the terminal goes without its optional columns, or is printed in several parts."""
     from rich.console import Console
 
     console = Console(file=sys.stdout)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     all_rows = list(rows)
+    if len(split_columns(columns, all_rows, console.width)) > 1:
+        fitting = [index for index, column in enumerate(columns) if column not in optional]
+        columns = [columns[index] for index in fitting]
+        all_rows = [row and [row[index] for index in fitting] for row in all_rows]
     for part in split_columns(columns, all_rows, console.width):
         console.print(build_table([columns[index] for index in part], [row and [row[i] for i in part] for row in all_rows]))
 

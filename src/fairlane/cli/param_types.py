@@ -1,4 +1,4 @@
-"""Types of options: durations with a unit, costs, thresholds, and `none` for the value that everybody has."""
+"""Types of options: durations and sizes with a unit, costs, thresholds, and `none` for the value that everybody has."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ else:
     ParamType = click.ParamType
 
 _UNIT_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_UNIT_BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?b|)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|s|m|h|d|w|)")
 
 
@@ -43,6 +45,18 @@ class _ExpiryType(ParamType):
         if isinstance(value, Keep):
             return value
         return None if str(value).strip().lower() == "never" else DURATION.convert(value, parameter, context)
+
+
+class _SizeType(ParamType):
+    """Bytes, written with a unit or as a bare number."""
+
+    name = "size"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
+        match = _SIZE.fullmatch(str(value).strip().lower())
+        if match is None:
+            self.fail(f"{value!r} is not a size; write it as 500MB, 50GB or 1.5TB, or as a number of bytes", parameter, context)
+        return round(float(match[1]) * _UNIT_BYTES[match[2]])
 
 
 class _MomentType(ParamType):
@@ -109,5 +123,6 @@ class OptionalType(ParamType):
 DURATION = _DurationType()
 EXPIRY = _ExpiryType()
 MOMENT = _MomentType()
+SIZE = _SizeType()
 THRESHOLDS = _ThresholdsType()
 COST = _CostType()

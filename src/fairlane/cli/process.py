@@ -77,7 +77,7 @@ def process(
         if (reason := sandbox.unsafe_reason(may_read_everything)) is not None:
             echo(f"UNSAFE: {reason}", err=True)
         began, tracker = time.monotonic(), Tracker()
-        last_before = _submit(queue_url, folder, found.documents, tracker)
+        last_before = _submit(queue_url, url is None, folder, found.documents, tracker)
         view = no_view if as_json else partial(open_view, tracker)
         _run(worker, FeedFollower(queue_url, tracker, last_before, view))
         _print_end(tracker, time.monotonic() - began, as_json)
@@ -97,9 +97,11 @@ def _queue_url(url: str | None) -> Iterator[str]:
         yield f"sqlite:///{folder}/queue.db"
 
 
-def _submit(url: str, folder: str, documents: dict[str, list[str]], tracker: Tracker) -> int | None:
+def _submit(url: str, is_own: bool, folder: str, documents: dict[str, list[str]], tracker: Tracker) -> int | None:
     """Submit every document; return the number of the last change before them."""
     with Queue(url) as queue:
+        if is_own:
+            queue.configure(waiting_max=None, descendants_max=None)  # nobody else submits to it
         last_before = last_change(queue.engine.changes)
         for customer, paths in sorted(documents.items(), key=lambda item: -len(item[1])):
             for start in range(0, len(paths), BATCH_MAX):

@@ -9,12 +9,12 @@ import click
 
 from fairlane.core.errors import Unknown
 from fairlane.core.policy import TIME_MAX_MS, to_milliseconds
-from fairlane.queue import Look, Queue
+from fairlane.queue import KEEP, Look, Queue
 from fairlane.queue.models import to_json
 
 from .group import main
-from .options import complete_customer, customer_argument, json_option, open_queue, queue_options
-from .output import echo, format_seconds, print_json, print_table
+from .options import complete_customer, customer_argument, json_option, limit_options, open_queue, queue_options
+from .output import echo, format_bytes, format_seconds, print_json, print_table
 from .param_types import DURATION, THRESHOLDS
 from .watch import repeat_every_second, watch
 
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from .remote import RemoteQueue
 
 KINDS_SHOWN = 5
-STATUS_COLUMNS = ("customer", "counter", "next\npriority", "waiting", "running", "done", "failed", "oldest\nwait", "resets\nin")
-OPTIONAL_COLUMNS = ("resets\nin", "done", "failed")  # of a watched status, where names need their room
+STATUS_COLUMNS = (
+    "customer", "counter", "next\npriority", "waiting", "running", "done", "failed", "oldest\nwait", "resets\nin", "kept",
+)  # fmt: skip
+OPTIONAL_COLUMNS = ("resets\nin", "kept", "done", "failed")  # of a watched status, where names need their room
 
 
 @main.command(epilog="Example:  fairlane check acme --json")
@@ -66,7 +68,8 @@ def check(customer: str, cost: float, moments: tuple[float, ...], url: str | Non
 def status(customer: str | None, watching: bool, url: str | None, as_json: bool) -> None:
     """Show customers with their counters; changes nothing.
 
-    For each customer: its counter, the priority of its next document, and how many documents wait, run, are done and failed.
+    For each customer: its counter, the priority of its next document, how many documents wait, run, are done and failed, and
+    what the documents take that are kept.
     Then, kinds of which documents wait although no worker takes them.
     With --json, prints an array with an object per customer; with --watch, an array per line.
     """
@@ -85,7 +88,7 @@ def status(customer: str | None, watching: bool, url: str | None, as_json: bool)
         rows, sentences = list(map(_status_row, looks())), unserved_sentences(queue)
     if not rows:
         return echo("No customers yet: nothing was submitted or checked.")
-    print_table(STATUS_COLUMNS, rows)
+    print_table(STATUS_COLUMNS, rows, optional=("kept",))
     for sentence in sentences:
         echo(sentence)
     return None
@@ -113,7 +116,7 @@ def unserved_sentences(queue: Queue | RemoteQueue) -> list[str]:
 def _status_row(look: Look) -> Sequence[object]:
     return (
         look.customer + (" (paused)" if look.paused else ""), look.counter, look.next_priority, look.waiting, look.running,
-        look.done, look.failed, format_seconds(look.oldest_wait), format_seconds(look.resets_in),
+        look.done, look.failed, format_seconds(look.oldest_wait), format_seconds(look.resets_in), format_bytes(look.bytes),
     )  # fmt: skip
 
 
@@ -129,6 +132,7 @@ def _status_row(look: Look) -> Sequence[object]:
 @click.option(
     "--open-turn-every", type=int, metavar="N", help="Every Nth dispatch takes the longest waiting document; 0: never."
 )
+@limit_options
 @queue_options
 @json_option
 def policy(
@@ -139,19 +143,23 @@ def policy(
     open_turn_every: int | None,
     url: str | None,
     as_json: bool,
+    **limits: Any,
 ) -> None:
-    """Show or change the queue's rules.
+    """Show or change the queue's rules, and the limits of its customers.
 
-    A change applies to all customers, from the next check or claim on.
+    A change applies to all customers, from the next check or claim on. A limit of `none` is no limit; `fairlane tune` gives one
+    customer limits of its own.
     """
     options = (reset, reset_interval, thresholds, dispatch, open_turn_every)
-    with open_queue(url, create=any(option is not None for option in options)) as queue:
+    is_change = any(option is not None for option in options) or any(most is not KEEP for most in limits.values())
+    with open_queue(url, create=is_change) as queue:
         rules = queue.configure(
             reset=reset,
             reset_interval=reset_interval,
             thresholds=thresholds,
             dispatch=dispatch,
             open_turn_every=open_turn_every,
+            **limits,
         )
     data: dict[str, object] = {
         "version": rules.version,
@@ -160,11 +168,13 @@ def policy(
         "thresholds": list(rules.policy.thresholds),
         "dispatch": rules.dispatch,
         "open_turn_every": rules.open_turn_every,
+        **rules.limits._asdict(),
     }
     if as_json:
         print_json(data)
         return
     data["reset_interval"] = f"{rules.policy.reset_interval:.3f}".rstrip("0").rstrip(".") + " s"
+    data |= {name: "none" if most is None else f"{most:,}" for name, most in rules.limits._asdict().items()}
     for name, value in data.items():
         echo(f"{name.replace('_', ' '):16} {', '.join(map(str, value)) if isinstance(value, list) else value}")
     echo("")

@@ -15,6 +15,7 @@ from fairlane.api.limits import parse_limits
 from fairlane.blobs import open_blobs
 from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, FairlaneError, Mistake
+from fairlane.core.policy import CustomerLimits
 from fairlane.queue import Queue
 
 from .group import main
@@ -98,7 +99,15 @@ def serve(
         listening = bind(address)
         base_url = address.url(listening.getsockname()[1])
         with Queue(at, blobs=settings.blobs) as queue:
-            run(queue, options, address, listening, lambda: _report_started(queue, base_url, as_json, log), Console, log)
+            run(
+                queue,
+                options,
+                address,
+                listening,
+                lambda: _report_started(queue, base_url, retention, as_json, log),
+                Console,
+                log,
+            )
 
 
 @contextmanager
@@ -112,8 +121,11 @@ def _captured(log: Log) -> Iterator[None]:
         raise
 
 
-def _report_started(queue: Queue, base_url: str, as_json: bool, log: Log) -> None:
+def _report_started(queue: Queue, base_url: str, retention: float | None, as_json: bool, log: Log) -> None:
     """Print the address, and where the first admin's key is if there was none; the log never has the key itself."""
+    what_grows = _what_grows(retention, queue.rules().limits)
+    for sentence in what_grows:
+        log.event("unlimited", advice=sentence)
     first = make_first_key(queue.engine, queue.url, is_terminal=sys.stdout.isatty())
     if first is not None and first.path is not None:
         log.event("first admin key", key=first.key.id, file=str(first.path), expires_at=(first.key.expires_ms or 0) / 1000)
@@ -128,3 +140,20 @@ def _report_started(queue: Queue, base_url: str, as_json: bool, log: Log) -> Non
         echo(f"The first admin's key, shown only now; it expires in 90 days: {first.secret}")
     elif first is not None:
         echo(f"The first admin's key is in {first.path}; it expires in 90 days.")
+    for sentence in what_grows:
+        echo(sentence)
+
+
+def _what_grows(retention: float | None, limits: CustomerLimits) -> list[str]:
+    """Say what the disk is filled with unless somebody looks after it."""
+    sentences = []
+    if retention is None:
+        sentences.append(
+            "Nothing is ever purged: documents and their files are kept until you run `fairlane purge`, or start with "
+            "--retention, as in --retention 30d."
+        )
+    if limits.bytes_max is None:
+        sentences.append(
+            "There is no quota: a customer may keep any number of bytes; set one with `fairlane policy --bytes-max 50GB`."
+        )
+    return sentences

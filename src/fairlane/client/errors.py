@@ -8,13 +8,18 @@ Laws:
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from fairlane.core.errors import (
     BadValue,
     FairlaneError,
     KeyConflict,
+    LimitReached,
     Mistake,
+    QueueFull,
+    QuotaFull,
+    RetriesSpent,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -36,7 +41,9 @@ ERRORS_BY_CODE: dict[str, type[FairlaneError]] = {
     "too-large": Mistake,
     "wrong-media-type": Mistake,
     "bad-value": BadValue,
-    "too-many-queued": StoreBusy,
+    "retries-spent": RetriesSpent,
+    "too-many-queued": QueueFull,
+    "quota-full": QuotaFull,
     "too-many-requests": StoreBusy,
     "too-many-headers": Mistake,
     "broken": StoreError,
@@ -58,6 +65,7 @@ class ServerProblem(NamedTuple):
     status: int
     code: str
     detail: str
+    members: Mapping[str, Any] = {}
 
 
 def parse_problem(status: int, media_type: str, body: bytes) -> ServerProblem:
@@ -65,7 +73,7 @@ def parse_problem(status: int, media_type: str, body: bytes) -> ServerProblem:
     if media_type.partition(";")[0].strip().lower() == "application/problem+json":
         try:
             members = json.loads(body)
-            return ServerProblem(status, str(members["type"]), str(members["detail"])[:DETAIL_LENGTH_MAX])
+            return ServerProblem(status, str(members["type"]), str(members["detail"])[:DETAIL_LENGTH_MAX], members)
         except (ValueError, KeyError, TypeError):
             pass
     return ServerProblem(status, "", f"the server responded {status} without a reason; a proxy in front of it may have done so")
@@ -81,4 +89,8 @@ def to_error(problem: ServerProblem) -> FairlaneError:
         error.name, error.value = problem.detail.partition(" ")[0], None
     if isinstance(error, KeyConflict):
         error.document = ""
+    if isinstance(error, LimitReached):
+        error.limit = str(problem.members.get("limit", ""))
+        figures = [problem.members.get(name) for name in ("used", "adding", "most")]
+        error.used, error.adding, error.most = (figure if isinstance(figure, int) else 0 for figure in figures)
     return error

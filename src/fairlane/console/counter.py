@@ -9,10 +9,10 @@ from fairlane.core.policy import STEP, step_of
 
 
 def counter_steps(newest_first: list[DocumentRow], weight: int) -> list[dict[str, Any]]:
-    """Return the counter at each check, oldest first."""
+    """Return the counter at each check, oldest first; of a document that its customer retried, at its newest."""
     steps: list[dict[str, Any]] = []
     counter = 0
-    for document in reversed(newest_first):
+    for document in sorted(newest_first, key=lambda document: (document.check.checked_ms, document.number)):
         check = document.check
         steps.append(
             {

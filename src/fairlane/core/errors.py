@@ -72,13 +72,13 @@ class KeyConflict(Mistake):
 
 
 class LimitReached(Mistake):
-    """A customer has reached a limit; nothing was changed. `limit` is its name: `waiting_max`, `bytes_max`, …"""
+    """A customer has reached a limit, as in `waiting_max`; nothing was changed. `name` is that of the customer or document."""
 
-    limit, used, adding, most = "", 0, 0, 0
+    limit, name, used, adding, most = "", "", 0, 0, 0
 
-    def __init__(self, message: str, limit: str, used: int, adding: int, most: int) -> None:
+    def __init__(self, message: str, limit: str, name: str, used: int, adding: int, most: int) -> None:
         super().__init__(message)
-        self.limit, self.used, self.adding, self.most = limit, used, adding, most
+        self.limit, self.name, self.used, self.adding, self.most = limit, name, used, adding, most
 
 
 class QueueFull(LimitReached):

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fairlane.core.document import Submission
+from fairlane.core.document import Customer, Submission
 from fairlane.core.errors import BadValue, LimitReached, QueueFull, QuotaFull, RetriesSpent, TooManyDescendants
 from fairlane.core.policy import NO_LIMITS, CustomerLimits, Rules, Terms
 
@@ -148,6 +148,13 @@ def refuse_customer(customer: str, additions: Additions, usage: Usage, limits: C
         _refuse("bytes_max", customer, usage.bytes, additions.bytes_of(customer), limits.bytes_max)
 
 
+def refuse_full(customer: Customer, documents: int, size: int) -> None:
+    """Raise QueueFull or QuotaFull if a customer, as it was read, could not take so many documents and bytes more."""
+    _refuse("waiting_max", customer.id, customer.waiting, documents, customer.limits.waiting_max)
+    _refuse("documents_max", customer.id, customer.documents, documents, customer.limits.documents_max)
+    _refuse("bytes_max", customer.id, customer.bytes, size, customer.limits.bytes_max)
+
+
 def refuse_retry(id: str, customer: str, retries: int | None, waiting: Callable[[], int], limits: CustomerLimits) -> None:
     """Raise an error if a document may not wait again; `retries` by its customer so far, None: an operator retries it."""
     if retries is not None:
@@ -164,4 +171,4 @@ def _refuse(limit: str, name: str, used: int, adding: int, most: int | None) -> 
 def limit_error(limit: str, name: str, used: int, adding: int, most: int) -> LimitReached:
     """Return the error of a limit that `used` and `adding` together exceed, for a customer or a document."""
     error, message = _ERRORS[limit]
-    return error(message.format(name=name, used=used, adding=adding, most=most), limit, used, adding, most)
+    return error(message.format(name=name, used=used, adding=adding, most=most), limit, name, used, adding, most)

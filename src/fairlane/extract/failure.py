@@ -15,7 +15,10 @@ from typing import Literal
 
 from fairlane.core.errors import FairlaneError
 
-Code = Literal["encrypted", "corrupt", "empty", "too_large", "unsupported", "timed_out", "too_many_pages", "crashed"]
+Code = Literal[
+    "encrypted", "corrupt", "empty", "too_large", "unsupported", "timed_out", "too_many_pages", "too_many_files", "queue_full",
+    "quota_full", "crashed",
+]  # fmt: skip
 CAN_RETRY: Mapping[Code, bool] = {
     "encrypted": False,
     "corrupt": False,
@@ -24,6 +27,9 @@ CAN_RETRY: Mapping[Code, bool] = {
     "unsupported": False,
     "timed_out": True,  # the machine may have been busy
     "too_many_pages": False,
+    "too_many_files": False,  # more than may ever come out of one document, or wait
+    "queue_full": True,  # the customer's documents that wait become fewer
+    "quota_full": False,
     "crashed": True,  # the machine may have been short of memory
 }
 DETAIL_MAX = 300

@@ -4,7 +4,8 @@ Laws:
 - No byte of an untrusted file is parsed in this process: that happens in the sandbox, and its response is validated.
 - A failure that another attempt cannot help is final, with a code that people understand; others are retried.
 - Files inside a file become documents of the same customer, each with its check and an idempotency key, so that a second
-  attempt submits none of them twice.
+  attempt submits none of them twice. All of them are submitted, or none: if they do not fit the customer's limits, the file
+  that holds them fails, and says so.
 - A path is read only for documents of the kind that `fairlane process` submits: a sender of documents may not read disks.
 """
 
@@ -16,10 +17,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from fairlane.blobs.safe_open import open_regular_file
-from fairlane.core.errors import BlobDamaged, Mistake
+from fairlane.core.errors import BlobDamaged, LimitReached, Mistake, QueueFull, QuotaFull
 from fairlane.core.retry import Backoff
 from fairlane.folders.outputs import Outputs, member_paths
 from fairlane.folders.scan import FOLDER_KIND
@@ -30,6 +31,7 @@ from fairlane.worker import Document, Fail, Retry, Worker
 from . import Extraction, Limits, Unreadable
 from .sandboxed import extract_isolated, prepare
 
+QUEUE_FULL_SECONDS = 60.0  # before an archive is tried again whose files do not fit now
 SECONDS_SPARE = 60.0  # beyond the time for reading: to fetch the file and to store results
 
 
@@ -120,12 +122,24 @@ class ExtractHandler:
         try:
             with Queue(self._options.url, create=False, blobs=self._options.blobs) as queue:
                 receipts = queue.submit_files(document.customer, inputs, kind=document.kind, cost=cost)
+        except LimitReached as error:
+            _refuse_members(error, len(inputs))
         except Mistake as mistake:
             raise Fail(f"unsupported: the files inside cannot be documents of their own: {mistake}") from None
         return [
             {"name": member.name, "size": member.size, "document": receipt.id}
             for member, receipt in zip(extraction.members, receipts, strict=True)
         ]
+
+
+def _refuse_members(error: LimitReached, count: int) -> NoReturn:
+    """End the attempt of an archive whose files do not fit: none of them was submitted."""
+    reason = f"none of the {count:,} files inside was submitted, because {error}"
+    if isinstance(error, QuotaFull):
+        raise Unreadable("quota_full", reason)
+    if isinstance(error, QueueFull) and error.adding <= error.most:
+        raise Retry(QUEUE_FULL_SECONDS, str(Unreadable("queue_full", reason)))
+    raise Unreadable("too_many_files", reason)
 
 
 class Source(NamedTuple):

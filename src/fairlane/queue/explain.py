@@ -62,7 +62,8 @@ def explain_document(
         "delayed_because": None if delay is None else delay.note,
     }
     sentences = [
-        f"Priority {check.priority}, because {document.customer}'s counter stood at {check.counter:,} when it was submitted."
+        f"Priority {check.priority}, because {document.customer}'s counter stood at {check.counter:,} when it was "
+        f"{'retried' if document.retries else 'submitted'}."
     ]
     if outlook is None:
         sentences.append(_state_sentence(document, for_customer))
@@ -94,11 +95,16 @@ def explain_customer(customer: Customer, rules: Rules) -> Explanation:
         "reset": policy.reset,
         "reset_interval": policy.reset_interval,
         "thresholds": list(policy.thresholds),
+        "documents": customer.documents,
+        "bytes": customer.bytes,
+        **customer.limits._asdict(),
+        "cost_min": terms.cost_min,
     }
     sentences = [
         f"{customer.id}'s counter stands at {customer.counter:,}; its next document gets priority {customer.next_priority}.",
         _reset_sentence(customer, policy),
         _counts_sentence(customer),
+        *_kept_sentences(customer),
         *_terms_sentences(customer),
     ]
     return Explanation(" ".join(sentences), facts)
@@ -137,8 +143,26 @@ def _counts_sentence(customer: Customer) -> str:
     return "; ".join([waiting, ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)]).rstrip("; ") + "."
 
 
+def _kept_sentences(customer: Customer) -> list[str]:
+    limits = customer.limits
+    if customer.documents == 0 and limits.documents_max is None and limits.bytes_max is None:
+        return []
+    documents = _of_most(customer.documents, limits.documents_max, "document")
+    return [f"It keeps {documents} with {_of_most(customer.bytes, limits.bytes_max, 'byte')}."]
+
+
+def _of_most(count: int, most: int | None, noun: str) -> str:
+    if most is None:
+        return _units(count, noun)
+    reached = "" if count < most else " (that limit is reached)"
+    return f"{count:,} of at most {_units(most, noun)}{reached}"
+
+
 def _terms_sentences(customer: Customer) -> list[str]:
     terms, sentences = customer.terms, list[str]()
+    most = customer.limits.waiting_max
+    if most is not None and customer.waiting >= most:
+        sentences.append(f"No more than {_count(most).rsplit(' ', 1)[0]} may wait, so new ones are refused.")
     if terms.paused:
         sentences.append("It is paused: nothing of it is served until it is resumed.")
     if terms.cap is not None:

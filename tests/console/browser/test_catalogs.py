@@ -31,12 +31,15 @@ SAME_WORDS = {  # which are what that language says too
 }
 SUFFIX = "_hint"  # of a column, where there is one
 RESETS = ("idle", "window", "gradual")
+LIMITS = ("waiting_max", "documents_max", "bytes_max", "retries_max")  # that the page can change
 WORDS = {  # the words that may replace {}
     "state.{}": get_args(State),
     "life.{}": (*get_args(EventType), "checked", "attempt"),
     "failure.{}": (*CAN_RETRY, "other"),
     "reason.{}": (*CAN_RETRY, "other"),
     "reset.{}": RESETS,
+    "limit.{}": LIMITS,
+    "limit_ask.{}": LIMITS,
     "what_if.{}": ("measured", "now", "then"),
     "what_if.doubt_{}": tuple(SENTENCES),
     "bulk.{}": ("cancel_all", "retry_all", "cancel_ask", "retry_ask", "cancel_done", "retry_done"),

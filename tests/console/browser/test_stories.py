@@ -150,6 +150,29 @@ def test_a_customer_is_paused_and_resumed(operator: BrowserPage, server: Server,
     drain(server)
 
 
+def test_a_customer_gets_a_limit_of_its_own(operator: BrowserPage, server: Server, customer: str) -> None:
+    page = operator.page
+    server.queue.submit(customer, kind=KIND)
+    operator.open(f"customers/{customer}".replace(" ", "%20"))
+    field = page.get_by_label("Storage limit in MB")
+    field.fill("1.5")
+    field.press("Enter")
+    expect(page.locator("dialog")).to_contain_text(f"files of {customer} may take 1.5 MB in all")
+    page.locator("dialog button.main").click()
+    expect(page.locator("dl.figures").first).to_contain_text("of 1.5 MB")
+    assert server.queue.terms(customer).limits.bytes_max == 1_500_000
+    operator.open("customers")
+    operator.open(f"customers/{customer}".replace(" ", "%20"))
+    expect(field).to_have_value("1.5")
+    field.fill("")
+    field.press("Enter")
+    expect(page.locator("dialog")).to_contain_text(f"{customer} will have the limit that everybody has")
+    page.locator("dialog button.main").click()
+    expect(page.locator("dl.figures").first).not_to_contain_text("of 1.5 MB")
+    assert server.queue.terms(customer).limits.bytes_max is None
+    drain(server)
+
+
 def test_a_customer_hands_in_a_file_and_takes_the_result(
     browser: Browser, server: Server, customer: str, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fairlane.console.read_model.figures import history
 from fairlane.console.read_model.initial_load import load_model, look_up
 from fairlane.console.read_model.model import ReadModel, encode_partial_frame
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
+from fairlane.core.errors import RetriesSpent
 from fairlane.core.policy import Terms, interval_ms_of
 from fairlane.engine import Engine
 from fairlane.engine.walk import walk_documents
@@ -121,7 +123,8 @@ class Story:
             self.engine.cancel([self.random.choice(documents).id], now_ms=self.now_ms)
         failed = [document.id for document in documents if document.state == "failed"]
         if failed:
-            self.engine.retry(self.random.choice(failed), now_ms=self.now_ms)
+            with suppress(RetriesSpent):
+                self.engine.retry(self.random.choice(failed), as_customer=self.random.random() < 0.5, now_ms=self.now_ms)
 
 
 def catch_up(model: ReadModel, engine: Engine) -> None:

@@ -32,7 +32,7 @@ def test_a_row_says_what_the_store_says(server: Server, page: httpx.Client, cust
     assert len(claims) == 2
     server.queue.engine.settle([(claims[0], Done()), (claims[1], Failed("corrupt: no"))])
     waiting = server.queue.submit_many(customer, [1] * 3)
-    server.queue.tune(customer, weight=2, cap=4)
+    server.queue.tune(customer, weight=2, cap=4, bytes_max=5000)
     look = server.queue.look(customer)
 
     def complete_row() -> dict[str, Any] | None:
@@ -43,6 +43,7 @@ def test_a_row_says_what_the_store_says(server: Server, page: httpx.Client, cust
     row = until(complete_row, "the row")
     assert (row["counter"], row["waiting"], row["running"]) == (look.counter, look.waiting, look.running)
     assert (row["done_today"], row["failed_today"], row["weight"], row["cap"]) == (1, 1, 2, 4)
+    assert (row["documents"], row["bytes"], row["waiting_max"], row["bytes_max"]) == (33, 33, 100_000, 5000)
     assert row["waiting"] == len(waiting)
     assert row["wait_p50"] is not None
     assert 0 < row["resets_in"] <= 1500

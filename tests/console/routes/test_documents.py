@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from fairlane.core.document import Failed, Retried
-from tests.api.running import Server
+from tests.api.running import Server, until
 from tests.console.page_client import claim_only, signed_in
 
 
@@ -47,6 +47,22 @@ def test_the_history_of_a_document(server: Server, page: httpx.Client, customer:
         unknown = neighbour.get("/page/documents/01a1e26c-a079-7924-b052-ca4fc538e719")
         foreign = neighbour.get(f"/page/documents/{id}")
         assert (foreign.status_code, foreign.content) == (unknown.status_code, unknown.content) == (404, unknown.content)
+
+
+def test_a_document_that_its_customer_retried(server: Server, page: httpx.Client, customer: str) -> None:
+    receipts = server.queue.submit_many(customer, [1] * 6)
+    id = receipts[0].id
+    [claim] = claim_only(server, id)
+    server.queue.engine.settle([(claim, Failed("corrupt: no"))])
+    assert page.get(f"/page/documents/{id}").json()["why"]["was_retried"] is False
+    server.queue.retry(id, as_customer=True)
+    body = page.get(f"/page/documents/{id}").json()
+    assert (body["why"]["was_retried"], body["why"]["counter"], body["why"]["priority"]) == (True, -6, 3)
+    assert body["life"][-1] | {"at": 0} == body["life"][-1] | {"at": 0, "what": "revived", "note": None}  # not the feed's JSON
+    steps = until(lambda: page.get(f"/page/customers/{customer}").json().get("steps"), "the steps")
+    assert [step["counter"] for step in steps] == [-1, -2, -3, -4, -5, -6]
+    with signed_in(server, server.key(customer)) as owner:
+        assert owner.get("/v1/me").json()["standing"]["documents"] == 6
 
 
 def test_why_it_waits(server: Server, page: httpx.Client, customer: str) -> None:

@@ -20,6 +20,7 @@ from fairlane.api.webhooks import webhook_of
 from fairlane.core.document import ENDED, WAITING, DocumentRow, State
 from fairlane.core.errors import KeyConflict
 from fairlane.engine import Engine
+from fairlane.engine.limits import refuse_full
 from fairlane.engine.protocol import RECORD_BYTES_MAX, DocumentFilter
 from fairlane.engine.walk import walk_documents
 from fairlane.queue import Queue, new_ids
@@ -127,8 +128,13 @@ class BatchAccess:
             return None
         return max((document.ended_ms or 0 for document in members), default=batch.made_ms)
 
-    def create(self, batch: BatchRecord, key: str | None) -> tuple[BatchRecord, bool]:
-        """Write a batch down; if it is there already, that one counts, and the second value says that it is a repeat."""
+    def create(self, batch: BatchRecord, key: str | None, size: int) -> tuple[BatchRecord, bool]:
+        """Write a batch down; if it is there already, that one counts, and the second value says that it is a repeat.
+
+        A new one of a customer that cannot take so many documents and bytes more is refused, and not written down.
+        """
+        if self._read(batch.id) is None:
+            refuse_full(self._engine.customer(batch.customer), len(batch.documents), size)
         if self._engine.put_record(GROUP, batch.id, batch.to_json(), 0) is not None:
             return batch, False
         known = self._read(batch.id)

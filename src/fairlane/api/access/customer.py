@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fairlane.api.auth import Caller
+from fairlane.api.problems import bad_value
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.queue import Check, Look, Queue
 
@@ -15,6 +16,16 @@ class EffectiveRules(NamedTuple):
     rules: Rules
     policy: Policy
     terms: Terms | None  # None: the caller is an operator
+
+
+def refuse_cost(queue: Queue, caller: Caller, cost: float) -> None:
+    """Refuse a cost below 1, unless an operator allowed it to the caller's customer: who pays does not set the price."""
+    if caller.customer is None or cost >= 1:
+        return
+    cost_min = queue.terms(caller.customer).cost_min
+    if cost < cost_min:
+        expected = f"at least {cost_min:g} with this key, or left out; an operator can allow this customer less, with cost_min"
+        raise bad_value("cost", cost, expected)
 
 
 class OwnAccess:
@@ -30,6 +41,7 @@ class OwnAccess:
 
     def check(self, customer: str | None, cost: float) -> Check:
         """Make one check without a document."""
+        refuse_cost(self._queue, self._caller, cost)
         return self._queue.check(self._caller.customer_for(customer), cost=cost)
 
     def rules(self) -> EffectiveRules:

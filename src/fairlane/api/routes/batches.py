@@ -14,7 +14,7 @@ from fairlane.api.access.batches import BatchRecord
 from fairlane.api.auth import time_ms
 from fairlane.api.dependencies import AnyCaller, IdInPath, RequestContext, json_response
 from fairlane.api.middleware import BATCHES, is_json, read_body
-from fairlane.api.parsing import idempotency_key, parse_batch
+from fairlane.api.parsing import bytes_of, cost_of, idempotency_key, parse_batch
 from fairlane.api.problems import Problem
 from fairlane.api.submit_batcher import Accepted
 
@@ -57,7 +57,8 @@ async def _submit_json(context: RequestContext, request: Request, key: str | Non
     service = context.service
     body = await read_body(request.receive)
     batch, submissions = await service.call(parse_batch, service, context.caller, body, key, time_ms())
-    batch, is_repeat = await service.call(context.access.batches.create, batch, key)
+    await service.refuse_cost(context.caller, cost_of(submissions))
+    batch, is_repeat = await service.call(context.access.batches.create, batch, key, bytes_of(submissions))
     named = [submission._replace(id=id) for submission, id in zip(submissions, batch.documents, strict=True)]
     accepted = await service.batcher.submit_all(named)
     return batch, [document._replace(is_repeat=is_repeat) for document in accepted]

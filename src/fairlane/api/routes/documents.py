@@ -22,7 +22,7 @@ from fairlane.api.dependencies import (
 )
 from fairlane.api.download import file_response
 from fairlane.api.middleware import DOCUMENTS, is_json, read_body, refuse_unknown_query
-from fairlane.api.parsing import idempotency_key, parse_document
+from fairlane.api.parsing import cost_of, idempotency_key, parse_document
 from fairlane.api.problems import Problem
 from fairlane.api.schemas import State
 from fairlane.api.submit_batcher import Accepted
@@ -84,7 +84,9 @@ async def submit_document(context: AnyCaller, request: Request) -> Response:
     if is_json(content_type):
         key = idempotency_key(headers)
         body = await read_body(request.receive)
-        accepted = await service.batcher.submit(parse_document(service, context.caller, body, key))
+        submission = parse_document(service, context.caller, body, key)
+        await service.refuse_cost(context.caller, cost_of([submission]))
+        accepted = await service.batcher.submit(submission)
     else:
         accepted = await request.app.state.uploads.submit(request.scope, request.receive, media_type(headers))
     service.trace(headers, began, [accepted])

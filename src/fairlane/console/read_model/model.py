@@ -159,6 +159,8 @@ class ReadModel:
             self._claimed(change, document)
         elif what in REQUEUED and document is not None:
             self._requeued(change, document, facts)
+            if what == "revived" and change.note:  # by its customer, with a check
+                self._checked(change, document.row)
         elif what in ENDED:
             self._ended(change, self.row(customer), document)
 
@@ -204,7 +206,12 @@ class ReadModel:
             row.terms = decode_terms(change.note)
         elif change.what == "reset":
             row.standing = Standing()
-        elif change.what == "checked" and (row.standing.updated_ms or 0) <= change.at_ms:
+        elif change.what == "checked":
+            self._checked(change, row)
+
+    def _checked(self, change: ChangeRow, row: CustomerRow) -> None:
+        """Take over the counter of a check that the feed holds."""
+        if (row.standing.updated_ms or 0) <= change.at_ms:
             counter = json.loads(change.note or "{}").get("counter", 0)
             row.standing = _standing_after_check(row.standing, counter, change.at_ms)
 

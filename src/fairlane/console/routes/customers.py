@@ -79,6 +79,9 @@ def _row_json(row: CustomerRow, stored: Customer, now_ms: int) -> dict[str, Any]
         "paused": stored.terms.paused,
         "weight": stored.terms.weight,
         "cap": stored.terms.cap,
+        "documents": stored.documents,
+        "bytes": stored.bytes,
+        **stored.limits._asdict(),
     }
 
 
@@ -103,6 +106,8 @@ async def get_customer(context: AnyCaller, state: SharedState, customer: Custome
                 "reset_interval": policy.reset_interval,
                 "thresholds": list(policy.thresholds),
                 "reset": policy.reset,
+                **terms.limits._asdict(),
+                "cost_min": terms.cost_min,
             },
         }
 

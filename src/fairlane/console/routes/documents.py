@@ -173,7 +173,7 @@ def _change_json(change: ChangeRow) -> dict[str, Any]:
         "what": change.what,
         "attempt": change.token or 0,
         "worker": change.note if is_claim else None,
-        "note": None if is_claim or change.what == "submitted" else change.note,
+        "note": None if is_claim or change.what in ("submitted", "revived") else change.note,  # theirs are for programs
     }
 
 
@@ -188,7 +188,8 @@ def _check_json(context: CheckContext, document: DocumentRow) -> dict[str, Any]:
         "priority": check.priority,
         "threshold": threshold,  # the counter was below it; None: it was above all, or the rules have changed since
         "was_reset": is_reset(document, weight_of(customer.terms)),
-        "silence": None if context.previous is None else max(0, check.checked_ms - context.previous.check.checked_ms) / 1000,
+        "was_retried": document.retries > 0,  # by its customer, and that was the check
+        "silence": None if context.previous is None else max(0, check.checked_ms - context.previous.submitted_ms) / 1000,
         "reset": policy.reset,
         "reset_interval": policy.reset_interval,
         "weight": customer.terms.weight,

@@ -43,6 +43,7 @@ export class BulkActions {
         const progress = (done) => t("bulk.progress", { done: number(done), count: number(count) });
         const changed = await this.walk({ action, filter }, counted.start, "changed", progress);
         notify(t(`bulk.${action}_done`, { count: changed.sum }));
+        if (changed.refused) notify(t("bulk.refused", { count: changed.refused }), "bad");
       }
     } catch (error) {
       notify(errorText(error), "bad");
@@ -53,17 +54,19 @@ export class BulkActions {
     this.onchange();
   }
 
-  /** Call step after step, until the last one or until the view is left; returns the sum of a figure and where it began. */
+  /** Call step after step, until the last one or until the view is left; returns a figure's sum, refusals and the start. */
   async walk(body, cursor, figure, text) {
     let sum = 0,
+      refused = 0,
       start = null;
     do {
       const step = await post("/v1/documents/bulk", { ...body, cursor });
       sum += step[figure];
+      refused += step.refused;
       start ??= step.start;
       cursor = step.next;
       setChildren(this.status, text(sum));
     } while (cursor && !this.isClosed);
-    return { sum, start };
+    return { sum, refused, start };
   }
 }

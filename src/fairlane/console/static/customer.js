@@ -11,11 +11,13 @@ import {
   badge, confirmAction, emptyState, field, figure, make, notify, priorityBadge, section, setChildren, swatch, updateChildren,
   userName,
 } from "./dom.js";
-import { duration, number, t, tParts } from "./i18n.js";
+import { bytes, duration, number, t, tParts } from "./i18n.js";
+import { keptFigures } from "./kept.js";
 import { WebhookPanel, webhookSection } from "./webhook.js";
 
 const REFRESH_MS = 3000,
-  DOCUMENTS_SHOWN = 20;
+  DOCUMENTS_SHOWN = 20,
+  MEGABYTE = 1e6;
 
 export class CustomerView {
   constructor(container, customer, session) {
@@ -90,6 +92,7 @@ export class CustomerView {
       figure(t("column.failed_today"), number(row.failed_today)),
       figure(t("column.wait_p50"), duration(row.wait_p50), t("column.wait_p50_hint")),
       figure(t("column.wait_p95"), duration(row.wait_p95), t("column.wait_p95_hint")),
+      ...keptFigures(row),
     );
   }
 
@@ -123,6 +126,11 @@ export class CustomerView {
       row.paused ? this.resumeControl() : this.pauseControl(row),
       this.weightControl(row),
       this.capControl(row),
+      this.limitControl(row, "waiting_max"),
+      this.limitControl(row, "documents_max"),
+      this.limitControl(row, "bytes_max", MEGABYTE),
+      this.limitControl(row, "retries_max"),
+      this.costControl(row),
       this.resetControl(),
     );
   }
@@ -168,6 +176,31 @@ export class CustomerView {
     );
   }
 
+  /** A limit of the customer's own; an empty field is everybody's limit. */
+  limitControl(row, name, unit = 1) {
+    const own = row.terms[name];
+    const input = make("input", { type: "number", min: "0", step: "any", value: own == null ? "" : own / unit });
+    const value = () => (input.value ? Math.round(+input.value * unit) : null);
+    const save = () => patch(customerUrl(this.customer), { [name]: value() });
+    const question = () =>
+      value() == null
+        ? this.question("customer.no_limit_ask")
+        : this.question(`limit_ask.${name}`, { value: unit === MEGABYTE ? bytes(value()) : number(value()) });
+    return formControl(field(t(`limit.${name}`), input, t("customer.limit_hint")), () =>
+      this.act(question(), "act.save", save, "customer.saved"),
+    );
+  }
+
+  costControl(row) {
+    const value = row.terms.cost_min;
+    const input = make("input", { type: "number", min: "0.001", max: "1", step: "0.001", value, required: true });
+    const save = () => patch(customerUrl(this.customer), { cost_min: +input.value });
+    const question = () => this.question("customer.cost_min_ask", { value: number(+input.value) });
+    return formControl(field(t("customer.cost_min"), input, t("customer.cost_min_hint")), () =>
+      this.act(question(), "act.save", save, "customer.saved"),
+    );
+  }
+
   question(key, values = {}) {
     return tParts(key, { customer: userName(this.customer), ...values });
   }
@@ -191,6 +224,9 @@ const settings = (row) =>
     { class: "figures" },
     figure(t("customer.weight"), number(row.weight), t("customer.weight_hint")),
     figure(t("customer.cap"), row.cap == null ? "–" : number(row.cap)),
+    figure(t("limit.waiting_max"), row.waiting_max == null ? "–" : number(row.waiting_max)),
+    figure(t("limit.retries_max"), row.retries_max == null ? "–" : number(row.retries_max)),
+    figure(t("customer.cost_min"), number(row.terms.cost_min), t("customer.cost_min_hint")),
   );
 
 const buttonControl = (text, action, kind, onclick) =>

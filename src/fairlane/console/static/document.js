@@ -42,7 +42,8 @@ function priorityReason({ why, document: item }) {
     interval: duration(why.reset_interval, "long"),
   };
   const sentences = [];
-  if (why.was_reset && why.silence == null) sentences.push(tParts("why.first", values));
+  if (why.was_retried) sentences.push(tParts("why.retried", values));
+  else if (why.was_reset && why.silence == null) sentences.push(tParts("why.first", values));
   else if (why.was_reset && why.silence <= why.reset_interval) sentences.push(tParts("why.back", values));
   else if (why.was_reset) sentences.push(tParts("why.reset", { ...values, silence: duration(why.silence, "long") }));
   else if (why.priority === 1 || why.threshold == null) sentences.push(tParts("why.light", values));
@@ -150,7 +151,8 @@ export class DocumentView {
     if (!this.mayManage) return [];
     const url = documentUrl(this.id);
     const cancel = () => this.act("document.cancel_ask", "document.cancel", () => remove(url), "document.cancelled");
-    const retry = () => this.act("document.retry_ask", "document.retry", () => post(`${url}/retry`), "document.retried");
+    const question = this.isStaff ? "document.retry_ask" : "document.retry_ask_mine";
+    const retry = () => this.act(question, "document.retry", () => post(`${url}/retry`), "document.retried");
     return [
       !ENDED.includes(item.state) && make("button", { class: "quiet", onclick: cancel }, t("document.cancel")),
       canRetry && make("button", { class: "main", onclick: retry }, t("document.retry")),

@@ -6,6 +6,7 @@ import {
   documentName, emptyState, figure, heading, make, notify, priorityBadge, setChildren, updateChildren, userName,
 } from "./dom.js";
 import { bytes, dateTime, duration, number, percent, t } from "./i18n.js";
+import { keptFigures } from "./kept.js";
 
 const REFRESH_MS = 5000,
   EVENT_DELAY_MS = 400, // events of one moment cause one refresh
@@ -167,6 +168,7 @@ function standingFigures(standing) {
     figure(t("mine.done"), number(standing.done)),
     figure(t("mine.next_priority"), priorityBadge(standing.next_priority), t("mine.next_priority_hint")),
     figure(t("mine.resets_in"), resetsIn, t("mine.resets_in_hint")),
+    ...keptFigures(standing),
   ];
 }
 
