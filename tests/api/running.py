@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -156,6 +157,25 @@ class Server:
         authorization = [f"Authorization: Bearer {key}"] if key else []
         lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", *authorization, *more]
         return "".join(f"{line}\r\n" for line in lines).encode()
+
+
+class HeldRequests:
+    """Requests that begin and do not go on, so many at once; what is refused because others were quicker begins again."""
+
+    def __init__(self, server: Server, opened: contextlib.ExitStack, data: bytes, count: int) -> None:
+        self._server, self._opened, self._data, self._count = server, opened, data, count
+        self.lines: list[socket.socket] = []
+
+    def begin(self) -> bool:
+        """Begin as many as are missing; whether none was."""
+        answered = select.select(self.lines, [], [], 0)[0]
+        self.lines = [line for line in self.lines if line not in answered]
+        missing = self._count - len(self.lines)
+        for _ in range(missing):
+            line = self._opened.enter_context(self._server.connect())
+            line.sendall(self._data)
+            self.lines.append(line)
+        return not missing
 
 
 def received(line: socket.socket) -> Iterator[bytes]:

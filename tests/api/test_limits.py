@@ -8,12 +8,13 @@ from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 
+import httpx
 import pytest
 
 from fairlane.api.limits import ServiceLimits, parse_limits
 from fairlane.core.errors import BadValue, Mistake
 
-from .running import OPEN_LIMITS, Server, problem_of, received, status_of, until
+from .running import OPEN_LIMITS, HeldRequests, Server, problem_of, received, status_of, until
 
 SMALL = ("requests_a_second=1", "requests_burst=20", "batch_documents=5", "viewers_a_key=2", "batch_bytes=2000",
          "page_documents=7")  # fmt: skip
@@ -133,12 +134,15 @@ def test_overload_is_reported_early(narrow: Server) -> None:
     key = narrow.key("acme")
     head = narrow.head(key, "POST", "/v1/documents", JSON, "Content-Length: 2")
     with ExitStack() as opened, narrow.client(key) as client:
-        lines = [opened.enter_context(socket.create_connection(("127.0.0.1", narrow.port), timeout=30)) for _ in range(4)]
-        for line in lines:  # at work: their bodies are being read
-            line.sendall(head + b"\r\n{")
-        over = until(lambda: (answer := client.get("/v1/me")).status_code == 503 and answer)
+        held = HeldRequests(narrow, opened, head + b"\r\n{", 4)  # at work: their bodies are being read
+
+        def refusal() -> httpx.Response | None:
+            held.begin()
+            return answer if (answer := client.get("/v1/me")).status_code == 503 else None
+
+        over = until(refusal)
         assert (problem_of(over), over.headers["retry-after"]) == ("overloaded", "1")
-        for line in lines:
+        for line in held.lines:
             line.sendall(b"}")
             assert status_of(b"".join(received(line))) == 202
         until(lambda: client.get("/v1/me").status_code == 200)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fairlane.api.limits import ServiceLimits
 from fairlane.api.logging import Log
 from fairlane.api.store_calls import StoreCalls
 from fairlane.api.worker_process import LINE_BYTES_MAX, OutputLines
@@ -29,7 +30,7 @@ def printed(stream: io.StringIO) -> list[Any]:
 def test_lines_are_logged_as_they_are_but_not_what_goes_well() -> None:
     stream = io.StringIO()
     log = Log(stream)
-    output = OutputLines(log, 7, StoreCalls(int, log))
+    output = OutputLines(log, 7, StoreCalls(int, log, ServiceLimits()))
     lost = {"event": "lost", "id": "1"}
     for text in (json.dumps(lost), json.dumps({"event": "finished", "id": "2"}), "fairlane: no", "", "7", json.dumps(FAILURE)):
         output.data_received(text.encode()[:3])
@@ -47,7 +48,7 @@ def test_failures_are_not_logged_while_the_store_is_known_to_be_away() -> None:
     log = Log(stream)
 
     async def run() -> None:
-        store = StoreCalls(unreachable, log)
+        store = StoreCalls(unreachable, log, ServiceLimits())
         output = OutputLines(log, 7, store)
         watching = asyncio.create_task(store.watch())
         with pytest.raises(StoreUnreachable):

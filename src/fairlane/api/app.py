@@ -19,11 +19,10 @@ from fairlane import __version__
 from fairlane.core.errors import FairlaneError
 
 from . import schemas
-from .dependencies import json_response
 from .extension import Extension
 from .middleware import DOCUMENTS, DirectRoute, RequestMiddleware
 from .permissions import ROUTES, Permission, refuse_unlisted
-from .problems import MEDIA_TYPE, TITLES, Problem, nothing_here, problem_of
+from .problems import MEDIA_TYPE, TITLES, Problem, encode_json, nothing_here, problem_of
 from .routes import audit, batches, customers, documents, events, health, keys, policy, webhooks, workers
 from .service import Service
 from .uploads import Uploads
@@ -128,7 +127,10 @@ async def _validation_failed(_: Request, error: Exception) -> Response:
 
 
 async def _openapi(request: Request) -> Response:
-    return json_response(openapi(request.app))
+    state = request.app.state
+    if not hasattr(state, "openapi_text"):  # encoded once: anybody may ask for it
+        state.openapi_text = encode_json(openapi(request.app))
+    return Response(state.openapi_text, media_type="application/json")
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:

@@ -276,8 +276,9 @@ class Keyring:
     def load(self, id: str) -> None:
         """Read a key from the store into the cache; may block."""
         record = self._engine.record(GROUP, id)
-        if len(self._cache) >= CACHE_MAX:
-            self._cache.clear()
+        if len(self._cache) >= CACHE_MAX:  # ids that strangers made up go first
+            known = {key_id: entry for key_id, entry in self._cache.items() if entry[1] is not None}
+            self._cache = known if len(known) < CACHE_MAX // 2 else {}
         self._cache[id] = (time.monotonic(), None if record is None else _from_json(id, record.value))
 
     def caller(self, secret: str) -> Caller | None:

@@ -23,14 +23,20 @@ from .limits import ServiceLimits
 from .lingering import LingeringTransport
 from .logging import Log
 from .problems import Problem
+from .service import Service
+from .token_buckets import TokenBuckets
 
 DROPPED_BYTES_MAX = 64 * 1024  # a body up to this is read to its end, also if nobody needs it
 FRAMING_FACTOR = 8  # bytes around each byte of a body in chunks: a chunk of one byte has five
 
 
-def limited_protocol(limits: ServiceLimits, table: ConnectionTable, log: Log, *, is_tls: bool) -> type[LimitedConnection]:
-    """Return the protocol class with these limits."""
-    return type("LimitedProtocol", (LimitedConnection,), {"limits": limits, "table": table, "log": log, "is_tls": is_tls})
+def limited_protocol(service: Service, *, is_tls: bool) -> type[LimitedConnection]:
+    """Return the protocol class with the limits of a service."""
+    members = {
+        "limits": service.limits, "table": service.connections, "strangers": service.addresses, "log": service.log,
+        "is_tls": is_tls,
+    }  # fmt: skip
+    return type("LimitedProtocol", (LimitedConnection,), members)
 
 
 class ParsingEnded(Exception):
@@ -42,8 +48,10 @@ class LimitedConnection(HttpToolsProtocol):
 
     limits: ServiceLimits
     table: ConnectionTable
+    strangers: TokenBuckets
     log: Log
     is_tls: bool
+    group: str  # what it is counted with, by its address; empty: nothing
     opening: asyncio.Task[None] | None = None  # accepts it, and makes the handshake
     is_admitted = True  # False: there are too many, and it is told so
     _timer: asyncio.TimerHandle | None = None
@@ -54,6 +62,7 @@ class LimitedConnection(HttpToolsProtocol):
     _framing_bytes = 0  # of chunks, their extensions, and trailers
     _body_seen_at = 0.0
     _is_refused = False
+    _has_shown_key = False
     _active: RequestResponseCycle | None = None  # the request whose response is being made
     _lingering: LingeringTransport | None = None
 
@@ -81,6 +90,9 @@ class LimitedConnection(HttpToolsProtocol):
     def show_key(self, holder: str) -> None:
         """The request that is being answered has a valid key, of this holder."""
         self.table.show_key(self, holder)
+        if self.group and not self._has_shown_key:  # no stranger's connection after all
+            self.strangers.give_back(self.group)
+        self._has_shown_key = True
 
     def make_room(self) -> None:
         """End, in favour of another connection; a client that waits for a response, or sends its first request, is told why."""
@@ -259,7 +271,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._end_request()  # no half of a body is accepted
         if not self.transport.is_closing():
             if active is None or active.response_complete or not active.response_started:
-                self.transport.write(_encode_response(problem))
+                self.transport.write(encode_response(problem))
             self.transport.close()
 
     def _end_request(self) -> None:
@@ -285,7 +297,8 @@ def _too_many() -> Problem:
     return Problem("overloaded", "too many connections; try again in a moment", retry_after=1, close=True)
 
 
-def _encode_response(problem: Problem) -> bytes:
+def encode_response(problem: Problem) -> bytes:
+    """Encode a problem as a whole response, for where no request is."""
     body = problem.body()
     lines = [name + b": " + value + b"\r\n" for name, value in problem.headers()]
     return b"".join([STATUS_LINE[problem.status], *lines, b"content-length: %d\r\n\r\n" % len(body), body])

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response, StreamingResponse
 
+from .problems import Problem
 from .service import Service
 
 PIECE_BYTES = 256 * 1024
@@ -24,6 +25,11 @@ NAME_MAX, ENDING_MAX = 120, 20
 
 def file_response(service: Service, content: BinaryIO, name: str, size: int) -> Response:
     """Respond with an open file, which is closed at the end."""
+    try:
+        service.refuse_waiting()
+    except Problem:
+        content.close()
+        raise
     headers = {"content-disposition": attachment(name), "content-length": str(size)}
     return StreamingResponse(_pieces(service, content), headers=headers, media_type="application/octet-stream")
 

@@ -28,6 +28,10 @@ class Extension:
         """Whether a credential is the extension's, and not a key."""
         return False
 
+    def is_known(self, credential: str) -> bool:
+        """Whether a credential that is recognised names something that was valid when it was last read."""
+        return False
+
     async def caller(self, credential: str) -> Caller | None:
         """Identify the caller behind a credential that is recognised; None: it is not valid."""
         return None

@@ -4,22 +4,26 @@ uvloop's own server would accept whatever comes, and count nothing before the ha
 
 Laws:
 - A handshake that takes longer than `handshake_seconds` is cut off.
+- An address that opens more connections than it may without showing a key is turned away before the handshake.
 - When no more files can be opened, nothing new is accepted for a moment; the connections there are stay.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
 
-from .client_address import address_group, plain_address
-from .connection_limits import LimitedConnection
+from .client_address import plain_address
+from .connection_limits import LimitedConnection, encode_response
 from .connection_table import ConnectionTable
 from .lingering import TLS_CLOSE_SECONDS
 from .logging import Log
+from .problems import too_many_strangers
+from .token_buckets import TokenBuckets
 
 BACKLOG = 2048
 ACCEPTED_A_TURN = 64  # connections, before other things have their turn
@@ -38,6 +42,7 @@ class Listener:
         make_connection: Callable[[], LimitedConnection],
         table: ConnectionTable,
         group_of: Callable[[str], str],
+        strangers: TokenBuckets,
         tls: ssl.SSLContext | None,
         handshake_seconds: int,
         log: Log,
@@ -46,6 +51,7 @@ class Listener:
         self._make_connection = make_connection
         self._table = table
         self._group_of = group_of  # empty: connections of this address are not counted by address
+        self._strangers = strangers
         self._tls = tls
         self._handshake_seconds = handshake_seconds
         self._log = log
@@ -88,12 +94,26 @@ class Listener:
             self._open(accepted, plain_address(peer[0]))
 
     def _open(self, accepted: socket.socket, address: str) -> None:
+        group = self._group_of(address)
+        if group and not self._strangers.take(group):
+            return self._turn_away(accepted, address)
         connection = self._make_connection()
-        connection.is_admitted = self._table.admit(connection, self._group_of(address))
+        connection.group = group
+        connection.is_admitted = self._table.admit(connection, group)
         task = self._loop.create_task(self._connect(accepted, connection))
         connection.opening = task
         self._opening.add(task)
         task.add_done_callback(partial(self._opened, accepted, connection))
+        return None
+
+    def _turn_away(self, accepted: socket.socket, address: str) -> None:
+        """Close a connection of an address that opens too many; where that costs no handshake, say why."""
+        self._log.refused(client=address, problem="too-many-requests")
+        if self._tls is None:
+            with contextlib.suppress(OSError):
+                accepted.setblocking(False)
+                accepted.send(encode_response(too_many_strangers()))
+        accepted.close()
 
     async def _connect(self, accepted: socket.socket, connection: LimitedConnection) -> None:
         options = {}
@@ -109,8 +129,3 @@ class Listener:
             accepted.close()
             if not (task.cancelled() or isinstance(task.exception(), OSError)):
                 self._log.failed("a connection", task.exception() or RuntimeError())
-
-
-def counted_by(is_counted: Callable[[str], bool]) -> Callable[[str], str]:
-    """Return the function that names what an address is counted with, if it is counted."""
-    return lambda address: address_group(address) if is_counted(address) else ""

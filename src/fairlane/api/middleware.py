@@ -11,6 +11,7 @@ Laws:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import time
@@ -27,9 +28,9 @@ from .auth import Caller
 from .client_address import client_address, is_https
 from .dependencies import RequestContext, context_of
 from .permissions import ROLE_NAMES, ROUTES, STAFF, Permission, missing, of_path
-from .problems import Problem, nothing_here, problem_of
+from .problems import Problem, nothing_here, problem_of, too_many_strangers
 from .service import Service
-from .shares import holder_of
+from .shares import HOLDER, SERVICE, STRANGERS, holder_of
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -42,6 +43,10 @@ SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 DOCUMENTS, BATCHES = "/v1/documents", "/v1/batches"
 CREDENTIAL_MAX = 200
 PARAMETERS_MAX = 100
+HEALTH_PATHS = frozenset(("/healthz", "/readyz"))  # answered however many other requests there are
+SINGLE_HEADERS = frozenset(
+    (b"authorization", b"content-encoding", b"content-type", b"host", b"idempotency-key", b"last-event-id", b"x-fairlane-csrf")
+)
 STRICT_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")  # browsers come back with https for a year
 
 
@@ -82,7 +87,7 @@ class RequestMiddleware:
         is_safe_only = source.is_https and not _is_local_name(dict(scope["headers"]).get(b"host", b""))
         sender = Sender(send, scope, is_https_only=is_safe_only)
         route = scope["fairlane.route"] = self._route("GET" if sender.is_head else scope["method"], scope["path"])
-        service.active_requests += 1
+        HOLDER.set(STRANGERS)  # this task may have been started by the request before it
         try:
             await self._handle({**scope, "method": "GET"} if sender.is_head else scope, receive, sender)
         except HeadersSent:
@@ -98,7 +103,6 @@ class RequestMiddleware:
             service.log.failed(f"{scope['method']} {scope['path'][:100]}", error)
             await sender.problem(Problem("broken", "something broke while answering; it was written to the log", close=True))
         finally:
-            service.active_requests -= 1
             seconds = time.perf_counter() - began
             service.metrics.on_response(scope["method"], route, sender.status, seconds)
             milliseconds = round(seconds * 1000, 1)
@@ -116,28 +120,54 @@ class RequestMiddleware:
         path, headers, route = scope["path"], dict(scope["headers"]), scope["fairlane.route"]
         permission = ROUTES.get((scope["method"], route))
         is_public = permission == "public" or (permission is None and set(of_path(route)) == {"public"})
-        limit = self._service.limits.requests_at_once
-        if self._service.active_requests > (2 * limit if is_public else limit):
-            raise _overloaded()
-        if not is_public:
-            scope["credential"], caller = await self._authenticate(scope, headers)
-            scope["caller"] = caller
-            if not caller.is_person:
-                self._service.key_uses.note(caller.id)
-            scope["log"].update(caller.log_fields)
-            if (connection := scope.get("connection")) is not None:
-                connection.show_key(holder_of(caller))
+        _refuse_repeated(scope["headers"], headers)
+        if is_public:
+            return await self._answer_stranger(scope, receive, sender, headers)
+        scope["credential"], caller = await self._authenticate(scope, headers)
+        scope["caller"] = caller
+        if not caller.is_person:
+            self._service.key_uses.note(caller.id)
+        scope["log"].update(caller.log_fields)
+        holder = holder_of(caller)
+        HOLDER.set(holder)
+        if (connection := scope.get("connection")) is not None:
+            connection.show_key(holder)
+        with self._service.answering(holder):
             self._refuse(caller, headers)
             _refuse_without_permission(permission, route, caller, headers)
+            self._refuse_unknown_query(scope)
+            limited = LimitedReceive(receive, self._bytes_max(scope["method"], path, headers))
+            direct = self._direct.get((scope["method"], path))
+            if direct is None:
+                return await self._app(scope, limited, sender)
+            scope["app"] = self._app
+            request = Request(scope, limited)
+            response = await direct(context_of(self._service, scope), request)
+            return await response(scope, limited, sender)
+
+    async def _answer_stranger(self, scope: Scope, receive: Receive, sender: Sender, headers: dict[bytes, bytes]) -> None:
+        """Answer a request that needs no key; a body that is slow to come occupies nothing but its connection."""
+        service = self._service
+        self._charge_stranger(scope)
         self._refuse_unknown_query(scope)
-        limited = LimitedReceive(receive, self._bytes_max(scope["method"], path, headers))
-        direct = self._direct.get((scope["method"], path))
-        if direct is None:
-            return await self._app(scope, limited, sender)
-        scope["app"] = self._app
-        request = Request(scope, limited)
-        response = await direct(context_of(self._service, scope), request)
-        return await response(scope, limited, sender)
+        body = b""
+        if _has_body(headers):
+            bytes_max = service.limits.open_body_bytes
+            _refuse_longer(headers, bytes_max)
+            try:
+                async with asyncio.timeout(service.limits.open_body_seconds):
+                    body = await read_body(LimitedReceive(receive, bytes_max))
+            except TimeoutError:
+                raise Problem("too-slow", "the body took too long to arrive", close=True) from None
+        is_counted = scope["path"] not in HEALTH_PATHS
+        with service.open_requests.hold(STRANGERS) if is_counted else contextlib.nullcontext():
+            await self._app(scope, ReceivedBody(receive, body), sender)
+
+    def _charge_stranger(self, scope: Scope) -> None:
+        """Count a request without a valid key for its address; refuse it if there were too many."""
+        group = self._service.stranger_group(client_address(scope))
+        if group and not self._service.addresses.take(group):
+            raise too_many_strangers()
 
     async def _authenticate(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[str, Caller]:
         """Identify the caller by its credential, a key or one of the extension, before the body is read."""
@@ -146,14 +176,24 @@ class RequestMiddleware:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         sent_by_browser = "" if scheme else extension.credential(headers, is_https=is_https(scope))
         credential = token.strip().decode("ascii", "replace") if scheme.lower() == b"bearer" else sent_by_browser
-        caller = await self._service.caller(credential) if 0 < len(credential) <= CREDENTIAL_MAX else None
+        caller = await self._find_caller(scope, credential) if 0 < len(credential) <= CREDENTIAL_MAX else None
         if caller is None:
+            self._charge_stranger(scope)
             if credential and not sent_by_browser:
                 self._service.refused_sign_in(credential, client_address(scope))
             raise Problem("no-key", "send a key that is in use, as in Authorization: Bearer fl_...", close=has_body)
         if sent_by_browser and scope["method"] not in SAFE_METHODS:
             extension.refuse_forged(credential, headers, close=has_body)
         return credential, caller
+
+    async def _find_caller(self, scope: Scope, credential: str) -> Caller | None:
+        """Look a credential up; for an address that sent too many wrong ones only if it is known."""
+        service = self._service
+        if service.is_known(credential):
+            HOLDER.set(SERVICE)  # does not wait behind lookups that strangers cause
+        elif (group := service.stranger_group(client_address(scope))) and not service.addresses.has(group):
+            raise too_many_strangers()
+        return await service.caller(credential)
 
     def _refuse(self, caller: Caller, headers: dict[bytes, bytes]) -> None:
         """Refuse what can be refused before the body is read."""
@@ -181,9 +221,7 @@ class RequestMiddleware:
             bytes_max = limits.upload_bytes
         elif method == "POST" and path == BATCHES:
             bytes_max = limits.batch_bytes
-        length = headers.get(b"content-length")
-        if length is not None and int(length) > bytes_max:  # the parser has seen that it is a number
-            raise too_large(bytes_max)
+        _refuse_longer(headers, bytes_max)
         return bytes_max
 
 
@@ -194,6 +232,23 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 def _has_body(headers: dict[bytes, bytes]) -> bool:
     return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+
+
+def _refuse_longer(headers: dict[bytes, bytes], bytes_max: int) -> None:
+    """Refuse a body that says it is longer than this."""
+    length = headers.get(b"content-length")
+    if length is not None and int(length) > bytes_max:  # the parser has seen that it is a number
+        raise too_large(bytes_max)
+
+
+def _refuse_repeated(headers: list[tuple[bytes, bytes]], by_name: dict[bytes, bytes]) -> None:
+    """Refuse headers that must not come twice: a proxy in front may have looked at the other one."""
+    if len(by_name) == len(headers):
+        return
+    names = [name for name, _ in headers if name in SINGLE_HEADERS]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise Problem("bad-request", f"the header {repeated.decode()} comes more than once", close=True)
 
 
 def _refuse_without_permission(permission: Permission | None, route: str, caller: Caller, headers: dict[bytes, bytes]) -> None:
@@ -225,6 +280,20 @@ class LimitedReceive:
             if self._left < 0:
                 raise too_large(self._bytes_max)
         return message
+
+
+class ReceivedBody:
+    """Receives a body that was read already, and then what comes after it."""
+
+    def __init__(self, receive: Receive, body: bytes) -> None:
+        self._receive = receive
+        self._body: bytes | None = body
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
 
 
 class Sender:
@@ -303,9 +372,3 @@ def _is_local_name(host: bytes) -> bool:
     """Whether this is the name of a browser's own machine, where other programs may be served without TLS."""
     name = host.partition(b":")[0].lower()
     return name == b"localhost" or name.endswith(b".localhost")
-
-
-def _overloaded() -> Problem:
-    return Problem(
-        "overloaded", "too many requests are being answered at once; try again in a moment", retry_after=1, close=True
-    )

@@ -103,6 +103,12 @@ def nothing_here() -> Problem:
     return Problem("nothing-here", "there is nothing at this address that this key may see")
 
 
+def too_many_strangers() -> Problem:
+    """Return the problem of an address that sends too much without a valid key."""
+    detail = "too many requests without a valid key, or too many new connections, from this address; try again in a moment"
+    return Problem("too-many-requests", detail, retry_after=1, close=True)
+
+
 def bad_value(name: str, value: object, expected: str) -> Problem:
     return Problem("bad-value", str(BadValue(name, value, expected)))
 

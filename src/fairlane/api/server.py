@@ -33,7 +33,7 @@ from .connection_limits import LimitedConnection, limited_protocol
 from .extension import Extension
 from .file_limit import fit_to_open_files
 from .limits import ServiceLimits
-from .listener import Listener, counted_by
+from .listener import Listener
 from .logging import Log
 from .service import Options, Service
 from .worker_process import WorkerSupervisor
@@ -147,9 +147,10 @@ class _Server(uvicorn.Server):
             return
         service = self._service
         for listening in sockets or ():
-            seconds = service.limits.handshake_seconds
-            group_of = counted_by(service.options.proxies.is_counted)
-            listener = Listener(listening, self._connection, service.connections, group_of, self._tls, seconds, service.log)
+            listener = Listener(
+                listening, self._connection, service.connections, service.stranger_group, service.addresses, self._tls,
+                service.limits.handshake_seconds, service.log,
+            )  # fmt: skip
             listener.start()
             self._listeners.append(listener)
         self._ready()
@@ -212,7 +213,7 @@ def serve(
     config = uvicorn.Config(
         make_app(service, extend(service)),
         loop="uvloop",
-        http=limited_protocol(options.limits, service.connections, log, is_tls=context is not None),
+        http=limited_protocol(service, is_tls=context is not None),
         ws="none",
         lifespan="on",
         log_config=None,

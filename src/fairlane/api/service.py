@@ -25,7 +25,7 @@ from fairlane.queue.history import newest
 from fairlane.queue.workers import remove_gone
 
 from .auth import Caller, Keyring, public_part
-from .client_address import TrustedProxies
+from .client_address import TrustedProxies, address_group
 from .connection_table import ConnectionTable
 from .cursors import Cursors
 from .extension import Extension
@@ -36,9 +36,12 @@ from .limits import ServiceLimits
 from .logging import Log
 from .metrics import Metrics
 from .problems import Problem, problem_of
+from .readiness import Readiness
+from .shares import HOLDER, SLOT, RequestSlot, Share
 from .sign_ins import SignIns
 from .store_calls import StoreCalls
 from .submit_batcher import Accepted, SubmitBatcher
+from .token_buckets import TokenBuckets
 from .webhook_deliveries import forget_failures
 from .webhook_sender import WebhookSender
 from .worker_process import WorkerProcess
@@ -69,25 +72,6 @@ class Options:
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
 
 
-class RateLimiter:
-    """Token buckets: so many requests a second for each key, with a burst."""
-
-    def __init__(self, requests_a_second: int, burst: int) -> None:
-        self._requests_a_second = requests_a_second
-        self._burst = float(burst)
-        self._buckets: dict[str, tuple[float, float]] = {}
-
-    def take(self, caller_id: str) -> bool:
-        """Take one token; False: none is left."""
-        now = time.monotonic()
-        tokens, at = self._buckets.get(caller_id, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - at) * self._requests_a_second)
-        if len(self._buckets) > 10_000:
-            self._buckets.clear()
-        self._buckets[caller_id] = (tokens - 1 if tokens >= 1 else tokens, now)
-        return tokens >= 1
-
-
 class Service:
     """Everything that runs while the server runs."""
 
@@ -100,9 +84,9 @@ class Service:
         self.log = log
         self.extension = Extension()
         self.keyring = Keyring(queue.engine)
-        self.rate_limiter = RateLimiter(self.limits.requests_a_second, self.limits.requests_burst)
-        self.store = StoreCalls(queue.engine.rules, log)
-        self.call = self.store.call
+        self._open_shares()
+        self.store = StoreCalls(queue.engine.rules, log, self.limits)
+        self.call, self.search = self.store.call, self.store.search
         self.batcher = SubmitBatcher(
             queue.engine,
             self.store.call_in_order,
@@ -119,11 +103,21 @@ class Service:
             queue.engine, self.call, log, self.metrics, options.limits, options.allow_private_webhooks
         )
         self.connections = ConnectionTable(self.limits.connections, self.limits.connections_an_address)
-        self.active_requests = 0
+        self.readiness = Readiness(self)
         self.is_stopping = False
         self.closing: list[Callable[[], None]] = []  # called when the service has stopped
         self.spans: Spans | None = None  # None: no tracing
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _open_shares(self) -> None:
+        limits = self.limits
+        self.rate_limiter = TokenBuckets(limits.requests_a_second, limits.requests_burst)  # by caller
+        self.addresses = TokenBuckets(
+            limits.strangers_a_second, limits.strangers_burst
+        )  # by address, of requests without a key
+        self.requests = Share("requests", limits.requests_at_once, limits.requests_a_customer)
+        self.waiting = Share("waiting requests and streams", limits.connections, limits.waiting_a_customer, retry_after=5)
+        self.open_requests = Share("requests without a key", limits.open_requests_at_once, limits.open_requests_at_once)
 
     def trace(self, headers: dict[bytes, bytes], began: int, accepted: Iterable[Accepted]) -> None:
         """Emit a span for each document that was submitted; `began` is in nanoseconds."""
@@ -270,6 +264,16 @@ class Service:
         """Note for the audit log that this is no valid key."""
         self.sign_ins.refused(credential, self.keyring.key(public_part(credential)), address)
 
+    def is_known(self, credential: str) -> bool:
+        """Whether a credential names a key or session that was valid when it was last read; its secret is not checked."""
+        if self.extension.recognises(credential):
+            return self.extension.is_known(credential)
+        return self.keyring.key(public_part(credential)) is not None
+
+    def stranger_group(self, address: str) -> str:
+        """Return what requests without a key from this address are counted with; empty: they are not counted."""
+        return address_group(address) if self.options.proxies.is_counted(address) else ""
+
     async def load_key(self, id: str) -> None:
         """Bring a key into the keyring's cache, unless it is there; while the store fails, as it was when last read."""
         if id and not self.keyring.is_cached(id):
@@ -294,13 +298,30 @@ class Service:
             raise Problem("bad-value", f"kind is {kind!r}; this key may submit: {', '.join(self.kinds)}")
 
     @contextlib.contextmanager
-    def while_waiting(self) -> Iterator[None]:
-        """Do not count the request as active while it waits for something to happen."""
-        self.active_requests -= 1
+    def answering(self, holder: str) -> Iterator[None]:
+        """Hold a slot for a request; raise a Problem if there is none."""
+        slot = RequestSlot(self.requests, holder)
+        SLOT.set(slot)
         try:
             yield
         finally:
-            self.active_requests += 1
+            slot.end()
+
+    @contextlib.contextmanager
+    def while_waiting(self) -> Iterator[None]:
+        """Count the request among those that wait, and not as active; a response that begins asks `refuse_waiting` before."""
+        slot = SLOT.get()
+        if slot is None:
+            raise RuntimeError("only a request with a key can wait")
+        slot.move(self.waiting)
+        try:
+            yield
+        finally:
+            slot.move(self.requests)
+
+    def refuse_waiting(self) -> None:
+        """Raise a Problem if the customer has too many requests that wait, or are streamed, already."""
+        self.waiting.refuse_if_full(HOLDER.get())
 
 
 def _progress_of(queue: Queue, running: list[tuple[str, str]]) -> dict[tuple[str, str], Progress]:

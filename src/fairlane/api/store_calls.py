@@ -4,6 +4,8 @@ Laws:
 - The store is suspected when a call could not reach it, or when calls wait and none is answered for some ticks of a clock that
   stands still with this process. Then a small read is sent: if it fails, or is not answered within a second, the store is away.
 - While it is away calls fail at once: those that wait, whose outcome is not known, and new ones, which change nothing.
+- Calls take turns between those for whom they are made, and searches, which may take a second each, have threads of their own:
+  nobody's calls wait behind all calls of somebody else.
 - A thread whose call hangs is given up and replaced, so that none is missing when the store is back. A small read, sent again
   and again, finds out when that is.
 """
@@ -16,7 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from fairlane.core.errors import (
     StoreBusy,
@@ -28,9 +30,13 @@ from fairlane.core.errors import (
 )
 from fairlane.procs.threads import DaemonThreads
 
+from .limits import ServiceLimits
 from .logging import Log
+from .shares import HOLDER
+from .turns import Turns
 
-THREADS = 12  # fewer than an engine has connections, so that one is left for the probe when they all hang
+THREADS, SEARCH_THREADS = 9, 3  # fewer than an engine has connections, so that one is left for the probe when they all hang
+UNLIMITED = 2**30
 TICK_SECONDS, SILENT_TICKS = 0.25, 4  # without an answer
 PROBE_SECONDS = 1.0  # that the first small read may take
 PROBE_EVERY_SECONDS = 2.0  # another one while the store is away: the connection of the first may be dead for good
@@ -45,12 +51,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class _Pool(NamedTuple):
+    """Threads, and the order in which calls get one."""
+
+    threads: DaemonThreads
+    turns: Turns
+
+
 class StoreCalls:
     """Makes calls of the store, and watches whether it answers."""
 
-    def __init__(self, probe: Callable[[], object], log: Log) -> None:
+    def __init__(self, probe: Callable[[], object], log: Log, limits: ServiceLimits) -> None:
         self._probe = probe  # a small read
         self._log = log
+        self._limits = limits
         self._waiting: dict[asyncio.Future[Any], Future[Any]] = {}  # what the loop waits for, and the call on its thread
         self._answers = 0
         self._suspicion = asyncio.Event()
@@ -63,8 +77,12 @@ class StoreCalls:
         self._open_threads()
 
     def _open_threads(self) -> None:
-        self._threads = DaemonThreads(THREADS, "fairlane-http")
-        self._ordered_thread = DaemonThreads(1, "fairlane-submit")
+        limits = self._limits
+        self._ordered = _Pool(DaemonThreads(1, "fairlane-submit"), Turns(UNLIMITED, UNLIMITED))
+        self._general = _Pool(DaemonThreads(THREADS, "fairlane-http"), Turns(THREADS, limits.store_calls_a_customer))
+        search_turns = Turns(SEARCH_THREADS, limits.searches_a_customer)
+        self._searching = _Pool(DaemonThreads(SEARCH_THREADS, "fairlane-search"), search_turns)
+        self._pools = (self._ordered, self._general, self._searching)
 
     @property
     def is_away(self) -> bool:
@@ -84,20 +102,28 @@ class StoreCalls:
             raise StoreUnreachable(REFUSED)
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that uses the store, on a thread."""
-        return await self._call(self._threads, partial(function, *args, **kwargs))
+        """Call a function that uses the store, on a thread, when it is the turn of the current holder."""
+        return await self._call(self._general, partial(function, *args, **kwargs))
+
+    async def search(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that reads much, on one of the few threads for it."""
+        return await self._call(self._searching, partial(function, *args, **kwargs))
 
     async def call_in_order(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function on the thread whose calls follow each other."""
-        return await self._call(self._ordered_thread, partial(function, *args, **kwargs))
+        return await self._call(self._ordered, partial(function, *args, **kwargs))
 
-    async def _call(self, threads: DaemonThreads, function: Callable[[], T]) -> T:
+    async def _call(self, pool: _Pool, function: Callable[[], T]) -> T:
         self.refuse_if_away()
+        holder = HOLDER.get()
+        await pool.turns.take(holder)
+        if pool not in self._pools:  # the store went away between the turn and now
+            raise StoreUnreachable(REFUSED)
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
-        call = threads.submit(function)
+        call = pool.threads.submit(function)
         self._waiting[outcome] = call
-        call.add_done_callback(partial(_pass_on, loop, outcome))
+        call.add_done_callback(partial(_pass_on, loop, outcome, partial(pool.turns.give_back, holder)))
         try:
             value = await outcome
         except asyncio.CancelledError:
@@ -171,24 +197,28 @@ class StoreCalls:
             if not outcome.done():
                 outcome.set_exception(error)
         self._waiting.clear()
-        self._threads.close()
-        self._ordered_thread.close()
+        for pool in self._pools:
+            pool.turns.fail(StoreUnreachable(REFUSED))
+            pool.threads.close()
         self._open_threads()
 
     def close(self) -> None:
         """End the threads; those whose calls hang are left."""
         self._probe_threads.close()
         seconds = 0.0 if self.is_away else CLOSE_SECONDS
-        self._threads.close(seconds)
-        self._ordered_thread.close(seconds)
+        for pool in self._pools:
+            pool.threads.close(seconds)
 
 
-def _pass_on(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[T], call: Future[T]) -> None:
+def _pass_on(
+    loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[T], give_back: Callable[[], None], call: Future[T]
+) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        loop.call_soon_threadsafe(_settle, outcome, call)
+        loop.call_soon_threadsafe(_settle, outcome, give_back, call)
 
 
-def _settle(outcome: asyncio.Future[T], call: Future[T]) -> None:
+def _settle(outcome: asyncio.Future[T], give_back: Callable[[], None], call: Future[T]) -> None:
+    give_back()  # also if nobody waits for the outcome any more: until now the thread was occupied
     if outcome.done():
         return
     if call.cancelled():

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from itertools import chain
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -33,12 +33,15 @@ from .multipart import Form, Part
 from .parsing import idempotency_key, make_batch, parse_json
 from .problems import Problem, bad_value
 from .service import Service
+from .shares import HOLDER, all_taken, share_taken
 from .submit_batcher import Accepted
+from .turns import Turns
 
 FIELDS = frozenset(("name", "kind", "cost", "delay", "customer", "payload"))
 BATCH_FIELDS = FIELDS - {"name"}  # every file has its own
 FIELD_BYTES_MAX = 256 * 1024
 QUERY_BYTES_MAX = 16 * 1024
+RETRY_SECONDS = 2  # after which an upload that was refused may be tried again
 SPOOL_BYTES_MAX = 1024 * 1024  # of a form's file in memory; a larger one is spooled to disk
 
 
@@ -86,12 +89,12 @@ class Uploads:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._active = 0
+        self._turns = Turns(service.limits.uploads_at_once, service.limits.uploads_a_customer)
         self._threads = DaemonThreads(service.limits.uploads_at_once, "fairlane-upload")
 
     async def submit(self, scope: Scope, receive: Receive, content_type: str) -> Accepted:
         """Submit one document with a file, from a bare body or a form."""
-        with self._slot():
+        async with self._slot():
             if content_type == "multipart/form-data":
                 return await self._submit_form(scope, receive)
             return await self._submit_bare(scope, receive)
@@ -101,7 +104,7 @@ class Uploads:
         service, loop = self._service, asyncio.get_running_loop()
         headers = dict(scope["headers"])
         key = idempotency_key(headers)
-        with self._slot():
+        async with self._slot():
             files = await service.call(service.queue.files.open)
             form = Form(headers[b"content-type"].decode("latin-1"), (await _body(receive)).read)
             id, submissions = await loop.run_in_executor(self._threads, self._write_batch, scope, form, loop)
@@ -118,16 +121,22 @@ class Uploads:
         await service.call(batches.put, batch)
         return batch, accepted
 
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """Wait for a turn, not for long; nothing of the body is read before."""
+        limits, holder = self._service.limits, HOLDER.get()
         self._service.store.refuse_if_away()
-        if self._active >= self._service.limits.uploads_at_once:
-            raise Problem("overloaded", "too many files arrive at once; try again in a moment", retry_after=2, close=True)
-        self._active += 1
+        try:
+            async with asyncio.timeout(limits.upload_wait_seconds):
+                await self._turns.take(holder)
+        except TimeoutError:
+            if self._turns.is_full:
+                raise all_taken("uploads", RETRY_SECONDS) from None
+            raise share_taken("uploads", limits.uploads_a_customer, RETRY_SECONDS) from None
         try:
             yield
         finally:
-            self._active -= 1
+            self._turns.give_back(holder)
 
     async def _submit_bare(self, scope: Scope, receive: Receive) -> Accepted:
         query = scope["query_string"]

@@ -41,6 +41,9 @@ class Console(Extension):
     def recognises(self, credential: str) -> bool:
         return key_id_of(credential) != ""
 
+    def is_known(self, credential: str) -> bool:
+        return self.state.sessions.is_known(key_id_of(credential))
+
     async def caller(self, credential: str) -> Caller | None:
         """Identify whoever signed in: the holder of the key that the session stands for."""
         key_id, sessions = key_id_of(credential), self.state.sessions

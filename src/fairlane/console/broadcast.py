@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from fairlane.api.problems import Problem
+from fairlane.api.shares import HOLDER, SERVICE
 from fairlane.console.read_model.loader import ReadModelLoader
 from fairlane.console.read_model.model import ReadModel, encode_frame
 from fairlane.core.errors import FairlaneError
@@ -63,6 +64,7 @@ class Broadcast:
             self._task.cancel()
 
     async def _run(self) -> None:
+        HOLDER.set(SERVICE)  # for all viewers, not only for the one that came first
         last_change = -1
         try:
             while self._viewers and not self._is_stopping:

@@ -115,7 +115,7 @@ async def list_documents(
         raise Problem("bad-value", f"limit is {limit}; it must be a whole number from 1 to {most}")
     size = min(PAGE_DEFAULT, most) if limit is None else limit
     filter = context.access.documents.filter(customer, state, kind, reason, since, until)
-    page = await context.service.call(context.access.documents.page, filter, before, size)
+    page = await context.service.search(context.access.documents.page, filter, before, size)
     parameters = {
         "customer": customer, "state": state, "kind": kind, "reason": reason, "since": since, "until": until,
         "before": page.next, "limit": limit,
@@ -139,6 +139,7 @@ async def get_document(
         async def is_ended() -> bool:
             return (await _document(context, id)).state in ENDED
 
+        context.service.refuse_waiting()
         with context.service.while_waiting():
             await context.service.feed.wait_for_end(id, is_ended, min(wait, context.service.limits.wait_seconds))
         document = await _document(context, id)
@@ -209,7 +210,7 @@ async def explain_document(context: AnyCaller, id: IdInPath) -> Response:
 @router.get("/v1/documents/{id}/history", responses={200: {"model": schemas.HistoryModel}})
 async def get_history(context: AnyCaller, id: IdInPath) -> Response:
     """What happened to it, oldest first, as far as the feed still has it."""
-    history = await context.service.call(context.access.documents.history, id)
+    history = await context.service.search(context.access.documents.history, id)
     return json_response({"history": [value_json(entry) for entry in history]})
 
 
@@ -224,7 +225,7 @@ async def get_attempts(context: AnyCaller, id: IdInPath) -> Response:
 async def change_documents(context: AnyCaller, body: schemas.BulkBody) -> Response:
     """Cancel or retry every document that matches, a step at a time; go on with `next` as the cursor until it is null."""
     filter = context.access.documents.filter(**body.filter.model_dump())
-    step = await context.service.call(context.access.documents.bulk, body.action, filter, body.cursor, body.dry_run)
+    step = await context.service.search(context.access.documents.bulk, body.action, filter, body.cursor, body.dry_run)
     return json_response(step._asdict())
 
 

@@ -45,6 +45,7 @@ async def watch_events(
         raise Problem("overloaded", "too many streams are open; try again later", retry_after=30)
     if service.feed.watchers_of(context.caller.id) >= service.limits.viewers_a_key:
         raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
+    service.refuse_waiting()
     if not service.cursors.is_loaded:
         await service.call(service.cursors.load)
     last = None if after is None else _number(context, after)

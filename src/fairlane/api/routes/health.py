@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
@@ -12,10 +10,7 @@ from starlette.responses import Response
 from fairlane import __version__
 from fairlane.api import schemas
 from fairlane.api.dependencies import AnyCaller, json_response
-from fairlane.api.service import Service
-from fairlane.core.errors import FairlaneError
 
-STORE_SECONDS = 2.0  # a health check must not wait as long for a store that is away as other calls do
 router = APIRouter(tags=["health"])
 
 
@@ -38,20 +33,7 @@ async def healthz() -> Response:
 @router.get("/readyz", responses={200: {"model": schemas.HealthModel}, 503: {"model": schemas.HealthModel}})
 async def readyz(request: Request) -> Response:
     """Whether requests can be served now; if not, why."""
-    service: Service = request.app.state.service
-    reasons = []
-    if service.is_stopping:
-        reasons.append("it stops")
-    if service.active_requests > service.limits.requests_at_once:
-        reasons.append("too many requests are being answered")
-    try:
-        async with asyncio.timeout(STORE_SECONDS):
-            if await service.call(service.is_frozen):
-                reasons.append("the queue is frozen, as it is being moved")
-    except (FairlaneError, TimeoutError):
-        reasons.append("the store does not answer")
-    if service.feed.is_failing:
-        reasons.append("the feed cannot be read")
+    reasons = await request.app.state.service.readiness.reasons()
     return json_response({"status": "not ready" if reasons else "ready", "reasons": reasons}, 503 if reasons else 200)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from fairlane.api.auth import time_ms
 from fairlane.api.feed import Feed
+from fairlane.api.shares import HOLDER, SERVICE
 from fairlane.core.document import ChangeRow, ReceiptRow
 from fairlane.core.errors import FairlaneError
 from fairlane.engine import Engine
@@ -87,6 +88,7 @@ class ReadModelLoader:
             task.exception()  # retrieve it: asyncio logs an exception that no request waited for
 
     async def _load(self) -> ReadModel:
+        HOLDER.set(SERVICE)  # for all viewers, not only for the one that came first
         self._pending, self._gaps, self._partial_frame_at = [], self._feed.gaps, time.monotonic()
         start = self._feed.last or await self._call(newest, self._engine)
         model: ReadModel

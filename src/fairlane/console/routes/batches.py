@@ -42,4 +42,4 @@ async def get_batch(
             "next": positions[shown[-1].id] if len(following) > limit else None,
         }
 
-    return json_response(await context.service.call(read_batch))
+    return json_response(await context.service.search(read_batch))

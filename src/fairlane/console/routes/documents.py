@@ -46,7 +46,7 @@ async def list_documents(
     """Return documents, newest first; with `search` those whose id begins with it, whose name has it or whose key it is."""
     filter = context.access.documents.filter(customer, state, kind, reason, since, until)
     document_search = DocumentSearch(context, filter, search.strip(), limit)
-    return json_response(await context.service.call(document_search.read_page, after))
+    return json_response(await context.service.search(document_search.read_page, after))
 
 
 class DocumentSearch:
@@ -139,7 +139,7 @@ async def get_document(context: AnyCaller, id: IdInPath) -> Response:
             "can_retry": code is not None and may_help_again(code),
         }
 
-    return json_response(await context.service.call(read_document))
+    return json_response(await context.service.search(read_document))
 
 
 def _attempts_json(context: RequestContext, document: DocumentRow) -> list[dict[str, Any]]:

@@ -35,6 +35,7 @@ async def stream_frames(context: AnyCaller, state: SharedState) -> Response:
         raise Problem("overloaded", "too many streams are open; try again later", retry_after=30)
     if broadcast.viewers_of(context.caller.id) >= service.limits.viewers_a_key:
         raise Problem("too-many-requests", "too many streams are open with this key; close one", retry_after=30)
+    service.refuse_waiting()
     with service.while_waiting(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LOAD_SECONDS):  # a load that fails quickly is a problem with its status, not a broken stream
             await state.loader.model()
