@@ -1,4 +1,5 @@
-"""Who may do what: every route with every sort of key, made from the table of permissions; a route without an entry fails."""
+"""Who may do what: every route with every sort of key and person, made from the table of permissions; a route without an entry
+fails."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ from fairlane.api.service import Options, Service
 from fairlane.api.webhook_deliveries import DeliveryStore, document_event
 from fairlane.api.webhooks import put_webhook
 from fairlane.console.app import Console
+from fairlane.console.people import Person, make_person
+from fairlane.console.sessions import SessionStore, csrf_token
 from fairlane.core.document import Failed
 
 from .running import Server, problem_of, until
@@ -45,7 +48,15 @@ ADMITTED = {
     "operator": Rights("operator"),
     "operator who submits": Rights("operator", ("submit",)),
     "admin": Rights("admin"),
+    "person: stranger": Rights("customer"),
+    "person: owner": Rights("customer"),
+    "person: viewer": Rights("viewer"),
+    "person: operator": Rights("operator"),
+    "person: admin": Rights("admin"),
 }
+STRANGERS = ("stranger", "person: stranger")
+ISSUER = "http://127.0.0.1:1"  # nobody is there: these people have signed in already
+GRANTS = ("viewers=viewer", "operators=operator", "admins=admin", f"owners=customer:{OWNER}", f"strangers=customer:{STRANGER}")
 CALLERS = (*LOCKED_OUT, *ADMITTED)
 
 
@@ -113,6 +124,11 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("DELETE", "/v1/keys/{key}"): Entry(404, 404, 200),
     ("GET", "/static/{name:path}"): Entry(404, 404, 404),
     ("POST", "/page/session"): Entry(200, 200, 200, {"key": "of an operator"}),
+    ("GET", "/v1/sessions"): Entry(404, 404, 200),
+    ("DELETE", "/v1/sessions/{id}"): Entry(404, 404, 204),
+    ("GET", "/page/sign-in"): Entry(200, 200, 200),
+    ("GET", "/page/oidc/sign-in"): Entry(303, 303, 303),
+    ("GET", "/page/oidc/callback"): Entry(303, 303, 303),
     ("GET", "/page/session"): Entry(200, 200, 200),
     ("DELETE", "/page/session"): Entry(204, 204, 204),
     ("GET", "/page/frames"): Entry(404, 404, 200, is_stream=True),
@@ -130,6 +146,16 @@ KNOWN = sorted(ROUTES)
 
 
 @pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = ["--oidc-issuer", ISSUER, "--oidc-client-id", "x", "--public-url", "http://127.0.0.1:8000"]
+    options += [part for grant in GRANTS for part in ("--grant", grant)]
+    folder = Path(tmp_path_factory.mktemp("http"))
+    running = Server(folder, *options, variables={"FAIRLANE_OIDC_CLIENT_SECRET": "x"})
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
 def clients(server: Server) -> Iterator[dict[str, httpx.Client]]:
     """A client for every sort of caller."""
     engine = server.queue.engine
@@ -141,7 +167,8 @@ def clients(server: Server) -> Iterator[dict[str, httpx.Client]]:
         "revoked": revoked,
         "expired": server.key(OWNER, expires_seconds=1, now_ms=1000),
         "half": server.key(OWNER)[:30],
-        **{name: _key(server, name, rights) for name, rights in ADMITTED.items()},
+        **{name: _key(server, name, rights) for name, rights in ADMITTED.items() if not name.startswith("person")},
+        **{name: None for name in ADMITTED if name.startswith("person")},
     }
     clients = {name: server.client(key) for name, key in keys.items()}
     yield clients
@@ -154,12 +181,25 @@ def _key(server: Server, name: str, rights: Rights) -> str:
     return server.key(customer, role=rights.role, scopes=rights.scopes)
 
 
+def sign_in(server: Server, client: httpx.Client, caller: str) -> None:
+    """Let a person sign in anew, since signing out is among the calls; others have their keys."""
+    kind, _, group = caller.partition(": ")
+    if kind == "person":
+        person = Person(make_person(ISSUER, caller, caller).id, caller, ISSUER, (f"{group}s",))
+        cookie = SessionStore(server.queue.engine).begin(person)
+        client.headers.update({"Cookie": f"fairlane={cookie}", "X-Fairlane-CSRF": csrf_token(cookie)})
+
+
 def called(server: Server, client: httpx.Client, method: str, path: str, entry: Entry, id: str | None = None) -> httpx.Response:
     """Call a route on something fresh of the owner, unless another id is given."""
     if "webhook" in path:
         put_webhook(server.queue.engine, OWNER, "https://customer.example/x", None, is_by_operator=True)
     if "{id}" in path + str(entry.body) and id is None:
-        if path.endswith("/send"):
+        if path.startswith("/v1/sessions"):
+            person = make_person(ISSUER, "somebody", "Somebody")._replace(role="customer", customer=OWNER)
+            SessionStore(server.queue.engine).begin(person)
+            id = person.id
+        elif path.endswith("/send"):
             event = document_event(OWNER, "one", "done", auth.time_ms() + 3_600_000, None)
             DeliveryStore(server.queue.engine).add(event)
             id = event.id
@@ -206,6 +246,7 @@ def test_a_route_that_is_missing_in_the_table_stops_the_server(monkeypatch: pyte
 @pytest.mark.parametrize(("method", "path"), KNOWN, ids=lambda value: str(value))
 def test_the_matrix(server: Server, clients: dict[str, httpx.Client], method: str, path: str, caller: str) -> None:
     entry, permission = TABLE[method, path], ROUTES[method, path]
+    sign_in(server, clients[caller], caller)
     answer = called(server, clients[caller], method, path, entry)
     if permission == "public":
         assert answer.status_code == entry.staff, answer.text
@@ -217,7 +258,7 @@ def test_the_matrix(server: Server, clients: dict[str, httpx.Client], method: st
         return
     rights = ADMITTED[caller]
     if permission in permissions.permissions_of(rights.role, rights.scopes):
-        admitted = entry.stranger if caller == "stranger" else entry.owner if rights.role == "customer" else entry.staff
+        admitted = entry.stranger if caller in STRANGERS else entry.owner if rights.role == "customer" else entry.staff
         assert answer.status_code == admitted, answer.text
     elif rights.role == "customer" and permission in permissions.STAFF:
         assert (answer.status_code, problem_of(answer)) == (404, "nothing-here")

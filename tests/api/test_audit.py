@@ -45,6 +45,7 @@ ACTIONS = {
     ("POST", "/v1/keys"): "key.create",
     ("POST", "/v1/keys/{key}/rotate"): "key.rotate",
     ("DELETE", "/v1/keys/{key}"): "key.revoke",
+    ("DELETE", "/v1/sessions/{id}"): "session.revoke",
 }
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/documents/bulk"): {"action": "cancel", "filter": {"customer": OWNER}},

@@ -16,6 +16,7 @@ import pytest
 from fairlane import Queue
 from fairlane.api import auth
 from fairlane.cli import main
+from fairlane.console.sessions import SessionStore
 from fairlane.core.document import Failed
 from fairlane.queue.audit import Actor, AuditEntry, AuditFilter, begin, note, walk_audit
 from fairlane.queue.workers import WORKERS, WorkerRecord
@@ -59,6 +60,7 @@ COMMANDS = {
     "key.create": "keys create --customer acme",
     "key.rotate": "keys rotate {key}",
     "key.revoke": "keys revoke {key}",
+    "session.revoke": "sessions revoke {key}",
     "queue.backup": "backup {folder}/backup",
     "queue.migrate": "migrate",
     "queue.move": "move {url} sqlite:///{folder}/new.db",
@@ -86,6 +88,7 @@ def test_what_a_command_changes_is_recorded(queue: Queue, url: str, tmp_path: Pa
     worker = WorkerRecord("w-1", "host", 1, "1", 1, ("x",), 1, now_ms, now_ms, "working", {}, False)
     queue.engine.put_record(WORKERS, "instance", worker.encode())
     key = auth.create(queue.engine, customer="acme")[1].id
+    SessionStore(queue.engine).begin(key)
     if action == "audit.purge":
         note(queue.engine, ADA, "customer.pause")
     names = {"folder": tmp_path, "failed": failed, "running": running, "key": key, "url": url}

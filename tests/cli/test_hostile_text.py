@@ -19,6 +19,8 @@ from click.testing import CliRunner
 from fairlane import Queue
 from fairlane.api import auth
 from fairlane.cli import main
+from fairlane.console.people import make_person
+from fairlane.console.sessions import SessionStore
 from fairlane.core.document import Failed
 from fairlane.queue.audit import Actor, note
 from fairlane.queue.workers import WORKERS, WorkerRecord
@@ -61,6 +63,10 @@ class Hostile:
             note(
                 queue.engine, Actor("key", self.key, f"name{ESCAPES}", "operator", ESCAPES), "customer.pause", customer=CUSTOMER
             )
+            self.person = make_person("https://login.example", "ada", "ada")._replace(
+                name=f"person{ESCAPES}", customer=CUSTOMER
+            )
+            SessionStore(queue.engine).begin(self.person)
 
 
 COMMANDS: dict[str, Arguments] = {
@@ -91,6 +97,9 @@ COMMANDS: dict[str, Arguments] = {
     "result": lambda queue: [["result", queue.failed], ["result", ESCAPES]],
     "resume": lambda _: [["resume", CUSTOMER]],
     "retry": lambda queue: [["retry", "--reason", "reason", "--dry-run"], ["retry", queue.running], ["retry", queue.failed]],
+    "sessions": lambda queue: [
+        ["sessions", "list"], ["sessions", "revoke", queue.person.id], ["sessions", "revoke", ESCAPES],
+    ],
     "show": lambda queue: [["show", id] for id in (queue.done, queue.failed, queue.running, ESCAPES)],
     "simulate": lambda queue: [["simulate", "--url", queue.url]],
     "status": lambda _: [["status"], ["status", CUSTOMER]],
@@ -129,7 +138,7 @@ def test_a_command_prints_nothing_that_moves_the_cursor(hostile: Hostile, name: 
         assert not re.search(r"^fake line", result.output, re.MULTILINE), (arguments, result.output)
 
 
-@pytest.mark.parametrize("name", ["documents", "events", "explain", "keys", "show", "status", "workers"])
+@pytest.mark.parametrize("name", ["documents", "events", "explain", "keys", "sessions", "show", "status", "workers"])
 def test_json_is_exact_and_holds_every_character_as_an_escape(hostile: Hostile, name: str) -> None:
     arguments = COMMANDS[name](hostile)[1 if name == "show" else 0]
     result = CliRunner(env={"FAIRLANE_URL": hostile.url}).invoke(main, [*arguments, "--json"], color=True)
@@ -137,7 +146,8 @@ def test_json_is_exact_and_holds_every_character_as_an_escape(hostile: Hostile, 
     assert result.output.isascii()
     assert is_harmless(result.output)
     values = json.dumps([json.loads(line) for line in result.output.splitlines()], ensure_ascii=False)
-    expected = {"keys": f"name{TURNED}", "workers": WORKER, "status": CUSTOMER}.get(name, REASON)
+    shown = {"keys": f"name{TURNED}", "sessions": f"person{ESCAPES}", "workers": WORKER, "status": CUSTOMER}
+    expected = shown.get(name, REASON)
     assert json.dumps(expected, ensure_ascii=False) in values
 
 

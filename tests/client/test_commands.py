@@ -28,6 +28,7 @@ NEED_STORE = (
     "purge",
     "restore",
     "serve",
+    "sessions",
     "simulate",
     "sweep",
     "vacuum",

@@ -19,6 +19,7 @@ from fairlane.api.key_uses import write_uses
 from fairlane.api.webhook_deliveries import Delivery, DeliveryStore, document_event
 from fairlane.api.webhook_events import mark_batch_ended
 from fairlane.api.webhooks import put_webhook
+from fairlane.console.people import make_person
 from fairlane.console.sessions import SessionStore
 from fairlane.core.document import Done, Failed, Retried
 from fairlane.engine.memory import MemoryEngine
@@ -91,6 +92,8 @@ def fill_records(queue: Queue, customer: str) -> None:
     _, key = auth.create(engine, customer=customer, name=marked("laptop"))
     SessionStore(engine).begin(key.id)
     write_uses(engine, [(key.id, 1)])
+    person = make_person(f"https://login.example/{MARK}", marked("subject"), marked("name"))
+    SessionStore(engine).begin(person._replace(role="customer", customer=customer), None, marked("token"))
     put_webhook(engine, customer, f"https://example.com/{MARK}", None, is_by_operator=True)
     documents = list(islice(queue.documents(customer), 3))
     delivered = add_deliveries(queue, customer)

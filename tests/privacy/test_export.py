@@ -75,7 +75,8 @@ def test_everything_of_a_customer_is_in_its_export_and_nothing_of_others(queue: 
     history = [change["event"] for change in archive.rows("changes") if change["document"] == done["id"]]
     assert history == ["submitted", "claimed", "corrected", "done"]
     assert {row["group"] for row in archive.rows("records")} == {
-        "keys", "webhooks", "webhook customers", "webhook deliveries", "webhook failures", "webhook status", "batches",
+        "keys", "people", "webhooks", "webhook customers", "webhook deliveries", "webhook failures", "webhook status",
+        "batches",
     }  # fmt: skip
     assert json.loads(archive.members["customer.json"])["terms"] == {"weight": 2, "cap": 100}
     assert not [path for path, content in archive.members.items() if OTHER.encode() in content]
@@ -90,6 +91,8 @@ def test_nothing_that_grants_access_is_in_an_export(small: Queue, tmp_path: Path
     archive = Exported(tmp_path / "acme.tar")
     text = b"".join(archive.members.values()).decode()
     assert secrets[0]["digest"] not in text
+    assert f"{MARK} name" in text  # somebody who is signed in
+    assert f"{MARK} token" not in text
     assert secrets[1]["secrets"][0]["secret"] not in text
     assert archive.rows("documents")[-1]["payload"] == {"digest": "the customer's own word", "secret": 1}
 

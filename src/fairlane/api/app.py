@@ -38,8 +38,9 @@ Send a key with every call: `Authorization: Bearer fl_...`. What a key may not s
 ANY_QUERY = (
     ("GET", "/"),
     ("GET", OPENAPI),
+    ("GET", "/page/oidc/callback"),
     ("POST", DOCUMENTS),
-)  # a page's address may carry anything; a submission reads its query itself
+)  # a page's address may carry anything, and so may a provider's answer; a submission reads its query itself
 CALLED_BY: dict[Permission, str] = {"view": "staff", "metrics": "staff", "operate": "operators", "admin": "admins"}
 COMMON_PROBLEMS = (
     "bad-request", "no-key", "not-allowed", "nothing-here", "too-large", "wrong-media-type", "bad-value", "too-many-requests",

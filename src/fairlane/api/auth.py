@@ -182,6 +182,12 @@ def find(engine: Engine, id: str) -> Key:
     return _read(engine, id)[0]
 
 
+def find_key(engine: Engine, id: str) -> Key | None:
+    """Read a key by its public part; None: there is none."""
+    record = engine.record(GROUP, id)
+    return None if record is None else _from_json(id, record.value)
+
+
 def _read(engine: Engine, id: str) -> tuple[Key, int]:
     """Read a key and the version of its record."""
     validate_text("key id", id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from fastapi import APIRouter
@@ -41,6 +42,10 @@ class Extension:
 
     async def on_changes(self, changes: list[ChangeRow]) -> None:
         """Note changes, as the feed reads them."""
+
+    async def run(self) -> None:
+        """Do what is to be done all along; begun again when it fails, and cancelled when the service has stopped."""
+        await asyncio.Event().wait()
 
     def stop(self) -> None:
         """End streams: the server stops."""

@@ -261,7 +261,8 @@ def _refuse_without_permission(permission: Permission | None, route: str, caller
     if lacking is not None and lacking.is_hidden:
         raise nothing_here()
     if lacking is not None:
-        detail = f"this is the key of {ROLE_NAMES[caller.role]}, and may not do this; it takes {lacking.needed}"
+        who = f"{'you are' if caller.is_person else 'this is the key of'} {ROLE_NAMES[caller.role]}"
+        detail = f"{who}, and may not do this; it takes {lacking.needed}"
         raise Problem("not-allowed", detail, close=_has_body(headers))
 
 

@@ -27,6 +27,9 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("GET", "/v1/openapi.json"): "public",
     ("GET", "/static/{name:path}"): "public",
     ("POST", "/page/session"): "public",
+    ("GET", "/page/sign-in"): "public",
+    ("GET", "/page/oidc/sign-in"): "public",
+    ("GET", "/page/oidc/callback"): "public",  # it checks what the provider sent
     # Whose key this is.
     ("GET", "/v1/me"): "self",
     ("GET", "/page/session"): "self",
@@ -72,12 +75,15 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("POST", "/v1/workers/{worker}/drain"): "operate",
     ("POST", "/v1/workers/{worker}/undrain"): "operate",
     ("GET", "/metrics"): "metrics",
+    # For admins.
     ("GET", "/v1/keys"): "admin",
     ("POST", "/v1/keys"): "admin",
     ("GET", "/v1/keys/{key}"): "admin",
     ("POST", "/v1/keys/{key}/rotate"): "admin",
     ("DELETE", "/v1/keys/{key}"): "admin",
     ("GET", "/v1/audit"): "admin",
+    ("GET", "/v1/sessions"): "admin",
+    ("DELETE", "/v1/sessions/{id}"): "admin",
     # The page.
     ("GET", "/page/rules"): "read",
     ("GET", "/page/documents"): "read",

@@ -157,6 +157,7 @@ class Service:
             asyncio.create_task(self._run_for_ever("audit", self._purge_audit)),
             asyncio.create_task(self._run_for_ever("key uses", self.key_uses.run)),
             asyncio.create_task(self._run_for_ever("key expiry", self._warn_of_ending_keys)),
+            asyncio.create_task(self._run_for_ever("extension", self.extension.run)),
         ]
 
     def stop(self) -> None:

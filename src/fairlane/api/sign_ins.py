@@ -62,6 +62,10 @@ class SignIns:
             actor = key.caller.actor(address)
             self._count(SignIn(actor, key.customer, key.ended(time_ms()) or "wrong"))
 
+    def refused_person(self, id: str, name: str, address: str, refusal: str) -> None:
+        """Note that somebody could not sign in as themselves; without a provider's word, nobody knows who it was."""
+        self._count(SignIn(Actor("person", id, name, "", address), None, refusal))
+
     def _count(self, sign_in: SignIn) -> None:
         is_known = sign_in in self._counts or len(self._counts) < ALIKE_MAX
         self._counts[sign_in if is_known else OTHERS] += 1

@@ -13,6 +13,7 @@ from . import (
     process,
     queue,
     serve,
+    sessions,
     simulate,
     stores,
     work,
@@ -22,5 +23,5 @@ from .group import main
 
 __all__ = [
     "audit", "backup", "completion", "customers", "demo", "documents", "inspect", "keys", "main", "privacy", "process", "queue",
-    "serve", "simulate", "stores", "work", "workers",
+    "serve", "sessions", "simulate", "stores", "work", "workers",
 ]  # fmt: skip

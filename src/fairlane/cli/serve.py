@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +23,7 @@ from .group import main
 from .options import blobs_option, json_option, store_settings, unsafe_option, url_option
 from .output import echo, print_json
 from .param_types import DURATION, EXPIRY
+from .sign_in import sign_in_options, sign_in_settings
 
 if TYPE_CHECKING:
     from fairlane.api.logging import Log
@@ -53,6 +55,7 @@ MISSING = "the service needs packages that are not installed; run in the clone: 
     "--trusted-proxy", "trusted_proxies", multiple=True, metavar="ADDRESS/NET",
     help="Take the client's address from what this proxy says (X-Forwarded-For, Forwarded).",
 )  # fmt: skip
+@sign_in_options
 @unsafe_option
 @blobs_option
 @url_option
@@ -95,19 +98,13 @@ def serve(
         worker = None if no_work else worker_command(settings, slots)
         allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
         proxies = TrustedProxies(trusted_proxies, is_behind_proxy=behind_proxy)
+        sign_in = sign_in_settings()
         options = Options(parse_limits(limits), allowed, retention, audit_retention, allow_private_webhooks, worker, proxies)
         listening = bind(address)
         base_url = address.url(listening.getsockname()[1])
         with Queue(at, blobs=settings.blobs) as queue:
-            run(
-                queue,
-                options,
-                address,
-                listening,
-                lambda: _report_started(queue, base_url, retention, as_json, log),
-                Console,
-                log,
-            )
+            started = partial(_report_started, queue, base_url, retention, as_json, log)
+            run(queue, options, address, listening, started, lambda service: Console(service, sign_in), log)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 
@@ -14,21 +15,25 @@ from fairlane.core.document import ChangeRow
 from fairlane.core.errors import StoreError
 
 from . import assets
-from .routes import batches, customers, documents, history, live, payloads, rules, session, what_if
-from .sessions import CSRF_HEADER, csrf_token, find_cookie, key_id_of
+from .routes import batches, customers, documents, history, live, payloads, rules, session, sessions, sign_in, what_if
+from .sessions import CSRF_HEADER, csrf_token, find_cookie, owner_of
+from .sign_in_settings import SignInSettings
 from .state import ConsoleState
+
+MODULES = (
+    assets, session, sessions, sign_in, live, history, customers, documents, payloads, batches, rules, what_if,
+)  # fmt: skip
+TIDY_SECONDS = 3600.0
 
 
 class Console(Extension):
     """Adds the console to an API."""
 
-    routers = tuple(
-        module.router for module in (assets, session, live, history, customers, documents, payloads, batches, rules, what_if)
-    )
+    routers = tuple(module.router for module in MODULES)
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, sign_in_settings: SignInSettings | None = None) -> None:
         self._service = service
-        self.state = ConsoleState(service)
+        self.state = ConsoleState(service, sign_in_settings or SignInSettings())
 
     def credential(self, headers: dict[bytes, bytes], *, is_https: bool) -> str:
         return find_cookie(headers, is_https=is_https)
@@ -39,21 +44,31 @@ class Console(Extension):
             raise Problem("not-from-page", needed, close=close)
 
     def recognises(self, credential: str) -> bool:
-        return key_id_of(credential) != ""
+        return owner_of(credential) != ""
 
     def is_known(self, credential: str) -> bool:
-        return self.state.sessions.is_known(key_id_of(credential))
+        return self.state.sessions.find(credential) is not None
 
     async def caller(self, credential: str) -> Caller | None:
-        """Identify whoever signed in: the holder of the key that the session stands for."""
-        key_id, sessions = key_id_of(credential), self.state.sessions
-        if not sessions.is_cached(key_id):
-            with contextlib.suppress(StoreError) if sessions.is_known(key_id) else contextlib.nullcontext():
-                await self._service.call(sessions.load, key_id)  # while the store fails, as they were when last read
-        if not sessions.is_open(credential):
+        """Identify whoever signed in: a person, or the holder of the key that the session stands for."""
+        owner, sessions = owner_of(credential), self.state.sessions
+        session = sessions.find(credential) if sessions.is_cached(owner) else None
+        if session is None:  # also if the cache is fresh: another server may have begun this session just now
+            with contextlib.suppress(StoreError) if sessions.is_known(owner) else contextlib.nullcontext():
+                await self._service.call(sessions.load, owner)  # while the store fails, as they were when last read
+            session = sessions.find(credential)
+        if session is None:
             return None
-        await self._service.load_key(key_id)
-        return self._service.keyring.holder(key_id)
+        if session.person is not None:
+            return self.state.caller_of(session.person)
+        await self._service.load_key(owner)
+        return self._service.keyring.holder(owner)
+
+    async def run(self) -> None:
+        await sign_in.check_provider(self._service, self.state)
+        while True:
+            await self._service.call(self.state.sessions.remove_expired)
+            await asyncio.sleep(TIDY_SECONDS)
 
     def on_accepted(self, accepted: Accepted) -> None:
         self.state.loader.on_accepted(accepted.receipt, accepted.delay_ms)

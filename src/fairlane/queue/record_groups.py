@@ -16,7 +16,7 @@ from fairlane.engine import Engine
 PAGE_SIZE = 500
 WEBHOOKS = "webhooks"
 FORGETTING = "forgetting"
-SECRETS = {"digest", "secret"}  # fields of records, at any depth, that grant access or prove it
+SECRETS = {"digest", "id_token", "secret"}  # fields of records, at any depth, that grant access or prove it
 
 OwnerOf = Callable[[Record], str | None]
 
@@ -47,6 +47,7 @@ GROUPS = (  # keys first: a customer that is being forgotten sends no more
     RecordGroup("sessions", follows="keys"),
     RecordGroup("key uses", follows="keys"),
     RecordGroup("keys", _by_value),
+    RecordGroup("people", _by_value),
     RecordGroup(WEBHOOKS, _by_key),
     RecordGroup("webhook customers", _behind_slash),
     RecordGroup("webhook deliveries", _by_value),

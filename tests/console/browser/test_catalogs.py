@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 
 from fairlane.api.problems import TITLES
+from fairlane.console.sign_in_attempt import FailureCode
 from fairlane.core.document import EventType, State
 from fairlane.extract.failure import CAN_RETRY
 from fairlane.extract.messages import failure_text
@@ -21,7 +22,7 @@ SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(STATIC
 CODE = "\n".join(SCRIPTS.values())
 PLURALS = {"en": {"one", "other"}, "de": {"one", "other"}, "pl": {"one", "few", "many", "other"},
            "pt": {"one", "many", "other"}, "es": {"one", "many", "other"}}  # fmt: skip
-STORED = {"fairlane.language", "fairlane.theme"}  # names in the browser's storage
+STORED = {"fairlane.language", "fairlane.theme", "fairlane.view"}  # names in the browser's storage
 # which are what that language says too
 SAME_WORDS = {  # which are what that language says too
     "pl": {"document.type", "nav.webhook", "shell.operator"},
@@ -48,6 +49,7 @@ WORDS = {  # the words that may replace {}
     "outlook.{}": ("no_worker", "unserved", "draining"),
     "workers.state_{}": get_args(WorkerState),
     "shell.{}": ("system", "light", "dark"),
+    "sign_in.failed_{}": get_args(FailureCode),
     "webhook.{}": ("event", "subject", "attempts", "outcome", "tried", "again"),
 }
 SHOWN_WITHOUT_WORDS = {  # problems that only a program can cause

@@ -21,7 +21,7 @@ from fairlane.api.middleware import is_json
 from fairlane.api.problems import Problem
 from fairlane.api.schemas import StrictBody
 from fairlane.api.service import Service
-from fairlane.console.sessions import SESSION_SECONDS, cookie_name, csrf_token, key_id_of
+from fairlane.console.sessions import SESSION_SECONDS, cookie_name, csrf_token, owner_of
 from fairlane.console.state import SharedState
 
 router = APIRouter(tags=["page"], include_in_schema=False)
@@ -42,7 +42,7 @@ async def sign_in(request: Request, state: SharedState, body: KeyBody) -> Respon
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Problem("not-from-page", "sign-in is possible only from the page of this server")
     key = body.key.strip()
-    caller = None if key_id_of(key) else await service.caller(key)  # a cookie is not a key
+    caller = None if owner_of(key) else await service.caller(key)  # a cookie is not a key
     address = client_address(request.scope)
     if caller is None:
         service.refused_sign_in(key, address)
@@ -55,25 +55,33 @@ async def sign_in(request: Request, state: SharedState, body: KeyBody) -> Respon
         service.sign_ins.accepted(caller, address)
     cookie = await service.call(state.sessions.begin, caller.id, caller.actor(address) if caller.sees_all else None)
     response = json_response(_session_json(caller, csrf_token(cookie)))
+    set_session_cookie(request, response, cookie)
+    return response
+
+
+def set_session_cookie(request: Request, response: Response, cookie: str) -> None:
+    """Give the browser the cookie of a session."""
     is_secure = is_https(request.scope)
     name = cookie_name(is_https=is_secure)
     response.set_cookie(name, cookie, SESSION_SECONDS, path="/", secure=is_secure, httponly=True, samesite="strict")
-    return response
 
 
 @router.get("/page/session")
 async def get_session(context: AnyCaller) -> Response:
     """Return who is signed in."""
-    is_cookie = key_id_of(context.credential) != ""
+    is_cookie = owner_of(context.credential) != ""
     return json_response(_session_json(context.caller, csrf_token(context.credential) if is_cookie else None))
 
 
-@router.delete("/page/session", status_code=204)
+@router.delete("/page/session")
 async def sign_out(request: Request, context: AnyCaller, state: SharedState) -> Response:
-    """End the session."""
+    """End the session, and say where the provider ends its own, if it offers that."""
     actor = context.caller.actor(context.address) if context.caller.sees_all else None
-    await context.service.call(state.sessions.end, context.credential, actor)
-    response = Response(status_code=204)
+    ended = await context.service.call(state.sessions.end, context.credential, actor)
+    url = None
+    if ended is not None and ended.person is not None and state.provider is not None:
+        url = await state.provider.sign_out_url(ended.id_token)
+    response = Response(status_code=204) if url is None else json_response({"continue_at": url})
     is_secure = is_https(request.scope)
     response.delete_cookie(cookie_name(is_https=is_secure), path="/", secure=is_secure, httponly=True, samesite="strict")
     return response
@@ -81,4 +89,10 @@ async def sign_out(request: Request, context: AnyCaller, state: SharedState) -> 
 
 def _session_json(caller: Caller, csrf: str | None) -> dict[str, Any]:
     """Say who is signed in, and what the page may offer."""
-    return {"role": caller.role, "customer": caller.customer, "permissions": sorted(caller.permissions), "csrf": csrf}
+    return {
+        "role": caller.role,
+        "customer": caller.customer,
+        "person": {"id": caller.id, "name": caller.name} if caller.is_person else None,
+        "permissions": sorted(caller.permissions),
+        "csrf": csrf,
+    }

@@ -4,17 +4,18 @@
 // - A customer's page knows only the customer's views. A page requests and offers nothing that the server would refuse.
 // - The stream is opened once per session and feeds the view that is open; when it is lost, the page says so.
 
-import { EventStream, currentSession, errorText, isStaff, signIn, signOut } from "./api.js";
+import { EventStream, currentSession, errorText, isStaff, signOut } from "./api.js";
 import { BatchView } from "./batch.js";
 import { CustomerView } from "./customer.js";
 import { CustomersView } from "./customers.js";
 import { DocumentView } from "./document.js";
 import { DocumentsView } from "./documents.js";
-import { field, make, notify, select, setChildren, userName } from "./dom.js";
+import { make, notify, select, setChildren, userName } from "./dom.js";
 import { HowItWorksView } from "./how_it_works.js";
 import { LANGUAGES, language, loadLanguage, preferredLanguage, t } from "./i18n.js";
 import { LanesView } from "./lanes.js";
 import { MyDocumentsView } from "./my_documents.js";
+import { restoreView, signInCard, takeFailure } from "./sign_in.js";
 import { WaitsView } from "./waits.js";
 import { WebhookView } from "./webhook.js";
 import { WhatIfView } from "./what_if.js";
@@ -56,6 +57,7 @@ const THEME_SYMBOLS = { system: "◐", light: "☀", dark: "☾" };
 const page = document.getElementById("page");
 
 let session = null;
+let signInReason = ""; // the key of the text that the sign-in view shows
 let view = null;
 let lastFrame = null;
 let stream = null;
@@ -105,6 +107,12 @@ function switches() {
   return make("div", { class: "switches" }, languages, themeButton());
 }
 
+/** Who is signed in: the name of a person, and the customer or the role. */
+function whose() {
+  const role = session.customer ? userName(session.customer) : t(ROLES[session.role]);
+  return session.person ? [userName(session.person.name), " · ", role] : role;
+}
+
 const ownViews = () => VIEWS[isStaff(session) ? "staff" : "customer"];
 
 function drawShell() {
@@ -124,7 +132,7 @@ function drawShell() {
       make(
         "div",
         { class: "who" },
-        make("span", { class: "whose" }, session.customer ? userName(session.customer) : t(ROLES[session.role])),
+        make("span", { class: "whose" }, whose()),
         switches(),
         make("button", { class: "quiet", onclick: leave }, t("shell.sign_out")),
       ),
@@ -143,42 +151,15 @@ function drawConnection() {
 }
 
 function drawSignIn(reason = "") {
-  const key = make("input", {
-    type: "password",
-    autocomplete: "current-password",
-    required: true,
-    spellcheck: "false",
-    placeholder: "fl_…",
-    name: "key",
-  });
-  const message = make("p", { class: "wrong", role: "alert" }, reason);
-  const button = make("button", { class: "main" }, t("sign_in.go"));
-  const submit = async (event) => {
-    event.preventDefault();
-    button.disabled = true;
-    try {
-      session = await signIn(key.value.trim());
-      start();
-      document.getElementById("main").focus();
-    } catch (error) {
-      setChildren(message, error.status === 401 ? t("sign_in.wrong") : errorText(error));
-      key.select();
-    } finally {
-      button.disabled = false;
-    }
+  const onSignedIn = (opened) => {
+    session = opened;
+    start();
+    document.getElementById("main").focus();
   };
-  const logo = make("img", { src: "/static/icon.svg", alt: "", width: 40, height: 40 });
-  const card = make(
-    "div",
-    { class: "card" },
-    make("p", { class: "brand" }, logo, "Fairlane"),
-    make("h1", {}, t("sign_in.title")),
-    make("p", { class: "muted" }, t("sign_in.lead")),
-    make("form", { onsubmit: submit }, field(t("sign_in.key"), key, t("sign_in.hint")), message, button),
-  );
+  signInReason = reason;
   document.title = `${t("sign_in.title")} · Fairlane`;
-  setChildren(page, make("main", { class: "sign-in" }, card, switches()));
-  key.focus();
+  setChildren(page, make("main", { class: "sign-in" }, signInCard(reason, onSignedIn), switches()));
+  page.querySelector("input").focus();
 }
 
 // -- navigation --------------------------------------------------------------------------------------------------------
@@ -216,7 +197,7 @@ function openView() {
 }
 
 function render() {
-  if (!session) return drawSignIn();
+  if (!session) return drawSignIn(signInReason);
   drawShell();
   openView();
 }
@@ -246,12 +227,14 @@ function end() {
 }
 
 async function leave() {
+  let ended;
   try {
-    await signOut();
+    ended = await signOut();
   } catch (error) {
     return notify(errorText(error), "bad");
   }
   end();
+  if (ended?.continue_at) return location.assign(ended.continue_at); // the provider ends its own session
   location.hash = "";
   render();
 }
@@ -265,11 +248,14 @@ addEventListener("hashchange", () => {
 addEventListener("signed-out", () => {
   if (!session) return;
   end();
-  drawSignIn(t("sign_in.ended"));
+  drawSignIn("sign_in.ended");
 });
 
 applyTheme();
 const [, stored] = await Promise.all([loadLanguage(preferredLanguage()), currentSession().catch(() => null)]);
 session = stored;
-if (session) start();
-else render();
+signInReason = takeFailure();
+if (session) {
+  restoreView();
+  start();
+} else render();
