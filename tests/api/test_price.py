@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
 
-from fairlane import Client
-from fairlane.core.document import Failed
-from fairlane.core.errors import BadValue, QueueFull, RetriesSpent
+from fairlane import Client, Queue
+from fairlane.api.submit_batcher import Accepted, SubmitBatcher
+from fairlane.core.document import Failed, Submission
+from fairlane.core.errors import BadValue, QueueFull, QuotaFull, RetriesSpent
+from fairlane.queue import new_ids
 
 from .running import Server, problem_of
 
@@ -194,12 +197,36 @@ def test_a_batch_that_does_not_fit_is_not_written_down(server: Server, client: h
     assert again.json()["documents"][0] | {"repeated": False, "ahead": 0} == first.json()["documents"][0] | {"ahead": 0}
 
 
-def test_others_of_the_same_moment_are_not_held_up_by_a_customer_at_its_limit(
-    server: Server, client: httpx.Client, customer: str
-) -> None:
-    """Submissions share commits: what one customer may not, another one gets all the same."""
+def test_others_are_not_held_up_by_a_customer_at_its_limit(server: Server, client: httpx.Client, customer: str) -> None:
     server.queue.tune(customer, waiting_max=3)
     with server.client(server.key(f"other-{customer}")) as other:
         for number in range(10):
             pair = client.post("/v1/documents", json={"payload": number}), other.post("/v1/documents", json={"payload": number})
             assert [answer.status_code for answer in pair] == [202 if number < 3 else 429, 202]
+
+
+def test_what_shares_a_commit_with_a_customer_at_its_limit_is_taken() -> None:
+    """Submissions of one moment are one call of the store, which takes all or none: each gets its own answer all the same."""
+    accepted: list[Accepted] = []
+    with Queue("memory://") as queue:
+        queue.tune("full", waiting_max=3)
+        queue.tune("keeps", documents_max=2)
+        customers = ["full", "other", "keeps"] * 5
+        ids = new_ids(len(customers))
+        submissions = [Submission(id, customer, "default", "null") for id, customer in zip(ids, customers, strict=True)]
+
+        async def submit_at_once() -> list[Accepted | BaseException]:
+            batcher = SubmitBatcher(queue.engine, asyncio.to_thread, 100, accepted.append)
+            return await asyncio.gather(*map(batcher.submit, submissions), return_exceptions=True)
+
+        answers = asyncio.run(submit_at_once())
+        outcomes = {name: [type(answer) for answer in answers[at::3]] for at, name in enumerate(customers[:3])}
+        assert outcomes == {
+            "full": [Accepted] * 3 + [QueueFull] * 2,
+            "other": [Accepted] * 5,
+            "keeps": [Accepted] * 2 + [QuotaFull] * 3,
+        }
+        assert {name: queue.look(name).waiting for name in outcomes} == {"full": 3, "other": 5, "keeps": 2}
+        assert [answer.receipt.id for answer in answers if isinstance(answer, Accepted)] == [
+            document.receipt.id for document in accepted
+        ]

@@ -11,6 +11,7 @@ import pytest
 
 from chaos.corpus.all import of_sample
 from chaos.corpus.hostile import HOSTILE, pdf_of_pages, zip_of_zips
+from chaos.corpus.office import make_docx, paragraph
 from chaos.corpus.others import draw, make_image
 from chaos.corpus.samples import BY_LANGUAGE
 from fairlane import Input, Mistake, Queue, sandbox
@@ -200,6 +201,41 @@ def test_files_beyond_the_quota_fail_their_archive(bench: Bench, queue: Queue, u
     document = queue.document(id)
     assert (document.state, failure_code(document.reason)) == ("failed", "quota_full")
     assert queue.look("acme").documents == 1
+
+
+def test_small_files_do_not_grow_beyond_the_quota(bench: Bench, queue: Queue, url: str, tmp_path: Path) -> None:
+    """A text that compresses well grows a hundredfold: without this a quota of 1 MB kept 160 MB."""
+    queue.tune("acme", bytes_max=1_000_000)
+    grown = make_docx(BY_LANGUAGE["en"], paragraph("a b c d e " * 60_000))  # 600 kB of text
+    assert len(grown) < 20_000
+    ids = []
+    for number in range(3):
+        ids.append(queue.submit("acme", content=grown, name=f"{number}.docx").id)
+        process_all(bench, url)
+    assert [queue.document(id).state for id in ids] == ["done", "failed", "failed"]
+    for id in ids[1:]:
+        reason = queue.document(id).reason
+        assert failure_code(reason) == "quota_full"
+        assert reason is not None
+        assert reason.startswith("quota_full: its text was not kept, because customer 'acme' keeps 6")
+    assert 600_000 < queue.look("acme").bytes < 1_000_000
+    assert len([path for path in tmp_path.rglob("1-*") if path.stat().st_size > 500_000]) == 1
+    queue.tune("acme", bytes_max=10_000_000)
+    for id in ids[1:]:
+        queue.retry(id)
+    process_all(bench, url)
+    assert {queue.document(id).state for id in ids} == {"done"}
+
+
+def test_a_text_no_larger_than_its_file_is_kept_beyond_the_quota(bench: Bench, queue: Queue, url: str) -> None:
+    content = b"".join(b"line %d of a letter\n" % number for number in range(10_000))
+    queue.tune("acme", bytes_max=len(content) + 1000)
+    id = queue.submit("acme", content=content, name="letter.txt").id
+    process_all(bench, url)
+    assert queue.document(id).state == "done"
+    look = queue.look("acme")
+    assert look.bytes_max is not None
+    assert look.bytes > look.bytes_max
 
 
 def test_what_a_document_takes_is_its_file_its_result_and_the_files_of_that(

@@ -5,13 +5,13 @@ Laws:
 - Only new documents count: one whose key is known gets its receipt, whatever the limits say.
 - A family is a document and everything that came out of it, generation after generation. Its descendants are counted once for
   all, also after the first document was purged, until nothing of the family is left.
-- Results are kept even beyond a quota, so that no work is lost; the customer's next document is refused.
+- Results are kept even beyond a quota, so that no work is lost; the customer's next document is refused. Only texts that grow
+  far beyond the file they were read from are refused (extract/handler.py): small files must not fill the store.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -68,12 +68,12 @@ class Additions:
 
     def __init__(self, new: Sequence[Submission], root_of: Callable[[Submission], int | None] | None = None) -> None:
         self._new = new
-        self.customers = Counter(submission.customer for submission in new)
+        self.customers: dict[str, int] = {}
         self.families: dict[int, list[Submission]] = {}  # by the number of the first document
-        if root_of is not None:
-            for submission in new:
-                if (root := root_of(submission)) is not None:
-                    self.families.setdefault(root, []).append(submission)
+        for submission in new:
+            self.customers[submission.customer] = self.customers.get(submission.customer, 0) + 1
+            if root_of is not None and source_of(submission) is not None and (root := root_of(submission)) is not None:
+                self.families.setdefault(root, []).append(submission)
 
     def bytes_of(self, customer: str) -> int:
         """Return the bytes that a customer's new documents take."""
@@ -152,6 +152,11 @@ def refuse_full(customer: Customer, documents: int, size: int) -> None:
     """Raise QueueFull or QuotaFull if a customer, as it was read, could not take so many documents and bytes more."""
     _refuse("waiting_max", customer.id, customer.waiting, documents, customer.limits.waiting_max)
     _refuse("documents_max", customer.id, customer.documents, documents, customer.limits.documents_max)
+    refuse_bytes(customer, size)
+
+
+def refuse_bytes(customer: Customer, size: int) -> None:
+    """Raise QuotaFull if a customer, as it was read, could not keep so many bytes more."""
     _refuse("bytes_max", customer.id, customer.bytes, size, customer.limits.bytes_max)
 
 

@@ -6,6 +6,8 @@ Laws:
 - Files inside a file become documents of the same customer, each with its check and an idempotency key, so that a second
   attempt submits none of them twice. All of them are submitted, or none: if they do not fit the customer's limits, the file
   that holds them fails, and says so.
+- Results that are much larger than their file are not kept beyond the customer's quota: otherwise what was accepted as a few
+  kilobytes could fill the store.
 - A path is read only for documents of the kind that `fairlane process` submits: a sender of documents may not read disks.
 """
 
@@ -22,6 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 from fairlane.blobs.safe_open import open_regular_file
 from fairlane.core.errors import BlobDamaged, LimitReached, Mistake, QueueFull, QuotaFull
 from fairlane.core.retry import Backoff
+from fairlane.engine.limits import refuse_bytes
 from fairlane.folders.outputs import Outputs, member_paths
 from fairlane.folders.scan import FOLDER_KIND
 from fairlane.queue import FILE_KIND, PAGES, Input, Queue
@@ -31,6 +34,7 @@ from fairlane.worker import Document, Fail, Retry, Worker
 from . import Extraction, Limits, Unreadable
 from .sandboxed import extract_isolated, prepare
 
+RESULTS_SPARE_BYTES = 100_000  # that results may be larger than their file before the quota is asked
 QUEUE_FULL_SECONDS = 60.0  # before an archive is tried again whose files do not fit now
 SECONDS_SPARE = 60.0  # beyond the time for reading: to fetch the file and to store results
 
@@ -89,6 +93,7 @@ class ExtractHandler:
             source.path, source.name, scratch, options.limits, source.depth,
             sha256=sha256, may_read_everything=options.may_read_everything,
         )  # fmt: skip
+        self._refuse_beyond_quota(document, extraction)
         members = self._submit_members(document, source, extraction)
         facts = extraction.facts() | {"members": members}
         if document.file is not None and document.file.by_pages:
@@ -107,6 +112,20 @@ class ExtractHandler:
         if not self._options.keep_results:
             return {}
         return document.put_results(text=extraction.text_bytes, facts=facts, thumbnail=extraction.thumbnail)
+
+    def _refuse_beyond_quota(self, document: Document, extraction: Extraction) -> None:
+        """Fail a document whose text has grown far beyond its file, if its customer cannot keep that much."""
+        if document.file is None or self._options.outputs is not None or not self._options.keep_results:
+            return
+        size = len(extraction.text_bytes) + len(extraction.thumbnail or b"")
+        if size <= document.file.size + RESULTS_SPARE_BYTES:
+            return
+        with Queue(self._options.url, create=False) as queue:
+            customer = queue.engine.customer(document.customer)
+        try:
+            refuse_bytes(customer, size)
+        except QuotaFull as error:
+            raise Unreadable("quota_full", f"its text was not kept, because {error}") from None
 
     def _submit_members(self, document: Document, source: Source, extraction: Extraction) -> list[dict[str, Any]]:
         """Submit the files inside as documents of their own."""

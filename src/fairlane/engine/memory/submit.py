@@ -30,9 +30,10 @@ def submit(state: QueueState, submissions: Sequence[Submission], now_ms: int) ->
 
 def _refuse_unknown_sources(state: QueueState, submissions: Sequence[Submission]) -> None:
     for submission in submissions:
-        source = _source(state, submission)
-        if source_of(submission) and (source is None or source.customer.id != submission.customer):
-            raise unknown_source_error(submission)
+        if source_of(submission) is not None:
+            source = _source(state, submission)
+            if source is None or source.customer.id != submission.customer:
+                raise unknown_source_error(submission)
 
 
 def _source(state: QueueState, submission: Submission) -> DocumentState | None:
