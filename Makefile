@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 READY := $(VENV)/.ready
-EXTRAS := serve oidc postgres redis s3 otel
+EXTRAS := serve oidc postgres redis s3 otel encryption
 INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, extract, http, pipeline, policy, postgres, redis, replay, scale, worker
+from . import durable, encryption, extract, http, pipeline, policy, postgres, redis, replay, scale, worker
 from .figures import Figure, show, write
 
 NAMES = (
@@ -27,6 +27,7 @@ NAMES = (
     "postgres",
     "redis",
     "http",
+    "encryption",
 )
 
 
@@ -78,6 +79,9 @@ def _documents(names: tuple[str, ...], is_quick: bool, folder: Path, progress: P
     if "http" in names:
         task = progress.add_task("http", total=http.ROUNDS_QUICK if is_quick else http.ROUNDS)
         figures += http.measure(is_quick, folder / "http", partial(progress.advance, task))
+    if "encryption" in names:
+        task = progress.add_task("encryption", total=encryption.ROUNDS_QUICK if is_quick else encryption.ROUNDS)
+        figures += encryption.measure(is_quick, folder / "encryption", partial(progress.advance, task))
     if "extract" in names:
         task = progress.add_task("extract", total=15)
         (folder / "extract").mkdir()

@@ -19,6 +19,7 @@ import psycopg
 
 from fairlane import Queue
 from fairlane.core.document import Claim, Done, Submission
+from fairlane.encryption import inner_engine
 from fairlane.engine.postgres import PostgresEngine
 from fairlane.queue import new_ids
 from tests.servers.postgres import Server, find_programs
@@ -257,7 +258,7 @@ class FilledServer:
 
     def _cpu_seconds(self) -> float:
         """Return the CPU time of this process and of the server process of its connection."""
-        engine = self.queue.engine
+        engine = inner_engine(self.queue.engine)
         assert isinstance(engine, PostgresEngine)
         ((pid,),) = engine._pool.read("SELECT pg_backend_pid()")
         return time.process_time() + int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9

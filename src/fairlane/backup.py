@@ -27,7 +27,9 @@ from fairlane.blobs.envelope import BlobDigest
 from fairlane.blobs.files import Files
 from fairlane.core.document import DocumentRow
 from fairlane.core.errors import BlobDamaged, Mistake, StoreError, StoreUnfit, Unknown
-from fairlane.engine import Engine, copy_queue_file, fence_queue_file, open_engine
+from fairlane.encryption import inner_engine, load_keyring, open_store
+from fairlane.encryption.files import FileCipher
+from fairlane.engine import Engine, copy_queue_file, fence_queue_file
 from fairlane.engine.walk import walk_documents
 from fairlane.file_modes import create_private
 from fairlane.procs.syscalls import sync_filesystem
@@ -80,9 +82,10 @@ def back_up(
         _refuse_servers(url, folder)
     elif url.startswith("sqlite:"):
         raise Mistake("--files-only is for queues that a server keeps; this one is backed up whole: leave it out")
-    engine = open_engine(url, create=False)
+    keyring = load_keyring()
+    engine = open_store(url, create=False, keyring=keyring)
     try:
-        queue_files = QueueFiles(engine, url, blobs)
+        queue_files = QueueFiles(engine, url, blobs, keyring)
         files = queue_files.open_existing()
         before = {"folder": str(folder), "files_only": files_only}
         with (
@@ -115,8 +118,8 @@ def _copy_all(
     engine: Engine, files: Files | None, folder: Path, progress: OnProgress, check: bool
 ) -> tuple[Copied, dict[str, Any]]:
     path = folder / QUEUE_FILE
-    copy_queue_file(engine, path, lambda done, total: progress("queue", done, total))
-    copy = open_engine(f"sqlite:///{path}", create=False)
+    copy_queue_file(inner_engine(engine), path, lambda done, total: progress("queue", done, total))
+    copy = open_store(f"sqlite:///{path}", create=False)
     try:
         target = None if files is None else Files(str(folder / FILES_FOLDER), files.namespace)
         copied = _copy_owned(copy, files, target, progress, check, lambda customer: is_forgotten(engine, customer))
@@ -269,11 +272,11 @@ def _restore_queue(
         _remove_queue(draft)  # of a restore that was interrupted
         _copy_queue(folder / manifest["queue"]["file"], draft, manifest["queue"])
         fence_queue_file(draft)
-        engine = open_engine(f"sqlite:///{draft}", create=False)
+        engine = open_store(f"sqlite:///{draft}", create=False)
         try:
             source = target = None
             if manifest["namespace"] is not None:
-                source = Files(str(folder / FILES_FOLDER), manifest["namespace"])
+                source = Files(str(folder / FILES_FOLDER), manifest["namespace"], FileCipher(load_keyring()))
                 # From the backup and the path, so that a restore that was interrupted is continued in the same place.
                 name = hashlib.sha256(f"{manifest['id']} {path}".encode()).hexdigest()[:16]
                 target = Files(location, name)
@@ -315,7 +318,7 @@ def _restore_files(
     folder: Path, manifest: dict[str, Any], url: str, blobs: str | None, on_progress: OnProgress, actor: Actor | None
 ) -> Copied:
     """Copy the files of a server's queue back, under the namespace that it has; what is there stays."""
-    engine = open_engine(url, create=False)
+    engine = open_store(url, create=False)
     try:
         target = QueueFiles(engine, url, blobs).open_existing()
         with recorded(engine, actor, "queue.restore", before={"folder": str(folder), "files_only": True}) as change:

@@ -12,6 +12,7 @@ from fairlane.core.errors import Mistake, StoreError
 from fairlane.engine.protocol import Finding
 
 from . import sandbox
+from .encryption.engine import is_reencrypting, registered_keys
 from .queue import Queue
 from .queue.forget import being_forgotten
 from .settings import UNSAFE
@@ -43,6 +44,7 @@ def findings(queue: Queue, may_read_everything: bool = False, more: Examinations
         "feed": lambda: [_feed(queue)],
         "workers": lambda: [_workers(queue)],
         "forgetting": lambda: _forgetting(queue),
+        "encryption": lambda: _encryption(queue),
     }
     for name, examine in {**examinations, **more}.items():
         found += _try(name, examine) if is_whole else [_not_examined(name)]
@@ -149,6 +151,25 @@ def _forgetting(queue: Queue) -> list[Finding]:
         return []
     message = f"customer {customer!r} is being forgotten, or that was interrupted before everything was erased"
     return [Finding("forgetting", "warning", message, "if nobody does it now, run fairlane forget again, with --yes")]
+
+
+def _encryption(queue: Queue) -> list[Finding]:
+    """Say whether texts and files are encrypted, and whether all of them are, with one key."""
+    first, known = queue.keyring.first, registered_keys(queue.engine)
+    others = [key_id for key_id in known if first is None or key_id != first.id]
+    if first is None and not others:
+        return [Finding("encryption", "fine", "off: payloads, results and files are stored as they are")]
+    message = "new texts and files are stored as they are" if first is None else f"with key {first.id}"
+    if is_reencrypting(queue.engine):
+        return [
+            Finding(
+                "encryption", "warning", f"{message}; re-encryption is under way, or was interrupted", "run fairlane encrypt"
+            )
+        ]
+    if others:
+        message += f"; some texts or files may still be encrypted with key {', '.join(others)}"
+        return [Finding("encryption", "warning", message, "start every program with the same keys, then run fairlane encrypt")]
+    return [Finding("encryption", "fine", message)]
 
 
 def _sandbox(may_read_everything: bool) -> list[Finding]:

@@ -79,6 +79,7 @@ COMMANDS: dict[str, Arguments] = {
     "check": lambda _: [["check", CUSTOMER], ["check", ESCAPES]],
     "doctor": lambda _: [["doctor"]],
     "documents": lambda _: [["documents"], ["documents", "--kind", KIND], ["documents", "--customer", ESCAPES]],
+    "encrypt": lambda _: [["encrypt"], ["encrypt", "--new-key"]],
     "events": lambda _: [["events", "--after", "0"]],
     "explain": lambda queue: [["explain", id] for id in (queue.failed, queue.running, queue.waiting, CUSTOMER, ESCAPES)],
     "export": lambda queue: [["export", name, "--to", f"{queue.folder}/{ESCAPES}.tar.gz"] for name in (CUSTOMER, ESCAPES)],

@@ -20,6 +20,7 @@ NEED_STORE = (
     "advise",
     "backup",
     "doctor",
+    "encrypt",
     "forget",
     "keys",
     "migrate",

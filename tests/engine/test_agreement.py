@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from fairlane.core.document import Claim, DocumentRow, Done, Failed, Outcome, Re
 from fairlane.core.errors import Mistake, StoreFrozen
 from fairlane.core.policy import CustomerLimits, Policy, Rules, Terms
 from fairlane.engine import Engine, open_engine
-from fairlane.engine.protocol import ATTEMPTS, DocumentFilter
+from fairlane.engine.protocol import ATTEMPTS, DocumentFilter, Rewrite, TextPart
 from fairlane.engine.walk import walk_documents
 from tests.servers import redis
 
@@ -260,6 +261,18 @@ class Agreement(RuleBasedStateMachine):
         self.all(lambda engine: engine.record("settings", key))
         self.all(lambda engine: engine.records("settings", "", 10))
         self.all(lambda engine: engine.records(ATTEMPTS, "", 100))
+
+    @rule(part=st.sampled_from(get_args(TextPart)), is_stale=st.booleans())
+    def rewrite(self, part: TextPart, is_stale: bool) -> None:
+        """Replace what there is of every document, or of the feed; the texts that are compared afterwards show it."""
+        engine = self.engines[0]
+        packed = engine.pack(json.dumps(["documents", None]), 1000).documents
+        texts = [(change.number, change.note) for change in engine.changes(None, 1000)] if part == "note" else [
+            (each.snapshot.number, each.snapshot.reason if part == "reason" else getattr(each, part)) for each in packed
+        ]  # fmt: skip
+        rewrites = [Rewrite(number, text + "!" * is_stale, text + " ") for number, text in texts if text]
+        self.all(lambda engine: engine.rewrite(part, rewrites))
+        self.all(lambda engine: engine.pack(json.dumps(["documents", None]), 1000).documents)
 
     @rule(limit=st.sampled_from((1, 7, 1000)))
     def move(self, limit: int) -> None:

@@ -23,6 +23,7 @@ MEASURED = {
     "extract": ["extract"],
     "postgres": ["postgres:", "postgres scale"],
     "http": ["submit over HTTP"],
+    "encryption": ["encrypted: submit", "encrypted: claim", "encrypted: store", "encrypted: read"],
 }
 ON_REDIS = {"redis": ["redis:", "redis scale", "valkey:", "valkey scale"]}
 

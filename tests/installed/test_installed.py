@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from fairlane.encryption.keyring import KEYS_VARIABLE, new_key
 from tests.conftest import missing
 from tests.servers import postgres, redis
 from tests.servers.otlp import Receiver
@@ -58,6 +59,8 @@ def test_a_stranger_submits_works_off_and_serves(environment: str, url: str) -> 
         receiver = Receiver()
         stack.callback(receiver.close)
         variables = stack.enter_context(s3_server()) | receiver.variables
+        if environment == "lowest":
+            variables[KEYS_VARIABLE] = new_key()
         done = ran(environment, str(STRANGER), url, f"s3://{BUCKET}/installed", **variables)
         assert done.returncode == 0, done.stderr
         result: dict[str, Any] = json.loads(done.stdout)
@@ -82,6 +85,12 @@ def test_without_extras_the_command_says_what_to_install(arguments: tuple[str, .
     assert (done.returncode, message in done.stdout + done.stderr, "Traceback" in done.stderr) == (code, True, False), (
         done.stderr
     )
+
+
+def test_without_the_extra_encryption_says_what_to_install(tmp_path: Path) -> None:
+    done = ran("alone", "-m", "fairlane", "status", "--url", f"sqlite:///{tmp_path}/queue.db", **{KEYS_VARIABLE: new_key()})
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+    assert 'pip install ".[encryption]"' in done.stderr
 
 
 def test_alone_it_works_files_off(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tests.conftest import missing
 ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "requirements"
 AUDIT = ROOT / "build/audit/bin/python"
-EXTRAS = ("otel", "postgres", "redis", "s3", "serve")
+EXTRAS = ("encryption", "otel", "postgres", "redis", "s3", "serve")
 
 
 def made(path: Path) -> Path:

@@ -22,6 +22,7 @@ from fairlane.api.webhooks import put_webhook
 from fairlane.console.people import make_person
 from fairlane.console.sessions import SessionStore
 from fairlane.core.document import Done, Failed, Retried
+from fairlane.encryption import inner_engine
 from fairlane.engine.memory import MemoryEngine
 from fairlane.engine.postgres.url import parse_url as parse_postgres
 from fairlane.engine.redis.url import parse_url as parse_redis
@@ -189,8 +190,9 @@ def _memory(queue: Queue) -> Iterator[tuple[str, bytes]]:
         names = getattr(value, "__slots__", None) or vars(value)
         return " ".join(text(getattr(value, name), depth + 1) for name in names)
 
-    assert isinstance(queue.engine, MemoryEngine)
-    state = next(value for value in vars(queue.engine).values() if type(value).__name__ == "QueueState")
+    engine = inner_engine(queue.engine)
+    assert isinstance(engine, MemoryEngine)
+    state = next(value for value in vars(engine).values() if type(value).__name__ == "QueueState")
     for name, value in vars(state).items():
         yield name, text(value).encode()
 

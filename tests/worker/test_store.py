@@ -47,7 +47,7 @@ def test_a_store_that_is_busy_costs_nothing_but_time(
     def open_failing(url: str, create: bool = True) -> Engine:
         return Failing(tmp_path / "queue.db", create)
 
-    monkeypatch.setattr("fairlane.worker.worker.open_engine", open_failing)
+    monkeypatch.setattr("fairlane.encryption.engine.open_engine", open_failing)
     queue.submit_many("acme", range(30))
     worker = bench.worker()
     worker.handler("default")(lambda document: document.payload)
@@ -72,7 +72,7 @@ class Late(SqliteEngine):
 def test_what_is_claimed_while_the_worker_stops_goes_back_unbegun(
     bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlane.worker.worker.open_engine", lambda url, create=True: Late(tmp_path / "queue.db", create))
+    monkeypatch.setattr("fairlane.encryption.engine.open_engine", lambda url, create=True: Late(tmp_path / "queue.db", create))
     queue.submit_many("acme", range(10))
     worker = bench.worker()
     worker.handler("default")(lambda document: None)
@@ -103,7 +103,7 @@ class Slow(SqliteEngine):
 def test_what_is_on_its_way_to_the_store_when_the_worker_gives_up_is_not_lost(
     bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlane.worker.worker.open_engine", lambda url, create=True: Slow(tmp_path / "queue.db", create))
+    monkeypatch.setattr("fairlane.encryption.engine.open_engine", lambda url, create=True: Slow(tmp_path / "queue.db", create))
     monkeypatch.setattr("fairlane.worker.run_loop.LAST_TRIES_SECONDS", 0.0)
 
     async def handler(document: Document) -> None:
@@ -134,7 +134,7 @@ class Odd(SqliteEngine):
 def test_a_worker_whose_job_fails_gives_back_what_it_has_and_says_so(
     bench: Bench, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlane.worker.worker.open_engine", lambda url, create=True: Odd(tmp_path / "queue.db", create))
+    monkeypatch.setattr("fairlane.encryption.engine.open_engine", lambda url, create=True: Odd(tmp_path / "queue.db", create))
     id = queue.submit("acme").id
     worker = bench.worker(grace=1000)
     worker.handler("default")(lambda document: threading.Event().wait())

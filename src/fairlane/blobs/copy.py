@@ -2,7 +2,8 @@
 
 Laws:
 - A stored file is never changed in place, so a hard link stays what it was.
-- Size and hash of bytes that are copied are checked; those of a hard link with `check` only: it is the same file.
+- Size and hash of bytes that are copied are checked; of a hard link the size, and the hash with `check` only: it is the same
+  file. An encrypted file is copied as it is, and its plain bytes are checked then.
 - Copies in a folder are not synced; whoever keeps them does that once for all.
 """
 
@@ -34,19 +35,34 @@ class FileCopier:
         target_key = self._target.namespace + key.removeprefix(self._source.namespace)
         with self._source.blobs.open(key) as file:
             size = os.fstat(file.fileno()).st_size
-            document = key.split("/")[-2]
-            if digest is not None and size != digest.size:
-                raise BlobDamaged(document, f"{digest.size:,} bytes", f"{size:,}")
+            if digest is not None:
+                self._check_size(key, file, size, digest)
             reader = _Reader(file)
-            if not self._link(file, target_key):
+            is_linked = self._link(file, target_key)
+            if not is_linked:
                 self._write(reader, target_key)
-            elif self._check:
-                for _ in reader.pieces():
-                    pass
-            if digest is not None and reader.is_read and reader.sha256 != digest.sha256:
-                self._target.blobs.remove([target_key])
-                raise BlobDamaged(document, f"bytes with SHA-256 {digest.sha256}", reader.sha256)
+            if digest is not None and (self._check or not is_linked):
+                try:
+                    self._check_hash(key, reader, size, digest)
+                except BaseException:
+                    self._target.blobs.remove([target_key])
+                    raise
         self.files, self.bytes = self.files + 1, self.bytes + size
+
+    def _check_size(self, key: str, file: BinaryIO, stored_size: int, digest: BlobDigest) -> None:
+        size = stored_size if stored_size == digest.size else self._source.decrypted(key, file).seek(0, os.SEEK_END)
+        if size != digest.size:
+            raise BlobDamaged(key.split("/")[-2], f"{digest.size:,} bytes", f"{size:,}")
+        file.seek(0)
+
+    def _check_hash(self, key: str, reader: _Reader, stored_size: int, digest: BlobDigest) -> None:
+        if stored_size != digest.size:  # it is encrypted
+            self._source.check(key, reader.file, digest)
+            return
+        for _ in reader.pieces():  # of a hard link; a copy was read to its end
+            pass
+        if reader.sha256 != digest.sha256:
+            raise BlobDamaged(key.split("/")[-2], f"bytes with SHA-256 {digest.sha256}", reader.sha256)
 
     def _link(self, file: BinaryIO, key: str) -> bool:
         """Make a hard link; return False where that is not possible."""
@@ -82,14 +98,12 @@ class _Reader:
     """Reads a file in pieces, and hashes it."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._sha256 = file, hashlib.sha256()
-        self.is_read = False
+        self.file, self._sha256 = file, hashlib.sha256()
 
     def pieces(self) -> Iterator[bytes]:
-        while piece := self._file.read(PIECE_BYTES):
+        while piece := self.file.read(PIECE_BYTES):
             self._sha256.update(piece)
             yield piece
-        self.is_read = True
 
     @property
     def sha256(self) -> str:

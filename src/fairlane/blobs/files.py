@@ -4,7 +4,8 @@ Laws:
 - A key is `namespace/customer/document/name`. The namespace is the queue's own, so that queues may share a store. The customer
   is a hash of its id, which may hold any character; names are fixed words.
 - Results carry the token of the claim that wrote them: a late worker never overwrites another attempt's results.
-- Bytes are counted and hashed as they are written, and checked before the first one is returned.
+- Bytes are counted and hashed as they are written, and checked before the first one is returned. Sizes and hashes are those of
+  the plain bytes, also where files are encrypted.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
 from fairlane.core.document import DocumentRow
-from fairlane.core.errors import BadValue, BlobDamaged, FairlaneError, Mistake, StoreError, Unknown
+from fairlane.core.errors import BadValue, BlobDamaged, FairlaneError, Mistake, StoreError, StoreUnfit, Unknown
 
 from . import open_blobs
 from .envelope import FILE, RESULTS, BlobDigest, File, result_digest, unwrap_payload
-from .protocol import BlobInfo, Blobs
+from .protocol import BlobInfo, Blobs, Cipher
 from .safe_open import open_regular_file
 
 SIZE_MAX = 100_000_000
@@ -71,9 +73,10 @@ class _HashingReader:
 class Files:
     """The files of one queue's documents; knows no engine, and may be used in any process and after a fork."""
 
-    def __init__(self, location: str, namespace: str) -> None:
+    def __init__(self, location: str, namespace: str, cipher: Cipher | None = None) -> None:
         self.location = location
         self.namespace = namespace
+        self._cipher = cipher
         self._opened: tuple[int, Blobs] | None = None
 
     @property
@@ -88,7 +91,8 @@ class Files:
     def put_input(self, customer: str, id: str, content: object, on_piece: Callable[[bytes], None] | None = None) -> BlobDigest:
         """Write a document's input: bytes, or a binary file that is read to its end."""
         reader = _HashingReader("content", content, on_piece)
-        self.blobs.put({self._key(customer, id, INPUT): reader.pieces()})
+        key = self._key(customer, id, INPUT)
+        self.blobs.put({key: self._encrypted(key, reader.pieces())})
         return reader.digest()
 
     def put_results(
@@ -101,9 +105,15 @@ class Files:
         contents: dict[str, object] = {"text": text.encode() if isinstance(text, str) else text, "thumbnail": thumbnail}
         contents["facts"] = None if facts is None else json.dumps(facts, ensure_ascii=False, allow_nan=False).encode()
         readers = {name: _HashingReader(name, contents[name]) for name in RESULT_NAMES if contents[name] is not None}
-        blobs = {self._key(customer, id, f"{token}-{name}"): reader.pieces() for name, reader in readers.items()}
+        keys = {name: self._key(customer, id, f"{token}-{name}") for name in readers}
+        blobs = {keys[name]: self._encrypted(keys[name], reader.pieces()) for name, reader in readers.items()}
         self.blobs.put(blobs, self._key(customer, id, INPUT) if has_input else None)
         return {name: reader.digest() for name, reader in readers.items()}
+
+    def reencrypt(self, key: str, stored: BinaryIO) -> None:
+        """Replace a stored file by one with the same plain bytes, encrypted as files are now."""
+        plain = self.decrypted(key, stored)
+        self.blobs.put({key: self._encrypted(key, iter(partial(plain.read, PIECE_BYTES), b""))})
 
     def remove_inputs(self, customer: str, ids: Sequence[str]) -> None:
         """Remove the inputs of documents that the queue did not accept."""
@@ -169,11 +179,38 @@ class Files:
                 f"the bytes of document {id} are not in {self.location}; check that this is where they were written ({error})"
             ) from None
         try:
-            _check(file, id, digest)
+            is_encrypted = self._verify(key, id, file, digest)
+            return self.decrypted(key, file, closes=True) if is_encrypted else file
         except BaseException:
             file.close()
             raise
-        return file
+
+    def _verify(self, key: str, id: str, file: BinaryIO, digest: BlobDigest) -> bool:
+        """Raise BlobDamaged unless these are the bytes that were written, then rewind the file; return if it is encrypted."""
+        try:
+            plain = self.decrypted(key, file)
+            _check(plain, id, digest)
+            return plain is not file
+        except (BlobDamaged, StoreUnfit):
+            file.seek(0)
+            with suppress(BlobDamaged):
+                _check(file, id, digest)  # a plain file that only begins like an encrypted one
+                return False
+            raise
+        finally:
+            file.seek(0)
+
+    def check(self, key: str, file: BinaryIO, digest: BlobDigest) -> None:
+        """Raise BlobDamaged unless a file that was opened under a key holds the bytes that were written."""
+        file.seek(0)
+        self._verify(key, key.split("/")[-2], file, digest)
+
+    def decrypted(self, key: str, file: BinaryIO, closes: bool = False) -> BinaryIO:
+        """Return the plain bytes of a file that was opened under a key of the blob store."""
+        return file if self._cipher is None else self._cipher.decrypt(_context(key), file, closes)
+
+    def _encrypted(self, key: str, pieces: Iterable[bytes]) -> Iterable[bytes]:
+        return pieces if self._cipher is None else self._cipher.encrypt(_context(key), pieces)
 
 
 def open_content(path: object, content: object) -> BinaryIO | bytes:
@@ -200,6 +237,11 @@ def discard_inputs(files: Files, customer: str, ids: Sequence[str]) -> None:
     """Remove inputs that are not needed after all; what cannot be removed now, the sweep removes."""
     with suppress(FairlaneError):
         files.remove_inputs(customer, ids)
+
+
+def _context(key: str) -> str:
+    """Return the document and the name in a key; the namespace changes when a backup is restored."""
+    return "/".join(key.split("/")[-2:])
 
 
 def _folder(customer: str) -> str:

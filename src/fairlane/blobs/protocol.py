@@ -22,6 +22,16 @@ class BlobInfo(NamedTuple):
     age_seconds: float  # since it was put, by the store's clock as far as it has one
 
 
+class Cipher(Protocol):
+    """What stands between the bytes of files and their store, if they are encrypted; a context is `document/name`."""
+
+    def encrypt(self, context: str, pieces: Iterable[bytes]) -> Iterable[bytes]:
+        """Return the pieces as they are to be stored."""
+
+    def decrypt(self, context: str, file: BinaryIO, closes: bool = False) -> BinaryIO:
+        """Return a seekable file of the plain bytes, which closes the other one if it shall; or that one, if it is plain."""
+
+
 class Blobs(Protocol):
     """The verbs. No store has more or fewer."""
 

@@ -1,4 +1,4 @@
-"""Commands for personal data: export, forget, vacuum."""
+"""Commands for personal data: export, forget, vacuum, encrypt."""
 
 from __future__ import annotations
 
@@ -9,13 +9,23 @@ import click
 
 from fairlane.core.errors import BadValue, Unknown
 from fairlane.queue import Exported, Queue
+from fairlane.queue.audit import cli_actor
 from fairlane.queue.audited_queue import audited
 from fairlane.queue.export import CustomerExport
 from fairlane.queue.forget import is_forgotten
 from fairlane.queue.record_groups import records_of
 
 from .group import EXIT_FAILURE, EXIT_FINDINGS, main
-from .options import blobs_option, customer_argument, json_option, open_queue, open_store, queue_options, url_option
+from .options import (
+    blobs_option,
+    customer_argument,
+    json_option,
+    open_queue,
+    open_store,
+    queue_options,
+    store_settings,
+    url_option,
+)
 from .output import ProgressBar, confirm, echo, format_count, print_result
 
 RECORDS_COUNTED_MAX = 1000
@@ -147,3 +157,45 @@ def vacuum(url: str | None, as_json: bool) -> None:
         "The file was rewritten." if is_rewritten else "Nothing to do: the server of this queue does that in its own time."
     )
     print_result(as_json, {"rewritten": is_rewritten}, sentence)
+
+
+@main.command()
+@click.option("--new-key", is_flag=True, help="Print a new key, and do nothing else.")
+@click.option("--dry-run", is_flag=True, help="Count what is not encrypted with the first key, and change nothing.")
+@click.option("--no-vacuum", is_flag=True, help="Do not rewrite the file of a queue in a file; what was replaced stays in it.")
+@blobs_option
+@url_option
+@json_option
+def encrypt(new_key: bool, dry_run: bool, no_vacuum: bool, blobs: str | None, url: str | None, as_json: bool) -> None:
+    """Encrypt everything in a queue with the first key, while it is in use.
+
+    Keys are in the file that FAIRLANE_ENCRYPTION_KEY_FILE names, one on a line, or in FAIRLANE_ENCRYPTION_KEYS, with commas.
+    The first encrypts, all decrypt. To change the key, put a new one first, start every program again, and run this; when it
+    says that the old key is not needed any more, remove it. With the word none first, everything becomes plain. If it is
+    interrupted, run it again: it goes on. Exits with 4 if something is left.
+
+    \b
+    Example:
+      fairlane encrypt --new-key > /etc/fairlane/keys
+      FAIRLANE_ENCRYPTION_KEY_FILE=/etc/fairlane/keys fairlane encrypt
+    """
+    from fairlane.encryption.keyring import new_key as make_key
+    from fairlane.reencrypt import reencrypt
+
+    if new_key:
+        key = make_key()
+        print_result(as_json, {"key": key}, key)
+        return
+    settings = store_settings(url, blobs)
+    with ProgressBar("opening the queue", as_json) as bar:
+        done = reencrypt(settings.url, settings.blobs, bar.update, dry_run=dry_run, vacuum=not no_vacuum, actor=cli_actor())
+    form = "made plain" if done.key is None else f"encrypted with key {done.key}"
+    counts = f"{format_count(done.texts, 'text')} and {format_count(done.files, 'file')}"
+    struck = "".join(f" Key {key_id} is not needed any more." for key_id in done.struck)
+    print_result(as_json, done._asdict(), f"{counts} {'would be' if dry_run else 'were'} {form}.{struck}")
+    if done.left:
+        echo(f"fairlane: {done.left:,} texts or files could not be: {done.reason}", err=True)
+    if done.not_rewritten is not None:
+        echo(f"fairlane: the queue's file was not rewritten: {done.not_rewritten}", err=True)
+    if done.left or done.not_rewritten is not None:
+        raise click.exceptions.Exit(EXIT_FINDINGS)

@@ -7,7 +7,8 @@ Laws for every engine:
 - A submission is acknowledged after a durable commit, or `durability` says that the engine is not durable.
 - Queue and Worker validate values before they reach an engine; an engine adds, compares and remembers.
 - While the rules are frozen, verbs that begin or change something raise StoreFrozen. What runs may still end: `extend`,
-  `settle` and `reclaim` go on, as do `configure`, which thaws, `put_record`, and every verb of `Reader` and `Transfer`.
+  `settle` and `reclaim` go on, as do `configure`, which thaws, `put_record`, `rewrite`, and every verb of `Reader` and
+  `Transfer`.
 - Opening an engine brings its store to this version's schema; idempotent, safe for many processes at once, and while others
   use it. A store whose schema is too new for this program is refused with StoreUnfit, when it is opened and by every verb.
 - An engine implements all four groups. That is more than 25 members in one class, and on purpose: callers hold one object,
@@ -93,6 +94,17 @@ class Removed(NamedTuple):
     id: str
     customer: str
     token: int  # of its newest claim; its earlier claims had 1, 2, …
+
+
+TextPart = Literal["payload", "result", "reason", "digest", "note"]
+
+
+class Rewrite(NamedTuple):
+    """A stored text to be replaced: of the document with that number, or, if it is a note, of that line of the feed."""
+
+    number: int
+    before: str
+    after: str
 
 
 class ReadyKind(NamedTuple):
@@ -301,6 +313,10 @@ class Admin(Protocol):
         """Set a record (None: delete it), with `version` only if that is the current one (0: no such record). Return the new
         version (0: deleted), or None and change nothing if `version` is not the current one."""
 
+    def rewrite(self, part: TextPart, texts: Sequence[Rewrite]) -> int:
+        """Replace texts by others that say the same in another form, each only if it is still what it was; return how many. No
+        number is named twice."""
+
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
         """Delete changes that are at least that old, then documents that ended as long ago, oldest first; at most `limit` of
         each. Files are the caller's to remove, after this returns."""
@@ -314,8 +330,8 @@ class Transfer(Protocol):
     """Moving a queue to another store, page by page."""
 
     def pack(self, cursor: str | None, limit: int) -> Packed:
-        """Pack up to `limit` rows of a frozen queue in which nothing runs, from that cursor on (None: from the beginning), in
-        the order queue, customers, documents, lanes, records. The feed is not moved."""
+        """Pack up to `limit` rows from that cursor on (None: from the beginning), in the order queue, customers, documents,
+        lanes, records; to be moved, of a frozen queue in which nothing runs. The feed is not moved."""
 
     def unpack(self, packed: Packed) -> None:
         """Write a page that was packed elsewhere into a frozen queue; the same rows again change nothing."""

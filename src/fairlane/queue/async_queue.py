@@ -15,7 +15,8 @@ from fairlane.core.document import ENDED
 from fairlane.settings import DEFAULT_URL
 
 from .models import Document
-from .queue import PAGE_SIZE, Queue, wait_pauses
+from .queue import PAGE_SIZE, Queue
+from .wait import wait_pauses
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,8 +48,16 @@ def _pages_on_thread(
 class AsyncQueue:
     """A queue whose verbs are awaited; they run on threads, so that concurrent submissions share a commit."""
 
-    def __init__(self, url: str = DEFAULT_URL, *, create: bool = True, blobs: str | None = None, threads: int = 16) -> None:
-        self.queue = Queue(url, create=create, blobs=blobs)
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        create: bool = True,
+        blobs: str | None = None,
+        encryption_key_file: str | None = None,
+        threads: int = 16,
+    ) -> None:
+        self.queue = Queue(url, create=create, blobs=blobs, encryption_key_file=encryption_key_file)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="fairlane")
 
     async def __aenter__(self) -> AsyncQueue:

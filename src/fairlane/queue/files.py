@@ -31,6 +31,8 @@ from fairlane.blobs.page_count import PageCounter
 from fairlane.core.document import BATCH_MAX, ReceiptRow, Submission
 from fairlane.core.errors import BadValue, Mistake, StoreBusy, StoreFrozen, StoreFull, StoreUnfit, StoreUnreachable
 from fairlane.core.policy import STEP
+from fairlane.encryption import EncryptionKeyring
+from fairlane.encryption.files import FileCipher
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.protocol import Removed
 
@@ -49,8 +51,9 @@ NOT_DONE = (Mistake, StoreBusy, StoreFull, StoreFrozen, StoreUnfit, StoreUnreach
 class QueueFiles:
     """The files of one queue; nothing is opened or created before it is needed."""
 
-    def __init__(self, engine: Engine, url: str, location: str | None) -> None:
+    def __init__(self, engine: Engine, url: str, location: str | None, keyring: EncryptionKeyring | None = None) -> None:
         self._engine = engine
+        self._cipher = FileCipher(keyring or EncryptionKeyring())
         self.location = default_location(url) if location is None else location  # None: not configured
         self._files: Files | None = None
 
@@ -63,7 +66,7 @@ class QueueFiles:
                     'Queue(url, blobs="/srv/files") or blobs="s3://bucket/prefix"; commands take --blobs, FAIRLANE_BLOBS, '
                     "or blobs in fairlane.toml"
                 )
-            self._files = Files(self.location, self._namespace() or self._new_namespace())
+            self._files = Files(self.location, self._namespace() or self._new_namespace(), self._cipher)
         return self._files
 
     def has_any(self) -> bool:
@@ -133,11 +136,11 @@ class QueueFiles:
 
 
 @cache
-def open_files_of(url: str, location: str | None) -> Files:
+def open_files_of(url: str, location: str | None, keyring: EncryptionKeyring) -> Files:
     """Return the files of the queue at a URL; its engine is opened for a moment, the first time."""
     engine = open_engine(url, create=False)
     try:
-        return QueueFiles(engine, url, location).open()
+        return QueueFiles(engine, url, location, keyring).open()
     finally:
         engine.close()
 

@@ -19,7 +19,8 @@ from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 from fairlane.core.document import BATCH_MAX, ENDED, DocumentRow, State, validate_text
 from fairlane.core.errors import BadValue, StoreError, Unknown, WrongState
 from fairlane.core.policy import TIME_MAX_MS, Dispatch, Reset, Rules, Standing, Terms, to_milliseconds
-from fairlane.engine import Engine, join_transaction, open_engine, vacuum_queue_file
+from fairlane.encryption import inner_engine, join_store_transaction, load_keyring, open_store
+from fairlane.engine import Engine, vacuum_queue_file
 from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, PROGRESS
 from fairlane.engine.walk import walk_documents
 from fairlane.settings import DEFAULT_URL
@@ -66,19 +67,22 @@ from .validation import (
     to_seconds,
     unknown_document,
 )
+from .wait import wait_pauses
 from .workers import Fleet, read_workers, set_drain, unserved_kinds
 
 PAGE_SIZE = 1000  # documents, customers or changes in one call to the engine
-PAUSE_MIN_SECONDS, PAUSE_MAX_SECONDS = 0.005, 0.5  # between two reads of a document that is waited for
 
 
 class Queue:
     """A queue at a URL: `memory://`, `sqlite:///fairlane.db`, `postgresql://user@host/database` or `redis://localhost`."""
 
-    def __init__(self, url: str = DEFAULT_URL, *, create: bool = True, blobs: str | None = None) -> None:
+    def __init__(
+        self, url: str = DEFAULT_URL, *, create: bool = True, blobs: str | None = None, encryption_key_file: str | None = None
+    ) -> None:
         self.url = url
-        self.engine: Engine = open_engine(url, create)
-        self.files = QueueFiles(self.engine, url, blobs)
+        self.keyring = load_keyring(encryption_key_file)
+        self.engine: Engine = open_store(url, create, self.keyring)
+        self.files = QueueFiles(self.engine, url, blobs, self.keyring)
         self._in_transaction = False
 
     def __enter__(self) -> Self:
@@ -97,7 +101,7 @@ class Queue:
         A document exists exactly if your transaction commits.
         """
         inside = copy(self)
-        inside.engine = join_transaction(self.engine, transaction)
+        inside.engine = join_store_transaction(self.engine, transaction)
         inside._in_transaction = True
         return inside
 
@@ -507,7 +511,7 @@ class Queue:
 
         Return False for a queue on a server, which does that in its own time.
         """
-        return vacuum_queue_file(self.engine)
+        return vacuum_queue_file(inner_engine(self.engine))
 
     def sweep(
         self, *, grace: float | timedelta = GRACE_SECONDS, timeout: float | timedelta | None = None, after: str | None = None
@@ -519,17 +523,3 @@ class Queue:
         if files is None:
             return SweepResult(0, 0, 0, None)
         return self.files.run_sweep(self.files.begin_sweep(files, grace_seconds, after), timeout_seconds)
-
-
-def wait_pauses(timeout: float | timedelta | None) -> Iterator[float]:
-    """Yield the pauses between reads of a document until the timeout: an eighth of the time waited so far, within limits."""
-    seconds_max = None if timeout is None else to_seconds("timeout", timeout)
-    began = time.monotonic()
-    while True:
-        waited = time.monotonic() - began
-        pause = min(PAUSE_MAX_SECONDS, max(PAUSE_MIN_SECONDS, waited / 8))
-        if seconds_max is not None:
-            pause = min(pause, seconds_max - waited)
-        if pause <= 0:
-            return
-        yield pause

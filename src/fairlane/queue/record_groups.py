@@ -66,6 +66,7 @@ GROUPS = (  # keys first: a customer that is being forgotten sends no more
     RecordGroup("file holds"),
     RecordGroup("fairlane"),
     RecordGroup("cursors"),
+    RecordGroup("encryption"),
 )
 
 

@@ -117,12 +117,17 @@ class SubmitOptions(NamedTuple):
         digest = None
         if key is not None:
             validate_text("key", key)
-            canonical = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":"))
-            digest = hashlib.sha256(f"{self.kind}\n{canonical}".encode()).hexdigest()
+            digest = body_digest(self.kind, payload)
         return Submission(
             id, self.customer, self.kind, payload, cost or self.cost, key, digest, self.delay_ms, self.made_from, parent,
             file_bytes,
         )  # fmt: skip
+
+
+def body_digest(kind: str, payload: str) -> str:
+    """Return a text that two submissions have in common exactly if they say the same."""
+    canonical = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(f"{kind}\n{canonical}".encode()).hexdigest()
 
 
 def cost_thousandths(cost: Cost) -> int:

@@ -2,6 +2,7 @@
 
 Laws:
 - A returned value is the result. `Fail` ends the document; `Retry` and every other exception request another attempt.
+- A file whose encryption key is missing here postpones the document: no attempt is spent.
 - A result that cannot be stored (not JSON, too large) fails the document: another attempt would return it again.
 - A reason is one short text that every store accepts. Customers see it, so it never holds a store's own message, which names
   hosts and files; that is in the traceback, for operators.
@@ -21,10 +22,12 @@ from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
 from fairlane.core.errors import BadValue, BlobDamaged, Mistake, StoreError, Unknown
 from fairlane.core.policy import to_milliseconds, to_thousandths
 from fairlane.core.retry import DELAY_MAX_MS, Backoff
+from fairlane.encryption import KeyMissing
 from fairlane.queue import PARTIAL_BYTES_MAX, json_text
 
 REASON_LENGTH_MAX = 1000
 PROGRESS_LENGTH_MAX = 200
+KEY_PAUSE_MS = 30_000  # until a document comes back whose file is encrypted with a key that is not here
 REPORTS_AT_ONCE = 20  # and as many a second; further ones are dropped, but the last one is always sent
 
 
@@ -149,6 +152,8 @@ def outcome_of_error(document: ClaimedDocument, error: BaseException, backoff: B
         return Failed(clean_text(str(bad_cost)))
     if isinstance(error, Fail):
         return Failed(clean_text(error.reason), cost)
+    if isinstance(error, KeyMissing):  # nothing is wrong with the document: it waits for a worker that has the key
+        return Retried(KEY_PAUSE_MS, f"this worker does not have encryption key {error.key_id}", counted=False)
     after_ms = error._after_ms if isinstance(error, Retry) else None
     if after_ms is None:
         after_ms = backoff.delay_ms(document.attempt, dice)

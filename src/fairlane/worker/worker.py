@@ -26,7 +26,8 @@ from fairlane.core.document import ATTEMPTS_DEFAULT, validate_text
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import to_milliseconds
 from fairlane.core.retry import Backoff
-from fairlane.engine import Engine, open_engine
+from fairlane.encryption import EncryptionKeyring, load_keyring, open_store
+from fairlane.engine import Engine
 from fairlane.procs import fork_server, reaper
 from fairlane.queue import DEFAULT_KIND, Queue
 from fairlane.queue.files import QueueFiles, open_files_of
@@ -157,19 +158,19 @@ class Worker:
             self._running.release()
 
     def _run(self, until_empty: bool) -> Summary:
-        url = self._queue.url if isinstance(self._queue, Queue) else self._queue
+        url, keyring = (self._queue, load_keyring()) if isinstance(self._queue, str) else (self._queue.url, self._queue.keyring)
         with ExitStack() as stack:
             fork_server_pid: int | None = None
             control: socket.socket | None = None
             if url != "memory://":
-                open_engine(url).close()  # so that a bad URL is reported here, to the caller
-            files = self._files()
+                open_store(url, keyring=keyring).close()  # so that what is wrong is reported here, to the caller
+            files = self._files(keyring)
             if functions := self._handlers.functions():
                 config = child.ChildConfig(functions, self._backoff, self._memory, files)
                 fork_server_pid, control = fork_server.start(partial(child.run, config))
                 stack.callback(reaper.wait_or_kill, fork_server_pid, HELPER_SECONDS)
                 stack.callback(control.close)
-            engine, connection = self._open_store_and_heartbeat(url, fork_server_pid, stack)
+            engine, connection = self._open_store_and_heartbeat(url, keyring, fork_server_pid, stack)
             stack.callback(connection.close)
             self._trace(engine, stack)
             if self._handlers.async_seconds_min() is not None:
@@ -177,7 +178,7 @@ class Worker:
             attempts = self._handlers.attempts()
             resources = Resources(self._resources, attempts, self._handlers.needs())
             store = WorkerStore(engine, self.name, self._lease_ms, attempts)
-            queue_files = self._queue.files if isinstance(self._queue, Queue) else QueueFiles(engine, url, self._blobs)
+            queue_files = self._queue.files if isinstance(self._queue, Queue) else QueueFiles(engine, url, self._blobs, keyring)
             kind_slots = {kind: resources.at_once(kind, self._slots) for kind in attempts}
             registration = Registration(engine, self.name, kind_slots, self._slots)
             context = RunContext(
@@ -199,20 +200,20 @@ class Worker:
             self._hooks.add("*", hook)
             stack.callback(self._hooks.remove, hook)
 
-    def _files(self) -> Callable[[], Files]:
+    def _files(self, keyring: EncryptionKeyring) -> Callable[[], Files]:
         """Return the way to the files of documents, for this process and for forks of it."""
         if isinstance(self._queue, str):
-            return partial(open_files_of, self._queue, self._blobs)
+            return partial(open_files_of, self._queue, self._blobs, keyring)
         queue_files = self._queue.files
         if self._queue.url != "memory://":
-            return partial(open_files_of, self._queue.url, queue_files.location)
+            return partial(open_files_of, self._queue.url, queue_files.location, keyring)
         if queue_files.location is None:
             return queue_files.open  # raises and says what is missing
         files = queue_files.open()
         return lambda: files
 
     def _open_store_and_heartbeat(
-        self, url: str, fork_server_pid: int | None, stack: ExitStack
+        self, url: str, keyring: EncryptionKeyring, fork_server_pid: int | None, stack: ExitStack
     ) -> tuple[Engine, socket.socket]:
         if isinstance(self._queue, Queue) and url == "memory://":
             thread, connection = heartbeat.start_thread(self._queue.engine, self._lease_ms)
@@ -221,7 +222,7 @@ class Worker:
         process, connection = heartbeat.start_process(url, self._lease_ms, fork_server_pid)
         stack.callback(process.wait)
         stack.callback(process.kill)  # it has no claims by then, and a transaction that is cut off leaves no trace
-        engine = open_engine(url)
+        engine = open_store(url, keyring=keyring)
         stack.callback(engine.close)
         return engine, connection
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
 from fairlane.core.document import WAITING
 from fairlane.core.policy import Rules, Terms, operator_reset
 from fairlane.engine.codec import encode_rules, encode_terms
-from fairlane.engine.protocol import Purged, Removed
+from fairlane.engine.protocol import Purged, Removed, Rewrite, TextPart
 
 from .state import DocumentState, QueueState
 
@@ -49,6 +50,21 @@ def put_record(state: QueueState, group: str, key: str, value: str | None, versi
         state.records.pop((group, key), None)
         return 0
     return state.write_record(group, key, value)
+
+
+def rewrite(state: QueueState, part: TextPart, texts: Sequence[Rewrite]) -> int:
+    """Replace texts that are still what they were."""
+    count = 0
+    for number, before, after in texts:
+        change, document = state.changes.get(number), state.documents.get(number)
+        if part == "note":
+            if change is not None and change[-1] == before:
+                state.changes[number] = (*change[:-1], after)
+                count += 1
+        elif document is not None and getattr(document, part) == before:
+            setattr(document, part, after)
+            count += 1
+    return count
 
 
 def purge(state: QueueState, before_ms: int, limit: int) -> Purged:

@@ -34,6 +34,8 @@ from fairlane.engine.protocol import (
     Purged,
     ReadyKind,
     Removed,
+    Rewrite,
+    TextPart,
 )
 
 from . import admin, claim, read, settle, submit, transfer
@@ -198,6 +200,10 @@ class MemoryEngine:
     def put_record(self, group: str, key: str, value: str | None, version: int | None = None) -> int | None:
         with self._lock:
             return admin.put_record(self._state, group, key, value, version)
+
+    def rewrite(self, part: TextPart, texts: Sequence[Rewrite]) -> int:
+        with self._lock:
+            return admin.rewrite(self._state, part, texts)
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
         with self._lock_unless_frozen():

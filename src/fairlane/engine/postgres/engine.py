@@ -46,6 +46,8 @@ from fairlane.engine.protocol import (
     Purged,
     ReadyKind,
     Removed,
+    Rewrite,
+    TextPart,
 )
 from fairlane.engine.schema import Schema
 
@@ -290,6 +292,13 @@ class PostgresEngine:
     def put_record(self, group: str, key: str, value: str | None, version: int | None = None) -> int | None:
         ((new_version,),) = self._pool.write(self._sql.put_record, (group, key, value, version))
         return None if new_version is None else int(new_version)
+
+    def rewrite(self, part: TextPart, texts: Sequence[Rewrite]) -> int:
+        statement = {
+            "payload": self._sql.rewrite_payload, "result": self._sql.rewrite_result, "reason": self._sql.rewrite_reason,
+            "digest": self._sql.rewrite_digest, "note": self._sql.rewrite_note,
+        }[part]  # fmt: skip
+        return len(self._pool.write(statement, [list(column) for column in zip(*texts, strict=True)])) if texts else 0
 
     # -- moving to another store -------------------------------------------------------------------------------------
 

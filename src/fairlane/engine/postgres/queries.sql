@@ -330,3 +330,28 @@ SELECT o.who, o.state, extract(epoch FROM clock_timestamp() - o.since)::float8 F
   SELECT format('prepared transaction %%s of user %%s', gid, owner), 'prepared', prepared FROM pg_prepared_xacts
   WHERE database = current_database()
 ) AS o WHERE o.since < clock_timestamp() - make_interval(secs => %s) ORDER BY o.since;
+
+-- rewrite_payload: Replace texts that are still what they were, while the queue is locked.
+UPDATE fairlane.documents AS d SET payload = t.after
+FROM (SELECT fairlane.settle_arrivals()) AS q, unnest(%s::bigint[], %s::text[], %s::text[]) AS t (number, before, after)
+WHERE d.number = t.number AND d.payload = t.before RETURNING 1;
+
+-- rewrite_result: Replace texts that are still what they were, while the queue is locked.
+UPDATE fairlane.endings AS d SET result = t.after
+FROM (SELECT fairlane.settle_arrivals()) AS q, unnest(%s::bigint[], %s::text[], %s::text[]) AS t (number, before, after)
+WHERE d.number = t.number AND d.result = t.before RETURNING 1;
+
+-- rewrite_reason: Replace texts that are still what they were, while the queue is locked.
+UPDATE fairlane.endings AS d SET reason = t.after
+FROM (SELECT fairlane.settle_arrivals()) AS q, unnest(%s::bigint[], %s::text[], %s::text[]) AS t (number, before, after)
+WHERE d.number = t.number AND d.reason = t.before RETURNING 1;
+
+-- rewrite_digest: Replace texts that are still what they were, while the queue is locked.
+UPDATE fairlane.documents AS d SET digest = t.after
+FROM (SELECT fairlane.settle_arrivals()) AS q, unnest(%s::bigint[], %s::text[], %s::text[]) AS t (number, before, after)
+WHERE d.number = t.number AND d.digest = t.before RETURNING 1;
+
+-- rewrite_note: Replace texts that are still what they were, while the queue is locked.
+UPDATE fairlane.changes AS d SET note = t.after
+FROM (SELECT fairlane.settle_arrivals()) AS q, unnest(%s::bigint[], %s::text[], %s::text[]) AS t (number, before, after)
+WHERE d.number = t.number AND d.note = t.before RETURNING 1;

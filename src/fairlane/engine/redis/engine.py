@@ -42,6 +42,8 @@ from fairlane.engine.protocol import (
     Purged,
     ReadyKind,
     Removed,
+    Rewrite,
+    TextPart,
 )
 from fairlane.engine.schema import Schema, mark_of
 
@@ -293,6 +295,10 @@ class RedisEngine:
         arguments: list[Any] = [group, key, int(value is not None), value or "", "" if version is None else version]
         new_version = int(self._pool.run("put_record", arguments, "never"))
         return None if new_version < 0 else new_version
+
+    def rewrite(self, part: TextPart, texts: Sequence[Rewrite]) -> int:
+        values = [value for text in texts for value in (codec.seq(text.number), text.before, text.after)]
+        return int(self._pool.run("rewrite", [part, *values], "same"))
 
     # -- moving to another store -------------------------------------------------------------------------------------
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fairlane.core.document import Record
 from fairlane.core.policy import Rules, Terms, operator_reset
 from fairlane.engine.codec import encode_rules, encode_terms
-from fairlane.engine.protocol import Purged, Removed
+from fairlane.engine.protocol import Purged, Removed, Rewrite, TextPart
 
 from .queries import sql
 from .rows import TransitionRow
@@ -58,6 +59,16 @@ def put_record(tx: Transaction, group: str, key: str, value: str | None, version
         tx.execute(sql.delete_record, (group, key))
         return 0
     return tx.write_record(group, key, value)
+
+
+def rewrite(tx: Transaction, part: TextPart, texts: Sequence[Rewrite]) -> int:
+    """Replace texts that are still what they were."""
+    tx.flush()
+    statement = {
+        "payload": sql.rewrite_payload, "result": sql.rewrite_result, "reason": sql.rewrite_reason,
+        "digest": sql.rewrite_digest, "note": sql.rewrite_note,
+    }[part]  # fmt: skip
+    return sum(len(tx.execute(statement, (after, number, before)).fetchall()) for number, before, after in texts)
 
 
 def purge(tx: Transaction, before_ms: int, limit: int) -> Purged:

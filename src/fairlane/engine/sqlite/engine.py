@@ -34,6 +34,8 @@ from fairlane.engine.protocol import (
     Purged,
     ReadyKind,
     Removed,
+    Rewrite,
+    TextPart,
 )
 from fairlane.engine.schema import Schema
 from fairlane.file_modes import create_private
@@ -179,6 +181,9 @@ class SqliteEngine:
 
     def put_record(self, group: str, key: str, value: str | None, version: int | None = None) -> int | None:
         return self._pool.write(lambda tx: admin.put_record(tx, group, key, value, version))
+
+    def rewrite(self, part: TextPart, texts: Sequence[Rewrite]) -> int:
+        return self._pool.write(lambda tx: admin.rewrite(tx, part, texts))
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
         return self._write_unless_frozen(lambda tx: admin.purge(tx, current_time_ms(now_ms) - age_ms, limit))

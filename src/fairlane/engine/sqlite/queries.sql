@@ -380,3 +380,19 @@ UPDATE documents SET token = token + ? WHERE state <> 'done';
 
 -- schema_mark: The version of the schema, and the oldest program that may use it.
 PRAGMA user_version;
+
+-- rewrite_payload: Replace a payload if it is still what it was.
+UPDATE payloads SET body = ? WHERE number = ? AND body = ? RETURNING 1;
+
+-- rewrite_result: Replace a result if it is still what it was.
+UPDATE results SET body = ? WHERE number = ? AND body = ? RETURNING 1;
+
+-- rewrite_reason: Replace a reason if it is still what it was.
+UPDATE documents SET reason = ? WHERE number = ? AND reason = ? RETURNING 1;
+
+-- rewrite_digest: Replace the digest of a document's idempotency key if it is still what it was.
+UPDATE keys SET digest = ? WHERE (customer, key) = (SELECT d.customer, d.key FROM documents AS d WHERE d.number = ?) AND digest = ?
+RETURNING 1;
+
+-- rewrite_note: Replace the note of a line of the feed if it is still what it was.
+UPDATE changes SET note = ? WHERE number = ? AND note = ? RETURNING 1;
