@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import httpx
 import pytest
 
 from fairlane import Client, Queue
-from fairlane.api import auth
+from fairlane.api import auth, sign_ins
+from fairlane.api.auth import Caller
 from fairlane.api.permissions import ROUTES, Role
 from fairlane.api.sign_ins import ALIKE_MAX, ENTRIES_MAX, SignIns
 from fairlane.core.errors import Mistake, StoreUnreachable
@@ -21,6 +23,7 @@ from tests.console.page_client import signed_in
 from .running import Server, problem_of, until
 from .test_access import OWNER, TABLE, called
 
+PERSON = f"person_{7:032x}"
 # What changes nothing of the queue: submissions and checks are work, what-if computes, and a session is tested below.
 UNRECORDED = {
     ("POST", "/v1/documents"), ("POST", "/v1/batches"), ("POST", "/v1/checks"), ("POST", "/page/what-if"),
@@ -242,6 +245,33 @@ def test_a_flood_of_wrong_keys_fills_neither_store_nor_memory() -> None:
     assert len(entries) <= ENTRIES_MAX + 1
     assert sum(entry.after["count"] for entry in entries) == 10 * ALIKE_MAX  # none is lost by an outage
     assert sum(entry.error == "several" for entry in entries) == 1
+
+
+@pytest.mark.parametrize("is_meanwhile", [False, True])
+def test_a_customer_that_was_forgotten_is_not_in_what_is_written_later(
+    monkeypatch: pytest.MonkeyPatch, is_meanwhile: bool
+) -> None:
+    with Queue("memory://") as queue:
+        queue.submit("acme", 1)
+        counting = SignIns(queue.engine, Store().call)
+        secret, key = auth.create(queue.engine, customer="acme")
+        counting.accepted(key.caller, "192.0.2.9")
+        counting.refused(secret[:-4] + "AAAA", key, "192.0.2.9")
+        counting.accepted(Caller(PERSON, "acme", "customer", frozenset(), "Ann", is_person=True), "192.0.2.9")
+        queue.engine.put_record(sign_ins.PEOPLE, PERSON, json.dumps({"customer": "acme"}))
+        if is_meanwhile:  # while its entry is being written
+
+            def note_late(*args: Any, **options: Any) -> None:
+                queue.forget("acme")
+                note(*args, **options)
+
+            monkeypatch.setattr(sign_ins, "note", note_late)
+        else:
+            queue.forget("acme")
+        asyncio.run(counting.flush())
+        entries = list(walk_audit(queue.engine, AuditFilter()))
+        assert sorted(entry.action for entry in entries) == ["session.begin", "session.begin", "session.refused"]
+        assert not [word for word in ("acme", key.id, PERSON, "Ann", "192.0.2.9") if word in repr(entries)]
 
 
 class Enough(Exception):

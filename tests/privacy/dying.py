@@ -18,7 +18,7 @@ from tests.blobs.dying import STEPS, Fuse
 from tests.engine.conftest import url_of
 from tests.servers import redis
 
-from .everything import CUSTOMER, MARK, Derived, fill, fill_records, holding, stored
+from .everything import CUSTOMER, MARK, Derived, fill, fill_audit, fill_records, holding, stored
 
 VERBS = ("forget", "put_record")
 forget.PAGE_SIZE = 3  # several pages
@@ -64,6 +64,7 @@ def main(folder: Path, engine: str, stride: int) -> None:
         with Queue(url, blobs=blobs) as queue:
             fill(queue, CUSTOMER)
             fill_records(queue, CUSTOMER)
+            fill_audit(queue, CUSTOMER)
             derived = Derived(queue, CUSTOMER).words
         is_over = die(url, blobs, at)
         with Queue(url, blobs=blobs) as queue:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import psycopg
@@ -16,6 +17,7 @@ from fairlane import Queue
 from fairlane.api import auth
 from fairlane.api.access.batches import BatchAccess, BatchRecord, batch_id
 from fairlane.api.key_uses import write_uses
+from fairlane.api.sign_ins import SignIn, write_sign_in
 from fairlane.api.webhook_deliveries import Delivery, DeliveryStore, document_event
 from fairlane.api.webhook_events import mark_batch_ended
 from fairlane.api.webhooks import put_webhook
@@ -26,11 +28,14 @@ from fairlane.encryption import inner_engine
 from fairlane.engine.memory import MemoryEngine
 from fairlane.engine.postgres.url import parse_url as parse_postgres
 from fairlane.engine.redis.url import parse_url as parse_redis
+from fairlane.queue.audit import Actor, recorded
+from fairlane.queue.audited_queue import AuditedQueue
 from fairlane.worker.progress import ProgressStore
 from tests.api.running import Server, until
 from tests.servers import postgres, redis
 
 MARK = "qzx7731"
+STAFF = Actor("key", "0123456789abcdef", "ada's laptop", "operator", "192.0.2.7")
 CUSTOMER = f"{MARK}/100% Łódź"  # with every character that keys of records and paths treat in a way of their own
 
 
@@ -56,7 +61,7 @@ def fill(queue: Queue, customer: str, mark: str = MARK, kind: str = "extract") -
     def marked(text: str) -> str:
         return f"{mark} {text}"
 
-    queue.tune(customer, weight=2, cap=100)
+    queue.tune(customer, weight=2, cap=100, documents_max=1000, bytes_max=10**9, retries_max=7, cost_min=0.5)
     queue.check(customer)
     queue.reset(customer)
     for number in range(8):
@@ -107,6 +112,24 @@ def fill_records(queue: Queue, customer: str) -> None:
     mark_batch_ended(engine, batch)
 
 
+def fill_audit(queue: Queue, customer: str) -> None:
+    """Have entries of the audit log: by staff about the customer, and by the customer's own keys."""
+    engine, known = queue.engine, AuditedQueue(queue, STAFF)
+    known.pause(customer)
+    known.resume(customer)
+    known.tune(customer, weight=3)
+    known.reset(customer)
+    known.cancel(queue.submit(customer, marked("mistaken"), delay=3600).id)
+    known.bulk("cancel", customer=customer, kind=marked("none of these"))
+    auth.revoke(engine, auth.create(engine, customer=customer, name=marked("lost"), actor=STAFF)[1].id, actor=STAFF)
+    key = auth.create(engine, customer=customer, name=marked("phone"))[1]
+    own = key.caller.actor(f"{MARK}.example.com")
+    write_sign_in(engine, SignIn(own, customer, None), 3)
+    write_sign_in(engine, SignIn(own, customer, "wrong"), 1)
+    with recorded(engine, STAFF, "webhook.set", customer=customer, before={"url": f"https://{MARK}.example.com"}) as change:
+        change.after = {"url": f"https://example.com/{MARK}"}
+
+
 def add_deliveries(queue: Queue, customer: str) -> Delivery:
     """Have a delivery that is due in an hour, and one that was given up."""
     deliveries, later = DeliveryStore(queue.engine), queue.engine.now() + 3_600_000
@@ -123,6 +146,7 @@ def use_service(server: Server, customer: str, hook: str) -> None:
         hooked = operator.put("/v1/webhook", params={"customer": customer}, json={"url": hook})
         assert hooked.status_code == 200, hooked.text
         assert operator.get("/v1/documents", params={"customer": customer}).status_code == 200
+        change_customer(operator, customer)
     with server.client(server.key(customer, name=marked("laptop"))) as client:
         session = client.post("/page/session", json={"key": client.headers["Authorization"].removeprefix("Bearer ")})
         assert session.status_code == 200, session.text
@@ -133,6 +157,7 @@ def use_service(server: Server, customer: str, hook: str) -> None:
         assert uploaded.status_code == 202, uploaded.text
         wrong = client.get(f"/v1/documents/{MARK}")
         assert wrong.status_code == 404
+        refuse(server, client)
     key = auth.create(server.queue.engine, customer=customer)[1]
     auth.revoke(server.queue.engine, key.id)
     claims = server.queue.engine.claim("worker", 100, 600_000, {"extract": 3, "default": 3})
@@ -141,6 +166,25 @@ def use_service(server: Server, customer: str, hook: str) -> None:
     wanted = {f"document.done {claim.id}" for claim in claims}
     until(lambda: wanted <= _delivered(server.queue, customer), "all deliveries")
     add_deliveries(server.queue, customer)
+
+
+def refuse(server: Server, client: httpx.Client) -> None:
+    """Have sign-ins with a wrong key; the service writes them to the audit log in its own time."""
+    with server.client(client.headers["Authorization"].removeprefix("Bearer ")[:-4] + "AAAA") as stranger:
+        assert [stranger.get("/v1/me").status_code for _ in range(3)] == [401] * 3
+
+
+def change_customer(operator: httpx.Client, customer: str) -> None:
+    """Have everything in the audit log that staff does over HTTP to a customer."""
+    (document, *_) = operator.get("/v1/documents", params={"customer": customer, "state": "delayed"}).json()["documents"]
+    path = f"/v1/customers/{quote(customer, safe='')}"
+    of_customer = {"customer": customer}
+    changes = [
+        operator.patch(path, json={"weight": 4}), operator.post(f"{path}/reset"),
+        operator.delete(f"/v1/documents/{document['id']}"), operator.post("/v1/webhook/rotate", params=of_customer, json={}),
+        operator.post("/v1/documents/bulk", json={"action": "cancel", "filter": of_customer | {"kind": marked("no")}}),
+    ]  # fmt: skip
+    assert [answer.status_code for answer in changes] == [200] * len(changes), [answer.text for answer in changes]
 
 
 def _delivered(queue: Queue, customer: str) -> set[str]:

@@ -78,7 +78,9 @@ def test_everything_of_a_customer_is_in_its_export_and_nothing_of_others(queue: 
         "keys", "people", "webhooks", "webhook customers", "webhook deliveries", "webhook failures", "webhook status",
         "batches",
     }  # fmt: skip
-    assert json.loads(archive.members["customer.json"])["terms"] == {"weight": 2, "cap": 100}
+    assert json.loads(archive.members["customer.json"])["terms"] == {
+        "weight": 2, "cap": 100, "documents_max": 1000, "bytes_max": 10**9, "retries_max": 7, "cost_min": 0.5,
+    }  # fmt: skip
     assert not [path for path, content in archive.members.items() if OTHER.encode() in content]
 
 

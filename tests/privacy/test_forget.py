@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from fairlane import Queue
+from fairlane.encryption.keyring import KEYS_VARIABLE, new_key
+from fairlane.queue.audit import AuditFilter, walk_audit
+from fairlane.queue.audited_queue import AuditedQueue
 from fairlane.queue.record_groups import GROUPS
 from tests.api.receivers import Listener
 from tests.api.running import Server, until
@@ -17,7 +20,7 @@ from tests.api.test_webhooks import listener as listener  # a fixture
 from tests.engine.conftest import ENGINES, url_of
 from tests.servers import redis
 
-from .everything import CUSTOMER, MARK, Derived, fill, fill_records, groups, holding, stored, use_service
+from .everything import CUSTOMER, MARK, STAFF, Derived, fill, fill_audit, fill_records, groups, holding, stored, use_service
 
 NEIGHBOUR = "neighbour 4402"
 
@@ -29,19 +32,30 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     redis.drop_url(url)
 
 
-def test_nothing_of_a_forgotten_customer_is_stored_anywhere(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_nothing_of_a_forgotten_customer_is_stored_anywhere(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_encrypted: bool
+) -> None:
+    if is_encrypted:
+        monkeypatch.setenv(KEYS_VARIABLE, new_key())
     with Queue(url, blobs=str(tmp_path / "blobs")) as queue:
         fill(queue, NEIGHBOUR, "hjw4402", "other")
         fill(queue, CUSTOMER)
         fill_records(queue, CUSTOMER)
+        fill_audit(queue, CUSTOMER)
         naming = {group.name for group in GROUPS if group.owner or group.follows or group.of_documents}
         assert groups(queue) >= naming  # every feature that names customers was used
         derived = Derived(queue, CUSTOMER).words
         assert holding({MARK}, stored(queue, tmp_path))
         assert all(holding({word}, stored(queue, tmp_path)) for word in derived)  # the search would find them
-        forgotten = queue.forget(CUSTOMER)
-        assert (forgotten.documents, forgotten.files_left, forgotten.not_rewritten) == (10, 0, None)
+        actions = [entry.action for entry in walk_audit(queue.engine, AuditFilter())]
+        forgotten = AuditedQueue(queue, STAFF).forget(CUSTOMER)
+        assert (forgotten.documents, forgotten.files_left, forgotten.not_rewritten) == (11, 0, None)
         assert holding({MARK, *derived}, stored(queue, tmp_path)) == []
+        kept = list(walk_audit(queue.engine, AuditFilter()))
+        assert [entry.action for entry in kept] == ["customer.forget", *actions]  # who did what and when stays
+        assert {entry.who for entry in kept if entry.who.role != "customer"} == {STAFF}
+        assert len({entry.customer for entry in kept}) == 1
         assert [look.customer for look in queue.customers()] == [NEIGHBOUR]
         assert queue.look(NEIGHBOUR).failed + queue.look(NEIGHBOUR).waiting > 5
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("engine", "stride"), [("sqlite", 1), ("postgres", 9), ("redis", 7), ("valkey", 11)])
+@pytest.mark.parametrize(("engine", "stride"), [("sqlite", 3), ("postgres", 9), ("redis", 7), ("valkey", 11)])
 def test_a_customer_is_forgotten_by_the_run_after_one_that_was_killed(tmp_path: Path, engine: str, stride: int) -> None:
     command = [sys.executable, "-m", "tests.privacy.dying", str(tmp_path), engine, str(stride)]
     ran = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)

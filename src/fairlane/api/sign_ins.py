@@ -4,6 +4,7 @@ Laws:
 - A flood fills neither the store nor the memory: what is alike is counted, in one entry, and while it goes on entries are
   written ever less often. The first one is written at once.
 - What was sent as a key is not kept; only its public part is, if it has one.
+- What is written does not name a customer that was forgotten meanwhile.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ from typing import Any, NamedTuple
 
 from fairlane.core.errors import StoreError
 from fairlane.engine import Engine
-from fairlane.queue.audit import Actor, note
+from fairlane.queue.audit import Actor, forget_in_audit, note
+from fairlane.queue.forget import is_forgotten
 
+from .auth import GROUP as KEYS
 from .auth import Caller, Key, public_part, time_ms
 
 PAUSE_MIN_SECONDS, PAUSE_MAX_SECONDS = 1.0, 600.0  # between writes, while there is something to write
 ENTRIES_MAX = 20  # that are written at once; the rest is counted in one more
 ALIKE_MAX = 1000  # that are counted apart
+PEOPLE = "people"  # the group of records, by the id of the person
+FORGOTTEN = "forgotten"
 
 
 class SignIn(NamedTuple):
@@ -102,4 +107,15 @@ def write_sign_in(engine: Engine, sign_in: SignIn, count: int) -> None:
     """Write an entry for so many sign-ins that are alike."""
     actor, customer, refusal = sign_in
     action = "session.begin" if refusal is None else "session.refused"
+    if _is_forgotten(engine, sign_in):
+        actor, customer = Actor(actor.kind, FORGOTTEN, role=actor.role), FORGOTTEN
     note(engine, actor, action, customer=customer, after={"count": count}, error=refusal)
+    if sign_in.customer is not None and _is_forgotten(engine, sign_in):  # since the first look
+        forget_in_audit(engine, sign_in.customer)
+
+
+def _is_forgotten(engine: Engine, sign_in: SignIn) -> bool:
+    """Return whether the customer that somebody signed in for is gone, and its key, or the person, too."""
+    if sign_in.customer is None or not is_forgotten(engine, sign_in.customer):
+        return False
+    return engine.record(KEYS if sign_in.actor.kind == "key" else PEOPLE, sign_in.actor.id) is None

@@ -277,12 +277,12 @@ def purge_audit(engine: Engine, older_seconds: float) -> int:
     return deleted
 
 
-def forget_in_audit(engine: Engine, customer: str, replacement: str) -> int:
-    """Let no entry name a customer any more; return how many were changed.
+def forget_in_audit(engine: Engine, customer: str) -> int:
+    """Let no entry name a customer any more, a random word stands there instead; return how many were changed.
 
-    Of entries about it there is left who did what and when. Its own keys are replaced too, and the ids of its documents.
+    Of entries about it there is left who did what and when. Its own keys and addresses go too, and the ids of its documents.
     """
-    after, changed = "", 0
+    after, changed, replacement = "", 0, f"forgotten-{secrets.token_hex(4)}"
     while page := engine.records(AUDIT, after, PAGE_SIZE):
         after = page[-1].key
         for record in page:
@@ -294,7 +294,7 @@ def _forget_in_entry(engine: Engine, record: Record | None, customer: str, repla
     while record is not None:
         row = _decode(record)
         if row.customer == customer:
-            who = row.who._replace(id=replacement, name="") if row.who.role == "customer" else row.who
+            who = row.who._replace(id=replacement, name="", address="") if row.who.role == "customer" else row.who
             cleaned = row._replace(who=who, customer=replacement, target=row.target and replacement, before=None, after=None)
         else:
             before, after = _without(row.before, customer, replacement), _without(row.after, customer, replacement)

@@ -12,7 +12,6 @@ Laws:
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable, Iterator
 from itertools import count, islice, takewhile
 from typing import NamedTuple
@@ -64,7 +63,7 @@ def forget_customer(
     records += _erase_records(engine, customer)  # what others wrote down meanwhile
     for record in _written_down(engine, customer):
         engine.put_record(FORGETTING, record.key, None)
-    forget_in_audit(engine, customer, f"forgotten-{secrets.token_hex(4)}")
+    forget_in_audit(engine, customer)
     left = 0
     if files is not None and not queue_files.are_held():
         left = remove_leftovers(files, engine.document, customer)
