@@ -126,6 +126,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("POST", "/page/session"): Entry(200, 200, 200, {"key": "of an operator"}),
     ("GET", "/v1/sessions"): Entry(404, 404, 200),
     ("DELETE", "/v1/sessions/{id}"): Entry(404, 404, 204),
+    ("POST", "/page/proxy-session"): Entry(404, 404, 404, {}),
     ("GET", "/page/sign-in"): Entry(200, 200, 200),
     ("GET", "/page/oidc/sign-in"): Entry(303, 303, 303),
     ("GET", "/page/oidc/callback"): Entry(303, 303, 303),

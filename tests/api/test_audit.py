@@ -27,7 +27,7 @@ PERSON = f"person_{7:032x}"
 # What changes nothing of the queue: submissions and checks are work, what-if computes, and a session is tested below.
 UNRECORDED = {
     ("POST", "/v1/documents"), ("POST", "/v1/batches"), ("POST", "/v1/checks"), ("POST", "/page/what-if"),
-    ("POST", "/page/session"), ("DELETE", "/page/session"),
+    ("POST", "/page/session"), ("POST", "/page/proxy-session"), ("DELETE", "/page/session"),
 }  # fmt: skip
 ACTIONS = {
     ("GET", "/v1/customers/{customer}/export"): "customer.export",

@@ -1,4 +1,5 @@
-"""A service with a provider that can be made to lie, and a browser's way through a sign-in without a browser."""
+"""Services that people sign in to as themselves: with a provider that can be made to lie, or behind an nginx that asks for
+passwords; and a browser's way through a sign-in without a browser."""
 
 from __future__ import annotations
 
@@ -10,12 +11,33 @@ import httpx
 
 from tests.api.running import Server
 from tests.servers.oidc import CLIENT_ID, CLIENT_SECRET, ForgingProvider
+from tests.servers.proxies import Proxy, nginx
 
 from .page_client import CSRF
 
 PUBLIC_URL = "http://127.0.0.1:8000"  # only browsers go there
 SECRET = {"FAIRLANE_OIDC_CLIENT_SECRET": CLIENT_SECRET}
 GRANTS = ("staff=viewer", "operators=operator", "admins=admin", "acme people=customer:acme", "beta people=customer:beta")
+
+PROXY_OPTIONS = (
+    "--trusted-proxy", "127.0.0.1", "--proxy-user-header", "Remote-User", "--proxy-groups-header", "Remote-Groups",
+    *(part for grant in GRANTS for part in ("--grant", grant)),
+)  # fmt: skip
+PROXY_USERS = {"ada": "staff,operators", "vic": "staff", "cleo": "acme people", "eve": "strangers"}  # with their groups
+
+
+def authenticating_nginx(upstream_port: int) -> Proxy:
+    """Start an nginx that asks for a password, and tells the service whose it was."""
+    groups = " ".join(f'{user} "{groups}";' for user, groups in PROXY_USERS.items())
+    headers = "proxy_set_header Remote-User $remote_user; proxy_set_header Remote-Groups $user_groups;"
+    password = 'auth_basic "people"; auth_basic_user_file FOLDER/passwords;'
+    service = f'proxy_pass http://127.0.0.1:{upstream_port}; proxy_http_version 1.1; proxy_set_header Connection "";'
+    site = f"""
+        map $remote_user $user_groups {{ default ""; {groups} }}
+        server {{ listen 127.0.0.1:PORT; location / {{ {password} {headers} {service} }} }}
+    """
+    passwords = "".join(f"{user}:{{PLAIN}}{user}'s password\n" for user in PROXY_USERS)
+    return nginx(site, {"passwords": passwords.encode()})
 
 
 def oidc_options(issuer: str, *grants: str, public_url: str = PUBLIC_URL) -> list[str]:

@@ -4,6 +4,7 @@ Laws:
 - What a proxy says of its client's address is believed only of proxies that are named, and read from the right: each proxy adds
   the address that it has seen itself, and what stands further left may be forged.
 - `X-Forwarded-For` comes before `Forwarded`; a proxy that sets only the second must remove the first.
+- Headers in which a proxy says who its user is are taken out of every request that no trusted proxy sent.
 - The scheme is the one furthest left, which is the browser's. It is also believed of a proxy on this machine, and of all with
   `--behind-proxy`: a client that lies about it harms only itself.
 """
@@ -11,6 +12,7 @@ Laws:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, MutableMapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -24,38 +26,39 @@ _FORWARDED_PAIR = re.compile(r'\s*(\w+)\s*=\s*("[^"]*"|[^\s;,"]*)\s*', re.ASCII)
 
 
 class RequestSource(NamedTuple):
-    """Where a request comes from: the client's address, and whether the client speaks TLS."""
+    """Where a request comes from: the client's address, whether the client speaks TLS, whether a trusted proxy sent it."""
 
     address: str
     is_https: bool
+    is_from_proxy: bool = False
 
 
 class TrustedProxies:
     """The proxies whose word about their clients is believed."""
 
     def __init__(self, networks: Iterable[str] = (), *, is_behind_proxy: bool = False) -> None:
-        self._networks = [_parse_network(network) for network in networks]
+        self.networks = [_parse_network(network) for network in networks]
         self._is_behind_proxy = is_behind_proxy
         self.is_trusted = lru_cache(4096)(self._is_trusted)
 
     def __bool__(self) -> bool:
-        return bool(self._networks)
+        return bool(self.networks)
 
     def _is_trusted(self, address: str) -> bool:
         """Whether this is the address of a proxy that was named."""
         parsed = parse_address(address)
-        return parsed is not None and any(parsed in network for network in self._networks)
+        return parsed is not None and any(parsed in network for network in self.networks)
 
     def is_counted(self, address: str) -> bool:
         """Whether limits by address hold for this peer: not if it is a proxy, or may be one that nobody has named."""
-        if self._networks:
+        if self.networks:
             return not self.is_trusted(address)
         return not (self._is_behind_proxy or is_loopback(address))
 
     def source(self, scope: MutableMapping[str, Any]) -> RequestSource:
         """Find out who sent a request, and whether with TLS."""
         peer = plain_address((scope.get("client") or ("",))[0])
-        is_https, is_trusted = scope.get("scheme") == "https", bool(self._networks) and self.is_trusted(peer)
+        is_https, is_trusted = scope.get("scheme") == "https", bool(self.networks) and self.is_trusted(peer)
         if not (is_trusted or self._is_behind_proxy or is_loopback(peer)):
             return RequestSource(peer, is_https)
         headers = scope["headers"]
@@ -66,7 +69,7 @@ class TrustedProxies:
         if not is_trusted:
             return RequestSource(peer, is_https)
         hops = _listed(headers, b"x-forwarded-for") or [pairs.get("for", "") for pairs in forwarded]
-        return RequestSource(self._walk(peer, hops), is_https)
+        return RequestSource(self._walk(peer, hops), is_https, is_from_proxy=True)
 
     def _walk(self, address: str, hops: list[str]) -> str:
         """Go from proxy to proxy, from the right, up to the first address that is no proxy of ours."""
@@ -90,6 +93,15 @@ def is_https(scope: MutableMapping[str, Any]) -> bool:
     """Return whether a request's client speaks TLS, with this server or with a proxy in front of it."""
     source: RequestSource = scope["source"]
     return source.is_https
+
+
+def without_forged(
+    headers: Iterable[tuple[bytes, bytes]], names: frozenset[bytes], source: RequestSource
+) -> list[tuple[bytes, bytes]]:
+    """Take out headers that only a trusted proxy may send: all of them in requests of others, else those that come twice."""
+    listed = list(headers)
+    counts = Counter(name for name, _ in listed)
+    return [pair for pair in listed if pair[0] not in names or (source.is_from_proxy and counts[pair[0]] == 1)]
 
 
 def address_group(address: str) -> str:

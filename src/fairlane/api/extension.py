@@ -17,6 +17,7 @@ class Extension:
     """An extension that adds nothing; override what is needed."""
 
     routers: Sequence[APIRouter] = ()  # matched before the API's own
+    proxy_headers: frozenset[bytes] = frozenset()  # which count only in requests from a trusted proxy
 
     def credential(self, headers: dict[bytes, bytes], *, is_https: bool) -> str:
         """Return the credential of a request without an Authorization header; empty: it has none."""
@@ -36,6 +37,10 @@ class Extension:
     async def caller(self, credential: str) -> Caller | None:
         """Identify the caller behind a credential that is recognised; None: it is not valid."""
         return None
+
+    def is_vouched(self, caller: Caller, headers: dict[bytes, bytes]) -> bool:
+        """Whether a caller who was identified counts as such in a request with these headers."""
+        return True
 
     def on_accepted(self, accepted: Accepted) -> None:
         """Note a document that this server has accepted."""

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from fairlane.core.errors import FairlaneError
 
 from .auth import Caller
-from .client_address import client_address, is_https
+from .client_address import client_address, is_https, without_forged
 from .dependencies import RequestContext, context_of
 from .permissions import ROLE_NAMES, ROUTES, STAFF, Permission, missing, of_path
 from .problems import Problem, nothing_here, problem_of, too_many_strangers
@@ -82,6 +82,8 @@ class RequestMiddleware:
         service, began = self._service, time.perf_counter()
         scope["path"] = scope["raw_path"].decode("ascii", "replace") if scope.get("raw_path") else scope["path"]
         scope["source"] = source = service.options.proxies.source(scope)
+        if service.extension.proxy_headers:
+            scope["headers"] = without_forged(scope["headers"], service.extension.proxy_headers, source)
         log_fields: dict[str, Any] = {"client": source.address}
         scope["log"] = log_fields
         is_safe_only = source.is_https and not _is_local_name(dict(scope["headers"]).get(b"host", b""))
@@ -174,10 +176,11 @@ class RequestMiddleware:
         extension = self._service.extension
         has_body = _has_body(headers)
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        sent_by_browser = "" if scheme else extension.credential(headers, is_https=is_https(scope))
-        credential = token.strip().decode("ascii", "replace") if scheme.lower() == b"bearer" else sent_by_browser
+        is_key = scheme.lower() == b"bearer"  # another scheme is for a proxy in front, which may pass it on
+        sent_by_browser = "" if is_key else extension.credential(headers, is_https=is_https(scope))
+        credential = token.strip().decode("ascii", "replace") if is_key else sent_by_browser
         caller = await self._find_caller(scope, credential) if 0 < len(credential) <= CREDENTIAL_MAX else None
-        if caller is None:
+        if caller is None or not extension.is_vouched(caller, headers):
             self._charge_stranger(scope)
             if credential and not sent_by_browser:
                 self._service.refused_sign_in(credential, client_address(scope))

@@ -27,6 +27,7 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("GET", "/v1/openapi.json"): "public",
     ("GET", "/static/{name:path}"): "public",
     ("POST", "/page/session"): "public",
+    ("POST", "/page/proxy-session"): "public",  # it checks whom a trusted proxy names
     ("GET", "/page/sign-in"): "public",
     ("GET", "/page/oidc/sign-in"): "public",
     ("GET", "/page/oidc/callback"): "public",  # it checks what the provider sent

@@ -98,7 +98,7 @@ def serve(
         worker = None if no_work else worker_command(settings, slots)
         allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
         proxies = TrustedProxies(trusted_proxies, is_behind_proxy=behind_proxy)
-        sign_in = sign_in_settings()
+        sign_in = sign_in_settings(proxies)
         options = Options(parse_limits(limits), allowed, retention, audit_retention, allow_private_webhooks, worker, proxies)
         listening = bind(address)
         base_url = address.url(listening.getsockname()[1])

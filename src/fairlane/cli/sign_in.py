@@ -11,6 +11,7 @@ import click
 from fairlane.core.errors import Mistake
 
 if TYPE_CHECKING:
+    from fairlane.api.client_address import TrustedProxies
     from fairlane.console.sign_in_settings import SignInSettings
 
 META = "fairlane.sign_in"  # a key of click's context.meta
@@ -39,6 +40,10 @@ def sign_in_options(command: F) -> F:
                 help="A claim with a person's groups or roles; may be given several times. Default: groups."),
         _option("--oidc-name", metavar="NAME", help="The provider's name on the page. Default: its host."),
         _option("--public-url", metavar="URL", help="The address of the page in browsers, as in https://fairlane.example.com."),
+        _option("--proxy-user-header", metavar="NAME",
+                help="Let people sign in whom the trusted proxy names in this header, as in Remote-User."),
+        _option("--proxy-groups-header", metavar="NAME",
+                help="The header with their groups, separated by commas, as in Remote-Groups."),
         _option("--grant", "grants", metavar="GROUP=ROLE", multiple=True,
                 help="Give people of this group a role: viewer, operator, admin or customer:NAME; the group * is everybody."),
     )):  # fmt: skip
@@ -46,11 +51,12 @@ def sign_in_options(command: F) -> F:
     return command
 
 
-def sign_in_settings() -> SignInSettings:
+def sign_in_settings(proxies: TrustedProxies) -> SignInSettings:
     """Return the settings that the options of this command make."""
     from fairlane.console.sign_in_settings import SignInOptions, make_sign_in_settings
 
-    settings = make_sign_in_settings(SignInOptions(**click.get_current_context().meta.get(META, {})), os.environ)
+    options = SignInOptions(**click.get_current_context().meta.get(META, {}))
+    settings = make_sign_in_settings(options, os.environ, proxies)
     if settings.oidc is not None:
         try:
             import fairlane.console.oidc  # noqa: F401 only whether it can be

@@ -15,13 +15,26 @@ from fairlane.core.document import ChangeRow
 from fairlane.core.errors import StoreError
 
 from . import assets
-from .routes import batches, customers, documents, history, live, payloads, rules, session, sessions, sign_in, what_if
+from .routes import (
+    batches,
+    customers,
+    documents,
+    history,
+    live,
+    payloads,
+    proxy_session,
+    rules,
+    session,
+    sessions,
+    sign_in,
+    what_if,
+)
 from .sessions import CSRF_HEADER, csrf_token, find_cookie, owner_of
 from .sign_in_settings import SignInSettings
 from .state import ConsoleState
 
 MODULES = (
-    assets, session, sessions, sign_in, live, history, customers, documents, payloads, batches, rules, what_if,
+    assets, session, sessions, sign_in, proxy_session, live, history, customers, documents, payloads, batches, rules, what_if,
 )  # fmt: skip
 TIDY_SECONDS = 3600.0
 
@@ -34,6 +47,8 @@ class Console(Extension):
     def __init__(self, service: Service, sign_in_settings: SignInSettings | None = None) -> None:
         self._service = service
         self.state = ConsoleState(service, sign_in_settings or SignInSettings())
+        proxy = self.state.sign_in.proxy
+        self.proxy_headers = frozenset() if proxy is None else proxy.headers
 
     def credential(self, headers: dict[bytes, bytes], *, is_https: bool) -> str:
         return find_cookie(headers, is_https=is_https)
@@ -63,6 +78,14 @@ class Console(Extension):
             return self.state.caller_of(session.person)
         await self._service.load_key(owner)
         return self._service.keyring.holder(owner)
+
+    def is_vouched(self, caller: Caller, headers: dict[bytes, bytes]) -> bool:
+        """Whether somebody counts as such in this request: whom a proxy vouched for needs the proxy's word in each."""
+        proxy, grants = self.state.sign_in.proxy, self.state.sign_in.grants
+        if proxy is None or not caller.is_person:  # beside a proxy there is no other way to sign in as oneself
+            return True
+        named = proxy.named(headers)
+        return named is not None and grants.caller(named[0]._replace(groups=grants.named(named[1]))) == caller
 
     async def run(self) -> None:
         await sign_in.check_provider(self._service, self.state)

@@ -72,9 +72,18 @@ class Grants:
     def __bool__(self) -> bool:
         return bool(self._grants)
 
+    @property
+    def groups(self) -> list[str]:
+        """The groups that grants name, without everybody."""
+        return [grant.group for grant in self._grants if grant.group != EVERYBODY]
+
+    def named(self, groups: Iterable[str]) -> tuple[str, ...]:
+        """Return those of somebody's groups that a grant names."""
+        return tuple(sorted({grant.group for grant in self._grants} & set(groups)))
+
     def admit(self, person: Person, groups: Iterable[str]) -> Person:
         """Return the person with what its groups grant; raises NoRole."""
-        named = tuple(sorted({grant.group for grant in self._grants} & set(groups)))
+        named = self.named(groups)
         grant = self._strongest(named)
         return person._replace(groups=named, role=grant.role, customer=grant.customer)
 

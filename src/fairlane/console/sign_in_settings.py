@@ -1,4 +1,4 @@
-"""Settings of signing in as oneself: the OpenID provider, and who gets which role.
+"""Settings of signing in as oneself: the OpenID provider or the proxy that says who it is, and who gets which role.
 
 One frozen object, made and checked before the server listens. A client secret comes from a file or from the environment, never
 from an argument, which other users of the machine could read.
@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from fairlane.api.client_address import TrustedProxies
 from fairlane.core.document import validate_text
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.file_modes import warn_if_open
 
 from .people import Grants, parse_grants
+from .proxy_people import PREFIX_MIN, ProxySettings, header_name
 
 SECRET_VARIABLE = "FAIRLANE_OIDC_CLIENT_SECRET"  # noqa: S105 the name of a variable
 SECRET_BYTES_MAX = 4096
@@ -36,6 +38,8 @@ class SignInOptions:
     oidc_groups_claims: tuple[str, ...] = ()
     oidc_name: str | None = None
     public_url: str | None = None
+    proxy_user_header: str | None = None
+    proxy_groups_header: str | None = None
     grants: tuple[str, ...] = ()
 
 
@@ -62,16 +66,48 @@ class SignInSettings:
 
     grants: Grants = field(default_factory=Grants)
     oidc: OidcSettings | None = None
+    proxy: ProxySettings | None = None
 
 
-def make_sign_in_settings(options: SignInOptions, environment: Mapping[str, str]) -> SignInSettings:
+def make_sign_in_settings(
+    options: SignInOptions, environment: Mapping[str, str], proxies: TrustedProxies | None = None
+) -> SignInSettings:
     """Check what was given; everything that cannot work is refused here."""
     grants, oidc = parse_grants(options.grants), _oidc_settings(options, environment)
-    if oidc is None and grants:
-        raise Mistake("--grant is given, but no way to sign in: give --oidc-issuer too")
-    if oidc is not None and not grants:
+    if oidc is not None and options.proxy_user_header is not None:
+        raise Mistake("--oidc-issuer and --proxy-user-header are two ways to sign in as oneself; give one of them")
+    proxy = _proxy_settings(options, proxies or TrustedProxies())
+    if oidc is None and proxy is None and grants:
+        raise Mistake("--grant is given, but no way to sign in: give --oidc-issuer or --proxy-user-header too")
+    if (oidc is not None or proxy is not None) and not grants:
         raise Mistake("nobody could sign in: give --grant GROUP=ROLE, as in --grant support=viewer")
-    return SignInSettings(grants, oidc)
+    if proxy is not None and proxy.groups_header is None and grants.groups:
+        raise Mistake(
+            f"--grant names the group {grants.groups[0]!r}, but nothing says who is in it: give --proxy-groups-header"
+        )
+    return SignInSettings(grants, oidc, proxy)
+
+
+def _proxy_settings(options: SignInOptions, proxies: TrustedProxies) -> ProxySettings | None:
+    if options.proxy_user_header is None:
+        if options.proxy_groups_header is not None:
+            raise Mistake("--proxy-groups-header is given without --proxy-user-header; give both, or neither")
+        return None
+    user = header_name("--proxy-user-header", options.proxy_user_header)
+    groups = options.proxy_groups_header and header_name("--proxy-groups-header", options.proxy_groups_header)
+    if groups == user:
+        raise Mistake(f"--proxy-user-header and --proxy-groups-header are both {user!r}; a header holds one or the other")
+    if not proxies:
+        raise Mistake(
+            "--proxy-user-header needs --trusted-proxy, the address of the proxy that sets it: anybody else could send it too"
+        )
+    for network in proxies.networks:
+        if network.prefixlen < PREFIX_MIN[network.version]:
+            expected = (
+                "the address of the proxy itself: with --proxy-user-header, whoever has one of these addresses can be anybody"
+            )
+            raise BadValue("--trusted-proxy", str(network), expected)
+    return ProxySettings(user, groups)
 
 
 def _oidc_settings(options: SignInOptions, environment: Mapping[str, str]) -> OidcSettings | None:

@@ -10,6 +10,7 @@ from fairlane.api.auth import Caller
 from fairlane.api.service import Service
 from fairlane.console.read_model.loader import ReadModelLoader
 
+from . import proxy_people
 from .broadcast import Broadcast
 from .people import Person
 from .sessions import SessionStore
@@ -35,7 +36,9 @@ class ConsoleState:
 
     def caller_of(self, person: Person) -> Caller | None:
         """Return the caller that somebody who signed in is now; None: that sign-in counts no longer."""
-        issuers = () if self.sign_in.oidc is None else (self.sign_in.oidc.issuer,)
+        oidc, proxy = self.sign_in.oidc, self.sign_in.proxy
+        issuers = [] if oidc is None else [oidc.issuer]
+        issuers += [] if proxy is None else [proxy_people.ISSUER]
         return self.sign_in.grants.caller(person) if person.issuer in issuers else None
 
 

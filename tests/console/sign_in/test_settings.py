@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from fairlane.api.client_address import TrustedProxies
 from fairlane.console.people import NoRole, Person, make_person, parse_grants
+from fairlane.console.proxy_people import ProxySettings
 from fairlane.console.sign_in_settings import SECRET_VARIABLE, SignInOptions, make_sign_in_settings
 from fairlane.core.errors import Mistake
 
@@ -64,6 +66,7 @@ def test_plain_http_is_for_this_machine_only(url: str) -> None:
         (replace(COMPLETE, oidc_client_secret_file="/no/such/file"), SECRET, "given twice"),
         (replace(COMPLETE, grants=()), SECRET, "nobody could sign in: give --grant"),
         (SignInOptions(grants=("a=viewer",)), {}, "--grant is given, but no way to sign in"),
+        (replace(COMPLETE, proxy_user_header="Remote-User"), SECRET, "two ways to sign in as oneself; give one of them"),
         (SignInOptions(oidc_client_id="x"), {}, "--oidc-client-id is given without --oidc-issuer"),
         (SignInOptions(oidc_client_secret_file="x"), {}, "--oidc-client-secret-file is given without --oidc-issuer"),
         (SignInOptions(public_url="x"), {}, "--public-url is given without --oidc-issuer"),
@@ -131,6 +134,47 @@ def test_a_star_is_everybody_and_more_is_granted_to_some() -> None:
 def test_a_group_that_is_called_star_is_not_everybody() -> None:
     with pytest.raises(NoRole):
         admitted(["staff=viewer"], ["*"])
+
+
+PROXIED = SignInOptions(proxy_user_header="Remote-User", proxy_groups_header="Remote-Groups", grants=("staff=viewer",))
+
+
+@pytest.mark.parametrize("trusted", [("127.0.0.1",), ("10.1.0.0/16", "10.2.3.4"), ("::1",), ("fd00:1:2:3::/64",)])
+def test_the_headers_of_a_trusted_proxy(trusted: tuple[str, ...]) -> None:
+    settings = make_sign_in_settings(PROXIED, {}, TrustedProxies(trusted))
+    assert settings.proxy == ProxySettings("remote-user", "remote-groups")
+    assert settings.oidc is None
+
+
+@pytest.mark.parametrize(
+    ("options", "trusted", "message"),
+    [
+        (PROXIED, (), "--proxy-user-header needs --trusted-proxy"),
+        (PROXIED, ("0.0.0.0/0",), "--trusted-proxy is '0.0.0.0/0'; it must be the address of the proxy itself"),
+        (PROXIED, ("127.0.0.1", "::/0"), "--trusted-proxy is '::/0'"),
+        (PROXIED, ("10.0.0.0/15",), "--trusted-proxy is '10.0.0.0/15'"),
+        (PROXIED, ("fd00::/63",), "--trusted-proxy is 'fd00::/63'"),
+        (replace(PROXIED, proxy_user_header=None), ("127.0.0.1",), "--proxy-groups-header is given without"),
+        (replace(PROXIED, proxy_groups_header=None), ("127.0.0.1",), "names the group 'staff', but nothing says who is in it"),
+        (replace(PROXIED, grants=()), ("127.0.0.1",), "nobody could sign in: give --grant"),
+        (replace(PROXIED, proxy_groups_header="remote-user"), ("127.0.0.1",), "are both 'remote-user'"),
+        *(
+            (replace(PROXIED, proxy_user_header=name), ("127.0.0.1",), "--proxy-user-header is ")
+            for name in ("", "Remote User", "Remote_User", "Remote-User:", "x" * 62, "-", "Żółw", "Cookie", "authorization",
+                         "X-Forwarded-For", "host", "Sec-Fetch-Site", "x-fairlane-csrf")
+        ),
+        (replace(PROXIED, proxy_groups_header="Cookie"), ("127.0.0.1",), "--proxy-groups-header is 'Cookie', which means"),
+    ],
+)  # fmt: skip
+def test_headers_that_make_no_sense_are_refused(options: SignInOptions, trusted: tuple[str, ...], message: str) -> None:
+    with pytest.raises(Mistake) as refused:
+        make_sign_in_settings(options, {}, TrustedProxies(trusted))
+    assert message in str(refused.value)
+
+
+def test_without_groups_everybody_may_have_a_grant() -> None:
+    options = replace(PROXIED, proxy_groups_header=None, grants=("*=viewer",))
+    assert make_sign_in_settings(options, {}, TrustedProxies(["127.0.0.1"])).proxy == ProxySettings("remote-user")
 
 
 def test_the_command_says_it_in_one_line(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ from fairlane.api.middleware import is_json
 from fairlane.api.problems import Problem
 from fairlane.api.schemas import StrictBody
 from fairlane.api.service import Service
+from fairlane.console.people import Person
 from fairlane.console.sessions import SESSION_SECONDS, cookie_name, csrf_token, owner_of
-from fairlane.console.state import SharedState
+from fairlane.console.state import ConsoleState, SharedState
 
 router = APIRouter(tags=["page"], include_in_schema=False)
 
@@ -37,10 +38,7 @@ class KeyBody(StrictBody):
 async def sign_in(request: Request, state: SharedState, body: KeyBody) -> Response:
     """Exchange a key for a cookie."""
     service: Service = request.app.state.service
-    if not is_json(request.headers.get("content-type", "").encode()):
-        raise Problem("wrong-media-type", "Content-Type must be application/json")
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Problem("not-from-page", "sign-in is possible only from the page of this server")
+    refuse_other_sites(request)
     key = body.key.strip()
     caller = None if owner_of(key) else await service.caller(key)  # a cookie is not a key
     address = client_address(request.scope)
@@ -54,9 +52,37 @@ async def sign_in(request: Request, state: SharedState, body: KeyBody) -> Respon
     if caller.customer is not None:
         service.sign_ins.accepted(caller, address)
     cookie = await service.call(state.sessions.begin, caller.id, caller.actor(address) if caller.sees_all else None)
+    return signed_in_response(request, caller, cookie)
+
+
+def refuse_other_sites(request: Request) -> None:
+    """Refuse a sign-in that another site may have sent."""
+    if not is_json(request.headers.get("content-type", "").encode()):
+        raise Problem("wrong-media-type", "Content-Type must be application/json")
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Problem("not-from-page", "sign-in is possible only from the page of this server")
+
+
+def signed_in_response(request: Request, caller: Caller, cookie: str) -> Response:
+    """Say who has signed in, and give the browser the cookie."""
     response = json_response(_session_json(caller, csrf_token(cookie)))
     set_session_cookie(request, response, cookie)
     return response
+
+
+async def begin_session(
+    service: Service, state: ConsoleState, person: Person, id_token: str, address: str
+) -> tuple[Caller, str]:
+    """Begin a session of somebody who has a role, and return its cookie too; it is in the audit log and in the log."""
+    caller = state.caller_of(person)
+    assert caller is not None  # it was just admitted
+    if caller.customer is not None:
+        service.sign_ins.accepted(caller, address)
+    actor = caller.actor(address) if caller.sees_all else None
+    cookie = await service.call(state.sessions.begin, person, actor, id_token)
+    fields = {"person": person.id, "person_name": person.name, "role": person.role, "customer": person.customer}
+    service.log.event("signed in", client=address, **fields)
+    return caller, cookie
 
 
 def set_session_cookie(request: Request, response: Response, cookie: str) -> None:

@@ -18,14 +18,14 @@ from fairlane.api.client_address import client_address, is_https
 from fairlane.api.dependencies import json_response
 from fairlane.api.problems import nothing_here
 from fairlane.api.service import Service
-from fairlane.console.people import NoRole, Person
+from fairlane.console.people import NoRole
 from fairlane.console.sessions import SIGN_IN_COOKIE, cookie_name, find_cookie
 from fairlane.console.sign_in_attempt import FLOW_SECONDS, FailureCode, SignInFailed, parse_attempt
 from fairlane.console.sign_in_settings import SIGN_IN
 from fairlane.console.state import ConsoleState, SharedState
 from fairlane.core.errors import StoreError
 
-from .session import set_session_cookie
+from .session import begin_session, set_session_cookie
 
 if TYPE_CHECKING:
     from fairlane.console.oidc import Provider
@@ -35,10 +35,18 @@ router = APIRouter(tags=["page"], include_in_schema=False)
 
 
 @router.get("/page/sign-in")
-async def get_ways(state: SharedState) -> Response:
+async def get_ways(request: Request, state: SharedState) -> Response:
     """Return the ways to sign in besides with a key."""
     oidc = state.sign_in.oidc
-    return json_response({"oidc": None if oidc is None else {"name": oidc.name, "url": oidc.public_url + SIGN_IN}})
+    proxy, named = state.sign_in.proxy, None
+    if proxy is not None:
+        named = proxy.named(dict(request.scope["headers"]))
+    return json_response(
+        {
+            "oidc": None if oidc is None else {"name": oidc.name, "url": oidc.public_url + SIGN_IN},
+            "proxy": None if named is None else {"name": named[0].name},
+        }
+    )
 
 
 @router.get("/page/oidc/sign-in")
@@ -67,7 +75,7 @@ async def finish_sign_in(request: Request, state: SharedState) -> Response:
     try:
         signed_in = await provider.finish(parse_attempt(cookie), request.query_params)
         person = state.sign_in.grants.admit(signed_in.person, signed_in.groups)
-        session = await _begin_session(service, state, person, signed_in.id_token, address)
+        _, session = await begin_session(service, state, person, signed_in.id_token, address)
     except SignInFailed as failure:
         service.sign_ins.refused_person("", "", address, failure.code)
         response = _failed(request, failure.code, str(failure))
@@ -83,23 +91,11 @@ async def finish_sign_in(request: Request, state: SharedState) -> Response:
         service.log_store_error(error)
         response = _failed(request, "busy", "the store could not keep the session")
     else:
-        fields = {"person": person.id, "person_name": person.name, "role": person.role, "customer": person.customer}
-        service.log.event("signed in", client=address, **fields)
         response = RedirectResponse("/", 303)
         set_session_cookie(request, response, session)
     name = cookie_name(is_https=is_secure, base=SIGN_IN_COOKIE)
     response.delete_cookie(name, path="/", secure=is_secure, httponly=True, samesite="lax")
     return response
-
-
-async def _begin_session(service: Service, state: ConsoleState, person: Person, id_token: str, address: str) -> str:
-    """Begin a session of somebody who has a role; it is in the audit log."""
-    caller = state.caller_of(person)
-    assert caller is not None  # it was just admitted
-    if caller.customer is not None:
-        service.sign_ins.accepted(caller, address)
-    actor = caller.actor(address) if caller.sees_all else None
-    return await service.call(state.sessions.begin, person, actor, id_token)
 
 
 async def check_provider(service: Service, state: ConsoleState) -> None:

@@ -85,6 +85,7 @@ export async function currentSession() {
 }
 
 export const signIn = async (key) => rememberToken(await post("/page/session", { key }));
+export const signInByProxy = async () => rememberToken(await post("/page/proxy-session", {}));
 export const signOut = () => remove("/page/session");
 
 /** The text of a document; null when it has none. */

@@ -15,7 +15,7 @@ import { HowItWorksView } from "./how_it_works.js";
 import { LANGUAGES, language, loadLanguage, preferredLanguage, t } from "./i18n.js";
 import { LanesView } from "./lanes.js";
 import { MyDocumentsView } from "./my_documents.js";
-import { restoreView, signInCard, takeFailure } from "./sign_in.js";
+import { restoreView, signInAsNamed, signInCard, takeFailure } from "./sign_in.js";
 import { WaitsView } from "./waits.js";
 import { WebhookView } from "./webhook.js";
 import { WhatIfView } from "./what_if.js";
@@ -255,6 +255,7 @@ applyTheme();
 const [, stored] = await Promise.all([loadLanguage(preferredLanguage()), currentSession().catch(() => null)]);
 session = stored;
 signInReason = takeFailure();
+if (!session && !signInReason) ({ session, reason: signInReason } = await signInAsNamed());
 if (session) {
   restoreView();
   start();

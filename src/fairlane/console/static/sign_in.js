@@ -1,10 +1,11 @@
-// The sign-in view: as oneself at a provider, where there is one, or with a key.
+// The sign-in view: as oneself, at a provider or by the word of a proxy in front, where there is one, or with a key.
 //
 // Laws:
 // - The address says why signing in at the provider failed, by a code; it is taken out of the address when it is shown.
+// - Whom a proxy names is signed in when the page is opened; after signing out, only when they say so.
 // - Which view to open afterwards is remembered here and not in any address: nobody else can choose it.
 
-import { errorText, get, signIn } from "./api.js";
+import { errorText, get, signIn, signInByProxy } from "./api.js";
 import { field, make, setChildren } from "./dom.js";
 import { hasText, t } from "./i18n.js";
 
@@ -40,18 +41,34 @@ export function restoreView() {
   }
 }
 
-/** Put the way to the provider into its place, as soon as the server has said whether there is one. */
-async function drawProvider(place) {
+async function loadWays() {
   try {
     ways ??= await get("/page/sign-in");
   } catch {
-    return; // a key can be used all the same, and the next view asks again
+    return {}; // a key can be used all the same, and the next view asks again
   }
-  const { oidc } = ways;
-  if (!oidc) return;
-  const text = t("sign_in.with", { name: oidc.name });
-  const link = make("a", { class: "button main", href: oidc.url, onclick: rememberView }, text);
-  setChildren(place, link, make("p", { class: "muted" }, t("sign_in.or_key")));
+  return ways;
+}
+
+/** Sign in as whom a proxy in front names: the session, or null, and the key of the text that says why. */
+export async function signInAsNamed() {
+  const { proxy } = await loadWays();
+  if (!proxy) return { session: null, reason: "" };
+  try {
+    return { session: await signInByProxy(), reason: "" };
+  } catch (error) {
+    return { session: null, reason: error.status === 403 ? "sign_in.failed_no_role" : "problem.other" };
+  }
+}
+
+/** Put the way to sign in as oneself into its place, as soon as the server has said whether there is one. */
+async function drawProvider(place, onNamed) {
+  const { oidc, proxy } = await loadWays();
+  if (!oidc && !proxy) return;
+  const way = oidc
+    ? make("a", { class: "button main", href: oidc.url, onclick: rememberView }, t("sign_in.with", { name: oidc.name }))
+    : make("button", { class: "main", onclick: onNamed }, t("sign_in.as", { name: proxy.name }));
+  setChildren(place, way, make("p", { class: "muted" }, t("sign_in.or_key")));
 }
 
 /** The card of the sign-in view; `reason` is the key of a text, `onSignedIn` gets the session. */
@@ -90,6 +107,10 @@ export function signInCard(reason, onSignedIn) {
     provider,
     make("form", { onsubmit: submit }, field(t("sign_in.key"), key, t("sign_in.hint")), button),
   );
-  drawProvider(provider);
+  drawProvider(provider, async () => {
+    const { session, reason: refusal } = await signInAsNamed();
+    if (session) onSignedIn(session);
+    else setChildren(message, t(refusal));
+  });
   return card;
 }
