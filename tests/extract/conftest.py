@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 from fairlane.extract import Extraction, Limits, Unreadable, extract
+from tests.sandbox.harness import skip_refused
 from tests.worker.conftest import bench, queue, url  # noqa: F401 - fixtures of the tests of the handler
 
 NO_OCR = Limits(ocr_pages_max=0)
 Read = Callable[..., Extraction]
 Refused = Callable[..., Unreadable]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    skip_refused(items)
 
 
 @pytest.fixture

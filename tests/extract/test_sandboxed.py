@@ -213,15 +213,48 @@ def test_the_longest_paths_fit_into_a_request(folder: Path, standby: int) -> Non
     assert len(supervisors_of(standby)) == 1
 
 
-def test_files_are_read_without_the_fork_server_when_all_of_it_was_killed(folder: Path, standby: int) -> None:
-    path, scratch = write_input(folder, b"text")
-    assert extract_isolated(path, "a.txt", scratch).text == "text"
+def kill_fork_server(standby: int) -> None:
+    """Kill all of its processes, once it has a supervisor."""
     (supervisor,) = supervisors_of(standby)
     server = parent_of(supervisor)
     for pid in (standby, server, supervisor):
         os.kill(pid, signal.SIGKILL)
         wait_until_ended(pid)
+
+
+def test_a_fork_server_of_which_all_was_killed_is_replaced(folder: Path, standby: int) -> None:
+    """A fork of this process would know its passwords."""
+    path, scratch = write_input(folder, b"text")
     assert extract_isolated(path, "a.txt", scratch).text == "text"
+    kill_fork_server(standby)
+    before = children_of(os.getpid())
+    assert extract_isolated(path, "a.txt", scratch).text == "text"
+    (replaced,) = set(children_of(os.getpid())) - {*before}
+    assert len(supervisors_of(replaced)) == 1
+    assert extract_isolated(path, "a.txt", scratch).text == "text"
+    assert {replaced} == set(children_of(os.getpid())) - {*before}
+
+
+def test_a_fork_server_that_cannot_be_replaced_is_a_crash_and_nothing_is_read_without_it(
+    folder: Path, standby: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, scratch = write_input(folder, b"text")
+    assert extract_isolated(path, "a.txt", scratch).text == "text"
+    kill_fork_server(standby)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", str(folder / "no python"))
+        for _ in range(2):
+            with pytest.raises(Unreadable, match="no python cannot be started") as caught:
+                extract_isolated(path, "a.txt", scratch)
+            assert (caught.value.code, caught.value.can_retry) == ("crashed", True)
+            assert list(scratch.iterdir()) == []
+    assert extract_isolated(path, "a.txt", scratch).text == "text"
+
+
+def test_without_a_fork_server_nothing_is_prepared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(folder / "no python"))
+    with pytest.raises(Mistake, match=r"untrusted files are not opened here: .*no python cannot be started"):
+        sandboxed.prepare()
 
 
 def test_every_sample_is_read(folder: Path) -> None:

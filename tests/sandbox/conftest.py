@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from .harness import CALLERS, Caller, open_folder
+from .harness import CALLERS, Caller, open_folder, skip_refused
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    skip_refused(items)
 
 
 @pytest.fixture(params=CALLERS, ids=lambda name: str(name))

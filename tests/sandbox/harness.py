@@ -16,6 +16,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from . import forked_work
 
 NOBODY_UID = 65534
 QUICK = sandbox.ResourceLimits(
-    seconds_max=10, cpu_seconds_max=8, memory_max=300_000_000, memory_sum_max=400_000_000, output_max=20_000_000
+    seconds_max=90, cpu_seconds_max=60, memory_max=300_000_000, memory_sum_max=400_000_000, output_max=20_000_000
 )
 WITHOUT = {
     "all layers": frozenset[str](),
@@ -36,7 +37,7 @@ WITHOUT = {
     "without landlock": frozenset({"landlock"}),
 }
 _PR_SET_NAME, _PR_SET_DUMPABLE = 15, 4
-_libc = ctypes.CDLL(None)
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Caller(NamedTuple):
@@ -62,6 +63,72 @@ WITH_ALL_LAYERS = pytest.mark.parametrize(  # for what rests on no layer: limits
 )
 
 
+def become(user: int) -> None:
+    """Another user, as if it had always been one."""
+    if user != os.geteuid():
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+        _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+# -- what this machine offers, found out without the code that is tested
+
+ALWAYS_NEEDED = frozenset({"limits", "privileges", "user", "seccomp"})
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
+_MS_REC_SLAVE = 16384 | 1 << 19
+_LANDLOCK_CREATE, _MOUNT_CALLS = 444, (428, 429, 430, 431, 432, 442)  # on x86_64 and on aarch64
+
+
+def _has_call(number: int) -> bool:
+    return int(_libc.syscall(number, -1, 0, -1)) >= 0 or ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM)
+
+
+def _can_mount() -> bool:
+    """Try it; this process is in other namespaces afterwards."""
+    is_alone = os.geteuid() == 0 or _libc.unshare(_CLONE_NEWUSER) == 0
+    is_alone = is_alone and _libc.unshare(_CLONE_NEWNS) == 0 and _libc.mount(None, b"/", None, _MS_REC_SLAVE, None) == 0
+    return is_alone and all(map(_has_call, _MOUNT_CALLS))
+
+
+@cache
+def offered_layers(user: int) -> frozenset[str]:
+    """The layers over files that this machine has for a user."""
+    pid = os.fork()
+    if pid == 0:
+        code = 0
+        try:
+            become(user)
+            code |= int(_libc.syscall(_LANDLOCK_CREATE, None, 0, 1) > 0)
+            code |= 2 * _can_mount()
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return frozenset({"landlock"} if code & 1 else ()) | frozenset({"mount namespace"} if code & 2 else ())
+
+
+def is_refused(user: int, without: frozenset[str]) -> bool:
+    """Whether a promise cannot be kept without these layers; an ordinary user mounts only in a user namespace."""
+    offered = offered_layers(user) - without
+    has_mounts = "mount namespace" in offered and (user == 0 or "user namespace" not in without)
+    return bool(without & ALWAYS_NEEDED) or not (has_mounts or "landlock" in offered)
+
+
+def refusal(caller: Caller) -> str:
+    """The reason for skipping what a caller cannot do here."""
+    offered = ", ".join(sorted(offered_layers(caller.user))) or "neither Landlock nor a mount namespace"
+    return f"this machine offers user {caller.user} {offered}: without {sorted(caller.without)} files are refused"
+
+
+def skip_refused(items: Iterable[pytest.Item]) -> None:
+    """Skip the tests of callers whose files this machine refuses."""
+    for item in items:
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        for caller in (CALLERS[value] for value in values if isinstance(value, str) and value in CALLERS):
+            if is_refused(caller.user, caller.without):
+                item.add_marker(pytest.mark.skip(reason=refusal(caller)))
+
+
 @contextlib.contextmanager
 def open_folder() -> Iterator[Path]:
     """A folder that every user can reach and write to."""
@@ -71,6 +138,41 @@ def open_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder)
+
+
+NEEDS_SANDBOX = pytest.mark.skipif(is_refused(os.geteuid(), frozenset()), reason=refusal(Caller(os.geteuid(), frozenset())))
+
+
+def _can_look_inside() -> bool:
+    """Whether this process may see the namespaces of another user's process; root of a container may not."""
+    ready, ours = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ours)
+        with contextlib.suppress(OSError):
+            become(NOBODY_UID)
+        os.read(ready, 1)
+        os._exit(0)
+    try:
+        while os.geteuid() == 0 and os.stat(f"/proc/{pid}").st_uid not in (NOBODY_UID,):
+            pass
+        os.stat(f"/proc/{pid}/ns/pid")
+    except PermissionError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(ours)
+        os.close(ready)
+        os.waitpid(pid, 0)
+
+
+CAN_LOOK_INSIDE = pytest.mark.skipif(
+    not _can_look_inside(), reason="this machine does not let root look into processes of others"
+)
+HAS_NAMESPACES = pytest.mark.skipif(
+    "mount namespace" not in offered_layers(os.geteuid()), reason="this machine refuses namespaces"
+)
 
 
 # -- processes
@@ -122,7 +224,7 @@ def supervisors_of(standby: int) -> list[int]:
     return sorted(detached - {table[pid].parent for pid in detached})
 
 
-def wait_until_gone(name: str, seconds: float = 20) -> bool:
+def wait_until_gone(name: str, seconds: float = 90) -> bool:
     """Wait until no process has this name."""
     deadline = time.monotonic() + seconds
     while living(name):
@@ -142,15 +244,6 @@ def name_process(name: str) -> None:
     _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
-def become(user: int) -> None:
-    """Another user, as if it had always been one."""
-    if user != os.geteuid():
-        os.setgroups([])
-        os.setgid(user)
-        os.setuid(user)
-        _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
-
-
 def kill(pid: int) -> None:
     """kill -9, and wait."""
     os.kill(pid, signal.SIGKILL)
@@ -160,6 +253,7 @@ def kill(pid: int) -> None:
 class ForkedCall(NamedTuple):
     """A call that runs in a fork."""
 
+    caller: Caller
     pid: int
     name: str  # of its processes
     report: int
@@ -174,6 +268,8 @@ class ForkedCall(NamedTuple):
             received = file.read()
         os.waitpid(self.pid, 0)
         is_done, value, survivors = json.loads(received)
+        if not is_done and is_refused(self.caller.user, self.caller.without):
+            pytest.skip(refusal(self.caller))
         assert is_done, value
         assert survivors == [], "alive when the caller had its response"
         assert living(self.name) == []
@@ -199,7 +295,7 @@ def begin_in_fork(caller: Caller, call: Callable[[], object]) -> ForkedCall:
         finally:
             os._exit(0)
     os.close(theirs)
-    return ForkedCall(pid, name, ours)
+    return ForkedCall(caller, pid, name, ours)
 
 
 def call_in_fork(caller: Caller, call: Callable[[], object]) -> Any:

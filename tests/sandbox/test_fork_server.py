@@ -23,6 +23,9 @@ from fairlane import sandbox
 from . import file_work
 from .harness import (
     CALLERS,
+    CAN_LOOK_INSIDE,
+    HAS_NAMESPACES,
+    NEEDS_SANDBOX,
     QUICK,
     Caller,
     begin_in_fork,
@@ -44,6 +47,7 @@ from .harness import (
 )
 
 BY_FORK_SERVER = [name for name, caller in CALLERS.items() if caller.has_fork_server]
+pytestmark = NEEDS_SANDBOX
 PLAIN = Caller(os.geteuid(), frozenset())
 START_MAIN = "import sys; from fairlane.sandbox.fork_server import main; main(int(sys.argv[1]), sys.argv[2])"
 
@@ -106,15 +110,17 @@ def writable_memory(pid: int) -> bytes:
     return bytes(content)
 
 
+@CAN_LOOK_INSIDE
 @pytest.mark.parametrize("name", BY_FORK_SERVER)
 def test_attempts_of_one_supervisor_share_no_processes_folders_or_user(folder: Path, name: str) -> None:
-    caller = CALLERS[name]
+    caller, mark = CALLERS[name], f"fl-{secrets.token_hex(4)}"
 
     def work(number: int) -> object:
         if os.fork() == 0:
+            name_process(f"{mark}-{number}")
+            write_mark()
             while True:
                 signal.pause()  # left behind by each
-        write_mark()
         wait_for_file(folder / "go on" / str(number))
         return [os.getpid(), os.getuid(), error_name((folder / f"input {number - 1}").read_bytes)]
 
@@ -140,10 +146,11 @@ def test_attempts_of_one_supervisor_share_no_processes_folders_or_user(folder: P
     seen = []
     for number in range(1, 4):
         wait_for(partial(has_mark, folder / f"output {number}"), forked)
-        (left_behind,) = [pid for pid in living(forked.name) if not children_of(pid) and pid != forked.pid]
+        (left_behind,) = living(f"{mark}-{number}")
         seen.append(namespaces_of(left_behind))
         (folder / "go on" / str(number)).touch()
     of_supervisor, attempts, layers = forked.result()
+    assert [living(f"{mark}-{number}") for number in range(1, 4)] == [[], [], []]
     of_caller = namespaces_of("self")
     assert {error for _, _, error in attempts} == {"ENOENT" if "mount namespace" in layers else "EACCES"}
     if caller.user == 0:
@@ -265,7 +272,7 @@ def test_fork_server_and_supervisor_end_with_a_caller_that_got_kill_9(folder: Pa
         wait_until_ended(pid)
 
 
-@pytest.mark.parametrize("victim", ["caller", "supervisor", "fork server"])
+@pytest.mark.parametrize("victim", ["caller", pytest.param("supervisor", marks=HAS_NAMESPACES), "fork server"])
 def test_nothing_of_an_attempt_survives_kill_9_of_anybody(folder: Path, victim: str) -> None:
     mark = f"fl-{secrets.token_hex(4)}"
     output = folder / "output"

@@ -12,10 +12,16 @@ from fairlane import sandbox
 from fairlane.core.errors import Mistake
 from fairlane.sandbox.grants import Link, list_grants, list_links
 
-from .harness import NOBODY_UID, QUICK, Caller, call_in_fork, error_name, outcome
+from .harness import NOBODY_UID, QUICK, Caller, call_in_fork, error_name, offered_layers, outcome
 
 USERS = [0, NOBODY_UID] if os.geteuid() == 0 else [os.geteuid()]
 pytestmark = pytest.mark.parametrize("user", USERS)
+
+
+@pytest.fixture(autouse=True)
+def skip_without_mounts(user: int) -> None:
+    if "mount namespace" not in offered_layers(user):
+        pytest.skip(f"this machine refuses mount namespaces to user {user}")
 
 
 def tree(folder: str = "/") -> list[str]:

@@ -6,6 +6,7 @@ cut into files then.
 Laws:
 - The outcome is that of `extract`: an `Extraction`, or an `Unreadable` with the same codes.
 - Nothing that comes back is trusted: see `validation`.
+- A fork server that has ended is replaced: what `prepare` has promised about memory holds for every attempt after it.
 - Afterwards the scratch folder contains the members and nothing else; after a failure, nothing.
 """
 
@@ -18,16 +19,15 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from importlib import util
 from pathlib import Path
 from typing import Any, TypedDict
 
 from fairlane import sandbox
-from fairlane.core.errors import BadValue
+from fairlane.core.errors import BadValue, Mistake
 
-from . import Extraction, Limits, Member, sandbox_entry, warm
+from . import Extraction, Limits, Member, sandbox_entry
 from .builder import CHARACTER_BYTES_MAX, check_size, file_sha256
 from .failure import CAN_RETRY, Unreadable
 from .member_store import cut_row
@@ -52,10 +52,16 @@ def prepare(may_read_everything: bool = False) -> None:
         log.warning("UNSAFE: %s", reason)
     if _fork_server is None:
         try:
-            _fork_server = sandbox.SandboxForkServer.start(sandbox_entry.__name__)
-            atexit.register(release)
-        except sandbox.ForkServerGone:
-            warm()  # attempts will be forks of this process
+            _start_fork_server()
+        except sandbox.ForkServerGone as error:
+            raise Mistake(f"untrusted files are not opened here: {error}") from error
+
+
+def _start_fork_server() -> sandbox.SandboxForkServer:
+    global _fork_server
+    _fork_server = sandbox.SandboxForkServer.start(sandbox_entry.__name__)
+    atexit.register(release)
+    return _fork_server
 
 
 def release() -> None:
@@ -102,6 +108,8 @@ def extract_isolated(
             )
         except sandbox.AttemptFailed as failure:
             raise _unreadable(failure) from failure
+        except sandbox.ForkServerGone as error:
+            raise Unreadable("crashed", str(error)) from error
         row_size = os.fstat(output.fileno()).st_size
         result = validate_response(response, size, sha256, row_size, scratch, limits)
         _store_members(output.fileno(), result.members)
@@ -135,12 +143,20 @@ def _run(
     fork_server: sandbox.SandboxForkServer | None,
     options: AttemptOptions,
 ) -> sandbox.Response:
-    """Run `sandbox_entry.work` with these arguments in a fork of the fork server, or of this process if that has ended."""
+    """Run `sandbox_entry.work` with these arguments in a fork of the fork server; of this process if there never was one."""
     readable = arguments[:1]
-    if fork_server is not None:
-        with suppress(sandbox.ForkServerGone):
-            return sandbox.run_in_fork_server(fork_server, arguments, limits, readable, libraries, **options)
-    return sandbox.run(sandbox_entry.work(*arguments), limits, readable, libraries, **options)
+    if fork_server is None:
+        return sandbox.run(sandbox_entry.work(*arguments), limits, readable, libraries, **options)
+    try:
+        return sandbox.run_in_fork_server(fork_server, arguments, limits, readable, libraries, **options)
+    except sandbox.ForkServerGone:
+        if fork_server is not _fork_server:
+            raise  # it is the caller's own
+        # Never in a fork of this process instead: its memory has the queue's password and other customers' documents.
+        log.warning("the fork server of the sandbox has ended, another one is started; was it killed?")
+        replacement = _start_fork_server()
+        fork_server.close()
+        return sandbox.run_in_fork_server(replacement, arguments, limits, readable, libraries, **options)
 
 
 def _unreadable(failure: sandbox.AttemptFailed) -> Unreadable:

@@ -29,11 +29,9 @@ _PR_SET_PDEATHSIG, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP = 1, 8, 22
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 36, 38, 39
 _SECCOMP_MODE_FILTER = 2
 _MS_REC, _MS_SLAVE = 16384, 1 << 19
-_MNT_DETACH = 2
 MOUNT_RDONLY, MOUNT_NOSUID, MOUNT_NODEV, MOUNT_NOEXEC = 1, 2, 4, 8
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 428, 429, 430, 431, 432, 442
-_PIVOT_ROOT = (155, 41)  # by machine
 _OPEN_TREE_CLONE, _MOVE_MOUNT_EMPTY_PATH, _FSOPEN_CLOEXEC, _FSMOUNT_CLOEXEC = 1, 4, 1, 1
 _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 1, 6
 _CAPABILITY_HEADER = struct.pack("=II", 0x20080522, 0)  # version 3, this process
@@ -213,10 +211,3 @@ def set_mount_flags(mount: int, flags: int, is_recursive: bool = True) -> None:
     attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, 0)
     scope = _AT_EMPTY_PATH | (_AT_RECURSIVE if is_recursive else 0)
     syscall(_MOUNT_SETATTR, mount, b"", scope, ctypes.byref(attributes), ctypes.sizeof(attributes))
-
-
-def make_current_folder_root() -> None:
-    """Make the current folder, a mount, the root of this mount namespace, and unmount everything that was there before."""
-    _check(_libc.syscall(ctypes.c_long(_PIVOT_ROOT[MACHINES.index(platform.machine())]), b".", b"."))
-    _check(_libc.umount2(b".", _MNT_DETACH))  # the old root, which now lies over the new one
-    os.chdir("/")

@@ -34,6 +34,8 @@ from .root_folder import enter_root_folder
 FIRST_USER, LAST_USER = 2_000_000_000, 4_000_000_000  # beyond any real user; every attempt of root is a user of its own
 NOBODY_UID = 65534
 SPARE_TASKS = 256  # that a user may start elsewhere during an attempt, where its tasks are counted together
+SIGNALS_MAX = 64  # that wait to be received; the kernel counts them for the user, other processes included
+CORE_BYTES_MAX = 1  # no core files; with 0 the kernel would still send them to a program (core_pattern), which may store them
 OWN_COUNTS_SINCE = (5, 14)  # the Linux since which a user namespace has its own count of a user's tasks
 LANDLOCK_RIGHTS: dict[Kind, int] = {
     "library": landlock.EXECUTE | landlock.READ_FILE | landlock.READ_DIR,
@@ -176,7 +178,8 @@ def _rlimits(limits: ResourceLimits, address_space: int, other_tasks: int) -> di
         resource.RLIMIT_FSIZE: max(limits.output_max, response_size(limits)),
         resource.RLIMIT_NOFILE: limits.open_files_max,
         resource.RLIMIT_NPROC: limits.processes_max + other_tasks,
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: CORE_BYTES_MAX,
+        resource.RLIMIT_SIGPENDING: SIGNALS_MAX,
         resource.RLIMIT_MSGQUEUE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_CPU: math.ceil(limits.cpu_seconds_max),

@@ -13,7 +13,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
-SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime", "/etc/alternatives")
+SYSTEM = (  # not all of /usr: many an image has its application, and what that stores, in /usr/src or /usr/local
+    *("/usr/bin", "/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/share"),
+    *("/usr/local/lib", "/usr/local/share", "/bin", "/lib", "/lib64", "/lib32"),
+    *("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime", "/etc/alternatives"),
+)
 DEVICES = ("/dev/null", "/dev/urandom", "/dev/random")  # not /dev/zero: mapped and shared it is memory that nobody counts
 LINKS_MAX = 40  # on the way to one path, as in the kernel
 

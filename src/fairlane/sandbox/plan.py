@@ -21,7 +21,7 @@ from fairlane.core.errors import Mistake
 from fairlane.procs import syscalls
 
 from .attempt import run_attempt
-from .confine import AttemptSpec
+from .confine import CORE_BYTES_MAX, AttemptSpec
 from .errors import AttemptFailed, LayerRefused
 from .limits import ResourceLimits
 from .namespaces import NAMESPACES, NOT_IN_FORCE
@@ -59,7 +59,7 @@ ADVICE = {
     "mount namespace": _ALLOW_NAMESPACES,
     "process namespace": _ALLOW_NAMESPACES,
 }
-TRIAL_SECONDS_MAX = 10
+TRIAL_SECONDS_MAX = 60  # milliseconds, but this machine may be busy, and the plan is made once
 _NONE: frozenset[str] = frozenset()
 
 
@@ -189,7 +189,7 @@ def _layers_in_force(tried: frozenset[str], other_file: Path) -> list[str]:
         in_force.append("process namespace")
     if os.geteuid() != 0:
         in_force.append("user")
-    if resource.getrlimit(resource.RLIMIT_CORE) == (0, 0) and resource.getrlimit(resource.RLIMIT_AS)[1] > 0:
+    if resource.getrlimit(resource.RLIMIT_CORE)[1] <= CORE_BYTES_MAX and resource.getrlimit(resource.RLIMIT_AS)[1] > 0:
         in_force.append("limits")
     if syscalls.has_no_new_privileges():
         in_force.append("privileges")

@@ -7,6 +7,7 @@ Laws:
 - A process that has just been forked shares its memory until it starts a program. So a sum counts only if the next checks,
   moments later, find it too. Processes are looked at first, since the memory that many forks share is counted for each.
 - Memory is what processes have for themselves, in memory or swapped out; files that they have mapped are not counted.
+- A process whose first thread has ended does not show what it has any more: it counts as much as it may have.
 - The watch takes at most a tenth of one processor, however slow this machine is at listing processes.
 """
 
@@ -55,7 +56,7 @@ class Watch:
         """Return what the attempt has too much of: "memory", "memory sum" or "processes"; None if all is well."""
         began = time.monotonic()
         if self._limits.processes_max > 1:
-            usage = usage_of(reaper.descendants_of(self._own_number))
+            usage = usage_of(reaper.descendants_of(self._own_number), self._limits.memory_max)
             self._count("processes", usage.tasks > self._limits.processes_max)
             self._count("memory sum", usage.memory - self._inherited_bytes > self._limits.memory_sum_max)
             self.seconds = max(SUM_SECONDS, (time.monotonic() - began) / SHARE_MAX)
@@ -73,7 +74,7 @@ class Watch:
     @cached_property
     def _inherited_bytes(self) -> int:
         """The memory that the first process was forked with: what this process, which forked it, has."""
-        return usage_of({self._own_number}).memory
+        return usage_of({self._own_number}, 0).memory
 
     def _count(self, name: str, is_too_much: bool) -> None:
         self._counts[name] = self._counts[name] + 1 if is_too_much else 0
@@ -86,12 +87,13 @@ class Watch:
         return 0
 
 
-def usage_of(processes: set[int]) -> ProcessesUsage:
-    """Add up the tasks and the memory of processes; those that have ended count nothing."""
+def usage_of(processes: set[int], hidden: int) -> ProcessesUsage:
+    """Add up the tasks and the memory of processes, `hidden` for each that hides it; those that have ended have none."""
     tasks = memory = 0
     for pid in processes:
         with contextlib.suppress(OSError):
             fields = {name: int(value) for name, value in _FIELDS.findall(Path(f"/proc/{pid}/status").read_bytes())}
-            tasks += fields.pop(b"Threads", 0)
-            memory += 1024 * sum(fields.values())
+            threads = fields.pop(b"Threads", 0)
+            tasks += threads
+            memory += hidden if threads > 1 and not fields else 1024 * sum(fields.values())
     return ProcessesUsage(tasks, memory)

@@ -34,7 +34,10 @@ LIMITS = sandbox.ResourceLimits(
 libc = ctypes.CDLL(None, use_errno=True)
 _COLUMN = 0 if platform.machine() == "x86_64" else 1
 NUMBERS = {  # on x86_64 and on aarch64
+    "add_key": (248, 217),
     "chmod": (90, None),
+    "clone3": (435, 435),
+    "exit": (60, 93),
     "fallocate": (285, 47),
     "fchmodat": (268, 53),
     "inotify_add_watch": (254, 27),
@@ -55,6 +58,7 @@ NUMBERS = {  # on x86_64 and on aarch64
     "mq_unlink": (241, 181),
     "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265),
+    "perf_event_open": (298, 241),
     "pidfd_getfd": (438, 438),
     "pidfd_open": (434, 434),
     "pidfd_send_signal": (424, 424),
@@ -64,6 +68,7 @@ NUMBERS = {  # on x86_64 and on aarch64
     "renameat": (264, 38),
     "rmdir": (84, None),
     "rt_sigqueueinfo": (129, 138),
+    "set_tid_address": (218, 96),
     "setxattr": (188, 5),
     "shmat": (30, 196),
     "shmctl": (31, 195),
@@ -76,6 +81,7 @@ NUMBERS = {  # on x86_64 and on aarch64
     "unlink": (87, None),
     "unlinkat": (263, 35),
     "unshare": (272, 97),
+    "userfaultfd": (323, 282),
     "utimensat": (280, 88),
 }
 

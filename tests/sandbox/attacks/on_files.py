@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import struct
@@ -40,6 +41,15 @@ def _read_shared_memory(scene: Scene) -> str:
     return ctypes.string_at(call("shmat", scene.shared, None, 0o10000), len(SECRET)).decode()  # SHM_RDONLY
 
 
+def _list_application(_: Scene) -> bool:
+    """List a folder of /usr that has no libraries: images have their application there, and what it stores."""
+    for folder in ("/usr/src", "/usr/local/src", "/usr/local/etc"):
+        with contextlib.suppress(OSError):
+            os.listdir(folder)
+            return True
+    return False
+
+
 def _has_environment(_: Scene, outcome: Outcome) -> bool:
     return SECRET in (outcome.value or "")
 
@@ -48,7 +58,9 @@ READING = [
     Attack("read another customer's file", READS, lambda scene: scene.blob.read_text(), returned(SECRET), FILES),
     Attack("read the database", READS, lambda scene: scene.database.read_text(), returned(SECRET), FILES),
     Attack("read through a link", READS, lambda scene: (scene.input / "link").read_text(), returned(SECRET), FILES),
+    Attack("read above the root", READS, lambda scene: Path(f"/..{scene.blob}").read_text(), returned(SECRET), FILES),
     Attack("list a folder", READS, lambda scene: "blob" in os.listdir(scene.outside), worked, FILES),
+    Attack("list what an image has beside its libraries", READS, _list_application, worked, FILES),
     Attack(
         "read a process's environment",
         READS,

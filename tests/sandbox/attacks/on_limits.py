@@ -18,6 +18,7 @@ PIECE = 10_000_000  # bytes
 TOO_MUCH = 3  # times what an attempt may have
 SHARE = 3 * LIMITS.memory_max // 4  # that each of several processes takes
 HIGH = 10  # times the limits, where they are taken away
+SIGNALS = 1000  # more than an attempt may have waiting
 ALONE = replace(LIMITS, processes_max=1)
 
 
@@ -54,6 +55,42 @@ def _hide_memory(scene: Scene) -> bool:
                 signal.pause()
         shared.close()
     return scene.hold()
+
+
+def _hide_memory_behind_an_end(scene: Scene) -> bool:
+    """Have another thread take it when the first one has ended: what such a process has, the kernel does not show."""
+    kept = [bytearray(b"x" * PIECE) for _ in range(SHARE // PIECE)]
+    ready, taken = os.pipe()
+    first_thread = ctypes.c_int(1)  # the kernel clears it when that ends
+
+    def take() -> None:
+        while first_thread.value:
+            pass
+        kept.extend(bytearray(b"x" * PIECE) for _ in range(SHARE // PIECE))
+        os.write(taken, b"x")
+        while True:
+            signal.pause()
+
+    if os.fork() == 0:
+        kept.clear()
+        call("set_tid_address", ctypes.byref(first_thread))
+        Thread(target=take).start()
+        call("exit", 0)
+    os.read(ready, 1)
+    return scene.hold() and bool(kept)
+
+
+def _queue_signals(_: Scene) -> bool:
+    """Send itself signals that it never receives: the kernel stores them, and counts them for the user."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    for _number in range(SIGNALS):
+        call("tgkill", os.getpid(), os.getpid(), signal.SIGRTMIN)
+    return True
+
+
+def _hold_up_the_kernel(_: Scene) -> bool:
+    """Decide itself when the kernel gets a page that it waits for."""
+    return call("userfaultfd", 1) > 0  # UFFD_USER_MODE_ONLY: for everybody
 
 
 def _hide_memory_in_a_device(scene: Scene) -> bool:
@@ -164,12 +201,16 @@ MUCH_MEMORY = replace(LIMITS, memory_max=HIGH * LIMITS.memory_max, memory_sum_ma
 MUCH_ROOM = replace(LIMITS, output_max=HIGH * LIMITS.output_max)
 MANY_PROCESSES = replace(MUCH_MEMORY, processes_max=HIGH * LIMITS.processes_max)
 NO_WATCH = {"fairlane.sandbox.watch.Watch.check": lambda _: None}
+MANY_SIGNALS = {"fairlane.sandbox.confine.SIGNALS_MAX": HIGH * SIGNALS}
 UNLINK = ("unlink", "unlinkat")
 _NONE: frozenset[str] = frozenset()
 EXCEEDING = [
     Attack("take memory", PROMISE, _take_memory, unnoticed, _NONE, limits_without=MUCH_MEMORY),
     Attack("take memory in several", PROMISE, _take_memory_in_several, unnoticed, _NONE, limits_without=MUCH_MEMORY),
     Attack("hide memory that is shared", PROMISE, _hide_memory, unnoticed, _NONE, rules=("mmap",), patches=NO_WATCH),
+    Attack("hide memory behind an end", PROMISE, _hide_memory_behind_an_end, unnoticed, _NONE, patches=NO_WATCH),
+    Attack("queue signals", PROMISE, _queue_signals, worked, _NONE, ("tgkill",), patches=MANY_SIGNALS),
+    Attack("hold up the kernel", PROMISE, _hold_up_the_kernel, worked, _NONE, ("userfaultfd",)),
     Attack("hide memory in a device", PROMISE, _hide_memory_in_a_device, unnoticed, FILES, rules=("openat",)),
     Attack("hide memory in a file", PROMISE, _hide_memory_in_a_file, unnoticed, _NONE, ("memfd_create",)),
     Attack(

@@ -25,6 +25,8 @@ SCHED_IDLE, IOPRIO_IDLE = 5, 3 << 13
 PTRACE_ATTACH = 16
 SIGINFO_BYTES = 128
 NEW_USER_NAMESPACE = 0x10000000
+PROCESS_KEYRING = -2
+SOFTWARE_EVENTS, ONLY_OF_PROGRAMS = 1, 1 << 5 | 1 << 6  # exclude_kernel, exclude_hv
 
 
 def _is_dead(scene: Scene, _: Outcome) -> bool:
@@ -100,6 +102,25 @@ def _become_root_of_a_namespace(_: Scene) -> bool:
     return bool(child > 0)
 
 
+def _become_root_by_the_newer_call(_: Scene) -> bool:
+    arguments = struct.pack("8Q", NEW_USER_NAMESPACE, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
+    child = call("clone3", ctypes.create_string_buffer(arguments, len(arguments)), len(arguments))
+    if child == 0:
+        os._exit(0)
+    return child > 0
+
+
+def _keep_a_key(_: Scene) -> bool:
+    """Store something in the kernel, in a keyring; other keyrings belong to all processes of a user."""
+    return call("add_key", b"user", b"fairlane", b"harm", 4, PROCESS_KEYRING) > 0
+
+
+def _measure(_: Scene) -> bool:
+    """Have the kernel count what happens in a process."""
+    attributes = struct.pack("IIQQQQQ", SOFTWARE_EVENTS, 112, 0, 0, 0, 0, ONLY_OF_PROGRAMS)
+    return call("perf_event_open", ctypes.create_string_buffer(attributes, 112), 0, -1, -1, 0) >= 0
+
+
 _SIGNALS: dict[str, tuple[Callable[[Scene], object], tuple[str, ...]]] = {
     "kill a process": (lambda scene: os.kill(scene.neighbour.pid, signal.SIGKILL), ()),
     "kill a group": (lambda scene: os.killpg(scene.neighbour.pid, signal.SIGKILL), ()),
@@ -163,6 +184,9 @@ MEDDLING = [
         ("mq_unlink",),
     ),
     Attack("get all rights in a namespace", PROCESSES, _become_root_of_a_namespace, worked, frozenset(), rules=("clone",)),
+    Attack("get all rights by the newer call", PROCESSES, _become_root_by_the_newer_call, worked, frozenset(), ("clone3",)),
+    Attack("keep a key in the kernel", PROCESSES, _keep_a_key, worked, frozenset(), ("add_key",)),
+    Attack("measure a process", PROCESSES, _measure, worked, frozenset(), ("perf_event_open",)),
     Attack(
         "leave a daemon",
         DEATH,
