@@ -37,7 +37,19 @@ if TYPE_CHECKING:
     from fairlane.core.policy import CustomerLimits, Policy, Rules, Terms
     from fairlane.core.retry import Backoff
 
-    from .client import AsyncClient, AsyncEvents, Batch, BatchReceipt, Client, Events, KeyInfo, Me, NewKey
+    from .client import (
+        AsyncClient,
+        AsyncEvents,
+        Batch,
+        BatchReceipt,
+        Client,
+        Events,
+        KeyInfo,
+        Me,
+        NewKey,
+        NewUploadToken,
+        UploadTokenInfo,
+    )
     from .queue import (
         Actor,
         AsyncQueue,
@@ -96,6 +108,7 @@ __all__ = [
     "Me",
     "Mistake",
     "NewKey",
+    "NewUploadToken",
     "Policy",
     "Progress",
     "Queue",
@@ -117,6 +130,7 @@ __all__ = [
     "TooManyDescendants",
     "Unknown",
     "UnservedKind",
+    "UploadTokenInfo",
     "Worker",
     "WorkerStatus",
     "WrongState",
@@ -149,7 +163,19 @@ _HOMES = {
         "WorkerStatus",
     ),
     "worker": ("Fail", "Retry", "Worker"),
-    "client": ("AsyncClient", "AsyncEvents", "Batch", "BatchReceipt", "Client", "Events", "KeyInfo", "Me", "NewKey"),
+    "client": (
+        "AsyncClient",
+        "AsyncEvents",
+        "Batch",
+        "BatchReceipt",
+        "Client",
+        "Events",
+        "KeyInfo",
+        "Me",
+        "NewKey",
+        "NewUploadToken",
+        "UploadTokenInfo",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -4,7 +4,7 @@ fails."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,12 +12,13 @@ import httpx
 import pytest
 
 from fairlane import Queue
-from fairlane.api import auth, permissions
+from fairlane.api import auth, permissions, upload_tokens
 from fairlane.api.app import ROUTERS, make_app
 from fairlane.api.extension import Extension
 from fairlane.api.logging import Log
-from fairlane.api.permissions import ROUTES, Role, Scope
+from fairlane.api.permissions import ROUTES, Permission, Role, Scope
 from fairlane.api.service import Options, Service
+from fairlane.api.upload_tokens import TokenOptions
 from fairlane.api.webhook_deliveries import DeliveryStore, document_event
 from fairlane.api.webhooks import put_webhook
 from fairlane.console.app import Console
@@ -32,10 +33,15 @@ LOCKED_OUT = ("no key", "wrong", "revoked", "expired", "half")
 
 
 class Rights(NamedTuple):
-    """What a caller's key says of it."""
+    """What a caller's key says of it, or that it is no key but an upload token."""
 
     role: Role
     scopes: tuple[Scope, ...] = ()
+    is_upload_token: bool = False
+
+    @property
+    def permissions(self) -> frozenset[Permission]:
+        return permissions.UPLOAD if self.is_upload_token else permissions.permissions_of(self.role, self.scopes)
 
 
 ADMITTED = {
@@ -43,6 +49,7 @@ ADMITTED = {
     "owner": Rights("customer"),
     "owner who submits": Rights("customer", ("submit",)),
     "owner who reads": Rights("customer", ("read",)),
+    "owner with an upload token": Rights("customer", is_upload_token=True),
     "metrics": Rights("viewer", ("metrics",)),
     "viewer": Rights("viewer"),
     "operator": Rights("operator"),
@@ -58,6 +65,7 @@ STRANGERS = ("stranger", "person: stranger")
 ISSUER = "http://127.0.0.1:1"  # nobody is there: these people have signed in already
 GRANTS = ("viewers=viewer", "operators=operator", "admins=admin", f"owners=customer:{OWNER}", f"strangers=customer:{STRANGER}")
 CALLERS = (*LOCKED_OUT, *ADMITTED)
+CREDENTIALS: dict[str, Callable[..., Any]] = {"{key}": auth.create, "{token}": upload_tokens.create}  # named in paths
 
 
 class Entry(NamedTuple):
@@ -86,6 +94,9 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("DELETE", "/v1/documents/{id}"): Entry(404, 200, 200),
     ("POST", "/v1/documents/{id}/retry"): Entry(404, 409, 409),
     ("POST", "/v1/documents/bulk"): Entry(404, 200, 200, {"action": "cancel", "filter": OF_OWNER, "dry_run": True}),
+    ("POST", "/v1/upload-tokens"): Entry(404, 201, 201, OF_OWNER),
+    ("GET", "/v1/upload-tokens/{token}"): Entry(404, 200, 200),
+    ("POST", "/v1/uploads"): Entry(403, 202, 403, {"a": "file"}),  # no key may: only an upload token
     ("POST", "/v1/batches"): Entry(404, 202, 202, {"documents": [{"payload": 1}], **OF_OWNER}),
     ("GET", "/v1/batches/{id}"): Entry(404, 200, 200),
     ("GET", "/v1/me"): Entry(200, 200, 200),
@@ -178,6 +189,8 @@ def clients(server: Server) -> Iterator[dict[str, httpx.Client]]:
 
 
 def _key(server: Server, name: str, rights: Rights) -> str:
+    if rights.is_upload_token:
+        return upload_tokens.create(server.queue.engine, OWNER, TokenOptions(expires_seconds=3600))[0]
     customer = None if rights.role != "customer" else STRANGER if name == "stranger" else OWNER
     return server.key(customer, role=rights.role, scopes=rights.scopes)
 
@@ -191,27 +204,32 @@ def sign_in(server: Server, client: httpx.Client, caller: str) -> None:
         client.headers.update({"Cookie": f"fairlane={cookie}", "X-Fairlane-CSRF": csrf_token(cookie)})
 
 
+def fresh_id(server: Server, path: str) -> str:
+    """Make what a path is about, of the owner; returns its id."""
+    if path.startswith("/v1/sessions"):
+        person = make_person(ISSUER, "somebody", "Somebody")._replace(role="customer", customer=OWNER)
+        SessionStore(server.queue.engine).begin(person)
+        return person.id
+    if path.endswith("/send"):
+        event = document_event(OWNER, "one", "done", auth.time_ms() + 3_600_000, None)
+        DeliveryStore(server.queue.engine).add(event)
+        return event.id
+    if "batches" in path:
+        with server.client(server.operator) as operator:
+            return str(operator.post("/v1/batches", json={"documents": [{"payload": 1}], **OF_OWNER}).json()["id"])
+    return server.queue.submit(OWNER, 1).id
+
+
 def called(server: Server, client: httpx.Client, method: str, path: str, entry: Entry, id: str | None = None) -> httpx.Response:
     """Call a route on something fresh of the owner, unless another id is given."""
     if "webhook" in path:
         put_webhook(server.queue.engine, OWNER, "https://customer.example/x", None, is_by_operator=True)
     if "{id}" in path + str(entry.body) and id is None:
-        if path.startswith("/v1/sessions"):
-            person = make_person(ISSUER, "somebody", "Somebody")._replace(role="customer", customer=OWNER)
-            SessionStore(server.queue.engine).begin(person)
-            id = person.id
-        elif path.endswith("/send"):
-            event = document_event(OWNER, "one", "done", auth.time_ms() + 3_600_000, None)
-            DeliveryStore(server.queue.engine).add(event)
-            id = event.id
-        elif "batches" in path:
-            with server.client(server.operator) as operator:
-                id = operator.post("/v1/batches", json={"documents": [{"payload": 1}], **OF_OWNER}).json()["id"]
-        else:
-            id = server.queue.submit(OWNER, 1).id
+        id = fresh_id(server, path)
     address = path.replace("{id}", str(id)).replace("{customer}", OWNER)
-    if "{key}" in path:
-        address = path.replace("{key}", auth.create(server.queue.engine, customer=OWNER)[1].id if id is None else id)
+    for name, create in CREDENTIALS.items():
+        if name in path:
+            address = path.replace(name, create(server.queue.engine, customer=OWNER)[1].id if id is None else id)
     if entry.is_stream:
         with client.stream(method, address) as answer:
             if answer.status_code != 200:
@@ -258,7 +276,7 @@ def test_the_matrix(server: Server, clients: dict[str, httpx.Client], method: st
         assert answer.json()["type"] == "no-key"
         return
     rights = ADMITTED[caller]
-    if permission in permissions.permissions_of(rights.role, rights.scopes):
+    if permission in rights.permissions:
         admitted = entry.stranger if caller in STRANGERS else entry.owner if rights.role == "customer" else entry.staff
         assert answer.status_code == admitted, answer.text
     elif rights.role == "customer" and permission in permissions.STAFF:
@@ -281,8 +299,12 @@ def test_a_viewer_sees_what_an_operator_sees_and_changes_nothing() -> None:
 
 
 def test_scopes_take_away_and_never_add() -> None:
-    who_am_i = {("GET", "/v1/me"), ("GET", "/page/session"), ("DELETE", "/page/session")}
-    submits = {("POST", "/v1/documents"), ("POST", "/v1/batches"), ("POST", "/v1/checks")}
+    who_am_i = {
+        ("GET", "/v1/me"), ("GET", "/page/session"), ("DELETE", "/page/session"), ("GET", "/v1/upload-tokens/{token}"),
+    }  # fmt: skip
+    submits = {
+        ("POST", "/v1/documents"), ("POST", "/v1/batches"), ("POST", "/v1/checks"), ("POST", "/v1/upload-tokens"),
+    }  # fmt: skip
     assert allowed("customer", "submit") == allowed("operator", "submit") == who_am_i | submits
     reads = allowed("customer", "read") - who_am_i
     assert {method for method, _ in reads} == {"GET"}
@@ -295,6 +317,11 @@ def test_scopes_take_away_and_never_add() -> None:
     for role in permissions.OF_ROLE:
         for scope in permissions.OF_SCOPE:
             assert permissions.permissions_of(role, (scope,)) <= permissions.permissions_of(role, ())
+
+
+def test_no_key_uploads_and_an_upload_token_does_nothing_else() -> None:
+    assert {route for route, permission in ROUTES.items() if permission in permissions.UPLOAD} == {("POST", "/v1/uploads")}
+    assert not any(permissions.UPLOAD & allowed for allowed in permissions.OF_ROLE.values())
 
 
 def test_an_operator_has_nothing_of_an_admin() -> None:

@@ -26,8 +26,8 @@ from .test_access import OWNER, TABLE, called
 PERSON = f"person_{7:032x}"
 # What changes nothing of the queue: submissions and checks are work, what-if computes, and a session is tested below.
 UNRECORDED = {
-    ("POST", "/v1/documents"), ("POST", "/v1/batches"), ("POST", "/v1/checks"), ("POST", "/page/what-if"),
-    ("POST", "/page/session"), ("POST", "/page/proxy-session"), ("DELETE", "/page/session"),
+    ("POST", "/v1/documents"), ("POST", "/v1/uploads"), ("POST", "/v1/batches"), ("POST", "/v1/checks"),
+    ("POST", "/page/what-if"), ("POST", "/page/session"), ("POST", "/page/proxy-session"), ("DELETE", "/page/session"),
 }  # fmt: skip
 ACTIONS = {
     ("GET", "/v1/customers/{customer}/export"): "customer.export",
@@ -45,6 +45,7 @@ ACTIONS = {
     ("PUT", "/v1/policy"): "policy.set",
     ("POST", "/v1/workers/{worker}/drain"): "worker.drain",
     ("POST", "/v1/workers/{worker}/undrain"): "worker.undrain",
+    ("POST", "/v1/upload-tokens"): "upload-token.create",
     ("POST", "/v1/keys"): "key.create",
     ("POST", "/v1/keys/{key}/rotate"): "key.rotate",
     ("DELETE", "/v1/keys/{key}"): "key.revoke",

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +27,7 @@ from tests.cli.running import run, run_json
 from .running import Server, problem_of, until
 
 DAY_MS = 86_400_000
+SERVICE = Path(__file__).parents[2] / "docs/service.md"
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +67,21 @@ def test_four_hundred_customers_are_taken_on_in_four_calls(server: Server, admin
         address = page["next"]
     assert {key["customer"] for key in listed} >= set(customers)
     assert len({key["id"] for key in listed}) == len(listed)
+
+
+def test_the_example_of_the_docs_takes_customers_on(server: Server, admin: httpx.Client, tmp_path: Path) -> None:
+    blocks = re.findall(r"```py\n(.*?)```", SERVICE.read_text(), re.DOTALL)
+    (program,) = (block for block in blocks if "customers.txt" in block)
+    names = [f"taken on {number} ż" for number in range(250)]
+    made(admin, {"customer": names[7]})
+    (tmp_path / "customers.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    variables = os.environ | {"FAIRLANE_SERVER": server.address, "ADMIN_KEY": server.admin, "PYTHONUTF8": "1"}
+    command = [sys.executable, "-c", program]
+    printed = subprocess.run(command, check=True, cwd=tmp_path, env=variables, capture_output=True, text=True).stdout
+    lines = [line.split("\t") for line in printed.splitlines()]
+    assert [line[0] for line in lines] == names[:7] + names[8:]
+    assert me(server, lines[-1][1]).json()["customer"] == names[-1]
+    assert re.fullmatch(r"until \d{4}-\d\d-\d\d", lines[0][2])
 
 
 def test_a_key_has_the_role_and_scopes_it_was_made_with(server: Server, admin: httpx.Client, customer: str) -> None:

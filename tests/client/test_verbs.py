@@ -254,5 +254,6 @@ def test_the_verbs_of_both_faces_are_the_same_and_named_as_the_queue_names_them(
         )
         assert ours == theirs, name
     assert set(verbs) - set(dir(AsyncQueue)) == {
-        "audit", "batch", "create_key", "create_keys", "events", "keys", "me", "revoke_key", "rotate_key",
+        "audit", "batch", "create_key", "create_keys", "create_upload_token", "events", "keys", "me", "revoke_key",
+        "rotate_key", "upload_token",
     }  # fmt: skip

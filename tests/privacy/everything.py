@@ -14,10 +14,11 @@ import httpx
 import psycopg
 
 from fairlane import Queue
-from fairlane.api import auth
+from fairlane.api import auth, upload_tokens
 from fairlane.api.access.batches import BatchAccess, BatchRecord, batch_id
 from fairlane.api.key_uses import write_uses
 from fairlane.api.sign_ins import SignIn, write_sign_in
+from fairlane.api.upload_tokens import TokenOptions
 from fairlane.api.webhook_deliveries import Delivery, DeliveryStore, document_event
 from fairlane.api.webhook_events import mark_batch_ended
 from fairlane.api.webhooks import put_webhook
@@ -49,7 +50,7 @@ class Derived:
     def __init__(self, queue: Queue, customer: str) -> None:
         self.words = {hashlib.sha256(customer.encode()).hexdigest()[:40]}
         self.words |= {document.id for document in queue.documents(customer)}
-        for group in ("keys", "batches"):
+        for group in ("keys", "upload tokens", "batches"):
             records = queue.engine.records(group, "", 1000)
             self.words |= {record.key for record in records if json.loads(record.value)["customer"] == customer}
 
@@ -100,6 +101,8 @@ def fill_records(queue: Queue, customer: str) -> None:
     write_uses(engine, [(key.id, 1)])
     person = make_person(f"https://login.example/{MARK}", marked("subject"), marked("name"))
     SessionStore(engine).begin(person._replace(role="customer", customer=customer), None, marked("token"))
+    _, token = upload_tokens.create(engine, customer, TokenOptions(payload=marked("upload")), made_by=key.id)
+    upload_tokens.spend(engine, token.id, next(queue.documents(customer)).id)
     put_webhook(engine, customer, f"https://example.com/{MARK}", None, is_by_operator=True)
     documents = list(islice(queue.documents(customer), 3))
     delivered = add_deliveries(queue, customer)

@@ -75,7 +75,8 @@ def test_everything_of_a_customer_is_in_its_export_and_nothing_of_others(queue: 
     history = [change["event"] for change in archive.rows("changes") if change["document"] == done["id"]]
     assert history == ["submitted", "claimed", "corrected", "done"]
     assert {row["group"] for row in archive.rows("records")} == {
-        "keys", "people", "webhooks", "webhook customers", "webhook deliveries", "webhook failures", "webhook status",
+        "keys", "upload tokens", "people", "webhooks", "webhook customers", "webhook deliveries", "webhook failures",
+        "webhook status",
         "batches",
     }  # fmt: skip
     assert json.loads(archive.members["customer.json"])["terms"] == {

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlane import Queue
-from fairlane.api import auth
+from fairlane.api import auth, upload_tokens
 from fairlane.console.sessions import GROUP as SESSIONS
 from fairlane.console.sessions import SessionStore
 from fairlane.core.document import Failed
@@ -66,6 +66,10 @@ ACTS: dict[str, tuple[Act, Look]] = {
     "key.revoke": (
         lambda queue, known: auth.revoke(queue.engine, known.key, actor=queue.actor),
         lambda queue, known: auth.find(queue.engine, known.key).revoked_ms is None,
+    ),
+    "upload-token.create": (
+        lambda queue, _: upload_tokens.create(queue.engine, "acme", actor=queue.actor),
+        lambda queue, _: len(queue.engine.records(upload_tokens.GROUP, "", 10)),
     ),
     "session.begin": (
         lambda queue, known: SessionStore(queue.engine).begin(known.key, queue.actor),

@@ -18,18 +18,18 @@ from starlette.responses import Response
 from fairlane import __version__
 from fairlane.core.errors import FairlaneError
 
-from . import schemas
+from . import key_schemas, schemas
 from .extension import Extension
 from .middleware import DOCUMENTS, DirectRoute, RequestMiddleware
 from .permissions import ROUTES, Permission, refuse_unlisted
 from .problems import MEDIA_TYPE, TITLES, Problem, encode_json, nothing_here, problem_of
-from .routes import audit, batches, customers, documents, events, health, keys, policy, webhooks, workers
+from .routes import audit, batches, customers, documents, events, health, keys, policy, uploads, webhooks, workers
 from .service import Service
 from .uploads import Uploads
 
 OPENAPI = "/v1/openapi.json"
 ROUTERS = tuple(
-    module.router for module in (documents, batches, customers, webhooks, policy, workers, events, keys, audit, health)
+    module.router for module in (documents, batches, uploads, customers, webhooks, policy, workers, events, keys, audit, health)
 )
 DESCRIPTION = """A fair priority queue for document processing. Every document steps its customer's counter down, silence sets
 it back, and the counter picks the priority: 1 is served first, 9 last.
@@ -140,7 +140,10 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         return app.openapi_schema
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     components = document["components"]["schemas"]
-    for model in (schemas.ProblemModel, schemas.SubmissionBody, schemas.FormBody, schemas.BatchBody, schemas.BatchForm):
+    for model in (
+        schemas.ProblemModel, schemas.SubmissionBody, schemas.FormBody, schemas.BatchBody, schemas.BatchForm,
+        key_schemas.UploadForm,
+    ):  # fmt: skip
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
         components |= schema.pop("$defs", {})
         components[schema["title"]] = schema

@@ -79,11 +79,12 @@ class Caller(NamedTuple):
     permissions: frozenset[Permission]
     name: str = ""  # of the key, or of the person
     is_person: bool = False  # who signed in as such, and not with a key
+    is_upload_token: bool = False
 
     @property
     def log_fields(self) -> dict[str, str]:
         """Who this is, for a line of the log; names are not for it."""
-        fields = {"person" if self.is_person else "key": self.id}
+        fields = {"upload_token" if self.is_upload_token else "person" if self.is_person else "key": self.id}
         return fields if self.customer is None else {**fields, "customer": self.customer}
 
     @property
@@ -148,7 +149,7 @@ def new_key(
     id = secrets.token_hex(8)
     secret = f"{PREFIX}_{id}_{secrets.token_urlsafe(32)}"
     chosen = validate_scopes(role, scopes) or (CUSTOMER_SCOPES if role == "customer" else ())
-    return secret, Key(id, _digest(secret), role, customer, name, now_ms, expires_ms, None, chosen)
+    return secret, Key(id, digest_of(secret), role, customer, name, now_ms, expires_ms, None, chosen)
 
 
 def add(engine: Engine, key: Key, actor: Actor | None = None) -> None:
@@ -291,7 +292,7 @@ class Keyring:
         """Identify the caller by the text of its key, from the cache; None: no valid key."""
         id = public_part(secret)
         key = self.key(id) if id else None
-        is_right = hmac.compare_digest(_digest(secret), _NO_KEY if key is None else key.digest)
+        is_right = hmac.compare_digest(digest_of(secret), _NO_KEY if key is None else key.digest)
         if key is None or not is_right or key.ended(time_ms()) is not None:
             return None
         return key.caller
@@ -314,11 +315,12 @@ def public_part(secret: str) -> str:
     return id if is_key else ""
 
 
-def _digest(secret: str) -> str:
+def digest_of(secret: str) -> str:
+    """Return what is kept of a key, or of an upload token."""
     return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
 
 
-_NO_KEY = _digest("")
+_NO_KEY = digest_of("")
 
 
 def _to_json(key: Key) -> str:

@@ -1,16 +1,17 @@
-"""Models of requests and responses about keys and the audit log, behind the OpenAPI document."""
+"""Models of requests and responses about keys, upload tokens and the audit log, behind the OpenAPI document."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, StrictStr
+from pydantic import Field, StrictInt, StrictStr
 
 from .permissions import Role, Scope
 from .schemas import Number, ResponseModel, StrictBody
 
 KEY_ID = "3f9c2a7b51e08d46"
 AUDIT_ID = "9005399454140991-ffffffff5f0c1a2b"
+UPLOAD_ID = "006a1b2c3d3f9c2a7b51e08d46"
 KEYS_MAX = 100
 
 
@@ -75,6 +76,56 @@ class KeyPageModel(ResponseModel, title="KeyPage"):
 
     keys: list[KeyModel]
     next: str | None = Field(description="The address of the next page.")
+
+
+class UploadTokenBody(StrictBody):
+    """What an upload token allows, all of it chosen by its maker."""
+
+    customer: StrictStr | None = Field(
+        default=None, min_length=1, max_length=200, description="For operators: whose document it will be."
+    )
+    kind: StrictStr = Field(default="extract", min_length=1, max_length=100)
+    bytes_max: StrictInt | None = Field(
+        default=None, ge=1, description="Of the file; null: as every upload.", examples=[10_000_000]
+    )
+    cost: Number | Literal["pages"] = Field(default=1, description='A number, or "pages".', examples=[1])
+    payload: Any = Field(default=None, description="What the document carries beside its file.", examples=[{"user": 17}])
+    expires_in: Number = Field(default=900, description="Seconds, 3,600 at most.", examples=[900])
+
+
+class UploadTokenModel(ResponseModel, title="UploadToken"):
+    """An upload token, without its secret."""
+
+    id: str = Field(description="The public part of the token.", examples=[UPLOAD_ID])
+    customer: str
+    kind: str
+    bytes_max: int | None
+    cost: float | Literal["pages"]
+    payload: Any
+    state: Literal["unused", "used", "expired"]
+    document: str | None = Field(description="The id of the document that it was used for.")
+    made_at: float
+    expires_at: float
+
+
+class NewUploadTokenModel(UploadTokenModel, title="NewUploadToken"):
+    """An upload token that was made, with its secret."""
+
+    token: str = Field(description="Shown this once.", examples=["flu_006a1b2c3d3f9c2a7b51e08d46_..."])
+    links: dict[str, str] = Field(examples=[{"upload": "/v1/uploads"}])
+
+
+class UploadForm(StrictBody):
+    """A file, as a form."""
+
+    file: bytes = Field(json_schema_extra={"format": "binary"})
+    name: str | None = Field(default=None, max_length=255, description="What the sender calls it.", examples=["invoice.pdf"])
+
+
+class UploadedModel(ResponseModel, title="Uploaded"):
+    """A document that was uploaded."""
+
+    id: str = Field(description="Of the document.")
 
 
 class ActorModel(ResponseModel, title="Actor"):

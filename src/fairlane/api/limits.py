@@ -25,6 +25,7 @@ class ServiceLimits:
     page_documents: int = 500
     requests_a_second: int = 200
     requests_burst: int = 400
+    upload_tokens_a_second: int = 10
     requests_at_once: int = 512
     requests_a_customer: int = 128
     submissions_at_once: int = 4096

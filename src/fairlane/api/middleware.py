@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -26,11 +26,14 @@ from fairlane.core.errors import FairlaneError
 
 from .auth import Caller
 from .client_address import client_address, is_https, without_forged
+from .cors import PREFLIGHT
+from .cors import ROUTE as UPLOADS
 from .dependencies import RequestContext, context_of
 from .permissions import ROLE_NAMES, ROUTES, STAFF, Permission, missing, of_path
 from .problems import Problem, nothing_here, problem_of, too_many_strangers
 from .service import Service
 from .shares import HOLDER, SERVICE, STRANGERS, holder_of
+from .upload_tokens import is_upload_token
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -87,8 +90,10 @@ class RequestMiddleware:
         log_fields: dict[str, Any] = {"client": source.address}
         scope["log"] = log_fields
         is_safe_only = source.is_https and not _is_local_name(dict(scope["headers"]).get(b"host", b""))
-        sender = Sender(send, scope, is_https_only=is_safe_only)
-        route = scope["fairlane.route"] = self._route("GET" if sender.is_head else scope["method"], scope["path"])
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        route = scope["fairlane.route"] = self._route(method, scope["path"])
+        headers = service.options.upload_origins.headers(route, dict(scope["headers"]))
+        sender = Sender(send, scope, [*headers, STRICT_TRANSPORT] if is_safe_only else headers)
         HOLDER.set(STRANGERS)  # this task may have been started by the request before it
         try:
             await self._handle({**scope, "method": "GET"} if sender.is_head else scope, receive, sender)
@@ -123,11 +128,14 @@ class RequestMiddleware:
         permission = ROUTES.get((scope["method"], route))
         is_public = permission == "public" or (permission is None and set(of_path(route)) == {"public"})
         _refuse_repeated(scope["headers"], headers)
+        if self._service.options.upload_origins.is_preflight(scope["method"], route, headers):
+            self._charge_stranger(scope)
+            return await sender.empty(204, PREFLIGHT)
         if is_public:
             return await self._answer_stranger(scope, receive, sender, headers)
         scope["credential"], caller = await self._authenticate(scope, headers)
         scope["caller"] = caller
-        if not caller.is_person:
+        if not caller.is_person and not caller.is_upload_token:
             self._service.key_uses.note(caller.id)
         scope["log"].update(caller.log_fields)
         holder = holder_of(caller)
@@ -182,7 +190,7 @@ class RequestMiddleware:
         caller = await self._find_caller(scope, credential) if 0 < len(credential) <= CREDENTIAL_MAX else None
         if caller is None or not extension.is_vouched(caller, headers):
             self._charge_stranger(scope)
-            if credential and not sent_by_browser:
+            if credential and not sent_by_browser and not is_upload_token(credential):
                 self._service.refused_sign_in(credential, client_address(scope))
             raise Problem("no-key", "send a key that is in use, as in Authorization: Bearer fl_...", close=has_body)
         if sent_by_browser and scope["method"] not in SAFE_METHODS:
@@ -196,7 +204,7 @@ class RequestMiddleware:
             HOLDER.set(SERVICE)  # does not wait behind lookups that strangers cause
         elif (group := service.stranger_group(client_address(scope))) and not service.addresses.has(group):
             raise too_many_strangers()
-        return await service.caller(credential)
+        return await (service.upload_caller if is_upload_token(credential) else service.caller)(credential)
 
     def _refuse(self, caller: Caller, headers: dict[bytes, bytes]) -> None:
         """Refuse what can be refused before the body is read."""
@@ -220,7 +228,8 @@ class RequestMiddleware:
     def _bytes_max(self, method: str, path: str, headers: dict[bytes, bytes]) -> int:
         limits = self._service.limits
         bytes_max = limits.json_bytes
-        if method == "POST" and path in (DOCUMENTS, BATCHES) and not is_json(headers.get(b"content-type", b"")):
+        is_file = path in (DOCUMENTS, BATCHES) and not is_json(headers.get(b"content-type", b""))
+        if method == "POST" and (is_file or path == UPLOADS):
             bytes_max = limits.upload_bytes
         elif method == "POST" and path == BATCHES:
             bytes_max = limits.batch_bytes
@@ -266,6 +275,8 @@ def _refuse_without_permission(permission: Permission | None, route: str, caller
     if lacking is not None:
         who = f"{'you are' if caller.is_person else 'this is the key of'} {ROLE_NAMES[caller.role]}"
         detail = f"{who}, and may not do this; it takes {lacking.needed}"
+        if caller.is_upload_token:
+            detail = f"this is an upload token, which does nothing but upload one document: POST {UPLOADS}"
         raise Problem("not-allowed", detail, close=_has_body(headers))
 
 
@@ -303,12 +314,12 @@ class ReceivedBody:
 class Sender:
     """Sends the response, to a HEAD request without its body, and remembers its status."""
 
-    def __init__(self, send: Send, scope: Scope, *, is_https_only: bool = False) -> None:
+    def __init__(self, send: Send, scope: Scope, more_headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         self._send = send
         self.is_head = scope["method"] == "HEAD"
         self._connection = scope.get("connection")
         self._request_headers = scope["headers"]  # now: the framework replaces the list
-        self._is_https_only = is_https_only
+        self._more_headers = more_headers
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
@@ -317,14 +328,18 @@ class Sender:
             headers = message["headers"] = list(message.get("headers", ()))
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append((b"cache-control", b"no-store"))
-            if self._is_https_only:
-                headers.append(STRICT_TRANSPORT)
+            headers += self._more_headers
             if self._connection is not None and self._connection.has_body_left(self._request_headers):
                 headers.append((b"connection", b"close"))  # nobody will read the rest
         elif self.is_head and message["type"] == "http.response.body":
             await self._send({"type": "http.response.body"})
             raise HeadersSent  # a stream would go on for ever
         await self._send(message)
+
+    async def empty(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Respond without a body."""
+        await self({"type": "http.response.start", "status": status, "headers": headers})
+        await self({"type": "http.response.body"})
 
     async def problem(self, problem: Problem) -> None:
         """Respond with a problem, unless a response has begun."""

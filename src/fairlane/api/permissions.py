@@ -17,7 +17,7 @@ from fairlane.core.errors import BadValue
 
 Role = Literal["customer", "viewer", "operator", "admin"]
 Scope = Literal["submit", "read", "metrics"]
-Permission = Literal["public", "self", "submit", "read", "manage", "view", "metrics", "operate", "admin"]
+Permission = Literal["public", "self", "submit", "read", "manage", "view", "metrics", "operate", "admin", "upload"]
 
 ROUTES: dict[tuple[str, str], Permission] = {
     # Answered without a key. The OpenAPI document is the same wherever this version runs, and holds nothing of a queue.
@@ -39,6 +39,9 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("POST", "/v1/documents"): "submit",
     ("POST", "/v1/batches"): "submit",
     ("POST", "/v1/checks"): "submit",
+    ("POST", "/v1/upload-tokens"): "submit",
+    ("GET", "/v1/upload-tokens/{token}"): "self",  # whoever makes them only submits, and looks whether they were used
+    ("POST", "/v1/uploads"): "upload",
     ("GET", "/v1/documents"): "read",
     ("GET", "/v1/documents/{id}"): "read",
     ("GET", "/v1/documents/{id}/result"): "read",
@@ -112,6 +115,7 @@ OF_SCOPE: dict[Scope, frozenset[Permission]] = {
     "read": frozenset(("self", "read", "view")),
     "metrics": frozenset(("metrics",)),
 }
+UPLOAD = frozenset[Permission](("upload",))  # what an upload token may do, and no key
 ROLE_NAMES: dict[Role, str] = {"customer": "a customer", "viewer": "a viewer", "operator": "an operator", "admin": "an admin"}
 NEEDED = {
     "submit": "a key with scope submit",
@@ -121,6 +125,7 @@ NEEDED = {
     "metrics": "a viewer's key, or one with scope metrics",
     "operate": "an operator's key",
     "admin": "an admin's key",
+    "upload": "an upload token, which POST /v1/upload-tokens makes",
 }  # what to say to somebody who lacks the permission
 
 

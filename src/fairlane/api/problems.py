@@ -44,6 +44,7 @@ TITLES: dict[str, tuple[int, str]] = {
     "key-conflict": (409, "This idempotency key was used for something else"),
     "wrong-state": (409, "The document is not in a state that allows this"),
     "changed-meanwhile": (409, "Somebody else changed it meanwhile"),
+    "token-used": (409, "This upload token was used"),
     "what-if-busy": (409, "Another question is being answered"),
     "no-history": (409, "There is nothing to replay"),
     "events-purged": (410, "These events were purged"),

@@ -27,6 +27,7 @@ from fairlane.queue.workers import remove_gone
 from .auth import Caller, Keyring, public_part
 from .client_address import TrustedProxies, address_group
 from .connection_table import ConnectionTable
+from .cors import UploadOrigins
 from .cursors import Cursors
 from .extension import Extension
 from .feed import Feed
@@ -42,6 +43,7 @@ from .sign_ins import SignIns
 from .store_calls import StoreCalls
 from .submit_batcher import Accepted, SubmitBatcher
 from .token_buckets import TokenBuckets
+from .upload_tokens import identify, remove_expired
 from .webhook_deliveries import forget_failures
 from .webhook_sender import WebhookSender
 from .worker_process import WorkerProcess
@@ -55,6 +57,8 @@ TIDY_EVERY = 200  # measurements: the records of workers that are long gone are 
 AUDIT_PURGE_SECONDS = 3600.0
 FLUSH_SECONDS = 1.0
 KEY_WARNING_SECONDS = 86_400.0
+TOKENS_SECONDS = 3600.0
+TOKENS_BURST_SECONDS = 10  # upload tokens of so many seconds may be made at once
 PROGRESS_MAX = 256  # documents whose progress is sent
 FORBIDDEN_KIND = "folder"  # its payload names a path on the worker's disk
 
@@ -70,6 +74,7 @@ class Options:
     allow_private_webhooks: bool = False  # those that an operator set
     worker: WorkerProcess | None = None  # None: workers run elsewhere
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
+    upload_origins: UploadOrigins = field(default_factory=UploadOrigins)
 
 
 class Service:
@@ -115,6 +120,8 @@ class Service:
         self.addresses = TokenBuckets(
             limits.strangers_a_second, limits.strangers_burst
         )  # by address, of requests without a key
+        tokens_a_second = limits.upload_tokens_a_second
+        self.token_limiter = TokenBuckets(tokens_a_second, TOKENS_BURST_SECONDS * tokens_a_second)  # by customer
         self.requests = Share("requests", limits.requests_at_once, limits.requests_a_customer)
         self.waiting = Share("waiting requests and streams", limits.connections, limits.waiting_a_customer, retry_after=5)
         self.open_requests = Share("requests without a key", limits.open_requests_at_once, limits.open_requests_at_once)
@@ -158,6 +165,7 @@ class Service:
             asyncio.create_task(self._run_for_ever("key uses", self.key_uses.run)),
             asyncio.create_task(self._run_for_ever("key expiry", self._warn_of_ending_keys)),
             asyncio.create_task(self._run_for_ever("extension", self.extension.run)),
+            asyncio.create_task(self._run_for_ever("upload tokens", self._remove_expired_tokens)),
         ]
 
     def stop(self) -> None:
@@ -240,6 +248,12 @@ class Service:
                 self.log.event("key ends soon", **key.caller.log_fields, role=key.role, expires_at=ends_at)
             await asyncio.sleep(KEY_WARNING_SECONDS)
 
+    async def _remove_expired_tokens(self) -> None:
+        """Remove upload tokens that expired long ago."""
+        while True:
+            await self.call(remove_expired, self.queue.engine)
+            await asyncio.sleep(TOKENS_SECONDS)
+
     async def _flush(self) -> None:
         """Write what is kept in memory, before the server ends; not for long, as the store may be away."""
         with contextlib.suppress(StoreError, TimeoutError):
@@ -260,6 +274,16 @@ class Service:
             return await self.extension.caller(credential)
         await self.load_key(public_part(credential))
         return self.keyring.caller(credential)
+
+    async def upload_caller(self, credential: str) -> Caller | None:
+        """Identify the caller behind an upload token; None: it is not valid, or the key that made it no longer is."""
+        token = await self.call(identify, self.queue.engine, credential)
+        if token is not None and token.made_by is not None:
+            await self.load_key(token.made_by)
+            maker = self.keyring.holder(token.made_by)
+            if maker is None or "submit" not in maker.permissions:
+                return None
+        return None if token is None else token.caller
 
     def refused_sign_in(self, credential: str, address: str) -> None:
         """Note for the audit log that this is no valid key."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from io import SEEK_END
 from itertools import chain
 from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -22,13 +23,14 @@ from urllib.parse import parse_qsl
 from fairlane.api.access.batches import BatchAccess, BatchRecord, batch_id
 from fairlane.blobs.files import Files, discard_inputs
 from fairlane.core.document import Submission, validate_text
+from fairlane.core.errors import StoreError
 from fairlane.procs.threads import DaemonThreads
 from fairlane.queue import FILE_KIND, PAGES
 from fairlane.queue.files import NOT_DONE, Input, discard_repeated, write_inputs
 from fairlane.queue.validation import SubmitOptions
 
 from .auth import Caller, time_ms
-from .middleware import ClientGone, Message, Receive, Scope
+from .middleware import ClientGone, LimitedReceive, Message, Receive, Scope, too_large
 from .multipart import Form, Part
 from .parsing import idempotency_key, make_batch, parse_json
 from .problems import Problem, bad_value
@@ -36,9 +38,12 @@ from .service import Service
 from .shares import HOLDER, all_taken, share_taken
 from .submit_batcher import Accepted
 from .turns import Turns
+from .upload_tokens import UploadToken, give_back, refuse_used, spend
 
 FIELDS = frozenset(("name", "kind", "cost", "delay", "customer", "payload"))
 BATCH_FIELDS = FIELDS - {"name"}  # every file has its own
+TOKEN_FIELDS = frozenset(("name",))
+FORM_BYTES_MAX = 64 * 1024  # of what a form has around a file, for an upload token
 FIELD_BYTES_MAX = 256 * 1024
 QUERY_BYTES_MAX = 16 * 1024
 RETRY_SECONDS = 2  # after which an upload that was refused may be tried again
@@ -98,6 +103,37 @@ class Uploads:
             if content_type == "multipart/form-data":
                 return await self._submit_form(scope, receive)
             return await self._submit_bare(scope, receive)
+
+    async def submit_with_token(
+        self, scope: Scope, receive: Receive, content_type: str, token: UploadToken, name: str | None
+    ) -> Accepted:
+        """Submit the one document that an upload token allows: its maker has chosen everything but the bytes and their name."""
+        refuse_used(token)
+        if b"idempotency-key" in dict(scope["headers"]):
+            raise Problem(
+                "bad-value", "an upload token takes no Idempotency-Key: it is good for one document anyway", close=True
+            )
+        limit = self._service.limits.upload_bytes if token.bytes_max is None else token.bytes_max
+        fields = UploadFields(token.customer, token.kind, token.cost, 0, name or None, token.payload, None)
+        async with self._slot():
+            await self._service.batcher.refuse_full(token.customer)
+            if content_type != "multipart/form-data":
+                _refuse_length(scope, limit)
+                content = await _body(LimitedReceive(receive, limit))
+                if content.is_empty:
+                    raise bad_value("the body", b"", "the bytes of a file")
+                return await self._submit_file(fields, cast(BinaryIO, content), token.id)
+            _refuse_length(scope, limit + FORM_BYTES_MAX)
+            form = Form(_content_type(scope), (await _body(LimitedReceive(receive, limit + FORM_BYTES_MAX))).read)
+            with SpooledTemporaryFile(SPOOL_BYTES_MAX) as file:
+                loop = asyncio.get_running_loop()
+                values = await loop.run_in_executor(self._threads, _read_form, form, file)
+                _refuse_unknown(values, TOKEN_FIELDS)
+                if file.seek(0, SEEK_END) > limit:
+                    raise too_large(limit)
+                file.seek(0)
+                named = fields._replace(name=name or values.get("name") or None)
+                return await self._submit_file(named, cast(BinaryIO, file), token.id)
 
     async def submit_batch(self, scope: Scope, receive: Receive, batches: BatchAccess) -> tuple[BatchRecord, list[Accepted]]:
         """Submit the files of a form: each is written while it arrives, then all are submitted in one step."""
@@ -213,14 +249,20 @@ class Uploads:
             await self._service.refuse_cost(cast(Caller, scope["caller"]), cast(float, fields.cost))
         await self._service.batcher.refuse_full(fields.customer)
 
-    async def _submit_file(self, fields: UploadFields, content: BinaryIO) -> Accepted:
-        """Write the bytes, then submit the document, in a commit with others."""
+    async def _submit_file(self, fields: UploadFields, content: BinaryIO, token_id: str | None = None) -> Accepted:
+        """Write the bytes, spend the upload token if it takes one, then submit the document, in a commit with others."""
         loop, files = asyncio.get_running_loop(), await self._service.call(self._service.queue.files.open)
         submission = await loop.run_in_executor(self._threads, _write, files, fields, content)
+        engine = self._service.queue.engine
         try:
+            if token_id is not None:
+                await self._service.call(spend, engine, token_id, submission.id)
             accepted = await self._service.batcher.submit(submission)
         except (Problem, *NOT_DONE):
             await loop.run_in_executor(self._threads, discard_inputs, files, fields.customer, [submission.id])
+            if token_id is not None:
+                with suppress(StoreError):  # then it stays spent
+                    await self._service.call(give_back, engine, token_id, submission.id)
             raise
         if accepted.is_repeat:
             await loop.run_in_executor(self._threads, discard_repeated, files, [submission], [accepted.receipt])
@@ -236,6 +278,12 @@ async def _body(receive: Receive) -> BodyReader:
     if message["type"] != "http.request":
         raise ClientGone
     return BodyReader(asyncio.get_running_loop(), receive, message)
+
+
+def _refuse_length(scope: Scope, bytes_max: int) -> None:
+    """Refuse a body that says that it is too large, before it is read."""
+    if int(dict(scope["headers"]).get(b"content-length", 0)) > bytes_max:  # the parser has seen that it is a number
+        raise too_large(bytes_max)
 
 
 def _content_type(scope: Scope) -> str:

@@ -1,4 +1,4 @@
-"""Commands for the service's keys: create, list, rotate, revoke."""
+"""Commands for the service's keys: create, list, rotate, revoke; and for upload tokens."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any, get_args
 import click
 
 from fairlane.api import auth as ring
+from fairlane.api import upload_tokens
 from fairlane.api.key_expiry import ends_soon
 from fairlane.api.key_uses import last_use
 from fairlane.api.permissions import ROLE_NAMES, Role, Scope
 from fairlane.core.errors import Mistake
-from fairlane.queue import KEEP, Keep
+from fairlane.queue import FILE_KIND, KEEP, Keep
 
 from .group import main
 from .options import complete_customer, json_option, open_store, url_option
@@ -145,6 +146,33 @@ def revoke(id: str, url: str | None, as_json: bool) -> None:
     with open_store(url, create=False) as queue:
         key = ring.revoke(queue.engine, id, actor=queue.actor)
     print_result(as_json, _to_dict(key), f"The key {key.id} is revoked; servers refuse it within a second.")
+
+
+@keys.command("upload-token", epilog="Example:  fairlane keys upload-token --customer acme --bytes-max 10000000")
+@click.option(
+    "--customer", metavar="CUSTOMER", required=True, shell_complete=complete_customer, help="Whose document it will be."
+)
+@click.option("--kind", default=FILE_KIND, show_default=True, metavar="KIND", help="The kind of the document.")
+@click.option("--bytes-max", type=int, metavar="BYTES", help="The largest file. Default: as every upload.")
+@click.option(
+    "--expires", type=DURATION, default="15m", show_default=True, metavar="DURATION", help="When it expires; an hour at most."
+)
+@url_option
+@json_option
+def upload_token(customer: str, kind: str, bytes_max: int | None, expires: float, url: str | None, as_json: bool) -> None:
+    """Create an upload token for one document, and show it once.
+
+    Whoever has it can upload one file and do nothing else. Programs make theirs over the API. The token is the only line on
+    standard output.
+    """
+    options = upload_tokens.TokenOptions(kind, bytes_max, expires_seconds=expires)
+    with open_store(url, create=False) as queue:
+        secret, token = upload_tokens.create(queue.engine, customer, options, actor=queue.actor)
+    expires_at = _format_time(token.expires_ms)
+    shown = {"id": token.id, "customer": customer, "kind": kind, "bytes_max": bytes_max, "expires": expires_at}
+    print_result(as_json, {"token": secret, **shown}, secret)
+    if not as_json:
+        echo(f"It is good for one document of customer {customer}, until {expires_at}.", err=True)
 
 
 def _expiry(key: ring.Key) -> str:

@@ -55,6 +55,10 @@ MISSING = "the service needs packages that are not installed; run in the clone: 
     "--trusted-proxy", "trusted_proxies", multiple=True, metavar="ADDRESS/NET",
     help="Take the client's address from what this proxy says (X-Forwarded-For, Forwarded).",
 )  # fmt: skip
+@click.option(
+    "--upload-origin", "upload_origins", multiple=True, metavar="ORIGIN",
+    help="Let pages of this site upload with upload tokens (CORS), as in https://app.example.com. Default: no site.",
+)  # fmt: skip
 @sign_in_options
 @unsafe_option
 @blobs_option
@@ -63,8 +67,8 @@ MISSING = "the service needs packages that are not installed; run in the clone: 
 def serve(
     host: str, port: int, no_work: bool, slots: int | None, kinds: tuple[str, ...], retention: float | None,
     audit_retention: float | None, limits: tuple[str, ...], allow_private_webhooks: bool, tls_certificate: str | None,
-    tls_key: str | None, behind_proxy: bool, trusted_proxies: tuple[str, ...], is_unsafe: bool, blobs: str | None,
-    url: str | None, as_json: bool,
+    tls_key: str | None, behind_proxy: bool, trusted_proxies: tuple[str, ...], upload_origins: tuple[str, ...],
+    is_unsafe: bool, blobs: str | None, url: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run the service until Ctrl-C or SIGTERM.
 
@@ -74,6 +78,7 @@ def serve(
     """
     try:
         from fairlane.api.client_address import TrustedProxies
+        from fairlane.api.cors import UploadOrigins
         from fairlane.api.logging import Log
         from fairlane.api.server import ListenAddress, bind
         from fairlane.api.server import serve as run
@@ -99,7 +104,10 @@ def serve(
         allowed = tuple(validate_text("--kind", kind, 100) for kind in kinds)
         proxies = TrustedProxies(trusted_proxies, is_behind_proxy=behind_proxy)
         sign_in = sign_in_settings(proxies)
-        options = Options(parse_limits(limits), allowed, retention, audit_retention, allow_private_webhooks, worker, proxies)
+        options = Options(
+            parse_limits(limits), allowed, retention, audit_retention, allow_private_webhooks, worker, proxies,
+            UploadOrigins(upload_origins),
+        )  # fmt: skip
         listening = bind(address)
         base_url = address.url(listening.getsockname()[1])
         with Queue(at, blobs=settings.blobs) as queue:

@@ -3,7 +3,7 @@
 from .async_client import AsyncClient, AsyncEvents
 from .client import Client
 from .events import Events
-from .models import Batch, BatchReceipt, KeyInfo, Me, NewKey
+from .models import Batch, BatchReceipt, KeyInfo, Me, NewKey, NewUploadToken, UploadTokenInfo
 
 __all__ = [
     "AsyncClient",
@@ -15,4 +15,6 @@ __all__ = [
     "KeyInfo",
     "Me",
     "NewKey",
+    "NewUploadToken",
+    "UploadTokenInfo",
 ]

@@ -1,4 +1,4 @@
-"""Verbs of `Client` for admins: keys and the audit log."""
+"""Verbs of `Client` for admins, keys and the audit log; and upload tokens, for whoever may submit."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from urllib.parse import quote, urlencode
 
 from fairlane.core.document import validate_text
 from fairlane.core.policy import plain_seconds
-from fairlane.queue import KEEP, Keep
+from fairlane.queue import KEEP, Cost, Keep
 from fairlane.queue.audit import AuditEntry
 from fairlane.queue.validation import now_milliseconds
 
 from . import models
-from .models import KeyInfo, NewKey, member, members, unexpected_response
+from .models import KeyInfo, NewKey, NewUploadToken, UploadTokenInfo, member, members, unexpected_response
 from .retries import RetryingTransport
 
-KEYS, AUDIT = "/v1/keys", "/v1/audit"
+KEYS, UPLOAD_TOKENS, AUDIT = "/v1/keys", "/v1/upload-tokens", "/v1/audit"
 PAGE_SIZE, KEYS_PAGE_SIZE = 500, 200
 
 
 class AdminVerbs:
-    """What an admin does with a server, besides documents and customers."""
+    """What an admin does with a server, besides documents and customers; upload tokens are for whoever may submit."""
 
     _http: RetryingTransport
 
@@ -66,6 +66,31 @@ class AdminVerbs:
     def revoke_key(self, id: str) -> KeyInfo:
         """End a key for good."""
         return models.key_info(self._http.send("DELETE", _key(id), is_idempotent=True))
+
+    # -- upload tokens -------------------------------------------------------------------------------------------------
+
+    def create_upload_token(
+        self,
+        *,
+        customer: str | None = None,
+        kind: str | None = None,
+        bytes_max: int | None = None,
+        cost: Cost = 1,
+        payload: Any = None,
+        expires: float | timedelta = 900,
+    ) -> NewUploadToken:
+        """Make a token with which a browser uploads one document; everything but its file is chosen here.
+
+        An operator names the customer with `customer`.
+        """
+        named = {name: value for name, value in (("customer", customer), ("kind", kind)) if value is not None}
+        body = {**named, "bytes_max": bytes_max, "cost": cost, "payload": payload, "expires_in": plain_seconds(expires)}
+        return models.new_upload_token(self._http.send("POST", UPLOAD_TOKENS, body, is_idempotent=True))
+
+    def upload_token(self, id: str) -> UploadTokenInfo:
+        """Return whether an upload token was used, and for which document."""
+        address = f"{UPLOAD_TOKENS}/{quote(validate_text('upload token id', id), safe='')}"
+        return models.upload_token_info(self._http.get(address))
 
     # -- audit ---------------------------------------------------------------------------------------------------------
 

@@ -139,3 +139,5 @@ class AsyncClient:
     create_keys = _on_thread(Client.create_keys)
     rotate_key = _on_thread(Client.rotate_key)
     revoke_key = _on_thread(Client.revoke_key)
+    create_upload_token = _on_thread(Client.create_upload_token)
+    upload_token = _on_thread(Client.upload_token)

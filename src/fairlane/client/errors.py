@@ -37,6 +37,7 @@ ERRORS_BY_CODE: dict[str, type[FairlaneError]] = {
     "key-conflict": KeyConflict,
     "wrong-state": WrongState,
     "changed-meanwhile": WrongState,
+    "token-used": WrongState,
     "events-purged": Unknown,
     "too-large": Mistake,
     "wrong-media-type": Mistake,

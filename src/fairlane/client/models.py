@@ -26,6 +26,7 @@ from fairlane.queue.models import (
     WorkerStatus,
     to_datetime,
 )
+from fairlane.queue.validation import Cost
 
 T = TypeVar("T")
 DURATIONS = ("expected_in", "oldest_wait", "resets_in", "running_for", "silent_for")  # in seconds
@@ -88,6 +89,28 @@ class NewKey(NamedTuple):
 
     secret: str
     info: KeyInfo
+
+
+class UploadTokenInfo(NamedTuple):
+    """An upload token, without its secret."""
+
+    id: str  # its public part
+    customer: str
+    kind: str
+    bytes_max: int | None
+    cost: Cost
+    payload: Any
+    state: Literal["unused", "used", "expired"]
+    document: str | None  # the id of the one that it was used for
+    made_at: datetime
+    expires_at: datetime
+
+
+class NewUploadToken(NamedTuple):
+    """An upload token that was made; `secret` is what the browser sends, and is not shown again."""
+
+    secret: str
+    info: UploadTokenInfo
 
 
 def unexpected_response(problem: str) -> StoreError:
@@ -183,6 +206,14 @@ def key_info(value: Any) -> KeyInfo:
 
 def new_key(value: Any) -> NewKey:
     return NewKey(member(value, "key"), key_info(value))
+
+
+def upload_token_info(value: Any) -> UploadTokenInfo:
+    return parse(UploadTokenInfo, value)
+
+
+def new_upload_token(value: Any) -> NewUploadToken:
+    return NewUploadToken(member(value, "token"), upload_token_info(value))
 
 
 def audit_entry(value: Any) -> AuditEntry:

@@ -47,6 +47,7 @@ GROUPS = (  # keys first: a customer that is being forgotten sends no more
     RecordGroup("sessions", follows="keys"),
     RecordGroup("key uses", follows="keys"),
     RecordGroup("keys", _by_value),
+    RecordGroup("upload tokens", _by_value),
     RecordGroup("people", _by_value),
     RecordGroup(WEBHOOKS, _by_key),
     RecordGroup("webhook customers", _behind_slash),

@@ -18,6 +18,7 @@ from .customer import OwnAccess
 from .documents import DocumentAccess
 from .keys import KeyAccess
 from .operator import OperatorAccess
+from .upload_tokens import UploadTokenAccess
 from .webhooks import WebhookAccess
 
 
@@ -41,6 +42,10 @@ class Access:
     @property
     def webhooks(self) -> WebhookAccess:
         return WebhookAccess(self._queue, self._caller, self.documents)
+
+    @property
+    def upload_tokens(self) -> UploadTokenAccess:
+        return UploadTokenAccess(self._queue, self._caller)
 
     @property
     def keys(self) -> KeyAccess:
