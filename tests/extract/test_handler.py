@@ -16,6 +16,7 @@ from chaos.corpus.others import draw, make_image
 from chaos.corpus.samples import BY_LANGUAGE
 from fairlane import Input, Mistake, Queue, sandbox
 from fairlane.core.document import ENDED, Retried
+from fairlane.encryption.keyring import EncryptionKeyring
 from fairlane.extract import Limits, extract, failure_code, sandboxed
 from fairlane.extract.handler import ExtractHandler, ExtractOptions, built_in_worker, open_source
 from fairlane.folders.scan import FOLDER_KIND
@@ -138,7 +139,7 @@ def claim_document(queue: Queue, id: str) -> Document:
     """A document in a handler's hands, for a handler that is called here."""
     (claim,) = queue.engine.claim("here", 1, 60_000, {"extract": 3})
     assert claim.id == id
-    return Document(claim, lambda report: None, lambda: open_files_of(queue.url, None))
+    return Document(claim, lambda report: None, lambda: open_files_of(queue.url, None, EncryptionKeyring()))
 
 
 def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> None:
@@ -147,7 +148,7 @@ def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> Non
     first, second = handler(document)["members"], handler(document)["members"]
     assert first == second
     assert queue.look("acme").waiting == 2
-    assert queue.sweep(grace=0).removed == 0, "the bytes that were written twice are wait_until_gone"
+    assert queue.sweep(grace=0).removed == 0, "the bytes that were written twice are gone"
 
 
 def letters(count: int, prefix: str = "") -> bytes:
