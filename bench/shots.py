@@ -32,6 +32,8 @@ from fairlane.core.document import Done, Failed, Outcome
 from fairlane.demo.make import make
 from fairlane.engine.protocol import DocumentFilter
 from fairlane.engine.walk import walk_documents
+from fairlane.queue.audit import Actor, cli_actor, note
+from fairlane.queue.audited_queue import AuditedQueue
 from fairlane.queue.workers import WORKERS, WorkerRecord
 
 ROOT = Path(__file__).parents[1]
@@ -137,6 +139,23 @@ def _submit_files(queue: Queue, folder: Path) -> str:
     return last
 
 
+def _make_keys(queue: Queue) -> None:
+    for customer, name, days in ((BIG, "upload server", 90), (STEADY, "", 6), ("Kancelaria Żak", "scanner", 30)):
+        auth.create(queue.engine, customer=customer, name=name, expires_seconds=days * 86_400, actor=cli_actor())
+    auth.create(queue.engine, role="viewer", scopes=("metrics",), name="prometheus", expires_seconds=None)
+
+
+def _change_settings(queue: Queue) -> None:
+    """Make changes for the audit log, and undo them."""
+    audited = AuditedQueue(queue, Actor("person", "ada@example.com", "Ada Lovelace", "operator", "192.0.2.7"))
+    note(queue.engine, Actor("key", "5b0c1f9e77a2d384", address="203.0.113.9"), "session.refused", error="unknown")
+    for weight, cap, seconds in ((2, 40, 1200), (1, None, 1500)):
+        audited.tune(STEADY, weight=weight, cap=cap)
+        audited.configure(reset_interval=seconds)
+    for paused in (True, False):
+        audited.tune("florist", paused=paused)
+
+
 @contextmanager
 def serve(folder: Path) -> Iterator[DemoServer]:
     """Run a server with an hour behind it."""
@@ -145,7 +164,8 @@ def serve(folder: Path) -> Iterator[DemoServer]:
         _fill_hour(queue, random.Random(1))
         done = _submit_files(queue, folder / "inbox")
         _register(queue, "machine-3", {}, silent_ms=9 * 60_000)
-        operator, _ = auth.create(queue.engine, customer=None)
+        operator, _ = auth.create(queue.engine, role="admin")
+        _make_keys(queue)
         customer, _ = auth.create(queue.engine, customer=MINE)
         command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--slots", "1",
                    "--limit", "requests_a_second=100000", "--limit", "requests_burst=100000"]  # fmt: skip
@@ -161,6 +181,7 @@ def serve(folder: Path) -> Iterator[DemoServer]:
                 View("sign-in", ""), View("lanes", "lanes"), View("customers", "customers"),
                 View("customer", f"customers/{quote(STEADY)}"), View("documents", "documents"), View("workers", "workers"),
                 View("document", f"documents/{waiting}"), View("waits", "waits"), View("what-if", "what-if"),
+                View("keys", "keys"), View("audit", "audit"),
                 View("mine", "mine", True), View("result", f"mine/{done}", True), View("how", "how", True),
                 View("webhook", "webhook", True),
             )  # fmt: skip
@@ -185,8 +206,12 @@ def sign_in(page: Page, server: DemoServer, is_customers: bool) -> None:
 def _screenshot(page: Page, server: DemoServer, view: View) -> tuple[bytes, int]:
     """Take a screenshot of a view; return also by how many pixels it is too wide."""
     fax = server.queue.submit(STEADY, {"path": "fax-17.tif"}, kind="faxes") if view.name == "workers" else None
+    if view.name == "audit":
+        _change_settings(server.queue)
     page.goto(f"{server.address}/#/{view.hash}")
     page.reload()
+    if view.name in ("keys", "audit"):
+        page.locator("tbody tr").first.wait_for()
     if view.name == "what-if":
         page.locator("form input").nth(1).fill("20")
         page.locator("form button").click()
@@ -229,6 +254,8 @@ DOCS = {  # file name: language, colours, width, view
     "page-customers.png": ("es", "light", 1180, "customers"),
     "page-workers.png": ("en", "light", 1180, "workers"),
     "page-waits.png": ("pt", "dark", 1180, "waits"),
+    "page-keys.png": ("en", "light", 1180, "keys"),
+    "page-audit.png": ("en", "light", 1180, "audit"),
     "page-mine.png": ("pl", "light", 1180, "mine"),
 }
 

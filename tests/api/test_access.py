@@ -153,6 +153,7 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/page/documents/{id}"): Entry(404, 200, 200),
     ("GET", "/page/documents/{id}/payload"): Entry(404, 200, 200),
     ("GET", "/page/batches/{id}"): Entry(404, 200, 200),
+    ("GET", "/page/audit/export"): Entry(404, 404, 200),
 }
 KNOWN = sorted(ROUTES)
 

@@ -99,6 +99,7 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("GET", "/page/customers"): "view",
     ("GET", "/page/customers/{customer}"): "view",
     ("POST", "/page/what-if"): "view",  # it computes, and changes nothing
+    ("GET", "/page/audit/export"): "admin",
 }
 
 STAFF = frozenset[Permission](("view", "metrics", "operate", "admin"))  # for customers, routes that need these do not exist

@@ -16,6 +16,7 @@ from fairlane.core.errors import StoreError
 
 from . import assets
 from .routes import (
+    audit,
     batches,
     customers,
     documents,
@@ -35,6 +36,7 @@ from .state import ConsoleState
 
 MODULES = (
     assets, session, sessions, sign_in, proxy_session, live, history, customers, documents, payloads, batches, rules, what_if,
+    audit,
 )  # fmt: skip
 TIDY_SECONDS = 3600.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -14,10 +15,12 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog,
 from tests.api.running import Server
 
 STATIC = Path(str(files("fairlane.console"))) / "static"
+CATALOGS = ("locales", "locales/admin")  # what everybody loads, and what admins load
 LANGUAGES = ("en", "pl", "pt", "es", "de")
 MINUS = "\N{MINUS SIGN}"
 KIND = "page"  # the built-in worker does not claim it, so a test decides when a document goes on
 OPERATOR_VIEWS = ("lanes", "customers", "documents", "workers", "waits", "what-if", "how")
+ADMIN_VIEWS = ("keys", "audit")  # besides those of operators
 CUSTOMER_VIEWS = ("mine", "webhook", "how")
 READY = {  # the selector of something that a view has when it is drawn
     "lanes": ".legend > *",
@@ -29,7 +32,23 @@ READY = {  # the selector of something that a view has when it is drawn
     "how": "table",
     "mine": ".files, .empty-state",
     "webhook": "form.control",
+    "keys": "tbody tr, .empty-state",
+    "audit": "tbody tr, .empty-state",
 }
+SERVICE = (Path(__file__).parents[3] / "docs/service.md").read_text(encoding="utf-8")
+
+
+def documented_actions() -> set[str]:
+    """Every action of the audit log: `customer.pause`, then `resume` for the same word before the dot."""
+    (row,) = re.findall(r"^\| `action` \| (.+) \|$", SERVICE, re.MULTILINE)
+    actions, group = set[str](), ""
+    for name in re.findall(r"`([a-z.-]+)`", row):
+        group = name.partition(".")[0] if "." in name else group
+        actions.add(f"{group}.{name.rpartition('.')[2]}")
+    return actions
+
+
+AUDIT_ACTIONS = sorted(documented_actions())
 
 # every text that can be seen or read out, without the names that users chose
 TEXTS = """() => {
@@ -41,7 +60,7 @@ TEXTS = """() => {
   }
   for (const element of document.querySelectorAll("[aria-label], [title], [placeholder]"))
     for (const name of ["aria-label", "title", "placeholder"])
-      if (element.hasAttribute(name) && !element.closest("bdi, progress")) texts.push(element.getAttribute(name).trim());
+      if (element.hasAttribute(name) && !element.closest("bdi, progress, time")) texts.push(element.getAttribute(name).trim());
   return texts;
 }"""
 
@@ -77,9 +96,12 @@ CUT = """() => {
 }"""
 
 
-def catalog(language: str) -> dict[str, Any]:
+def catalog(language: str, folders: tuple[str, ...] = CATALOGS) -> dict[str, Any]:
     """All texts of one language."""
-    return cast(dict[str, Any], json.loads((STATIC / "locales" / f"{language}.json").read_text(encoding="utf-8")))
+    texts: dict[str, Any] = {}
+    for folder in folders:
+        texts |= json.loads((STATIC / folder / f"{language}.json").read_text(encoding="utf-8"))
+    return texts
 
 
 class BrowserPage:
@@ -116,6 +138,7 @@ class BrowserPage:
         name = view.split("/")[0].split("?")[0]
         self.page.locator(f"main.view-{name}").wait_for()
         self.page.locator(READY[name] if "/" not in view else "main h1, main .empty-state").first.wait_for()
+        self.page.locator("main details").evaluate_all("all => all.forEach((details) => { details.open = true })")
 
     def wait_for_text(self, text: str, within: str = "main") -> None:
         """Wait until this text is shown."""

@@ -54,3 +54,9 @@ def customer() -> str:
 def operator(browser: Browser, server: Server) -> Iterator[BrowserPage]:
     with open_page(browser, server, server.operator) as console:
         yield console
+
+
+@pytest.fixture
+def admin(browser: Browser, server: Server) -> Iterator[BrowserPage]:
+    with open_page(browser, server, server.admin) as console:
+        yield console

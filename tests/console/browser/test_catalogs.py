@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import gzip
 import re
+from dataclasses import fields
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from fairlane.api.auth import KeyState
+from fairlane.api.permissions import Role, Scope
 from fairlane.api.problems import TITLES
 from fairlane.console.sign_in_attempt import FailureCode
 from fairlane.core.document import EventType, State
+from fairlane.core.policy import CustomerLimits, Policy, Rules, Terms
+from fairlane.engine.protocol import DocumentFilter
 from fairlane.extract.failure import CAN_RETRY
 from fairlane.extract.messages import failure_text
 from fairlane.queue.models import WorkerState
 from fairlane.sim.past import SENTENCES
 
-from .browser_page import LANGUAGES, STATIC, catalog
+from .browser_page import AUDIT_ACTIONS, CATALOGS, LANGUAGES, STATIC, catalog
 
 SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.js"))}
 CODE = "\n".join(SCRIPTS.values())
@@ -26,13 +32,21 @@ STORED = {"fairlane.language", "fairlane.theme", "fairlane.view"}  # names in th
 # which are what that language says too
 SAME_WORDS = {  # which are what that language says too
     "pl": {"document.type", "nav.webhook", "shell.operator"},
-    "pt": {"nav.webhook"},
-    "es": {"nav.webhook"},
-    "de": {"document.type", "nav.webhook", "workers.version"},
+    "pt": {"nav.webhook", "audit.group_webhook"},
+    "es": {"nav.webhook", "audit.group_webhook", "audit.no"},
+    "de": {"document.type", "nav.webhook", "workers.version", "audit.group_webhook"},
 }
+ADMIN_SCRIPTS = {"keys.js", "key_form.js", "key_texts.js", "audit.js", "audit_entry.js"}
 SUFFIX = "_hint"  # of a column, where there is one
 RESETS = ("idle", "window", "gradual")
 LIMITS = ("waiting_max", "documents_max", "bytes_max", "retries_max")  # that the page can change
+SETTINGS = {field.name for values in (Terms, Rules, Policy) for field in fields(values) if field.init} - {"policy", "limits"}
+AUDITED = (  # names of what is recorded as before and after
+    *SETTINGS, *CustomerLimits._fields, *DocumentFilter._fields, "counter", "instances", "older_than", "documents", "records",
+    "files", "grace", "removed", "bytes", "matched", "changed", "refused", "host", "overlap", "role", "scopes", "name",
+    "expires_ms", "new_key", "new_expires_ms", "old_expires_ms", "count", "entries", "schema", "customers", "from", "to",
+    "folder", "files_only", "made_at", "sessions", "key", "texts", "left", "struck",
+)  # fmt: skip
 WORDS = {  # the words that may replace {}
     "state.{}": get_args(State),
     "life.{}": (*get_args(EventType), "checked", "attempt"),
@@ -50,10 +64,20 @@ WORDS = {  # the words that may replace {}
     "workers.state_{}": get_args(WorkerState),
     "shell.{}": ("system", "light", "dark"),
     "sign_in.failed_{}": get_args(FailureCode),
+    "keys.scope_{}": get_args(Scope),
+    "keys.all_{}": get_args(Role),
+    "keys.stops_{}": (*get_args(Scope), *get_args(Role), "pages"),
+    "keys.state_{}": (*get_args(KeyState), "replaced", "ending"),
+    "keys.only_{}": (*get_args(KeyState), "any"),
+    "audit.did_{}": tuple(re.sub(r"\W", "_", action) for action in AUDIT_ACTIONS),
+    "audit.group_{}": tuple({re.sub(r"\W", "_", action.partition(".")[0]) for action in AUDIT_ACTIONS}),
+    "audit.error_{}": ("unknown", "wrong", "revoked", "expired", "several", "no_role"),
+    "audit.field_{}": AUDITED,
     "webhook.{}": ("event", "subject", "attempts", "outcome", "tried", "again"),
 }
 SHOWN_WITHOUT_WORDS = {  # problems that only a program can cause
     "bad-request", "wrong-method", "too-slow", "key-conflict", "events-purged", "too-many-headers", "broken", "not-from-page",
+    "token-used",
 }  # fmt: skip
 
 
@@ -93,7 +117,9 @@ def test_every_problem_that_people_meet_has_words() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_language_says_everything(language: str) -> None:
     ours, english = catalog(language), catalog("en")
-    assert list(ours) == list(english) == sorted(english)
+    for folder in CATALOGS:
+        part = catalog("en", (folder,))
+        assert list(catalog(language, (folder,))) == list(part) == sorted(part)
     for key, text in ours.items():
         assert isinstance(text, dict) == isinstance(english[key], dict), key
         if isinstance(text, dict):
@@ -142,12 +168,27 @@ def test_the_page_has_no_inline_script_or_style_and_nothing_from_elsewhere() -> 
         assert set(re.findall(r"https?://[^\s\"'`)]+", text)) <= {"http://www.w3.org/2000/svg"}
 
 
-def test_every_script_is_preloaded() -> None:
+def test_every_script_is_preloaded_except_those_of_admins() -> None:
     index = (STATIC / "index.html").read_text(encoding="utf-8")
-    assert set(re.findall(r"/static/(\w+\.js)", index)) == set(SCRIPTS)
+    assert set(re.findall(r"/static/(\w+\.js)", index)) == set(SCRIPTS) - ADMIN_SCRIPTS
+    importing = "|".join(sorted(ADMIN_SCRIPTS))
+    for name in set(SCRIPTS) - ADMIN_SCRIPTS:  # only `import()` loads them, when an admin has signed in
+        assert re.findall(rf'from "\./(?:{importing})"', SCRIPTS[name]) == [], name
+
+
+def test_nobody_loads_the_texts_of_admins_in_vain() -> None:
+    for name in set(SCRIPTS) - ADMIN_SCRIPTS:
+        assert not set(re.findall(r"[\"'`]((?:keys|audit)\.[a-z_]+)", SCRIPTS[name])), name
+    assert not {key for key in catalog("en", CATALOGS[:1]) if key.startswith(("keys.", "audit."))}
+    assert all(key.startswith(("keys.", "audit.")) for key in catalog("en", CATALOGS[1:]))
+
+
+def size(*paths: Path) -> int:
+    return sum(len(gzip.compress(path.read_bytes(), 9)) for path in paths)
 
 
 def test_the_page_is_small() -> None:
-    sizes = {path: len(gzip.compress(path.read_bytes(), 9)) for path in STATIC.rglob("*") if path.is_file()}
-    catalogs = [size for path, size in sizes.items() if path.parent.name == "locales"]
-    assert sum(sizes.values()) - sum(catalogs) + max(catalogs) <= 70_000  # what one reader loads; the promise is 150,000
+    everybody = [path for path in STATIC.iterdir() if path.is_file() and path.name not in ADMIN_SCRIPTS]
+    largest, for_admins = (max(size(STATIC / folder / f"{code}.json") for code in LANGUAGES) for folder in CATALOGS)
+    assert size(*everybody) + largest <= 70_000  # what one reader loads; the promise is 150,000
+    assert size(*(STATIC / name for name in ADMIN_SCRIPTS)) + for_admins <= 20_000

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.api.running import Server
 
-from .browser_page import CUSTOMER_VIEWS, KIND, LANGUAGES, OPERATOR_VIEWS, BrowserPage, catalog, open_page
+from .browser_page import ADMIN_VIEWS, CUSTOMER_VIEWS, KIND, LANGUAGES, OPERATOR_VIEWS, BrowserPage, catalog, open_page
 from .test_stories import drain
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
@@ -62,8 +62,8 @@ def test_the_browser_says_which_language_and_the_switch_is_remembered(browser: B
 def test_every_visible_word_changes_with_the_language(browser: Browser, server: Server, customer: str) -> None:
     """Whatever is read, or read out, is a word of that language's catalog."""
     receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
-    views = (*OPERATOR_VIEWS, f"customers/{quote(customer)}", f"documents/{receipts[-1].id}")
-    with open_page(browser, server, server.operator) as first, open_page(browser, server, server.key(customer)) as second:
+    views = (*OPERATOR_VIEWS, *ADMIN_VIEWS, f"customers/{quote(customer)}", f"documents/{receipts[-1].id}")
+    with open_page(browser, server, server.admin) as first, open_page(browser, server, server.key(customer)) as second:
         for language in LANGUAGES:
             for console in (first, second):
                 console.page.locator(".switches select").select_option(language)
@@ -96,8 +96,8 @@ def test_axe_finds_nothing_serious(browser: Browser, server: Server, customer: s
         console.page.goto(console.address)
         console.page.get_by_label("Your key").wait_for()
         assert serious(console.page) == []
-        console.sign_in(server.operator)
-        for view in (*OPERATOR_VIEWS, f"customers/{name}", f"documents/{receipts[-1].id}"):
+        console.sign_in(server.admin)
+        for view in (*OPERATOR_VIEWS, *ADMIN_VIEWS, f"customers/{name}", f"documents/{receipts[-1].id}"):
             console.open(view)
             assert serious(console.page) == [], view
     with open_page(browser, server, server.key(customer), color_scheme=scheme) as console:
@@ -113,7 +113,7 @@ def test_nothing_is_too_wide_or_cut_in_any_language(browser: Browser, server: Se
     receipts = server.queue.submit_many(customer, [1] * 30, kind=KIND)
     name, window = quote(customer), {"width": width, "height": 844}
     views_by_key: tuple[tuple[str, tuple[str, ...]], ...] = (
-        (server.operator, (*OPERATOR_VIEWS, f"customers/{name}", f"documents/{receipts[-1].id}")),
+        (server.admin, (*OPERATOR_VIEWS, *ADMIN_VIEWS, f"customers/{name}", f"documents/{receipts[-1].id}")),
         (server.key(customer), (*CUSTOMER_VIEWS, f"mine/{receipts[0].id}")),
     )
     for key, views in views_by_key:

@@ -4,9 +4,10 @@ import { errorText, get, may, withQuery } from "./api.js";
 import { BulkActions } from "./bulk.js";
 import { customerColour } from "./colours.js";
 import {
-  STATES, badge, batchLink, columnHeading, customerLink, debounce, documentName, emptyState, heading, make, priorityBadge,
+  STATES, badge, batchLink, columnHeading, customerLink, documentName, emptyState, heading, make, priorityBadge,
   scrollingTable, select, setChildren, swatch, tableRow, updateChildren,
 } from "./dom.js";
+import { RememberedFilters } from "./filters.js";
 import { dateTime, t } from "./i18n.js";
 
 const REFRESH_MS = 3000,
@@ -47,57 +48,21 @@ export function documentsTable(documents, hasCustomers = true, view = "documents
 const foundBatch = (batch) =>
   make("p", { class: "card" }, batchLink(batch), " · ", customerLink(batch.customer), " · ", dateTime(batch.made_at * 1000));
 
-/** Midnight of a day of a date field, so many days later, in seconds since the epoch; empty if no day was chosen. */
-function midnight(day, daysLater = 0) {
-  const [year, month, date] = day.split("-").map(Number);
-  return day && new Date(year, month - 1, date + daysLater).getTime() / 1000;
-}
-
-/** What documents are searched by: fields that the address remembers, so that a search can be kept and sent to others. */
-class DocumentFilters {
+/** What documents are searched by. */
+class DocumentFilters extends RememberedFilters {
   constructor(onchange) {
-    const remembered = new URLSearchParams(location.hash.split("?")[1] || "");
-    const changed = () => (this.remember(), onchange());
-    const later = debounce(changed);
-    const text = (name) => {
-      const label = t(`documents.${name}`);
-      const value = remembered.get(name) || "";
-      return make("input", { type: "search", placeholder: label, "aria-label": label, value, oninput: later });
-    };
-    const day = (name) => make("input", { type: "date", value: remembered.get(name) || "", onchange: changed });
-    this.fields = {
-      search: text("search"),
-      state: stateFilter(changed, remembered.get("state") || ""),
-      customer: text("customer"),
-      kind: text("kind"),
-      reason: text("reason"),
-      since: day("since"),
-      until: day("until"),
-    };
-  }
-
-  /** The values that were entered, by name. */
-  get entered() {
-    const pairs = Object.entries(this.fields).map(([name, field]) => [name, field.value.trim()]);
-    return Object.fromEntries(pairs.filter(([, value]) => value));
-  }
-
-  /** The same as the server takes them: a day is from midnight to midnight, here. */
-  get query() {
-    const { since = "", until = "", ...others } = this.entered;
-    return { ...others, since: midnight(since), until: midnight(until, 1) };
-  }
-
-  remember() {
-    history.replaceState(null, "", withQuery("#/documents", this.entered));
+    super("documents", onchange);
+    for (const name of ["search", "customer", "kind", "reason"]) this.addText(name, t(`documents.${name}`));
+    for (const name of ["since", "until"]) this.addDay(name);
+    this.fields.state = stateFilter(this.changed, this.remembered.get("state") || "");
   }
 
   draw(status) {
-    const { search, state, customer, kind, reason, since, until } = this.fields;
-    const dated = (name, field) => make("label", { class: "dated" }, make("span", {}, t(`documents.${name}`)), field);
+    const { search, state, customer, kind, reason } = this.fields;
+    const [since, until] = ["since", "until"].map((name) => this.dated(name, t(`documents.${name}`)));
     return [
       make("div", { class: "tools" }, search, state, customer, status),
-      make("div", { class: "tools" }, kind, reason, dated("since", since), dated("until", until)),
+      make("div", { class: "tools" }, kind, reason, since, until),
     ];
   }
 }

@@ -4,7 +4,7 @@
 // - Text is set as text, never as HTML: nothing here makes markup from a string.
 // - What users named themselves (customers, files) stands in <bdi>, is cut by the style, and is whole in its title.
 
-import { t } from "./i18n.js";
+import { date, dateTime, t } from "./i18n.js";
 
 export const STATES = ["ready", "delayed", "running", "done", "failed", "cancelled"];
 const SVG = "http://www.w3.org/2000/svg";
@@ -135,7 +135,14 @@ export const select = (pairs, chosen, attributes = {}) =>
     pairs.map(([value, text]) => make("option", { value, selected: value === chosen }, text)),
   );
 
-/** Let the reader confirm an action; resolves to true when it may be done. */
+/** A moment, in seconds since the epoch: its day, or with `isExact` also the time of day. */
+export function timestamp(seconds, isExact = true) {
+  const ms = seconds * 1000;
+  const attributes = { datetime: new Date(ms).toISOString(), title: isExact ? null : dateTime(ms) };
+  return make("time", attributes, isExact ? dateTime(ms) : date(ms));
+}
+
+/** Let the reader confirm an action; a line is text or an element. Resolves to true when it may be done. */
 export function confirmAction(lines, action) {
   return new Promise((resolve) => {
     const dialog = make(
@@ -145,7 +152,7 @@ export function confirmAction(lines, action) {
         "form",
         { method: "dialog" },
         make("h2", { id: "dialog-title" }, t("act.sure")),
-        lines.map((line) => make("p", {}, line)),
+        lines.map((line) => (line instanceof Element ? line : make("p", {}, line))),
         make(
           "div",
           { class: "row end" },

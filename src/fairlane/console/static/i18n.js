@@ -1,14 +1,16 @@
 // Translations: catalogs, plural forms, and numbers, dates and durations in the reader's language.
 //
 // Laws:
-// - Every word on the page comes from locales/*.json; a key is written whole, or as `prefix.${word}`.
+// - Every word on the page comes from locales/*.json, and for admins from locales/admin/*.json; a key is written whole, or as
+//   `prefix.${word}`.
 // - A text with "{count}" may have a form for each plural category of its language.
 
 export const LANGUAGES = { en: "English", pl: "Polski", pt: "Português", es: "Español", de: "Deutsch" };
 const STORAGE_KEY = "fairlane.language";
 
+const folders = ["locales"]; // of the catalogs that are loaded
 let catalog = {};
-let pluralRules, integerFormat, decimalFormat, percentFormat, dateTimeFormat, timeFormat;
+let pluralRules, integerFormat, decimalFormat, percentFormat, dateTimeFormat, dateFormat, timeFormat;
 export let language = "en";
 
 function storedLanguage() {
@@ -25,11 +27,22 @@ export function preferredLanguage() {
   return codes.find((code) => code in LANGUAGES) || "en";
 }
 
-/** Load a catalog; with `remember` it is the reader's choice from now on. */
+async function loadCatalog(folder, code) {
+  const response = await fetch(`/static/${folder}/${code}.json`);
+  if (!response.ok) throw new Error(`no catalog: ${folder}, ${code}`);
+  return response.json();
+}
+
+/** Load the texts of further views, in this language and in those that are chosen later. */
+export async function addCatalog(folder) {
+  if (folders.includes(folder)) return;
+  Object.assign(catalog, await loadCatalog(folder, language));
+  folders.push(folder);
+}
+
+/** Load the catalogs of a language; with `remember` it is the reader's choice from now on. */
 export async function loadLanguage(code, remember = false) {
-  const response = await fetch(`/static/locales/${code}.json`);
-  if (!response.ok) throw new Error(`no catalog: ${code}`);
-  catalog = await response.json();
+  catalog = Object.assign({}, ...(await Promise.all(folders.map((folder) => loadCatalog(folder, code)))));
   language = code;
   if (remember) {
     try {
@@ -43,6 +56,7 @@ export async function loadLanguage(code, remember = false) {
   decimalFormat = new Intl.NumberFormat(code, { maximumFractionDigits: 2 });
   percentFormat = new Intl.NumberFormat(code, { style: "percent", maximumFractionDigits: 0 });
   dateTimeFormat = new Intl.DateTimeFormat(code, { dateStyle: "medium", timeStyle: "medium" });
+  dateFormat = new Intl.DateTimeFormat(code, { dateStyle: "medium" });
   timeFormat = new Intl.DateTimeFormat(code, { timeStyle: "short" });
   document.documentElement.lang = code;
 }
@@ -82,6 +96,7 @@ export function number(value) {
 }
 export const percent = (share) => (share == null ? "–" : percentFormat.format(share));
 export const dateTime = (ms) => dateTimeFormat.format(ms);
+export const date = (ms) => dateFormat.format(ms);
 export const timeOfDay = (ms) => timeFormat.format(ms);
 
 const UNITS = [

@@ -2,9 +2,10 @@
 //
 // Laws:
 // - A customer's page knows only the customer's views. A page requests and offers nothing that the server would refuse.
+// - The views of admins are loaded for admins only: a reader's first view does not wait for them.
 // - The stream is opened once per session and feeds the view that is open; when it is lost, the page says so.
 
-import { EventStream, currentSession, errorText, isStaff, signOut } from "./api.js";
+import { EventStream, currentSession, errorText, isStaff, may, signOut } from "./api.js";
 import { BatchView } from "./batch.js";
 import { CustomerView } from "./customer.js";
 import { CustomersView } from "./customers.js";
@@ -12,7 +13,7 @@ import { DocumentView } from "./document.js";
 import { DocumentsView } from "./documents.js";
 import { make, notify, select, setChildren, userName } from "./dom.js";
 import { HowItWorksView } from "./how_it_works.js";
-import { LANGUAGES, language, loadLanguage, preferredLanguage, t } from "./i18n.js";
+import { LANGUAGES, addCatalog, language, loadLanguage, preferredLanguage, t } from "./i18n.js";
 import { LanesView } from "./lanes.js";
 import { MyDocumentsView } from "./my_documents.js";
 import { restoreView, signInAsNamed, signInCard, takeFailure } from "./sign_in.js";
@@ -22,18 +23,15 @@ import { WhatIfView } from "./what_if.js";
 import { WorkersView } from "./workers.js";
 
 // A view is made of a container and the session. It may have frame(frame), event(event) and close().
-const VIEWS = {
-  staff: {
-    lanes: LanesView,
-    customers: CustomersView,
-    documents: DocumentsView,
-    workers: WorkersView,
-    waits: WaitsView,
-    "what-if": WhatIfView,
-    how: HowItWorksView,
-  },
-  customer: { mine: MyDocumentsView, webhook: WebhookView, how: HowItWorksView },
+const STAFF_VIEWS = {
+  lanes: LanesView,
+  customers: CustomersView,
+  documents: DocumentsView,
+  workers: WorkersView,
+  waits: WaitsView,
+  "what-if": WhatIfView,
 };
+const CUSTOMER_VIEWS = { mine: MyDocumentsView, webhook: WebhookView };
 // The view of one item, made of a container, the item's id and the session.
 const ITEM_VIEWS = { batches: BatchView, customers: CustomerView, documents: DocumentView, mine: DocumentView };
 const ROLES = { viewer: "shell.viewer", operator: "shell.operator", admin: "shell.admin" };
@@ -47,6 +45,8 @@ const NAMES = {
   "what-if": "nav.what_if",
   mine: "nav.mine",
   webhook: "nav.webhook",
+  keys: "nav.keys",
+  audit: "nav.audit",
   how: "nav.how",
 };
 const FRAMES_SILENCE_MS = 12_000, // the server sends something every 5 seconds
@@ -58,6 +58,7 @@ const page = document.getElementById("page");
 
 let session = null;
 let signInReason = ""; // the key of the text that the sign-in view shows
+let views = null; // of whoever is signed in, by name
 let view = null;
 let lastFrame = null;
 let stream = null;
@@ -113,11 +114,27 @@ function whose() {
   return session.person ? [userName(session.person.name), " · ", role] : role;
 }
 
-const ownViews = () => VIEWS[isStaff(session) ? "staff" : "customer"];
+/** The views that are for admins alone. */
+async function loadAdminViews() {
+  try {
+    const modules = [import("./keys.js"), import("./audit.js"), addCatalog("locales/admin")];
+    const [{ KeysView }, { AuditView }] = await Promise.all(modules);
+    return { keys: KeysView, audit: AuditView };
+  } catch (error) {
+    notify(errorText(error), "bad");
+    return {}; // the connection was lost: the others work all the same
+  }
+}
+
+/** The views of whoever has signed in, by name. */
+async function loadViews(opened) {
+  const more = may(opened, "admin") ? await loadAdminViews() : {};
+  return { ...(isStaff(opened) ? STAFF_VIEWS : CUSTOMER_VIEWS), ...more, how: HowItWorksView };
+}
 
 function drawShell() {
   const main = make("main", { id: "main", tabindex: "-1" });
-  const names = Object.keys(ownViews());
+  const names = Object.keys(views);
   const links = names.map((name) => make("a", { href: `#/${name}`, "data-view": name }, t(NAMES[name])));
   const skipToContent = (event) => (event.preventDefault(), main.focus());
   const logo = make("img", { src: "/static/icon.svg", alt: "", width: 28, height: 28 });
@@ -151,9 +168,8 @@ function drawConnection() {
 }
 
 function drawSignIn(reason = "") {
-  const onSignedIn = (opened) => {
-    session = opened;
-    start();
+  const onSignedIn = async (opened) => {
+    await start(opened);
     document.getElementById("main").focus();
   };
   signInReason = reason;
@@ -173,9 +189,8 @@ function route() {
   } catch {
     id = ""; // somebody typed a malformed address
   }
-  const views = ownViews();
   if (name === "batches" && id) return { name, id }; // it is reached by links and by its address only
-  return name in views ? { name, id } : { name: Object.keys(views)[0], id: "" };
+  return Object.hasOwn(views, name) ? { name, id } : { name: Object.keys(views)[0], id: "" };
 }
 
 function openView() {
@@ -192,7 +207,7 @@ function openView() {
   document.title = `${t(NAMES[name])} · Fairlane`;
   main.className = `view-${name}`;
   setChildren(main, container);
-  view = id && ITEM_VIEWS[name] ? new ITEM_VIEWS[name](container, id, session) : new (ownViews()[name])(container, session);
+  view = id && ITEM_VIEWS[name] ? new ITEM_VIEWS[name](container, id, session) : new views[name](container, session);
   if (lastFrame) view.frame?.(lastFrame);
 }
 
@@ -204,7 +219,9 @@ function render() {
 
 // -- session -----------------------------------------------------------------------------------------------------------
 
-function start() {
+async function start(opened) {
+  views = await loadViews(opened);
+  session = opened;
   const onState = (state) => {
     isLive = state;
     drawConnection();
@@ -253,10 +270,10 @@ addEventListener("signed-out", () => {
 
 applyTheme();
 const [, stored] = await Promise.all([loadLanguage(preferredLanguage()), currentSession().catch(() => null)]);
-session = stored;
 signInReason = takeFailure();
-if (!session && !signInReason) ({ session, reason: signInReason } = await signInAsNamed());
-if (session) {
+let opened = stored;
+if (!opened && !signInReason) ({ session: opened, reason: signInReason } = await signInAsNamed());
+if (opened) {
   restoreView();
-  start();
+  await start(opened);
 } else render();

@@ -87,7 +87,7 @@ export function signInCard(reason, onSignedIn) {
     event.preventDefault();
     button.disabled = true;
     try {
-      onSignedIn(await signIn(key.value.trim()));
+      await onSignedIn(await signIn(key.value.trim()));
     } catch (error) {
       setChildren(message, error.status === 401 ? t("sign_in.wrong") : errorText(error));
       key.select();

@@ -5,6 +5,7 @@
 // - What stops calls or makes receivers reject them waits for confirmation.
 
 import { errorText, get, may, post, put, remove, withQuery } from "./api.js";
+import { secretBox } from "./copy_box.js";
 import {
   columnHeading, confirmAction, emptyState, field, figure, heading, make, notify, scrollingTable, section, select, setChildren,
   tableRow, updateChildren,
@@ -158,7 +159,7 @@ export class WebhookPanel {
     try {
       const changed = await work();
       notify(t(confirmation));
-      setChildren(this.secret, changed?.secret && secretBox(changed.secret));
+      setChildren(this.secret, changed?.secret && secretBox([t("webhook.secret_once")], changed.secret));
       this.load();
     } catch (error) {
       notify(errorText(error), "bad");
@@ -206,14 +207,6 @@ export class WebhookPanel {
     return this.change(() => post(this.url(`/deliveries/${encodeURIComponent(id)}/send`)), "webhook.sent_again");
   }
 }
-
-const secretBox = (secret) =>
-  make(
-    "div",
-    { class: "warning", role: "status" },
-    make("p", {}, t("webhook.secret_once")),
-    make("p", {}, make("code", { class: "secret" }, secret)),
-  );
 
 /** The view of a customer's own webhook. */
 export class WebhookView {
