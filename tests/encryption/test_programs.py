@@ -16,6 +16,7 @@ from fairlane.demo.texts import letter as make_letter
 from fairlane.encryption import KeyMissing
 from fairlane.encryption.files import HEAD_BYTES, FileCipher
 from fairlane.encryption.keyring import KEYS_VARIABLE, new_key
+from fairlane.queue.audit import Actor
 from fairlane.reencrypt import reencrypt
 from fairlane.sim.verify import verify
 from fairlane.transfer import move
@@ -162,7 +163,7 @@ def test_a_backup_is_encrypted_and_needs_the_key(tmp_path: Path, use: Use) -> No
     with Queue(url) as queue:
         ids = fill(queue)
         for folder, check in (("linked", False), ("checked", True)):
-            copied = back_up(url, tmp_path / folder, check=check)
+            copied = back_up(url, tmp_path / folder, check=check, actor=Actor("cli", WORD, "host"))
             assert (copied.documents, copied.files, copied.lost) == (5, 8, 0)
         assert plain_in(queue, tmp_path) == []
         restored = f"sqlite:///{tmp_path}/restored.db"
