@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import durable, encryption, extract, http, pipeline, policy, postgres, redis, replay, scale, worker
+from . import durable, encryption, extract, http, limits, pipeline, policy, postgres, redis, replay, scale, worker
 from .figures import Figure, show, write
 
 NAMES = (
@@ -26,6 +26,7 @@ NAMES = (
     "pipeline",
     "postgres",
     "redis",
+    "limits",
     "http",
     "encryption",
 )
@@ -70,6 +71,8 @@ def _measure(names: tuple[str, ...], is_quick: bool, folder: Path, progress: Pro
         figures += _postgres(is_quick, progress)
     if "redis" in names:
         figures += _on_redis(is_quick, progress)
+    if "limits" in names:
+        figures += _limits(is_quick, folder / "limits", progress)
     return figures + _documents(names, is_quick, folder, progress)
 
 
@@ -112,6 +115,15 @@ def _on_redis(is_quick: bool, progress: Progress) -> list[Figure]:
         task = progress.add_task(product, total=len(redis.scenarios(is_quick)) + 1)
         figures += redis.measure(product, is_quick, partial(progress.advance, task))
         figures += _redis_scale(product, is_quick, progress)
+    return figures
+
+
+def _limits(is_quick: bool, folder: Path, progress: Progress) -> list[Figure]:
+    """Measure what the limits of customers cost, on each engine."""
+    figures: list[Figure] = []
+    for engine in limits.ENGINES:
+        task = progress.add_task(f"limits on {engine}", total=len(limits.scenarios(is_quick)))
+        figures += limits.measure(engine, is_quick, folder, partial(progress.advance, task))
     return figures
 
 

@@ -25,7 +25,10 @@ MEASURED = {
     "http": ["submit over HTTP"],
     "encryption": ["encrypted: submit", "encrypted: claim", "encrypted: store", "encrypted: read"],
 }
-ON_REDIS = {"redis": ["redis:", "redis scale", "valkey:", "valkey scale"]}
+ON_REDIS = {
+    "redis": ["redis:", "redis scale", "valkey:", "valkey scale"],
+    "limits": ["limits, sqlite", "limits, postgres", "limits, redis", "limits, valkey"],
+}
 
 
 def test_a_small_run_writes_its_figures(tmp_path: Path) -> None:
