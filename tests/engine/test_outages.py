@@ -172,7 +172,7 @@ def test_calls_wait_for_a_server_that_comes_back(link: Link) -> None:
 
 
 def test_one_lost_connection_closes_the_idle_ones_so_the_next_write_is_not_lost_too(link: Link) -> None:
-    engine = link.open()
+    engine = link.open(timeout=3)
     link.proxy.delay(0.05)  # so that all four calls are under way at the same time
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(engine.document, "abcd")) == [None] * 4

