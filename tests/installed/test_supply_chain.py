@@ -11,6 +11,7 @@ import re
 import ssl
 import subprocess
 import threading
+import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,7 +29,7 @@ from tests.conftest import missing
 ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "requirements"
 AUDIT = ROOT / "build/audit/bin/python"
-EXTRAS = ("encryption", "otel", "postgres", "redis", "s3", "serve")
+EXTRAS = tuple(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 
 
 def made(path: Path) -> Path:
