@@ -110,6 +110,18 @@ def test_a_list_of_kinds_takes_a_few_reads_for_each(both: tuple[Filled, Filled])
     assert counts[1] <= counts[0] + 180 * each
 
 
+@pytest.mark.parametrize("both", ["postgres"], indirect=True)
+def test_statistics_of_an_empty_table_do_not_make_a_claim_read_the_lanes_of_all_kinds(both: tuple[Filled, Filled]) -> None:
+    """They are gathered while the first documents are on their way, and believed until the next time."""
+    _, many = both
+    counts = [count_buffers(many, LIST)]
+    with psycopg.connect(postgres.shared().url) as connection:
+        empty = "UPDATE pg_class SET relpages = 60, reltuples = 0 WHERE oid = %s::regclass"
+        connection.execute(empty, (f"{many.schema}.lanes",))
+    counts.append(count_buffers(many, LIST))
+    assert counts[1] <= 1.6 * counts[0] + 100
+
+
 def test_waiting_for_all_kinds_reads_one(both: tuple[Filled, Filled]) -> None:
     for queue in both:
         assert queue.engine.wait(0.01) is True

@@ -10,9 +10,10 @@ DECLARE
   lanes refcursor;
 BEGIN
   IF kind_name = '' AND level = 0 THEN
-    OPEN lanes FOR SELECT * FROM fairlane.competing AS c WHERE c.ready_ms >= bound ORDER BY c.ready_ms, c.head;
+    OPEN lanes FOR SELECT * FROM fairlane.competing AS c WHERE c.ready_ms + 0 >= bound ORDER BY c.ready_ms + 0, c.head;
   ELSIF kind_name = '' THEN
-    OPEN lanes FOR SELECT * FROM fairlane.competing AS c WHERE c.priority = level AND c.start >= bound ORDER BY c.start, c.head;
+    OPEN lanes FOR
+      SELECT * FROM fairlane.competing AS c WHERE c.priority = level AND c.start + 0 >= bound ORDER BY c.start + 0, c.head;
   ELSIF level = 0 THEN
     OPEN lanes FOR SELECT * FROM fairlane.competing AS c WHERE c.kind = kind_name AND c.ready_ms >= bound ORDER BY c.ready_ms, c.head;
   ELSE

@@ -49,8 +49,8 @@ BEGIN
     IF q.lanes[level] = 0 THEN
       first_tag := NULL;
     ELSIF kind_name = '' THEN
-      SELECT l.start INTO first_tag FROM fairlane.lanes AS l WHERE l.priority = level AND l.start >= k.bounds[level]
-      ORDER BY l.start, l.head LIMIT 1;
+      SELECT l.start INTO first_tag FROM fairlane.lanes AS l
+      WHERE l.start IS NOT NULL AND l.priority = level AND l.start + 0 >= k.bounds[level] ORDER BY l.start + 0, l.head LIMIT 1;
     ELSE
       SELECT l.start INTO first_tag FROM fairlane.lanes AS l
       WHERE l.kind = kind_name AND l.priority = level AND l.start >= k.bounds[level] ORDER BY l.start, l.head LIMIT 1;
@@ -58,8 +58,8 @@ BEGIN
     k.bounds[level] := least(first_tag, q.clocks[level]);
   END LOOP;
   IF kind_name = '' THEN
-    SELECT l.ready_ms INTO first_tag FROM fairlane.lanes AS l WHERE l.start IS NOT NULL AND l.ready_ms >= k.bounds[0]
-    ORDER BY l.ready_ms, l.head LIMIT 1;
+    SELECT l.ready_ms INTO first_tag FROM fairlane.lanes AS l WHERE l.start IS NOT NULL AND l.ready_ms + 0 >= k.bounds[0]
+    ORDER BY l.ready_ms + 0, l.head LIMIT 1;
   ELSE
     SELECT l.ready_ms INTO first_tag FROM fairlane.lanes AS l
     WHERE l.kind = kind_name AND l.start IS NOT NULL AND l.ready_ms >= k.bounds[0] ORDER BY l.ready_ms, l.head LIMIT 1;

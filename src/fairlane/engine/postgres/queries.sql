@@ -250,7 +250,7 @@ FROM fairlane.changes AS f WHERE f.number > %s ORDER BY f.number LIMIT %s;
 -- is_work_ready: Whether a claim may find something, and in how many milliseconds the next delayed document is due.
 SELECT q.is_behind OR CASE
          WHEN g.kinds IS NULL THEN EXISTS (
-           SELECT FROM fairlane.lanes AS l WHERE l.start IS NOT NULL AND l.ready_ms >= fairlane.bound_of('', 0))
+           SELECT FROM fairlane.lanes AS l WHERE l.start IS NOT NULL AND l.ready_ms + 0 >= fairlane.bound_of('', 0))
          ELSE EXISTS (SELECT FROM unnest(g.kinds) AS n (kind) CROSS JOIN LATERAL (
            SELECT FROM fairlane.lanes AS l
            WHERE l.kind = n.kind AND l.start IS NOT NULL AND l.ready_ms >= fairlane.bound_of(n.kind, 0)
