@@ -10,7 +10,7 @@ INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers chaos-outages soak lock wheel audit sbom clean
+.PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers chaos-outages chaos-hostile soak lock wheel audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ chaos-outages: $(READY) system ## a service whose store is away for 10 to 150 se
 	$(BIN)/python -m chaos.outages --engine redis --fault silence --seconds 20,75
 	$(BIN)/python -m chaos.outages --engine postgres --fault blackhole --seconds 20,75
 	$(BIN)/python -m chaos.outages --engine redis --fault blackhole --seconds 20,75
+
+chaos-hostile: $(READY) system ## 2,000 hostile connections without a key and 50 with one for five minutes, while another customer uploads
+	$(BIN)/python -m chaos.hostile
 
 chaos: $(READY) system ## kill -9 at random moments, 200 times, also of whole workers, then a disk that fails at every write and 20,000 damaged files, read plainly, in the sandbox and by a worker; takes some minutes
 	$(BIN)/python -m chaos.kills

@@ -135,11 +135,16 @@ def _storm_one(
         if fits and next(numbers) % 2:  # every second one asks for something that is there
             case.path_parameters = {"id": fits[0][next(numbers) % len(fits[0])]}
         response = case.call(base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=SECONDS_EACH)
-        case.validate_response(response, checks=CHECKS)
+        case.validate_response(response, checks=[check for check in CHECKS if not _is_quota(response, check)])
         tell(response.status_code)
 
     with suppress(Unsatisfiable):
         check_case()
+
+
+def _is_quota(response: Any, check: Callable[..., Any]) -> bool:
+    """Whether a check for failures of the server meets the quota of a customer, which a case before has made small."""
+    return check is not_a_server_error and response.status_code == 507 and response.json()["type"] == "quota-full"
 
 
 @click.command()
@@ -157,7 +162,7 @@ def main(cases: int, start: int) -> None:
         statuses = storm(address, {"operator": operator, "customer": customer}, cases, start, lambda: progress.advance(task))
     if statuses.total() < cases:
         raise click.ClickException(f"only {statuses.total():,} of {cases:,} cases could be sent")
-    click.echo(f"{statuses.total():,} cases, seed {start}: no 5xx, every answer fits the document")
+    click.echo(f"{statuses.total():,} cases, seed {start}: no 5xx but full quotas, every answer fits the document")
     click.echo(json.dumps(dict(sorted(statuses.items()))))
 
 

@@ -173,6 +173,7 @@ class HeldRequests:
         missing = self._count - len(self.lines)
         for _ in range(missing):
             line = self._opened.enter_context(self._server.connect())
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             line.sendall(self._data)
             self.lines.append(line)
         return not missing

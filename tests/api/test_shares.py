@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import select
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+
+from fairlane.api.middleware import PIECE_BYTES, Sender
 
 from .running import OPEN_LIMITS, HeldRequests, Server, problem_of, received, status_of, until
 
@@ -161,6 +165,33 @@ def test_slow_sign_ins_keep_nobody_from_anything(narrow: Server, customer: str) 
             assert page.post("/page/session", content=body, headers={"Content-Type": "application/json"}).status_code == 200
         answers = Counter(status_of(b"".join(received(line))) for line in lines)
         assert answers == {408: 60}  # after five seconds
+
+
+def test_clients_that_read_nothing_keep_nobody_from_the_page(narrow: Server, customer: str) -> None:
+    request = narrow.head(None, "GET", "/v1/openapi.json").replace(b"Connection: close\r\n", b"") + b"\r\n"
+    body = json.dumps({"key": narrow.key(customer)})
+    with ExitStack() as opened, narrow.client(None) as page:
+        held = HeldRequests(narrow, opened, request * 8, 10)
+        held.begin()
+        until(lambda: len(select.select(held.lines, [], [], 0)[0]) == 10, "ten responses that begin")
+        for _ in range(3):
+            assert page.get("/static/main.js").status_code == 200
+            assert page.post("/page/session", content=body, headers={"Content-Type": "application/json"}).status_code == 200
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES, 200_000])
+def test_a_long_response_is_sent_piece_by_piece(size: int) -> None:
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    body = bytes(number % 251 for number in range(size))
+    sender = Sender(send, {"method": "GET", "headers": []})
+    asyncio.run(sender({"type": "http.response.body", "body": body}))
+    assert b"".join(message["body"] for message in sent) == body
+    assert all(len(message["body"]) <= PIECE_BYTES for message in sent)
+    assert [message.get("more_body", False) for message in sent] == [True] * (len(sent) - 1) + [False]
 
 
 def test_the_body_of_a_sign_in_is_small(narrow: Server) -> None:

@@ -130,7 +130,7 @@ async def _validation_failed(_: Request, error: Exception) -> Response:
 async def _openapi(request: Request) -> Response:
     state = request.app.state
     if not hasattr(state, "openapi_text"):  # encoded once: anybody may ask for it
-        state.openapi_text = encode_json(openapi(request.app))
+        state.openapi_text = encode_json(openapi(request.app)).encode()
     return Response(state.openapi_text, media_type="application/json")
 
 

@@ -27,6 +27,7 @@ from .service import Service
 from .token_buckets import TokenBuckets
 
 DROPPED_BYTES_MAX = 64 * 1024  # a body up to this is read to its end, also if nobody needs it
+UNSENT_BYTES_MAX = 16 * 1024  # of a response, in memory, before its next piece waits; with TLS it would be 512 kB
 FRAMING_FACTOR = 8  # bytes around each byte of a body in chunks: a chunk of one byte has five
 
 
@@ -71,12 +72,13 @@ class LimitedConnection(HttpToolsProtocol):
         self.logger = _quiet_logger()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         self._lingering = LingeringTransport(
             transport, self.limits, self._is_client_sending, lambda: self.table.set_closing(self)
         )
         super().connection_made(self._lingering)  # type: ignore[arg-type]
         if not self.is_admitted:
-            self._refuse(_too_many())
+            self._refuse(too_many())
         else:
             self._timer = self.loop.call_later(self.limits.header_seconds, self._headers_late)
 
@@ -86,6 +88,10 @@ class LimitedConnection(HttpToolsProtocol):
         if self._lingering is not None:
             self._lingering.lost()
         super().connection_lost(exc)
+        # Break the cycles: the collector comes rarely, and each connection holds some hundred kB, most of it for TLS.
+        self.parser = self.cycle = self._active = None  # type: ignore[assignment]
+        self.scope, self.headers = {}, []  # type: ignore[typeddict-item]
+        self.pipeline.clear()
 
     def show_key(self, holder: str) -> None:
         """The request that is being answered has a valid key, of this holder."""
@@ -103,7 +109,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.abort()
         elif self.cycle is None or self._is_client_sending() or self._is_answering():
             self._end_request()
-            self._refuse(_too_many())
+            self._refuse(too_many())
         else:
             self.transport.close()
 
@@ -293,7 +299,8 @@ def _quiet_logger() -> logging.Logger:
     return logger
 
 
-def _too_many() -> Problem:
+def too_many() -> Problem:
+    """Return the problem of a connection for which there is no room."""
     return Problem("overloaded", "too many connections; try again in a moment", retry_after=1, close=True)
 
 

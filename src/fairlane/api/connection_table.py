@@ -11,7 +11,7 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Generic, Literal, Protocol, TypeVar
 
 CLOSING_MAX = 128  # connections beyond the limit: their last response is on its way, or they are told that they are too many
@@ -64,6 +64,10 @@ class Groups(Generic[T]):
     def count(self, group: str) -> int:
         return len(self._members.get(group, ()))
 
+    def names(self) -> Iterable[str]:
+        """Return the groups that have members."""
+        return self._members.keys()
+
     def oldest_of(self, group: str) -> T:
         return next(iter(self._members[group]))
 
@@ -90,6 +94,10 @@ class ConnectionTable:
     def open(self) -> int:
         """How many connections are open, without those that are being closed."""
         return len(self._states) - len(self._closing)
+
+    def strangers_of(self, group: str) -> int:
+        """How many connections of an address have not shown a key."""
+        return self._strangers.count(group)
 
     def admit(self, connection: OpenConnection, group: str) -> bool:
         """Add a connection that was accepted, from an address (empty: it is not counted); False: there is no room for it."""

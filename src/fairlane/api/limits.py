@@ -42,6 +42,7 @@ class ServiceLimits:
     strangers_burst: int = 1000
     connections: int = 1024
     connections_an_address: int = 128
+    new_connections_a_second: int = 200
     handshake_seconds: int = 10
     pipelined_requests: int = 32
     header_bytes: int = 32 * 1024

@@ -124,7 +124,17 @@ class LingeringTransport:
         self._transport.abort()
 
     def lost(self) -> None:
-        """The connection is closed: stop the timer."""
+        """The connection is closed: stop the timer, and let go of the connection."""
+        self._is_closing = True
+        self._is_client_sending, self._on_close = _no, _nothing
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _no() -> bool:
+    return False
+
+
+def _nothing() -> None:
+    return None

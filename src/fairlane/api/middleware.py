@@ -32,7 +32,7 @@ from .dependencies import RequestContext, context_of
 from .permissions import ROLE_NAMES, ROUTES, STAFF, Permission, missing, of_path
 from .problems import Problem, nothing_here, problem_of, too_many_strangers
 from .service import Service
-from .shares import HOLDER, SERVICE, STRANGERS, holder_of
+from .shares import HOLDER, SERVICE, STRANGERS, RequestSlot, holder_of
 from .upload_tokens import is_upload_token
 
 Scope = MutableMapping[str, Any]
@@ -46,6 +46,7 @@ SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 DOCUMENTS, BATCHES = "/v1/documents", "/v1/batches"
 CREDENTIAL_MAX = 200
 PARAMETERS_MAX = 100
+PIECE_BYTES = 16 * 1024  # of a response, sent at once
 HEALTH_PATHS = frozenset(("/healthz", "/readyz"))  # answered however many other requests there are
 SINGLE_HEADERS = frozenset(
     (b"authorization", b"content-encoding", b"content-type", b"host", b"idempotency-key", b"last-event-id", b"x-fairlane-csrf")
@@ -169,9 +170,14 @@ class RequestMiddleware:
                     body = await read_body(LimitedReceive(receive, bytes_max))
             except TimeoutError:
                 raise Problem("too-slow", "the body took too long to arrive", close=True) from None
-        is_counted = scope["path"] not in HEALTH_PATHS
-        with service.open_requests.hold(STRANGERS) if is_counted else contextlib.nullcontext():
-            await self._app(scope, ReceivedBody(receive, body), sender)
+        if scope["path"] in HEALTH_PATHS:
+            return await self._app(scope, ReceivedBody(receive, body), sender)
+        slot = RequestSlot(service.open_requests, STRANGERS)
+        sender.on_start = slot.end  # from then on a client that reads slowly occupies nothing but its connection
+        try:
+            return await self._app(scope, ReceivedBody(receive, body), sender)
+        finally:
+            slot.end()
 
     def _charge_stranger(self, scope: Scope) -> None:
         """Count a request without a valid key for its address; refuse it if there were too many."""
@@ -320,11 +326,14 @@ class Sender:
         self._connection = scope.get("connection")
         self._request_headers = scope["headers"]  # now: the framework replaces the list
         self._more_headers = more_headers
+        self.on_start: Callable[[], None] | None = None  # called when the response begins
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if self.on_start is not None:
+                self.on_start()
             headers = message["headers"] = list(message.get("headers", ()))
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append((b"cache-control", b"no-store"))
@@ -334,7 +343,15 @@ class Sender:
         elif self.is_head and message["type"] == "http.response.body":
             await self._send({"type": "http.response.body"})
             raise HeadersSent  # a stream would go on for ever
-        await self._send(message)
+        await self._send_pieces(message)
+
+    async def _send_pieces(self, message: Message) -> None:
+        """Send a long body piece by piece: of what a client does not read, only a piece is in the connection's buffers."""
+        body = message.get("body", b"")
+        for start in range(0, len(body) - PIECE_BYTES, PIECE_BYTES):
+            await self._send({**message, "body": body[start : start + PIECE_BYTES], "more_body": True})
+        rest = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES
+        await self._send({**message, "body": body[rest:]} if rest > 0 else message)
 
     async def empty(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Respond without a body."""

@@ -17,6 +17,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -57,6 +58,7 @@ PROXY_NEEDED = (
 TLS_REASONS = {"KEY_VALUES_MISMATCH": "the key does not belong to the certificate"}
 RESPONSES_SHARE = 0.8  # of the time to stop is for responses in progress; the rest is for closing
 LOG_TICKS = 10  # of a tenth of a second, after which lines that are kept are written
+SWITCH_SECONDS = 0.001  # that a thread with much to do, such as a search, may keep the event loop waiting; Python's own: 5 ms
 GC_THRESHOLDS = (20_000, 20, 50)  # cycles are rare here: Python's own thresholds would take a tenth of the time
 
 
@@ -148,8 +150,8 @@ class _Server(uvicorn.Server):
         service = self._service
         for listening in sockets or ():
             listener = Listener(
-                listening, self._connection, service.connections, service.stranger_group, service.addresses, self._tls,
-                service.limits.handshake_seconds, service.log,
+                listening, self._connection, service.connections, service.stranger_group, service.addresses,
+                service.limits, self._tls, service.log,
             )  # fmt: skip
             listener.start()
             self._listeners.append(listener)
@@ -204,6 +206,7 @@ def serve(
     log: Log,
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     context, stop_seconds = tls_context(address), options.limits.stop_seconds
     options = replace(options, limits=_fitted(options.limits, log))
     if address.behind_proxy and not options.proxies:
