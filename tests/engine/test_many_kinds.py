@@ -7,6 +7,7 @@ commands on Redis and Valkey.
 from __future__ import annotations
 
 import cProfile
+import itertools
 import pstats
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,12 +115,16 @@ def test_a_list_of_kinds_takes_a_few_reads_for_each(both: tuple[Filled, Filled])
 def test_statistics_of_an_empty_table_do_not_make_a_claim_read_the_lanes_of_all_kinds(both: tuple[Filled, Filled]) -> None:
     """They are gathered while the first documents are on their way, and believed until the next time."""
     _, many = both
-    counts = [count_buffers(many, LIST)]
-    with psycopg.connect(postgres.shared().url) as connection:
-        empty = "UPDATE pg_class SET relpages = 60, reltuples = 0 WHERE oid = %s::regclass"
-        connection.execute(empty, (f"{many.schema}.lanes",))
-    counts.append(count_buffers(many, LIST))
-    assert counts[1] <= 1.6 * counts[0] + 100
+    table = f"{many.schema}.lanes"
+    indexes = "SELECT indexrelid FROM pg_index WHERE indrelid = %s::regclass"
+    counts = {}
+    for pages, rows in itertools.product((1, 10, 20, 40, 60, 80, 120), (0, 1)):
+        with psycopg.connect(postgres.shared().url) as connection:
+            update = "UPDATE pg_class SET relpages = %s, reltuples = %s WHERE oid"
+            connection.execute(f"{update} = %s::regclass", (pages, rows, table))
+            connection.execute(f"{update} IN ({indexes})", (1, 0, table))
+        counts[pages, rows] = count_buffers(many, LIST)
+    assert max(counts.values()) <= 1.6 * min(counts.values()) + 100, counts
 
 
 def test_waiting_for_all_kinds_reads_one(both: tuple[Filled, Filled]) -> None:
