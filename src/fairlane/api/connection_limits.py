@@ -54,7 +54,7 @@ class LimitedConnection(HttpToolsProtocol):
     is_tls: bool
     group: str  # what it is counted with, by its address; empty: nothing
     opening: asyncio.Task[None] | None = None  # accepts it, and makes the handshake
-    is_admitted = True  # False: there are too many, and it is told so
+    is_admitted = True  # False: there are too many, and it is refused
     _timer: asyncio.TimerHandle | None = None
     _header_bytes = 0  # since the headers began
     _in_headers = True
@@ -101,7 +101,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._has_shown_key = True
 
     def make_room(self) -> None:
-        """End, in favour of another connection; a client that waits for a response, or sends its first request, is told why."""
+        """End for another connection; a client that waits for a response, or sends its first request, gets a reason."""
         active = self._active
         if self._lingering is None and self.opening is not None and not self.is_tls:
             self.is_admitted = False

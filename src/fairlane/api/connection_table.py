@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Generic, Literal, Protocol, TypeVar
 
-CLOSING_MAX = 128  # connections beyond the limit: their last response is on its way, or they are told that they are too many
+CLOSING_MAX = 128  # connections beyond the limit: their last response or refusal is on its way
 
 State = Literal["stranger", "idle", "busy", "closing"]
 T = TypeVar("T", bound=Hashable)
