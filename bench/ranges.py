@@ -1,8 +1,8 @@
 """Accuracy of estimated starts: how often a document starts in the range that `explain` gave. `python -m bench.ranges`.
 
-Workloads of the simulator, or recorded ones, are served by a queue in memory in virtual time. `explain` is called for waiting
-documents at random moments of their waits, and its ranges are compared with the true starts. FACTORS in `fairlane/core/eta.py`
-were fitted with seeds 2 to 4; tests use others.
+Workloads of the simulator, or recorded ones, are served by a queue in memory in virtual time, which samples its own starts
+meanwhile as workers do. `explain` is called for waiting documents at random moments of their waits, and its ranges are compared
+with the true starts.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from rich.table import Table
 from fairlane import Queue
 from fairlane.core.document import Claim, Done, Submission
 from fairlane.core.eta import StartEstimate
+from fairlane.queue.start_samples import StartSampler
 from fairlane.sim.contenders import CONTENDERS
 from fairlane.sim.generators import GENERATORS, generate
 from fairlane.sim.replay import replay
@@ -56,7 +57,7 @@ LOADS = (
     Load(0.9, 4, speed=0.3),
 )
 TRACE_LOADS = (Load(0.7, 2), Load(0.9, 8), Load(1.1, 30))
-POLICIES = [value.name for value in CONTENDERS.values() if not value.charges_service]
+POLICIES = list(CONTENDERS)
 
 
 class Prediction(NamedTuple):
@@ -76,9 +77,9 @@ class Prediction(NamedTuple):
 
 
 def share(predictions: Iterable[Prediction]) -> float:
-    """Return the share of ranges that contained the start."""
+    """Return the share of ranges that contained the start; 0 if there are none."""
     hits = [prediction.is_hit for prediction in predictions if prediction.estimate is not None]
-    return sum(hits) / len(hits)
+    return sum(hits) / max(1, len(hits))
 
 
 def predict(made: Workload, load: Load, count: int, policy: str = "texts") -> list[Prediction]:
@@ -134,14 +135,18 @@ def _serve(
 ) -> list[int]:
     """Serve the workload with a queue and call `look` at each of the moments; return when each document started."""
     engine, at_ms, service_us = queue.engine, workload.checked_ms, workload.service_us
+    sampler = StartSampler(engine, Random(f"{workload.name} {workers}"))
     start_ms = [0] * len(workload)
     ends: list[tuple[int, int, Claim]] = []
-    arrived = looked = 0
+    arrived = looked = sample_ms = 0
     while arrived < len(workload) or ends:
         now_ms = min([*at_ms[arrived : arrived + 1], *(end for end, _, _ in ends[:1])])
-        while looked < len(moments) and moments[looked][0] < now_ms:
-            look(*moments[looked])
-            looked += 1
+        while (next_look := moments[looked][0] if looked < len(moments) else now_ms) < now_ms or sample_ms < now_ms:
+            if sample_ms <= next_look:
+                sample_ms += sampler.step(BEGIN_MS + sample_ms)
+            else:
+                look(*moments[looked])
+                looked += 1
         submissions = []
         while arrived < len(workload) and at_ms[arrived] == now_ms:
             customer = workload.customers[workload.customer[arrived]]
@@ -184,6 +189,8 @@ def table(predictions: list[Prediction], title: str) -> Table:
 
 def _row(predictions: list[Prediction]) -> list[str]:
     pairs = [(prediction, prediction.estimate) for prediction in predictions if prediction.estimate is not None]
+    if not pairs:
+        return ["0", f"{len(predictions):,}", *("-",) * 5]
     shares = (
         share(predictions),
         sum(prediction.started_in < estimate.low - 0.001 for prediction, estimate in pairs) / len(pairs),

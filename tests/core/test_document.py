@@ -135,15 +135,18 @@ def test_a_receipt_shows_customer_priority_and_counter_of_its_check(thousandths:
     assert (receipt.customer, receipt.priority, receipt.counter, receipt.check.counter) == ("acme", 2, counter, counter)
 
 
-def test_a_document_shows_the_priority_and_moment_of_its_check() -> None:
-    document = DocumentRow("id", 5, "acme", "pdf", "ready", CHECK, 1000, None, 80, 0, 3, 0, None, None, None, None)
-    assert (document.priority, document.check.checked_ms) == (2, 77)
+def test_a_document_shows_its_priority_and_the_one_of_its_check() -> None:
+    document = DocumentRow(
+        "id", 5, "acme", "pdf", "ready", CHECK, 1000, None, 80, 0, 3, 0, None, None, None, None,
+        priority=1, no_better_than=None, is_set_by_hand=True, claimed_ms=None,
+    )  # fmt: skip
+    assert (document.priority, document.check.priority, document.check.checked_ms) == (1, 2, 77)
 
 
 def test_a_customer_shows_the_stored_counter() -> None:
-    customer = Customer("acme", Standing(-1_249, 0, 0, 1), 1, 0, waiting=7, running=0, done=0, failed=0, cancelled=0,
+    customer = Customer("acme", Standing(-1_249, 0, 1), 1, 0, waiting=7, running=0, done=0, failed=0, cancelled=0,
                         oldest_wait_ms=None, terms=Terms(), terms_version=0, documents=7, bytes=90,
-                        limits=NO_LIMITS)  # fmt: skip
+                        limits=NO_LIMITS, usual=None)  # fmt: skip
     assert (customer.counter, customer.waiting) == (-1.249, 7)
 
 

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import groupby, pairwise
+from itertools import groupby
 
 import pytest
 
 from fairlane.core.errors import BadValue
 from fairlane.core.policy import (
     COUNTER_FLOOR,
-    INTERVAL_MAX_MS,
     STEP,
     Policy,
     Reset,
     Standing,
-    correct_counter,
     from_thousandths,
-    interval_ms_of,
     operator_reset,
     step_of,
     to_milliseconds,
 )
 
-RESETS: tuple[Reset, ...] = ("idle", "window", "gradual")
+RESETS: tuple[Reset, ...] = ("idle", "sliding")
 INTERVAL_MS = 1_500_000
+PART_MS = INTERVAL_MS // 16
 SEEN_MS = 10_000_000
-SEEN = Standing(counter=-5 * STEP, updated_ms=SEEN_MS, reset_ms=SEEN_MS, resets=1)
+SEEN = Standing(counter=-5 * STEP, updated_ms=SEEN_MS, resets=1)
 
 
 def history(policy: Policy, moments: Iterable[float], step: int = STEP, standing: Standing | None = None) -> list[Standing]:
@@ -54,13 +52,13 @@ def priorities(policy: Policy, standings: Iterable[Standing]) -> list[int]:
 def test_a_customer_never_seen_has_counter_0_and_stands_as_after_a_reset(reset: Reset) -> None:
     policy = Policy(reset=reset)
     first = policy.check(Standing(), 7)
-    assert first == Standing(counter=0, updated_ms=7, reset_ms=7, resets=1)
+    assert first._replace(parts=()) == Standing(counter=0, updated_ms=7, resets=1)
     late = policy.check(first, 7 + INTERVAL_MS + 1)
-    assert late == Standing(counter=0, updated_ms=7 + INTERVAL_MS + 1, reset_ms=7 + INTERVAL_MS + 1, resets=2)
+    assert (late.counter, late.updated_ms) == (0, 7 + INTERVAL_MS + 1)
 
 
 def test_a_customer_never_seen_shows_counter_0() -> None:
-    assert Standing() == Standing(counter=0, updated_ms=None, reset_ms=None, resets=0)
+    assert Standing() == Standing(counter=0, updated_ms=None, resets=0, parts=())
     assert from_thousandths(operator_reset(SEEN).counter) == 0
 
 
@@ -68,14 +66,11 @@ def test_a_first_check_at_moment_0_has_been_seen() -> None:
     assert counters(history(Policy(), [0, 0, 0])) == [0, -1, -2]
 
 
-@pytest.mark.parametrize("reset", RESETS)
-def test_more_than_the_interval_resets_exactly_the_interval_does_not(reset: Reset) -> None:
-    policy = Policy(reset=reset)
-    exactly = policy.check(SEEN, SEEN_MS + INTERVAL_MS)
-    assert (exactly.resets, exactly.reset_ms) == (SEEN.resets, SEEN.reset_ms)
-    assert exactly.counter == (-STEP if reset == "gradual" else SEEN.counter - STEP)
-    more = policy.check(SEEN, SEEN_MS + INTERVAL_MS + 1)
-    assert more == Standing(counter=0, updated_ms=SEEN_MS + INTERVAL_MS + 1, reset_ms=SEEN_MS + INTERVAL_MS + 1, resets=2)
+def test_more_than_the_interval_resets_exactly_the_interval_does_not() -> None:
+    exactly = Policy().check(SEEN, SEEN_MS + INTERVAL_MS)
+    assert exactly == Standing(counter=SEEN.counter - STEP, updated_ms=SEEN_MS + INTERVAL_MS, resets=1)
+    more = Policy().check(SEEN, SEEN_MS + INTERVAL_MS + 1)
+    assert more == Standing(counter=0, updated_ms=SEEN_MS + INTERVAL_MS + 1, resets=2)
 
 
 def test_otherwise_the_counter_goes_down_by_one_and_last_update_is_now() -> None:
@@ -87,17 +82,8 @@ def test_otherwise_the_counter_goes_down_by_one_and_last_update_is_now() -> None
 def test_a_clock_that_steps_back_neither_resets_nor_rewinds(reset: Reset, back_ms: int) -> None:
     policy = Policy(reset=reset)
     stepped = policy.check(SEEN, SEEN_MS - back_ms)
-    assert stepped == SEEN._replace(counter=SEEN.counter - STEP)
-    assert policy.check(stepped, SEEN_MS + INTERVAL_MS).resets == SEEN.resets
-    assert policy.check(stepped, SEEN_MS + INTERVAL_MS + 1).resets == SEEN.resets + 1
-
-
-def test_a_clock_that_steps_back_neither_resets_nor_rewinds_after_a_change_to_window() -> None:
-    """The last reset is long ago, as under `idle`; the customer's terms now say `window`, and the clock is behind."""
-    steady = Standing(counter=-5 * STEP, updated_ms=5_000_000, reset_ms=0, resets=1)
-    stepped = Policy(reset="window").check(steady, 4_000_000)
-    assert stepped.updated_ms == 5_000_000
-    assert stepped == steady._replace(counter=-6 * STEP)
+    assert stepped._replace(parts=()) == SEEN._replace(counter=SEEN.counter - STEP)
+    assert policy.check(stepped, SEEN_MS).counter == SEEN.counter - 2 * STEP
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -150,17 +136,10 @@ def test_one_document_every_1200_s_never_resets_and_reaches_priority_9_at_the_22
     assert set(priorities(Policy(), standings)[21:]) == {9}
 
 
-def test_one_document_every_1200_s_starts_afresh_every_interval_under_window() -> None:
-    policy = Policy(reset="window")
+def test_one_document_every_1200_s_stays_at_priority_1_under_sliding() -> None:
+    policy = Policy(reset="sliding")
     standings = history(policy, METRONOME)
-    assert counters(standings) == [0, -1] * 36
-    assert set(priorities(policy, standings)) == {1}
-
-
-def test_one_document_every_1200_s_recovers_in_between_under_gradual() -> None:
-    policy = Policy(reset="gradual")
-    standings = history(policy, METRONOME)
-    assert counters(standings) == [0, -1, -1.2, -1.24, -1.248] + [-1.249] * 67
+    assert set(counters(standings)) == {0, -1}
     assert set(priorities(policy, standings)) == {1}
 
 
@@ -186,52 +165,69 @@ def test_a_counter_is_shown_as_a_whole_number_when_it_is_one(counter: int, expec
 def test_the_counter_stops_at_minus_a_thousand_million_steps(reset: Reset, above: int) -> None:
     deep = SEEN._replace(counter=COUNTER_FLOOR + above)
     assert COUNTER_FLOOR == -(10**9) * 1000
-    assert Policy(reset=reset).check(deep, SEEN_MS).counter == COUNTER_FLOOR
-    assert correct_counter(deep, deep.resets, STEP, 2 * STEP).counter == COUNTER_FLOOR
+    floored = Policy(reset=reset).check(deep, SEEN_MS)
+    assert floored.counter == COUNTER_FLOOR
+    assert all(sent <= -COUNTER_FLOOR for _, sent in Policy(reset=reset).check(floored, SEEN_MS, 10**9).parts)
+    assert Policy(reset=reset).correct(deep, SEEN_MS, deep.resets, STEP).counter == COUNTER_FLOOR
     assert Policy().level(COUNTER_FLOOR) == 9
 
 
-def test_gradual_is_exact_at_the_bounds() -> None:
-    policy = Policy(reset_interval=30 * 24 * 3600, reset="gradual")
-    assert interval_ms_of(policy) == INTERVAL_MAX_MS
-    recovered = COUNTER_FLOOR + 10**12 // INTERVAL_MAX_MS + 1  # one millisecond's share, cut towards zero
-    assert policy.check(SEEN._replace(counter=COUNTER_FLOOR), SEEN_MS + 1, 1).counter == recovered - 1
+# -- sliding -----------------------------------------------------------------------------------------------------------
 
 
-# -- window and gradual ------------------------------------------------------------------------------------------------
+def test_under_sliding_the_counter_is_what_was_sent_within_the_last_interval() -> None:
+    """The interval has 16 parts; a part is forgotten as a whole, once it began 16 parts before the present one."""
+    policy = Policy(reset_interval=16, reset="sliding")
+    standings = history(policy, [0, 0.5, 1, 15.9, 16, 16.9, 17, 32, 33])
+    assert counters(standings) == [0, -1, -2, -3, -2, -3, -3, -1, -1]
+    assert standings[4].parts == ((1000, 1000), (15_000, 1000), (16_000, 1000))
+    assert standings[-1].parts == ((32_000, 1000), (33_000, 1000))
 
 
-def test_a_window_counts_from_the_check_that_last_reset_and_the_first_one_ever_counts() -> None:
-    standings = history(Policy(reset="window"), [0, 1000, 1500, 1500.001, 3000, 3000.001, 3000.002])
-    assert counters(standings) == [0, -1, -2, 0, -1, -2, 0]
-    assert [standing.reset_ms for standing in standings] == [0, 0, 0, 1_500_001, 1_500_001, 1_500_001, 3_000_002]
+def test_under_sliding_a_burst_gets_the_numbers_of_the_texts() -> None:
+    assert counters(history(Policy(reset="sliding"), [5] * 30)) == [-n for n in range(30)]
+    assert priorities(Policy(), history(Policy(reset="sliding"), [5] * 30)) == priorities(Policy(), history(Policy(), [5] * 30))
 
 
-@pytest.mark.parametrize(
-    ("counter", "gap_ms", "recovered"),
-    [
-        (-10_000, 0, -10_000),
-        (-10_000, 300_000, -8_000),
-        (-10_000, 750_000, -5_000),
-        (-10_000, INTERVAL_MS - 1, 0),
-        (-10_000, INTERVAL_MS, 0),
-        (-10_000, -750_000, -10_000),
-        (-1, 1, 0),
-        (-1_249, 1_200_000, -249),
-        (0, 750_000, 0),
-    ],
-)
-def test_gradual_recovers_in_proportion_to_the_gap_cut_towards_zero(counter: int, gap_ms: int, recovered: int) -> None:
-    after = Policy(reset="gradual").check(SEEN._replace(counter=counter), SEEN_MS + gap_ms)
-    assert after == SEEN._replace(counter=recovered - STEP, updated_ms=max(SEEN_MS, SEEN_MS + gap_ms))
+def test_under_sliding_nothing_falls_off_a_cliff() -> None:
+    """A sender of one document a part: the counter settles, and recovers part by part when it stops."""
+    policy = Policy(reset_interval=16, reset="sliding")
+    standing = history(policy, range(100))[-1]
+    assert from_thousandths(standing.counter) == -15
+    after = [from_thousandths(policy.check(standing, (99 + gap) * 1000).counter) for gap in range(18)]
+    assert after == [-16, *range(-15, 1), 0]
 
 
-def test_gradual_has_no_cliff() -> None:
-    """One millisecond more never moves the counter by more than a step, the reset included."""
-    policy = Policy(reset_interval=0.05, reset="gradual")
-    after = [policy.check(SEEN._replace(counter=-40_000), SEEN_MS + gap_ms).counter for gap_ms in range(55)]
-    assert all(0 <= later - sooner <= STEP for sooner, later in pairwise(after))
-    assert (after[0], after[50], after[51]) == (-41_000, -1_000, 0)
+@pytest.mark.parametrize(("interval", "moments"), [(0.001, [0, 0.001, 0.016, 0.017]), (0.016, [0, 0.015, 0.016]), (0.031, [0])])
+def test_a_part_is_a_sixteenth_of_the_interval_cut_down_and_at_least_a_millisecond(
+    interval: float, moments: list[float]
+) -> None:
+    policy = Policy(reset_interval=interval, reset="sliding")
+    standings = history(policy, moments)
+    starts = [start for start, _ in standings[-1].parts]
+    assert starts == [moment * 1000 for moment in moments if moments[-1] - moment < 0.016]
+
+
+def test_a_customer_that_comes_from_idle_begins_with_one_step_more_than_its_counter_in_the_part_of_its_last_update() -> None:
+    policy = Policy(reset="sliding")
+    part = SEEN_MS - SEEN_MS % PART_MS
+    assert policy.check(SEEN, SEEN_MS) == Standing(-6 * STEP, SEEN_MS, 1, ((part, 7 * STEP),))
+    later_ms = part + 15 * PART_MS
+    assert policy.check(SEEN, later_ms) == Standing(-6 * STEP, later_ms, 1, ((part, 6 * STEP), (later_ms, STEP)))
+    assert policy.check(SEEN, part + 16 * PART_MS).counter == 0
+
+
+def test_a_customer_that_comes_from_sliding_keeps_its_counter_and_forgets_the_parts() -> None:
+    sliding = history(Policy(reset="sliding"), [0, 1, 2])[-1]
+    assert Policy().check(sliding, 2_000) == Standing(-3 * STEP, 2_000, 1, ())
+    back = Policy(reset="sliding").check(Policy().check(sliding, 2_000), 2_000)
+    assert (back.counter, sum(sent for _, sent in back.parts)) == (-4 * STEP, 5 * STEP)
+
+
+def test_under_another_interval_the_parts_that_were_kept_still_count() -> None:
+    standing = history(Policy(reset_interval=16, reset="sliding"), [0, 5, 9])[-1]
+    assert Policy(reset_interval=160, reset="sliding").check(standing, 9_000).counter == -3 * STEP
+    assert Policy(reset_interval=1.6, reset="sliding").check(standing, 9_000).counter == -STEP
 
 
 # -- weight and cost ---------------------------------------------------------------------------------------------------
@@ -287,33 +283,41 @@ def test_a_document_of_cost_5_takes_as_many_steps_as_five_of_cost_1() -> None:
 # -- corrections, the operator's reset, looking ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("reset", RESETS)
 @pytest.mark.parametrize(
-    ("before", "after", "counter"),
-    [(1_000, 4_000, -8_000), (4_000, 1_000, -2_000), (7_000, 1_000, 0), (6_001, 1_000, 0), (5_999, 1_000, -1), (1, 1, -5_000)],
+    ("more", "counter"), [(3_000, -8_000), (-3_000, -2_000), (-6_000, 0), (-5_001, 0), (-4_999, -1), (0, -5_000)]
 )
-def test_a_correction_moves_the_counter_by_the_difference_never_above_0(before: int, after: int, counter: int) -> None:
-    assert correct_counter(SEEN, SEEN.resets, before, after) == SEEN._replace(counter=counter)
-
-
-def test_a_correction_leaves_last_update_and_last_reset_alone() -> None:
-    moved = correct_counter(SEEN, SEEN.resets, STEP, 3 * STEP)
-    assert (moved.updated_ms, moved.reset_ms, moved.resets) == (SEEN.updated_ms, SEEN.reset_ms, SEEN.resets)
+def test_a_correction_moves_the_counter_by_the_difference_never_above_0(reset: Reset, more: int, counter: int) -> None:
+    assert Policy(reset=reset).correct(SEEN, SEEN_MS, SEEN.resets, more) == SEEN._replace(counter=counter)
 
 
 def test_a_correction_is_dropped_if_a_reset_came_between() -> None:
     sent = Policy().check(Standing(), 0, 9 * STEP)
     later = Policy().check(sent, INTERVAL_MS + 1, 9 * STEP)
     assert later.counter == -8 * STEP
-    assert correct_counter(later, sent.resets, 9 * STEP, STEP) == later
-    assert correct_counter(later, later.resets, 9 * STEP, STEP).counter == 0
+    assert Policy().correct(later, 0, sent.resets, -8 * STEP) == later
+    assert Policy().correct(later, INTERVAL_MS + 1, later.resets, -8 * STEP).counter == 0
 
 
-def test_a_correction_is_dropped_after_an_operators_reset_whatever_was_checked_since() -> None:
-    sent = Policy().check(Standing(), 0, 9 * STEP)
+def test_under_sliding_a_correction_goes_to_the_part_of_the_check_if_that_is_still_kept() -> None:
+    policy = Policy(reset_interval=16, reset="sliding")
+    sent = history(policy, [0, 0, 5])[-1]
+    more = policy.correct(sent, 0, sent.resets, 4 * STEP)
+    assert more == Standing(-6 * STEP, 5000, 1, ((0, 6 * STEP), (5000, STEP)))
+    assert policy.check(more, 6000).counter == -7 * STEP
+    assert policy.correct(sent, 0, sent.resets, -9 * STEP) == Standing(0, 5000, 1, ((0, 0), (5000, STEP)))
+    later = policy.check(sent, 16_000)
+    assert policy.correct(later, 0, later.resets, 4 * STEP) == later
+
+
+@pytest.mark.parametrize("reset", RESETS)
+def test_a_correction_is_dropped_after_an_operators_reset_whatever_was_checked_since(reset: Reset) -> None:
+    policy = Policy(reset=reset)
+    sent = policy.check(Standing(), 0, 9 * STEP)
     cleared = operator_reset(sent)
-    assert correct_counter(cleared, sent.resets, 9 * STEP, 20 * STEP) == cleared
-    again = Policy().check(cleared, 1, 9 * STEP)
-    assert correct_counter(again, sent.resets, 9 * STEP, 20 * STEP) == again
+    assert policy.correct(cleared, 0, sent.resets, 11 * STEP) == cleared
+    again = policy.check(cleared, 1, 9 * STEP)
+    assert policy.correct(again, 0, sent.resets, 11 * STEP) == again
 
 
 @pytest.mark.parametrize("reset", RESETS)
@@ -338,13 +342,22 @@ def test_a_look_counts_with_the_weight_of_the_customer() -> None:
     assert (Policy().next_priority(standing, SEEN_MS, 1_000), Policy().next_priority(standing, SEEN_MS, 2_000)) == (2, 1)
 
 
-@pytest.mark.parametrize("reset", RESETS)
 @pytest.mark.parametrize("now_ms", [0, SEEN_MS, SEEN_MS + 1, SEEN_MS + 2 * INTERVAL_MS])
-def test_a_look_shows_how_long_until_a_check_would_reset(reset: Reset, now_ms: int) -> None:
-    policy, standing = Policy(reset=reset), SEEN._replace(updated_ms=SEEN_MS + 400)
-    left_ms = policy.resets_in_ms(standing, now_ms)
-    since_ms = SEEN_MS if reset == "window" else SEEN_MS + 400
-    assert left_ms == max(0, since_ms + INTERVAL_MS - now_ms)
-    assert policy.check(standing, now_ms + left_ms + 1).resets == SEEN.resets + 1
-    assert left_ms == 0 or policy.check(standing, now_ms + left_ms).resets == SEEN.resets
+def test_a_look_shows_how_long_until_a_check_would_reset(now_ms: int) -> None:
+    policy = Policy()
+    left_ms = policy.resets_in_ms(SEEN, now_ms)
+    assert left_ms == max(0, SEEN_MS + INTERVAL_MS - now_ms)
+    assert policy.check(SEEN, now_ms + left_ms + 1).resets == SEEN.resets + 1
+    assert left_ms == 0 or policy.check(SEEN, now_ms + left_ms).resets == SEEN.resets
     assert policy.resets_in_ms(Standing(), now_ms) == 0
+
+
+@pytest.mark.parametrize("now", [0, 5, 15.999, 20.999, 21, 99])
+def test_under_sliding_a_look_shows_how_long_until_nothing_counts_any_more(now: float) -> None:
+    policy = Policy(reset_interval=16, reset="sliding")
+    standing = history(policy, [0, 5.3])[-1]
+    now_ms = round(now * 1000)
+    left_ms = policy.resets_in_ms(standing, now_ms)
+    assert left_ms == max(0, 21_000 - now_ms)
+    assert policy.check(standing, now_ms + left_ms).counter == 0
+    assert left_ms == 0 or policy.check(standing, now_ms + left_ms - 1).counter < 0

@@ -14,7 +14,6 @@ from fairlane.core.policy import (
     Policy,
     Reset,
     Standing,
-    correct_counter,
     interval_ms_of,
     step_of,
     to_milliseconds,
@@ -24,7 +23,7 @@ from fairlane.core.policy import (
 FEW = settings(max_examples=40, deadline=None)
 STEP_MAX = 10**9  # the highest cost at the lowest weight
 
-resets: st.SearchStrategy[Reset] = st.sampled_from(["idle", "window", "gradual"])
+resets: st.SearchStrategy[Reset] = st.sampled_from(["idle", "sliding"])
 steps = st.integers(1, 5 * STEP) | st.integers(1, STEP_MAX)
 intervals_ms = st.integers(1, 100) | st.integers(1, INTERVAL_MAX_MS)
 depths = st.lists(st.integers(0, 30 * STEP) | st.integers(0, 10**12), max_size=8, unique=True).map(sorted)
@@ -53,16 +52,33 @@ def histories(draw: st.DrawFn, policy: Policy, *, back: bool = True) -> list[tup
 
 @FEW
 @given(st.data(), policies())
-def test_a_counter_never_rises_except_by_reset_or_recovery(data: st.DataObject, policy: Policy) -> None:
-    for before, now_ms, step, after in data.draw(histories(policy)):
+def test_a_counter_never_rises_except_by_a_reset_or_what_slid_out(data: st.DataObject, policy: Policy) -> None:
+    for before, _, step, after in data.draw(histories(policy)):
         assert COUNTER_FLOOR <= after.counter <= 0
-        recovers = policy.reset == "gradual" and before.updated_ms is not None and now_ms > before.updated_ms
         if after.resets > before.resets:
             assert after.counter == -max(0, step - STEP)
-        elif recovers:
-            assert max(COUNTER_FLOOR, before.counter - step) <= after.counter <= -step
-        else:
+        elif policy.reset == "idle":
             assert after.counter == max(COUNTER_FLOOR, before.counter - step)
+        else:
+            sent = sum(sent for _, sent in before.parts)
+            assert max(COUNTER_FLOOR, -sent - max(0, step - STEP)) <= after.counter <= -max(0, step - STEP)
+
+
+@FEW
+@given(st.data(), intervals_ms)
+def test_under_sliding_the_counter_is_the_sum_of_the_steps_of_the_last_sixteen_parts(
+    data: st.DataObject, interval_ms: int
+) -> None:
+    policy = Policy(interval_ms / 1000, reset="sliding")
+    part_ms = max(1, interval_ms // 16)
+    sent: list[tuple[int, int]] = []
+    for _, _, step, after in data.draw(histories(policy)):
+        assert after.updated_ms is not None
+        first_ms = (after.updated_ms // part_ms - 15) * part_ms
+        lately = sum(step for at_ms, step in sent if at_ms >= first_ms)
+        assert after.counter == max(COUNTER_FLOOR, -lately - max(0, step - STEP))
+        assert len(after.parts) <= 16
+        sent.append((after.updated_ms, step))
 
 
 @FEW
@@ -87,7 +103,7 @@ def test_a_batch_of_n_documents_is_n_checks_in_order(data: st.DataObject, policy
     assert first.updated_ms is not None
     for nth in range(1, n):
         batched = policy.check(batched, first.updated_ms, step)
-        assert batched == first._replace(counter=max(COUNTER_FLOOR, first.counter - nth * step))
+        assert batched._replace(parts=()) == first._replace(counter=max(COUNTER_FLOOR, first.counter - nth * step), parts=())
 
 
 @FEW
@@ -109,33 +125,14 @@ def test_a_lower_counter_never_gives_a_better_priority(policy: Policy, counters:
 
 
 @FEW
-@given(st.data(), intervals_ms)
-def test_gradual_resets_exactly_when_idle_does_and_is_never_below_it(data: st.DataObject, interval_ms: int) -> None:
-    idle, gradual = Policy(interval_ms / 1000), Policy(interval_ms / 1000, reset="gradual")
-    plain = Standing()
-    for _, now_ms, step, recovering in data.draw(histories(gradual)):
-        plain = idle.check(plain, now_ms, step)
-        assert recovering[1:] == plain[1:]
-        assert recovering.counter >= plain.counter
-
-
-@FEW
-@given(intervals_ms, st.lists(steps, max_size=30))
-def test_a_burst_without_gaps_gets_the_same_numbers_from_every_way_to_reset(interval_ms: int, burst: list[int]) -> None:
-    standings = [Standing()] * 3
-    ways = [Policy(interval_ms / 1000, reset=reset) for reset in ("idle", "window", "gradual")]
+@given(intervals_ms, st.lists(st.integers(STEP, STEP_MAX), max_size=30))
+def test_a_burst_without_gaps_gets_the_same_numbers_from_both_ways_to_reset(interval_ms: int, burst: list[int]) -> None:
+    """With costs of 1 or more; a first document of less is free under `idle`."""
+    idle, sliding = Policy(interval_ms / 1000), Policy(interval_ms / 1000, reset="sliding")
+    plain = sliding_standing = Standing()
     for step in burst:
-        standings = [policy.check(standing, 5, step) for policy, standing in zip(ways, standings, strict=True)]
-        assert len(set(standings)) == 1
-
-
-@FEW
-@given(st.data(), intervals_ms)
-def test_under_window_no_check_is_more_than_the_interval_after_its_reset(data: st.DataObject, interval_ms: int) -> None:
-    for before, now_ms, _, after in data.draw(histories(Policy(interval_ms / 1000, reset="window"), back=False)):
-        assert after.reset_ms is not None
-        assert now_ms - after.reset_ms <= interval_ms
-        assert before.reset_ms is None or (now_ms - before.reset_ms > interval_ms) == (after.resets > before.resets)
+        plain, sliding_standing = idle.check(plain, 5, step), sliding.check(sliding_standing, 5, step)
+        assert sliding_standing._replace(parts=()) == plain
 
 
 @FEW
@@ -144,9 +141,10 @@ def test_a_correction_and_its_opposite_never_leave_a_customer_better_off(
     data: st.DataObject, policy: Policy, sent: int, true: int
 ) -> None:
     standing = data.draw(histories(policy))[-1][-1]
-    moved = correct_counter(standing, standing.resets, sent, true)
-    assert moved == standing._replace(counter=max(COUNTER_FLOOR, min(0, standing.counter + sent - true)))
-    back = correct_counter(moved, moved.resets, true, sent)
+    checked_ms = standing.updated_ms or 0
+    moved = policy.correct(standing, checked_ms, standing.resets, true - sent)
+    assert moved.counter == max(COUNTER_FLOOR, min(0, standing.counter + sent - true))
+    back = policy.correct(moved, checked_ms, moved.resets, sent - true)
     assert back.counter <= standing.counter or moved.counter == COUNTER_FLOOR
 
 

@@ -34,7 +34,7 @@ def refused(make: Callable[[], object], name: str, value: object) -> None:
 
 def test_the_defaults_are_those_of_the_texts() -> None:
     assert Policy() == Policy(1500, (-2, -4, -6, -8, -10, -12, -14, -20), "idle")
-    assert Rules() == Rules(Policy(), "fair", 16, version=1)
+    assert Rules() == Rules(Policy(), "fair", 16, version=1, turns="time")
 
 
 # -- the reset interval ------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def test_a_refusal_says_what_is_allowed() -> None:
 
 
 def test_an_interval_of_1_ms_resets_after_2() -> None:
-    policy, seen = Policy(reset_interval=0.001), Standing(counter=-5000, updated_ms=7, reset_ms=7, resets=1)
+    policy, seen = Policy(reset_interval=0.001), Standing(counter=-5000, updated_ms=7, resets=1)
     assert [policy.check(seen, now_ms).counter for now_ms in (7, 8, 9)] == [-6000, -6000, 0]
 
 
@@ -175,7 +175,7 @@ def test_another_cost_is_refused_by_name_and_value(value: Any) -> None:
 
 # -- a customer's own terms --------------------------------------------------------------------------------------------
 
-EVERYBODY = Policy(reset_interval=60, thresholds=(-1, -3), reset="window")
+EVERYBODY = Policy(reset_interval=60, thresholds=(-1, -3), reset="sliding")
 
 
 def test_a_customer_without_terms_of_its_own_is_as_everybody() -> None:
@@ -186,10 +186,10 @@ def test_a_customer_without_terms_of_its_own_is_as_everybody() -> None:
 @pytest.mark.parametrize(
     ("terms", "own"),
     [
-        (Terms(reset_interval=5), Policy(5, (-1, -3), "window")),
-        (Terms(thresholds=(-7,)), Policy(60, (-7,), "window")),
-        (Terms(thresholds=()), Policy(60, (), "window")),
-        (Terms(reset="gradual"), Policy(60, (-1, -3), "gradual")),
+        (Terms(reset_interval=5), Policy(5, (-1, -3), "sliding")),
+        (Terms(thresholds=(-7,)), Policy(60, (-7,), "sliding")),
+        (Terms(thresholds=()), Policy(60, (), "sliding")),
+        (Terms(reset="idle"), Policy(60, (-1, -3), "idle")),
         (Terms(reset_interval=5, thresholds=(-7,), reset="idle"), Policy(5, (-7,), "idle")),
     ],
 )
@@ -197,11 +197,11 @@ def test_a_customer_may_have_its_own_interval_table_and_reset(terms: Terms, own:
     assert terms.policy(EVERYBODY) == own
 
 
-@pytest.mark.parametrize("resets", ["idle", "window", "gradual"])
+@pytest.mark.parametrize("resets", ["idle", "sliding"])
 def test_terms_hold_from_the_next_check(resets: Reset) -> None:
-    seen = Standing(counter=-5000, updated_ms=0, reset_ms=0, resets=1)
+    seen = Standing(counter=-5000, updated_ms=0, resets=1)
     own = Terms(reset_interval=5, reset=resets).policy(EVERYBODY)
-    assert (EVERYBODY.check(seen, 5001).resets, own.check(seen, 5001).resets) == (1, 2)
+    assert (EVERYBODY.check(seen, 5001).counter, own.check(seen, 5001).counter) == (-6000, 0)
 
 
 @pytest.mark.parametrize("cap", [None, 1, 1_000_000])

@@ -48,7 +48,7 @@ some_terms = st.dictionaries(
         cap=st.sampled_from((None, None, 1, 2)),
         reset_interval=st.sampled_from((None, 10)),
         thresholds=st.sampled_from((None, (), (-1, -2.5))),
-        reset=st.sampled_from((None, "idle", "window", "gradual")),
+        reset=st.sampled_from((None, "idle", "sliding")),
     ),
 )
 

@@ -15,6 +15,7 @@ from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.sim.advise import (
     BUDGET_MAX,
     PARTS_MAX,
+    SETTINGS,
     Advice,
     Effect,
     Evaluator,
@@ -50,7 +51,7 @@ def advice_on(arrivals: Iterator[Arrival], start: Contender, objective: str, bud
 def test_where_another_reset_rule_clearly_helps_it_is_found() -> None:
     advice = advice_on(steady_beside_batches(1), CONTENDERS["texts-strict"], "light-mean", 12)
     assert advice.worth_it
-    assert advice.changes()["reset"] in (("idle", "gradual"), ("idle", "window"))
+    assert advice.changes()["reset"] == ("idle", "sliding")
     effect = advice.effect
     assert effect.parts == PARTS_MAX // 2 - 2
     assert effect.real
@@ -112,9 +113,22 @@ def test_only_a_change_that_is_real_and_downward_is_worth_it(
     assert Advice(Objective("all", "mean"), Rules(), Rules(), (effect,), 1).worth_it == worth_it
 
 
+def test_what_is_better_in_most_parts_and_worse_in_all_together_is_not_advised() -> None:
+    """Three parts in four become half as long, one of the long ones ten times as long."""
+    before, after = 10.0, 31.0
+    effect = Effect(Objective("all", "mean"), before, after, 0.9, 0.8, 0.95, 9)
+    assert effect.pooled_ratio == pytest.approx(3.1)
+    assert effect.real
+    assert not Advice(Objective("all", "mean"), Rules(), Rules(), (effect,), 1).worth_it
+    shorter = Effect(Objective("all", "mean"), after, before, 0.9, 0.8, 0.95, 9)
+    assert Advice(Objective("all", "mean"), Rules(), Rules(), (shorter,), 1).worth_it
+    assert Effect(Objective("all", "mean"), None, None, None, None, None, 0).pooled_ratio is None
+    assert Effect(Objective("all", "mean"), 0.0, 0.0, 1.0, None, None, 1).pooled_ratio == 1
+
+
 def test_a_budget_beyond_all_settings_ends() -> None:
     advice = advise(by_hand((0, "a", 1), (0, "b", 1)), TEXTS, 1, Objective("all", "mean"), BUDGET_MAX)
-    assert advice.replays == 8 * 6 * 6 * 3
+    assert advice.replays == SETTINGS == 2 * 8 * 6 * 2 * 6
     assert not advice.worth_it
 
 
@@ -176,9 +190,14 @@ def test_a_start_that_pauses_somebody_is_refused() -> None:
 
 
 def test_changes_are_only_the_settings_that_differ() -> None:
-    before, after = Rules(), Rules(Policy(600, reset="gradual"), open_turn_every=8)
+    before, after = Rules(), Rules(Policy(600, reset="sliding"), open_turn_every=8, turns="documents")
     advice = Advice(Objective("all", "mean"), before, after, (), 0)
-    assert advice.changes() == {"reset": ("idle", "gradual"), "reset_interval": (1500.0, 600), "open_turn_every": (16, 8)}
+    assert advice.changes() == {
+        "reset": ("idle", "sliding"),
+        "reset_interval": (1500.0, 600),
+        "turns": ("time", "documents"),
+        "open_turn_every": (16, 8),
+    }
     other = Rules(Policy(thresholds=(-1,)))
     assert Advice(Objective("all", "mean"), before, other, (), 0).changes() == {"thresholds": (Policy().thresholds, (-1,))}
 

@@ -8,7 +8,7 @@ import pytest
 
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import Policy, Rules, Terms
-from fairlane.sim.contenders import CONTENDERS, Contender, load_contender
+from fairlane.sim.contenders import CONTENDERS, MEANINGS, Contender, load_contender
 
 
 @pytest.fixture
@@ -19,24 +19,25 @@ def path(tmp_path: Path) -> Path:
 def test_a_name_means_rules_of_production() -> None:
     assert load_contender("texts") == Contender("texts", Rules())
     assert load_contender("texts-strict").rules == Rules(dispatch="strict")
-    assert load_contender("window").rules.policy.reset == "window"
-    assert load_contender("gradual").rules.policy.reset == "gradual"
+    assert load_contender("sliding").rules == Rules(Policy(reset="sliding"))
+    assert load_contender("sliding-documents").rules == Rules(Policy(reset="sliding"), turns="documents")
+    assert load_contender("texts-documents").rules == Rules(turns="documents")
     assert load_contender("fifo").rules == Rules(Policy(thresholds=()), "strict")
-    assert (
-        load_contender("round-robin").rules == load_contender("fair-queueing").rules == Rules(Policy(thresholds=()), "fair", 0)
-    )
-    assert [value.name for value in CONTENDERS.values() if value.charges_service] == ["fair-queueing"]
+    assert load_contender("round-robin").rules == Rules(Policy(thresholds=()), "fair", 0, turns="documents")
+    assert load_contender("fair-queueing").rules == Rules(Policy(thresholds=()), "fair", 0, turns="time")
+    assert set(MEANINGS) == set(CONTENDERS)
 
 
 def test_a_file_may_set_everything(path: Path) -> None:
     path.write_text(
-        'reset = "gradual"\nreset_interval = 600\nthresholds = [-1, -2.5]\ndispatch = "strict"\nopen_turn_every = 8\n'
-        '[customers.acme]\nweight = 2\ncap = 3\n[customers."bolt & co"]\nreset = "window"\nthresholds = [-9]\n'
+        'reset = "sliding"\nreset_interval = 600\nthresholds = [-1, -2.5]\ndispatch = "strict"\nopen_turn_every = 8\n'
+        'turns = "documents"\n'
+        '[customers.acme]\nweight = 2\ncap = 3\n[customers."bolt & co"]\nreset = "sliding"\nthresholds = [-9]\n'
     )
     loaded = load_contender(str(path))
     assert loaded.name == "mine"
-    assert loaded.rules == Rules(Policy(600, (-1, -2.5), "gradual"), "strict", 8)
-    assert loaded.terms == {"acme": Terms(weight=2, cap=3), "bolt & co": Terms(reset="window", thresholds=(-9,))}
+    assert loaded.rules == Rules(Policy(600, (-1, -2.5), "sliding"), "strict", 8, turns="documents")
+    assert loaded.terms == {"acme": Terms(weight=2, cap=3), "bolt & co": Terms(reset="sliding", thresholds=(-9,))}
 
 
 def test_an_empty_file_is_the_default(path: Path) -> None:
@@ -58,6 +59,9 @@ def test_a_file_does_not_pass_for_a_named_policy(tmp_path: Path) -> None:
         ("policy = 5", "a name in the file is 'policy'"),
         ("interval_ms = 5", "a name in the file is 'interval_ms'"),
         ('reset = "never"', "reset is 'never'"),
+        ('reset = "gradual"', "reset is 'gradual'; it must be one of idle, sliding"),
+        ('turns = "pages"', "turns is 'pages'; it must be one of time, documents"),
+        ("turns = [1]", r"turns is \[1\]"),
         ("reset = [1]", "reset is"),
         ('reset_interval = "long"', "reset_interval is 'long'"),
         ("reset_interval = true", "reset_interval is True"),

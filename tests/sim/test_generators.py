@@ -8,7 +8,8 @@ import pytest
 
 from fairlane.cli.simulate import GENERATOR_NAMES, POLICY_NAMES
 from fairlane.core.errors import BadValue
-from fairlane.sim.contenders import CONTENDERS, MEANINGS
+from fairlane.core.policy import Policy, Rules
+from fairlane.sim.contenders import CONTENDERS, MEANINGS, Contender
 from fairlane.sim.generators import GENERATORS, SEED_MAX, generate
 from fairlane.sim.measures import Measures, measure
 from fairlane.sim.replay import replay
@@ -50,11 +51,13 @@ def test_a_flood_drowns_everybody_under_first_come_first_served_and_only_the_wha
     assert measured("flood", "fifo").jain < 0.1 < 0.9 < measured("flood", "texts").jain
 
 
-def test_metronomes_sink_under_the_bare_texts_and_not_under_a_window() -> None:
+def test_metronomes_sink_under_the_bare_texts_and_not_where_the_counter_slides() -> None:
     assert light("metronome", "texts-strict") > 2 * 3600
-    for policy in ("texts", "window", "gradual"):
+    for policy in ("texts", "sliding"):
         assert light("metronome", policy) < 180
-    assert light("metronome", "window", "mean") < 0.9 * light("metronome", "texts", "mean")
+    assert light("metronome", "sliding", "mean") < light("metronome", "texts", "mean")
+    strictly = replay(generate("metronome", 1), Contender("sliding-strict", Rules(Policy(reset="sliding"), "strict")), 4)
+    assert (measure(strictly).waits["light"].p99 or 0) < 180
 
 
 def test_two_whales_share_only_where_customers_take_turns() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlane import Queue
-from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried, Submission
 from fairlane.core.errors import Mistake
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.sim.contenders import Contender
@@ -142,11 +142,11 @@ def test_the_feed_is_read_page_by_page_to_its_end(queue: Queue) -> None:
 
 
 def test_the_current_policy_is_that_of_the_queue_with_its_customers(queue: Queue, hands: Hands) -> None:
-    queue.configure(reset_interval=600, thresholds=(-1, -3), reset="gradual", dispatch="strict", open_turn_every=9)
+    queue.configure(reset_interval=600, thresholds=(-1, -3), reset="sliding", dispatch="strict", open_turn_every=9)
     queue.tune("acme", weight=2, cap=3)
     queue.tune("bolt", thresholds=(-7,))
     queue.submit("plain")
-    expected = Rules(Policy(600, (-1, -3), "gradual"), "strict", 9, version=2)
+    expected = Rules(Policy(600, (-1, -3), "sliding"), "strict", 9, version=2)
     assert current_contender(queue) == Contender("current", expected, {"acme": Terms(2, 3), "bolt": Terms(thresholds=(-7,))})
 
 
@@ -159,7 +159,7 @@ def test_a_pause_of_now_does_not_keep_the_past_from_being_replayed(queue: Queue,
 
 
 def test_priorities_of_the_replayed_history_are_those_of_the_queue(queue: Queue, hands: Hands) -> None:
-    queue.configure(reset="gradual", thresholds=(-1, -2, -3))
+    queue.configure(reset="sliding", thresholds=(-1, -2, -3))
     queue.tune("bolt", weight=2)
     for tick in range(40):
         hands.submit(("acme", "bolt", "acme")[tick % 3], tick * 7.5)
@@ -170,3 +170,14 @@ def test_priorities_of_the_replayed_history_are_those_of_the_queue(queue: Queue,
     assert recorded == [
         (again.workload.customers[who], priority) for who, priority in zip(again.workload.customer, again.priority, strict=True)
     ]
+
+
+def test_priorities_that_were_set_or_limited_are_counted_in_a_note(queue: Queue, hands: Hands) -> None:
+    for number, best in enumerate((None, None, 4)):
+        submission = Submission(f"document-{number}", "acme", "default", "null", no_better_than=best)
+        queue.engine.submit([submission], now_ms=START * 1000)
+    queue.engine.prioritize(["document-1"], 7, "ada", now_ms=START * 1000)
+    for _ in range(3):
+        hands.settle(hands.take(1), 2, Done())
+    (note,) = load_history(queue).workload.notes
+    assert note == "Documents whose priority was set, or could be no better (here it follows the check): 2."

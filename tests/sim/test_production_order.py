@@ -26,10 +26,11 @@ rules = st.one_of(
             Policy,
             st.sampled_from((1, 30, 1500)),
             st.sampled_from((Policy().thresholds, (), (-1,), (0, -0.5, -3))),
-            st.sampled_from(("idle", "window", "gradual")),
+            st.sampled_from(("idle", "sliding")),
         ),
         st.sampled_from(("fair", "strict")),
         st.sampled_from((0, 1, 2, 3, 16)),
+        turns=st.sampled_from(("time", "documents")),
     ),
 )
 
@@ -69,9 +70,7 @@ class Working:
 
     def submission(self, number: int) -> Submission:
         customer = self.workload.customers[self.workload.customer[number]]
-        service_ms = self.workload.service_us[number] // 1000
-        cost = service_ms if self.contender.charges_service else self.workload.cost[number]
-        return Submission(f"document-{number}", customer, "extract", "null", cost)
+        return Submission(f"document-{number}", customer, "extract", "null", self.workload.cost[number])
 
     def settle(self, now_ms: int) -> None:
         over = [claim for end_ms, claim in self.running if end_ms == now_ms]

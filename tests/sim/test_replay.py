@@ -85,7 +85,7 @@ def idle_beside_ready(result: Replay, capped: set[str]) -> list[int]:
 def test_a_worker_never_idles_while_something_is_ready(
     workload: Workload, name: str, terms: dict[str, Terms], workers: int
 ) -> None:
-    result = replay(workload, Contender(name, CONTENDERS[name].rules, terms, CONTENDERS[name].charges_service), workers)
+    result = replay(workload, Contender(name, CONTENDERS[name].rules, terms), workers)
     assert idle_beside_ready(result, {who for who, own in terms.items() if own.cap}) == []
 
 
@@ -94,7 +94,7 @@ def test_a_worker_never_idles_while_something_is_ready(
 def test_each_document_is_taken_once_and_not_before_it_came(
     workload: Workload, name: str, terms: dict[str, Terms], workers: int
 ) -> None:
-    result = replay(workload, Contender(name, CONTENDERS[name].rules, terms, CONTENDERS[name].charges_service), workers)
+    result = replay(workload, Contender(name, CONTENDERS[name].rules, terms), workers)
     assert sorted(result.turn) == list(range(1, len(workload) + 1))
     assert min(result.wait_us()) >= 0
     in_turn = sorted(zip(result.turn, result.start_us, strict=True))

@@ -12,7 +12,7 @@ from fairlane import Queue
 from fairlane.core.document import Done, Failed
 from fairlane.sim.verify import Difference, Verification, verify
 
-RETRIED = 7  # the document that its customer retried
+RETRIED, SET_BY_HAND = 7, 10  # the document that its customer retried, and that whose priority an operator set
 Tamper = Callable[[str], Verification]
 
 
@@ -22,7 +22,7 @@ def tamper(tmp_path: Path) -> Tamper:
     path = tmp_path / "queue.db"
     with Queue(f"sqlite:///{path}") as queue:
         queue.submit_many("acme", range(6), now=100)
-        queue.configure(thresholds=(-1, -2, -3), reset="window")
+        queue.configure(thresholds=(-1, -2, -3), reset="sliding")
         queue.tune("bolt", weight=2)
         ids = [queue.submit("bolt", now=101 + tick).id for tick in range(5)]
         queue.submit("bolt", made_from=ids[4], now=108)
@@ -34,6 +34,10 @@ def tamper(tmp_path: Path) -> Tamper:
         queue.engine.settle([(claim, Failed("corrupt"))], now_ms=114_000)
         queue.engine.retry(claim.id, as_customer=True, now_ms=115_000)
         assert claim.number == RETRIED
+        queue.engine.prioritize([ids[3]], 4, "ada", now_ms=116_000)
+        changed = queue.engine.document(ids[3])
+        assert changed is not None
+        assert changed.number == SET_BY_HAND
 
     def tamper(statement: str) -> Verification:
         connection = apsw.Connection(str(path))
@@ -61,16 +65,18 @@ DOCUMENT = "UPDATE documents SET {} WHERE number = 3"
         (CUSTOMER.format("counter = counter - 1"), {"counter"}),
         (CUSTOMER.format("counter = 0"), {"counter"}),
         (CUSTOMER.format("updated_ms = updated_ms + 1"), {"last update"}),
-        (CUSTOMER.format("reset_ms = reset_ms - 1"), {"last reset"}),
+        ("UPDATE customers SET parts = '[[93700, 1]]' WHERE id = 'bolt'", {"sent lately"}),
         (DOCUMENT.format("counter = counter + 1000"), {"counter"}),
         (DOCUMENT.format("priority = 9"), {"priority"}),
         (DOCUMENT.format("policy_version = 2"), {"policy version"}),
         (DOCUMENT.format("terms_version = 1"), {"terms version"}),
-        (DOCUMENT.format("checked_ms = checked_ms + 2000000"), {"counter", "priority", "last update", "last reset"}),
+        (DOCUMENT.format("checked_ms = checked_ms + 2000000"), {"counter", "priority", "last update"}),
         (DOCUMENT.format("cost = 2000"), {"counter", "priority"}),
         ("UPDATE documents SET priority = priority + 1 WHERE number = 12", {"priority"}),
         (f"UPDATE documents SET counter = counter + 1000 WHERE number = {RETRIED}", {"counter"}),
         (f"UPDATE documents SET priority = 9 WHERE number = {RETRIED}", {"priority"}),
+        (f"UPDATE documents SET checked_priority = 9 WHERE number = {RETRIED}", {"priority"}),
+        (f"UPDATE documents SET priority = 9 WHERE number = {SET_BY_HAND}", {"priority"}),
         (
             'UPDATE changes SET note = replace(note, \'"before": {"counter": 0\', \'"before": {"counter": -1000\') '
             "WHERE what = 'revived'",
@@ -86,8 +92,8 @@ DOCUMENT = "UPDATE documents SET {} WHERE number = 3"
             {"counter"},
         ),
         ("UPDATE changes SET note = '1000 9000' WHERE what = 'corrected'", {"counter"}),
-        ("DELETE FROM changes WHERE what = 'tuned'", {"counter", "priority", "terms", "terms version"}),
-        ("DELETE FROM changes WHERE what = 'configured'", {"priority", "policy version"}),
+        ("DELETE FROM changes WHERE what = 'tuned'", {"counter", "priority", "terms", "terms version", "sent lately"}),
+        ("DELETE FROM changes WHERE what = 'configured'", {"priority", "policy version", "sent lately"}),
         ("DELETE FROM changes WHERE number = 2", {"counter", "priority"}),
     ],
 )

@@ -35,7 +35,7 @@ tunings = st.fixed_dictionaries(
     {},
     optional={
         "weight": st.sampled_from((1, 2, 0.5)),
-        "reset": st.sampled_from((None, "idle", "window", "gradual")),
+        "reset": st.sampled_from((None, "idle", "sliding")),
         "thresholds": st.sampled_from((None, (-1, -2.5))),
         "reset_interval": st.sampled_from((None, 5)),
     },
@@ -43,7 +43,8 @@ tunings = st.fixed_dictionaries(
 rules = st.fixed_dictionaries(
     {},
     optional={
-        "reset": st.sampled_from(("idle", "window", "gradual")),
+        "reset": st.sampled_from(("idle", "sliding")),
+        "turns": st.sampled_from(("time", "documents")),
         "thresholds": st.sampled_from(((-2, -4, -6), (-1,), ())),
         "reset_interval": st.sampled_from((10, 1500)),
     },
@@ -292,7 +293,7 @@ PURGED: list[tuple[Any, ...]] = [FLOOD, ("submit", "bob", 1), ("work", 4, Done()
         ([FLOOD, ("submit", "bob", 1)], [("submit", "bob", 1), ("submit", "ada", 1), ("submit", "bob", 1)]),
         (PURGED, [("pass", 2_000_000), FLOOD, ("configure", {"thresholds": (-1,)}), FLOOD]),
         (PURGED, [("pass", 2_000_000), FLOOD, ("tune", "ada", {"weight": 0.5}), FLOOD]),
-        ([*PURGED, ("pass", 2_000_000), FLOOD], [("configure", {"thresholds": (-1,)}), ("configure", {"reset": "window"})]),
+        ([*PURGED, ("pass", 2_000_000), FLOOD], [("configure", {"thresholds": (-1,)}), ("configure", {"reset": "sliding"})]),
         ([*PURGED, ("pass", 2_000_000), FLOOD], [("tune", "ada", {"weight": 0.5, "thresholds": (-1,)})]),
     ],
 )

@@ -202,7 +202,7 @@ def test_a_load_changes_no_check_and_no_class(workload: Workload) -> None:
             workload.at_load(0.9, 1)
         return
     scaled = workload.at_load(0.9, 1)
-    before, after = (replay(one, CONTENDERS["gradual"], 1) for one in (workload, scaled))
+    before, after = (replay(one, CONTENDERS["sliding"], 1) for one in (workload, scaled))
     assert (before.counter, before.priority) == (after.counter, after.priority)
     assert (scaled.recent, scaled.customers, scaled.cost) == (workload.recent, workload.customers, workload.cost)
 

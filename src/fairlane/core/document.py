@@ -19,6 +19,7 @@ State = Literal["delayed", "ready", "running", "done", "failed", "cancelled"]
 EventType = Literal["submitted", "due", "claimed", "done", "failed", "retried", "postponed", "released", "expired",
                     "cancelled", "revived"]  # fmt: skip
 
+Hold = Literal["paused", "cap", "kind running", "kind rate"]
 WAITING: tuple[State, ...] = ("ready", "delayed")
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 
@@ -63,6 +64,7 @@ class Submission(NamedTuple):
     digest: str | None = None
     delay_ms: int = 0
     made_from: str | None = None  # the document that a worker derived it from: its priority is inherited, without a check
+    no_better_than: int | None = None  # its priority is that number, or what the check gives if that is later
     parent: str | None = None  # the document whose file it was inside; like one made from it, it counts among its descendants
     file_bytes: int = 0  # of its file, which is stored elsewhere
 
@@ -71,7 +73,7 @@ class CheckRow(NamedTuple):
     """The result of one check."""
 
     customer: str
-    priority: int
+    priority: int  # no better than its document allows
     counter_thousandths: int
     checked_ms: int
     policy_version: int
@@ -176,13 +178,13 @@ class DocumentRow(NamedTuple):
     lease_ms: int | None
     ended_ms: int | None
     reason: str | None
+    priority: int  # of the lane in which it waits, or waited
+    no_better_than: int | None
+    is_set_by_hand: bool  # an operator set its priority
+    claimed_ms: int | None  # its newest claim
     bytes: int = 0  # of its payload, its result and their files
     retries: int = 0  # by its customer: each was a check, and `check` is the newest
     submitted_ms: int = 0
-
-    @property
-    def priority(self) -> int:
-        return self.check.priority
 
 
 class Customer(NamedTuple):
@@ -203,21 +205,29 @@ class Customer(NamedTuple):
     documents: int  # that are kept, in any state ...
     bytes: int  # ... and their payloads, results and files
     limits: CustomerLimits  # its own, else everybody's
+    usual: int | None  # what its attempts usually take, in thousandths of a millisecond; None: none has ended
 
     @property
     def counter(self) -> int | float:
         return from_thousandths(self.standing.counter)
 
 
+class Totals(NamedTuple):
+    """Counts of a whole queue, from which rates are made; by priority, from 1 on."""
+
+    busy_ms: int  # for so long has something waited that could be taken, up to the last claim
+    taken: tuple[int, ...]  # documents that were claimed after they had waited
+    ready: tuple[int, ...]  # documents that are ready now
+
+
 class Outlook(NamedTuple):
     """A snapshot of what is ahead of a waiting document, and how fast documents are taken."""
 
     now_ms: int
+    priority: int
     ahead: int  # an estimate
-    blocked: bool  # its customer is paused or at its cap
-    dispatches: int  # documents taken during the last one to two minutes ...
-    dispatches_span_ms: int  # ... and the exact length of that time
-    oldest_ready_ms: int | None  # when the longest-ready head of its kind became ready; None: no head competes
+    hold: Hold | None  # what keeps its lane from competing; None: nothing
+    totals: Totals
 
 
 class ChangeRow(NamedTuple):

@@ -15,7 +15,7 @@ FairlaneError
     ├── BlobDamaged    the bytes of a document are not those that were submitted: restore them from a copy
     ├── StoreBusy      other processes locked the store for too long: try again
     ├── StoreFull      the disk is full: free space, then try again
-    ├── StoreFrozen    nothing new may begin here: the queue is being moved, or was moved
+    ├── StoreFrozen    nothing new may begin here: the queue is being moved, was moved, or has rules that are gone
     ├── StoreUnfit     this store must not or cannot be used: network disk, old library, newer schema
     └── StoreUnreachable  no connection could be made in time: nothing was changed, try again later
 

@@ -1,36 +1,25 @@
 """Start estimates: when a waiting document will start, as a range that holds about eight true starts in ten.
 
-The model: `ahead + 1` documents at the pace at which documents were taken lately, times factors. The factors were fitted to
-the simulator's workloads: estimates were made there for waiting documents and compared with their true starts
-(`python -m bench ranges`).
+The model: `ahead + 1` documents at the rate at which documents were taken, less the rate at which better ones came and
+passed; measured on a clock that runs only while something waits, over a horizon about as long as the answer.
 
 Laws:
-- Plain arithmetic on an outlook: no clock, no store, no randomness. Without a pace there is no estimate.
+- Plain arithmetic on totals: no clock, no store, no randomness. Where nothing was ever taken there is no estimate.
 - 0 <= low <= likely <= high; more documents ahead never make any of them smaller.
-- The pace is itself a range. Few documents make it uncertain. A queue that has waited for less time than the pace was
-  measured over may have been idle before, and then it is faster than its pace. In the first minute after two minutes of
-  silence it may be slower, because workers claim their first documents all at once.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
-from math import exp, log2, sqrt
+from collections.abc import Sequence
+from math import exp
 from typing import NamedTuple
 
-from .document import Outlook
+from .document import Totals
 
-PACE_MS = 60_000  # the pace is measured over one to two of these
-
-# Documents to be taken, this one included: factors for low, likely and high. Few documents are a matter of chance; among
-# many, newcomers certainly pass; among thousands, the pace has time to change.
-FACTORS = (
-    (1, 0.04, 0.35, 1.15), (2, 0.10, 0.55, 1.20), (4, 0.20, 0.75, 1.40),
-    (8, 0.45, 1.00, 1.65), (16, 0.70, 1.15, 1.95), (32, 0.85, 1.25, 2.25),
-    (64, 0.92, 1.30, 2.35), (1024, 0.92, 1.25, 2.35), (4096, 0.75, 1.15, 2.20),
-)  # fmt: skip
-UNCERTAINTY = 0.6  # a pace of few documents widens the range by exp(UNCERTAINTY / sqrt(documents)) on either side
-BUSY_SHARE_MIN = 1 / 16  # for `likely`: the queue was busy for at least this share of the measured time
+HORIZONS_MS = tuple(120_000 * 4**power for power in range(7))  # of busy time: two minutes to some days
+TAKEN_MIN = 4  # fewer say little, unless they are all that were ever taken
+PASSED_MAX = 0.75  # at most this share of what is taken is thought to pass in future too
+QUANTILES = (-1.9, -0.4, 0.6)  # of log(true / estimated), before the queue has learned its own
 
 
 class StartEstimate(NamedTuple):
@@ -45,24 +34,39 @@ class StartEstimate(NamedTuple):
         return StartEstimate(max(self.low, seconds), max(self.likely, seconds), self.high + seconds)
 
 
-def estimate_start(outlook: Outlook) -> StartEstimate | None:
-    """Estimate when a document with this outlook will start; None if that cannot be known."""
-    if outlook.blocked or not outlook.dispatches:
-        return None
-    span_ms, documents = outlook.dispatches_span_ms, outlook.ahead + 1
-    busy_ms = 0 if outlook.oldest_ready_ms is None else min(max(outlook.now_ms - outlook.oldest_ready_ms, 0), span_ms)
-    middle_ms = sqrt(max(busy_ms, span_ms * BUSY_SHARE_MIN) * span_ms)  # between "all taken while busy" and "evenly"
-    silence_ms = 2 * PACE_MS * max(0, 1 - span_ms / PACE_MS) / sqrt(outlook.dispatches)
-    spread = exp(UNCERTAINTY / sqrt(outlook.dispatches))
-    low, likely, high = (factor * documents / outlook.dispatches / 1000 for factor in interpolate_factors(documents))
-    return StartEstimate(low * busy_ms / spread, likely * middle_ms, high * (span_ms + silence_ms) * spread)
+class Forecast(NamedTuple):
+    """The seconds until a start by the model alone, and the seconds from one start to the next."""
+
+    seconds: float
+    gap: float
+
+    def with_quantiles(self, quantiles: Sequence[float]) -> StartEstimate:
+        """Return the range in which the start is, by the quantiles of log(true / estimated)."""
+        slack = self.gap / 4  # so that a true start at once has a logarithm
+        low, likely, high = (max(0.0, exp(quantile) * (self.seconds + slack) - slack) for quantile in quantiles)
+        return StartEstimate(low, likely, high)
 
 
-def interpolate_factors(documents: int) -> tuple[float, float, float]:
-    """Return the factors for that many documents, linear between the rows of FACTORS over the logarithm of documents."""
-    for (fewer, *before), (more, *after) in pairwise(FACTORS):
-        if documents < more:
-            share = log2(documents / fewer) / log2(more / fewer)
-            low, likely, high = (start + share * (end - start) for start, end in zip(before, after, strict=True))
-            return low, likely, high
-    return FACTORS[-1][1:]
+def estimate_ahead(before: int, others: int, other_lanes: int, own_before: int) -> int:
+    """Estimate how many documents go first: all of lower priority numbers, and one of each other lane for each own turn."""
+    return before + min(others, other_lanes * (own_before + 1)) + own_before
+
+
+def forecast(ahead: int, priority: int, now: Totals, marks: Sequence[Totals] = ()) -> Forecast | None:
+    """Forecast the start of a document with so many ahead; `marks` are earlier totals, oldest first. None: nobody knows."""
+    first = Totals(0, (0,) * len(now.taken), (0,) * len(now.ready))
+    made, least_ms = None, 0
+    for horizon_ms in HORIZONS_MS:
+        mark = next((mark for mark in reversed(marks) if mark.busy_ms <= now.busy_ms - horizon_ms), first)
+        taken, span_ms = sum(now.taken) - sum(mark.taken), now.busy_ms - mark.busy_ms
+        if span_ms <= 0 or taken < (1 if mark is first else TAKEN_MIN):
+            continue
+        passed = sum((*now.taken[: priority - 1], *now.ready[: priority - 1]))
+        passed -= sum((*mark.taken[: priority - 1], *mark.ready[: priority - 1]))
+        remaining = max(taken - passed, taken * (1 - PASSED_MAX)) if passed > 0 else taken
+        wait_ms = max(least_ms, (ahead + 1) * span_ms / remaining)
+        made = Forecast(wait_ms / 1000, span_ms / taken / 1000)
+        if wait_ms <= span_ms or mark is first:
+            break
+        least_ms = span_ms  # it was more than that, whatever a longer horizon says
+    return made

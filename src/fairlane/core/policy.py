@@ -3,7 +3,8 @@
 Laws:
 - Time is an argument, in whole milliseconds. Nothing here reads a clock.
 - A counter is kept in whole thousandths of a step and is never above 0.
-- A check moves a counter down, or resets it; only `gradual` lets it recover in between.
+- Under `idle` a check moves the counter down, or resets it. Under `sliding` the counter is what was sent within the last
+  interval, counted in 16 parts.
 - Nothing is changed in place: every function returns a new value.
 """
 
@@ -23,9 +24,12 @@ COUNTER_FLOOR = -(10**9) * STEP
 INTERVAL_MAX_MS = 30 * 24 * 3600 * 1000
 TIME_MAX_MS = 2**53 - 1
 LEVELS_MAX = 9
+PARTS = 16  # of a sliding interval
 
-Reset = Literal["idle", "window", "gradual"]
+Reset = Literal["idle", "sliding"]
 Dispatch = Literal["fair", "strict"]
+Turns = Literal["time", "documents"]
+Parts = tuple[tuple[int, int], ...]  # (start of a part of the interval in milliseconds, thousandths sent in it), oldest first
 T = TypeVar("T")
 
 
@@ -60,7 +64,7 @@ def from_thousandths(in_thousandths: int) -> int | float:
 
 
 def step_of(cost: int, weight: int) -> int:
-    """Return a document's step, for the counter and for turns; everything in thousandths."""
+    """Return a document's step; everything in thousandths."""
     return max(1, cost * STEP // weight)
 
 
@@ -75,8 +79,8 @@ class Standing(NamedTuple):
 
     counter: int = 0  # thousandths
     updated_ms: int | None = None  # last update; None: never seen
-    reset_ms: int | None = None  # the check that last reset it
     resets: int = 0  # counted, so that a late correction of a cost is dropped if a reset came between
+    parts: Parts = ()  # what was sent lately; empty under `idle`
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -113,18 +117,35 @@ class Policy:
         return depths
 
     def check(self, standing: Standing, now_ms: int, step: int = STEP) -> Standing:
-        """Return the counter after one check: reset, or one step lower."""
-        counter, updated_ms, reset_ms, resets = standing
-        if updated_ms is None or reset_ms is None or self._resets(updated_ms, reset_ms, now_ms):
-            return Standing(max(COUNTER_FLOOR, min(0, STEP - step)), now_ms, now_ms, resets + 1)
-        if self.reset == "gradual" and now_ms > updated_ms:
-            left_ms = self._interval_ms - (now_ms - updated_ms)
-            counter = -(-counter * left_ms // self._interval_ms)  # cut towards zero
-        return Standing(max(COUNTER_FLOOR, counter - step), max(updated_ms, now_ms), reset_ms, resets)
+        """Return the counter after one check."""
+        counter, updated_ms, resets, _ = standing
+        above_one = max(0, step - STEP)
+        at_ms = now_ms if updated_ms is None else max(updated_ms, now_ms)
+        if self.reset == "sliding":
+            kept, now_part = self._kept_parts(standing, at_ms), self.part(at_ms)
+            counter = -sum(sent for _, sent in kept) - above_one
+            in_now = sum(sent for start, sent in kept if start == now_part)
+            parts = (*(part for part in kept if part[0] != now_part), (now_part, min(-COUNTER_FLOOR, in_now + step)))
+            return Standing(max(COUNTER_FLOOR, counter), at_ms, resets + (updated_ms is None), parts)
+        if updated_ms is None or now_ms - updated_ms > self._interval_ms:
+            return Standing(max(COUNTER_FLOOR, -above_one), now_ms, resets + 1)
+        return Standing(max(COUNTER_FLOOR, counter - step), at_ms, resets)
 
-    def _resets(self, updated_ms: int, reset_ms: int, now_ms: int) -> bool:
-        since_ms = reset_ms if self.reset == "window" else updated_ms
-        return now_ms >= updated_ms and now_ms - since_ms > self._interval_ms
+    def part(self, at_ms: int) -> int:
+        """Return the start of the part of a sliding interval that a moment lies in; parts are counted from the epoch."""
+        return at_ms - at_ms % self._part_ms
+
+    def _kept_parts(self, standing: Standing, at_ms: int) -> Parts:
+        """Return the parts that count at a moment; a customer that comes from `idle` begins with one, of its last update."""
+        if standing.updated_ms is None:
+            return ()
+        parts = standing.parts or ((self.part(standing.updated_ms), STEP - standing.counter),)
+        oldest_ms = self.part(at_ms) - PARTS * self._part_ms
+        return tuple(part for part in parts if part[0] > oldest_ms)
+
+    @property
+    def _part_ms(self) -> int:
+        return max(1, self._interval_ms // PARTS)
 
     def level(self, counter_thousandths: int) -> int:
         """Return the priority of a counter in thousandths: the last line of the table that holds."""
@@ -139,23 +160,30 @@ class Policy:
         return self.level(self.check(standing, now_ms, step_of(STEP, weight)).counter)
 
     def resets_in_ms(self, standing: Standing, now_ms: int) -> int:
-        """Return how long until the reset interval has passed, if no check comes before; a check after that resets."""
-        if standing.updated_ms is None or standing.reset_ms is None:
+        """Return how long until the counter is back at zero if no check comes before."""
+        if standing.updated_ms is None:
             return 0
-        since_ms = standing.reset_ms if self.reset == "window" else standing.updated_ms
-        return max(0, since_ms + self._interval_ms - now_ms)
+        if self.reset == "idle":
+            return max(0, standing.updated_ms + self._interval_ms - now_ms)
+        kept = self._kept_parts(standing, max(standing.updated_ms, now_ms))
+        return max((start + PARTS * self._part_ms - now_ms for start, _ in kept), default=0)
+
+    def correct(self, standing: Standing, checked_ms: int, resets: int, more: int) -> Standing:
+        """Return the counter after a document turned out to be so many thousandths of a step more than its check took;
+        unchanged if a reset came between, or its part of a sliding interval no longer counts."""
+        if standing.updated_ms is None or standing.resets != resets:
+            return standing
+        if self.reset == "sliding" and standing.parts:
+            sent_then = dict(standing.parts)
+            if (part := self.part(checked_ms)) not in sent_then:
+                return standing
+            sent_then[part] = max(0, min(-COUNTER_FLOOR, sent_then[part] + more))
+            standing = standing._replace(parts=tuple(sent_then.items()))
+        return standing._replace(counter=max(COUNTER_FLOOR, min(0, standing.counter - more)))
 
 
 def interval_ms_of(policy: Policy) -> int:
     return policy._interval_ms
-
-
-def correct_counter(standing: Standing, resets: int, step_before: int, step_after: int) -> Standing:
-    """Return the counter after a document's cost was corrected; unchanged if a reset came between."""
-    if standing.updated_ms is None or standing.resets != resets:
-        return standing
-    counter = min(0, standing.counter + step_before - step_after)
-    return standing._replace(counter=max(COUNTER_FLOOR, counter))
 
 
 def operator_reset(standing: Standing) -> Standing:
@@ -230,6 +258,22 @@ def weight_of(terms: Terms) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class KindLimit:
+    """What all workers together may do with one kind; None: no limit."""
+
+    running: int | None = None  # documents at once
+    rate: float | None = None  # starts a second, from a bucket ...
+    burst: float = 1  # ... that holds so many
+
+    def __post_init__(self) -> None:
+        if self.running is not None and (type(self.running) is not int or not 1 <= self.running <= 1_000_000):
+            raise BadValue("running_max", self.running, "a whole number from 1 to 1,000,000, or None for no limit")
+        if self.rate is not None:
+            to_thousandths("rate", self.rate, 0.001, 1_000_000)
+        to_thousandths("burst", self.burst, 1, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The settings of a whole queue; kept in its store, with a version."""
 
@@ -239,10 +283,13 @@ class Rules:
     version: int = 1
     frozen: str | None = None  # why nothing new may begin here, as in "is being moved to ..."; None: not frozen
     limits: CustomerLimits = LIMITS_DEFAULT
+    turns: Turns = "time"  # what turns are paid with: the time that attempts take, or a step for each document
 
     def __post_init__(self) -> None:
         if self.dispatch not in get_args(Dispatch):
             raise BadValue("dispatch", self.dispatch, "one of " + ", ".join(get_args(Dispatch)))
+        if self.turns not in get_args(Turns):
+            raise BadValue("turns", self.turns, "one of " + ", ".join(get_args(Turns)))
         every = self.open_turn_every
         if type(every) is not int or not 0 <= every <= 1_000_000:
             raise BadValue("open_turn_every", every, "a whole number from 0 (never) to 1,000,000")

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, NamedTuple, get_args
 
 from fairlane.core.errors import BadValue
-from fairlane.core.policy import Policy, Reset, Rules
+from fairlane.core.policy import Policy, Reset, Rules, Turns
 
 from .contenders import Contender
 from .measures import CLASSES, SECOND_US, Spread, members, spread
@@ -40,6 +40,7 @@ TABLES = (
     (-2, -6, -18, -54, -162, -486, -1458, -4374),
 )
 SHARES = (4, 8, 16, 32, 64, 128)
+SETTINGS = len(get_args(Reset)) * len(INTERVALS) * len(TABLES) * len(get_args(Turns)) * len(SHARES)  # that a search may try
 
 
 class Objective(NamedTuple):
@@ -73,6 +74,13 @@ class Effect:
     parts: int
 
     @property
+    def pooled_ratio(self) -> float | None:
+        """After / before of all parts together: the mean over the parts hides what happens in a few bad ones."""
+        if self.before is None or self.after is None:
+            return None
+        return max(self.after, WAIT_SECONDS_MIN) / max(self.before, WAIT_SECONDS_MIN)
+
+    @property
     def real(self) -> bool:
         """Whether the change is more than noise."""
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
@@ -94,8 +102,9 @@ class Advice:
 
     @property
     def worth_it(self) -> bool:
-        """Whether the objective became smaller, by more than noise."""
-        return self.effect.real and self.effect.ratio is not None and self.effect.ratio < 1
+        """Whether the objective became smaller by more than noise, and not larger in all parts together."""
+        ratio, pooled = self.effect.ratio, self.effect.pooled_ratio
+        return self.effect.real and ratio is not None and ratio < 1 and pooled is not None and pooled <= 1
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
         """Return the settings that differ, with their values before and after."""
@@ -109,6 +118,7 @@ def _settings(rules: Rules) -> dict[str, Any]:
         "reset": policy.reset,
         "reset_interval": policy.reset_interval,
         "thresholds": policy.thresholds,
+        "turns": rules.turns,
         "open_turn_every": rules.open_turn_every,
     }
 
@@ -146,7 +156,7 @@ def _search(evaluator: Evaluator, start: Rules, budget: int, random: Random) -> 
         best = min(best, current, key=evaluator.score)
         if current == before:
             current = _random_rules(start, random)
-            if len(evaluator.scores) >= len(INTERVALS) * len(TABLES) * len(SHARES) * 3:
+            if len(evaluator.scores) >= SETTINGS:
                 break
     return best
 
@@ -156,13 +166,14 @@ VARIATIONS: tuple[Callable[[Rules], Iterator[Rules]], ...] = (
     lambda rules: (replace(rules, policy=replace(rules.policy, reset=reset)) for reset in get_args(Reset)),
     lambda rules: (replace(rules, policy=replace(rules.policy, reset_interval=interval)) for interval in INTERVALS),
     lambda rules: (replace(rules, policy=replace(rules.policy, thresholds=table)) for table in TABLES),
+    lambda rules: (replace(rules, turns=turns) for turns in get_args(Turns)),
     lambda rules: (replace(rules, open_turn_every=share) for share in SHARES),
 )
 
 
 def _random_rules(start: Rules, random: Random) -> Rules:
     policy = Policy(random.choice(INTERVALS), random.choice(TABLES), random.choice(get_args(Reset)))
-    return replace(start, policy=policy, open_turn_every=random.choice(SHARES))
+    return replace(start, policy=policy, turns=random.choice(get_args(Turns)), open_turn_every=random.choice(SHARES))
 
 
 class Evaluator:

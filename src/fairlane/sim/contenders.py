@@ -1,7 +1,7 @@
 """Contenders: the policies that a simulation compares, by name or from a TOML file.
 
 Every contender is a set of production rules: first come, first served is one priority without turns, round-robin is one
-priority with turns, fair queueing is round-robin in which a turn costs its service time.
+priority with turns paid with documents, fair queueing is round-robin with turns paid with time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class Contender:
     name: str
     rules: Rules = field(default_factory=Rules)
     terms: Mapping[str, Terms] = field(default_factory=dict)
-    charges_service: bool = False  # a turn costs the service time instead of the document's cost
 
     def with_changes(
         self,
@@ -51,18 +50,20 @@ CONTENDERS = {
         Contender("fifo", Rules(ONE_LEVEL, "strict")),
         Contender("texts-strict", Rules(dispatch="strict")),
         Contender("texts"),
-        Contender("window", Rules(Policy(reset="window"))),
-        Contender("gradual", Rules(Policy(reset="gradual"))),
-        Contender("round-robin", Rules(ONE_LEVEL, open_turn_every=0)),
-        Contender("fair-queueing", Rules(ONE_LEVEL, open_turn_every=0), charges_service=True),
+        Contender("texts-documents", Rules(turns="documents")),
+        Contender("sliding", Rules(Policy(reset="sliding"))),
+        Contender("sliding-documents", Rules(Policy(reset="sliding"), turns="documents")),
+        Contender("round-robin", Rules(ONE_LEVEL, turns="documents", open_turn_every=0)),
+        Contender("fair-queueing", Rules(ONE_LEVEL, open_turn_every=0)),
     )
 }
 MEANINGS = {
     "fifo": "first come, first served",
     "texts-strict": "the texts' rule: priority number, then submission number",
-    "texts": "the texts' rule with turns and open turns: Fairlane's default",
-    "window": "as texts, but the counter restarts every interval",
-    "gradual": "as texts, but the counter recovers bit by bit",
+    "texts": "the texts' rule with turns by time and open turns: Fairlane's default",
+    "texts-documents": "as texts, but turns are paid with documents instead of time",
+    "sliding": "as texts, but the counter is what was sent within the last interval: the one to recommend",
+    "sliding-documents": "as sliding, but turns are paid with documents instead of time",
     "round-robin": "no priorities: customers take turns, a document each",
     "fair-queueing": "no priorities: customers take turns, the same service time each",
 }
@@ -79,7 +80,7 @@ def load_contender(name: str) -> Contender:
 
 
 def _from_file(path: Path) -> Contender:
-    """Load reset, reset_interval, thresholds, dispatch, open_turn_every, and the terms in [customers.NAME]."""
+    """Load reset, reset_interval, thresholds, dispatch, turns, open_turn_every, and the terms in [customers.NAME]."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, RecursionError, tomllib.TOMLDecodeError) as error:

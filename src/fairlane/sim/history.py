@@ -41,8 +41,9 @@ Round = tuple[str, int]  # a document's id, and how often its customer had retri
 class _DocumentTimes:
     """Submission and service times of documents, read from the feed; one that its customer retried counts once more."""
 
-    def __init__(self, delayed_ms: Mapping[str, int]) -> None:
+    def __init__(self, delayed_ms: Mapping[str, int], steered: int) -> None:
         self.delayed_ms = delayed_ms
+        self.steered = steered
         self.rounds: dict[str, int] = {}  # by id, of those that their customer retried
         self.submitted: dict[Round, tuple[int, str]] = {}  # time and customer
         self.ready_ms: dict[Round, int] = {}  # of those that were never claimed
@@ -55,7 +56,7 @@ class _DocumentTimes:
 
     def apply(self, change: ChangeRow) -> None:
         what = change.what
-        self.unpaired += what == "checked" or (what == "submitted" and change.note is not None)
+        self.unpaired += what in ("checked", "rechecked") or (what == "submitted" and change.note is not None)
         if change.document is None or change.customer is None:
             return
         if what == "revived" and change.note:
@@ -90,13 +91,17 @@ class _DocumentTimes:
             notes.append(
                 f"Checks without a document (left out), or documents without a check (checked here): {self.unpaired:,}."
             )
+        if self.steered:
+            notes.append(
+                f"Documents whose priority was set, or could be no better (here it follows the check): {self.steered:,}."
+            )
         return tuple(notes)
 
 
 def load_history(queue: Queue, after: int | None = None) -> History:
     """Load the documents that have ended, with their service times; all that the feed has, or those after a change."""
-    costs, delayed_ms = _read_documents(queue, after)
-    times, observation = _DocumentTimes(delayed_ms), Observation(delayed_ms)
+    costs, delayed_ms, steered = _read_documents(queue, after)
+    times, observation = _DocumentTimes(delayed_ms, steered), Observation(delayed_ms)
     for change in read_feed(queue, after):
         times.apply(change)
         observation.apply(change)
@@ -114,17 +119,19 @@ def load_history(queue: Queue, after: int | None = None) -> History:
     return History(workload, Past(measured, observation, len(times.retried & times.ended), times.left_out))
 
 
-def _read_documents(queue: Queue, after: int | None) -> tuple[dict[str, int], dict[str, int]]:
-    """Read what the feed does not say: costs other than 1, and when delays were over, as far as that is known."""
+def _read_documents(queue: Queue, after: int | None) -> tuple[dict[str, int], dict[str, int], int]:
+    """Read what the feed does not say: costs other than 1, when delays were over, as far as that is known, and how many
+    priorities are not what the check gave."""
     first = next(read_feed(queue, after), None)
-    costs, delayed_ms = dict[str, int](), dict[str, int]()
+    costs, delayed_ms, steered = dict[str, int](), dict[str, int](), 0
     filter = DocumentFilter(since_ms=None if first is None else first.at_ms)
     for document in walk_documents(queue.engine, filter):
         if document.cost != STEP:
             costs[document.id] = document.cost
         if document.ready_ms > document.submitted_ms and document.token <= 1:  # later claims have times of their own
             delayed_ms[document.id] = document.ready_ms
-    return costs, delayed_ms
+        steered += document.is_set_by_hand or document.no_better_than is not None
+    return costs, delayed_ms, steered
 
 
 def current_contender(queue: Queue) -> Contender:

@@ -13,8 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from fairlane.core.dispatch import Lanes, is_blocked
+from fairlane.core.dispatch import (
+    USUAL_FIRST,
+    USUAL_SHARE,
+    USUAL_SHARE_OF_ALL,
+    is_blocked,
+    next_usual,
+    turn_price,
+)
 from fairlane.core.errors import Mistake
+from fairlane.core.lanes import Lanes
 from fairlane.core.policy import Policy, Standing, Terms, step_of, weight_of
 
 from .contenders import Contender
@@ -61,15 +69,19 @@ class _ReplayState:
     def __init__(self, workload: Workload, contender: Contender, workers: int) -> None:
         self.workload = workload
         self.lanes = Lanes(contender.rules.dispatch, contender.rules.open_turn_every)
-        self.charges_service = contender.charges_service
+        self.turns = contender.rules.turns
         self.free = workers
         self.arrived = 0
-        self.ends: list[tuple[int, int]] = []  # heap of (end, customer), one for each running document
+        self.served = 0
+        self.ends: list[tuple[int, int]] = []  # heap of (end, number), one for each running document
+        self.paid: dict[int, int] = {}  # by number: what a running document paid for its turn, in milliseconds
+        self.usual_of_all: int | None = None
         self.terms = [contender.terms.get(name, Terms()) for name in workload.customers]
         self.policies: list[Policy] = [terms.policy(contender.rules.policy) for terms in self.terms]
         self.weights = [weight_of(terms) for terms in self.terms]
         self.standings = [Standing()] * len(self.terms)
         self.running = [0] * len(self.terms)
+        self.usual: list[int | None] = [None] * len(self.terms)
         self.counter, self.priority = array("q", [0]) * len(workload), array("b", [0]) * len(workload)
         self.start_us, self.turn = array("q", [0]) * len(workload), array("q", [0]) * len(workload)
         for customer in range(len(self.terms)):
@@ -92,9 +104,8 @@ class _ReplayState:
         while ends and ends[0][0] == now_us:
             self._end(heappop(ends)[1])
         while self.free and (number := self._take(now_us)) is not None:
-            customer = self.workload.customer[number]
-            heappush(ends, (now_us + self.workload.service_us[number], customer))
-        return self.lanes.dispatches
+            heappush(ends, (now_us + self.workload.service_us[number], number))
+        return self.served
 
     def _submit(self, number: int) -> None:
         workload = self.workload
@@ -107,8 +118,7 @@ class _ReplayState:
         self.lanes.add(number, workload.customers[customer], "", priority, now_ms)
 
     def _step(self, number: int, customer: int) -> int:
-        cost = self.workload.service_us[number] // 1000 if self.charges_service else self.workload.cost[number]
-        return step_of(cost, self.weights[customer])
+        return step_of(self.workload.cost[number], self.weights[customer])
 
     def _take(self, now_us: int) -> int | None:
         turn = self.lanes.next()
@@ -116,17 +126,28 @@ class _ReplayState:
             return None
         number = turn.number
         customer = self.workload.customer[number]
-        self.lanes.take(turn, self._step(number, customer))
+        usual = next((each for each in (self.usual[customer], self.usual_of_all) if each is not None), USUAL_FIRST)
+        price = turn_price(self.turns, self._step(number, customer), usual, self.weights[customer])
+        if self.lanes.take(turn, price) and self.turns == "time":
+            self.paid[number] = price
         self.start_us[number], self.turn[number] = now_us, turn.dispatch_number
+        self.served += 1
         self.free -= 1
         self.running[customer] += 1
         if self.terms[customer].cap is not None:
             self._update_block(customer)
         return number
 
-    def _end(self, customer: int) -> None:
+    def _end(self, number: int) -> None:
+        customer = self.workload.customer[number]
         self.free += 1
         self.running[customer] -= 1
+        taken = self.workload.service_us[number]
+        if (paid := self.paid.pop(number, None)) is not None:
+            delta = max(1, taken // self.weights[customer]) - paid
+            self.lanes.true_up(self.workload.customers[customer], "", self.priority[number], delta)
+        self.usual[customer] = next_usual(self.usual[customer], taken, USUAL_SHARE)
+        self.usual_of_all = next_usual(self.usual_of_all, taken, USUAL_SHARE_OF_ALL)
         if self.terms[customer].cap is not None:
             self._update_block(customer)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlane.core.dispatch import Lane, Lanes, Turn
+from fairlane.core.lanes import Lane, Lanes, Turn
 from fairlane.core.policy import STEP, step_of
 
 FEW = settings(max_examples=25, deadline=None)
@@ -45,7 +45,7 @@ def test_a_ready_document_is_served_after_at_most_16_times_those_ready_before_it
 ) -> None:
     """Or as many as the share says; newcomers never end, and some are new customers of priority 1."""
     lanes = Lanes(open_turn_every=every)
-    lanes.dispatches = dispatches
+    lanes.dispatches[None] = dispatches
     latest: dict[int, int] = {}  # number: the dispatch that must have taken it
     now_ms = 0
 
@@ -53,7 +53,7 @@ def test_a_ready_document_is_served_after_at_most_16_times_those_ready_before_it
         number = len(latest_ever)
         latest_ever.append(number)
         lanes.add(number, customer, "pdf", priority, now_ms)
-        latest[number] = lanes.dispatches + every * (len(latest) + 1)
+        latest[number] = lanes.dispatches[None] + every * (len(latest) + 1)
 
     latest_ever: list[int] = []
     for customer, priority, later_ms in first:
@@ -67,7 +67,7 @@ def test_a_ready_document_is_served_after_at_most_16_times_those_ready_before_it
         assert turn.dispatch_number <= latest.pop(turn.number)
         now_ms += dispatch % 2
     assert not [number for number in latest if number < len(first)]
-    assert all(lanes.dispatches < dispatch for dispatch in latest.values())
+    assert all(lanes.dispatches[None] < dispatch for dispatch in latest.values())
 
 
 # -- equal shares ------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def two_equal_senders(draw: st.DrawFn, every: int) -> Lanes:
     ready = draw(st.just(range(60)) | st.permutations(range(60)))
     for number, customer in enumerate(order):
         lanes.add(number, customer, "pdf", 9, ready[number])
-    lanes.dispatches = draw(st.integers(0, 40))
+    lanes.dispatches[None] = draw(st.integers(0, 40))
     return lanes
 
 
@@ -181,7 +181,7 @@ def test_whatever_happens_nobody_is_owed_a_turn_or_owes_more_than_its_last(event
             last_step[turn.lane.customer] = step
         for lane in competing(lanes):
             assert lane.start is not None
-            assert 0 <= lane.start - lanes.clocks[9] <= last_step.get(lane.customer, 0)
+            assert 0 <= lane.start - lanes.kind_clocks.get((9, "pdf"), 0) <= last_step.get(lane.customer, 0)
 
 
 def interrupt(lanes: Lanes, how: str) -> None:
