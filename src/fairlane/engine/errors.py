@@ -8,7 +8,7 @@ from fairlane.core.policy import Rules
 
 
 def refuse_frozen(rules: Rules) -> None:
-    """Raise StoreFrozen if the queue is being moved or was moved: nothing new may begin there."""
+    """Raise StoreFrozen if the rules say why nothing new may begin in this queue."""
     if rules.frozen is not None:
         raise StoreFrozen(rules.frozen)
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
+from fairlane.core.dispatch import Bucket, KindSet
 from fairlane.core.document import (
     ChangeRow,
     CheckRow,
@@ -32,8 +33,9 @@ from fairlane.core.document import (
     Record,
     State,
     Submission,
+    Totals,
 )
-from fairlane.core.policy import Rules, Standing, Terms
+from fairlane.core.policy import KindLimit, Rules, Standing, Terms
 
 RECORD_BYTES_MAX = 64 * 1024
 DUE_MAX = 1000  # delayed documents that one claim makes ready, at most
@@ -130,12 +132,42 @@ class Finding(NamedTuple):
     advice: str | None = None  # what to do, unless it is fine
 
 
+class KindRow(NamedTuple):
+    """A kind and its limit."""
+
+    kind: str
+    limit: KindLimit
+    version: int  # of its limit; 0: it never had one
+    running: int
+    next_start_ms: int  # from when on its rate allows another start
+
+
+class Reprioritized(NamedTuple):
+    """One step through a customer's waiting documents."""
+
+    changed: int  # so many have another priority now
+    next: int | None  # go on after this number; None: there are no more
+
+
+class PackedKind(NamedTuple):
+    """A kind that has a limit or a clock that moved: its limit, its bucket, and its clocks of priorities 1 to 9."""
+
+    kind: str
+    limit: KindLimit
+    version: int
+    bucket: Bucket
+    clocks: tuple[int, ...]
+
+
 class PackedQueue(NamedTuple):
     """The queue's rules, clocks and counters."""
 
     rules: Rules
     clocks: tuple[int, ...]  # of priorities 1 to 9
-    dispatches: int
+    dispatches: tuple[tuple[KindSet, int], ...]  # by set of kinds, in order, all kinds first
+    usual: int | None  # what attempts of everybody usually take
+    totals: Totals
+    ticked_ms: int  # until then the busy time is counted
     last_number: int
     last_change: int
     last_record: int
@@ -151,6 +183,7 @@ class PackedCustomer(NamedTuple):
     done: int
     failed: int
     cancelled: int
+    usual: int | None
 
 
 class PackedDocument(NamedTuple):
@@ -167,13 +200,16 @@ class PackedDocument(NamedTuple):
 
 
 class PackedLane(NamedTuple):
-    """The tags of a lane."""
+    """The tags of a lane, as they are if its kind is at no limit. Without a start tag its cross tag is 0; finish tags neither
+    of which is above its clock are 0."""
 
     customer: str
     kind: str
     priority: int
     start: int | None
+    cross: int
     finish: int
+    cross_finish: int
 
 
 class Packed(NamedTuple):
@@ -181,6 +217,7 @@ class Packed(NamedTuple):
 
     cursor: str | None  # where the next page begins; None: this was the last
     queue: PackedQueue | None = None
+    kinds: tuple[PackedKind, ...] = ()
     customers: tuple[PackedCustomer, ...] = ()
     documents: tuple[PackedDocument, ...] = ()
     lanes: tuple[PackedLane, ...] = ()
@@ -263,6 +300,15 @@ class Reader(Protocol):
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         """Return how many documents are ahead of a waiting one and how fast they are taken; None if it does not wait."""
 
+    def totals(self) -> Totals:
+        """Return the counts from which rates are made."""
+
+    def kind(self, kind: str) -> KindRow:
+        """Return a kind; one without a limit is returned as such."""
+
+    def kinds(self, after: str, limit: int) -> list[KindRow]:
+        """Return the kinds that have, or had, a limit, ordered, those above `after`."""
+
     def ready_kinds(self, after: str, limit: int) -> list[ReadyKind]:
         """Return the kinds of which a head competes for a worker now, ordered, those above `after`."""
 
@@ -306,8 +352,21 @@ class Admin(Protocol):
         """Replace a customer's terms from the next check or claim and return their new version; return None and change
         nothing if `version` is not the current one (0: no terms yet)."""
 
+    def limit_kind(self, kind: str, limit: KindLimit, version: int, *, now_ms: int | None = None) -> int | None:
+        """Replace a kind's limit from the next claim, with a full bucket, and return its new version; return None and change
+        nothing if `version` is not the current one (0: it never had one)."""
+
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
         """Set a customer's counter back as if it had never been seen; its documents are not touched."""
+
+    def prioritize(self, ids: Sequence[str], priority: int, by: str, *, now_ms: int | None = None) -> list[str]:
+        """Set the priority of waiting documents by hand, until it is set again: each joins the lane of that priority by its
+        number, without a check; `by` is who did it. Return the ids of those that wait."""
+
+    def reprioritize(self, customer: str, after: int, limit: int, *, recheck: bool, now_ms: int | None = None) -> Reprioritized:
+        """Give up to `limit` waiting documents of a customer the priority that they would have now, in the order of their
+        numbers, those above `after`: read again from the counter that their check recorded or, with `recheck`, by another
+        check, as if they came now. Those set by hand keep theirs. One made from another document is not checked."""
 
     def put_record(self, group: str, key: str, value: str | None, version: int | None = None) -> int | None:
         """Set a record (None: delete it), with `version` only if that is the current one (0: no such record). Return the new
@@ -330,8 +389,8 @@ class Transfer(Protocol):
     """Moving a queue to another store, page by page."""
 
     def pack(self, cursor: str | None, limit: int) -> Packed:
-        """Pack up to `limit` rows from that cursor on (None: from the beginning), in the order queue, customers, documents,
-        lanes, records; to be moved, of a frozen queue in which nothing runs. The feed is not moved."""
+        """Pack up to `limit` rows from that cursor on (None: from the beginning), in the order queue, kinds, customers,
+        documents, lanes, records; to be moved, of a frozen queue in which nothing runs. The feed is not moved."""
 
     def unpack(self, packed: Packed) -> None:
         """Write a page that was packed elsewhere into a frozen queue; the same rows again change nothing."""

@@ -15,9 +15,10 @@ def customer_snapshot(
 ) -> Customer:
     """Return a customer with the priority that a check now would give.
 
-    `counts` are its documents by state, the ready time of its oldest head, and the documents and bytes that are kept.
+    `counts` are its documents by state, the ready time of its oldest head, the documents and bytes that are kept, and
+    what its attempts usually take.
     """
-    waiting, running, done, failed, cancelled, oldest_ready_ms, documents, bytes_kept = counts
+    waiting, running, done, failed, cancelled, oldest_ready_ms, documents, bytes_kept, usual = counts
     policy = terms.policy(rules.policy)
     return Customer(
         id,
@@ -35,4 +36,5 @@ def customer_snapshot(
         documents,
         bytes_kept,
         limits_of(terms, rules),
+        usual,
     )

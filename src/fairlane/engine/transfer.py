@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-PARTS = ("queue", "customers", "documents", "lanes", "records")
+PARTS = ("queue", "kinds", "customers", "documents", "lanes", "records")
 
 
 def parse_cursor(cursor: str | None) -> tuple[str, Any]:

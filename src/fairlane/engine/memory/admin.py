@@ -1,4 +1,4 @@
-"""Configure, tune, reset, records, purge and forget: what operators do with a queue in memory."""
+"""Configure, tune, limits, priorities, reset, records, purge and forget: what operators do with a queue in memory."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from fairlane.core.document import WAITING
-from fairlane.core.policy import Rules, Terms, operator_reset
-from fairlane.engine.codec import encode_rules, encode_terms
-from fairlane.engine.protocol import Purged, Removed, Rewrite, TextPart
+from fairlane.core.document import NO_CHECK, WAITING
+from fairlane.core.policy import KindLimit, Rules, Terms, operator_reset
+from fairlane.engine.codec import encode_kind_limit, encode_priority_change, encode_rules, encode_terms
+from fairlane.engine.protocol import Purged, Removed, Reprioritized, Rewrite, TextPart
 
-from .state import DocumentState, QueueState
+from .settle import check_again
+from .state import DocumentState, KindState, QueueState
 
 
 def configure(state: QueueState, rules: Rules, now_ms: int) -> Rules | None:
     if rules.version != state.rules.version:
         return None
+    is_level = (rules.dispatch, rules.turns) == (state.rules.dispatch, state.rules.turns)
     state.rules = replace(rules, version=rules.version + 1)
-    state.lanes.configure(rules.dispatch, rules.open_turn_every)
+    state.lanes.open_turn_every = rules.open_turn_every
+    if not is_level:
+        state.lanes.level(rules.dispatch)
     state.log(now_ms, "configured", note=encode_rules(state.rules))
     return state.rules
 
@@ -40,6 +44,62 @@ def reset(state: QueueState, customer_id: str, now_ms: int) -> None:
     if customer is not None:
         customer.standing = operator_reset(customer.standing)
         state.log(now_ms, "reset", customer)
+
+
+def limit_kind(state: QueueState, name: str, limit: KindLimit, version: int, now_ms: int) -> int | None:
+    known = state.kinds.get(name)
+    if version != (known.version if known else 0):
+        return None
+    kind = state.kinds[name] = KindState()
+    kind.limit, kind.version = limit, version + 1
+    kind.running = sum(document.state == "running" and document.kind == name for document in state.documents.values())
+    state.update_kind(name, now_ms)
+    state.log(now_ms, "limited", note=encode_kind_limit(name, limit))
+    return kind.version
+
+
+def prioritize(state: QueueState, ids: Sequence[str], priority: int, by: str, now_ms: int) -> list[str]:
+    waiting = [document for id in ids if (document := state.document(id)) and document.state in WAITING]
+    for document in waiting:
+        if (document.priority, document.is_set_by_hand) != (priority, True):
+            document.is_set_by_hand = True
+            _change_priority(state, document, priority, by, now_ms)
+    return [document.id for document in waiting]
+
+
+def _change_priority(state: QueueState, document: DocumentState, priority: int, by: str | None, now_ms: int) -> None:
+    """Move a waiting document to the lane of another priority."""
+    note = encode_priority_change(document.priority, priority, by)
+    if document.state == "ready":
+        state.lanes.discard(document.number)
+    document.priority = priority
+    if document.state == "ready":
+        state.enqueue(document)
+    state.log(now_ms, "prioritized", document.customer, document, note)
+
+
+def reprioritize(state: QueueState, customer_id: str, after: int, limit: int, recheck: bool, now_ms: int) -> Reprioritized:
+    waiting = [document for document in state.documents.values() if document.state in WAITING and document.number > after]
+    waiting = sorted((each for each in waiting if each.customer.id == customer_id), key=attrgetter("number"))
+    changed = sum(_reprioritize(state, document, recheck, now_ms) for document in waiting[:limit])
+    return Reprioritized(changed, waiting[limit - 1].number if len(waiting) > limit else None)
+
+
+def _reprioritize(state: QueueState, document: DocumentState, recheck: bool, now_ms: int) -> bool:
+    before, customer = document.priority, document.customer
+    if recheck and document.resets != NO_CHECK:
+        if document.state == "ready":
+            state.lanes.discard(document.number)
+        note = check_again(state, document, now_ms)
+        if document.state == "ready":
+            state.enqueue(document)
+        state.log(now_ms, "rechecked", customer, document, note)
+    elif not recheck and not document.is_set_by_hand:
+        level = customer.terms.policy(state.rules.policy).level(document.check.counter_thousandths)
+        priority = max(level, document.no_better_than or 1)
+        if priority != document.priority:
+            _change_priority(state, document, priority, None, now_ms)
+    return document.priority != before
 
 
 def put_record(state: QueueState, group: str, key: str, value: str | None, version: int | None) -> int | None:
@@ -102,7 +162,7 @@ def forget(state: QueueState, customer_id: str, limit: int, now_ms: int) -> list
     documents = [document for document in state.documents.values() if document.customer is customer]
     documents.sort(key=attrgetter("number"))
     for document in documents[:limit]:
-        _forget_document(state, document)
+        _forget_document(state, document, now_ms)
     if not documents:
         state.lanes.forget(customer_id)
         del state.customers[customer_id]
@@ -111,11 +171,13 @@ def forget(state: QueueState, customer_id: str, limit: int, now_ms: int) -> list
     return [_removed(document) for document in documents[:limit]]
 
 
-def _forget_document(state: QueueState, document: DocumentState) -> None:
+def _forget_document(state: QueueState, document: DocumentState, now_ms: int) -> None:
     customer = document.customer
     if document.state == "ready":
         state.lanes.discard(document.number)
-    count = "waiting" if document.state in WAITING else document.state
-    setattr(customer, count, getattr(customer, count) - 1)
-    state.update_block(customer)
+    if document.state == "running":
+        state.stop_running(document, now_ms)
+    else:
+        count = "waiting" if document.state in WAITING else document.state
+        setattr(customer, count, getattr(customer, count) - 1)
     state.delete(document)

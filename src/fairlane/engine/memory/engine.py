@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from fairlane.core.dispatch import kind_set
 from fairlane.core.document import (
     ChangeRow,
     CheckRow,
@@ -21,8 +22,9 @@ from fairlane.core.document import (
     ReceiptRow,
     Record,
     Submission,
+    Totals,
 )
-from fairlane.core.policy import Rules, Terms
+from fairlane.core.policy import KindLimit, Rules, Terms
 from fairlane.engine.errors import refuse_frozen
 from fairlane.engine.protocol import (
     SCAN_MAX,
@@ -30,10 +32,12 @@ from fairlane.engine.protocol import (
     DocumentFilter,
     DocumentPage,
     Finding,
+    KindRow,
     Packed,
     Purged,
     ReadyKind,
     Removed,
+    Reprioritized,
     Rewrite,
     TextPart,
 )
@@ -111,12 +115,13 @@ class MemoryEngine:
             return is_revived
 
     def wait(self, timeout_seconds: float, kinds: Sequence[str] | None = None) -> bool:
-        deadline = time.monotonic() + timeout_seconds
+        deadline, taken_kinds = time.monotonic() + timeout_seconds, kind_set(kinds)
         with self._arrival:
             while True:
                 now_ms = current_time_ms(None)
-                due_ms = self._state.delayed[0][0] - now_ms if self._state.delayed else None
-                if self._state.lanes.next(kinds) is not None or (due_ms is not None and due_ms <= 0):
+                claim.update_kinds(self._state, now_ms)
+                due_ms = read.next_due_ms(self._state, now_ms)
+                if self._state.lanes.next(taken_kinds) is not None or (due_ms is not None and due_ms <= 0):
                     return True
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -158,6 +163,18 @@ class MemoryEngine:
         with self._lock:
             return read.outlook(self._state, id, current_time_ms(now_ms))
 
+    def totals(self) -> Totals:
+        with self._lock:
+            return read.totals(self._state)
+
+    def kind(self, kind: str) -> KindRow:
+        with self._lock:
+            return read.kind(self._state, kind)
+
+    def kinds(self, after: str, limit: int) -> list[KindRow]:
+        with self._lock:
+            return read.kinds(self._state, after, limit)
+
     def ready_kinds(self, after: str, limit: int) -> list[ReadyKind]:
         with self._lock:
             return read.ready_kinds(self._state, after, limit)
@@ -192,6 +209,20 @@ class MemoryEngine:
             new_version = admin.tune(self._state, customer, terms, version, current_time_ms(now_ms))
             self._arrival.notify_all()
             return new_version
+
+    def limit_kind(self, kind: str, limit: KindLimit, version: int, *, now_ms: int | None = None) -> int | None:
+        with self._lock_unless_frozen():
+            new_version = admin.limit_kind(self._state, kind, limit, version, current_time_ms(now_ms))
+            self._arrival.notify_all()
+            return new_version
+
+    def prioritize(self, ids: Sequence[str], priority: int, by: str, *, now_ms: int | None = None) -> list[str]:
+        with self._lock_unless_frozen():
+            return admin.prioritize(self._state, ids, priority, by, current_time_ms(now_ms))
+
+    def reprioritize(self, customer: str, after: int, limit: int, *, recheck: bool, now_ms: int | None = None) -> Reprioritized:
+        with self._lock_unless_frozen():
+            return admin.reprioritize(self._state, customer, after, limit, recheck, current_time_ms(now_ms))
 
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
         with self._lock_unless_frozen():

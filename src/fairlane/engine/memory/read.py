@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fairlane.core.dispatch import is_blocked
-from fairlane.core.document import WAITING, ChangeRow, Customer, DocumentRow, Outlook, Record
+from fairlane.core.document import WAITING, ChangeRow, Customer, DocumentRow, Outlook, Record, Totals
+from fairlane.core.eta import estimate_ahead
+from fairlane.core.policy import LEVELS_MAX, KindLimit
 from fairlane.engine.errors import purged_feed_error
-from fairlane.engine.pace import estimate_ahead
-from fairlane.engine.protocol import DocumentBody, DocumentFilter, DocumentPage, ReadyKind
+from fairlane.engine.protocol import DocumentBody, DocumentFilter, DocumentPage, KindRow, ReadyKind
 from fairlane.engine.read import customer_snapshot
 
 from .state import CustomerState, QueueState
@@ -25,7 +25,7 @@ def _snapshot(state: QueueState, customer: CustomerState, now_ms: int) -> Custom
     heads = [lane.ready[lane.head] for lane in state.lanes.of_customer(customer.id) if lane.head is not None]
     counts = (
         customer.waiting, customer.running, customer.done, customer.failed, customer.cancelled, min(heads, default=None),
-        customer.documents, customer.bytes,
+        customer.documents, customer.bytes, customer.usual,
     )  # fmt: skip
     return customer_snapshot(
         customer.id, customer.standing, counts, customer.terms, customer.terms_version, state.rules, now_ms
@@ -62,7 +62,7 @@ def outlook(state: QueueState, id: str, now_ms: int) -> Outlook | None:
     if document is None or document.state not in WAITING:
         return None
     lanes = [lane for lane in state.lanes.lanes.values() if lane.ready]
-    priority = document.check.priority
+    priority = document.priority
     own = state.lanes.lanes.get((document.customer.id, document.kind, priority))
     others = [lane for lane in lanes if lane.priority == priority and lane is not own]
     ahead = estimate_ahead(
@@ -71,11 +71,27 @@ def outlook(state: QueueState, id: str, now_ms: int) -> Outlook | None:
         other_lanes=len(others),
         own_before=sum(number < document.number for number in own.ready) if own else 0,
     )
-    terms = document.customer.terms
-    blocked = is_blocked(terms.paused, terms.cap, document.customer.running)
-    competing = (lane for lane in lanes if lane.start is not None and lane.kind == document.kind)
-    oldest_ready_ms = min((lane.ready[lane.head] for lane in competing if lane.head is not None), default=None)
-    return Outlook(now_ms, ahead, blocked, *state.pace.recent(now_ms, state.lanes.dispatches), oldest_ready_ms)
+    hold = document.customer.hold() or state.kind_hold(document.kind, now_ms)
+    return Outlook(now_ms, priority, ahead, hold, totals(state))
+
+
+def totals(state: QueueState) -> Totals:
+    ready = [0] * LEVELS_MAX
+    for lane in state.lanes.lanes.values():
+        ready[lane.priority - 1] += len(lane.ready)
+    return Totals(state.busy_ms, tuple(state.taken), tuple(ready))
+
+
+def kind(state: QueueState, name: str) -> KindRow:
+    kind = state.kinds.get(name)
+    if kind is not None:
+        return KindRow(name, kind.limit, kind.version, kind.running, kind.bucket.next_start_ms(kind.limit))
+    running = sum(document.state == "running" and document.kind == name for document in state.documents.values())
+    return KindRow(name, KindLimit(), 0, running, 0)
+
+
+def kinds(state: QueueState, after: str, limit: int) -> list[KindRow]:
+    return [kind(state, name) for name in sorted(name for name in state.kinds if name > after)[:limit]]
 
 
 def ready_kinds(state: QueueState, after: str, limit: int) -> list[ReadyKind]:
@@ -107,3 +123,10 @@ def record(state: QueueState, group: str, key: str) -> Record | None:
 def records(state: QueueState, group: str, after: str, limit: int) -> list[Record]:
     keys = sorted(key for record_group, key in state.records if record_group == group and key > after)[:limit]
     return [state.records[group, key] for key in keys]
+
+
+def next_due_ms(state: QueueState, now_ms: int) -> int | None:
+    """Return how long until a delayed document is due or the rate of a kind allows another start; None: neither will."""
+    due = [state.delayed[0][0]] if state.delayed else []
+    due += [start for kind in state.kinds.values() if (start := kind.bucket.next_start_ms(kind.limit)) > now_ms]
+    return min(due) - now_ms if due else None

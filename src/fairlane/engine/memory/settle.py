@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heappush
 
+from fairlane.core.dispatch import USUAL_SHARE, USUAL_SHARE_OF_ALL, next_usual
 from fairlane.core.document import ENDED, Claim, Done, Failed, Outcome, Released, Retried, State
-from fairlane.core.policy import correct_counter, step_of, weight_of
+from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.codec import encode_check
 from fairlane.engine.limits import refuse_retry, text_bytes
 from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, EXPIRED, SPENT, attempt_key
@@ -42,6 +43,7 @@ def settle(state: QueueState, settlements: Sequence[tuple[Claim, Outcome]], now_
             lost.append(claim)
         else:
             _correct_cost(state, document, outcome.cost, now_ms)
+            _true_up(state, document, now_ms)
             _settle(state, document, outcome, now_ms)
             if isinstance(outcome, Retried | Failed) and outcome.details is not None:
                 _keep_details(state, claim, outcome.details)
@@ -58,10 +60,23 @@ def _keep_details(state: QueueState, claim: Claim, details: str) -> None:
 def _correct_cost(state: QueueState, document: DocumentState, cost: int | None, now_ms: int) -> None:
     if cost is None or cost == document.cost:
         return
-    before, after = step_of(document.cost, document.weight), step_of(cost, document.weight)
-    document.customer.standing = correct_counter(document.customer.standing, document.resets, before, after)
+    customer = document.customer
+    more = step_of(cost, document.weight) - step_of(document.cost, document.weight)
+    policy = customer.terms.policy(state.rules.policy)
+    customer.standing = policy.correct(customer.standing, document.check.checked_ms, document.resets, more)
     state.log(now_ms, "corrected", document.customer, document, f"{document.cost} {cost}")
     document.cost = cost
+
+
+def _true_up(state: QueueState, document: DocumentState, now_ms: int) -> None:
+    """Charge the lane of an attempt that ends what it took more than was paid, and note what attempts usually take."""
+    customer = document.customer
+    taken = max(0, now_ms - (document.claimed_ms or 0)) * 1000
+    if document.paid is not None and state.rules.turns == "time":
+        delta = max(1, taken // weight_of(customer.terms)) - document.paid
+        state.lanes.true_up(customer.id, document.kind, document.priority, delta)
+    customer.usual = next_usual(customer.usual, taken, USUAL_SHARE)
+    state.usual = next_usual(state.usual, taken, USUAL_SHARE_OF_ALL)
 
 
 def _settle(state: QueueState, document: DocumentState, outcome: Outcome, now_ms: int) -> None:
@@ -90,24 +105,22 @@ def _settle(state: QueueState, document: DocumentState, outcome: Outcome, now_ms
 def _end(state: QueueState, document: DocumentState, final: State, now_ms: int, reason: str | None = None) -> None:
     customer = document.customer
     if document.state == "running":
-        customer.running -= 1
+        state.stop_running(document, now_ms)
     else:
         customer.waiting -= 1
     setattr(customer, final, getattr(customer, final) + 1)
     document.state, document.ended_ms, document.lease_ms, document.reason = final, now_ms, None, reason
-    state.update_block(customer)
     state.log(now_ms, final, customer, document, reason)
 
 
 def _requeue(
     state: QueueState, document: DocumentState, what: str, now_ms: int, after_ms: int = 0, note: str | None = None
 ) -> None:
-    document.customer.running -= 1
+    state.stop_running(document, now_ms)
     document.customer.waiting += 1
     document.state = "delayed" if after_ms else "ready"
     document.ready_ms = now_ms + after_ms
     document.lease_ms = None
-    state.update_block(document.customer)
     state.enqueue(document)
     state.log(now_ms, what, document.customer, document, note)
 
@@ -144,7 +157,8 @@ def retry(state: QueueState, id: str, as_customer: bool, now_ms: int) -> bool:
     customer = document.customer
     retries = document.retries if as_customer else None
     refuse_retry(id, customer.id, retries, lambda: customer.waiting, customer_limits(state, customer.id))
-    note = _check_again(state, document, now_ms) if as_customer else None
+    note = check_again(state, document, now_ms) if as_customer else None
+    document.retries += as_customer
     customer.failed -= 1
     customer.waiting += 1
     document.state, document.ready_ms, document.attempts = "ready", now_ms, 0
@@ -154,10 +168,11 @@ def retry(state: QueueState, id: str, as_customer: bool, now_ms: int) -> bool:
     return True
 
 
-def _check_again(state: QueueState, document: DocumentState, now_ms: int) -> str:
-    """Give a document the check of a new one, because its customer retries it; return the note for the feed."""
+def check_again(state: QueueState, document: DocumentState, now_ms: int) -> str:
+    """Give a document the check of a new one; return the note for the feed. A priority set by hand stays."""
     before, customer = document.check, document.customer
-    document.check = check_customer(state, customer, document.cost, now_ms)
+    document.check = check_customer(state, customer, document.cost, now_ms, document.no_better_than)
     document.resets, document.weight = customer.standing.resets, weight_of(customer.terms)
-    document.retries += 1
+    if not document.is_set_by_hand:
+        document.priority = document.check.priority
     return encode_check(document.check, document.cost, before)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from heapq import heappush
 
-from fairlane.core.dispatch import Lanes, is_blocked
-from fairlane.core.document import ATTEMPTS_DEFAULT, CheckRow, DocumentRow, ReceiptRow, Record, State, Submission
-from fairlane.core.policy import Rules, Standing, Terms, weight_of
+from fairlane.core.dispatch import Bucket, is_kind_blocked
+from fairlane.core.document import ATTEMPTS_DEFAULT, CheckRow, DocumentRow, Hold, ReceiptRow, Record, State, Submission
+from fairlane.core.lanes import Lanes
+from fairlane.core.policy import LEVELS_MAX, KindLimit, Rules, Standing, Terms, weight_of
 from fairlane.engine.limits import submission_bytes
-from fairlane.engine.pace import Pace
 from fairlane.engine.protocol import ATTEMPTS, PROGRESS, attempt_key
 
 
@@ -22,7 +22,8 @@ class CustomerState:
     """A customer: its counter, its terms, and how many documents it has in each state."""
 
     __slots__ = (
-        "bytes", "cancelled", "documents", "done", "failed", "id", "running", "standing", "terms", "terms_version", "waiting",
+        "bytes", "cancelled", "documents", "done", "failed", "id", "running", "standing", "terms", "terms_version", "usual",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, id: str) -> None:
@@ -32,15 +33,33 @@ class CustomerState:
         self.terms_version = 0
         self.waiting = self.running = self.done = self.failed = self.cancelled = 0
         self.documents = self.bytes = 0  # that are kept
+        self.usual: int | None = None  # what its attempts usually take, in thousandths of a millisecond
+
+    def hold(self) -> Hold | None:
+        """Return what keeps its lanes from competing."""
+        if self.terms.paused:
+            return "paused"
+        return "cap" if self.terms.cap is not None and self.running >= self.terms.cap else None
+
+
+class KindState:
+    """A kind: its limit, and what counts towards it."""
+
+    __slots__ = ("bucket", "limit", "running", "version")
+
+    def __init__(self) -> None:
+        self.limit = KindLimit()
+        self.version = self.running = 0
+        self.bucket = Bucket()
 
 
 class DocumentState:
     """A document, its check, and its current or last claim."""
 
     __slots__ = (
-        "attempts", "attempts_max", "bytes", "check", "cost", "customer", "digest", "ended_ms", "id", "key", "kind",
-        "lease_ms", "number", "payload", "ready_ms", "reason", "resets", "result", "retries", "root", "state", "submitted_ms",
-        "token", "weight", "worker",
+        "attempts", "attempts_max", "bytes", "check", "claimed_ms", "cost", "customer", "digest", "ended_ms", "id",
+        "is_set_by_hand", "key", "kind", "lease_ms", "no_better_than", "number", "paid", "payload", "priority", "ready_ms",
+        "reason", "resets", "result", "retries", "root", "state", "submitted_ms", "token", "weight", "worker",
     )  # fmt: skip
 
     def __init__(self, number: int, submission: Submission, customer: CustomerState, check: CheckRow) -> None:
@@ -52,6 +71,9 @@ class DocumentState:
         self.digest = submission.digest
         self.customer = customer
         self.check = check
+        self.priority = check.priority
+        self.no_better_than = submission.no_better_than
+        self.is_set_by_hand = False
         self.resets = customer.standing.resets
         self.weight = weight_of(customer.terms)
         self.cost = submission.cost
@@ -64,6 +86,8 @@ class DocumentState:
         self.attempts = self.token = 0
         self.attempts_max = ATTEMPTS_DEFAULT
         self.worker: str | None = None
+        self.claimed_ms: int | None = None
+        self.paid: int | None = None  # for the turn that took it, in milliseconds; None: it will not be trued up
         self.lease_ms: int | None = None
         self.ended_ms: int | None = None
         self.reason: str | None = None
@@ -76,7 +100,8 @@ class DocumentState:
         return DocumentRow(
             self.id, self.number, self.customer.id, self.kind, self.state, self.check, self.cost, self.key,
             self.ready_ms, self.attempts, self.attempts_max, self.token, self.worker, self.lease_ms, self.ended_ms,
-            self.reason, self.bytes, self.retries, self.submitted_ms,
+            self.reason, self.priority, self.no_better_than, self.is_set_by_hand, self.claimed_ms, self.bytes, self.retries,
+            self.submitted_ms,
         )  # fmt: skip
 
 
@@ -95,7 +120,10 @@ class QueueState:
     def __init__(self) -> None:
         self.rules = Rules()
         self.lanes = Lanes(self.rules.dispatch, self.rules.open_turn_every)
-        self.pace = Pace()
+        self.kinds: dict[str, KindState] = {}
+        self.usual: int | None = None  # what attempts of everybody usually take
+        self.taken = [0] * LEVELS_MAX  # documents that had waited, by priority
+        self.busy_ms = self.ticked_ms = 0
         self.customers: dict[str, CustomerState] = {}
         self.documents: dict[int, DocumentState] = {}  # by submission number
         self.numbers: dict[str, int] = {}  # document id: number
@@ -122,15 +150,39 @@ class QueueState:
         if document.state == "delayed":
             heappush(self.delayed, (document.ready_ms, document.number))
         else:
-            priority = document.check.priority
-            self.lanes.add(document.number, document.customer.id, document.kind, priority, document.ready_ms)
+            self.lanes.add(document.number, document.customer.id, document.kind, document.priority, document.ready_ms)
 
     def update_block(self, customer: CustomerState) -> None:
         """Block or unblock the customer's lanes, as its pause, its cap and its running documents demand."""
-        if is_blocked(customer.terms.paused, customer.terms.cap, customer.running):
-            self.lanes.block(customer.id)
-        else:
+        if customer.hold() is None:
             self.lanes.unblock(customer.id)
+        else:
+            self.lanes.block(customer.id)
+
+    def update_kind(self, name: str, now_ms: int) -> None:
+        """Block or unblock the lanes of a kind, as its limit demands."""
+        kind = self.kinds.get(name)
+        if kind is None:
+            return
+        if is_kind_blocked(kind.limit, kind.running, kind.bucket, now_ms):
+            self.lanes.block_kind(name)
+        else:
+            self.lanes.unblock_kind(name)
+
+    def kind_hold(self, name: str, now_ms: int) -> Hold | None:
+        """Return which limit keeps the lanes of a kind from competing."""
+        kind = self.kinds.get(name)
+        if kind is None or not is_kind_blocked(kind.limit, kind.running, kind.bucket, now_ms):
+            return None
+        return "kind rate" if now_ms < kind.bucket.next_start_ms(kind.limit) else "kind running"
+
+    def stop_running(self, document: DocumentState, now_ms: int) -> None:
+        """Count one running document less: its customer and its kind may compete again."""
+        document.customer.running -= 1
+        self.update_block(document.customer)
+        if (kind := self.kinds.get(document.kind)) is not None:
+            kind.running -= 1
+            self.update_kind(document.kind, now_ms)
 
     def add(self, document: DocumentState) -> None:
         """Add a document, and count what it takes."""

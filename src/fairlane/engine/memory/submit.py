@@ -86,7 +86,7 @@ def _submit(state: QueueState, submission: Submission, now_ms: int) -> ReceiptRo
     if source and submission.made_from:
         check = source.check._replace(checked_ms=now_ms)
     else:
-        check = check_customer(state, customer, submission.cost, now_ms)
+        check = check_customer(state, customer, submission.cost, now_ms, submission.no_better_than)
     state.last_number = number = state.last_number + 1
     document = DocumentState(number, submission, customer, check)
     state.add(document)
@@ -95,16 +95,21 @@ def _submit(state: QueueState, submission: Submission, now_ms: int) -> ReceiptRo
         family = state.families.setdefault(document.root, Family())
         family.descendants, family.kept = family.descendants + 1, family.kept + 1
     customer.waiting += 1
-    if submission.made_from:
+    if source and submission.made_from:
         document.resets = NO_CHECK
+        document.priority, document.is_set_by_hand = source.priority, source.is_set_by_hand
+        document.no_better_than = source.no_better_than
     state.log(now_ms, "submitted", customer, document, submission.made_from)
     state.enqueue(document)
     return document.receipt()
 
 
-def check_customer(state: QueueState, customer: CustomerState, cost: int, now_ms: int) -> CheckRow:
+def check_customer(
+    state: QueueState, customer: CustomerState, cost: int, now_ms: int, no_better_than: int | None = None
+) -> CheckRow:
     """Move a customer's counter by one check."""
     policy = customer.terms.policy(state.rules.policy)
     customer.standing = policy.check(customer.standing, now_ms, step_of(cost, weight_of(customer.terms)))
     counter = customer.standing.counter
-    return CheckRow(customer.id, policy.level(counter), counter, now_ms, state.rules.version, customer.terms_version)
+    priority = max(policy.level(counter), no_better_than or 1)
+    return CheckRow(customer.id, priority, counter, now_ms, state.rules.version, customer.terms_version)

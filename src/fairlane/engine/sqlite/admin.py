@@ -1,15 +1,17 @@
-"""Configure, tune, reset, records, purge and forget: what operators do with a queue in a file."""
+"""Configure, tune, limits, reset, records, purge and forget: what operators do with a queue in a file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fairlane.core.dispatch import Bucket
 from fairlane.core.document import Record
-from fairlane.core.policy import Rules, Terms, operator_reset
-from fairlane.engine.codec import encode_rules, encode_terms
+from fairlane.core.policy import KindLimit, Rules, Terms, operator_reset
+from fairlane.engine.codec import encode_kind_limit, encode_rules, encode_terms
 from fairlane.engine.protocol import Purged, Removed, Rewrite, TextPart
 
+from .kinds import encode_limit
 from .queries import sql
 from .rows import TransitionRow
 from .settle import delete_document, forget_document
@@ -24,7 +26,7 @@ def configure(tx: Transaction, rules: Rules, now_ms: int) -> Rules | None:
     tx.rules = replace(rules, version=rules.version + 1)
     body = encode_rules(tx.rules)
     tx.execute(sql.add_rules, (tx.rules.version, now_ms, body))
-    if rules.dispatch != before.dispatch:
+    if (rules.dispatch, rules.turns) != (before.dispatch, before.turns):
         tx.level_lanes()
     tx.log(now_ms, "configured", note=body)
     return tx.rules
@@ -39,6 +41,20 @@ def tune(tx: Transaction, customer_id: str, terms: Terms, version: int, now_ms: 
     new_version = tx.tune(customer.number, terms, now_ms)
     tx.log(now_ms, "tuned", customer.number, note=encode_terms(terms))
     return new_version
+
+
+def limit_kind(tx: Transaction, name: str, limit: KindLimit, version: int, now_ms: int) -> int | None:
+    """Replace a kind's limit, with a full bucket, under the next version."""
+    kind = tx.kinds.get(name)
+    if version != kind.version:
+        return None
+    tx.flush_documents()
+    kind.limit, kind.limits, kind.version = limit, encode_limit(limit), version + 1
+    kind.bucket = Bucket()
+    (kind.running,) = tx.execute(sql.count_running_of_kind, (name,)).fetchone()
+    tx.update_kind(kind, now_ms)
+    tx.log(now_ms, "limited", note=encode_kind_limit(name, limit))
+    return kind.version
 
 
 def reset(tx: Transaction, customer_id: str, now_ms: int) -> None:
@@ -104,7 +120,7 @@ def forget(tx: Transaction, customer_id: str, limit: int, now_ms: int) -> list[R
         return []
     documents = [TransitionRow(*row) for row in tx.execute(sql.read_documents_to_forget, (customer.number, limit))]
     for document in documents:
-        forget_document(tx, document)
+        forget_document(tx, document, now_ms)
     if not documents:
         tx.delete_customer(customer)
         tx.log(now_ms, "forgotten")

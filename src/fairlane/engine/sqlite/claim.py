@@ -1,4 +1,4 @@
-"""Claim: documents in dispatch order, read lazily from the index of lane heads.
+"""Claim: documents in dispatch order, read lazily from the indexes of kinds and of lane heads.
 
 Nothing is written while turns are picked: the heads come from open cursors, lanes that already had a turn in this claim from
 a small heap beside them, and the better of the two is taken. So a claim reads in proportion to what it takes.
@@ -6,38 +6,49 @@ a small heap beside them, and the better of the two is taken. So a claim reads i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from heapq import heappop, heappush, merge
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
 
-import apsw
-
-from fairlane.core.dispatch import is_open_turn, pay_turn
+from fairlane.core.dispatch import USUAL_FIRST, KindSet, is_open_turn, kind_set, pay_turn, turn_price
 from fairlane.core.document import ATTEMPTS_DEFAULT, Claim
 from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.protocol import DUE_MAX
 
+from .heads import HeadsByAge, HeadsByTurn
+from .kinds import is_blocked_now
+from .picked import PickedLanes
 from .queries import sql
-from .rows import LaneKey, LaneRow
+from .rows import LaneRow
 from .transaction import Transaction
+
+
+class _Taken(NamedTuple):
+    """A document that was picked, and what is written of it."""
+
+    lane: LaneRow
+    claim: Claim
+    paid: int | None
 
 
 def claim(tx: Transaction, worker: str, limit: int, lease_ms: int, kinds: Mapping[str, int] | None, now_ms: int) -> list[Claim]:
     """Claim up to `limit` documents in dispatch order."""
     tx.flush_documents()
     _ready_due_documents(tx, now_ms)
+    for kind in tx.kinds.limited():
+        tx.update_kind(kind, now_ms)  # its bucket may have refilled
     tx.flush()
-    dispatches_before = tx.dispatches
-    picker = _TurnPicker(tx, kinds)
-    claimed: list[tuple[LaneRow, Claim]] = []
-    while len(claimed) < limit and (lane := picker.next()) is not None:
-        claimed.append((lane, _claim_head(tx, picker, lane, now_ms + lease_ms, kinds)))
+    _count_busy_time(tx, now_ms)
+    picker = _TurnPicker(tx, kind_set(kinds), now_ms)
+    taken: list[_Taken] = []
+    while len(taken) < limit and (lane := picker.next()) is not None:
+        attempts_max = ATTEMPTS_DEFAULT if kinds is None else kinds[lane.kind]
+        taken.append(picker.take(lane, attempts_max, now_ms + lease_ms))
     picker.close()
-    if claimed:
-        tx.pace = tx.pace.advance(now_ms, dispatches_before)
-        _write(tx, claimed, worker, now_ms)
-        for customer in picker.capped:
-            tx.update_block(customer)
-    return [claim for _, claim in claimed]
+    if taken:
+        _write(tx, taken, worker, now_ms)
+        picker.finish()
+    return [each.claim for each in taken]
 
 
 def _ready_due_documents(tx: Transaction, now_ms: int) -> None:
@@ -47,145 +58,105 @@ def _ready_due_documents(tx: Transaction, now_ms: int) -> None:
         tx.join_lane(tx.lane(customer, kind, priority), number, ready_ms)
 
 
-def _claim_head(tx: Transaction, picker: _TurnPicker, lane: LaneRow, lease_ms: int, kinds: Mapping[str, int] | None) -> Claim:
-    number = lane.head
-    assert number is not None
-    id, customer_id, cost, token, attempts, payload = tx.execute(sql.read_for_claim, (number,)).fetchone()
-    turn, is_open = tx.dispatches, picker.is_open
-    picker.pay(lane, step_of(cost, weight_of(tx.terms(lane.customer).terms)))
-    attempts_max = ATTEMPTS_DEFAULT if kinds is None else kinds[lane.kind]
-    return Claim(
-        id, token + 1, number, customer_id, lane.kind, lane.priority, payload, attempts + 1, attempts_max, lease_ms, turn,
-        is_open,
-    )  # fmt: skip
+def _count_busy_time(tx: Transaction, now_ms: int) -> None:
+    """Count the time since the last claim during which something could have been taken."""
+    row = tx.execute(sql.kinds_in_age).fetchone()
+    if row is not None:
+        tx.busy_ms += max(0, now_ms - max(tx.ticked_ms, row[0]))
+        tx.ticked_ms = max(tx.ticked_ms, now_ms)
 
 
-def _write(tx: Transaction, claimed: list[tuple[LaneRow, Claim]], worker: str, now_ms: int) -> None:
+def _write(tx: Transaction, taken: list[_Taken], worker: str, now_ms: int) -> None:
     """Write the new states of the claimed documents, and take them out of their lanes."""
     tx.executemany(
         sql.start_document,
-        [(claim.token, claim.attempts, claim.attempts_max, worker, claim.lease_ms, claim.number) for _, claim in claimed],
+        [
+            (claim.token, claim.attempts, claim.attempts_max, worker, claim.lease_ms, now_ms, paid, claim.number)
+            for _, claim, paid in taken
+        ],
     )
-    tx.executemany(sql.leave_lane, [(*lane.key(), claim.number) for lane, claim in claimed])
-    for lane, claim in claimed:
+    tx.executemany(sql.leave_lane, [(*lane.key(), claim.number) for lane, claim, _ in taken])
+    for lane, claim, _ in taken:
         tx.log(now_ms, "claimed", lane.customer, claim.number, claim.token, worker)
 
 
 class _TurnPicker:
     """Picks the turns of one claim, before anything is written."""
 
-    def __init__(self, tx: Transaction, kinds: Iterable[str] | None) -> None:
-        self.tx = tx
-        self.is_open = False
-        self.capped: set[int] = set()  # customers that reached their cap
-        self._kinds = None if kinds is None else list(kinds)
-        self._served: dict[LaneKey, LaneRow] = {}  # lanes that had a turn
-        self._followers: dict[LaneKey, _LaneReader] = {}  # the documents behind the heads of those lanes
-        self._served_heads: list[tuple[int, int, int, int, str]] = []  # heap of their next heads, as heads_by_turn has them
-        self._cursors: list[apsw.Cursor] = []
-        self._turns = self._open_cursors(sql.heads_by_turn, sql.heads_by_turn_of_all)
-        self._turn = next(self._turns, None)
-        self._oldest_heads: Iterator[tuple[int, int, int, str, int]] | None = None
-        self._oldest: tuple[int, int, int, str, int] | None = None
-
-    def _open_cursors(self, statement: str, statement_of_all: str) -> Iterator[tuple[int, int, int, int, str]]:
-        if self._kinds is None:
-            cursors = [self.tx.execute(statement_of_all)]
-        else:
-            cursors = [self.tx.execute(statement, (kind,)) for kind in self._kinds]
-        self._cursors += cursors
-        return iter(cursors[0]) if len(cursors) == 1 else merge(*cursors)
+    def __init__(self, tx: Transaction, kinds: KindSet, now_ms: int) -> None:
+        self._tx = tx
+        self._now_ms = now_ms
+        self._picked = PickedLanes(tx)
+        self._by_turn = HeadsByTurn(tx, kinds, self._picked)
+        self._by_age = HeadsByAge(tx, kinds, self._picked)
+        self._set = json.dumps(kinds)
+        row = tx.execute(sql.read_dispatches, (self._set,)).fetchone()
+        self._dispatches: int = row[0] if row else 0
+        self._is_open = False
 
     def next(self) -> LaneRow | None:
-        """Return the lane whose head is served next, and count the dispatch."""
-        rules = self.tx.rules
-        self.is_open = rules.dispatch == "fair" and is_open_turn(self.tx.dispatches + 1, rules.open_turn_every)
-        key = self._longest_ready() if self.is_open else self._first_in_turn()
-        if key is None:
+        """Return the lane whose head is served next."""
+        rules = self._tx.rules
+        self._is_open = rules.dispatch == "fair" and is_open_turn(self._dispatches + 1, rules.open_turn_every)
+        key = (self._by_age if self._is_open else self._by_turn).first()
+        return None if key is None else self._picked.lane(key)
+
+    def take(self, lane: LaneRow, attempts_max: int, lease_ms: int) -> _Taken:
+        """Take the head of a lane, charge the lane for its turn, and count the dispatch."""
+        tx, number = self._tx, lane.head
+        assert number is not None
+        id, customer_id, cost, token, attempts, ready_ms, payload = tx.execute(sql.read_for_claim, (number,)).fetchone()
+        self._dispatches += 1
+        if self._now_ms > ready_ms:
+            tx.priority(lane.priority).taken += 1
+        paid = self._pay(lane, cost)
+        self._picked.advance(lane)
+        self._count(lane)
+        self._by_turn.serve(lane)
+        self._by_age.serve(lane)
+        claim = Claim(
+            id, token + 1, number, customer_id, lane.kind, lane.priority, payload, attempts + 1, attempts_max, lease_ms,
+            self._dispatches, self._is_open,
+        )  # fmt: skip
+        return _Taken(lane, claim, paid)
+
+    def _pay(self, lane: LaneRow, cost: int) -> int | None:
+        """Charge a lane for its turn; return what it paid, if that is trued up when the attempt ends."""
+        tx = self._tx
+        if tx.rules.dispatch == "strict":
             return None
-        self.tx.dispatches += 1
-        return self._served.get(key) or self.tx.lane(*key)
-
-    def _first_in_turn(self) -> LaneKey | None:
-        while self._turn is not None and self._is_stale(self._turn[3], self._turn[4], self._turn[0]):
-            self._turn = next(self._turns, None)
-        while self._served_heads and not self._is_current(*self._served_heads[0]):
-            heappop(self._served_heads)
-        if self._turn is None and not self._served_heads:
-            return None
-        if self._turn is None or (self._served_heads and self._served_heads[0] < self._turn):
-            priority, _, _, customer, kind = self._served_heads[0]
-        else:
-            priority, _, _, customer, kind = self._turn
-        return customer, kind, priority
-
-    def _longest_ready(self) -> LaneKey | None:
-        if self._oldest_heads is None:
-            self._oldest_heads = self._open_cursors(sql.heads_by_age, sql.heads_by_age_of_all)  # type: ignore[assignment]
-            assert self._oldest_heads is not None
-            self._oldest = next(self._oldest_heads, None)
-        while self._oldest is not None and self._is_stale(*self._oldest[2:]):
-            self._oldest = next(self._oldest_heads, None)
-        heads = [
-            (lane.head_ready_ms or 0, lane.head, lane.customer, lane.kind, lane.priority)
-            for lane in self._served.values()
-            if lane.head is not None and lane.customer not in self.capped
-        ]
-        best = min([*heads, self._oldest] if self._oldest is not None else heads, default=None)
-        return None if best is None else best[2:]
-
-    def _is_stale(self, customer: int, kind: str, priority: int) -> bool:
-        """Return whether a head of the index must be skipped: its lane had a turn here, or its customer is at its cap."""
-        return (customer, kind, priority) in self._served or customer in self.capped
-
-    def _is_current(self, priority: int, start: int, head: int, customer: int, kind: str) -> bool:
-        lane = self._served[customer, kind, priority]
-        return lane.head == head and lane.start == start and customer not in self.capped
-
-    def pay(self, lane: LaneRow, step: int) -> None:
-        """Charge the lane for its turn and advance it to its next head; note when the customer reaches its cap."""
-        key = lane.key()
-        row = self.tx.priority(lane.priority)
         assert lane.start is not None
-        row.clock, lane.finish, start = pay_turn(self.tx.rules.dispatch, row.clock, lane.start, lane.finish, step)
-        row.ready -= 1
-        if key not in self._served:
-            self._served[key] = lane
-            self._followers[key] = _LaneReader(self.tx, lane)
-        lane.head, lane.head_ready_ms = self._followers[key].next()
-        lane.start = None if lane.head is None else start
-        if lane.head is None:
-            row.lanes -= 1
-        else:
-            heappush(self._served_heads, (lane.priority, start, lane.head, lane.customer, lane.kind))
+        kind, row, weight = tx.kinds.get(lane.kind), tx.priority(lane.priority), weight_of(tx.terms(lane.customer).terms)
+        usual = next((each for each in (tx.usuals.get(lane.customer), tx.usual_of_all) if each is not None), USUAL_FIRST)
+        price = turn_price(tx.rules.turns, step_of(cost, weight), usual, weight)
+        clock, cross = kind.clocks[lane.priority - 1], kind.cross(lane.priority, lane.cross)
+        kind.clocks[lane.priority - 1], row.clock, lane.finish, lane.cross_finish, is_paid = pay_turn(
+            clock, row.clock, lane.start, cross, price, self._is_open
+        )
+        lane.start, lane.cross = lane.finish, lane.cross_finish
+        return price if is_paid and tx.rules.turns == "time" else None
+
+    def _count(self, lane: LaneRow) -> None:
+        """Count what runs; note when the customer reaches its cap or the kind its limit."""
         lane.waiting -= 1
         lane.running += 1
-        if self.tx.is_blocked(lane.customer):
-            self.capped.add(lane.customer)
+        if self._tx.is_blocked(lane.customer):
+            self._picked.capped.add(lane.customer)
+            for kind_name in {each.kind for each in self._tx.all_lanes(lane.customer) if each.head is not None}:
+                self._by_turn.refresh(kind_name)
+        kind = self._tx.kinds.get(lane.kind)
+        if kind.is_limited:
+            kind.running += 1
+            kind.bucket = kind.bucket.take(kind.limit, self._now_ms)
+            kind.blocked = is_blocked_now(kind, self._now_ms)
 
     def close(self) -> None:
-        """Close the cursors: nothing may be written to the index while they are open."""
-        for cursor in self._cursors:
-            cursor.close()
+        """Close the cursors: nothing may be written to the indexes while they are open."""
+        self._by_turn.close()
+        self._by_age.close()
 
-
-class _LaneReader:
-    """Reads the documents behind a lane's head: one first, as most lanes have one turn in a claim, then eight times more."""
-
-    def __init__(self, tx: Transaction, lane: LaneRow) -> None:
-        self._tx = tx
-        self._key = lane.key()
-        self._last = lane.head
-        self._rows: list[tuple[int, int]] = []
-        self._size = 1
-
-    def next(self) -> tuple[int, int] | tuple[None, None]:
-        """Return the next document's number and since when it is ready."""
-        if not self._rows:
-            self._rows = self._tx.execute(sql.next_in_lane, (*self._key, self._last, self._size)).fetchall()
-            self._rows.reverse()
-            self._size *= 8
-        if not self._rows:
-            return None, None
-        self._last, ready_ms = self._rows.pop()
-        return self._last, ready_ms
+    def finish(self) -> None:
+        """Write the count of dispatches, and take the lanes of customers at their cap out of the competition."""
+        self._tx.execute(sql.write_dispatches, (self._set, self._dispatches))
+        for customer in self._picked.capped:
+            self._tx.update_block(customer)

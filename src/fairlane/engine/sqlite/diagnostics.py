@@ -95,7 +95,9 @@ def _log(path: Path) -> Finding:
 
 
 def _indexes(execute: Execute) -> Finding:
-    indexes = set(re.findall(r"CREATE INDEX (\w+)", "".join(SCHEMA_VERSIONS)))
+    indexes = set[str]()
+    for verb, name in re.findall(r"\b(CREATE|DROP) INDEX (\w+)", "".join(SCHEMA_VERSIONS)):
+        (indexes.add if verb == "CREATE" else indexes.discard)(name)
     missing = indexes - {name for (name,) in execute(sql.read_index_names).fetchall()}
     if not missing:
         return Finding("indexes", "fine", f"all {len(indexes)} exist")

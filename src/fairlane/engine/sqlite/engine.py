@@ -21,8 +21,9 @@ from fairlane.core.document import (
     ReceiptRow,
     Record,
     Submission,
+    Totals,
 )
-from fairlane.core.policy import Rules, Terms
+from fairlane.core.policy import KindLimit, Rules, Terms
 from fairlane.engine.errors import refuse_frozen
 from fairlane.engine.protocol import (
     SCAN_MAX,
@@ -30,17 +31,19 @@ from fairlane.engine.protocol import (
     DocumentFilter,
     DocumentPage,
     Finding,
+    KindRow,
     Packed,
     Purged,
     ReadyKind,
     Removed,
+    Reprioritized,
     Rewrite,
     TextPart,
 )
 from fairlane.engine.schema import Schema
 from fairlane.file_modes import create_private
 
-from . import admin, claim, count, diagnostics, read, settle, submit, transfer
+from . import admin, claim, count, diagnostics, priorities, read, settle, submit, transfer
 from .connection import connect
 from .file_checks import close_to_others, refuse_unfit
 from .migrate import migrate
@@ -146,6 +149,15 @@ class SqliteEngine:
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         return self._pool.read(lambda execute: read.outlook(execute, id, current_time_ms(now_ms)))
 
+    def totals(self) -> Totals:
+        return self._pool.read(read.totals)
+
+    def kind(self, kind: str) -> KindRow:
+        return self._pool.read(lambda execute: read.kind(execute, kind))
+
+    def kinds(self, after: str, limit: int) -> list[KindRow]:
+        return self._pool.read(lambda execute: read.kinds(execute, after, limit))
+
     def ready_kinds(self, after: str, limit: int) -> list[ReadyKind]:
         return self._pool.read(lambda execute: read.ready_kinds(execute, after, limit))
 
@@ -175,6 +187,17 @@ class SqliteEngine:
 
     def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
         return self._write_unless_frozen(lambda tx: admin.tune(tx, customer, terms, version, current_time_ms(now_ms)))
+
+    def limit_kind(self, kind: str, limit: KindLimit, version: int, *, now_ms: int | None = None) -> int | None:
+        return self._write_unless_frozen(lambda tx: admin.limit_kind(tx, kind, limit, version, current_time_ms(now_ms)))
+
+    def prioritize(self, ids: Sequence[str], priority: int, by: str, *, now_ms: int | None = None) -> list[str]:
+        return self._write_unless_frozen(lambda tx: priorities.prioritize(tx, ids, priority, by, current_time_ms(now_ms)))
+
+    def reprioritize(self, customer: str, after: int, limit: int, *, recheck: bool, now_ms: int | None = None) -> Reprioritized:
+        return self._write_unless_frozen(
+            lambda tx: priorities.reprioritize(tx, customer, after, limit, recheck, current_time_ms(now_ms))
+        )
 
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
         self._write_unless_frozen(lambda tx: admin.reset(tx, customer, current_time_ms(now_ms)))

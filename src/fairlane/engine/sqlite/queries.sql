@@ -1,25 +1,81 @@
 -- read_queue: The queue's own counters.
-SELECT dispatches, last_number, last_change, changes_floor, last_record, tunings, uncounted,
-       pace_from_ms, pace_from_dispatches, pace_mid_ms, pace_mid_dispatches
-FROM queue;
+SELECT last_number, last_change, changes_floor, last_record, tunings, uncounted, busy_ms, ticked_ms, usual FROM queue;
 
 -- write_queue: Write the queue's own counters.
-UPDATE queue SET dispatches = ?, last_number = ?, last_change = ?, changes_floor = ?, last_record = ?, tunings = ?, uncounted = ?,
-       pace_from_ms = ?, pace_from_dispatches = ?, pace_mid_ms = ?, pace_mid_dispatches = ?;
+UPDATE queue SET last_number = ?, last_change = ?, changes_floor = ?, last_record = ?, tunings = ?, uncounted = ?, busy_ms = ?,
+       ticked_ms = ?, usual = ?;
 
 -- read_queue_and_rules: The queue's own counters, and the rules that hold now.
-SELECT dispatches, last_number, last_change, changes_floor, last_record, tunings, uncounted,
-       pace_from_ms, pace_from_dispatches, pace_mid_ms, pace_mid_dispatches, version, body
+SELECT last_number, last_change, changes_floor, last_record, tunings, uncounted, busy_ms, ticked_ms, usual, version, body
 FROM queue JOIN rules ORDER BY version DESC LIMIT 1;
 
--- read_priority: A priority's clock, its ready documents and their lanes.
-SELECT clock, ready, lanes FROM priorities WHERE priority = ?;
+-- read_dispatches: How many documents were dispatched to workers that ask for a set of kinds.
+SELECT count FROM dispatches WHERE kinds = ?;
 
--- read_priorities: The number of ready documents of every priority, and of their lanes.
-SELECT ready, lanes FROM priorities ORDER BY priority;
+-- write_dispatches: Write how many were dispatched for a set of kinds.
+INSERT INTO dispatches (kinds, count) VALUES (?, ?) ON CONFLICT DO UPDATE SET count = excluded.count;
+
+-- pack_dispatches: How many were dispatched for every set of kinds.
+SELECT kinds, count FROM dispatches WHERE count > 0;
+
+-- pack_kinds: A page of the kinds that have a limit, or a clock that moved.
+SELECT kind FROM kinds
+WHERE kind > ? AND (version > 0 OR clocks <> '[0, 0, 0, 0, 0, 0, 0, 0, 0]') ORDER BY kind LIMIT ?;
+
+-- read_kind: A kind.
+SELECT clocks, limits, version, running, tokens, tokens_ms, blocked, floors, priority, start, cross_tag, head, ready_ms, oldest
+FROM kinds WHERE kind = ?;
+
+-- write_kind: Write a kind.
+INSERT INTO kinds (kind, clocks, limits, version, running, tokens, tokens_ms, blocked, floors, priority, start, cross_tag, head,
+       ready_ms, oldest)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET clocks = excluded.clocks, limits = excluded.limits, version = excluded.version, running = excluded.running,
+       tokens = excluded.tokens, tokens_ms = excluded.tokens_ms, blocked = excluded.blocked, floors = excluded.floors,
+       priority = excluded.priority, start = excluded.start, cross_tag = excluded.cross_tag, head = excluded.head,
+       ready_ms = excluded.ready_ms, oldest = excluded.oldest;
+
+-- read_limited_kinds: The kinds that have, or had, a limit.
+SELECT kind FROM kinds INDEXED BY kinds_limited WHERE limits IS NOT NULL;
+
+-- page_limited_kinds: A page of them.
+SELECT kind FROM kinds INDEXED BY kinds_limited WHERE limits IS NOT NULL AND kind > ? ORDER BY kind LIMIT ?;
+
+-- page_kinds: A page of all kinds.
+SELECT kind FROM kinds WHERE kind > ? ORDER BY kind LIMIT ?;
+
+-- kinds_in_turn: The kinds that are not at their limit, by their first lanes in the order of ordinary turns.
+SELECT priority, cross_tag, head, kind FROM kinds INDEXED BY kinds_by_turn
+WHERE head IS NOT NULL AND blocked = 0 ORDER BY priority, cross_tag, head;
+
+-- kind_in_turn: One of those kinds.
+SELECT priority, cross_tag, head, kind FROM kinds WHERE kind = ? AND head IS NOT NULL AND blocked = 0;
+
+-- kind_in_age: One of those kinds, by its head that was ready first.
+SELECT ready_ms, oldest, kind FROM kinds WHERE kind = ? AND oldest IS NOT NULL AND blocked = 0;
+
+-- kinds_in_age: The same kinds by their heads that were ready first.
+SELECT ready_ms, oldest, kind FROM kinds INDEXED BY kinds_by_age
+WHERE oldest IS NOT NULL AND blocked = 0 ORDER BY ready_ms, oldest;
+
+-- count_running_of_kind: How many documents of a kind run.
+SELECT count(*) FROM documents INDEXED BY documents_running WHERE state = 'running' AND kind = ?;
+
+-- read_usual: What attempts of a customer usually take.
+SELECT finish FROM lanes WHERE customer = ? AND part = 2 AND kind = '' AND priority = 0 AND number = 0;
+
+-- write_usual: Write what attempts of a customer usually take.
+INSERT INTO lanes (customer, part, kind, priority, number, finish) VALUES (?, 2, '', 0, 0, ?)
+ON CONFLICT DO UPDATE SET finish = excluded.finish;
+
+-- read_priority: A priority's clock, its ready documents and their lanes.
+SELECT clock, ready, lanes, taken FROM priorities WHERE priority = ?;
+
+-- read_priorities: The number of ready documents of every priority, of their lanes, and of those that were taken.
+SELECT ready, lanes, taken FROM priorities ORDER BY priority;
 
 -- write_priority: Write a priority's clock and counts.
-UPDATE priorities SET clock = ?, ready = ?, lanes = ? WHERE priority = ?;
+UPDATE priorities SET clock = ?, ready = ?, lanes = ?, taken = ? WHERE priority = ?;
 
 -- read_rules_version: The version of the rules that hold now.
 SELECT max(version) FROM rules;
@@ -40,7 +96,7 @@ SELECT * FROM customers WHERE id > ? ORDER BY id LIMIT ?;
 INSERT INTO customers (id, busy_most) VALUES (?, 0);
 
 -- write_customer: Write a customer's counter, and how many of its documents wait or run at most.
-UPDATE customers SET counter = ?, updated_ms = ?, reset_ms = ?, resets = ?, busy_most = ? WHERE number = ?;
+UPDATE customers SET counter = ?, updated_ms = ?, resets = ?, parts = ?, busy_most = ? WHERE number = ?;
 
 -- read_terms: The terms that hold for a customer now.
 SELECT version, body FROM terms WHERE customer = ? ORDER BY version DESC LIMIT 1;
@@ -71,8 +127,8 @@ DELETE FROM keys WHERE customer = ? AND key = ?;
 
 -- add_document: Insert a document with its check.
 INSERT INTO documents (number, id, customer, customer_id, kind, state, priority, counter, checked_ms, policy_version, terms_version,
-       weight, resets, cost, key, ready_ms, attempts, attempts_max, token, bytes, root)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0, ?, ?);
+       weight, resets, cost, key, ready_ms, attempts, attempts_max, token, bytes, root, checked_priority, no_better_than, by_hand)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?);
 
 -- add_payload: Insert a document's payload.
 INSERT INTO payloads (number, body) VALUES (?, ?);
@@ -84,10 +140,13 @@ INSERT INTO results (number, body) VALUES (?, ?);
 INSERT INTO changes (number, at_ms, what, customer, document, token, note) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- read_receipt: The receipt of a document.
-SELECT id, number, customer_id, priority, counter, checked_ms, policy_version, terms_version FROM snapshots WHERE number = ?;
+SELECT id, number, customer_id, checked_priority, counter, checked_ms, policy_version, terms_version FROM snapshots
+WHERE number = ?;
 
 -- read_source: The check that a document made from this one inherits, and the first document of its family.
-SELECT customer_id, priority, counter, policy_version, terms_version, coalesce(root, number) FROM documents WHERE id = ?;
+SELECT customer_id, coalesce(checked_priority, priority), counter, policy_version, terms_version, coalesce(root, number),
+       priority, no_better_than, by_hand
+FROM documents WHERE id = ?;
 
 -- read_family: How many documents came out of one.
 SELECT descendants FROM families WHERE root = ?;
@@ -116,14 +175,16 @@ FROM documents AS d WHERE number <= ? AND bytes IS NULL ORDER BY number DESC LIM
 -- write_bytes: Write what a document takes.
 UPDATE documents SET bytes = ? WHERE number = ?;
 
--- read_lane: A lane.
-SELECT head, ready_ms, start, finish, waiting, running, done, failed, cancelled, coalesce(documents, 0), coalesce(bytes, 0)
+-- read_lane: A lane, and what attempts of its customer usually take.
+SELECT (SELECT finish FROM lanes AS u WHERE u.customer = ?1 AND u.part = 2 AND u.kind = '' AND u.priority = 0 AND u.number = 0),
+       head, ready_ms, start, cross_tag, finish, cross_finish, waiting, running, done, failed, cancelled,
+       coalesce(documents, 0), coalesce(bytes, 0)
 FROM lanes
-WHERE customer = ? AND part = 0 AND kind = ? AND priority = ? AND number = 0;
+WHERE customer = ?1 AND part = 0 AND kind = ?2 AND priority = ?3 AND number = 0;
 
 -- read_lanes: All lanes of a customer.
-SELECT kind, priority, head, ready_ms, start, finish, waiting, running, done, failed, cancelled, coalesce(documents, 0),
-       coalesce(bytes, 0)
+SELECT kind, priority, head, ready_ms, start, cross_tag, finish, cross_finish, waiting, running, done, failed, cancelled,
+       coalesce(documents, 0), coalesce(bytes, 0)
 FROM lanes
 WHERE customer = ? AND part = 0;
 
@@ -132,16 +193,30 @@ SELECT coalesce(sum(waiting), 0), coalesce(sum(running), 0), coalesce(sum(done),
        coalesce(sum(cancelled), 0), min(ready_ms), coalesce(sum(documents), 0), coalesce(sum(bytes), 0)
 FROM lanes WHERE customer = ? AND part = 0;
 
--- read_competing_lanes: Every lane that competes.
-SELECT customer, kind, priority FROM lanes WHERE start IS NOT NULL;
+-- level_lanes: Let every lane start from the clocks; under strict every start tag is 0.
+UPDATE lanes SET finish = level.clock, cross_finish = level.cross_clock,
+       start = CASE WHEN lanes.start IS NOT NULL THEN CASE WHEN ?1 THEN 0 ELSE level.clock END END,
+       cross_tag = CASE WHEN ?1 THEN 0 ELSE level.cross_clock END
+FROM (SELECT k.kind, p.priority, p.clock AS cross_clock, json_extract(k.clocks, '$[' || (p.priority - 1) || ']') AS clock
+      FROM kinds AS k JOIN priorities AS p) AS level
+WHERE lanes.part = 0 AND lanes.kind <> '' AND level.kind = lanes.kind AND level.priority = lanes.priority;
+
+-- drop_floors: Forget the floors of all kinds.
+UPDATE kinds SET floors = NULL;
 
 -- write_lane: Write a lane.
-INSERT INTO lanes (customer, part, kind, priority, number, head, ready_ms, start, finish, waiting, running, done, failed,
-       cancelled, documents, bytes)
-VALUES (?, 0, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET head = excluded.head, ready_ms = excluded.ready_ms, start = excluded.start,
-       finish = excluded.finish, waiting = excluded.waiting, running = excluded.running, done = excluded.done,
-       failed = excluded.failed, cancelled = excluded.cancelled, documents = excluded.documents, bytes = excluded.bytes;
+INSERT INTO lanes (customer, part, kind, priority, number, competing, head, ready_ms, start, cross_tag, finish, cross_finish,
+       waiting, running, done, failed, cancelled, documents, bytes)
+VALUES (?, 0, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET competing = excluded.competing, head = excluded.head, ready_ms = excluded.ready_ms,
+       start = excluded.start, cross_tag = excluded.cross_tag, finish = excluded.finish, cross_finish = excluded.cross_finish,
+       waiting = excluded.waiting, running = excluded.running, done = excluded.done, failed = excluded.failed,
+       cancelled = excluded.cancelled, documents = excluded.documents, bytes = excluded.bytes;
+
+-- write_lane_tags: Write a lane whose head is the same, and competes as before.
+UPDATE lanes SET start = ?, cross_tag = ?, finish = ?, cross_finish = ?, waiting = ?, running = ?, done = ?, failed = ?,
+       cancelled = ?, documents = ?, bytes = ?
+WHERE customer = ? AND part = 0 AND kind = ? AND priority = ? AND number = 0;
 
 -- write_lane_counts: Write the counts of a lane whose position in the indexes did not change.
 UPDATE lanes SET waiting = ?, running = ?, done = ?, failed = ?, cancelled = ?, documents = ?, bytes = ?
@@ -153,24 +228,31 @@ INSERT INTO lanes (customer, part, kind, priority, number, ready_ms) VALUES (?, 
 -- leave_lane: Delete a document from its lane.
 DELETE FROM lanes WHERE customer = ? AND part = 1 AND kind = ? AND priority = ? AND number = ?;
 
--- next_kind: The next kind that has a competing lane.
-SELECT kind FROM lanes INDEXED BY lanes_by_turn WHERE start IS NOT NULL AND kind > ? ORDER BY kind LIMIT 1;
+-- ready_kinds: A page of the kinds of which a head competes, and since when the one that was ready first is.
+SELECT kind, ready_ms FROM kinds WHERE oldest IS NOT NULL AND blocked = 0 AND kind > ? ORDER BY kind LIMIT ?;
 
 -- heads_by_turn: The competing heads of one kind, in the order of ordinary turns.
-SELECT priority, start, head, customer, kind FROM lanes INDEXED BY lanes_by_turn
-WHERE kind = ? AND start IS NOT NULL ORDER BY priority, start, head;
+SELECT priority, start, cross_tag, head, customer FROM lanes INDEXED BY lanes_by_turn
+WHERE kind = ? AND start IS NOT NULL ORDER BY priority, start, cross_tag, head;
+
+-- next_start: The next priority and start tag of a kind.
+SELECT priority, start FROM lanes INDEXED BY lanes_by_turn
+WHERE kind = ? AND start IS NOT NULL AND (priority, start) > (?, ?) ORDER BY priority, start LIMIT 1;
+
+-- heads_below_floor: The heads of one start tag whose cross tag counts as the floor, by number.
+SELECT priority, start, ?, head, customer FROM lanes INDEXED BY lanes_by_number
+WHERE kind = ? AND priority = ? AND start = ? AND cross_tag <= ? ORDER BY head;
+
+-- heads_above_floor: The heads of one start tag whose cross tag counts as it is.
+SELECT priority, start, cross_tag, head, customer FROM lanes INDEXED BY lanes_by_turn
+WHERE kind = ? AND priority = ? AND start = ? AND cross_tag > ? ORDER BY cross_tag, head;
 
 -- heads_by_age: The competing heads of one kind, longest ready first.
-SELECT ready_ms, head, customer, kind, priority FROM lanes INDEXED BY lanes_by_age
-WHERE kind = ? AND start IS NOT NULL ORDER BY ready_ms, head;
+SELECT ready_ms, head, customer, priority FROM lanes INDEXED BY lanes_by_age
+WHERE kind = ? AND competing = 1 ORDER BY ready_ms, head;
 
--- heads_by_turn_of_all: The competing heads of all kinds, in the order of ordinary turns.
-SELECT priority, start, head, customer, kind FROM lanes INDEXED BY lanes_by_turn_of_all
-WHERE start IS NOT NULL ORDER BY priority, start, head;
-
--- heads_by_age_of_all: The competing heads of all kinds, longest ready first.
-SELECT ready_ms, head, customer, kind, priority FROM lanes INDEXED BY lanes_by_age_of_all
-WHERE start IS NOT NULL ORDER BY ready_ms, head;
+-- first_by_age: The first of them.
+SELECT ready_ms, head FROM lanes INDEXED BY lanes_by_age WHERE kind = ? AND competing = 1 ORDER BY ready_ms, head LIMIT 1;
 
 -- next_in_lane: The documents of a lane after a number.
 SELECT number, ready_ms FROM lanes
@@ -180,11 +262,11 @@ WHERE customer = ? AND part = 1 AND kind = ? AND priority = ? AND number > ? ORD
 SELECT count(*) FROM lanes WHERE customer = ? AND part = 1 AND kind = ? AND priority = ? AND number < ?;
 
 -- read_for_claim: The columns of a document that a claim needs (a subquery costs half of a join here).
-SELECT id, customer_id, cost, token, attempts, (SELECT body FROM payloads AS p WHERE p.number = d.number) FROM documents AS d
+SELECT id, customer_id, cost, token, attempts, ready_ms, (SELECT body FROM payloads AS p WHERE p.number = d.number) FROM documents AS d
 WHERE number = ?;
 
 -- start_document: Lease a ready document to a worker.
-UPDATE documents SET state = 'running', token = ?, attempts = ?, attempts_max = ?, worker = ?, lease_ms = ?
+UPDATE documents SET state = 'running', token = ?, attempts = ?, attempts_max = ?, worker = ?, lease_ms = ?, claimed_ms = ?, paid = ?
 WHERE number = ? AND state = 'ready';
 
 -- extend_lease: Extend a lease, unless the claim was lost.
@@ -192,7 +274,7 @@ UPDATE documents SET lease_ms = max(lease_ms, ?) WHERE number = ? AND id = ? AND
 
 -- finish_document: End a running document as done, unless the claim was lost.
 UPDATE documents SET state = 'done', ended_ms = ?, bytes = bytes + ?, lease_ms = NULL, reason = NULL
-WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING customer, kind, priority, bytes IS NOT NULL;
+WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING customer, kind, priority, claimed_ms, paid, bytes IS NOT NULL;
 
 -- read_claimed_document: A running document, unless the claim was lost.
 SELECT * FROM moving WHERE number = ? AND id = ? AND state = 'running' AND token = ?;
@@ -220,10 +302,17 @@ UPDATE documents SET state = ?, ended_ms = ?, lease_ms = NULL, reason = ? WHERE 
 UPDATE documents SET state = 'ready', ready_ms = ?, attempts = 0, worker = NULL, ended_ms = NULL, reason = NULL
 WHERE number = ? AND state = 'failed' AND token = ?;
 
--- write_check: Replace the check of a document, because its customer retries it.
-UPDATE documents SET priority = ?, counter = ?, rechecked_ms = ?, policy_version = ?, terms_version = ?, weight = ?, resets = ?,
-       retries = retries + 1
+-- write_check: Replace the check of a document that is checked again.
+UPDATE documents SET checked_priority = ?, counter = ?, rechecked_ms = ?, policy_version = ?, terms_version = ?, weight = ?,
+       resets = ?, retries = retries + ?, priority = ?
 WHERE number = ?;
+
+-- write_priority_of_document: Give a waiting document another priority.
+UPDATE documents SET checked_priority = coalesce(checked_priority, priority), priority = ?, by_hand = ? WHERE number = ?;
+
+-- waiting_documents: Waiting documents of a customer by number, those above one.
+SELECT s.*, (SELECT resets FROM documents AS d WHERE d.number = s.number) FROM snapshots AS s WHERE s.customer = ?1 AND s.state IN ('ready', 'delayed') AND s.number > ?2
+ORDER BY s.number LIMIT ?3;
 
 -- correct_cost: Correct a document's cost.
 UPDATE documents SET cost = ? WHERE number = ?;
@@ -307,13 +396,10 @@ FROM changes AS ch LEFT JOIN customers AS c ON c.number = ch.customer LEFT JOIN 
 WHERE ch.number > ? ORDER BY ch.number LIMIT ?;
 
 -- has_head: Whether a head of this kind competes.
-SELECT 1 FROM lanes INDEXED BY lanes_by_turn WHERE kind = ? AND start IS NOT NULL LIMIT 1;
+SELECT 1 FROM kinds WHERE kind = ? AND oldest IS NOT NULL AND blocked = 0;
 
 -- has_any_head: Whether any head competes.
-SELECT 1 FROM lanes INDEXED BY lanes_by_turn_of_all WHERE start IS NOT NULL LIMIT 1;
-
--- read_oldest_head: When the longest-ready head of this kind became ready; NULL if none competes.
-SELECT min(ready_ms) FROM lanes INDEXED BY lanes_by_age WHERE kind = ? AND start IS NOT NULL;
+SELECT 1 FROM kinds INDEXED BY kinds_by_age WHERE oldest IS NOT NULL AND blocked = 0 LIMIT 1;
 
 -- data_version: A number that changes when another connection has committed.
 PRAGMA data_version;
@@ -343,9 +429,12 @@ SELECT s.*, d.weight, d.resets, (SELECT digest FROM keys AS k WHERE k.customer =
        d.root, coalesce((SELECT descendants FROM families AS f WHERE f.root = coalesce(d.root, d.number)), 0)
 FROM documents AS d JOIN snapshots AS s ON s.number = d.number WHERE d.number > ? ORDER BY d.number LIMIT ?;
 
--- pack_lanes: Tags of lanes by customer, kind and priority, for another store.
-SELECT c.id, l.kind, l.priority, l.start, l.finish FROM customers AS c JOIN lanes AS l ON l.customer = c.number AND l.part = 0
-WHERE (c.id, l.kind, l.priority) > (?, ?, ?) AND (l.start IS NOT NULL OR l.finish > 0)
+-- pack_lanes: Tags of lanes by customer, kind and priority, for another store; CROSS JOIN keeps customers the outer loop.
+SELECT c.id, l.kind, l.priority, l.start, l.cross_tag, l.finish, l.cross_finish
+FROM customers AS c CROSS JOIN lanes AS l ON l.customer = c.number AND l.part = 0 CROSS JOIN kinds AS k ON k.kind = l.kind
+WHERE (c.id, l.kind, l.priority) > (?, ?, ?) AND (l.start IS NOT NULL
+  OR l.finish > json_extract(k.clocks, '$[' || (l.priority - 1) || ']')
+  OR l.cross_finish > (SELECT clock FROM priorities AS p WHERE p.priority = l.priority))
 ORDER BY c.id, l.kind, l.priority LIMIT ?;
 
 -- pack_records: Records by group and key, for another store.
@@ -356,9 +445,9 @@ DELETE FROM rules;
 
 -- unpack_document: Insert a document that comes from another store.
 INSERT INTO documents (number, id, customer, customer_id, kind, state, priority, counter, checked_ms, policy_version, terms_version,
-       weight, resets, cost, key, ready_ms, attempts, attempts_max, token, worker, lease_ms, ended_ms, reason, bytes, retries,
-       rechecked_ms, root)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       weight, resets, cost, key, ready_ms, attempts, attempts_max, token, worker, lease_ms, ended_ms, reason, checked_priority,
+       no_better_than, by_hand, claimed_ms, bytes, retries, rechecked_ms, root)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- journal_mode: The journal mode of the file.
 PRAGMA journal_mode;

@@ -7,15 +7,17 @@ from math import inf
 from typing import Any
 
 from fairlane.core.dispatch import is_blocked
-from fairlane.core.document import WAITING, ChangeRow, CheckRow, Customer, DocumentRow, Outlook, Record
+from fairlane.core.document import WAITING, ChangeRow, CheckRow, Customer, DocumentRow, Hold, Outlook, Record, Totals
+from fairlane.core.eta import estimate_ahead
 from fairlane.core.policy import TIME_MAX_MS, Rules
 from fairlane.engine.errors import purged_feed_error
-from fairlane.engine.pace import Pace, estimate_ahead
-from fairlane.engine.protocol import DocumentBody, DocumentFilter, DocumentPage, ReadyKind
+from fairlane.engine.protocol import DocumentBody, DocumentFilter, DocumentPage, KindRow, ReadyKind
 from fairlane.engine.read import customer_snapshot
 
+from .kinds import is_blocked_now, read_kind
 from .queries import Execute, sql
 from .rows import StoredCustomer, TransitionRow, read_rules, read_terms
+from .usual import read_usual
 
 
 def customer(execute: Execute, id: str, now_ms: int) -> Customer:
@@ -31,7 +33,7 @@ def customers(execute: Execute, after: str, limit: int, now_ms: int) -> list[Cus
 
 def _snapshot(execute: Execute, customer: StoredCustomer, rules: Rules, now_ms: int) -> Customer:
     version, terms = read_terms(execute, customer.number)
-    counts = execute(sql.count_documents, (customer.number,)).fetchone()
+    counts = (*execute(sql.count_documents, (customer.number,)).fetchone(), read_usual(execute, customer.number))
     return customer_snapshot(customer.id, customer.standing, counts, terms, version, rules, now_ms)
 
 
@@ -43,9 +45,10 @@ def document(execute: Execute, id: str) -> DocumentRow | None:
 def decode_document(row: tuple[Any, ...]) -> DocumentRow:
     """Return a row of the view `snapshots` as a document."""
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
+    worker, lease_ms, ended_ms, reason, priority, no_better_than, by_hand, claimed_ms, *kept = row[16:27]
     return DocumentRow(
         id, number, customer, kind, state, CheckRow(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
-        *row[16:23],
+        worker, lease_ms, ended_ms, reason, priority, no_better_than, bool(by_hand), claimed_ms, *kept,
     )  # fmt: skip
 
 
@@ -89,31 +92,53 @@ def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:
     (own_ready,) = execute(sql.count_in_lane, (*document.lane_key, TIME_MAX_MS)).fetchone()
     ready = execute(sql.read_priorities).fetchall()
     ahead = estimate_ahead(
-        before=sum(count for count, _ in ready[: priority - 1]),
+        before=sum(count for count, _, _ in ready[: priority - 1]),
         others=ready[priority - 1][0] - own_ready,
         other_lanes=ready[priority - 1][1] - (own_ready > 0),
         own_before=own_before,
     )
-    dispatches, *_, from_ms, from_dispatches, mid_ms, mid_dispatches = execute(sql.read_queue).fetchone()
-    pace = Pace(from_ms, from_dispatches, mid_ms, mid_dispatches)
+    return Outlook(now_ms, priority, ahead, _hold(execute, document, now_ms), totals(execute))
+
+
+def _hold(execute: Execute, document: TransitionRow, now_ms: int) -> Hold | None:
+    """Return what keeps a document's lane from competing."""
     _, terms = read_terms(execute, document.customer)
+    if terms.paused:
+        return "paused"
     _, running, *_ = execute(sql.count_documents, (document.customer,)).fetchone()
-    blocked = is_blocked(terms.paused, terms.cap, running)
-    (oldest_ready_ms,) = execute(sql.read_oldest_head, (document.kind,)).fetchone()
-    return Outlook(now_ms, ahead, blocked, *pace.recent(now_ms, dispatches), oldest_ready_ms)
+    if is_blocked(terms.paused, terms.cap, running):
+        return "cap"
+    kind = read_kind(execute, document.kind)
+    if not is_blocked_now(kind, now_ms):
+        return None
+    return "kind rate" if now_ms < kind.bucket.next_start_ms(kind.limit) else "kind running"
+
+
+def totals(execute: Execute) -> Totals:
+    *_, busy_ms, _, _ = execute(sql.read_queue).fetchone()
+    rows = execute(sql.read_priorities).fetchall()
+    return Totals(busy_ms, tuple(taken for _, _, taken in rows), tuple(ready for ready, _, _ in rows))
+
+
+def kind(execute: Execute, name: str) -> KindRow:
+    row = read_kind(execute, name).public()
+    if row.version:
+        return row
+    (running,) = execute(sql.count_running_of_kind, (name,)).fetchone()
+    return row._replace(running=running)
+
+
+def kinds(execute: Execute, after: str, limit: int) -> list[KindRow]:
+    names = execute(sql.page_limited_kinds, (after, limit)).fetchall()
+    return [read_kind(execute, name).public() for (name,) in names]
 
 
 def ready_kinds(execute: Execute, after: str, limit: int) -> list[ReadyKind]:
-    kinds: list[ReadyKind] = []
-    while len(kinds) < limit and (row := execute(sql.next_kind, (after,)).fetchone()):
-        (after,) = row
-        (oldest_ready_ms,) = execute(sql.read_oldest_head, (after,)).fetchone()
-        kinds.append(ReadyKind(after, oldest_ready_ms))
-    return kinds
+    return [ReadyKind(*row) for row in execute(sql.ready_kinds, (after, limit))]
 
 
 def changes(execute: Execute, after: int | None, limit: int) -> list[ChangeRow]:
-    _, _, _, floor, *_ = execute(sql.read_queue).fetchone()
+    _, _, floor, *_ = execute(sql.read_queue).fetchone()
     if after is not None and after < floor:
         raise purged_feed_error(floor, after)
     return [ChangeRow(*row) for row in execute(sql.read_changes, (after or 0, limit))]
@@ -132,6 +157,13 @@ def is_work_ready(execute: Execute, kinds: Sequence[str] | None, now_ms: int) ->
     """Return whether a claim would take something, and in how many milliseconds the next delayed document is due."""
     (due_ms,) = execute(sql.read_next_due).fetchone()
     due_in_ms = inf if due_ms is None else due_ms - now_ms
+    for (name,) in execute(sql.read_limited_kinds).fetchall():
+        row = read_kind(execute, name)
+        if row.blocked and (kinds is None or name in kinds) and row.oldest is not None:
+            if not is_blocked_now(row, now_ms):
+                return True, due_in_ms
+            if (start_ms := row.bucket.next_start_ms(row.limit)) > now_ms:
+                due_in_ms = min(due_in_ms, start_ms - now_ms)
     if kinds is None:
         return due_in_ms <= 0 or execute(sql.has_any_head).fetchone() is not None, due_in_ms
     return due_in_ms <= 0 or any(execute(sql.has_head, (kind,)).fetchone() for kind in kinds), due_in_ms

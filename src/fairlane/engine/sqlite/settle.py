@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fairlane.core.dispatch import USUAL_SHARE_OF_ALL, next_usual
 from fairlane.core.document import ENDED, CheckRow, Claim, DocumentRow, Done, Failed, Outcome, Released, Retried, State
-from fairlane.core.policy import correct_counter, step_of
+from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.codec import encode_check
 from fairlane.engine.limits import refuse_retry, text_bytes
 from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, EXPIRED, SPENT, attempt_key
@@ -43,6 +44,8 @@ def _settle(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> boo
         return False
     document = TransitionRow(*row)
     _correct_cost(tx, document, claim.customer, outcome.cost, now_ms)
+    if not isinstance(outcome, Done):
+        _true_up(tx, tx.lane(*document.lane_key), document.claimed_ms, document.paid, now_ms)
     match outcome:
         case Done():
             _finish(tx, claim, outcome, now_ms)
@@ -76,23 +79,36 @@ def _finish(tx: Transaction, claim: Claim, outcome: Done, now_ms: int) -> bool:
     row = tx.execute(sql.finish_document, (now_ms, size, claim.number, claim.id, claim.token)).fetchone()
     if row is None:
         return False
-    *lane_key, is_counted = row
+    *lane_key, claimed_ms, paid, is_counted = row
     lane = tx.lane(*lane_key)
+    _true_up(tx, lane, claimed_ms, paid, now_ms)
     lane.done += 1
     lane.bytes += size if is_counted else 0
-    tx.stop_running(lane)
+    tx.stop_running(lane, now_ms)
     if outcome.result is not None:
         tx.execute(sql.add_result, (claim.number, outcome.result))
     tx.log(now_ms, "done", lane.customer, claim.number, claim.token)
     return True
 
 
+def _true_up(tx: Transaction, lane: LaneRow, claimed_ms: int | None, paid: int | None, now_ms: int) -> None:
+    """Charge the lane of an attempt that ends what it took more than was paid, and note what attempts usually take."""
+    if claimed_ms is None:  # claimed by an older version
+        return
+    taken = max(0, now_ms - claimed_ms) * 1000
+    if paid is not None and tx.rules.turns == "time" and tx.rules.dispatch == "fair":
+        tx.true_up(lane, max(1, taken // weight_of(tx.terms(lane.customer).terms)) - paid)
+    tx.usuals.add(lane.customer, taken)
+    tx.usual_of_all = next_usual(tx.usual_of_all, taken, USUAL_SHARE_OF_ALL)
+
+
 def _correct_cost(tx: Transaction, document: TransitionRow, customer_id: str, cost: int | None, now_ms: int) -> None:
     if cost is None or cost == document.cost:
         return
     customer = tx.customer(customer_id)
-    before, after = step_of(document.cost, document.weight), step_of(cost, document.weight)
-    customer.standing = correct_counter(customer.standing, document.resets, before, after)
+    more = step_of(cost, document.weight) - step_of(document.cost, document.weight)
+    policy = tx.terms(customer.number).terms.policy(tx.rules.policy)
+    customer.standing = policy.correct(customer.standing, document.checked_ms, document.resets, more)
     tx.mark_changed(customer)
     tx.execute(sql.correct_cost, (cost, document.number))
     tx.log(now_ms, "corrected", document.customer, document.number, document.token, f"{document.cost} {cost}")
@@ -106,14 +122,14 @@ def _end(tx: Transaction, document: TransitionRow, state: State, now_ms: int, re
         lane.failed += 1
     else:
         lane.cancelled += 1
-    _uncount(tx, document, lane)
+    _uncount(tx, document, lane, now_ms)
     tx.log(now_ms, state, document.customer, document.number, document.token, reason)
 
 
-def _uncount(tx: Transaction, document: TransitionRow, lane: LaneRow) -> None:
+def _uncount(tx: Transaction, document: TransitionRow, lane: LaneRow, now_ms: int) -> None:
     """Count a document no longer as waiting or running, after its row was changed."""
     if document.state == "running":
-        tx.stop_running(lane)
+        tx.stop_running(lane, now_ms)
         return
     if document.state == "ready":
         tx.leave_lane(lane, document.number)
@@ -134,7 +150,7 @@ def _requeue(
     tx.execute(sql.requeue_document, (state, ready_ms, attempts, document.number, document.token))
     lane = tx.lane(*document.lane_key)
     lane.waiting += 1
-    tx.stop_running(lane)
+    tx.stop_running(lane, now_ms)
     if state == "ready":
         tx.join_lane(lane, document.number, ready_ms)
     tx.log(now_ms, what, document.customer, document.number, document.token, note)
@@ -179,9 +195,9 @@ def retry(tx: Transaction, id: str, as_customer: bool, now_ms: int) -> bool:
     lane.failed -= 1
     note = None
     if as_customer:
-        check = _check_again(tx, before, now_ms)
+        check, priority = check_again(tx, before, now_ms, retries=1)
         note = encode_check(check, before.cost, before.check)
-        lane = _change_lane(tx, lane, check.priority, before)
+        lane = change_lane(tx, lane, priority, before)
     lane.waiting += 1
     Submitter(tx, customer.id).count_busy(1)
     tx.join_lane(lane, before.number, now_ms)
@@ -189,16 +205,17 @@ def retry(tx: Transaction, id: str, as_customer: bool, now_ms: int) -> bool:
     return True
 
 
-def _check_again(tx: Transaction, document: DocumentRow, now_ms: int) -> CheckRow:
-    """Give a document the check of a new one, because its customer retries it."""
+def check_again(tx: Transaction, document: DocumentRow, now_ms: int, retries: int = 0) -> tuple[CheckRow, int]:
+    """Give a document the check of a new one; return it and the document's priority, which stays if it was set by hand."""
     submitter = Submitter(tx, document.customer)
-    check = submitter.check(document.cost, now_ms)
+    check = submitter.check(document.cost, now_ms, document.no_better_than)
+    priority = document.priority if document.is_set_by_hand else check.priority
     at_check = (submitter.weight, submitter.customer.standing.resets)
-    tx.execute(sql.write_check, (*check[1:], *at_check, document.number))
-    return check
+    tx.execute(sql.write_check, (*check[1:], *at_check, retries, priority, document.number))
+    return check, priority
 
 
-def _change_lane(tx: Transaction, lane: LaneRow, priority: int, document: DocumentRow) -> LaneRow:
+def change_lane(tx: Transaction, lane: LaneRow, priority: int, document: DocumentRow) -> LaneRow:
     """Count what is kept of a document in the lane of its new priority."""
     is_counted = document.number > tx.uncounted
     other = tx.lane(lane.customer, lane.kind, priority)
@@ -212,13 +229,13 @@ def _read_document(tx: Transaction, id: str) -> TransitionRow | None:
     return None if row is None else TransitionRow(*row)
 
 
-def forget_document(tx: Transaction, document: TransitionRow) -> None:
+def forget_document(tx: Transaction, document: TransitionRow, now_ms: int) -> None:
     """Erase a document in any state, and no longer count it."""
     lane = delete_document(tx, document)
     if document.state in ENDED:
         setattr(lane, document.state, getattr(lane, document.state) - 1)
     else:
-        _uncount(tx, document, lane)
+        _uncount(tx, document, lane, now_ms)
 
 
 def delete_document(tx: Transaction, document: TransitionRow) -> LaneRow:

@@ -22,6 +22,9 @@ class _Source(NamedTuple):
 
     check: CheckRow
     root: int  # the first document of its family
+    priority: int
+    no_better_than: int | None
+    by_hand: int
 
 
 class Submitter:
@@ -42,31 +45,34 @@ class Submitter:
             self.customer.busy_most += adding
             self.tx.mark_changed(self.customer)
 
-    def check(self, cost: int, now_ms: int) -> CheckRow:
+    def check(self, cost: int, now_ms: int, no_better_than: int | None = None) -> CheckRow:
         """Move the counter by one check."""
         customer = self.customer
         self.tx.mark_changed(customer)
         customer.standing = standing = self.policy.check(customer.standing, now_ms, step_of(cost, self.weight))
-        level = self.policy.level(standing.counter)
+        level = max(self.policy.level(standing.counter), no_better_than or 1)
         return CheckRow(customer.id, level, standing.counter, now_ms, self.tx.rules.version, self.terms_version)
 
     def submit(self, submission: Submission, now_ms: int, source: _Source | None) -> ReceiptRow:
         """Insert a document; one made from another document inherits that one's check and moves no counter."""
         tx, customer = self.tx, self.customer
         if source is None or submission.made_from is None:
-            check, resets = self.check(submission.cost, now_ms), customer.standing.resets
+            check, resets = self.check(submission.cost, now_ms, submission.no_better_than), customer.standing.resets
+            priority, no_better_than, by_hand = check.priority, submission.no_better_than, 0
         else:
             check, resets = source.check._replace(checked_ms=now_ms), NO_CHECK
+            priority, no_better_than, by_hand = source.priority, source.no_better_than, source.by_hand
         tx.last_number = number = tx.last_number + 1
         ready_ms = now_ms + submission.delay_ms
         state, size = "delayed" if submission.delay_ms else "ready", submission_bytes(submission)
         row = (
-            number, submission.id, customer.number, customer.id, submission.kind, state, *check[1:], self.weight, resets,
-            submission.cost, submission.key, ready_ms, ATTEMPTS_DEFAULT, size, None if source is None else source.root,
+            number, submission.id, customer.number, customer.id, submission.kind, state, priority, *check[2:], self.weight,
+            resets, submission.cost, submission.key, ready_ms, ATTEMPTS_DEFAULT, size, None if source is None else source.root,
+            check.priority if check.priority != priority else None, no_better_than, by_hand,
         )  # fmt: skip
         tx.add_document(row, number, submission.payload)
         tx.log(now_ms, "submitted", customer.number, number, 0, submission.made_from)
-        lane = tx.lane(customer.number, submission.kind, check.priority)
+        lane = tx.lane(customer.number, submission.kind, priority)
         lane.waiting += 1
         lane.documents += 1
         lane.bytes += size
@@ -120,9 +126,9 @@ def _read_sources(tx: Transaction, submissions: Sequence[Submission]) -> dict[st
         row = tx.execute(sql.read_source, (source_of(submission),)).fetchone()
         if row is None or row[0] != submission.customer:
             raise unknown_source_error(submission)
-        customer, priority, counter, policy_version, terms_version, root = row
-        check = CheckRow(customer, priority, counter, 0, policy_version, terms_version)
-        sources[source_of(submission)] = _Source(check, root)
+        customer, checked_priority, counter, policy_version, terms_version, *source = row
+        check = CheckRow(customer, checked_priority, counter, 0, policy_version, terms_version)
+        sources[source_of(submission)] = _Source(check, *source)
     return sources
 
 

@@ -13,13 +13,14 @@ from typing import Any, cast
 
 import apsw
 
-from fairlane.core.dispatch import is_blocked, start_tag
-from fairlane.core.policy import Rules, Terms
+from fairlane.core.dispatch import is_blocked, true_up
+from fairlane.core.policy import LEVELS_MAX, Rules, Terms
 from fairlane.engine.codec import encode_terms
-from fairlane.engine.pace import Pace
 
+from .kinds import Kinds, StoredKind, is_blocked_now
 from .queries import Execute, sql
 from .rows import NO_TERMS, LaneKey, LaneRow, PriorityRow, StoredCustomer, TermsRow, decode_rules_cached, read_terms
+from .usual import Usuals
 
 
 def current_time_ms(now_ms: int | None) -> int:
@@ -34,16 +35,17 @@ class Transaction:
         self.execute: Execute = connection.execute
         self.executemany: Execute = connection.executemany
         *row, version, body = cast("tuple[Any, ...]", self.execute(sql.read_queue_and_rules).fetchone())
-        self.dispatches: int
         self.last_number: int
         self.last_change: int
         self.changes_floor: int
         self.last_record: int
         self._tunings: int
         self.uncounted: int
-        self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record, *others = row[:7]
-        self._tunings, self.uncounted = others
-        self.pace = Pace(*row[7:])
+        self.busy_ms: int
+        self.ticked_ms: int
+        self.usual_of_all: int | None
+        self.last_number, self.last_change, self.changes_floor, self.last_record, self._tunings, *others = row
+        self.uncounted, self.busy_ms, self.ticked_ms, self.usual_of_all = others
         self._stored_queue = tuple(row)
         self.rules: Rules = decode_rules_cached(body, version)
         self._customers: dict[str, StoredCustomer] = {}
@@ -54,6 +56,8 @@ class Transaction:
         self._lanes_changed: dict[LaneKey, LaneRow] = {}
         self._joined: list[tuple[int, str, int, int, int]] = []  # documents that joined a lane, not yet written
         self._priorities: dict[int, PriorityRow] = {}
+        self.kinds = Kinds(self.execute)
+        self.usuals = Usuals(self.execute, self.executemany)
         self._changes: list[tuple[object, ...]] = []
         self._documents: list[tuple[object, ...]] = []  # new ones, not yet written
         self._payloads: list[tuple[int, str]] = []
@@ -113,6 +117,7 @@ class Transaction:
         del self._customers[customer.id]
         self._lanes.pop(customer.number, None)
         self._terms.pop(customer.number, None)
+        self.usuals.forget(customer.number)
         self._lanes_complete.discard(customer.number)
         for statement in (sql.delete_lanes, sql.delete_terms, sql.delete_changes, sql.delete_customer):
             self.execute(statement, (customer.number,))
@@ -152,7 +157,13 @@ class Transaction:
         lane = lanes.get((kind, priority))
         if lane is None:
             row = self.execute(sql.read_lane, (customer, kind, priority)).fetchone()
-            lane = lanes[kind, priority] = LaneRow(customer, kind, priority, *(row or ()))
+            if row is None:
+                lane = LaneRow(customer, kind, priority)
+            else:
+                usual, *columns = row
+                self.usuals.remember(customer, usual)
+                lane = LaneRow(customer, kind, priority, *columns)
+            lanes[kind, priority] = lane
         self._lanes_changed[customer, kind, priority] = lane
         return lane
 
@@ -174,8 +185,8 @@ class Transaction:
             return
         if lane.head is None:
             row.lanes += 1
-            is_blocked = self.is_blocked(lane.customer)
-            lane.start = None if is_blocked else start_tag(self.rules.dispatch, row.clock, lane.finish)
+            if not self.is_blocked(lane.customer):
+                self.start_lane(lane)
         lane.head, lane.head_ready_ms = number, ready_ms
 
     def leave_lane(self, lane: LaneRow, number: int) -> None:
@@ -199,12 +210,48 @@ class Transaction:
             return False
         return is_blocked(terms.paused, terms.cap, sum(lane.running for lane in self.all_lanes(customer)))
 
-    def stop_running(self, lane: LaneRow) -> None:
-        """Count one running document less: a customer at its cap may compete again."""
+    def start_lane(self, lane: LaneRow) -> None:
+        """Give a lane that gains a head or is unblocked its start tags."""
+        if self.rules.dispatch == "strict":
+            lane.start = lane.cross = 0
+        else:
+            lane.start = max(self.kinds.get(lane.kind).clocks[lane.priority - 1], lane.finish)
+            lane.cross = max(self.priority(lane.priority).clock, lane.cross_finish)
+
+    def true_up(self, lane: LaneRow, delta: int) -> None:
+        """Charge a lane what one of its turns cost more than it paid, or return what it cost less."""
+        kind, clock = self.kinds.get(lane.kind), self.priority(lane.priority).clock
+        competes = lane.start is not None and not kind.blocked
+        if competes and lane.start is not None:
+            lane.finish, lane.cross_finish = lane.start, kind.cross(lane.priority, lane.cross)
+        lane.finish = true_up(lane.finish, kind.clocks[lane.priority - 1], delta)
+        lane.cross_finish = true_up(lane.cross_finish, clock, delta)
+        if competes:
+            lane.start, lane.cross = lane.finish, lane.cross_finish
+        elif lane.start is not None:
+            self.start_lane(lane)
+
+    def stop_running(self, lane: LaneRow, now_ms: int) -> None:
+        """Count one running document less: a customer at its cap, or a kind at its limit, may compete again."""
         was_blocked = self.is_blocked(lane.customer)
         lane.running -= 1
         if self.is_blocked(lane.customer) != was_blocked:
             self.update_block(lane.customer)
+        kind = self.kinds.get(lane.kind)
+        if kind.is_limited:
+            kind.running -= 1
+            self.update_kind(kind, now_ms)
+
+    def update_kind(self, kind: StoredKind, now_ms: int) -> None:
+        """Block or unblock a kind, as its limit demands."""
+        blocked = is_blocked_now(kind, now_ms)
+        if blocked == kind.blocked:
+            return
+        kind.blocked = blocked
+        if not blocked:
+            is_strict = self.rules.dispatch == "strict"
+            kind.floors = None if is_strict else [self.priority(priority).clock for priority in range(1, LEVELS_MAX + 1)]
+            self.kinds.reread(kind.kind)
 
     def update_block(self, customer: int) -> None:
         """Take all lanes of a customer out of the competition, or let them compete again from their priority's clock."""
@@ -212,16 +259,26 @@ class Transaction:
         for lane in self.all_lanes(customer):
             if is_blocked or lane.head is None:
                 lane.start = None
-            else:
-                lane.start = start_tag(self.rules.dispatch, self.priority(lane.priority).clock, lane.finish)
+            elif lane.start is None:
+                self.start_lane(lane)
             self._lanes_changed[lane.key()] = lane
 
     def level_lanes(self) -> None:
-        """Give every competing lane a new start tag, after a change of the dispatch."""
+        """Let every lane start from the clocks, after a change of the dispatch or of what turns are paid with."""
         self.flush()
-        for key in self.execute(sql.read_competing_lanes).fetchall():
-            lane = self.lane(*key)
-            lane.start = start_tag(self.rules.dispatch, self.priority(lane.priority).clock, lane.finish)
+        self._write_priorities()
+        self.kinds.write()
+        self.execute(sql.drop_floors)
+        self.execute(sql.level_lanes, (self.rules.dispatch == "strict",))
+        self._lanes.clear()
+        self._lanes_complete.clear()
+        self.kinds = Kinds(self.execute)
+        after = ""
+        while page := self.execute(sql.page_kinds, (after, 1000)).fetchall():
+            for (kind,) in page:
+                self.kinds.get(kind)
+                self.kinds.reread(kind)
+            after = page[-1][0]
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -236,13 +293,13 @@ class Transaction:
         self.flush_documents()
         if self._customers_changed:
             changed = self._customers_changed.values()
-            customers = [(*customer.standing, customer.busy_most, customer.number) for customer in changed]
-            self.executemany(sql.write_customer, customers)
+            self.executemany(sql.write_customer, [(*customer.columns(), customer.number) for customer in changed])
             self._customers_changed.clear()
         self._flush_joined()
         if self._lanes_changed:
             self._flush_lanes(list(self._lanes_changed.values()))
             self._lanes_changed.clear()
+        self.kinds.write()
         if self._changes:
             self.executemany(sql.add_change, self._changes)
             self._changes.clear()
@@ -261,22 +318,34 @@ class Transaction:
             self._joined.clear()
 
     def _flush_lanes(self, lanes: list[LaneRow]) -> None:
-        """Write lanes; of one whose position did not change only the counts, so that its index entries are left alone."""
-        moved = [lane for lane in lanes if lane.stored_position != lane.position()]
-        unmoved = [lane for lane in lanes if lane.stored_position == lane.position()]
-        if moved:
-            self.executemany(sql.write_lane, [(*lane.key(), *lane.position(), *lane.counts()) for lane in moved])
-        if unmoved:
-            self.executemany(sql.write_lane_counts, [(*lane.counts(), *lane.key()) for lane in unmoved])
-        for lane in moved:
-            lane.stored_position = lane.position()
+        """Write lanes; of one whose head or tags did not change only the rest, so that its index entries are left alone."""
+        moved, tagged, counted = [], [], []
+        for lane in lanes:
+            head, tags = lane.head_position(), lane.tags()
+            if lane.stored_head != head:
+                moved.append((*lane.key(), *head, *tags, *lane.counts()))
+            elif lane.stored_tags != tags:
+                tagged.append((*tags, *lane.counts(), *lane.key()))
+            else:
+                counted.append((*lane.counts(), *lane.key()))
+                continue
+            before = lane.entries(lane.stored_head, lane.stored_tags)
+            self.kinds.lane_moved(lane.kind, before, lane.entries(head, tags))
+            lane.stored_head, lane.stored_tags = head, tags
+        for statement, rows in ((sql.write_lane, moved), (sql.write_lane_tags, tagged), (sql.write_lane_counts, counted)):
+            if rows:
+                self.executemany(statement, rows)
+
+    def _write_priorities(self) -> None:
+        for priority, row in self._priorities.items():
+            self.execute(sql.write_priority, (row.clock, row.ready, row.lanes, row.taken, priority))
 
     def finish(self) -> None:
         """Write everything; the commit follows."""
         self.flush()
-        for priority, row in self._priorities.items():
-            self.execute(sql.write_priority, (row.clock, row.ready, row.lanes, priority))
-        counters = (self.dispatches, self.last_number, self.last_change, self.changes_floor, self.last_record)
-        queue = (*counters, self._tunings, self.uncounted, *self.pace)
+        self.usuals.write()
+        self._write_priorities()
+        counters = (self.last_number, self.last_change, self.changes_floor, self.last_record, self._tunings)
+        queue = (*counters, self.uncounted, self.busy_ms, self.ticked_ms, self.usual_of_all)
         if queue != self._stored_queue:
             self.execute(sql.write_queue, queue)
