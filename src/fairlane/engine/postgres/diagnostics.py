@@ -56,6 +56,8 @@ def _indexes(pool: PostgresPool | CallerTransaction, sql: Queries, url: Postgres
             continue
         expected |= {f"{table}_pkey"} if "PRIMARY KEY" in columns else set()  # PostgreSQL names the indexes of keys like this
         expected |= {f"{table}_id_key"} if "NOT NULL UNIQUE" in columns else set()
+    for names in re.findall(r"DROP INDEX ([^;]+);", schema):
+        expected -= set(re.findall(r"fairlane\.(\w+)", names))
     missing = expected - {name for (name,) in pool.read(sql.index_names, (url.schema,))}
     if not missing:
         return Finding("indexes", "fine", f"all {len(expected)} are there")

@@ -6,6 +6,7 @@ queue while it runs, and reads the server's clock after that. Reads are plain st
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from fairlane.core.dispatch import kind_set
 from fairlane.core.document import (
     ChangeRow,
     CheckRow,
@@ -29,10 +31,11 @@ from fairlane.core.document import (
     Released,
     Retried,
     Submission,
+    Totals,
 )
 from fairlane.core.errors import KeyConflict
-from fairlane.core.policy import TIME_MAX_MS, Rules, Terms, interval_ms_of
-from fairlane.engine.codec import encode_rules, encode_terms
+from fairlane.core.policy import TIME_MAX_MS, KindLimit, Rules, Terms, interval_ms_of
+from fairlane.engine.codec import encode_kind_limit, encode_rules, encode_terms
 from fairlane.engine.errors import purged_feed_error, unknown_source_error
 from fairlane.engine.limits import limit_error, source_of, submission_bytes
 from fairlane.engine.protocol import (
@@ -42,10 +45,12 @@ from fairlane.engine.protocol import (
     DocumentFilter,
     DocumentPage,
     Finding,
+    KindRow,
     Packed,
     Purged,
     ReadyKind,
     Removed,
+    Reprioritized,
     Rewrite,
     TextPart,
 )
@@ -56,7 +61,15 @@ from .listen import NotifyListener
 from .migrate import depths_of, migrate, terms_columns
 from .pool import CallerTransaction, PostgresPool, Row
 from .queries import SCHEMA, queries
-from .read import customer_from_row, document_from_row, outlook_from_row, parse_rules, read_documents
+from .read import (
+    customer_from_row,
+    document_from_row,
+    kind_from_row,
+    outlook_from_row,
+    parse_rules,
+    read_documents,
+    totals_from_row,
+)
 from .url import parse_url
 
 T = TypeVar("T")
@@ -106,6 +119,7 @@ class PostgresEngine:
         ids, customers, kinds, payloads, costs, keys, digests, delays, *_ = map(list, zip(*submissions, strict=True))
         parameters = (
             ids, _once(customers), _once(kinds), payloads, _once(costs), _if_any(keys), _if_any(digests), _once(delays),
+            _if_any([submission.no_better_than for submission in submissions]),
             _if_any([source_of(submission) for submission in submissions]),
             _if_any([submission.made_from and True for submission in submissions]),
             _if_any([submission.file_bytes or None for submission in submissions]), now_ms, self._in_transaction,
@@ -121,7 +135,9 @@ class PostgresEngine:
         ]
 
     def _submit_one(self, submission: Submission, now_ms: int | None) -> ReceiptRow:
-        parameters = (*submission[:8], submission_bytes(submission), now_ms, self._in_transaction)
+        parameters = (
+            *submission[:8], submission.no_better_than, submission_bytes(submission), now_ms, self._in_transaction,
+        )  # fmt: skip
         (((id, *numbers, refusal),),) = self._pool.write(self._sql.submit_one, parameters)
         if refusal == "over":
             raise _over_limit_error([id, *numbers])
@@ -139,7 +155,8 @@ class PostgresEngine:
         *,
         now_ms: int | None = None,
     ) -> list[Claim]:
-        kinds_and_attempts = (None, None) if kinds is None else (list(kinds), list(kinds.values()))
+        names = kind_set(kinds)
+        kinds_and_attempts = (None, None) if kinds is None or names is None else (list(names), [kinds[name] for name in names])
         rows = self._pool.write(self._sql.claim, (worker, limit, lease_ms, *kinds_and_attempts, DUE_MAX, now_ms))
         return [Claim(*row) for row in rows]
 
@@ -214,7 +231,7 @@ class PostgresEngine:
         policy = rules.policy
         parameters = (
             rules.version, encode_rules(made), interval_ms_of(policy), depths_of(policy.thresholds), policy.reset,
-            rules.dispatch, rules.open_turn_every, rules.frozen, *rules.limits, now_ms,
+            rules.dispatch, rules.turns, rules.open_turn_every, rules.frozen, *rules.limits, now_ms,
         )  # fmt: skip
         ((is_current,),) = self._pool.write(self._sql.configure, parameters)
         return made if is_current else None
@@ -223,6 +240,19 @@ class PostgresEngine:
         parameters = (customer, version, encode_terms(terms), *terms_columns(terms), now_ms)
         ((new_version,),) = self._pool.write(self._sql.tune, parameters)
         return None if new_version is None else int(new_version)
+
+    def limit_kind(self, kind: str, limit: KindLimit, version: int, *, now_ms: int | None = None) -> int | None:
+        parameters = (kind, version, *transfer.limit_columns(limit), encode_kind_limit(kind, limit), now_ms)
+        ((new_version,),) = self._pool.write(self._sql.limit_kind, parameters)
+        return None if new_version is None else int(new_version)
+
+    def prioritize(self, ids: Sequence[str], priority: int, by: str, *, now_ms: int | None = None) -> list[str]:
+        ((waiting,),) = self._pool.write(self._sql.prioritize, (list(ids), priority, json.dumps(by), now_ms))
+        return list(waiting)
+
+    def reprioritize(self, customer: str, after: int, limit: int, *, recheck: bool, now_ms: int | None = None) -> Reprioritized:
+        (row,) = self._pool.write(self._sql.reprioritize, (customer, after, limit, recheck, now_ms))
+        return Reprioritized(*row)
 
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
         self._pool.write(self._sql.reset, (customer, now_ms))
@@ -267,6 +297,17 @@ class PostgresEngine:
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         rows = self._read_current(self._sql.outlook, (now_ms, id))
         return outlook_from_row(rows[0]) if rows else None
+
+    def totals(self) -> Totals:
+        (row,) = self._read_current(self._sql.totals, ())
+        return totals_from_row(row)
+
+    def kind(self, kind: str) -> KindRow:
+        (row,) = self._pool.read(self._sql.kind, (kind,))
+        return kind_from_row(kind, row)
+
+    def kinds(self, after: str, limit: int) -> list[KindRow]:
+        return [kind_from_row(kind, row) for kind, *row in self._pool.read(self._sql.kinds, (after, limit))]
 
     def ready_kinds(self, after: str, limit: int) -> list[ReadyKind]:
         rows = self._read_current(self._sql.ready_kinds, (after, limit))

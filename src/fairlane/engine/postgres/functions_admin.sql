@@ -1,9 +1,9 @@
--- Administration: rules, terms, resets, purges, forgetting, records.
+-- Administration: rules, terms, resets, purges, forgetting, records. Priorities that operators change are in functions_steer.sql.
 
 -- Replace the rules, under the next version; false, and no change, if `expected_version` is not the current version.
 CREATE FUNCTION fairlane.configure(
-  expected_version int, body text, interval_ms bigint, depths bigint[], reset text, dispatch text, open_turn_every int, frozen text,
-  limits fairlane.limits, now_override bigint
+  expected_version int, body text, interval_ms bigint, depths bigint[], reset text, dispatch text, turns text, open_turn_every int,
+  frozen text, limits fairlane.limits, now_override bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   q fairlane.queue;
@@ -20,16 +20,32 @@ BEGIN
   INSERT INTO fairlane.rules (version, since_ms, body) VALUES (expected_version + 1, now_ms, configure.body);
   UPDATE fairlane.counters AS r SET revision = r.revision + 1, last_change = r.last_change + 1, rules_version = expected_version + 1,
     interval_ms = configure.interval_ms, depths = configure.depths, reset = configure.reset, dispatch = configure.dispatch,
-    open_turn_every = configure.open_turn_every, frozen = configure.frozen, limits = configure.limits WHERE r.revision = q.revision;
-  IF q.dispatch <> configure.dispatch THEN
-    UPDATE fairlane.lanes AS l
-    SET start = CASE WHEN configure.dispatch = 'strict' THEN 0 ELSE greatest(q.clocks[l.priority], l.finish) END,
-      revision = l.revision + 1
-    WHERE l.start IS NOT NULL;
-    DELETE FROM fairlane.kinds;  -- bounds do not hold for the new tags
+    turns = configure.turns, open_turn_every = configure.open_turn_every, frozen = configure.frozen, limits = configure.limits WHERE r.revision = q.revision;
+  IF (q.dispatch, q.turns) <> (configure.dispatch, configure.turns) THEN
+    PERFORM fairlane.level_lanes();
   END IF;
   INSERT INTO fairlane.changes (number, at_ms, what, note) VALUES (q.last_change + 1, now_ms, 'configured', configure.body);
   RETURN true;
+END $$;
+
+-- Let every lane start from the clocks; under `strict` every start tag is 0. First lanes, floors and bounds follow.
+CREATE FUNCTION fairlane.level_lanes() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  q fairlane.queue;
+  k fairlane.kinds;
+BEGIN
+  SELECT * INTO q FROM fairlane.queue;
+  UPDATE fairlane.lanes AS l SET finish = o.kind_clock, cross_finish = q.clocks[l.priority],
+    start = CASE WHEN l.start IS NULL THEN NULL WHEN q.dispatch = 'strict' THEN 0 ELSE o.kind_clock END,
+    cross_tag = CASE WHEN q.dispatch = 'strict' THEN 0 ELSE q.clocks[l.priority] END, revision = l.revision + 1
+  FROM (SELECT i.ctid AS spot, c.clocks[i.priority] AS kind_clock FROM fairlane.lanes AS i CROSS JOIN LATERAL (
+          SELECT n.clocks FROM fairlane.kinds AS n WHERE n.kind = i.kind ORDER BY n.revision DESC LIMIT 1) AS c) AS o
+  WHERE l.ctid = o.spot;
+  FOR k IN SELECT * FROM fairlane.kinds LOOP
+    k.floors := NULL;
+    q := fairlane.update_kind(q, k, NULL, true);
+  END LOOP;
+  PERFORM fairlane.write_queue(q, 0);
 END $$;
 
 -- Replace a customer's terms, under the next version; NULL, and no change, if `expected_version` is not the current version.
@@ -56,10 +72,9 @@ BEGIN
     interval_ms = tune.interval_ms, depths = tune.depths, reset = tune.reset, limits = tune.limits WHERE o.number = c.number;
   INSERT INTO fairlane.changes (number, at_ms, what, customer, note)
   VALUES (q.last_change + 1, now_ms, 'tuned', c.number, tune.body);
-  PERFORM fairlane.update_blocked(q, ARRAY[c.number]);
-  UPDATE fairlane.counters AS r SET revision = r.revision + 1, last_change = r.last_change + 1, tunings = r.tunings + 1
-  WHERE r.revision = q.revision;
-  PERFORM pg_notify('fairlane_wake', '') WHERE pg_notification_queue_usage() < 0.5;
+  UPDATE fairlane.counters AS r SET tunings = r.tunings + 1 WHERE r.revision = q.revision;
+  PERFORM fairlane.write_queue(fairlane.update_blocked(q, ARRAY[c.number]), 1);
+  PERFORM fairlane.wake_workers();
   RETURN expected_version + 1;
 END $$;
 
@@ -75,7 +90,7 @@ BEGIN
   END IF;
   q := fairlane.lock_queue();
   PERFORM fairlane.refuse_frozen(q.frozen);
-  UPDATE fairlane.standings SET revision = revision + 1, counter = 0, updated_ms = NULL, reset_ms = NULL WHERE customer = owner;
+  UPDATE fairlane.standings SET revision = revision + 1, counter = 0, updated_ms = NULL, parts = NULL WHERE customer = owner;
   INSERT INTO fairlane.changes (number, at_ms, what, customer)
   VALUES (q.last_change + 1, fairlane.now_ms(now_override), 'reset', owner);
   PERFORM fairlane.count_changes(1);
@@ -126,7 +141,7 @@ BEGIN
   DELETE FROM fairlane.documents AS d WHERE d.number = ANY (removed);
   PERFORM fairlane.leave_families(removed);
   IF cardinality(lane_changes) > 0 THEN
-    PERFORM fairlane.update_lanes(q, lane_changes, 0, NULL);
+    PERFORM fairlane.write_queue(fairlane.update_lanes(q, lane_changes, NULL), 0);
   END IF;
 END $$;
 
@@ -160,18 +175,18 @@ BEGIN
   PERFORM fairlane.delete_records_of(removed);
   uncounted := fairlane.uncount(q, removed);
   WITH working AS (
-    DELETE FROM fairlane.work WHERE number = ANY (removed) RETURNING number, state, token
+    DELETE FROM fairlane.work WHERE number = ANY (removed) RETURNING number, state, token, priority
   ), ended AS (
-    DELETE FROM fairlane.endings WHERE number = ANY (removed) RETURNING number, state, token
+    DELETE FROM fairlane.endings WHERE number = ANY (removed) RETURNING number, state, token, priority
   ), dropped AS (
     DELETE FROM fairlane.documents WHERE number = ANY (removed) RETURNING number, kind, priority, id
   )
-  SELECT array_agg((d.number, owner, d.kind, d.priority, -(s.state = 'ready')::int, -(s.state IN ('ready', 'delayed'))::int,
-    -(s.state = 'running')::int, -(s.state = 'done')::int, -(s.state = 'failed')::int, -(s.state = 'cancelled')::int, 0, 0
+  SELECT array_agg((d.number, owner, d.kind, coalesce(s.priority, d.priority), -(s.state = 'ready')::int, -(s.state IN ('ready', 'delayed'))::int,
+    -(s.state = 'running')::int, -(s.state = 'done')::int, -(s.state = 'failed')::int, -(s.state = 'cancelled')::int, 0, 0, NULL
     )::fairlane.lane_change), array_agg(d.id ORDER BY d.number), array_agg(s.token ORDER BY d.number)
   INTO lane_changes, ids, tokens FROM dropped AS d JOIN (SELECT * FROM working UNION ALL SELECT * FROM ended) AS s ON s.number = d.number;
   PERFORM fairlane.leave_families(removed);
-  PERFORM fairlane.update_lanes(q, lane_changes || uncounted, 0, NULL);
+  PERFORM fairlane.write_queue(fairlane.update_lanes(q, lane_changes || uncounted, fairlane.now_ms(now_override)), 0);
 END $$;
 
 -- Set or remove a record; NULL, and no change, if `expected_version` is neither NULL nor the current version (0: there is none).

@@ -1,316 +1,217 @@
--- Claiming: the dispatch order, read lazily from the indexes of lane heads.
--- The tables stay as they are while a claim dispatches. Heads come from cursors, one for each kind whose first lane is reached;
--- lanes that this claim has served wait beside them for another turn, and the better of the two is next. So a claim reads in
--- proportion to what it takes. A lane's start tags follow from its own documents alone, whatever other lanes get.
+-- Claiming: of each kind its first lane is known, so the next document is that of the best kind.
+-- Lanes are written turn by turn. Kinds that had a turn are kept in arrays, and written at the end: what the tables say of them is
+-- outdated until then. A claim of `max_count` documents needs no more kinds than that.
 
--- Open a cursor of the lanes of a kind ('': of all) that compete in one priority (0: in all, longest ready first), in order.
-CREATE FUNCTION fairlane.open_lanes(kind_name text, level int) RETURNS refcursor LANGUAGE plpgsql AS $$
-DECLARE
-  bound bigint := fairlane.bound_of(kind_name, level);
-  lanes refcursor;
+-- Return the kinds that may compete, the first `max_count` of them in the order of turns; `kinds` is NULL for all.
+CREATE FUNCTION fairlane.first_kinds(q fairlane.queue, kinds text[], max_count int) RETURNS fairlane.kind_entry[] LANGUAGE plpgsql AS $$
 BEGIN
-  IF kind_name = '' AND level = 0 THEN
-    OPEN lanes FOR SELECT * FROM fairlane.competing AS c WHERE c.ready_ms + 0 >= bound ORDER BY c.ready_ms + 0, c.head;
-  ELSIF kind_name = '' THEN
-    OPEN lanes FOR
-      SELECT * FROM fairlane.competing AS c WHERE c.priority = level AND c.start + 0 >= bound ORDER BY c.start + 0, c.head;
-  ELSIF level = 0 THEN
-    OPEN lanes FOR SELECT * FROM fairlane.competing AS c WHERE c.kind = kind_name AND c.ready_ms >= bound ORDER BY c.ready_ms, c.head;
-  ELSE
-    OPEN lanes FOR
-      SELECT * FROM fairlane.competing AS c WHERE c.kind = kind_name AND c.priority = level AND c.start >= bound
-      ORDER BY c.start, c.head;
+  IF kinds IS NULL THEN
+    RETURN ARRAY(
+      SELECT (o.first_priority, o.first_cross, o.first_head, o.kind)::fairlane.kind_entry
+      FROM unnest(q.cross_bounds) WITH ORDINALITY AS b (bound, level) CROSS JOIN LATERAL (
+        SELECT * FROM fairlane.kinds AS k
+        WHERE k.first_head IS NOT NULL AND NOT k.is_blocked AND k.first_priority = b.level AND k.first_cross >= b.bound
+        ORDER BY k.first_cross, k.first_head LIMIT max_count
+      ) AS o LIMIT max_count);
   END IF;
-  RETURN lanes;
+  RETURN ARRAY(
+    SELECT (o.first_priority, o.first_cross, o.first_head, o.kind)::fairlane.kind_entry
+    FROM unnest(kinds) AS n (kind) CROSS JOIN LATERAL (
+      SELECT * FROM fairlane.kinds AS k WHERE k.kind = n.kind ORDER BY k.revision DESC LIMIT 1
+    ) AS o WHERE o.first_head IS NOT NULL AND NOT o.is_blocked
+    ORDER BY o.first_priority, o.first_cross, o.first_head LIMIT max_count);
 END $$;
 
--- Open a cursor of the first competing lanes of kinds in one priority (0: by age), in order.
-CREATE FUNCTION fairlane.open_kinds(kinds text[], level int) RETURNS refcursor LANGUAGE plpgsql AS $$
-DECLARE
-  firsts refcursor;
+-- Find the oldest heads of kinds that had turns, where they are outdated.
+CREATE FUNCTION fairlane.find_oldest_heads(served fairlane.kinds[], outdated boolean[]) RETURNS fairlane.kinds[] LANGUAGE plpgsql AS $$
 BEGIN
-  IF level = 0 THEN
-    OPEN firsts FOR
-      SELECT k.kind, f.ready_ms, f.head FROM unnest(kinds) AS k (kind) CROSS JOIN LATERAL (
-        SELECT l.ready_ms, l.head FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL AND l.ready_ms >= coalesce((
-          SELECT o.bounds[0] FROM fairlane.kinds AS o WHERE o.kind = k.kind ORDER BY o.revision DESC LIMIT 1), '-9223372036854775808'::bigint)
-        ORDER BY l.ready_ms, l.head LIMIT 1
-      ) AS f ORDER BY f.ready_ms, f.head;
-  ELSE
-    OPEN firsts FOR
-      SELECT k.kind, f.start, f.head FROM unnest(kinds) AS k (kind) CROSS JOIN LATERAL (
-        SELECT l.start, l.head FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.priority = level AND l.start >= coalesce((
-          SELECT o.bounds[level] FROM fairlane.kinds AS o WHERE o.kind = k.kind ORDER BY o.revision DESC LIMIT 1), '-9223372036854775808'::bigint)
-        ORDER BY l.start, l.head LIMIT 1
-      ) AS f ORDER BY f.start, f.head;
-  END IF;
-  RETURN firsts;
-END $$;
-
--- Put a lane among the others in order, with the cursor of those that follow it.
-CREATE FUNCTION fairlane.insert_head(h fairlane.heads, lane fairlane.competing, followers refcursor) RETURNS fairlane.heads
-LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-  spot int := cardinality(h.lanes);
-BEGIN
-  WHILE spot > 0 AND CASE WHEN h.priority = 0
-      THEN (lane.ready_ms, lane.head) < (h.lanes[spot].ready_ms, h.lanes[spot].head)
-      ELSE (lane.start, lane.head) < (h.lanes[spot].start, h.lanes[spot].head) END LOOP
-    spot := spot - 1;
-  END LOOP;
-  h.lanes := h.lanes[:spot] || lane || h.lanes[spot + 1:];
-  h.cursors := h.cursors[:spot] || followers || h.cursors[spot + 1:];
-  RETURN h;
-END $$;
-
--- Return the next priority that has lanes, or NULL.
-CREATE FUNCTION fairlane.next_priority(lane_counts bigint[], level int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  LOOP
-    level := level + 1;
-    EXIT WHEN lane_counts[level] > 0 OR level > 9;
-  END LOOP;
-  RETURN nullif(level, 10);
-END $$;
-
--- Begin to read the heads of kinds in one priority (0: by age). A single kind is read at once.
-CREATE FUNCTION fairlane.open_heads(kinds text[], level int) RETURNS fairlane.heads LANGUAGE plpgsql AS $$
-DECLARE
-  kinds_to_come refcursor;
-  next_kind fairlane.first_lane;
-  followers refcursor;
-  lane fairlane.competing;
-  h fairlane.heads := (kinds, level, NULL, NULL, '{}', '{}');
-BEGIN
-  IF cardinality(kinds) = 1 THEN
-    followers := fairlane.open_lanes(kinds[1], level);
-    FETCH followers INTO lane;
-    IF lane.head IS NOT NULL THEN
-      h.lanes := ARRAY[lane];
-      h.cursors := ARRAY[followers];
+  FOR nth IN 1 .. cardinality(served) LOOP
+    IF outdated[nth] THEN
+      served[nth] := fairlane.find_oldest(served[nth], NULL);
     END IF;
-  ELSE
-    kinds_to_come := fairlane.open_kinds(kinds, level);
-    FETCH kinds_to_come INTO next_kind;
-    h.kinds_to_come := kinds_to_come;
-    h.next_kind := next_kind;
-  END IF;
-  RETURN h;
+  END LOOP;
+  RETURN served;
 END $$;
 
--- Advance to the next head that was not taken and whose customer is not at its cap; by turn through all priorities that have lanes.
-CREATE FUNCTION fairlane.next_head(h fairlane.heads, lane_counts bigint[], taken bigint[], capped bigint[]) RETURNS fairlane.heads
+-- Return the kind whose head was ready first, of those that had turns in this claim and of the others; NULL: there is none.
+CREATE FUNCTION fairlane.oldest_kind(q fairlane.queue, kinds text[], names text[], served fairlane.kinds[]) RETURNS fairlane.kinds
 LANGUAGE plpgsql AS $$
 DECLARE
-  kinds_to_come refcursor := h.kinds_to_come;
-  followers refcursor;
-  next_kind fairlane.first_lane := h.next_kind;
-  lane fairlane.competing := h.lanes[1];
-  level int;
+  k fairlane.kinds;
+  other fairlane.kinds;
 BEGIN
-  LOOP
-    IF next_kind.head IS NOT NULL AND (lane.head IS NULL
-        OR (next_kind.tag, next_kind.head) < (CASE h.priority WHEN 0 THEN lane.ready_ms ELSE lane.start END, lane.head)) THEN
-      followers := fairlane.open_lanes(next_kind.kind, h.priority);
-      FETCH kinds_to_come INTO next_kind;
-      h.next_kind := next_kind;
-    ELSIF lane.head = ANY (taken) OR lane.customer = ANY (capped) THEN
-      followers := h.cursors[1];
-      h.lanes := h.lanes[2:];
-      h.cursors := h.cursors[2:];
-    ELSE
-      level := CASE WHEN lane.head IS NULL AND h.priority > 0 THEN fairlane.next_priority(lane_counts, h.priority) END;
-      IF level IS NULL THEN
-        RETURN h;
-      END IF;
-      h := fairlane.open_heads(h.kinds, level);
-      kinds_to_come := h.kinds_to_come;
-      next_kind := h.next_kind;
-      lane := h.lanes[1];
-      CONTINUE;
-    END IF;
-    FETCH followers INTO lane;
-    IF lane.head IS NOT NULL THEN
-      h := fairlane.insert_head(h, lane, followers);
-    END IF;
-    lane := h.lanes[1];
-  END LOOP;
-END $$;
-
--- Return whether the next dispatch is an open turn.
-CREATE FUNCTION fairlane.is_open_turn(dispatch text, open_turn_every int, dispatches bigint) RETURNS boolean
-LANGUAGE sql IMMUTABLE AS $$
-  SELECT dispatch = 'fair' AND open_turn_every > 0 AND (dispatches + 1) % greatest(open_turn_every, 1) = 0
-$$;
-
--- Return which of the served lanes that wait for another turn has been ready longest.
-CREATE FUNCTION fairlane.oldest_of(served fairlane.competing[], again int[]) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-  oldest int := again[1];
-  nth int;
-BEGIN
-  FOREACH nth IN ARRAY again LOOP
-    IF (served[nth].ready_ms, served[nth].head) < (served[oldest].ready_ms, served[oldest].head) THEN
-      oldest := nth;
+  IF kinds IS NULL THEN
+    SELECT * INTO k FROM fairlane.kinds AS o
+    WHERE o.oldest_head IS NOT NULL AND NOT o.is_blocked AND (o.oldest_ms, o.oldest_head) >= (q.ages_floor, q.ages_head)
+      AND o.kind <> ALL (names)
+    ORDER BY o.oldest_ms, o.oldest_head LIMIT 1;
+  ELSE
+    SELECT o.* INTO k FROM unnest(kinds) AS n (kind) CROSS JOIN LATERAL (
+      SELECT * FROM fairlane.kinds AS i WHERE i.kind = n.kind ORDER BY i.revision DESC LIMIT 1
+    ) AS o WHERE o.oldest_head IS NOT NULL AND NOT o.is_blocked AND o.kind <> ALL (names)
+    ORDER BY o.oldest_ms, o.oldest_head LIMIT 1;
+  END IF;
+  FOREACH other IN ARRAY served LOOP
+    IF NOT other.is_blocked AND other.oldest_head IS NOT NULL
+      AND (k.kind IS NULL OR (other.oldest_ms, other.oldest_head) < (k.oldest_ms, k.oldest_head))
+    THEN
+      k := other;
     END IF;
   END LOOP;
-  RETURN oldest;
+  RETURN k;
 END $$;
 
--- Insert a served lane among those that wait for another turn, in the order of turns; mostly it goes to the end.
-CREATE FUNCTION fairlane.insert_again(again int[], nth int, served fairlane.competing[]) RETURNS int[]
+-- Insert a kind among others, in the order of turns, in place of its entry before.
+CREATE FUNCTION fairlane.insert_kind(entries fairlane.kind_entry[], k fairlane.kinds) RETURNS fairlane.kind_entry[]
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-  lane fairlane.competing := served[nth];
-  spot int := cardinality(again);
+  entry fairlane.kind_entry := (k.first_priority, k.first_cross, k.first_head, k.kind);
+  spot int;
 BEGIN
-  WHILE spot > 0 AND (lane.priority, lane.start, lane.head)
-      < (served[again[spot]].priority, served[again[spot]].start, served[again[spot]].head) LOOP
+  FOR nth IN 1 .. cardinality(entries) LOOP
+    IF entries[nth].kind = k.kind THEN
+      entries := entries[:nth - 1] || entries[nth + 1:];
+      EXIT;
+    END IF;
+  END LOOP;
+  IF k.first_head IS NULL OR k.is_blocked THEN
+    RETURN entries;
+  END IF;
+  spot := cardinality(entries);
+  WHILE spot > 0 AND (entry.priority, entry.cross_tag, entry.head)
+      < (entries[spot].priority, entries[spot].cross_tag, entries[spot].head) LOOP
     spot := spot - 1;
   END LOOP;
-  RETURN again[:spot] || nth || again[spot + 1:];
+  RETURN entries[:spot] || entry || entries[spot + 1:];
 END $$;
 
--- Return whether a customer has reached its cap with the turns of this claim.
-CREATE FUNCTION fairlane.is_at_cap(lane fairlane.competing, served fairlane.competing[]) RETURNS boolean
-LANGUAGE sql STABLE AS $$
-  SELECT lane.cap <= (SELECT sum(l.running) FROM fairlane.lanes AS l WHERE l.customer = lane.customer)
-    + (SELECT sum(s.turns) FROM unnest(served) AS s WHERE s.customer = lane.customer)
-$$;
-
--- Dispatch up to `max_count` documents: returns their turns, and writes the lanes and the queue.
-CREATE FUNCTION fairlane.dispatch(q fairlane.queue, kinds text[], max_count int, now_ms bigint) RETURNS fairlane.turn[]
+-- Write kinds that had turns.
+CREATE FUNCTION fairlane.write_served(q fairlane.queue, served fairlane.kinds[], outdated boolean[]) RETURNS fairlane.queue
 LANGUAGE plpgsql AS $$
 DECLARE
-  lane_counts bigint[] := q.lanes;
-  level int := fairlane.next_priority(lane_counts, 0);
-  by_turn fairlane.heads;
-  by_age fairlane.heads;
-  lane fairlane.competing;
-  served fairlane.competing[] := '{}';
-  heads bigint[] := '{}';    -- those that were served from an index
-  again int[] := '{}';       -- served lanes that wait for another turn, in the order of turns
-  capped bigint[] := '{}';   -- customers that reached their cap
-  turns fairlane.turn[] := '{}';
-  before bigint := q.dispatches;
+  k fairlane.kinds;
+BEGIN
+  FOREACH k IN ARRAY fairlane.find_oldest_heads(served, outdated) LOOP
+    q := fairlane.write_kind(q, k);
+  END LOOP;
+  RETURN q;
+END $$;
+
+-- Dispatch up to `max_count` documents of these kinds (NULL: of all), the next of which is number `number` of its set; returns
+-- their turns, and the queue for `write_queue`.
+CREATE FUNCTION fairlane.dispatch(INOUT q fairlane.queue, kinds text[], max_count int, number bigint, now_ms bigint, OUT turns fairlane.turn[])
+LANGUAGE plpgsql AS $$
+DECLARE
+  is_fair boolean := q.dispatch = 'fair';
+  every int := CASE WHEN is_fair THEN q.open_turn_every ELSE 0 END;
+  is_single boolean := coalesce(cardinality(kinds) = 1, false);
+  entries fairlane.kind_entry[] := CASE WHEN cardinality(kinds) = 1 THEN ARRAY[(0, 0, 0, kinds[1])::fairlane.kind_entry]
+    ELSE fairlane.first_kinds(q, kinds, max_count) END;
+  served fairlane.kinds[] := '{}';   -- kinds that had a turn ...
+  names text[] := '{}';              -- ... their names ...
+  outdated boolean[] := '{}';        -- ... and whether their oldest heads are known as bounds only
+  k fairlane.kinds;
+  lane record;
   is_open boolean;
+  price bigint;
+  charge bigint;
+  level int;
   nth int;
 BEGIN
-  IF level IS NULL THEN
-    RETURN turns;
-  END IF;
-  by_turn := fairlane.open_heads(kinds, level);
+  turns := '{}';
   WHILE cardinality(turns) < max_count LOOP
-    is_open := fairlane.is_open_turn(q.dispatch, q.open_turn_every, q.dispatches);
+    is_open := CASE WHEN every > 0 THEN (number + cardinality(turns)) % every = 0 ELSE false END;
+    nth := array_position(names, entries[1].kind);
     IF is_open THEN
-      IF by_age IS NULL THEN
-        by_age := fairlane.open_heads(kinds, 0);
-      END IF;
-      by_age := fairlane.next_head(by_age, lane_counts, heads, capped);
-      lane := by_age.lanes[1];
-      nth := fairlane.oldest_of(served, again);
-      IF (lane.ready_ms, lane.head) < (served[nth].ready_ms, served[nth].head) THEN
-        nth := NULL;
-      END IF;
+      served := fairlane.find_oldest_heads(served, outdated);
+      outdated := array_fill(false, ARRAY[cardinality(served)]);
+      k := fairlane.oldest_kind(q, kinds, names, served);
+    ELSIF nth IS NULL THEN
+      SELECT * INTO k FROM fairlane.kinds AS o WHERE o.kind = entries[1].kind ORDER BY o.revision DESC LIMIT 1;
     ELSE
-      by_turn := fairlane.next_head(by_turn, lane_counts, heads, capped);
-      lane := by_turn.lanes[1];
-      nth := again[1];
-      IF (lane.priority, lane.start, lane.head) < (served[nth].priority, served[nth].start, served[nth].head) THEN
-        nth := NULL;
+      k := served[nth];
+    END IF;
+    EXIT WHEN k.first_head IS NULL OR k.is_blocked;
+    nth := coalesce(array_position(names, k.kind), cardinality(names) + 1);
+    SELECT * INTO STRICT lane FROM fairlane.lane_heads AS o WHERE o.head = CASE WHEN is_open THEN k.oldest_head ELSE k.first_head END;
+    level := lane.priority;
+    price := CASE WHEN NOT is_fair THEN NULL WHEN q.turns = 'documents' THEN fairlane.step_of(lane.cost, lane.weight)
+      ELSE greatest(1, coalesce(lane.usual, q.usual, 1000000) / lane.weight) END;
+    IF is_fair THEN
+      lane.cross_tag := greatest(lane.cross_tag, k.floors[level]);
+      IF NOT is_open THEN
+        k.clocks[level] := lane.start;
+        q.clocks[level] := greatest(q.clocks[level], lane.cross_tag);
       END IF;
+      charge := CASE WHEN is_open AND lane.start > k.clocks[level] + price THEN 0 ELSE price END;
+      lane.finish := lane.start + charge;
+      lane.cross_finish := greatest(lane.cross_tag, q.clocks[level]) + charge;
+      lane.start := lane.finish; lane.cross_tag := lane.cross_finish;
     END IF;
-    IF nth IS NULL THEN
-      EXIT WHEN lane.head IS NULL;
-      nth := cardinality(served) + 1;
-      heads := heads || lane.head;
-    ELSE
-      lane := served[nth];
-      again := array_remove(again, nth);
+    UPDATE fairlane.lanes AS l SET head = lane.next_head, ready_ms = lane.next_ready,
+      start = CASE WHEN lane.next_head IS NOT NULL THEN lane.start END, cross_tag = lane.cross_tag, finish = lane.finish,
+      cross_finish = lane.cross_finish, waiting = l.waiting - 1, running = l.running + 1, revision = l.revision + 1
+    WHERE l.ctid = lane.spot;
+    turns := turns || (lane.head, CASE WHEN charge = price AND q.turns = 'time' THEN price END, lane.name, is_open)::fairlane.turn;
+    q.ready[level] := q.ready[level] - 1;
+    q.lanes[level] := q.lanes[level] - (lane.next_head IS NULL)::int;
+    q.taken[level] := q.taken[level] + (now_ms > lane.ready_ms)::int;
+    outdated[nth] := coalesce(outdated[nth], false) OR lane.head = k.oldest_head;
+    IF (lane.next_ready, lane.next_head) < (k.oldest_ms, k.oldest_head) THEN
+      k.oldest_ms := lane.next_ready; k.oldest_head := lane.next_head;
+      outdated[nth] := false;
     END IF;
-    turns := turns || (lane.head, lane.name, is_open)::fairlane.turn;
-    q := fairlane.count_turn(q, lane);
-    lane := fairlane.pay_turn(lane, q.dispatch);
-    IF lane.head IS NULL THEN
-      q.lanes[lane.priority] := q.lanes[lane.priority] - 1;
+    IF lane.head = k.first_head THEN
+      k := fairlane.advance_first(k, is_fair);
     END IF;
-    served[nth] := lane;
-    IF lane.cap IS NOT NULL AND fairlane.is_at_cap(lane, served) THEN
-      capped := capped || lane.customer;
-      again := ARRAY(SELECT o.nth FROM unnest(again) WITH ORDINALITY AS o (nth, spot)
-                     WHERE served[o.nth].customer <> lane.customer ORDER BY o.spot);
-    ELSIF lane.head IS NOT NULL THEN
-      again := fairlane.insert_again(again, nth, served);
+    IF k.version > 0 THEN
+      k := fairlane.apply_limit(fairlane.take_start(k, now_ms), q, now_ms);
+    END IF;
+    names[nth] := k.kind; served[nth] := k;
+    IF NOT is_single THEN
+      entries := fairlane.insert_kind(entries, k);
+    END IF;
+    IF lane.cap IS NOT NULL AND fairlane.is_blocked(lane.customer, 0) THEN
+      q := fairlane.update_blocked(fairlane.write_served(q, served, outdated), ARRAY[lane.customer]);
+      names := '{}'; served := '{}'; outdated := '{}';
+      entries := CASE WHEN is_single THEN entries ELSE fairlane.first_kinds(q, kinds, max_count - cardinality(turns)) END;
     END IF;
   END LOOP;
-  IF cardinality(turns) > 0 THEN
-    PERFORM fairlane.write_dispatched(fairlane.update_pace(q, now_ms, before), served, capped, cardinality(turns),
-      CASE WHEN q.dispatches / 32 > before / 32 THEN kinds END, now_ms);
-  END IF;
-  RETURN turns;
+  q := fairlane.write_served(q, served, outdated);
 END $$;
 
--- Count a turn of a lane in the queue, and move its priority's clock to the lane's start tag.
-CREATE FUNCTION fairlane.count_turn(q fairlane.queue, lane fairlane.competing) RETURNS fairlane.queue
-LANGUAGE plpgsql IMMUTABLE AS $$
+-- Count the time since the last claim during which something could have been taken, and raise the bounds of scans: by age to the
+-- first, and where there is no kind to the clock.
+CREATE FUNCTION fairlane.count_busy_time(q fairlane.queue, now_ms bigint) RETURNS fairlane.queue LANGUAGE plpgsql AS $$
+DECLARE
+  oldest record;
 BEGIN
-  q.dispatches := q.dispatches + 1;
-  q.ready[lane.priority] := q.ready[lane.priority] - 1;
-  IF q.dispatch = 'fair' THEN
-    q.clocks[lane.priority] := greatest(q.clocks[lane.priority], lane.start);
+  SELECT o.oldest_ms, o.oldest_head INTO oldest FROM fairlane.kinds AS o
+  WHERE o.oldest_head IS NOT NULL AND NOT o.is_blocked AND (o.oldest_ms, o.oldest_head) >= (q.ages_floor, q.ages_head)
+  ORDER BY o.oldest_ms, o.oldest_head LIMIT 1;
+  IF FOUND THEN
+    q.busy_ms := q.busy_ms + greatest(0, now_ms - greatest(q.ticked_ms, oldest.oldest_ms));
+    q.ticked_ms := greatest(q.ticked_ms, now_ms);
+    q.ages_floor := oldest.oldest_ms;
+    q.ages_head := oldest.oldest_head;
   END IF;
   RETURN q;
 END $$;
 
--- Let a lane pay for its turn; the document behind its head becomes its head.
-CREATE FUNCTION fairlane.pay_turn(lane fairlane.competing, dispatch text) RETURNS fairlane.competing LANGUAGE plpgsql AS $$
+-- Raise the bounds of cross tags to those of the first kind: none is before it.
+CREATE FUNCTION fairlane.raise_bounds(q fairlane.queue, first fairlane.kind_entry) RETURNS fairlane.queue LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-  lane.turns := lane.turns + 1;
-  IF dispatch = 'fair' THEN
-    lane.finish := lane.start + fairlane.step_of(lane.cost, lane.weight);
-    lane.start := lane.finish;
+  FOR level IN 1 .. coalesce(first.priority - 1, 9) LOOP
+    q.cross_bounds[level] := greatest(q.cross_bounds[level], q.clocks[level]);
+  END LOOP;
+  IF first.priority IS NOT NULL THEN
+    q.cross_bounds[first.priority] := first.cross_tag;
   END IF;
-  SELECT w.number, w.ready_ms, w.cost INTO lane.head, lane.ready_ms, lane.cost FROM fairlane.work AS w
-  WHERE w.customer = lane.customer AND w.kind = lane.kind AND w.priority = lane.priority AND w.state = 'ready'
-    AND w.number > lane.head
-  ORDER BY w.number LIMIT 1;
-  IF lane.head IS NULL THEN
-    lane.start := NULL;
-  END IF;
-  RETURN lane;
+  RETURN q;
 END $$;
 
--- Write the lanes that a claim of these kinds has served, and the queue. `raised`: the kinds whose bounds to raise.
-CREATE FUNCTION fairlane.write_dispatched(
-  q fairlane.queue, served fairlane.competing[], capped bigint[], lines int, raised text[], now_ms bigint
-) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  first_ready bigint := (SELECT min(s.ready_ms) FROM unnest(served) AS s WHERE s.start IS NOT NULL);
-  kind_name text;
-BEGIN
-  UPDATE fairlane.lanes AS l SET head = s.head, ready_ms = s.ready_ms, start = s.start, finish = s.finish,
-    waiting = l.waiting - s.turns, running = l.running + s.turns, revision = l.revision + 1
-  FROM unnest(served) AS s WHERE l.ctid = s.spot;
-  PERFORM fairlane.lower_ages(q, first_ready);
-  IF cardinality(capped) > 0 THEN
-    PERFORM fairlane.update_blocked(q, capped);
-  END IF;
-  IF raised IS NOT NULL THEN
-    FOR kind_name IN
-      SELECT DISTINCT s.kind FROM unnest(served) AS s WHERE s.kind = ANY (raised) UNION SELECT '' WHERE raised = '{""}'
-    LOOP
-      q.ages_floor := greatest(q.ages_floor, fairlane.raise_bounds(q, kind_name, now_ms));
-    END LOOP;
-  END IF;
-  UPDATE fairlane.counters AS o SET revision = o.revision + 1, dispatches = q.dispatches, last_change = q.last_change + lines,
-    clocks = q.clocks, ready = q.ready, lanes = q.lanes, pace_from_ms = q.pace_from_ms,
-    pace_from_dispatches = q.pace_from_dispatches, pace_mid_ms = q.pace_mid_ms, pace_mid_dispatches = q.pace_mid_dispatches,
-    leases_floor = q.leases_floor, delayed_floor = q.delayed_floor, ages_floor = q.ages_floor
-  WHERE o.revision = q.revision;
-  PERFORM fairlane.refuse_outdated(FOUND);
-END $$;
-
--- Claim up to `max_count` documents in dispatch order, each with a lease, a fresh token and one more attempt counted.
+-- Claim up to `max_count` documents in dispatch order, each with a lease, a fresh token and one more attempt counted. `kinds` are
+-- sorted, and each is named once.
 CREATE FUNCTION fairlane.claim(
   worker_name text, max_count int, lease_length_ms bigint, kinds text[], attempts_by_kind int[], due_max int, now_override bigint
 ) RETURNS TABLE (
@@ -321,29 +222,45 @@ CREATE FUNCTION fairlane.claim(
 DECLARE
   q fairlane.queue := fairlane.lock_queue();
   now_ms bigint := fairlane.now_ms(now_override);
-  ready_count bigint := 0;
-  turns fairlane.turn[];
+  set_digest text := fairlane.digest_of(kinds);
+  d fairlane.dispatches;
+  dispatched record;
+  ticked_before bigint;
 BEGIN
   PERFORM fairlane.refuse_frozen(q.frozen);
+  ticked_before := q.ticked_ms;
   IF EXISTS (SELECT FROM fairlane.work WHERE state = 'delayed' AND ready_ms >= q.delayed_floor AND ready_ms <= now_ms) THEN
-    ready_count := fairlane.ready_due(q, now_ms, due_max);
-    SELECT * INTO q FROM fairlane.queue;
-  END IF;
-  IF ready_count < due_max THEN  -- what is still delayed is due later
+    q := fairlane.ready_due(q, now_ms, due_max);
+    ticked_before := NULL;  -- so that the queue is written
+  ELSE
     q.delayed_floor := greatest(q.delayed_floor, now_ms);
   END IF;
-  q.leases_floor := least(q.leases_floor, now_ms + lease_length_ms);
-  turns := fairlane.dispatch(q, coalesce(kinds, '{""}'), max_count, now_ms);
-  IF cardinality(turns) = 0 THEN
+  IF q.limited > 0 AND (q.opens_next <= now_ms OR now_ms < q.opened_last) THEN
+    q := fairlane.open_by_rate(q, now_ms);
+    ticked_before := NULL;
+  END IF;
+  q := fairlane.count_busy_time(q, now_ms);
+  SELECT * INTO d FROM fairlane.dispatches AS o WHERE o.digest = set_digest ORDER BY o.revision DESC LIMIT 1;
+  d.number := coalesce(d.number, 0);
+  IF kinds IS NULL THEN
+    q := fairlane.raise_bounds(q, (fairlane.first_kinds(q, NULL, 1))[1]);
+  END IF;
+  SELECT * INTO dispatched FROM fairlane.dispatch(q, kinds, max_count, d.number + 1, now_ms);
+  q := dispatched.q;
+  IF cardinality(dispatched.turns) = 0 THEN
+    PERFORM fairlane.write_queue(q, 0) WHERE q.ticked_ms IS DISTINCT FROM ticked_before;
     RETURN;
   END IF;
+  q.leases_floor := least(q.leases_floor, now_ms + lease_length_ms);
+  PERFORM fairlane.count_dispatches(d, set_digest, kinds, cardinality(dispatched.turns));
+  PERFORM fairlane.write_queue(q, cardinality(dispatched.turns));
   RETURN QUERY
     WITH started AS (
       UPDATE fairlane.work AS w SET state = 'running', token = w.token + 1, attempts = w.attempts + 1,
         attempts_max = coalesce(attempts_by_kind[array_position(kinds, w.kind)], 3), worker = worker_name,
-        lease_ms = now_ms + lease_length_ms
+        lease_ms = now_ms + lease_length_ms, claimed_ms = now_ms, paid = t.paid
       FROM (
-        SELECT g.*, o.spot FROM unnest(turns) WITH ORDINALITY AS g (number, name, is_open, ordinal)
+        SELECT g.*, o.spot FROM unnest(dispatched.turns) WITH ORDINALITY AS g (number, paid, name, is_open, ordinal)
         CROSS JOIN LATERAL (SELECT ctid AS spot FROM fairlane.work AS i WHERE i.number = g.number OFFSET 0) AS o
       ) AS t
       WHERE w.ctid = t.spot AND w.state = 'ready'
@@ -352,25 +269,25 @@ BEGIN
       INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
       SELECT q.last_change + s.ordinal, now_ms, 'claimed', s.customer, s.number, s.token, worker_name FROM started AS s
     )
-    SELECT s.id, s.token, s.number, s.name, s.kind, s.priority, d.payload, s.attempts, s.attempts_max, s.lease_ms,
-      q.dispatches + s.ordinal, s.is_open
-    FROM started AS s
-    JOIN fairlane.documents AS d ON d.number = s.number
+    SELECT s.id, s.token, s.number, s.name, s.kind, s.priority, p.payload, s.attempts, s.attempts_max, s.lease_ms,
+      d.number + s.ordinal, s.is_open
+    FROM started AS s JOIN fairlane.documents AS p ON p.number = s.number
     ORDER BY s.ordinal;
 END $$;
 
--- Move the marks from which readers see how fast documents were claimed lately.
-CREATE FUNCTION fairlane.update_pace(q fairlane.queue, now_ms bigint, dispatches_before bigint) RETURNS fairlane.queue
-LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-  age_ms bigint := now_ms - q.pace_mid_ms;
+-- Return the key under which the dispatches of a set of kinds are counted.
+CREATE FUNCTION fairlane.digest_of(kind_set text[]) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN kind_set IS NULL THEN '' ELSE encode(sha256(convert_to(kind_set::text, 'UTF8')), 'hex') END
+$$;
+
+-- Count dispatches of a set of kinds.
+CREATE FUNCTION fairlane.count_dispatches(d fairlane.dispatches, set_digest text, kind_set text[], more int) RETURNS void
+LANGUAGE plpgsql AS $$
 BEGIN
-  IF NOT age_ms BETWEEN 0 AND 120000 THEN
-    q.pace_from_ms := now_ms; q.pace_from_dispatches := dispatches_before;
-    q.pace_mid_ms := now_ms; q.pace_mid_dispatches := dispatches_before;
-  ELSIF age_ms > 60000 THEN
-    q.pace_from_ms := q.pace_mid_ms; q.pace_from_dispatches := q.pace_mid_dispatches;
-    q.pace_mid_ms := now_ms; q.pace_mid_dispatches := dispatches_before;
+  IF d.digest IS NULL THEN
+    INSERT INTO fairlane.dispatches (digest, kinds, number) VALUES (set_digest, kind_set, more);
+  ELSE
+    UPDATE fairlane.dispatches AS o SET number = o.number + more, revision = o.revision + (random() < 0.06)::int
+    WHERE o.digest = d.digest AND o.revision = d.revision;
   END IF;
-  RETURN q;
 END $$;

@@ -119,7 +119,7 @@ END $$;
 CREATE FUNCTION fairlane.uncount(q fairlane.queue, removed bigint[]) RETURNS fairlane.lane_change[] LANGUAGE plpgsql AS $$
 BEGIN
   RETURN ARRAY(
-    SELECT (s.number, s.customer, s.kind, s.priority, 0, 0, 0, 0, 0, 0, -1, -s.bytes)::fairlane.lane_change
+    SELECT (s.number, s.customer, s.kind, s.priority, 0, 0, 0, 0, 0, 0, -1, -s.bytes, NULL)::fairlane.lane_change
     FROM fairlane.sizes AS s WHERE s.number = ANY (removed) AND s.number > q.uncounted);
 END $$;
 
@@ -130,12 +130,12 @@ DECLARE
   lane_changes fairlane.lane_change[];
   last bigint;
 BEGIN
-  SELECT array_agg((s.number, s.customer, s.kind, s.priority, 0, 0, 0, 0, 0, 0, 1, s.bytes)::fairlane.lane_change), min(s.number)
+  SELECT array_agg((s.number, s.customer, s.kind, s.priority, 0, 0, 0, 0, 0, 0, 1, s.bytes, NULL)::fairlane.lane_change), min(s.number)
   INTO lane_changes, last
   FROM (SELECT d.number FROM fairlane.documents AS d WHERE d.number <= q.uncounted ORDER BY d.number DESC LIMIT max_count) AS n
   CROSS JOIN LATERAL (SELECT * FROM fairlane.sizes AS o WHERE o.number = n.number OFFSET 0) AS s;
   IF lane_changes IS NOT NULL THEN
-    PERFORM fairlane.update_lanes(q, lane_changes, 0, NULL);
+    PERFORM fairlane.write_queue(fairlane.update_lanes(q, lane_changes, NULL), 0);
   END IF;
   UPDATE fairlane.counters AS o SET revision = o.revision + 1,
     uncounted = CASE WHEN cardinality(lane_changes) = max_count THEN last - 1 ELSE 0 END

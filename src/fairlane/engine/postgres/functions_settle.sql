@@ -1,25 +1,61 @@
 -- Settling: a document leaves its worker, or ends, each by one conditional write on (number, state, token).
 
--- Apply transitions in order: the documents' rows, their lines of the feed, their lanes. The queue is locked.
+-- Return what attempts usually take after some more have ended: each moves it by a part, an eighth if `share` is 3. Shifts cut down,
+-- below zero too.
+CREATE FUNCTION fairlane.next_usual(usual bigint, taken bigint[], share int) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  each bigint;
+BEGIN
+  FOREACH each IN ARRAY taken LOOP
+    usual := CASE WHEN usual IS NULL THEN each ELSE usual + ((each - usual) >> share) END;
+  END LOOP;
+  RETURN usual;
+END $$;
+
+-- Note what attempts of customers usually take, after these have ended.
+CREATE FUNCTION fairlane.update_usuals(owners bigint[], taken bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  WITH input AS MATERIALIZED (
+    SELECT g.*, u.spot, u.usual
+    FROM (SELECT o.customer, array_agg(o.taken ORDER BY o.ordinal) AS taken
+          FROM unnest(owners, taken) WITH ORDINALITY AS o (customer, taken, ordinal) GROUP BY o.customer) AS g
+    LEFT JOIN LATERAL (
+      SELECT i.usual, i.ctid AS spot FROM fairlane.usuals AS i WHERE i.customer = g.customer ORDER BY i.revision DESC LIMIT 1
+    ) AS u ON true
+  ), added AS (
+    INSERT INTO fairlane.usuals (customer, usual)
+    SELECT i.customer, fairlane.next_usual(NULL, i.taken, 3) FROM input AS i WHERE i.spot IS NULL
+  )
+  UPDATE fairlane.usuals AS o SET usual = fairlane.next_usual(i.usual, i.taken, 3), revision = o.revision + (random() < 0.06)::int
+  FROM input AS i WHERE o.ctid = i.spot;
+END $$;
+
+-- Apply transitions in order: the documents' rows, their lines of the feed, their lanes. An attempt that ends is trued up: its lane is
+-- charged what it took more than was paid. One that an older version claimed is not, as nobody knows when. The queue is locked.
 CREATE FUNCTION fairlane.apply_transitions(q fairlane.queue, transitions fairlane.transition[], now_ms bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   lane_changes fairlane.lane_change[];
   lines bigint;
+  owners bigint[];
+  attempts_taken bigint[];
 BEGIN
   WITH input AS MATERIALIZED (
-    SELECT m.*, w.spot, w.customer, w.kind, w.priority, w.state AS state_before, w.token
+    SELECT m.*, w.spot, w.customer, w.kind, w.priority, w.state AS state_before, w.token, w.paid,
+      CASE WHEN m.is_attempt AND w.claimed_ms IS NOT NULL THEN greatest(0, now_ms - w.claimed_ms) * 1000 END AS taken
     FROM unnest(transitions) WITH ORDINALITY
-      AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, bytes, ordinal)
+      AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, bytes, is_attempt, ordinal)
     CROSS JOIN LATERAL (SELECT *, o.ctid AS spot FROM fairlane.work AS o WHERE o.number = m.number OFFSET 0) AS w
   ), ended AS (
     DELETE FROM fairlane.work AS w USING input AS g
     WHERE w.ctid = g.spot AND w.state = g.state_before AND w.token = g.token AND g.state IN ('done', 'failed', 'cancelled')
     RETURNING w.*, g.cost AS cost_after, g.state AS state_after, g.note, g.result, g.bytes
   ), recorded AS (
-    INSERT INTO fairlane.endings (number, state, ended_ms, ready_ms, cost, token, attempts, attempts_max, worker, reason, result, bytes)
-    SELECT number, state_after, now_ms, ready_ms, coalesce(cost_after, cost), token, attempts, attempts_max, worker, note, result, bytes
+    INSERT INTO fairlane.endings (number, state, ended_ms, ready_ms, cost, token, attempts, attempts_max, worker, reason, result, bytes,
+      priority, is_set_by_hand, claimed_ms)
+    SELECT number, state_after, now_ms, ready_ms, coalesce(cost_after, cost), token, attempts, attempts_max, worker, note, result, bytes,
+      priority, is_set_by_hand, claimed_ms
     FROM ended
   ), returned AS (
     UPDATE fairlane.work AS w SET state = g.state, ready_ms = g.ready_ms, attempts = g.attempts, lease_ms = NULL,
@@ -40,23 +76,23 @@ BEGIN
       (state = 'ready')::int - (state_before = 'ready')::int,
       (state IN ('ready', 'delayed'))::int - (state_before IN ('ready', 'delayed'))::int,
       -(state_before = 'running')::int, (state = 'done')::int, (state = 'failed')::int, (state = 'cancelled')::int,
-      0, CASE WHEN number > q.uncounted THEN coalesce(bytes, 0) ELSE 0 END
-    )::fairlane.lane_change), (SELECT count(*) FROM feed_lines)
-  INTO lane_changes, lines FROM input;
+      0, CASE WHEN number > q.uncounted THEN coalesce(bytes, 0) ELSE 0 END,
+      CASE WHEN taken IS NOT NULL AND paid IS NOT NULL AND q.turns = 'time' THEN greatest(1, taken / (
+        SELECT c.weight FROM fairlane.customer_terms AS c WHERE c.number = input.customer)) - paid END
+    )::fairlane.lane_change ORDER BY ordinal), (SELECT count(*) FROM feed_lines),
+    array_agg(customer ORDER BY ordinal) FILTER (WHERE taken IS NOT NULL),
+    array_agg(taken ORDER BY ordinal) FILTER (WHERE taken IS NOT NULL)
+  INTO lane_changes, lines, owners, attempts_taken FROM input;
   IF lane_changes IS NOT NULL THEN
-    PERFORM fairlane.update_lanes(q, lane_changes, lines, now_ms);
+    q := fairlane.update_lanes(q, lane_changes, now_ms);
+    IF owners IS NOT NULL THEN
+      PERFORM fairlane.update_usuals(owners, attempts_taken);
+      q.usual := fairlane.next_usual(q.usual, attempts_taken, 6);
+    END IF;
+    q.delayed_floor := least(q.delayed_floor, now_ms);
+    PERFORM fairlane.write_queue(q, lines);
   END IF;
 END $$;
-
--- Move a customer's counter by the difference of two costs of a document, never above 0, unless a reset came between; with
--- the weight of the document's check.
-CREATE FUNCTION fairlane.correct_cost(document_number bigint, cost_before bigint, cost_after bigint) RETURNS void LANGUAGE sql AS $$
-  UPDATE fairlane.standings AS c SET revision = c.revision + 1, counter = greatest(-1000000000000, least(0,
-    c.counter + fairlane.step_of(cost_before, d.weight) - fairlane.step_of(cost_after, d.weight)))
-  FROM fairlane.documents AS d
-  WHERE d.number = document_number AND c.customer = d.customer AND c.updated_ms IS NOT NULL AND c.resets = d.resets
-    AND c.revision = (SELECT max(o.revision) FROM fairlane.standings AS o WHERE o.customer = d.customer)
-$$;
 
 -- End claims with their outcomes; returns the ordinals of claims that were lost, for which nothing was changed. Customers whose
 -- counters a corrected cost may move are locked first.
@@ -93,7 +129,8 @@ BEGIN
       h.attempts - (h.outcome IN ('released', 'postponed'))::int,
       h.new_cost,
       CASE WHEN h.new_cost IS NOT NULL THEN h.cost || ' ' || h.new_cost END,
-      CASE h.outcome WHEN 'done' THEN coalesce(octet_length(h.message), 0) + coalesce(h.file, 0) END
+      CASE h.outcome WHEN 'done' THEN coalesce(octet_length(h.message), 0) + coalesce(h.file, 0) END,
+      true
     )::fairlane.transition ORDER BY h.ordinal)
   INTO settled, transitions
   FROM (
@@ -109,10 +146,10 @@ BEGIN
     FOR each IN
       SELECT m.number, w.cost AS cost_before, m.cost AS cost_after
       FROM unnest(transitions) WITH ORDINALITY
-        AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, bytes, ordinal)
+        AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, bytes, is_attempt, ordinal)
       JOIN fairlane.work AS w ON w.number = m.number WHERE m.cost IS NOT NULL ORDER BY m.ordinal
     LOOP
-      PERFORM fairlane.correct_cost(each.number, each.cost_before, each.cost_after);
+      PERFORM fairlane.correct_cost(q, each.number, each.cost_before, each.cost_after);
     END LOOP;
   END IF;
   PERFORM fairlane.apply_transitions(q, transitions, now_ms);
@@ -171,7 +208,7 @@ BEGIN
       CASE WHEN w.is_spent THEN 'failed' ELSE 'expired' END,
       CASE WHEN w.is_spent THEN format(
         'the worker stopped or died: its lease ran out on attempt %s of %s', w.attempts, w.attempts_max) END,
-      NULL, now_ms, w.attempts, NULL, NULL, NULL
+      NULL, now_ms, w.attempts, NULL, NULL, NULL, false
     )::fairlane.transition ORDER BY w.lease_ms, w.number)
   INTO transitions
   FROM (
@@ -195,7 +232,8 @@ DECLARE
   cancelled text[];
 BEGIN
   PERFORM fairlane.refuse_frozen(q.frozen);
-  SELECT array_agg((h.number, 'cancelled', 'cancelled', NULL, NULL, NULL, NULL, NULL, NULL, NULL)::fairlane.transition ORDER BY h.ordinal),
+  SELECT array_agg((h.number, 'cancelled', 'cancelled', NULL, NULL, NULL, NULL, NULL, NULL, NULL, false)::fairlane.transition
+      ORDER BY h.ordinal),
     array_agg(h.id ORDER BY h.ordinal)
   INTO transitions, cancelled
   FROM (
@@ -207,20 +245,24 @@ BEGIN
   RETURN coalesce(cancelled, '{}');
 END $$;
 
--- Give a failed document the check of a new one, because its customer retries it; returns the new priority and the feed's note.
+-- Give a document the check of a new one, because its customer retries it (`retrying`) or an operator takes the backlog along;
+-- returns its priority and the feed's note. A priority that was set by hand stays.
 CREATE FUNCTION fairlane.check_again(
-  q fairlane.queue, c fairlane.customers, d fairlane.documents, cost bigint, now_ms bigint, OUT priority smallint, OUT note text
+  q fairlane.queue, d fairlane.documents, cost bigint, priority_before smallint, is_set_by_hand boolean, now_ms bigint, retrying int,
+  OUT priority smallint, OUT note text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+  c fairlane.customers;
   moved record;
 BEGIN
-  SELECT * INTO moved FROM fairlane.move_counter(q, c, cost, now_ms, 1);
+  SELECT * INTO c FROM fairlane.customers AS o WHERE o.number = d.customer;
+  SELECT * INTO moved FROM fairlane.move_counter(q, c, cost, d.no_better_than, now_ms, retrying);
   UPDATE fairlane.documents AS o SET counter = moved.counter, priority = moved.priority, resets = moved.resets,
-    policy_version = q.rules_version, terms_version = c.terms_version, weight = c.weight, retries = o.retries + 1,
+    policy_version = q.rules_version, terms_version = c.terms_version, weight = c.weight, retries = o.retries + retrying,
     rechecked_ms = now_ms
   WHERE o.number = d.number;
-  priority := moved.priority;
+  priority := CASE WHEN is_set_by_hand THEN priority_before ELSE moved.priority END;
   note := format('{"cost": %s, "counter": %s, "priority": %s, "policy": %s, "terms": %s, '
     || '"before": {"counter": %s, "priority": %s, "policy": %s, "terms": %s}}',
     cost, moved.counter, moved.priority, q.rules_version, c.terms_version, d.counter, d.priority, d.policy_version, d.terms_version);
@@ -237,6 +279,7 @@ DECLARE
   e fairlane.endings;
   most fairlane.limits;
   now_ms bigint;
+  priority_before smallint;
   new_priority smallint;
   check_note text;
   lane_changes fairlane.lane_change[];
@@ -262,22 +305,27 @@ BEGIN
   IF over IS NOT NULL THEN
     RETURN;
   END IF;
-  new_priority := d.priority;
-  lane_changes := ARRAY[(d.number, d.customer, d.kind, d.priority, 0, 0, 0, 0, -1, 0, 0, 0)::fairlane.lane_change];
+  priority_before := coalesce(e.priority, d.priority);
+  new_priority := priority_before;
+  lane_changes := ARRAY[(d.number, d.customer, d.kind, priority_before, 0, 0, 0, 0, -1, 0, 0, 0, NULL)::fairlane.lane_change];
   IF as_customer THEN
     lane_changes := lane_changes || fairlane.uncount(q, ARRAY[d.number]);
-    SELECT a.priority, a.note INTO new_priority, check_note FROM fairlane.check_again(q, c, d, e.cost, now_ms) AS a;
+    SELECT a.priority, a.note INTO new_priority, check_note
+    FROM fairlane.check_again(q, d, e.cost, priority_before, e.is_set_by_hand, now_ms, 1) AS a;
     lane_changes := lane_changes || ARRAY(
-      SELECT (o.number, o.customer, o.kind, new_priority, 0, 0, 0, 0, 0, 0, -o.documents, -o.bytes)::fairlane.lane_change
+      SELECT (o.number, o.customer, o.kind, new_priority, 0, 0, 0, 0, 0, 0, -o.documents, -o.bytes, NULL)::fairlane.lane_change
       FROM unnest(lane_changes) AS o WHERE o.documents < 0);
   ELSE
     UPDATE fairlane.standings AS o SET busy_most = o.busy_most + 1 WHERE o.customer = c.number AND o.revision = c.revision;
   END IF;
   DELETE FROM fairlane.endings WHERE number = d.number;
-  INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost, token, attempts, attempts_max)
-  VALUES (d.number, d.id, d.customer, d.kind, new_priority, 'ready', now_ms, e.cost, e.token, 0, e.attempts_max);
+  INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost, token, attempts, attempts_max, is_set_by_hand,
+    claimed_ms)
+  VALUES (d.number, d.id, d.customer, d.kind, new_priority, 'ready', now_ms, e.cost, e.token, 0, e.attempts_max, e.is_set_by_hand,
+    e.claimed_ms);
   INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
   VALUES (q.last_change + 1, now_ms, 'revived', d.customer, d.number, e.token, check_note);
-  PERFORM fairlane.update_lanes(q, lane_changes ||
-    (d.number, d.customer, d.kind, new_priority, 1, 1, 0, 0, 0, 0, 0, 0)::fairlane.lane_change, 1, NULL);
+  q := fairlane.update_lanes(q, lane_changes ||
+    (d.number, d.customer, d.kind, new_priority, 1, 1, 0, 0, 0, 0, 0, 0, NULL)::fairlane.lane_change, now_ms);
+  PERFORM fairlane.write_queue(q, 1);
 END $$;

@@ -32,6 +32,7 @@ END $$;
 -- Delete customers that have no document.
 CREATE FUNCTION fairlane.delete_customers(numbers bigint[]) RETURNS void LANGUAGE sql AS $$
   DELETE FROM fairlane.standings WHERE customer = ANY (numbers);
+  DELETE FROM fairlane.usuals WHERE customer = ANY (numbers);
   DELETE FROM fairlane.customer_terms WHERE number = ANY (numbers);
 $$;
 
@@ -95,22 +96,27 @@ BEGIN
       SELECT l.ctid FROM fairlane.arrivals AS l WHERE l.xid >= q.arrivals_floor
       UNION SELECT o.ctid FROM fairlane.arrivals AS o WHERE o.xid = ANY (q.awaited))) RETURNING a.*
   ), numbered AS (
-    SELECT arrived.*, d.id, d.customer, d.kind, d.priority, d.checked_ms, d.bytes, row_number() OVER (ORDER BY arrived.number) AS ordinal
+    SELECT arrived.number, arrived.ready_ms, arrived.cost, arrived.state, arrived.note, arrived.is_set_by_hand, d.id, d.customer, d.kind,
+      coalesce(arrived.priority, d.priority) AS priority, d.checked_ms, d.bytes, row_number() OVER (ORDER BY arrived.number) AS ordinal
     FROM arrived JOIN fairlane.documents AS d ON d.number = arrived.number
   ), queued AS (
-    INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost)
-    SELECT number, id, customer, kind, priority, state, ready_ms, cost FROM numbered
+    INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost, is_set_by_hand)
+    SELECT number, id, customer, kind, priority, state, ready_ms, cost, is_set_by_hand FROM numbered
   ), logged AS (
     INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
     SELECT q.last_change + ordinal, checked_ms, 'submitted', customer, number, 0, note FROM numbered
   )
   SELECT array_agg((number, customer, kind, priority, (state = 'ready')::int, 1, 0, 0, 0, 0,
-      (number > q.uncounted)::int, CASE WHEN number > q.uncounted THEN bytes ELSE 0 END)::fairlane.lane_change), min(ready_ms),
+      (number > q.uncounted)::int, CASE WHEN number > q.uncounted THEN bytes ELSE 0 END, NULL)::fairlane.lane_change), min(ready_ms),
     pg_current_snapshot()
   INTO lane_changes, due_first, seen FROM numbered;
   q.arrivals_floor := pg_snapshot_xmax(seen);
   q.awaited := ARRAY(SELECT pg_snapshot_xip(seen)) || pg_current_xact_id();
-  PERFORM fairlane.update_lanes(q, lane_changes, coalesce(cardinality(lane_changes), 0), due_first);
+  q.delayed_floor := least(q.delayed_floor, due_first);
+  IF lane_changes IS NOT NULL THEN
+    q := fairlane.update_lanes(q, lane_changes, NULL);
+  END IF;
+  PERFORM fairlane.write_queue(q, coalesce(cardinality(lane_changes), 0));
 END $$;
 
 -- Return the ordinal and the document of the first submission that must be refused: for a source that its customer does not have
@@ -166,49 +172,68 @@ CREATE FUNCTION fairlane.fill(list anyarray, size int) RETURNS anyarray LANGUAGE
   SELECT CASE WHEN size > 1 AND cardinality(list) = 1 THEN array_fill(list[1], ARRAY[size]) ELSE list END
 $$;
 
--- Check and insert those documents of a batch that are new. If they only arrive, they get no rows in `work` and the feed. Those
--- that inherit the check of their source move no counter.
+-- Return those documents of a batch that are new, with their checks and what each leaves of its customer's standing. Those that
+-- inherit from their source move no counter. The planner puts this into the statement that calls it.
+CREATE FUNCTION fairlane.check_documents(
+  q fairlane.queue, now_ms bigint, ids text[], customers text[], kinds text[], payloads text[], costs bigint[], keys text[],
+  digests text[], delays bigint[], no_better_than smallint[], sources text[], inherits boolean[], files bigint[], firsts bigint[]
+) RETURNS TABLE (
+  ordinal bigint, id text, sender bigint, spot tid, kind text, payload text, cost bigint, key text, digest text, state text,
+  ready_ms bigint, bytes bigint, note text, weight int, is_checked boolean, counter bigint, check_priority smallint, policy_version int,
+  terms_version int, resets bigint, parts bigint[], root bigint, priority smallint, is_set_by_hand boolean, no_better smallint
+) LANGUAGE sql STABLE AS $$
+  WITH input AS (
+    SELECT g.*, g.inheriting IS NOT TRUE AS is_checked, c.number AS sender, c.spot, c.counter AS counter_before, c.updated_ms, c.resets,
+      c.parts, c.weight, c.terms_version, coalesce(c.interval_ms, q.interval_ms) AS interval_ms,
+      coalesce(c.reset, q.reset) = 'idle' AS is_idle, coalesce(c.depths, q.depths) AS depths, fairlane.step_of(g.cost, c.weight) AS step
+    FROM unnest(ids, customers, kinds, payloads, costs, keys, digests, delays, no_better_than, sources, inherits, files, firsts)
+      WITH ORDINALITY AS g (id, customer, kind, payload, cost, key, digest, delay, no_better, source, inheriting, file, first, ordinal)
+    CROSS JOIN LATERAL (SELECT * FROM fairlane.customers AS o WHERE o.id = g.customer OFFSET 0) AS c  -- one by one
+    WHERE coalesce(g.first, g.ordinal) = g.ordinal
+  ), summed AS (
+    SELECT *, first_value(step) OVER own AS first_step, (sum(step) OVER own)::bigint AS steps,
+      CASE WHEN is_idle THEN fairlane.is_reset_due(updated_ms, now_ms, interval_ms) ELSE updated_ms IS NULL END AS is_reset
+    FROM input WINDOW own AS (PARTITION BY sender, is_checked ORDER BY ordinal)
+  ), checks AS (
+    SELECT m.*, CASE WHEN m.is_idle
+        THEN fairlane.step_down(CASE WHEN m.is_reset THEN least(m.first_step, 1000) ELSE m.counter_before END, m.steps)
+        ELSE fairlane.sliding_counter(l.in_part, l.earlier, m.steps - m.step, m.step) END AS counter,
+      CASE WHEN NOT m.is_idle THEN l.earlier_parts || l.part || least(1000000000000, l.in_part + m.steps) END AS parts_after
+    FROM summed AS m LEFT JOIN LATERAL fairlane.sent_lately(m.parts, m.counter_before, m.updated_ms, now_ms, m.interval_ms) AS l
+      ON NOT m.is_idle
+  )
+  SELECT k.ordinal, k.id, k.sender, k.spot, k.kind, k.payload, k.cost, k.key, k.digest,
+    CASE WHEN k.delay > 0 THEN 'delayed' ELSE 'ready' END, now_ms + k.delay, octet_length(k.payload) + coalesce(k.file, 0),
+    CASE WHEN NOT k.is_checked THEN k.source END, k.weight, k.is_checked,
+    CASE WHEN k.is_checked THEN k.counter ELSE s.counter END, CASE WHEN k.is_checked THEN p.priority ELSE s.checked_priority END,
+    CASE WHEN k.is_checked THEN q.rules_version ELSE s.policy_version END,
+    CASE WHEN k.is_checked THEN k.terms_version ELSE s.terms_version END,
+    CASE WHEN k.is_checked THEN k.resets + k.is_reset::int ELSE -1 END, k.parts_after,
+    coalesce((SELECT o.root FROM fairlane.descendants AS o WHERE o.number = s.number), s.number),
+    CASE WHEN k.is_checked THEN p.priority ELSE s.priority END, NOT k.is_checked AND s.is_set_by_hand,
+    CASE WHEN k.is_checked THEN k.no_better ELSE s.no_better_than END
+  FROM checks AS k
+  CROSS JOIN LATERAL (SELECT greatest(fairlane.priority_of(k.counter, k.depths), k.no_better) AS priority) AS p
+  LEFT JOIN LATERAL (SELECT * FROM fairlane.snapshots AS o WHERE o.id = k.source OFFSET 0) AS s ON k.source IS NOT NULL
+  ORDER BY k.ordinal
+$$;
+
+-- Check and insert those documents of a batch that are new. If they only arrive, they get no rows in `work` and the feed.
 CREATE FUNCTION fairlane.insert_documents(
   q fairlane.queue, now_ms bigint, arrives boolean, ids text[], customers text[], kinds text[], payloads text[], costs bigint[],
-  keys text[], digests text[], delays bigint[], sources text[], inherits boolean[], files bigint[], firsts bigint[],
-  OUT numbers bigint[], OUT priorities smallint[], OUT counters bigint[], OUT checked bigint[], OUT policies int[],
+  keys text[], digests text[], delays bigint[], no_better_than smallint[], sources text[], inherits boolean[], files bigint[],
+  firsts bigint[], OUT numbers bigint[], OUT priorities smallint[], OUT counters bigint[], OUT checked bigint[], OUT policies int[],
   OUT terms int[], OUT lane_changes fairlane.lane_change[]
 ) LANGUAGE plpgsql AS $$
 BEGIN
-  WITH input AS (
-    SELECT g.*, c.number AS sender, c.spot, c.counter AS counter_before, c.updated_ms, c.reset_ms, c.resets, c.weight, c.terms_version,
-      coalesce(c.interval_ms, q.interval_ms) AS interval_ms, coalesce(c.reset, q.reset) AS rule,
-      coalesce(c.depths, q.depths) AS depths, fairlane.step_of(g.cost, c.weight) AS step,
-      octet_length(g.payload) + coalesce(g.file, 0) AS bytes
-    FROM unnest(ids, customers, kinds, payloads, costs, keys, digests, delays, sources, inherits, files, firsts) WITH ORDINALITY
-      AS g (id, customer, kind, payload, cost, key, digest, delay, source, inheriting, file, first, ordinal)
-    CROSS JOIN LATERAL (SELECT * FROM fairlane.customers AS o WHERE o.id = g.customer OFFSET 0) AS c  -- one by one
-    WHERE coalesce(g.first, g.ordinal) = g.ordinal
-  ), checks AS (
-    SELECT *,
-      fairlane.is_reset_due(updated_ms, reset_ms, now_ms, interval_ms, rule) AS is_reset,
-      fairlane.step_down(
-        fairlane.counter_before(counter_before, updated_ms, reset_ms, now_ms, interval_ms, rule, first_value(step) OVER own),
-        (sum(step) OVER own)::bigint) AS counter
-    FROM input WINDOW own AS (PARTITION BY sender, inheriting IS TRUE ORDER BY ordinal)
-  ), decided AS (
-    SELECT k.ordinal, k.id, k.sender, k.spot, k.kind, k.payload, k.cost, k.key, k.digest, k.delay, k.weight, k.is_reset, k.bytes,
-      k.inheriting IS NOT TRUE AS is_checked, CASE WHEN k.inheriting THEN k.source END AS note,
-      CASE WHEN k.inheriting THEN s.counter ELSE k.counter END AS counter,
-      CASE WHEN k.inheriting THEN s.priority ELSE fairlane.priority_of(k.counter, k.depths) END AS priority,
-      CASE WHEN k.inheriting THEN s.policy_version ELSE q.rules_version END AS policy_version,
-      CASE WHEN k.inheriting THEN s.terms_version ELSE k.terms_version END AS terms_version,
-      CASE WHEN k.inheriting THEN -1 ELSE k.resets + k.is_reset::int END AS resets,
-      coalesce((SELECT o.root FROM fairlane.descendants AS o WHERE o.number = s.number), s.number) AS root
-    FROM checks AS k LEFT JOIN fairlane.documents AS s ON s.id = k.source
-    ORDER BY k.ordinal
-  ), inserted AS MATERIALIZED (
-    SELECT nextval('fairlane.numbers') AS number, * FROM decided
+  WITH inserted AS MATERIALIZED (
+    SELECT nextval('fairlane.numbers') AS number, d.* FROM fairlane.check_documents(q, now_ms, ids, customers, kinds, payloads, costs,
+      keys, digests, delays, no_better_than, sources, inherits, files, firsts) AS d
   ), added AS (
     INSERT INTO fairlane.documents (number, id, customer, kind, priority, counter, checked_ms, policy_version, terms_version,
-      weight, resets, key, digest, payload, bytes)
-    SELECT number, id, sender, kind, priority, counter, now_ms, policy_version, terms_version, weight, resets, key, digest, payload,
-      bytes
+      weight, resets, key, digest, payload, bytes, no_better_than)
+    SELECT number, id, sender, kind, check_priority, counter, now_ms, policy_version, terms_version, weight, resets, key, digest,
+      payload, bytes, no_better
     FROM inserted
   ), related AS (
     INSERT INTO fairlane.descendants (number, root) SELECT number, root FROM inserted WHERE root IS NOT NULL
@@ -217,27 +242,28 @@ BEGIN
     ON CONFLICT (root) DO UPDATE SET descendants = f.descendants + excluded.descendants
   ), moved AS (
     UPDATE fairlane.standings AS c SET revision = c.revision + (random() < 0.06)::int, busy_most = c.busy_most + m.adding,
-      counter = coalesce(m.counter, c.counter),
-      updated_ms = CASE WHEN m.counter IS NULL THEN c.updated_ms ELSE greatest(c.updated_ms, now_ms) END,
-      reset_ms = CASE WHEN m.is_reset THEN now_ms ELSE c.reset_ms END, resets = c.resets + coalesce(m.is_reset, false)::int
-    FROM (SELECT spot, count(*) AS adding, min(counter) FILTER (WHERE is_checked) AS counter,
-            bool_or(is_reset) FILTER (WHERE is_checked) AS is_reset FROM inserted GROUP BY spot) AS m
+      counter = CASE WHEN m.is_checked THEN (m.last).counter ELSE c.counter END,
+      updated_ms = CASE WHEN m.is_checked THEN greatest(c.updated_ms, now_ms) ELSE c.updated_ms END,
+      resets = CASE WHEN m.is_checked THEN (m.last).resets ELSE c.resets END,
+      parts = CASE WHEN m.is_checked THEN (m.last).parts ELSE c.parts END
+    FROM (SELECT spot, count(*) AS adding, bool_or(is_checked) AS is_checked,
+            (array_agg((counter, NULL, resets, parts)::fairlane.standing ORDER BY ordinal DESC) FILTER (WHERE is_checked))[1] AS last
+          FROM inserted GROUP BY spot) AS m
     WHERE c.ctid = m.spot
   ), queued AS (
-    INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost)
-    SELECT number, id, sender, kind, priority, CASE WHEN delay > 0 THEN 'delayed' ELSE 'ready' END, now_ms + delay, cost
-    FROM inserted WHERE NOT arrives
+    INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost, is_set_by_hand)
+    SELECT number, id, sender, kind, priority, state, ready_ms, cost, is_set_by_hand FROM inserted WHERE NOT arrives
   ), logged AS (
     INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
     SELECT q.last_change + row_number() OVER (ORDER BY number), now_ms, 'submitted', sender, number, 0, note
     FROM inserted WHERE NOT arrives
   ), arrived AS (
-    INSERT INTO fairlane.arrivals (number, ready_ms, cost, state, note)
-    SELECT number, now_ms + delay, cost, CASE WHEN delay > 0 THEN 'delayed' ELSE 'ready' END, note FROM inserted WHERE arrives
+    INSERT INTO fairlane.arrivals (number, ready_ms, cost, state, note, priority, is_set_by_hand)
+    SELECT number, ready_ms, cost, state, note, priority, is_set_by_hand FROM inserted WHERE arrives
   )
-  SELECT array_agg(m.number), array_agg(m.priority), array_agg(m.counter), array_agg(now_ms), array_agg(m.policy_version),
-    array_agg(m.terms_version),
-    array_agg((m.number, m.sender, m.kind, m.priority, (m.delay = 0)::int, 1, 0, 0, 0, 0, 1, m.bytes)::fairlane.lane_change)
+  SELECT array_agg(m.number), array_agg(m.check_priority), array_agg(m.counter), array_agg(now_ms), array_agg(m.policy_version),
+    array_agg(m.terms_version), array_agg((m.number, m.sender, m.kind, m.priority, (m.state = 'ready')::int, 1, 0, 0, 0, 0, 1, m.bytes,
+      NULL)::fairlane.lane_change)
   INTO numbers, priorities, counters, checked, policies, terms, lane_changes FROM inserted AS m;
 END $$;
 
@@ -247,7 +273,7 @@ END $$;
 -- key the values of its receipt. Or which submission is refused, or which limit is exceeded.
 CREATE FUNCTION fairlane.submit(
   ids text[], customers text[], kinds text[], payloads text[], costs bigint[], keys text[], digests text[], delays bigint[],
-  sources text[], inherits boolean[], files bigint[], now_override bigint, joins boolean,
+  no_better_than smallint[], sources text[], inherits boolean[], files bigint[], now_override bigint, joins boolean,
   OUT documents text[], OUT numbers bigint[], OUT priorities smallint[], OUT counters bigint[], OUT checked bigint[],
   OUT policies int[], OUT terms int[], OUT refused bigint, OUT refused_document text, OUT over text[]
 ) LANGUAGE plpgsql AS $$
@@ -286,9 +312,10 @@ BEGIN
   SELECT i.* INTO numbers, priorities, counters, checked, policies, terms, lane_changes
   FROM fairlane.insert_documents(
     q, fairlane.now_ms(now_override), joins, ids, customers, fairlane.fill(kinds, size), payloads, fairlane.fill(costs, size),
-    keys, digests, fairlane.fill(delays, size), sources, inherits, files, firsts) AS i;
+    keys, digests, fairlane.fill(delays, size), no_better_than, sources, inherits, files, firsts) AS i;
   IF NOT joins AND lane_changes IS NOT NULL THEN
-    PERFORM fairlane.update_lanes(q, lane_changes, cardinality(lane_changes), checked[1]);
+    q.delayed_floor := least(q.delayed_floor, checked[1]);
+    PERFORM fairlane.write_queue(fairlane.update_lanes(q, lane_changes, checked[1]), cardinality(lane_changes));
   END IF;
   IF firsts IS NOT NULL THEN
     SELECT array_agg(d.id ORDER BY g.ordinal), array_agg(d.number ORDER BY g.ordinal), array_agg(d.priority ORDER BY g.ordinal),
@@ -318,7 +345,8 @@ BEGIN
       ready[joining.priority] = o.ready[joining.priority] + joining.ready, delayed_floor = least(o.delayed_floor, due_first)
     WHERE o.revision = q.revision;
   ELSE
-    PERFORM fairlane.update_lanes(q, ARRAY[joining], 1, due_first);
+    q.delayed_floor := least(q.delayed_floor, due_first);
+    PERFORM fairlane.write_queue(fairlane.update_lane(q, joining, now_ms), 1);
   END IF;
 END $$;
 
@@ -327,7 +355,7 @@ END $$;
 -- exceeded, with its figures.
 CREATE FUNCTION fairlane.submit_one(
   new_id text, customer_id text, new_kind text, new_payload text, new_cost bigint, new_key text, new_digest text,
-  delay bigint, new_bytes bigint, now_override bigint, joins boolean
+  delay bigint, new_no_better_than smallint, new_bytes bigint, now_override bigint, joins boolean
 ) RETURNS text[] LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -339,10 +367,8 @@ DECLARE
   over text[];
   new_number bigint;
   new_priority smallint;
-  new_counter bigint;
+  moved fairlane.standing;
   now_ms bigint;
-  step bigint;
-  is_reset boolean;
   new_state text := CASE WHEN delay > 0 THEN 'delayed' ELSE 'ready' END;
 BEGIN
   PERFORM FROM fairlane.customer_terms WHERE id = customer_id FOR UPDATE;
@@ -378,21 +404,16 @@ BEGIN
     RETURN over || 'over'::text;
   END IF;
   now_ms := fairlane.now_ms(now_override);
-  c.reset := coalesce(c.reset, q.reset);
-  c.interval_ms := coalesce(c.interval_ms, q.interval_ms);
-  step := fairlane.step_of(new_cost, c.weight);
-  is_reset := fairlane.is_reset_due(c.updated_ms, c.reset_ms, now_ms, c.interval_ms, c.reset);
-  new_counter := fairlane.step_down(
-    fairlane.counter_before(c.counter, c.updated_ms, c.reset_ms, now_ms, c.interval_ms, c.reset, step), step);
-  new_priority := fairlane.priority_of(new_counter, coalesce(c.depths, q.depths));
+  moved := fairlane.check_standing((c.counter, c.updated_ms, c.resets, c.parts)::fairlane.standing, coalesce(c.reset, q.reset),
+    coalesce(c.interval_ms, q.interval_ms), fairlane.step_of(new_cost, c.weight), now_ms);
+  new_priority := greatest(fairlane.priority_of(moved.counter, coalesce(c.depths, q.depths)), new_no_better_than);
   new_number := nextval('fairlane.numbers');
   INSERT INTO fairlane.documents (number, id, customer, kind, priority, counter, checked_ms, policy_version, terms_version, weight,
-    resets, key, digest, payload, bytes)
-  VALUES (new_number, new_id, c.number, new_kind, new_priority, new_counter, now_ms, q.rules_version, c.terms_version, c.weight,
-    c.resets + is_reset::int, new_key, new_digest, new_payload, new_bytes);
-  UPDATE fairlane.standings AS o SET counter = new_counter, updated_ms = greatest(c.updated_ms, now_ms),
-    revision = o.revision + (random() < 0.06)::int, busy_most = o.busy_most + 1,
-    reset_ms = CASE WHEN is_reset THEN now_ms ELSE c.reset_ms END, resets = c.resets + is_reset::int
+    resets, key, digest, payload, bytes, no_better_than)
+  VALUES (new_number, new_id, c.number, new_kind, new_priority, moved.counter, now_ms, q.rules_version, c.terms_version, c.weight,
+    moved.resets, new_key, new_digest, new_payload, new_bytes, new_no_better_than);
+  UPDATE fairlane.standings AS o SET counter = moved.counter, updated_ms = moved.updated_ms, resets = moved.resets, parts = moved.parts,
+    revision = o.revision + (random() < 0.06)::int, busy_most = o.busy_most + 1
   WHERE o.customer = c.number AND o.revision = c.revision;
   IF joins THEN
     INSERT INTO fairlane.arrivals (number, ready_ms, cost, state) VALUES (new_number, now_ms + delay, new_cost, new_state);
@@ -400,8 +421,8 @@ BEGIN
     INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost)
     VALUES (new_number, new_id, c.number, new_kind, new_priority, new_state, now_ms + delay, new_cost);
     PERFORM fairlane.join_lane(q, now_ms, now_ms + delay,
-      (new_number, c.number, new_kind, new_priority, (delay = 0)::int, 1, 0, 0, 0, 0, 1, new_bytes)::fairlane.lane_change);
+      (new_number, c.number, new_kind, new_priority, (delay = 0)::int, 1, 0, 0, 0, 0, 1, new_bytes, NULL)::fairlane.lane_change);
   END IF;
-  RETURN ARRAY[new_id, new_number::text, new_priority::text, new_counter::text, now_ms::text, q.rules_version::text,
+  RETURN ARRAY[new_id, new_number::text, new_priority::text, moved.counter::text, now_ms::text, q.rules_version::text,
     c.terms_version::text, NULL];
 END $$;

@@ -110,7 +110,7 @@ def _upgrade(connection: Connection, url: PostgresUrl, sql: Queries, schema: Sch
         connection.execute(
             sql.first_rules,
             (first.version, encode_rules(first), first.version, interval_ms_of(policy), depths_of(policy.thresholds),
-             policy.reset, first.dispatch, first.open_turn_every, *first.limits),
+             policy.reset, first.dispatch, first.turns, first.open_turn_every, *first.limits),
         )  # fmt: skip
     if version < schema.version:
         connection.execute(in_schema(FUNCTIONS, url.schema))

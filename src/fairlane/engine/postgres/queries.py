@@ -7,7 +7,7 @@ from functools import lru_cache
 from fairlane.engine.queries import Queries, read_sql
 from fairlane.engine.schema import Schema
 
-_FUNCTIONS = ("check", "limits", "submit", "lanes", "claim", "settle", "admin", "transfer")
+_FUNCTIONS = ("check", "limits", "submit", "kinds", "lanes", "claim", "settle", "admin", "steer", "transfer")
 
 
 def in_schema(text: str, schema: str) -> str:
@@ -29,7 +29,7 @@ def queries(schema: str = "fairlane") -> Queries:
 
 
 # Tables, views and types.
-SCHEMA_VERSIONS = tuple(read_sql(__package__, f"schema_{version}.sql") for version in (1, 2, 3, 4, 5, 6))
+SCHEMA_VERSIONS = tuple(read_sql(__package__, f"schema_{version}.sql") for version in (1, 2, 3, 4, 5, 6, 7))
 SCHEMA = Schema(SCHEMA_VERSIONS, oldest=len(SCHEMA_VERSIONS))  # older programs call other functions
 
 # Functions are code: every upgrade drops them first, and creates this version's at the end.

@@ -25,18 +25,18 @@ CREATE SCHEMA IF NOT EXISTS fairlane;
 
 -- first_rules: Write the default rules.
 WITH first AS (INSERT INTO fairlane.rules (version, since_ms, body) VALUES (%s, 0, %s))
-INSERT INTO fairlane.counters (revision, rules_version, interval_ms, depths, reset, dispatch, open_turn_every, limits)
-VALUES (1, %s, %s, %s::bigint[], %s, %s, %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits);
+INSERT INTO fairlane.counters (revision, rules_version, interval_ms, depths, reset, dispatch, turns, open_turn_every, limits)
+VALUES (1, %s, %s, %s::bigint[], %s, %s, %s, %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits);
 
 -- check: Check a customer without a document.
 SELECT * FROM fairlane.check_customer(%s, %s, %s);
 
 -- submit_one: Submit one document.
-SELECT fairlane.submit_one(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
+SELECT fairlane.submit_one(%s, %s, %s, %s, %s, %s, %s, %s, %s::smallint, %s, %s, %s);
 
 -- submit: Submit documents, all or none.
 SELECT * FROM fairlane.submit(%s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[],
-                              %s::text[], %s::boolean[], %s::bigint[], %s, %s);
+                              %s::smallint[], %s::text[], %s::boolean[], %s::bigint[], %s, %s);
 
 -- claim: Claim documents in dispatch order.
 SELECT * FROM fairlane.claim(%s, %s, %s, %s::text[], %s::int[], %s, %s);
@@ -71,10 +71,19 @@ SELECT * FROM fairlane.retry(%s, %s, %s);
 SELECT * FROM fairlane.purge(%s, %s, %s);
 
 -- configure: Replace the rules.
-SELECT fairlane.configure(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s);
+SELECT fairlane.configure(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s);
 
 -- tune: Replace a customer's terms.
 SELECT fairlane.tune(%s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s);
+
+-- limit_kind: Replace a kind's limit.
+SELECT fairlane.limit_kind(%s, %s, %s, %s, %s, %s, %s);
+
+-- prioritize: Set the priority of waiting documents by hand.
+SELECT fairlane.prioritize(%s::text[], %s::smallint, %s, %s);
+
+-- reprioritize: Give some waiting documents of a customer the priority that they would have now.
+SELECT changed, next FROM fairlane.reprioritize(%s, %s, %s, %s, %s);
 
 -- reset: Reset a customer as if it was never seen.
 SELECT fairlane.reset_customer(%s, %s);
@@ -92,9 +101,10 @@ SELECT fairlane.settle_arrivals();
 SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1;
 
 -- customer: One customer with its terms and counts; whether something has arrived that is not counted yet.
-SELECT q.is_behind, q.now_ms, r.version, r.body, c.counter, c.updated_ms, c.reset_ms, c.resets, coalesce(c.terms_version, 0),
+SELECT q.is_behind, q.now_ms, r.version, r.body, c.counter, c.updated_ms, c.resets, c.parts, coalesce(c.terms_version, 0),
        (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1),
-       n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms, n.documents, n.bytes
+       n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms, n.documents, n.bytes,
+       (SELECT u.usual FROM fairlane.usuals AS u WHERE u.customer = c.number ORDER BY u.revision DESC LIMIT 1)
 FROM (SELECT fairlane.is_behind() AS is_behind, fairlane.now_ms(%s) AS now_ms) AS q
 CROSS JOIN (SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1) AS r
 LEFT JOIN fairlane.customers AS c ON c.id = %s
@@ -107,9 +117,10 @@ CROSS JOIN LATERAL (
 ) AS n;
 
 -- customers: Customers by id with their terms and counts, a page; whether something has arrived that is not counted yet.
-SELECT q.is_behind, q.now_ms, r.version, r.body, c.id, c.counter, c.updated_ms, c.reset_ms, c.resets, c.terms_version,
+SELECT q.is_behind, q.now_ms, r.version, r.body, c.id, c.counter, c.updated_ms, c.resets, c.parts, c.terms_version,
        (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1),
-       n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms, n.documents, n.bytes
+       n.waiting, n.running, n.done, n.failed, n.cancelled, n.ready_ms, n.documents, n.bytes,
+       (SELECT u.usual FROM fairlane.usuals AS u WHERE u.customer = c.number ORDER BY u.revision DESC LIMIT 1)
 FROM (SELECT fairlane.is_behind() AS is_behind, fairlane.now_ms(%s) AS now_ms) AS q
 CROSS JOIN (SELECT version, body FROM fairlane.rules ORDER BY version DESC LIMIT 1) AS r
 CROSS JOIN (SELECT * FROM fairlane.customers WHERE id > %s ORDER BY id LIMIT %s) AS c
@@ -215,29 +226,45 @@ ORDER BY number DESC LIMIT 1 OFFSET %(examined)s;
 -- body: The payload and the result of a document.
 SELECT d.payload, e.result FROM fairlane.documents AS d LEFT JOIN fairlane.endings AS e ON e.number = d.number WHERE d.id = %s;
 
--- outlook: What is ahead of a waiting document; first whether uncounted documents have arrived.
-SELECT q.is_behind, fairlane.now_ms(%s), d.priority, w.state, q.ready, q.lanes, q.dispatches,
-       q.pace_from_ms, q.pace_from_dispatches, q.pace_mid_ms, q.pace_mid_dispatches, c.paused, c.cap,
+-- outlook: What is ahead of a waiting document, and what may hold it; first whether uncounted documents have arrived.
+SELECT q.is_behind, fairlane.now_ms(%s), w.priority, w.state, q.ready, q.lanes, q.busy_ms, q.taken, c.paused, c.cap,
        (SELECT coalesce(sum(l.running), 0)::bigint FROM fairlane.lanes AS l WHERE l.customer = d.customer),
-       (SELECT count(*) FROM fairlane.work AS o WHERE o.customer = d.customer AND o.kind = d.kind AND o.priority = d.priority
+       (SELECT count(*) FROM fairlane.work AS o WHERE o.customer = d.customer AND o.kind = d.kind AND o.priority = w.priority
           AND o.state = 'ready'),
-       (SELECT count(*) FROM fairlane.work AS o WHERE o.customer = d.customer AND o.kind = d.kind AND o.priority = d.priority
+       (SELECT count(*) FROM fairlane.work AS o WHERE o.customer = d.customer AND o.kind = d.kind AND o.priority = w.priority
           AND o.state = 'ready' AND o.number < d.number),
-       (SELECT min(l.ready_ms) FROM fairlane.lanes AS l
-        WHERE l.kind = d.kind AND l.start IS NOT NULL AND l.ready_ms >= fairlane.bound_of(d.kind, 0))
+       k.running_max, k.rate, k.burst, k.running, k.tokens, k.tokens_ms
 FROM fairlane.documents AS d JOIN fairlane.customer_terms AS c ON c.number = d.customer CROSS JOIN fairlane.queue AS q
-LEFT JOIN fairlane.work AS w ON w.number = d.number WHERE d.id = %s;
+LEFT JOIN fairlane.work AS w ON w.number = d.number
+LEFT JOIN LATERAL (SELECT * FROM fairlane.kinds AS o WHERE o.kind = d.kind ORDER BY o.revision DESC LIMIT 1) AS k ON true
+WHERE d.id = %s;
+
+-- totals: The counts from which rates are made; first whether uncounted documents have arrived.
+SELECT is_behind, busy_ms, taken, ready FROM fairlane.queue;
+
+-- kind: A kind's limit, what runs of it, and its bucket.
+SELECT k.running_max, k.rate, k.burst, coalesce(k.version, 0),
+       CASE WHEN k.version > 0 THEN k.running ELSE fairlane.running_of(n.kind) END, k.tokens, k.tokens_ms
+FROM (SELECT %s::text AS kind) AS n
+LEFT JOIN LATERAL (SELECT * FROM fairlane.kinds AS o WHERE o.kind = n.kind ORDER BY o.revision DESC LIMIT 1) AS k ON true;
+
+-- kinds: Kinds that have, or had, a limit, a page by name.
+SELECT kind, running_max, rate, burst, version, running, tokens, tokens_ms FROM fairlane.kinds
+WHERE version > 0 AND kind > %s ORDER BY kind LIMIT %s;
 
 -- ready_kinds: The kinds that have a competing head, by skipping through the index; first whether uncounted documents arrived.
-WITH RECURSIVE kinds AS (
+WITH RECURSIVE names AS (
   (SELECT kind FROM fairlane.lanes WHERE start IS NOT NULL AND kind > %s ORDER BY kind LIMIT 1)
   UNION ALL
-  SELECT (SELECT l.kind FROM fairlane.lanes AS l WHERE l.start IS NOT NULL AND l.kind > k.kind ORDER BY l.kind LIMIT 1)
-  FROM kinds AS k WHERE k.kind IS NOT NULL
+  SELECT (SELECT l.kind FROM fairlane.lanes AS l WHERE l.start IS NOT NULL AND l.kind > n.kind ORDER BY l.kind LIMIT 1)
+  FROM names AS n WHERE n.kind IS NOT NULL
 )
-SELECT a.is_behind, k.kind,
-       (SELECT l.ready_ms FROM fairlane.lanes AS l WHERE l.kind = k.kind AND l.start IS NOT NULL ORDER BY l.ready_ms, l.head LIMIT 1)
-FROM (SELECT fairlane.is_behind() AS is_behind) AS a LEFT JOIN kinds AS k ON true LIMIT %s;
+SELECT a.is_behind, k.kind, k.oldest_ms FROM (SELECT fairlane.is_behind() AS is_behind) AS a
+LEFT JOIN (
+  SELECT o.kind, o.oldest_ms FROM names AS n CROSS JOIN LATERAL (
+    SELECT * FROM fairlane.kinds AS i WHERE i.kind = n.kind ORDER BY i.revision DESC LIMIT 1) AS o
+  WHERE o.first_head IS NOT NULL AND NOT o.is_blocked
+) AS k ON true LIMIT %s;
 
 -- feed_floor: Up to which number the feed was purged, and whether documents have arrived that are not in it yet.
 SELECT changes_floor, is_behind FROM fairlane.queue;
@@ -247,17 +274,23 @@ SELECT f.number, f.at_ms, f.what, (SELECT c.id FROM fairlane.customer_terms AS c
        (SELECT d.id FROM fairlane.documents AS d WHERE d.number = f.document), f.token, f.note
 FROM fairlane.changes AS f WHERE f.number > %s ORDER BY f.number LIMIT %s;
 
--- is_work_ready: Whether a claim may find something, and in how many milliseconds the next delayed document is due.
+-- is_work_ready: Whether a claim may find something, and in how many milliseconds a delayed document is due or a rate allows a start.
 SELECT q.is_behind OR CASE
          WHEN g.kinds IS NULL THEN EXISTS (
-           SELECT FROM fairlane.lanes AS l WHERE l.start IS NOT NULL AND l.ready_ms + 0 >= fairlane.bound_of('', 0))
+           SELECT FROM fairlane.kinds AS k
+           WHERE k.oldest_head IS NOT NULL AND NOT k.is_blocked AND (k.oldest_ms, k.oldest_head) >= (q.ages_floor, q.ages_head))
          ELSE EXISTS (SELECT FROM unnest(g.kinds) AS n (kind) CROSS JOIN LATERAL (
-           SELECT FROM fairlane.lanes AS l
-           WHERE l.kind = n.kind AND l.start IS NOT NULL AND l.ready_ms >= fairlane.bound_of(n.kind, 0)
-           ORDER BY l.ready_ms, l.head LIMIT 1) AS f)
+           SELECT * FROM fairlane.kinds AS k WHERE k.kind = n.kind ORDER BY k.revision DESC LIMIT 1) AS o
+           WHERE o.first_head IS NOT NULL AND NOT o.is_blocked)
        END,
-       (SELECT w.ready_ms FROM fairlane.work AS w WHERE w.state = 'delayed' AND w.ready_ms >= q.delayed_floor
-        ORDER BY w.ready_ms, w.number LIMIT 1) - fairlane.now_ms(NULL)
+       least((SELECT w.ready_ms FROM fairlane.work AS w WHERE w.state = 'delayed' AND w.ready_ms >= q.delayed_floor
+              ORDER BY w.ready_ms, w.number LIMIT 1),
+             CASE WHEN g.kinds IS NULL THEN (
+               SELECT min(k.opens_ms) FROM fairlane.kinds AS k WHERE k.opens_ms >= q.opens_next AND k.first_head IS NOT NULL)
+             ELSE (SELECT min(o.opens_ms) FROM unnest(g.kinds) AS n (kind) CROSS JOIN LATERAL (
+               SELECT * FROM fairlane.kinds AS k WHERE k.kind = n.kind ORDER BY k.revision DESC LIMIT 1) AS o
+               WHERE o.first_head IS NOT NULL)
+             END) - fairlane.now_ms(NULL)
 FROM fairlane.queue AS q CROSS JOIN (SELECT %s::text[] AS kinds) AS g;
 
 -- record: A record.
@@ -267,12 +300,21 @@ SELECT group_name, key, value, version FROM fairlane.records WHERE group_name = 
 SELECT group_name, key, value, version FROM fairlane.records WHERE group_name = %s AND key > %s ORDER BY key LIMIT %s;
 
 -- pack_queue: The queue's own counters.
-SELECT q.clocks, q.dispatches, CASE WHEN n.is_called THEN n.last_value ELSE 0 END, q.last_change, q.last_record
+SELECT q.clocks, q.usual, q.busy_ms, q.taken, q.ready, q.ticked_ms, CASE WHEN n.is_called THEN n.last_value ELSE 0 END, q.last_change,
+       q.last_record
 FROM fairlane.queue AS q CROSS JOIN fairlane.numbers AS n;
 
+-- pack_dispatches: How many documents were taken, by set of kinds.
+SELECT kinds, number FROM fairlane.dispatches;
+
+-- pack_kinds: Kinds that have a limit or a clock that moved, by name.
+SELECT kind, running_max, rate, burst, version, tokens, tokens_ms, clocks FROM fairlane.kinds
+WHERE kind > %s AND (version > 0 OR clocks <> '{0,0,0,0,0,0,0,0,0}') ORDER BY kind LIMIT %s;
+
 -- pack_customers: Customers by id with their terms and counts of ended documents.
-SELECT c.id, c.counter, c.updated_ms, c.reset_ms, c.resets, c.terms_version,
-       (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1), n.done, n.failed, n.cancelled
+SELECT c.id, c.counter, c.updated_ms, c.resets, c.parts, c.terms_version,
+       (SELECT t.body FROM fairlane.terms AS t WHERE t.customer = c.number ORDER BY t.version DESC LIMIT 1), n.done, n.failed, n.cancelled,
+       (SELECT u.usual FROM fairlane.usuals AS u WHERE u.customer = c.number ORDER BY u.revision DESC LIMIT 1)
 FROM (SELECT * FROM fairlane.customers WHERE id > %s ORDER BY id LIMIT %s) AS c
 CROSS JOIN LATERAL (
   SELECT coalesce(sum(done), 0)::bigint AS done, coalesce(sum(failed), 0)::bigint AS failed,
@@ -288,27 +330,41 @@ JOIN fairlane.snapshots AS s ON s.number = page.number JOIN fairlane.documents A
 LEFT JOIN fairlane.endings AS e ON e.number = page.number LEFT JOIN fairlane.descendants AS r ON r.number = page.number
 ORDER BY page.number;
 
--- pack_lanes: The tags of lanes by customer, kind and priority.
-SELECT c.id, l.kind, l.priority, l.start, l.finish FROM fairlane.customer_terms AS c JOIN fairlane.lanes AS l ON l.customer = c.number
-WHERE (c.id, l.kind, l.priority) > (%s, %s, %s) AND (l.start IS NOT NULL OR l.finish > 0)
-ORDER BY c.id, l.kind, l.priority LIMIT %s;
+-- pack_lanes: The tags of lanes by customer, kind and priority, as they are if no kind is at its limit.
+SELECT p.* FROM (
+  SELECT c.id, l.kind, l.priority, l.start,
+         CASE WHEN l.start IS NULL OR q.dispatch = 'strict' THEN 0 WHEN k.is_blocked THEN greatest(q.clocks[l.priority], l.cross_finish)
+              ELSE greatest(l.cross_tag, k.floors[l.priority]) END,
+         CASE WHEN v.is_level THEN 0 ELSE l.finish END AS finish, CASE WHEN v.is_level THEN 0 ELSE l.cross_finish END AS cross_finish
+  FROM fairlane.customer_terms AS c JOIN fairlane.lanes AS l ON l.customer = c.number CROSS JOIN fairlane.queue AS q
+  CROSS JOIN LATERAL (SELECT * FROM fairlane.kinds AS o WHERE o.kind = l.kind ORDER BY o.revision DESC LIMIT 1) AS k
+  CROSS JOIN LATERAL (
+    SELECT l.finish <= k.clocks[l.priority] AND l.cross_finish <= q.clocks[l.priority] AS is_level) AS v
+  WHERE (c.id, l.kind, l.priority) > (%s, %s, %s)
+) AS p WHERE p.start IS NOT NULL OR p.finish > 0 OR p.cross_finish > 0 ORDER BY p.id, p.kind, p.priority LIMIT %s;
 
 -- pack_records: Records by group and key.
 SELECT group_name, key, value, version FROM fairlane.records WHERE (group_name, key) > (%s, %s) ORDER BY group_name, key LIMIT %s;
 
 -- unpack_queue: Replace the queue's counters and rules by another queue's.
-SELECT fairlane.unpack_queue(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s::bigint[],
-                             %s, %s, %s, %s);
+SELECT fairlane.unpack_queue(%s, %s, %s, %s::bigint[], %s, %s, %s, %s, %s, ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s::bigint[],
+                             %s, %s, %s::bigint[], %s, %s, %s, %s);
+
+-- unpack_dispatches: Set how many documents a set of kinds was given.
+SELECT fairlane.unpack_dispatches(%s::text[], %s);
+
+-- unpack_kind: Add a kind from another store.
+SELECT fairlane.unpack_kind(%s, %s, %s, %s, %s, %s, %s, %s::bigint[]);
 
 -- unpack_customer: Add a customer from another store.
-SELECT fairlane.unpack_customer(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[], %s,
-                                ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s, %s, %s);
+SELECT fairlane.unpack_customer(%s, %s, %s, %s, %s::bigint[], %s, %s, %s, %s, %s, %s, %s::bigint[], %s,
+                                ROW(%s, %s, %s, %s, %s)::fairlane.limits, %s, %s, %s, %s);
 
 -- unpack_documents: Add documents from another store.
 SELECT fairlane.unpack_documents(%s::jsonb);
 
 -- unpack_lanes: Set the tags of lanes from another store.
-SELECT fairlane.unpack_lanes(%s::text[], %s::text[], %s::smallint[], %s::bigint[], %s::bigint[]);
+SELECT fairlane.unpack_lanes(%s::text[], %s::text[], %s::smallint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[]);
 
 -- unpack_records: Add records from another store.
 SELECT fairlane.unpack_records(%s::text[], %s::text[], %s::text[], %s::bigint[]);

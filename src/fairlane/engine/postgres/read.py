@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
-from fairlane.core.dispatch import is_blocked
-from fairlane.core.document import WAITING, CheckRow, Customer, DocumentRow, Outlook
-from fairlane.core.policy import Standing
+from fairlane.core.dispatch import Bucket, is_blocked, is_kind_blocked
+from fairlane.core.document import WAITING, CheckRow, Customer, DocumentRow, Hold, Outlook, Totals
+from fairlane.core.eta import estimate_ahead
+from fairlane.core.policy import KindLimit, Parts, Standing, from_thousandths
 from fairlane.engine.codec import decode_rules, decode_terms
-from fairlane.engine.pace import Pace, estimate_ahead
-from fairlane.engine.protocol import DocumentFilter, DocumentPage
+from fairlane.engine.protocol import DocumentFilter, DocumentPage, KindRow
 from fairlane.engine.queries import Queries
 from fairlane.engine.read import customer_snapshot
 
@@ -19,10 +21,15 @@ parse_rules = lru_cache(maxsize=8)(decode_rules)
 _parse_terms = lru_cache(maxsize=1024)(decode_terms)
 
 
+def parts_from_row(parts: list[int] | None) -> Parts:
+    """Make pairs of what was sent in which part of a sliding interval."""
+    return tuple(zip(parts[::2], parts[1::2], strict=True)) if parts else ()
+
+
 def customer_from_row(id: str, row: Row) -> Customer:
     """Make a customer of its standing, terms and counts."""
-    now_ms, rules_version, rules_body, counter, updated_ms, reset_ms, resets, terms_version, terms_body, *counts = row
-    standing = Standing(counter or 0, updated_ms, reset_ms, resets or 0)
+    now_ms, rules_version, rules_body, counter, updated_ms, resets, parts, terms_version, terms_body, *counts = row
+    standing = Standing(counter or 0, updated_ms, resets or 0, parts_from_row(parts))
     rules = parse_rules(rules_body, rules_version)
     return customer_snapshot(id, standing, counts, _parse_terms(terms_body), terms_version, rules, now_ms)
 
@@ -32,7 +39,7 @@ def document_from_row(row: Row) -> DocumentRow:
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
     return DocumentRow(
         id, number, customer, kind, state, CheckRow(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
-        *row[16:23],
+        *row[16:27],
     )  # fmt: skip
 
 
@@ -64,7 +71,7 @@ def read_documents(
 
 def outlook_from_row(row: Row) -> Outlook | None:
     """Estimate what is ahead of a waiting document; None if it does not wait."""
-    now_ms, priority, state, ready, lanes, dispatches, *pace, paused, cap, running, own_ready, own_before, oldest = row
+    now_ms, priority, state, ready, lanes, busy_ms, taken, paused, cap, running, own_ready, own_before, *kind = row
     if state not in WAITING:
         return None
     ahead = estimate_ahead(
@@ -73,4 +80,30 @@ def outlook_from_row(row: Row) -> Outlook | None:
         other_lanes=lanes[priority - 1] - (own_ready > 0),
         own_before=own_before,
     )
-    return Outlook(now_ms, ahead, is_blocked(paused, cap, running), *Pace(*pace).recent(now_ms, dispatches), oldest)
+    hold: Hold | None = "paused" if paused else "cap" if is_blocked(paused, cap, running) else _kind_hold(kind, now_ms)
+    return Outlook(now_ms, priority, ahead, hold, totals_from_row((busy_ms, taken, ready)))
+
+
+def _kind_hold(kind: Sequence[Any], now_ms: int) -> Hold | None:
+    """Return which limit keeps the lanes of a kind from competing."""
+    running_max, rate, burst, running, tokens, tokens_ms = kind
+    limit, bucket = limit_from_row(running_max, rate, burst), Bucket(tokens, tokens_ms or 0)
+    if not is_kind_blocked(limit, running or 0, bucket, now_ms):
+        return None
+    return "kind rate" if now_ms < bucket.next_start_ms(limit) else "kind running"
+
+
+def totals_from_row(row: Row) -> Totals:
+    busy_ms, taken, ready = row
+    return Totals(busy_ms, tuple(taken), tuple(ready))
+
+
+def limit_from_row(running_max: int | None, rate: int | None, burst: int | None) -> KindLimit:
+    """Make a limit of its columns in thousandths; a kind that has none has no row, or an empty one."""
+    return KindLimit(running_max, None if rate is None else from_thousandths(rate), from_thousandths(burst or 1000))
+
+
+def kind_from_row(kind: str, row: Sequence[Any]) -> KindRow:
+    running_max, rate, burst, version, running, tokens, tokens_ms = row
+    limit = limit_from_row(running_max, rate, burst)
+    return KindRow(kind, limit, version, running, Bucket(tokens, tokens_ms or 0).next_start_ms(limit))
