@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from fairlane.core import dispatch
 from fairlane.core.document import (
     CheckRow,
     Claim,
@@ -19,11 +21,13 @@ from fairlane.core.document import (
     Released,
     Retried,
     Submission,
+    Totals,
 )
 from fairlane.core.policy import (
     COUNTER_FLOOR,
     STEP,
     CustomerLimits,
+    KindLimit,
     Policy,
     Rules,
     Standing,
@@ -34,6 +38,7 @@ from fairlane.core.policy import (
 )
 from fairlane.engine.codec import decode_rules, decode_terms
 from fairlane.engine.limits import source_of
+from fairlane.engine.protocol import KindRow
 from fairlane.engine.read import customer_snapshot
 
 parse_rules = lru_cache(maxsize=8)(decode_rules)
@@ -59,7 +64,7 @@ def submit_arguments(submissions: Sequence[Submission], now_ms: int | None) -> l
     for submission in submissions:
         sender = (
             submission.customer, submission.kind, submission.cost, submission.delay_ms, source_of(submission) or "",
-            int(submission.made_from is not None),
+            int(submission.made_from is not None), "" if submission.no_better_than is None else submission.no_better_than,
         )  # fmt: skip
         index = senders.setdefault(sender, len(senders) + 1)
         documents += (index, submission.id, submission.payload)
@@ -132,8 +137,8 @@ def rules_arguments(rules: Rules) -> list[Any]:
     policy = rules.policy
     frozen = "" if rules.frozen is None else "f" + rules.frozen
     return [
-        interval_ms_of(policy), policy.reset, rules.dispatch, rules.open_turn_every, frozen, *_limits_arguments(rules.limits),
-        *depths_of(policy),
+        interval_ms_of(policy), policy.reset, rules.dispatch, rules.turns, rules.open_turn_every, frozen,
+        *_limits_arguments(rules.limits), *depths_of(policy),
     ]  # fmt: skip
 
 
@@ -159,17 +164,58 @@ def terms_arguments(terms: Terms) -> list[Any]:
 
 def never_seen(customer: str) -> list[Any]:
     """Make the row of a customer that the server does not know."""
-    return [customer, 0, None, None, 0, 0, 0, 0, 0, 0, None, 0, 0, 0, None]
+    return [customer, 0, None, 0, None, 0, 0, 0, 0, 0, None, 0, 0, None, 0, None]
+
+
+def standing(counter: int, updated_ms: int | None, resets: int, parts: list[int] | None) -> Standing:
+    """Decode a customer's counter; the starts of parts and what was sent in them come one after the other."""
+    sent = parts or []
+    return Standing(counter, updated_ms, resets, tuple(zip(sent[::2], sent[1::2], strict=True)))
 
 
 def customer(row: list[Any], rules: Rules, now_ms: int) -> Customer:
     """Decode a customer, with what a check at this moment would give."""
-    id, counter, updated_ms, reset_ms, resets, *counts, version, terms = row
-    standing = Standing(counter, updated_ms, reset_ms, resets)
-    return customer_snapshot(id, standing, counts, parse_terms(terms), version, rules, now_ms)
+    id, counter, updated_ms, resets, parts, *counts, version, terms = row
+    return customer_snapshot(
+        id, standing(counter, updated_ms, resets, parts), counts, parse_terms(terms), version, rules, now_ms
+    )
 
 
 def document(row: list[Any]) -> DocumentRow:
     """Decode a document."""
     id, number, customer, kind, state, *check = row[:10]
-    return DocumentRow(id, number, customer, kind, state, CheckRow(customer, *check), *row[10:])
+    document = DocumentRow(id, number, customer, kind, state, CheckRow(customer, *check), *row[10:])
+    return document._replace(is_set_by_hand=document.is_set_by_hand == 1)
+
+
+def kind_limit(text: str | None) -> KindLimit:
+    """Decode the limit of a kind; None stands for no limit."""
+    return KindLimit(**json.loads(text)) if text else KindLimit()
+
+
+def kind_limit_text(limit: KindLimit) -> str:
+    """Encode the limit of a kind as it is kept."""
+    return json.dumps({"running": limit.running, "rate": limit.rate, "burst": limit.burst})
+
+
+def kind_limit_arguments(limit: KindLimit) -> list[Any]:
+    """Encode the limit of a kind: running at once, then rate and burst in thousandths; nothing means no limit."""
+    rate = "" if limit.rate is None else round(limit.rate * STEP)
+    return ["" if limit.running is None else limit.running, rate, round(limit.burst * STEP)]
+
+
+def kind(row: list[Any]) -> KindRow:
+    """Decode a kind."""
+    name, limit, *rest = row
+    return KindRow(name, kind_limit(limit), *rest)
+
+
+def kind_set_text(kinds: Iterable[str] | None) -> str:
+    """Encode the set of kinds under which their dispatches are counted."""
+    return json.dumps(dispatch.kind_set(kinds), ensure_ascii=False)
+
+
+def totals(row: list[Any]) -> Totals:
+    """Decode the counts of a queue."""
+    busy_ms, taken, ready = row
+    return Totals(busy_ms, tuple(taken), tuple(ready))

@@ -6,6 +6,7 @@ in lua/shared/policy.lua, the dispatch in lua/claim.lua; here values become argu
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,13 +25,14 @@ from fairlane.core.document import (
     Record,
     Released,
     Submission,
+    Totals,
 )
 from fairlane.core.errors import KeyConflict, StoreError, StoreUnfit, Unknown
-from fairlane.core.policy import Rules, Terms
-from fairlane.engine.codec import encode_rules, encode_terms
+from fairlane.core.eta import estimate_ahead
+from fairlane.core.policy import KindLimit, Rules, Terms
+from fairlane.engine.codec import encode_kind_limit, encode_rules, encode_terms
 from fairlane.engine.errors import purged_feed_error, unknown_source_error
 from fairlane.engine.limits import limit_error
-from fairlane.engine.pace import Pace, estimate_ahead
 from fairlane.engine.protocol import (
     DUE_MAX,
     SCAN_MAX,
@@ -38,10 +40,12 @@ from fairlane.engine.protocol import (
     DocumentFilter,
     DocumentPage,
     Finding,
+    KindRow,
     Packed,
     Purged,
     ReadyKind,
     Removed,
+    Reprioritized,
     Rewrite,
     TextPart,
 )
@@ -152,7 +156,8 @@ class RedisEngine:
         now_ms: int | None = None,
     ) -> list[Claim]:
         kinds_and_attempts = [-1] if kinds is None else [len(kinds), *(value for pair in kinds.items() for value in pair)]
-        arguments = [codec.time_argument(now_ms), worker, limit, lease_ms, DUE_MAX, *kinds_and_attempts]
+        kind_set = codec.kind_set_text(kinds)
+        arguments = [codec.time_argument(now_ms), worker, limit, lease_ms, DUE_MAX, kind_set, *kinds_and_attempts]
         try:
             return codec.claims(self._pool.run("claim", arguments, "never"))
         except NotReplicated as error:  # nobody will work on them: give them back, so that no attempt is spent
@@ -214,6 +219,26 @@ class RedisEngine:
         arguments = [codec.time_argument(now_ms), customer, version, encode_terms(terms), *codec.terms_arguments(terms)]
         return self._pool.run("tune", arguments, "never") or None
 
+    def limit_kind(self, kind: str, limit: KindLimit, version: int, *, now_ms: int | None = None) -> int | None:
+        arguments = [codec.time_argument(now_ms), kind, version, codec.kind_limit_text(limit)]
+        arguments += [*codec.kind_limit_arguments(limit), encode_kind_limit(kind, limit)]
+        return self._pool.run("limit_kind", arguments, "never") or None
+
+    def prioritize(self, ids: Sequence[str], priority: int, by: str, *, now_ms: int | None = None) -> list[str]:
+        arguments = [codec.time_argument(now_ms), priority, json.dumps(by), *ids]
+        return [ids[index - 1] for index in self._pool.run("prioritize", arguments, "never")]
+
+    def reprioritize(self, customer: str, after: int, limit: int, *, recheck: bool, now_ms: int | None = None) -> Reprioritized:
+        changed, left, last, position = 0, limit, after, after
+        while True:  # a customer may keep many documents that do not wait: some are examined at a time
+            arguments = [codec.time_argument(now_ms), customer, position, left, int(recheck), EXAMINED_MAX]
+            step_changed, waiting, step_last, has_more, position = self._pool.run("reprioritize", arguments, "never")
+            changed, left, last = changed + step_changed, left - waiting, step_last or last
+            if has_more:
+                return Reprioritized(changed, last)
+            if position == 0:
+                return Reprioritized(changed, None)
+
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
         self._pool.run("reset", [codec.time_argument(now_ms), customer], "never")
 
@@ -262,9 +287,18 @@ class RedisEngine:
         reply = self._pool.run("outlook", [codec.time_argument(now_ms), id], "same")
         if reply is None:
             return None
-        now, before, others, other_lanes, own_before, is_blocked, dispatches, *pace, oldest = reply
+        now, priority, before, others, other_lanes, own_before, hold, *totals = reply
         ahead = estimate_ahead(before, others, other_lanes, own_before)
-        return Outlook(now, ahead, bool(is_blocked), *Pace(*pace).recent(now, dispatches), oldest)
+        return Outlook(now, priority, ahead, hold, codec.totals(totals))
+
+    def totals(self) -> Totals:
+        return codec.totals(self._pool.run("totals", [], "same"))
+
+    def kind(self, kind: str) -> KindRow:
+        return codec.kind(self._pool.run("kinds", [1, kind], "same")[0])
+
+    def kinds(self, after: str, limit: int) -> list[KindRow]:
+        return [codec.kind(row) for row in self._pool.run("kinds", [0, after, limit], "same")]
 
     def ready_kinds(self, after: str, limit: int) -> list[ReadyKind]:
         return [ReadyKind(*row) for row in self._pool.run("ready_kinds", [after, limit], "same")]

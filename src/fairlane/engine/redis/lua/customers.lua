@@ -25,10 +25,9 @@ for _, id in ipairs(ids) do
   if owner then
     local customer = customer_of(owner)
     reply[#reply + 1] = {
-      id, customer.counter, customer.updated, customer.reset_at, customer.resets, customer.waiting, customer.running,
+      id, customer.counter, customer.updated, customer.resets, customer.parts, customer.waiting, customer.running,
       customer.done, customer.failed, customer.cancelled, oldest_ready(owner), customer.documents, customer.bytes,
-      customer.terms_version,
-      customer.terms and customer.terms.json,
+      customer.usual ~= NO_USUAL and customer.usual, customer.terms_version, customer.terms and customer.terms.json,
     }
   end
 end

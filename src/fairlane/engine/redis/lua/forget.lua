@@ -16,7 +16,7 @@ local removed = {}
 for at, seq in ipairs(seqs) do
   local document = document_of(seq)
   leave_state(document)
-  move_count(document, nil)
+  move_count(document, nil, now)
   erase(document)
   removed[at] = removed_row(document)
 end

@@ -2,7 +2,7 @@
 -- oldest form whose programs may use it.
 --
 -- Without the shared files, which read what it creates.
--- ARGV: create or look, JSON of the rules, interval, reset, dispatch, open turns, nothing (not frozen), five limits, depths.
+-- ARGV: create or look, JSON of the rules, interval, reset, dispatch, turns, open turns, nothing (not frozen), five limits, depths.
 local stored = redis.call('GET', KEYS[1])
 if stored then
   local form, prefix = string.byte(stored), string.sub(KEYS[1], 1, -6)
@@ -27,15 +27,16 @@ end
 if ARGV[1] ~= 'create' then
   return {0, 0}
 end
-local queue = {5} -- its form
-for position = 2, 39 do
+local queue = {6} -- its form
+for position = 2, 48 do
   queue[position] = 0
 end
 queue[7] = 1 -- the first line of the feed
-local rules = {1, tonumber(ARGV[3]), ARGV[4], ARGV[5], tonumber(ARGV[6]), false} -- not frozen
-for at = 8, #ARGV do
+queue[11] = -1 -- no attempt has ended
+local rules = {1, tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), false} -- not frozen
+for at = 9, #ARGV do
   rules[at - 1] = tonumber(ARGV[at]) or false -- no limit
 end
-redis.call('SET', KEYS[1], struct.pack('>B' .. string.rep('i7', 38), unpack(queue)) .. cmsgpack.pack(unpack(rules)))
+redis.call('SET', KEYS[1], struct.pack('>B' .. string.rep('i7', 47), unpack(queue)) .. cmsgpack.pack(unpack(rules)))
 redis.call('HSET', string.sub(KEYS[1], 1, -6) .. 'rules', 1, ARGV[2])
-return {5, 5}
+return {6, 6}

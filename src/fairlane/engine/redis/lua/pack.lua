@@ -4,8 +4,28 @@
 local function pack_queue()
   return {
     call('HGET', prefix .. 'rules', rules.version), rules.version, {unpack(queue, CLOCK + 1, CLOCK + 9)}, queue[DISPATCHES],
-    queue[LAST_NUMBER], queue[LAST_CHANGE], queue[LAST_RECORD],
+    call('HGETALL', prefix .. 'dispatches'), queue[USUAL] ~= NO_USUAL and queue[USUAL], queue[BUSY],
+    {unpack(queue, TAKEN + 1, TAKEN + 9)}, {unpack(queue, READY_IN + 1, READY_IN + 9)}, queue[TICKED], queue[LAST_NUMBER],
+    queue[LAST_CHANGE], queue[LAST_RECORD],
   }
+end
+
+-- Kinds after a name that have or had a limit, or a clock that moved. ARGV: name, limit.
+local function pack_kinds()
+  local names, reply = {}, {}
+  for _, name in ipairs(call('HKEYS', KINDS)) do
+    if name > ARGV[2] then
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local kind = kind_of(name)
+    if #reply < tonumber(ARGV[3]) and (kind.version > 0 or max(unpack(kind.clocks, 1, 9)) > 0) then
+      reply[#reply + 1] = {name, kind.json, kind.version, kind.tokens, kind.tokens_at, {unpack(kind.clocks, 1, 9)}}
+    end
+  end
+  return reply
 end
 
 -- Customers after an id. ARGV: id, limit.
@@ -15,8 +35,9 @@ local function pack_customers()
   for at, owner in ipairs(read_many(OWNERS, ids)) do
     local customer = customer_of(owner)
     reply[at] = {
-      customer.id, customer.counter, customer.updated, customer.reset_at, customer.resets,
-      customer.terms and customer.terms.json, customer.terms_version, customer.done, customer.failed, customer.cancelled,
+      customer.id, customer.counter, customer.updated, customer.resets, customer.parts, customer.terms and customer.terms.json,
+      customer.terms_version, customer.done, customer.failed, customer.cancelled,
+      customer.usual ~= NO_USUAL and customer.usual,
     }
   end
   return reply
@@ -46,6 +67,20 @@ local function pack_documents()
   return reply
 end
 
+-- Return a lane's tags for another store, where its kind is at no limit until the next claim: start tag, cross tag, finish tags.
+-- Finish tags that are not above their clocks are forgotten.
+local function tags_of(lane)
+  local kind, level, clock = kind_of(lane.kind), lane.priority, queue[CLOCK + lane.priority]
+  local cross, finish, cross_finish = cross_of(kind, level, lane.cross), lane.finish, lane.cross_finish
+  if kind.blocked then
+    cross = max(clock, cross_finish)
+  end
+  if finish <= kind.clocks[level] and cross_finish <= clock then
+    finish, cross_finish = 0, 0
+  end
+  return lane.start, lane.start and cross or 0, finish, cross_finish
+end
+
 -- Tags of lanes of some customers: the last of these customers (nothing: there is no more), then their lanes in any order.
 -- ARGV: ( or [ and the customer to begin after or with, or -; how many customers.
 local function pack_lanes()
@@ -53,8 +88,9 @@ local function pack_lanes()
   local reply = {#ids == tonumber(ARGV[3]) and ids[#ids] or ''}
   for at, owner in ipairs(read_many(OWNERS, ids)) do
     for _, lane in ipairs(lanes_of(owner)) do
-      if lane.start or lane.finish > 0 then
-        reply[#reply + 1] = {ids[at], lane.kind, lane.priority, lane.start, lane.finish}
+      local start, cross, finish, cross_finish = tags_of(lane)
+      if start or finish > 0 or cross_finish > 0 then
+        reply[#reply + 1] = {ids[at], lane.kind, lane.priority, start, cross, finish, cross_finish}
       end
     end
   end
@@ -79,6 +115,7 @@ local function pack_records()
 end
 
 local parts = {
-  queue = pack_queue, customers = pack_customers, documents = pack_documents, lanes = pack_lanes, records = pack_records,
+  queue = pack_queue, kinds = pack_kinds, customers = pack_customers, documents = pack_documents, lanes = pack_lanes,
+  records = pack_records,
 }
 return parts[ARGV[1]]()

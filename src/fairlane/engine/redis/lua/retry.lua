@@ -16,22 +16,13 @@ if refusal then
   return refusal
 end
 
--- Give the document the check of a new one; returns the feed's note.
-local function check_again()
-  local policy, NOTE = policy_of(customer), '"counter": %d, "priority": %d, "policy": %d, "terms": %d'
-  local before = format(NOTE, values.counter, values.priority, values.rules_version, values.terms_version)
-  check(policy, customer, now, step_of(document.cost, weight_of(customer)))
-  values.counter, values.priority = customer.counter, priority_of(policy, customer.counter)
-  values.rules_version, values.terms_version = rules.version, customer.terms_version
-  values.weight, values.resets, values.retries, values.checked = weight_of(customer), customer.resets, values.retries + 1, now
-  refix(document)
-  local after = format(NOTE, values.counter, values.priority, values.rules_version, values.terms_version)
-  return format('{"cost": %d, ', document.cost) .. after .. ', "before": {' .. before .. '}}'
-end
-
 leave_state(document)
-move_count(document, 'ready')
-local note = is_by_customer and check_again()
+move_count(document, 'ready', now)
+local note = false
+if is_by_customer then
+  values.retries = values.retries + 1
+  note = check_again(document, now)
+end
 document.attempts, document.worker, document.ended, document.reason = 0, false, false, false
 queue_up(document, now, false)
 change(document)

@@ -15,6 +15,15 @@ end
 load_documents(seqs)
 load_customers_of(seqs)
 
+local paid = {}
+for _, seq in ipairs(seqs) do
+  local document = document_of(seq)
+  if document and document.paid then
+    paid[#paid + 1] = document
+  end
+end
+load_lanes_for(paid)
+
 -- Return the claims that this call ended when it was sent before, from the last lines of the feed.
 local function read_settled()
   local settled = {}
@@ -32,10 +41,29 @@ local function correct_cost(document, cost)
     return
   end
   local owner, values = document.owner, fixed(document)
-  correct(customer_of(owner), values.resets, step_of(document.cost, values.weight), step_of(cost, values.weight))
+  local customer, more = customer_of(owner), step_of(cost, values.weight) - step_of(document.cost, values.weight)
+  correct(policy_of(customer), customer, values.checked, values.resets, more)
   changed_customers[owner] = true
   log(now, 'corrected', owner, document.seq, document.token, format('%d %d', document.cost, cost))
   document.cost = cost
+end
+
+-- Return what attempts usually take after one more has ended; a share is a power of two, by which doubles divide exactly.
+local function next_usual(usual, taken, share)
+  return usual == NO_USUAL and taken or usual + math.floor((taken - usual) / share)
+end
+
+-- Charge the lane of an attempt that ends what it took more than was paid, and note what attempts usually take.
+local function end_attempt(document)
+  if not document.claimed then -- by a program of form 5
+    return
+  end
+  local customer, taken = customer_of(document.owner), max(0, now - document.claimed) * 1000
+  if document.paid and rules.turns == 'time' and not is_strict then
+    true_up(lane_for(document), max(1, divide(taken, weight_of(customer))) - document.paid)
+  end
+  customer.usual = next_usual(customer.usual, taken, 8)
+  queue[USUAL] = next_usual(queue[USUAL], taken, 64)
 end
 
 -- Keep the details of an attempt, and those of the claims shortly before it.
@@ -53,6 +81,7 @@ local function settle(document, at)
   if cost then
     correct_cost(document, cost)
   end
+  end_attempt(document)
   if outcome == 'done' then
     if text ~= '' then
       write('HSET', RESULTS .. piece_of(document.seq), document.seq, sub(text, 2))

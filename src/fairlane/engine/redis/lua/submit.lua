@@ -1,13 +1,13 @@
 -- Submit: check each document in order, give it a priority and insert it; all or none.
 --
--- ARGV: now, again, has files, has keys, count of senders, six values a sender, then three values a document, one more with files
+-- ARGV: now, again, has files, has keys, count of senders, seven values a sender, then three values a document, one more with files
 -- (their bytes), two more with keys.
--- A sender is what documents of a batch have in common: customer, kind, cost, delay, the document that they come out of, and
--- whether they inherit its check.
+-- A sender is what documents of a batch have in common: customer, kind, cost, delay, the document that they come out of, whether
+-- they inherit its check, and the best priority that they ask for or nothing.
 -- `again` is 1 when this call was sent before and its reply was lost: ids that exist get their receipts.
 -- Returns a receipt for each document; or 'unknown', 'conflict' or 'over' and whose.
 local now, is_again, has_files, has_keys = now_of(ARGV[1]), ARGV[2] == '1', ARGV[3] == '1', ARGV[4] == '1'
-local SENDER_SIZE, FILE_AT, KEY_AT, NO_CHECK = 6, 3, has_files and 4 or 3, -1
+local SENDER_SIZE, FILE_AT, KEY_AT, NO_CHECK = 7, 3, has_files and 4 or 3, -1
 local DOCUMENT_SIZE, sender_count = KEY_AT + (has_keys and 2 or 0), tonumber(ARGV[5])
 local first_document = 6 + sender_count * SENDER_SIZE
 local count = (#ARGV - first_document + 1) / DOCUMENT_SIZE
@@ -33,7 +33,7 @@ for index = 1, sender_count do
   local at = 6 + (index - 1) * SENDER_SIZE
   local sender = {
     id = ARGV[at], kind = ARGV[at + 1], cost = tonumber(ARGV[at + 2]), delay = tonumber(ARGV[at + 3]),
-    source = ARGV[at + 4] ~= '' and ARGV[at + 4], root = false,
+    source = ARGV[at + 4] ~= '' and ARGV[at + 4], root = false, no_better_than = tonumber(ARGV[at + 6]) or false,
   }
   if owners[sender.id] == nil then
     owners[sender.id] = call('HGET', OWNERS, sender.id)
@@ -160,10 +160,24 @@ end
 local function decide(sender)
   local customer, inherited = sender.customer, sender.inherited
   if inherited then
-    return inherited.priority, inherited.counter, inherited.rules_version, inherited.terms_version, NO_CHECK
+    return inherited.checked_priority, inherited.counter, inherited.rules_version, inherited.terms_version, NO_CHECK
   end
   check(sender.policy, customer, now, sender.step)
-  return priority_of(sender.policy, customer.counter), customer.counter, rules.version, customer.terms_version, customer.resets
+  local priority = checked_priority_of(sender.policy, customer.counter, sender.no_better_than)
+  return priority, customer.counter, rules.version, customer.terms_version, customer.resets
+end
+
+-- Return the last values of a document's record, which are left out where they say nothing, and its priority.
+local function steering_of(sender, checked_priority)
+  local inherited = sender.inherited
+  if inherited and (inherited.by_hand or inherited.no_better_than or inherited.priority ~= checked_priority) then
+    return inherited.priority, pack(
+      sender.root, 0, now, inherited.priority, inherited.by_hand, inherited.no_better_than
+    )
+  elseif sender.no_better_than and not inherited then
+    return checked_priority, pack(sender.root, 0, now, checked_priority, false, sender.no_better_than)
+  end
+  return checked_priority, sender.root and pack(sender.root) or ''
 end
 
 -- Let a new document wait in its lane, or for its time.
@@ -185,16 +199,17 @@ local function insert(submitted)
     begin_sender(sender)
   end
   local owner, customer = sender.owner, sender.customer
-  local priority, counter, rules_version, terms_version, resets = decide(sender)
+  local checked_priority, counter, rules_version, terms_version, resets = decide(sender)
+  local priority, steering = steering_of(sender, checked_priority)
   local number = queue[LAST_NUMBER] + 1
   queue[LAST_NUMBER] = number
   local seq = seq_of(number)
   local piece = piece_of(seq)
   write('HSET', DOCUMENTS .. piece, seq, pack(
-    submitted.bytes, sender.delay > 0 and 'delayed' or 'ready', owner, 0, 0, ATTEMPTS_DEFAULT, sender.ready, sender.cost, false,
-    false, false, false, id, sender.kind, now, rules_version, terms_version, sender.weight, resets, priority, counter, key,
-    submitted.digest, sender.root or nil
-  ))
+    true, submitted.bytes, sender.delay > 0 and 'delayed' or 'ready', owner, 0, 0, ATTEMPTS_DEFAULT, sender.ready, sender.cost,
+    false, false, false, false, false, false, id, sender.kind, now, rules_version, terms_version, sender.weight, resets,
+    checked_priority, counter, key, submitted.digest
+  ) .. steering)
   write('HSET', PAYLOADS .. piece, seq, submitted.payload)
   write('HSET', ids_key(id), id, seq)
   write('ZADD', prefix .. 'documents-of:' .. owner, seq, seq)
@@ -205,7 +220,7 @@ local function insert(submitted)
   customer.bytes = customer.bytes + submitted.bytes
   log(now, 'submitted', owner, seq, 0, sender.inherited and sender.source)
   enqueue(sender, seq, priority)
-  return {number, priority, counter, now, rules_version, terms_version, id}
+  return {number, checked_priority, counter, now, rules_version, terms_version, id}
 end
 
 -- Return the receipt of a document that exists.
@@ -213,7 +228,7 @@ local function receipt_of(seq)
   local document = document_of(seq)
   local values = fixed(document)
   return {
-    tonumber(seq), values.priority, values.counter, values.checked, values.rules_version, values.terms_version, document.id,
+    tonumber(seq), values.checked_priority, values.counter, values.checked, values.rules_version, values.terms_version, document.id,
   }
 end
 

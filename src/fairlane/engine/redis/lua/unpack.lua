@@ -8,15 +8,22 @@ local function value_of(value)
 end
 
 -- Replace the queue's own counters and rules. The feed stays behind: it goes on after the last line there was.
--- A row: JSON of the rules, version, clocks, dispatches, last number, last change, last record, then interval, reset, dispatch,
--- open turns, nothing or f and why it is frozen, five limits, depths.
+-- A row: JSON of the rules, version, clocks, dispatches of all kinds, those of sets of kinds by their JSON, what attempts usually
+-- take, busy time, documents taken by priority, until when the busy time is counted, last number, last change, last record, then
+-- interval, reset, dispatch, turns, open turns, nothing or f and why it is frozen, five limits, depths.
 local function unpack_queue(row)
-  queue[DISPATCHES], queue[LAST_NUMBER], queue[LAST_RECORD] = row[4], row[5], row[7]
-  queue[LAST_CHANGE], queue[FEED_FLOOR], queue[FEED_FIRST] = row[6], row[6], row[6] + 1
+  queue[DISPATCHES], queue[USUAL], queue[BUSY], queue[TICKED] = row[4], value_of(row[6]) or NO_USUAL, row[7], row[9]
+  queue[LAST_NUMBER], queue[LAST_RECORD] = row[10], row[12]
+  queue[LAST_CHANGE], queue[FEED_FLOOR], queue[FEED_FIRST] = row[11], row[11], row[11] + 1
   for priority = 1, 9 do
-    queue[CLOCK + priority] = row[3][priority]
+    queue[CLOCK + priority], queue[TAKEN + priority] = row[3][priority], row[8][priority]
   end
-  rules = decode_rules(row[2], row[8], row[9], row[10], row[11], row[12] ~= '' and sub(row[12], 2), unpack(row, 13))
+  for kind_set, count in pairs(row[5]) do
+    write('HSET', prefix .. 'dispatches', kind_set, as_text(count))
+  end
+  rules = decode_rules(
+    row[2], row[13], row[14], row[15], row[16], row[17], row[18] ~= '' and sub(row[18], 2), unpack(row, 19)
+  )
   store_rules()
   local version = as_text(row[2])
   for _, other in ipairs(call('HKEYS', prefix .. 'rules')) do
@@ -27,22 +34,35 @@ local function unpack_queue(row)
   write('HSET', prefix .. 'rules', version, row[1])
 end
 
--- A row: id, counter, last update, last reset, resets, done, failed, cancelled, version of terms, their JSON, then weight, cap,
--- paused, interval, reset, five limits, has depths, depths.
+-- A row: name, JSON of the limit, its version, running at once, rate, burst, tokens, since when, clocks. It is at no limit until
+-- the next claim.
+local function unpack_kind(row)
+  local kind = kind_of(row[1])
+  kind.clocks, changed_kinds[kind.name] = row[9], kind
+  if row[3] > 0 then
+    begin_limit(kind)
+    kind.json, kind.version, kind.running_max, kind.rate, kind.burst =
+      row[2], row[3], row[4] ~= '' and row[4], row[5] ~= '' and row[5], row[6]
+    kind.tokens, kind.tokens_at = value_of(row[7]), row[8]
+  end
+end
+
+-- A row: id, counter, last update, resets, parts, done, failed, cancelled, what attempts usually take, version of terms, their JSON,
+-- then weight, cap, paused, interval, reset, five limits, has depths, depths.
 local function unpack_customer(row)
   local owner = call('HGET', OWNERS, row[1]) or new_customer(row[1])
   local customer = customer_of(owner)
   local was_blocked = is_blocked(customer)
-  customer.counter, customer.updated, customer.reset_at, customer.resets = row[2], value_of(row[3]), value_of(row[4]), row[5]
-  customer.done, customer.failed, customer.cancelled = row[6], row[7], row[8]
-  customer.terms_version, customer.terms, customer.stored = row[9], false, false
-  if row[9] > 0 then
+  customer.counter, customer.updated, customer.resets, customer.parts = row[2], value_of(row[3]), row[4], #row[5] > 0 and row[5]
+  customer.done, customer.failed, customer.cancelled, customer.usual = row[6], row[7], row[8], value_of(row[9]) or NO_USUAL
+  customer.terms_version, customer.terms, customer.stored = row[10], false, false
+  if row[10] > 0 then
     customer.terms = {
-      weight = row[11], cap = row[12] ~= '' and row[12], paused = row[13] == 1, interval = row[14] ~= '' and row[14],
-      reset = row[15] ~= '' and row[15], limits = decode_limits(unpack(row, 16, 20)),
-      depths = row[21] == 1 and {unpack(row, 22)}, json = row[10],
+      weight = row[12], cap = row[13] ~= '' and row[13], paused = row[14] == 1, interval = row[15] ~= '' and row[15],
+      reset = row[16] ~= '' and row[16], limits = decode_limits(unpack(row, 17, 21)),
+      depths = row[22] == 1 and {unpack(row, 23)}, json = row[11],
     }
-    write('HSET', prefix .. 'terms-of:' .. owner, row[9], row[10])
+    write('HSET', prefix .. 'terms-of:' .. owner, row[10], row[11])
   end
   changed_customers[owner] = true
   update_blocked(owner, was_blocked)
@@ -58,14 +78,15 @@ end
 -- Write what is stored of a document, apart from the index of its state. A row: as in `snapshot`, then digest, weight,
 -- resets, payload, result, root, descendants.
 local function write_document(row, seq, owner)
-  local id, key, result, piece = row[1], value_of(row[12]), value_of(row[28]), piece_of(seq)
-  local root = value_of(row[29]) and seq_of(row[29])
+  local id, key, result, piece = row[1], value_of(row[12]), value_of(row[32]), piece_of(seq)
+  local root = value_of(row[33]) and seq_of(row[33])
   write('HSET', DOCUMENTS .. piece, seq, pack(
-    row[21], row[5], owner, row[16], row[14], row[15], as_text(row[13]), row[11], value_of(row[18]), value_of(row[19]),
-    value_of(row[17]), value_of(row[20]), id,
-    row[4], row[8], row[9], row[10], row[25], row[26], row[6], row[7], key, value_of(row[24]), root, row[22], row[23]
+    true, row[25], row[5], owner, row[16], row[14], row[15], as_text(row[13]), row[11], value_of(row[18]), value_of(row[19]),
+    value_of(row[17]), value_of(row[20]), value_of(row[24]), false, id,
+    row[4], row[8], row[9], row[10], row[29], row[30], row[6], row[7], key, value_of(row[28]), root, row[26], row[27],
+    row[21], row[23] == 1, value_of(row[22])
   ))
-  write('HSET', PAYLOADS .. piece, seq, row[27])
+  write('HSET', PAYLOADS .. piece, seq, row[31])
   write('HSET', ids_key(id), id, seq)
   write('ZADD', prefix .. 'documents-of:' .. owner, seq, seq)
   if result then
@@ -74,8 +95,8 @@ local function write_document(row, seq, owner)
   if key then
     write('HSET', prefix .. 'keys', owner .. ':' .. key, seq)
   end
-  if row[30] > 0 then
-    unpack_family(root or seq, row[30])
+  if row[34] > 0 then
+    unpack_family(root or seq, row[34])
   end
 end
 
@@ -85,13 +106,13 @@ local function unpack_document(row)
     return
   end
   write_document(row, seq, owner)
-  keep({owner = owner}, 1, row[21])
+  keep({owner = owner}, 1, row[25])
   if COUNT_OF[state] == 'waiting' then
     local customer = customer_of(owner)
     customer.waiting = customer.waiting + 1
   end
   if state == 'ready' then
-    join(lane_of(owner, row[6], row[4]), seq, ready)
+    join(lane_of(owner, row[21], row[4]), seq, ready)
   elseif state == 'delayed' then
     write('ZADD', DELAYED, ready, seq)
     due_first = min(due_first or row[13], row[13])
@@ -103,10 +124,10 @@ local function unpack_document(row)
   end
 end
 
--- A row: customer, kind, priority, start tag, finish tag. A lane competes if it did where it comes from.
+-- A row: customer, kind, priority, start tag, cross tag, finish tags. A lane competes if it did where it comes from.
 local function unpack_lane(row)
   local lane = lane_of(call('HGET', OWNERS, row[1]), row[3], row[2])
-  lane.start, lane.finish = lane.head and value_of(row[4]), row[5]
+  lane.start, lane.cross, lane.finish, lane.cross_finish = lane.head and value_of(row[4]), row[5], row[6], row[7]
 end
 
 -- A row: group, key, value, version.
@@ -117,7 +138,8 @@ local function unpack_record(row)
 end
 
 local parts = {
-  queue = unpack_queue, customers = unpack_customer, documents = unpack_document, lanes = unpack_lane, records = unpack_record,
+  queue = unpack_queue, kinds = unpack_kind, customers = unpack_customer, documents = unpack_document, lanes = unpack_lane,
+  records = unpack_record,
 }
 for _, row in ipairs(rows) do
   parts[ARGV[1]](row)

@@ -4,6 +4,8 @@
 -- Numbers are doubles: whole numbers below 2^53 only, and products that could be larger are split.
 -- A document is named by its number as text of 16 digits (`seq`), so that text sorts by number; a customer by its number as
 -- text (`owner`).
+-- All other files of a script stand in one function, which may use at most 60 variables of this file and have 200 of its own. Their
+-- functions are made anew in every call, and made faster there.
 
 local call, pack, decode, format, sub = redis.call, cmsgpack.pack, cmsgpack.unpack, string.format, string.sub
 local fmod, max, min = math.fmod, math.max, math.min
@@ -11,17 +13,16 @@ local fmod, max, min = math.fmod, math.max, math.min
 local ARGUMENTS_MAX = 4000 -- of one command; Lua's stack holds about 8000
 local ATTEMPTS_DEFAULT = 3
 
--- Hashes with an entry for each document are split into pieces (see README.md): by the first digits of a seq, of an id.
-local PIECE, ID_PIECE = 11, 10
-
--- Positions in the queue's own record: 39 numbers. The last four are each before the first of a group: four marks of the
--- pace, then for each priority its clock, its ready documents and its lanes.
+-- Positions in the queue's own record: 48 numbers. The last four are each before the first of a group: for each priority its
+-- clock, its ready documents, its lanes, and its documents that were taken after they had waited.
 local LAST_NUMBER, LAST_CHANGE, LAST_RECORD, LAST_CUSTOMER, DISPATCHES, FEED_FIRST, FEED_FLOOR = 2, 3, 4, 5, 6, 7, 8
-local PACE, CLOCK, READY_IN, LANES_IN = 8, 12, 21, 30
-local NUMBERS_FORMAT, NUMBERS_LAST = '>B' .. string.rep('i7', 38), 39
+local BUSY, TICKED, USUAL, LIMITED = 9, 10, 11, 12
+local CLOCK, READY_IN, LANES_IN, TAKEN = 12, 21, 30, 39
+local NUMBERS_FORMAT, NUMBERS_LAST = '>B' .. string.rep('i7', 47), 48
+local NO_USUAL = -1 -- no attempt has ended
 
 local prefix = sub(KEYS[1], 1, -6) -- KEYS[1] is '{...}:queue'; all other keys have the same prefix
-local DOCUMENTS, PAYLOADS, RESULTS, IDS = prefix .. 'documents:', prefix .. 'payloads:', prefix .. 'results:', prefix .. 'ids:'
+local DOCUMENTS, PAYLOADS, RESULTS = prefix .. 'documents:', prefix .. 'payloads:', prefix .. 'results:'
 local CUSTOMERS, OWNERS, LANES, FEED = prefix .. 'customers', prefix .. 'numbers', prefix .. 'lanes', prefix .. 'feed'
 local DELAYED, LEASES, ENDINGS = prefix .. 'delayed', prefix .. 'leases', prefix .. 'endings'
 
@@ -48,10 +49,10 @@ local function decode_limits(waiting_max, descendants_max, documents_max, bytes_
   }
 end
 
-local function decode_rules(version, interval, reset, dispatch, every, frozen, w, de, do_, b, r, ...)
+local function decode_rules(version, interval, reset, dispatch, turns, every, frozen, w, de, do_, b, r, ...)
   return {
-    version = version, interval = interval, reset = reset, dispatch = dispatch, open_turn_every = every, frozen = frozen,
-    limits = decode_limits(w, de, do_, b, r), depths = {...},
+    version = version, interval = interval, reset = reset, dispatch = dispatch, turns = turns, open_turn_every = every,
+    frozen = frozen, limits = decode_limits(w, de, do_, b, r), depths = {...},
   }
 end
 
@@ -62,8 +63,8 @@ local is_strict = rules.dispatch == 'strict'
 local function store_rules()
   local limits = rules.limits
   stored_rules = pack(
-    rules.version, rules.interval, rules.reset, rules.dispatch, rules.open_turn_every, rules.frozen, limits.waiting_max,
-    limits.descendants_max, limits.documents_max, limits.bytes_max, limits.retries_max, unpack(rules.depths)
+    rules.version, rules.interval, rules.reset, rules.dispatch, rules.turns, rules.open_turn_every, rules.frozen,
+    limits.waiting_max, limits.descendants_max, limits.documents_max, limits.bytes_max, limits.retries_max, unpack(rules.depths)
   )
 end
 
@@ -84,12 +85,13 @@ local function seq_of(number)
   return format('%016d', number)
 end
 
+-- Hashes with an entry for each document are split into pieces (see README.md): by the first digits of a seq, of an id.
 local function piece_of(seq)
-  return sub(seq, 1, PIECE)
+  return sub(seq, 1, 11)
 end
 
 local function ids_key(id)
-  return IDS .. sub(id, 1, ID_PIECE)
+  return prefix .. 'ids:' .. sub(id, 1, 10)
 end
 
 local DIGIT = {'1', '2', '3', '4', '5', '6', '7', '8', '9'}
@@ -100,6 +102,11 @@ end
 
 local function turns_key(priority, kind)
   return prefix .. 'turns:' .. DIGIT[priority] .. kind
+end
+
+-- The same heads as in `turns`, by start tag and number, whatever their cross tags are; of kinds that have or had a limit.
+local function tied_key(priority, kind)
+  return prefix .. 'tied:' .. DIGIT[priority] .. kind
 end
 
 local function ages_key(kind)

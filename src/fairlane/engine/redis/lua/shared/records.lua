@@ -5,34 +5,52 @@ local changed_customers, changed_documents = {}, {}
 
 -- -- customers ------------------------------------------------------------------------------------------------------
 
--- The first byte tells the layout: one of form 4, which began with a count that was never so large, does not count what is kept.
-local COUNTS_FORMAT, COUNTS_SIZE, LAYOUT = '>BI5I5I5I5I5I5I7', 38, 1
+-- The first byte tells the layout. Those of form 5 and 4 know nothing of parts and of what attempts usually take, but hold the
+-- time of the last reset; one of form 4, which began with a count that was never so large, does not count what is kept.
+local COUNTS_FORMAT, COUNTS_SIZE, LAYOUT = '>BI5I5I5I5I5I5I7i7', 45, 2
+local COUNTS_FORMAT_5, COUNTS_SIZE_5, LAYOUT_5 = '>BI5I5I5I5I5I5I7', 38, 1
 local COUNTS_FORMAT_4, COUNTS_SIZE_4 = '>I5I5I5I5I5', 25
 
--- Decode a customer. `stored` is the text of what follows its counts; false: one of these values was changed.
-local function decode_customer(record)
-  local layout, waiting, running, done, failed, cancelled, documents_kept, bytes_kept
-  if string.byte(record) == LAYOUT then
-    layout, waiting, running, done, failed, cancelled, documents_kept, bytes_kept = struct.unpack(COUNTS_FORMAT, record)
+-- Decode a customer that was stored in form 5 or 4.
+local function decode_older_customer(record)
+  local waiting, running, done, failed, cancelled, documents_kept, bytes_kept, _
+  local size = COUNTS_SIZE_4
+  if string.byte(record) == LAYOUT_5 then
+    _, waiting, running, done, failed, cancelled, documents_kept, bytes_kept = struct.unpack(COUNTS_FORMAT_5, record)
+    size = COUNTS_SIZE_5
   else
     waiting, running, done, failed, cancelled = struct.unpack(COUNTS_FORMAT_4, record)
   end
-  local stored = sub(record, (layout and COUNTS_SIZE or COUNTS_SIZE_4) + 1)
-  local id, terms_version, terms, counter, updated, reset_at, resets = decode(stored)
+  local id, terms_version, terms, counter, updated, _, resets = decode(sub(record, size + 1))
+  return {
+    waiting = waiting, running = running, done = done, failed = failed, cancelled = cancelled, stored = false,
+    documents = documents_kept or 0, bytes = bytes_kept or 0, usual = NO_USUAL, id = id, terms_version = terms_version,
+    terms = terms, counter = counter, updated = updated, resets = resets, parts = false,
+  }
+end
+
+-- Decode a customer. `stored` is the text of what follows its counts; false: one of these values was changed.
+local function decode_customer(record)
+  if string.byte(record) ~= LAYOUT then
+    return decode_older_customer(record)
+  end
+  local _, waiting, running, done, failed, cancelled, documents_kept, bytes_kept, usual = struct.unpack(COUNTS_FORMAT, record)
+  local stored = sub(record, COUNTS_SIZE + 1)
+  local id, terms_version, terms, counter, updated, resets, parts = decode(stored)
   return {
     waiting = waiting, running = running, done = done, failed = failed, cancelled = cancelled, stored = stored,
-    documents = documents_kept or 0, bytes = bytes_kept or 0, id = id, terms_version = terms_version, terms = terms,
-    counter = counter, updated = updated, reset_at = reset_at, resets = resets,
+    documents = documents_kept, bytes = bytes_kept, usual = usual, id = id, terms_version = terms_version, terms = terms,
+    counter = counter, updated = updated, resets = resets, parts = parts,
   }
 end
 
 local function encode_customer(customer)
   local stored = customer.stored or pack(
-    customer.id, customer.terms_version, customer.terms, customer.counter, customer.updated, customer.reset_at, customer.resets
+    customer.id, customer.terms_version, customer.terms, customer.counter, customer.updated, customer.resets, customer.parts
   )
   return struct.pack(
     COUNTS_FORMAT, LAYOUT, customer.waiting, customer.running, customer.done, customer.failed, customer.cancelled,
-    customer.documents, customer.bytes
+    customer.documents, customer.bytes, customer.usual
   ) .. stored
 end
 
@@ -49,38 +67,60 @@ local function weight_of(customer)
   return customer.terms and customer.terms.weight or STEP
 end
 
--- Return whether a customer's lanes must not compete now.
-local function is_blocked(customer)
+-- Return what keeps a customer's lanes from competing now, or false.
+local function hold_of(customer)
   local terms = customer.terms
-  return terms and (terms.paused or (terms.cap and customer.running >= terms.cap)) and true or false
+  if terms and terms.paused then
+    return 'paused'
+  end
+  return terms and terms.cap and customer.running >= terms.cap and 'cap'
+end
+
+local function is_blocked(customer)
+  return hold_of(customer) and true or false
 end
 
 -- -- documents ------------------------------------------------------------------------------------------------------
 
-local CHANGING = 13 -- how many values of a document may change, the id with them
+local CHANGING = 16 -- how many values of a document may change, a mark before them and the id with them
 
--- Decode the part of a document that may change; `fixed` decodes the rest, which begins behind `fixed_at`. One of form 4 begins
--- with its state: what it takes is not counted yet, and its bytes are nil.
-local function decode_document(seq, record)
+-- Decode the part that may change of a document that was stored in form 5 or 4. One of form 4 begins with its state: what it takes
+-- is not counted yet, and its bytes are nil.
+local function decode_older_document(seq, record)
   local fixed_at, bytes, state, owner, token, attempts, attempts_max, ready, cost, lease, ended, worker, reason, id =
-    cmsgpack.unpack_limit(record, CHANGING, 0)
+    cmsgpack.unpack_limit(record, 13, 0)
   if type(bytes) == 'string' then
     bytes = nil
     fixed_at, state, owner, token, attempts, attempts_max, ready, cost, lease, ended, worker, reason, id =
-      cmsgpack.unpack_limit(record, CHANGING - 1, 0)
+      cmsgpack.unpack_limit(record, 12, 0)
   end
   return {
     seq = seq, record = record, fixed_at = fixed_at, bytes = bytes, state = state, owner = owner, token = token, attempts = attempts,
     attempts_max = attempts_max, ready = ready, cost = cost, lease = lease, ended = ended, worker = worker, reason = reason,
-    id = id,
+    claimed = false, paid = false, id = id,
+  }
+end
+
+-- Decode the part of a document that may change; `fixed` decodes the rest, which begins behind `fixed_at`. The mark at its
+-- beginning is true from form 6 on.
+local function decode_document(seq, record)
+  local fixed_at, mark, bytes, state, owner, token, attempts, attempts_max, ready, cost, lease, ended, worker, reason, claimed,
+    paid, id = cmsgpack.unpack_limit(record, CHANGING, 0)
+  if mark ~= true then
+    return decode_older_document(seq, record)
+  end
+  return {
+    seq = seq, record = record, fixed_at = fixed_at, bytes = bytes or nil, state = state, owner = owner, token = token,
+    attempts = attempts, attempts_max = attempts_max, ready = ready, cost = cost, lease = lease, ended = ended, worker = worker,
+    reason = reason, claimed = claimed, paid = paid, id = id,
   }
 end
 
 local function encode_document(document)
-  local bytes = document.bytes and pack(document.bytes) or ''
-  return bytes .. pack(
-    document.state, document.owner, document.token, document.attempts, document.attempts_max, document.ready, document.cost,
-    document.lease, document.ended, document.worker, document.reason, document.id
+  return pack(
+    true, document.bytes or false, document.state, document.owner, document.token, document.attempts, document.attempts_max,
+    document.ready, document.cost, document.lease, document.ended, document.worker, document.reason, document.claimed,
+    document.paid, document.id
   ) .. sub(document.record, document.fixed_at + 1)
 end
 
@@ -100,29 +140,41 @@ local function document_by_id(id)
   return seq and document_of(seq)
 end
 
--- Return the values of a document that never change, unless its customer retries it; resets is -1 for one that inherited its
--- check, and the last three are stored only where they say something.
+-- Return the values of a document that rarely change: when its customer retries it, or its priority is set. `resets` is -1 for one
+-- that inherited its check. From the root on they are stored only where they say something.
 local function fixed(document)
   local values = document.fixed
   if not values then
-    local kind, checked, rules_version, terms_version, weight, resets, priority, counter, key, digest, root, retries, submitted =
-      decode(sub(document.record, document.fixed_at + 1))
+    local kind, checked, rules_version, terms_version, weight, resets, checked_priority, counter, key, digest, root, retries,
+      submitted, priority, by_hand, no_better_than = decode(sub(document.record, document.fixed_at + 1))
     values = {
       kind = kind, checked = checked, rules_version = rules_version, terms_version = terms_version, weight = weight,
-      resets = resets, priority = priority, counter = counter, key = key, digest = digest, root = root or false,
-      retries = retries or 0, submitted = submitted or checked,
+      resets = resets, checked_priority = checked_priority, counter = counter, key = key, digest = digest, root = root or false,
+      retries = retries or 0, submitted = submitted or checked, priority = priority or checked_priority,
+      by_hand = by_hand or false, no_better_than = no_better_than or false,
     }
     document.fixed = values
   end
   return values
 end
 
+-- Return the priority and the kind of a document: of its lane.
+local function place_of(document)
+  local values = document.fixed
+  if values then
+    return values.priority, values.kind
+  end
+  local kind, _, _, _, _, _, checked_priority, _, _, _, _, _, _, priority = decode(sub(document.record, document.fixed_at + 1))
+  return priority or checked_priority, kind
+end
+
 -- Replace the values that `fixed` returned.
 local function refix(document)
   local values = document.fixed
   document.fixed_at, document.record = 0, pack(
-    values.kind, values.checked, values.rules_version, values.terms_version, values.weight, values.resets, values.priority,
-    values.counter, values.key, values.digest, values.root, values.retries, values.submitted
+    values.kind, values.checked, values.rules_version, values.terms_version, values.weight, values.resets,
+    values.checked_priority, values.counter, values.key, values.digest, values.root, values.retries, values.submitted,
+    values.priority, values.by_hand, values.no_better_than
   )
 end
 
@@ -130,10 +182,11 @@ end
 local function snapshot(document)
   local values = fixed(document)
   return {
-    document.id, tonumber(document.seq), customer_of(document.owner).id, values.kind, document.state, values.priority,
+    document.id, tonumber(document.seq), customer_of(document.owner).id, values.kind, document.state, values.checked_priority,
     values.counter, values.checked, values.rules_version, values.terms_version, document.cost, values.key,
     tonumber(document.ready), document.attempts, document.attempts_max, document.token, document.worker, document.lease,
-    document.ended, document.reason, document.bytes or 0, values.retries, values.submitted,
+    document.ended, document.reason, values.priority, values.no_better_than, values.by_hand and 1 or 0, document.claimed,
+    document.bytes or 0, values.retries, values.submitted,
   }
 end
 

@@ -53,8 +53,8 @@ local function new_customer(id)
   queue[LAST_CUSTOMER] = queue[LAST_CUSTOMER] + 1
   local owner = as_text(queue[LAST_CUSTOMER])
   customers[owner] = {
-    waiting = 0, running = 0, done = 0, failed = 0, cancelled = 0, documents = 0, bytes = 0, stored = false, id = id,
-    terms_version = 0, terms = false, counter = 0, updated = false, reset_at = false, resets = 0,
+    waiting = 0, running = 0, done = 0, failed = 0, cancelled = 0, documents = 0, bytes = 0, usual = NO_USUAL,
+    stored = false, id = id, terms_version = 0, terms = false, counter = 0, updated = false, resets = 0, parts = false,
   }
   changed_customers[owner] = true
   write('HSET', OWNERS, id, owner)
