@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from fairlane.core.document import Claim, Submission
 from fairlane.engine import Engine, open_engine
 from tests.servers import postgres, redis
 
-ENGINES = ("memory", "sqlite", "postgres", "redis", "valkey")
+# FAIRLANE_TEST_ENGINES=memory,sqlite runs the tests on these alone.
+ENGINES = tuple(os.environ.get("FAIRLANE_TEST_ENGINES", "memory,sqlite,postgres,redis,valkey").split(","))
 
 
 def url_of(name: str, folder: Path, index: int = 0) -> str:

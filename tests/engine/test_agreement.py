@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from fairlane.core.document import Claim, DocumentRow, Done, Failed, Outcome, Released, Retried, Submission
 from fairlane.core.errors import Mistake, StoreFrozen
-from fairlane.core.policy import CustomerLimits, Policy, Rules, Terms
+from fairlane.core.policy import CustomerLimits, KindLimit, Policy, Rules, Terms
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.protocol import ATTEMPTS, DocumentFilter, Rewrite, TextPart
 from fairlane.engine.walk import walk_documents
@@ -27,7 +27,7 @@ from .conftest import ENGINES, url_of
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a sync takes no time there, and there are thousands
 CUSTOMERS = ("ada", "bob", "żółw", "d")
-KINDS = ("extract", "scan")
+KINDS = ("extract", "scan", "fax")
 COSTS = st.sampled_from((1000, 1000, 1000, 1, 2500, 10_000_000))
 
 customers = st.sampled_from(CUSTOMERS)
@@ -59,7 +59,7 @@ terms = st.builds(
     paused=st.booleans(),
     reset_interval=st.sampled_from((None, 10, 0.001)),
     thresholds=st.sampled_from((None, (), (-1, -2.5))),
-    reset=st.sampled_from((None, "idle", "window", "gradual")),
+    reset=st.sampled_from((None, "idle", "sliding")),
     limits=st.just(CustomerLimits()) | limits,
     cost_min=st.sampled_from((1, 0.5)),
 )
@@ -67,7 +67,14 @@ policies = st.builds(
     Policy,
     reset_interval=st.sampled_from((1500, 1, 0.001, 2_592_000)),
     thresholds=st.sampled_from(((-2, -4, -6, -8, -10, -12, -14, -20), (-1,), (), (0, -1, -2))),
-    reset=st.sampled_from(("idle", "window", "gradual")),
+    reset=st.sampled_from(("idle", "sliding")),
+)
+
+kind_limits = st.builds(
+    KindLimit,
+    running=st.sampled_from((None, 1, 2, 5)),
+    rate=st.sampled_from((None, None, 0.001, 0.7, 10, 333.333)),
+    burst=st.sampled_from((1, 1, 1.5, 4)),
 )
 
 filters = st.builds(
@@ -127,7 +134,7 @@ class Agreement(RuleBasedStateMachine):
             assert result == results[0], f"{name} differs from {ENGINES[0]}"
         return results[0]
 
-    @rule(by_ms=st.sampled_from((1, 40, 999, 5_000, 10_000, 1_500_000, 1_500_001, 61_000, -3_000)))
+    @rule(by_ms=st.sampled_from((1, 1, 40, 100, 999, 5_000, 10_000, 93_750, 1_500_000, 1_500_001, 61_000, -3_000)))
     def time_passes(self, by_ms: int) -> None:
         self.now_ms = max(0, self.now_ms + by_ms)
 
@@ -143,32 +150,34 @@ class Agreement(RuleBasedStateMachine):
                 st.sampled_from((None, None, None, None, 1, 2, 9)),
                 st.sampled_from((0, 0, 0, 40, 1_000)),
                 st.booleans(),
+                st.sampled_from((None, None, None, 1, 4, 9)),
             ),
             min_size=1,
             max_size=8,
         )
     )
-    def submit(self, batch: list[tuple[str, str, int, str | None, str, int, int | None, int, bool]]) -> None:
+    def submit(self, batch: list[tuple[str, str, int, str | None, str, int, int | None, int, bool, int | None]]) -> None:
         submissions = []
-        for customer, kind, cost, key, digest, delay_ms, back, file_bytes, is_inside in batch:
+        for customer, kind, cost, key, digest, delay_ms, back, file_bytes, is_inside, no_better_than in batch:
             source_id = None if back is None or back > len(self.ids) else self.ids[-back]
             source = self.engines[0].document(source_id) if source_id else None
             customer = source.customer if source and back != 9 else customer
             made_from, parent = (None, source and source.id) if is_inside else (source and source.id, None)
             self.ids.append(f"document-{len(self.ids)}")
             submission = Submission(self.ids[-1], customer, kind, f'"{digest}"', cost, key, key and digest, delay_ms, made_from)
-            submissions.append(submission._replace(parent=parent, file_bytes=file_bytes))
+            submission = submission._replace(parent=parent, file_bytes=file_bytes, no_better_than=no_better_than)
+            submissions.append(submission)
         self.all(lambda engine: engine.submit(submissions, now_ms=self.now_ms))
 
-    @rule(customer=customers, count=st.integers(5, 30))
-    def flood(self, customer: str, count: int) -> None:
-        self.submit([(customer, "extract", 1000, None, "x", 0, None, 0, False)] * count)
+    @rule(customer=customers, kind=st.sampled_from(KINDS), count=st.integers(5, 30))
+    def flood(self, customer: str, kind: str, count: int) -> None:
+        self.submit([(customer, kind, 1000, None, "x", 0, None, 0, False, None)] * count)
 
     @rule(back=st.integers(1, 12), count=st.integers(1, 6))
     def unpack_archive(self, back: int, count: int) -> None:
         """Documents come out of an older one, which may have come out of another one, and may be gone."""
         if len(self.ids) >= back:
-            self.submit([("ada", "scan", 1000, None, "x", 0, back + index, 5, True) for index in range(count)])
+            self.submit([("ada", "scan", 1000, None, "x", 0, back + index, 5, True, None) for index in range(count)])
 
     @rule(customer=customers, cost=COSTS)
     def check(self, customer: str, cost: int) -> None:
@@ -176,7 +185,9 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(
         limit=st.integers(1, 20),
-        kinds=st.sampled_from((None, None, {"extract": 2}, {"scan": 1}, {"scan": 3, "extract": 1}, {"fax": 1}, {})),
+        kinds=st.sampled_from(
+            (None, None, {"extract": 2}, {"scan": 1}, {"scan": 3, "extract": 1}, {"fax": 1, "scan": 2}, {"telex": 1}, {})
+        ),
         worker=st.sampled_from(("w1", "w2")),
         lease_ms=st.sampled_from((1_000, 30_000)),
     )
@@ -230,10 +241,11 @@ class Agreement(RuleBasedStateMachine):
         policy=policies,
         dispatch=st.sampled_from(("fair", "fair", "strict")),
         every=st.sampled_from((0, 1, 3, 16)),
+        turns=st.sampled_from(("time", "time", "documents")),
         new_limits=st.just(CustomerLimits()) | limits,
     )
-    def configure(self, policy: Policy, dispatch: Any, every: int, new_limits: CustomerLimits) -> None:
-        rules = Rules(policy, dispatch, every, self.engines[0].rules().version, limits=new_limits)
+    def configure(self, policy: Policy, dispatch: Any, every: int, turns: Any, new_limits: CustomerLimits) -> None:
+        rules = Rules(policy, dispatch, every, self.engines[0].rules().version, limits=new_limits, turns=turns)
         self.all(lambda engine: engine.configure(rules, now_ms=self.now_ms))
         self.all(lambda engine: engine.configure(rules, now_ms=self.now_ms))
 
@@ -246,6 +258,31 @@ class Agreement(RuleBasedStateMachine):
     def resume(self, customer: str) -> None:
         version = self.engines[0].customer(customer).terms_version
         self.all(lambda engine: engine.tune(customer, Terms(), version, now_ms=self.now_ms))
+
+    @rule(kind=st.sampled_from(KINDS), limit=kind_limits, stale=st.sampled_from((0, 0, 0, 1)))
+    def limit_kind(self, kind: str, limit: KindLimit, stale: int) -> None:
+        version = self.engines[0].kind(kind).version + stale
+        self.all(lambda engine: engine.limit_kind(kind, limit, version, now_ms=self.now_ms))
+
+    @rule(kind=st.sampled_from(KINDS))
+    def lift_limit(self, kind: str) -> None:
+        version = self.engines[0].kind(kind).version
+        self.all(lambda engine: engine.limit_kind(kind, KindLimit(), version, now_ms=self.now_ms))
+
+    @rule(picks=st.lists(st.integers(0, 1000), max_size=6), priority=st.sampled_from((1, 1, 5, 9)))
+    def prioritize(self, picks: list[int], priority: int) -> None:
+        ids = [self.ids[pick % len(self.ids)] for pick in picks] if self.ids else ["unknown"]
+        self.all(lambda engine: engine.prioritize(ids, priority, "ola", now_ms=self.now_ms))
+
+    @rule(customer=customers, limit=st.sampled_from((1, 3, 1000)), recheck=st.booleans())
+    def reprioritize(self, customer: str, limit: int, recheck: bool) -> None:
+        after: int | None = 0
+        while after is not None:
+            now_ms, number = self.now_ms, after
+            step = self.all(
+                lambda engine: engine.reprioritize(customer, number, limit, recheck=recheck, now_ms=now_ms)  # noqa: B023
+            )
+            after = step.next
 
     @rule(customer=customers)
     def reset(self, customer: str) -> None:
@@ -324,6 +361,9 @@ class Agreement(RuleBasedStateMachine):
         self.all(lambda engine: list(walk_documents(engine)))
         self.all(lambda engine: engine.changes(None, 100_000))
         self.all(lambda engine: engine.rules())
+        self.all(lambda engine: engine.totals())
+        self.all(lambda engine: engine.kinds("", 10))
+        self.all(lambda engine: [engine.kind(kind) for kind in KINDS])
         kinds = self.all(lambda engine: engine.ready_kinds("", 10))
         if kinds:
             self.all(lambda engine: engine.ready_kinds("", 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from fairlane.core.document import Claim, Done, Failed, Released, Retried
+from fairlane.core.document import Claim, Done, Failed, Released, Retried, Submission
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine
 from fairlane.engine.protocol import DUE_MAX, DocumentFilter
@@ -42,7 +42,8 @@ def test_a_customer_of_weight_two_gets_two_turns_for_one(engine: Engine, send: S
 
 
 def test_a_costly_document_pays_for_as_many_turns(engine: Engine, send: Send, take: Take) -> None:
-    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
+    """Where turns are paid with documents."""
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0, turns="documents"))
     send("costly", 5, cost=3000)
     send("plain", 20)
     claims = names(take(12))
@@ -61,11 +62,15 @@ def test_one_dispatch_in_sixteen_goes_to_the_head_ready_longest(engine: Engine, 
     assert {claim.priority for claim in claims if not claim.is_open_turn} == {1}
 
 
-def test_dispatches_are_counted_a_document_once_a_queue_from_one(engine: Engine, send: Send, take: Take) -> None:
+def test_dispatches_are_counted_a_document_once_for_each_set_of_kinds(engine: Engine, send: Send, take: Take) -> None:
     send("a", 20)
     send("b", 20)
-    turns = [claim.turn for _ in range(5) for claim in take(4)] + [claim.turn for claim in take(3, kinds={"extract": 1})]
-    assert turns == list(range(1, 24))
+    send("c", 20, kind="scan")
+    assert [claim.turn for _ in range(5) for claim in take(4)] == list(range(1, 21))
+    assert [claim.turn for claim in take(3, kinds={"extract": 1})] == [1, 2, 3]
+    assert [claim.turn for claim in take(2, kinds={"extract": 1, "scan": 2})] == [1, 2]
+    assert [claim.turn for claim in take(2, kinds={"scan": 5, "extract": 7})] == [3, 4]
+    assert [claim.turn for claim in take(1)] == [21]
 
 
 def test_strict_is_priority_then_number_without_open_turns(engine: Engine, send: Send, take: Take) -> None:
@@ -261,18 +266,16 @@ def test_the_clock_of_a_priority_never_moves_back(engine: Engine, send: Send, ta
 
 def test_a_head_that_is_replaced_leaves_its_lane_as_it_was(engine: Engine, send: Send, take: Take) -> None:
     """A document that comes back before the head: the lane gained nothing, keeps its start tag and is counted once."""
-    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0))
-    send("ada", 2, kind="scan")
-    send("busy", 10)
-    (first,) = take(1, kinds={"scan": 3})
-    take(4, kinds={"extract": 3})
-    (late,) = send("late", kind="scan")
-    take(2, kinds={"extract": 3})
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=0, turns="documents"))
+    send("ada", 3, cost=2000)
+    send("bob", 3)
+    (first,) = take(1)
+    (late,) = send("late")
     engine.settle([(first, Released())])
     outlook = engine.outlook(late)
     assert outlook is not None
     assert outlook.ahead == 2  # one turn of each other lane
-    assert names(take(2, kinds={"scan": 3})) == ["ada", "ada"]
+    assert names(take(4)) == ["bob", "late", "bob", "ada"]
 
 
 def test_documents_of_one_millisecond_keep_their_order(engine: Engine, send: Send, take: Take) -> None:
@@ -313,3 +316,11 @@ def test_failed_documents_are_not_served_again(engine: Engine, send: Send, take:
     (claim,) = take()
     engine.settle([(claim, Failed("corrupt"))])
     assert take(at=10**9) == []
+
+
+def test_kinds_that_a_paused_customer_was_the_first_to_send_compete_when_it_goes_on(engine: Engine) -> None:
+    engine.tune("ada", Terms(paused=True), 0, now_ms=0)
+    engine.submit([Submission(kind, "ada", kind, "1") for kind in ("scan", "ocr")], now_ms=0)
+    assert engine.claim("w", 5, 1000, now_ms=1) == []
+    engine.tune("ada", Terms(), 1, now_ms=2)
+    assert sorted(claim.kind for claim in engine.claim("w", 5, 1000, now_ms=3)) == ["ocr", "scan"]

@@ -54,11 +54,13 @@ local function rewrite(key, change)
   end
 end
 rewrite(prefix .. 'documents:00000000000', function(record)
-  local rest = cmsgpack.unpack_limit(record, 1, 0)
-  return string.sub(record, rest + 1)
+  local values = {cmsgpack.unpack_limit(record, 16, 0)} -- the offset of the rest, a mark, bytes, 11 more, claimed, paid, id
+  values[15] = values[17]
+  return cmsgpack.pack(unpack(values, 4, 15)) .. string.sub(record, values[1] + 1)
 end)
 rewrite(prefix .. 'customers', function(record)
-  return string.sub(record, 2, 26) .. string.sub(record, 39)
+  local id, version, terms, counter, updated, resets = cmsgpack.unpack(string.sub(record, 46))
+  return string.sub(record, 2, 26) .. cmsgpack.pack(id, version, terms, counter, updated, updated, resets)
 end)
 local last_number = struct.unpack('>i7', string.sub(redis.call('GET', KEYS[1]), 2))
 redis.call('SET', prefix .. 'uncounted', last_number)

@@ -9,7 +9,7 @@ import pytest
 
 from fairlane.core.document import Done, Failed, Submission
 from fairlane.core.errors import StoreFrozen, Unknown
-from fairlane.core.policy import Terms
+from fairlane.core.policy import KindLimit, Terms
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.protocol import PROGRESS, DocumentFilter, Packed
 from fairlane.engine.walk import walk_documents
@@ -93,6 +93,7 @@ def everything(engine: Engine) -> Packed:
     return Packed(
         None,
         whole[0].queue,
+        tuple(kind for page in whole for kind in page.kinds),
         tuple(customer for page in whole for customer in page.customers),
         tuple(document for page in whole for document in page.documents),
         tuple(lane for page in whole for lane in page.lanes),
@@ -109,6 +110,8 @@ def fill_queue(engine: Engine, send: Send, take: Take) -> None:
     claims = take(6, at=10)
     engine.settle([(claims[0], Done('{"pages":2}', 4000)), *((claim, Done()) for claim in claims[1:3])], now_ms=20)
     engine.cancel(["bob-20"], now_ms=21)
+    engine.prioritize(["bob-30"], 2, "ola", now_ms=21)
+    engine.limit_kind("extract", KindLimit(running=40, rate=5, burst=2.5), 0, now_ms=21)
     engine.tune("ada", Terms(weight=2, paused=True), 0, now_ms=22)
     engine.put_record("group", "a", "1")
     engine.put_record("group", "b", "2")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 import pytest
 
-from fairlane.core.document import Done, Submission
-from fairlane.core.errors import StoreBusy
+from fairlane.core.document import Claim, Done, Failed, Submission
+from fairlane.core.errors import StoreBusy, StoreFrozen
 from fairlane.core.policy import Rules
 from fairlane.engine import open_engine
 from fairlane.engine.codec import encode_rules
@@ -80,10 +81,10 @@ def test_a_queue_of_an_older_version_is_upgraded_with_its_documents(url: str, ve
     make_old_queue(version)
     engine = open_postgres(url)
     ada = engine.customer("ada", now_ms=1000)
-    assert ada.standing == (-5000, 1000, 1000, 1)
+    assert ada.standing == (-5000, 1000, 1, ())
     assert (ada.documents, ada.bytes, ada.limits) == (6, 6 * len("{}") + len("1"), Rules().limits)
     assert [(claim.id, claim.turn) for claim in engine.claim("w", 9, 1000, now_ms=4000)] == [
-        ("d5", 18), ("d3", 19), ("d4", 20), ("d6", 21),
+        ("d3", 18), ("d5", 19), ("d4", 20), ("d6", 21),
     ]  # fmt: skip
     assert engine.reclaim(9, now_ms=4000) == 1
     assert [claim.id for claim in engine.claim("w", 9, 1000, {"extract": 3}, now_ms=5000)] == ["d7", "d2"]
@@ -96,21 +97,53 @@ def test_a_queue_of_an_older_version_is_upgraded_with_its_documents(url: str, ve
         )
 
 
-def test_what_programs_of_an_older_version_read_is_still_there(url: str) -> None:
-    make_old_queue(2)
-    open_postgres(url)
+def test_lanes_keep_their_finish_tags_and_start_level_between_kinds(url: str) -> None:
+    make_old_queue(6)
+    engine = open_postgres(url)
     with psycopg.connect(postgres.shared().url) as connection:
+        lanes = connection.execute(
+            "SELECT kind, priority, start, finish, cross_tag, cross_finish FROM other.lanes WHERE start IS NOT NULL "
+            "ORDER BY head"
+        ).fetchall()
+        kinds = connection.execute(
+            "SELECT kind, clocks[1:2], first_head, oldest_head FROM other.kinds ORDER BY kind"
+        ).fetchall()
         queue = connection.execute(
-            "SELECT dispatches, last_change, changes_floor, last_record, clocks[1], ready[1], lanes[1], pace_from_ms, frozen "
-            "FROM other.queue"
+            "SELECT last_change, last_record, clocks[1], ready[1], lanes[1], frozen FROM other.queue"
         ).fetchall()
-        customers = connection.execute(
-            "SELECT number, id, counter, updated_ms, reset_ms, resets, terms_version, weight, cap, paused "
-            "FROM other.customers ORDER BY id"
-        ).fetchall()
-    assert queue == [(17, 10, 0, 4, 2000, 3, 3, 0, None)]  # what had arrived is in the feed now
-    assert customers[0] == (1, "ada", -5000, 1000, 1000, 1, 0, 1000, None, False)
-    assert len(customers) == 3
+    assert lanes == [("extract", 1, 3000, 3000, 0, 0), ("extract", 2, 0, 0, 0, 0), ("scan", 1, 2000, 0, 0, 0),
+                     ("extract", 3, 0, 0, 0, 0)]  # fmt: skip
+    assert kinds == [("extract", [2000, 0], 3, 3), ("scan", [2000, 0], 5, 5)]  # no lane is behind its clock
+    assert queue == [(10, 4, 0, 3, 3, None)]  # what had arrived is in the feed now
+    assert engine.ready_kinds("", 9) == [("extract", 1000), ("scan", 900)]
+
+
+def test_what_an_older_version_has_claimed_is_not_trued_up(url: str) -> None:
+    make_old_queue(6)
+    engine = open_postgres(url)
+    document = engine.document("d2")
+    assert document is not None
+    assert (document.state, document.claimed_ms, document.priority, document.check.priority) == ("running", None, 1, 1)
+    before = engine.pack('["lanes", null]', 99).lanes
+    claim = Claim("d2", 1, 2, "ada", "extract", 1, "{}", 1, 3, 2000, 0, False)
+    assert engine.settle([(claim, Failed("no"))], now_ms=9_000_000) == []
+    assert engine.pack('["lanes", null]', 99).lanes == before
+    assert (engine.customer("ada").usual, engine.customer("ada").failed) == (None, 1)
+
+
+def test_rules_whose_reset_is_gone_hold_the_queue_up_until_another_is_chosen(url: str) -> None:
+    make_old_queue(6)
+    with psycopg.connect(postgres.shared().url) as connection:
+        connection.execute("UPDATE other.counters SET reset = 'window'")
+        connection.execute("UPDATE other.rules SET body = replace(body, '\"idle\"', '\"window\"')")
+    engine = open_postgres(url)
+    rules = engine.rules()
+    assert rules.policy.reset == "sliding"
+    with pytest.raises(StoreFrozen, match="reset = window, which is gone: `fairlane policy --reset sliding`"):
+        engine.submit([Submission("new", "ada", "extract", "{}")], now_ms=4000)
+    assert rules.frozen is not None
+    engine.configure(replace(rules, frozen=None))
+    assert engine.submit([Submission("new", "ada", "extract", "{}")], now_ms=4000)[0].check.counter == -6
 
 
 def test_an_upgrade_that_must_wait_for_a_session_gives_up_and_changes_nothing(

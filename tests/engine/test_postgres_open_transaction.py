@@ -71,7 +71,7 @@ def measure(engine: Engine, connection: Connection, number: int) -> dict[str, in
     connection.execute("VACUUM ANALYZE")
     connection.autocommit = False
     sql = queries(SCHEMA)
-    submit = ("ada", "extract", "{}", 1000, None, None, 0, 2, now_ms, False)
+    submit = ("ada", "extract", "{}", 1000, None, None, 0, None, 2, now_ms, False)
     quota = f"UPDATE {SCHEMA}.customer_terms SET limits = ROW(9, 9, 1000000, 1000000000, 9)::{SCHEMA}.limits"
     for _ in range(2):  # once so that plans are made
         touched = {"submit": buffers(connection, sql.submit_one, ("probe", *submit))}

@@ -20,7 +20,7 @@ COUNTS = """
 SELECT relname, seq_scan, coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
 WHERE schemaname = %s
 """
-HOT = {"customer_terms", "standings", "documents", "work", "endings", "lanes", "kinds", "changes"}
+HOT = {"customer_terms", "standings", "documents", "work", "endings", "lanes", "usuals", "changes"}
 
 
 class SizedQueue(NamedTuple):
@@ -39,7 +39,7 @@ def make_queue(schema: str, documents: int, customers: int) -> SizedQueue:
     claim = ([1], ["d"], [1])
     calls = [(name, parameters) for name, parameters, _ in CALLS.values()]
     for name, parameters in [*calls, ("settle", (*claim, ["done"], None, None, None, None, 1)), ("extend", (*claim, 1000, 1))]:
-        connection.execute(sql.submit_one, ("d", "ada", "extract", "{}", 1000, None, None, 0, 2, 1, False))
+        connection.execute(sql.submit_one, ("d", "ada", "extract", "{}", 1000, None, None, 0, None, 2, 1, False))
         connection.execute(getattr(sql, name), parameters)
         connection.rollback()
     engine.tune("customer-00001", Terms(cap=3), 0, now_ms=0)
@@ -104,8 +104,12 @@ CALLS: dict[str, tuple[str, Any, int]] = {
     "claim of 10": ("claim", ("w", 10, 1000, ["extract"], [3], 1000, 2000), 10),
     "claim of 50": ("claim", ("w", 50, 1000, ["extract"], [3], 1000, 2000), 50),
     "claim of 50 of all kinds": ("claim", ("w", 50, 1000, None, None, 1000, 2000), 2 * 50),
-    "submit one": ("submit_one", ("new", "customer-00007", "extract", "{}", 1000, None, None, 0, 2, 2000, False), 1),
-    "submit one with a key": ("submit_one", ("new", "customer-00007", "extract", "{}", 1000, "k", "d", 0, 2, 2000, False), 1),
+    "submit one": ("submit_one", ("new", "customer-00007", "extract", "{}", 1000, None, None, 0, None, 2, 2000, False), 1),
+    "submit one with a key": (
+        "submit_one",
+        ("new", "customer-00007", "extract", "{}", 1000, "k", "d", 0, None, 2, 2000, False),
+        1,
+    ),
     "submit 50": (
         "submit",
         (
@@ -120,6 +124,7 @@ CALLS: dict[str, tuple[str, Any, int]] = {
             None,
             None,
             None,
+            None,
             2000,
             False,
         ),
@@ -127,7 +132,7 @@ CALLS: dict[str, tuple[str, Any, int]] = {
     ),
     "submit one within a quota": (
         "submit_one",
-        ("new", "customer-00008", "extract", "{}", 1000, None, None, 0, 2, 2000, False),
+        ("new", "customer-00008", "extract", "{}", 1000, None, None, 0, None, 2, 2000, False),
         1,
     ),
     "submit 50 out of another": (
@@ -141,6 +146,7 @@ CALLS: dict[str, tuple[str, Any, int]] = {
             None,
             None,
             [0],
+            None,
             ["d8"] * 50,
             None,
             None,
@@ -154,10 +160,17 @@ CALLS: dict[str, tuple[str, Any, int]] = {
     "reclaim": ("reclaim", (50, 2000), 50),
     "cancel": ("cancel", ([f"d{n}" for n in range(150, 160)], 2000), 10),
     "purge": ("purge", (10**6, 50, 2000), 50),
+    "limit a kind": ("limit_kind", ("scan", 0, 5, 1000, 1000, "{}", 2000), 1),
+    "prioritize": ("prioritize", ([f"d{n}" for n in range(150, 160)], 9, '"ola"', 2000), 2 * 10),
+    "reprioritize": ("reprioritize", ("customer-00007", 0, 5, False, 2000), 2 * 5),
+    "recheck": ("reprioritize", ("customer-00007", 0, 5, True, 2000), 4 * 5),
     "tune": ("tune", ("customer-00009", 0, "{}", 2000, 5, False, *[None] * 8, 2000), 1),
     "one document": ("document", ("d7",), 1),
     "outlook": ("outlook", (2000, "d7"), 1),
     "body": ("body", ("d7",), 1),
+    "totals": ("totals", (), 1),
+    "kind": ("kind", ("scan",), 1),
+    "kinds with a limit": ("kinds", ("", 10), 1),
     "kinds that wait": ("ready_kinds", ("", 10), 10),
     "changes": ("changes", (10, 50), 50),
     "customer": ("customer", (2000, "customer-00007"), 1),

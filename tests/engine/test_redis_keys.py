@@ -179,7 +179,7 @@ def test_documents_on_both_sides_of_a_seam_are_as_in_memory(keyed: KeyedQueue) -
 
 
 def test_every_key_that_scripts_name_is_on_the_map() -> None:
-    text = scripts.shared_text() + "".join(map(scripts.read_file, scripts.verbs()))
+    text = scripts.assemble("") + "".join(map(scripts.read_file, scripts.verbs()))
     for name in {name.rstrip(":") for name in re.findall(r"prefix \.\. '([a-z-]+:?)'", text)}:
         assert f"`{name}" in MAP, name
 

@@ -230,54 +230,6 @@ def test_a_queue_of_an_older_form_is_left_alone(own: Server, form: int) -> None:
         assert client.dump(key) == before
 
 
-TO_FORM_4 = """
-local prefix, stored = string.sub(KEYS[1], 1, -6), redis.call('GET', KEYS[1])
-local function rewrite(key, change)
-  local entries = redis.call('HGETALL', key)
-  for at = 1, #entries, 2 do
-    redis.call('HSET', key, entries[at], change(entries[at + 1]))
-  end
-end
-rewrite(prefix .. 'documents:00000000000', function(record) -- without its bytes
-  local rest = cmsgpack.unpack_limit(record, 1, 0)
-  return string.sub(record, rest + 1)
-end)
-rewrite(prefix .. 'customers', function(record) -- without layout, documents and bytes
-  return string.sub(record, 2, 26) .. string.sub(record, 39)
-end)
-local rules = {cmsgpack.unpack(string.sub(stored, 268))}
-for _ = 1, 5 do
-  table.remove(rules, 7) -- the limits
-end
-redis.call('SET', KEYS[1], string.char(4) .. string.sub(stored, 2, 267) .. cmsgpack.pack(unpack(rules)))
-"""
-
-
-@pytest.mark.parametrize("form", [3, 4])
-def test_a_queue_of_an_older_form_is_upgraded_and_its_programs_are_refused(own: Server, form: int) -> None:
-    name = fresh_queue()
-    prefix = f"{{fairlane:{name}}}:"
-    with Queue(own.url(name)) as queue, own.client() as client:
-        queue.configure(reset="window", thresholds=(-1, -2))
-        for number in range(3):
-            queue.submit("ada", {}, kind=f"kind-{number}")
-        before = queue.engine.customer("ada", now_ms=0)
-        client.eval(TO_FORM_4, 1, f"{prefix}queue")
-        if form == 3:
-            client.delete(*(f"{prefix}firsts:{priority}" for priority in range(10)))
-            client.setrange(f"{prefix}queue", 0, chr(3))
-        with pytest.raises(StoreUnfit, match="made by another Fairlane"):  # as a program of that form is told after the upgrade
-            queue.submit("ada")
-        with Queue(own.url(name)) as upgraded:
-            assert upgraded.engine.customer("ada", now_ms=0) == before
-            assert (before.documents, before.bytes) == (3, 6)
-            assert upgraded.submit("ada", {}).priority == 3  # the table is that of before
-            assert upgraded.engine.wait(0.01)
-            assert [claim.kind for claim in upgraded.engine.claim("w", 3, 1000)] == ["kind-0", "kind-1", "kind-2"]
-        assert client.get(f"{prefix}oldest") == "5"
-        assert not client.exists(f"{prefix}uncounted")
-
-
 def test_two_queues_on_one_server_do_not_meet(own: Server) -> None:
     with Queue(own.url("one")) as one, Queue(own.url("two")) as two:
         one.submit("ada", key="k")

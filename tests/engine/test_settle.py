@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane.core.document import ENDED, TRANSITIONS, Claim, Done, Failed, Outcome, Released, Retried, State
+from fairlane.core.document import ENDED, TRANSITIONS, Claim, Done, Failed, Outcome, Released, Retried, State, Totals
 from fairlane.core.errors import Unknown
-from fairlane.core.policy import Policy, Rules, Terms
+from fairlane.core.policy import KindLimit, Policy, Rules, Terms
 from fairlane.engine import Engine
 from fairlane.engine.protocol import DocumentFilter, Removed
 from fairlane.engine.walk import walk_documents
@@ -392,7 +392,7 @@ def test_records_are_kept_by_group_and_change_only_from_the_version_that_was_see
 
 def test_rules_and_terms_change_only_from_the_version_that_was_seen(engine: Engine) -> None:
     assert engine.rules().version == 1
-    made = engine.configure(Rules(Policy(reset="gradual")))
+    made = engine.configure(Rules(Policy(reset="sliding"), turns="documents"))
     assert made is not None
     assert (made.version, engine.rules()) == (2, made)
     assert engine.configure(Rules()) is None
@@ -410,46 +410,64 @@ def test_an_operators_reset_makes_the_customer_as_never_seen(engine: Engine, sen
     assert engine.check("ada", 1000, now_ms=2).counter == 0
 
 
-def test_an_outlook_says_about_how_many_are_ahead_and_how_fast_it_goes(engine: Engine, send: Send, take: Take) -> None:
+def test_an_outlook_says_about_how_many_are_ahead(engine: Engine, send: Send, take: Take) -> None:
     send("big", 30, at=DAY)
     (id,) = send("small", at=DAY)
     outlook = engine.outlook(id, now_ms=DAY + 1_000)
     assert outlook is not None
-    assert (outlook.ahead, outlook.dispatches, outlook.blocked) == (1, 0, False)
+    assert (outlook.now_ms, outlook.priority, outlook.ahead, outlook.hold) == (DAY + 1_000, 1, 1, None)
     claims = take(10, at=DAY + 2_000)
     outlook = engine.outlook(next(walk_documents(engine, DocumentFilter(customer="big", state="ready"))).id, now_ms=DAY + 4_000)
     assert outlook is not None
-    assert (outlook.ahead, outlook.dispatches, outlook.dispatches_span_ms) == (20, 10, 2_000)
+    assert (outlook.priority, outlook.ahead, outlook.totals) == (9, 20, engine.totals())
     assert engine.outlook(claims[0].id) is None
     assert engine.outlook("unknown") is None
 
 
-def test_an_outlook_says_since_when_its_kind_has_waited(engine: Engine, send: Send, take: Take) -> None:
-    send("ada", at=DAY, kind="scan")
-    send("big", 2, at=DAY + 1_000)
-    (id,) = send("small", at=DAY + 2_000)
+def test_an_outlook_says_what_holds_a_document_back(engine: Engine, send: Send, take: Take) -> None:
+    ids = send("ada", 4, at=0)
 
-    def oldest() -> int | None:
-        outlook = engine.outlook(id, now_ms=DAY + 9_000)
+    def hold(now_ms: int = 0) -> str | None:
+        outlook = engine.outlook(ids[3], now_ms=now_ms)
         assert outlook is not None
-        return outlook.oldest_ready_ms
+        return outlook.hold
 
-    assert oldest() == DAY + 1_000
-    engine.tune("big", Terms(paused=True), 0)
-    assert oldest() == DAY + 2_000  # what is blocked does not wait for a worker
-    engine.tune("small", Terms(paused=True), 0)
-    assert oldest() is None
+    assert hold() is None
+    engine.limit_kind("extract", KindLimit(running=2, rate=2), 0, now_ms=0)
+    take(1, at=0)
+    assert (hold(), hold(499), hold(500)) == ("kind rate", "kind rate", None)
+    take(1, at=500)
+    assert (hold(999), hold(1000)) == ("kind rate", "kind running")
+    engine.tune("ada", Terms(cap=2), 0)
+    assert hold(1000) == "cap"
+    engine.tune("ada", Terms(cap=2, paused=True), 1)
+    assert hold(1000) == "paused"
 
 
-def test_the_pace_is_measured_from_a_mark_more_than_a_minute_old(engine: Engine, send: Send, take: Take) -> None:
-    send("ada", 9, at=DAY)
-    for after_ms in (0, 60_000, 60_001, 130_000):
-        take(1, at=DAY + after_ms)
-    outlook = engine.outlook(
-        next(walk_documents(engine, DocumentFilter(customer="ada", state="ready"))).id, now_ms=DAY + 130_000
-    )
-    assert outlook is not None
-    assert (outlook.dispatches, outlook.dispatches_span_ms) == (2, 69_999)
+def test_totals_count_what_was_taken_after_it_had_waited_and_the_time_while_something_waited(
+    engine: Engine, send: Send, take: Take
+) -> None:
+    assert engine.totals() == Totals(0, (0,) * 9, (0,) * 9)
+    send("ada", 5, at=1_000)
+    assert engine.totals().ready == (3, 2, 0, 0, 0, 0, 0, 0, 0)
+    take(1, at=1_000)  # at once: it has not waited
+    assert engine.totals() == Totals(0, (0,) * 9, (2, 2, 0, 0, 0, 0, 0, 0, 0))
+    take(1, at=1_300)
+    take(5, at=1_500)
+    assert engine.totals() == Totals(500, (2, 2, 0, 0, 0, 0, 0, 0, 0), (0,) * 9)
+    take(1, at=9_000)
+    send("bob", at=9_500)
+    take(1, at=9_600)  # nothing waited in between but for these
+    assert engine.totals() == Totals(600, (3, 2, 0, 0, 0, 0, 0, 0, 0), (0,) * 9)
+    take(1, at=100)  # a clock that steps back
+    assert engine.totals().busy_ms == 600
+
+
+def test_what_cannot_be_taken_does_not_wait(engine: Engine, send: Send, take: Take) -> None:
+    engine.tune("ada", Terms(paused=True), 0)
+    send("ada", 2, at=0)
+    take(1, at=5_000)
+    assert engine.totals() == Totals(0, (0,) * 9, (2, *(0,) * 8))
 
 
 def test_wait_returns_at_once_when_something_is_ready_and_false_when_nothing_comes(engine: Engine, send: Send) -> None:
