@@ -10,7 +10,7 @@ INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers chaos-outages chaos-hostile soak lock wheel audit sbom clean
+.PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,14 @@ chaos-outages: $(READY) system ## a service whose store is away for 10 to 150 se
 	$(BIN)/python -m chaos.outages --engine redis --fault silence --seconds 20,75
 	$(BIN)/python -m chaos.outages --engine postgres --fault blackhole --seconds 20,75
 	$(BIN)/python -m chaos.outages --engine redis --fault blackhole --seconds 20,75
+
+chaos-fairness: $(READY) system ## shares of processing time by the clock, and limits of a kind while workers are killed, on every engine; takes a quarter of an hour
+	@for engine in sqlite postgres redis valkey; do $(BIN)/python -m chaos.kind_limits --engine $$engine || exit 1; done
+	$(BIN)/python -m chaos.shares
+	$(BIN)/python -m chaos.shares --weight 2
+	$(BIN)/python -m chaos.shares --weight 2 --lagging
+	$(BIN)/python -m chaos.shares --weight 2 --engine postgres
+	$(BIN)/python -m chaos.shares --weight 2 --engine redis
 
 chaos-hostile: $(READY) system ## 2,000 hostile connections without a key and 50 with one for five minutes, while another customer uploads
 	$(BIN)/python -m chaos.hostile

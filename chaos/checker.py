@@ -69,7 +69,7 @@ def fold_feed(store: StoreSnapshot) -> dict[str, DocumentHistory]:
 def check_store(store: StoreSnapshot) -> list[str]:
     """Check what holds at every moment, from the store's records alone."""
     histories = fold_feed(store)
-    checks = (_file, _feed, _histories, _counts, _keys, _counters, _lanes, _ready, _priorities)
+    checks = (_file, _feed, _histories, _counts, _keys, _counters, _lanes, _ready, _tags, _kinds, _priorities)
     return [wrong for check in checks for wrong in check(store, histories)]
 
 
@@ -177,6 +177,39 @@ def _ready(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]
         yield f"document {row.number} is ready, and not so in its lane"
     for row in sorted(in_lanes - expected):
         yield f"document {row.number} is in lane {row[:3]}, and not so among the ready documents"
+
+
+def _tags(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
+    """No lane that competes is behind the clock of its kind: it would have turns that it is not owed."""
+    if store.kinds is None:
+        return
+    clocks = {kind.kind: kind.clocks for kind in store.kinds}
+    for lane in store.lanes:
+        if (lane.start is None) != (lane.competing is None):
+            yield f"lane {lane[:3]} has start tag {lane.start}, and the index by age says {lane.competing}"
+        if lane.start is None:
+            continue
+        clock = clocks[lane.kind][lane.priority - 1] if lane.kind in clocks else 0
+        if lane.start < clock:
+            yield f"lane {lane[:3]} has start tag {lane.start}, below the clock {clock} of its kind"
+
+
+def _kinds(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
+    """The first lane and the oldest head of each kind, by which claims for all kinds go; in these runs no kind has a limit."""
+    if store.kinds is None:
+        return
+    turns: dict[str, list[tuple[int, ...]]] = defaultdict(list)
+    ages: dict[str, list[tuple[int, ...]]] = defaultdict(list)
+    for lane in store.lanes:
+        if lane.start is not None and lane.head is not None and lane.head_ready_ms is not None:
+            turns[lane.kind].append((lane.priority, lane.start, lane.cross or 0, lane.head))
+            ages[lane.kind].append((lane.head_ready_ms, lane.head))
+    for kind in store.kinds:
+        first, oldest = min(turns.pop(kind.kind, []), default=None), min(ages.get(kind.kind, []), default=None)
+        if (kind.first, kind.oldest) != (first, oldest):
+            yield f"kind {kind.kind} has {kind.first} and {kind.oldest} as its first, its lanes have {first} and {oldest}"
+    for name in turns:
+        yield f"kind {name} is missing"
 
 
 def _priorities(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import apsw
 
 from fairlane.core.document import ChangeRow, State
+from fairlane.engine.protocol import Reader
+from fairlane.engine.walk import PAGE_SIZE
 
 
 class Document(NamedTuple):
@@ -60,6 +62,8 @@ class Lane(NamedTuple):
     head: int | None
     head_ready_ms: int | None
     start: int | None
+    cross: int | None = None
+    competing: int | None = None
 
 
 class Ready(NamedTuple):
@@ -70,6 +74,15 @@ class Ready(NamedTuple):
     priority: int
     number: int
     ready_ms: int
+
+
+class Kind(NamedTuple):
+    """A kind's row: its clocks by priority, its first lane in the order of turns, and its head that was ready first."""
+
+    kind: str
+    clocks: tuple[int, ...]
+    first: tuple[int, ...] | None  # priority, start tag, cross tag, number
+    oldest: tuple[int, ...] | None  # ready since, number
 
 
 class Priority(NamedTuple):
@@ -92,6 +105,7 @@ class StoreSnapshot:
     changes: list[ChangeRow] = field(default_factory=list)
     dispatches: int = 0
     integrity: str = "ok"
+    kinds: list[Kind] | None = None  # None: of a store whose tags are not read
 
 
 class Settlement(NamedTuple):
@@ -138,7 +152,7 @@ def snapshot(path: Path) -> StoreSnapshot:
                 "FROM customers AS c LEFT JOIN lanes AS l ON l.customer = c.number GROUP BY c.number"
             )],
             [Lane(*row) for row in rows(
-                "SELECT c.id, l.kind, l.priority, l.head, l.ready_ms, l.start FROM lanes AS l "
+                "SELECT c.id, l.kind, l.priority, l.head, l.ready_ms, l.start, l.cross_tag, l.competing FROM lanes AS l "
                 "JOIN customers AS c ON c.number = l.customer WHERE l.part = 0"
             )],
             [Ready(*row) for row in rows(
@@ -151,9 +165,24 @@ def snapshot(path: Path) -> StoreSnapshot:
                 "LEFT JOIN customers AS c ON c.number = ch.customer LEFT JOIN documents AS d ON d.number = ch.document "
                 "ORDER BY ch.number"
             )],
-            rows("SELECT dispatches FROM queue")[0][0],
+            rows("SELECT coalesce(sum(count), 0) FROM dispatches")[0][0],
             "; ".join(str(row[0]) for row in rows("PRAGMA integrity_check")),
+            [_kind(*row) for row in rows(
+                "SELECT kind, clocks, priority, start, cross_tag, head, ready_ms, oldest FROM kinds"
+            )],
         )  # fmt: skip
+
+
+def walk_changes(engine: Reader, after: int = 0) -> Iterator[ChangeRow]:
+    """Yield the lines of the feed after a change number, oldest first."""
+    while page := engine.changes(after, PAGE_SIZE):
+        yield from page
+        after = page[-1].number
+
+
+def _kind(kind: str, clocks: str, *firsts: int | None) -> Kind:
+    first, oldest = (tuple(value for value in values if value is not None) or None for values in (firsts[:4], firsts[4:]))
+    return Kind(kind, tuple(json.loads(clocks)), first, oldest)
 
 
 class ClientLog:

@@ -11,7 +11,7 @@ from psycopg import IsolationLevel
 from fairlane.core.document import ChangeRow
 from tests.servers.postgres import Server, find_programs
 
-from .history import Customer, Document, Lane, Priority, Ready, StoreSnapshot
+from .history import Customer, Document, Kind, Lane, Priority, Ready, StoreSnapshot
 
 SCHEMA = "chaos"
 
@@ -69,7 +69,8 @@ class Postgres:
                     "FROM @customers AS c LEFT JOIN @lanes AS l ON l.customer = c.number GROUP BY c.id, c.counter, c.updated_ms"
                 )],
                 [Lane(*row) for row in rows(
-                    "SELECT c.id, l.kind, l.priority, l.head, l.ready_ms, l.start FROM @lanes AS l "
+                    "SELECT c.id, l.kind, l.priority, l.head, l.ready_ms, l.start, l.cross_tag, "
+                    "CASE WHEN l.start IS NOT NULL THEN 1 END FROM @lanes AS l "
                     "JOIN @customers AS c ON c.number = l.customer"
                 )],
                 [Ready(*row) for row in rows(
@@ -84,8 +85,18 @@ class Postgres:
                     "LEFT JOIN @customers AS c ON c.number = f.customer LEFT JOIN @documents AS d ON d.number = f.document "
                     "ORDER BY f.number"
                 )],
-                int(rows("SELECT dispatches FROM @queue")[0][0]),
+                int(rows(
+                    "SELECT coalesce(sum(number), 0) FROM (SELECT DISTINCT ON (digest) number FROM @dispatches "
+                    "ORDER BY digest, revision DESC) AS newest"
+                )[0][0]),
                 self._integrity(rows),
+                [
+                    Kind(kind, tuple(clocks), _known(firsts[:4]), _known(firsts[4:]))
+                    for kind, clocks, *firsts in rows(
+                        "SELECT DISTINCT ON (kind) kind, clocks, first_priority, first_start, first_cross, first_head, "
+                        "oldest_ms, oldest_head FROM @kinds ORDER BY kind, revision DESC"
+                    )
+                ],
             )  # fmt: skip
 
     @staticmethod
@@ -97,3 +108,7 @@ class Postgres:
             "AND NOT EXISTS (SELECT FROM @endings AS e WHERE e.number = d.number)"
         )
         return "ok" if both == neither == 0 else f"{both} documents are in work and in endings, {neither} in neither"
+
+
+def _known(values: list[int | None]) -> tuple[int, ...] | None:
+    return tuple(value for value in values if value is not None) or None

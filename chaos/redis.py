@@ -21,7 +21,7 @@ local prefix = string.sub(KEYS[1], 1, -6)
 local queue = {struct.unpack('>B' .. string.rep('i7', 38), redis.call('GET', KEYS[1]))}
 local lanes, ready, priorities, names = {}, {}, {}, {}
 for _, owner in ipairs(redis.call('HKEYS', prefix .. 'customers')) do
-  names[owner] = cmsgpack.unpack(string.sub(redis.call('HGET', prefix .. 'customers', owner), 39)) -- the first value of several
+  names[owner] = cmsgpack.unpack(string.sub(redis.call('HGET', prefix .. 'customers', owner), 46)) -- the first value of several
 end
 for _, name in ipairs(redis.call('HKEYS', prefix .. 'lanes')) do
   local owner, priority, kind = string.match(name, '^(%d+):(%d)(.*)$')
@@ -34,7 +34,11 @@ end
 for priority = 1, 9 do
   priorities[priority] = {priority, queue[21 + priority], queue[30 + priority]}
 end
-return cjson.encode({lanes, ready, priorities, {queue[6]}})
+local dispatches = queue[6] -- to workers of all kinds
+for _, count in ipairs(redis.call('HVALS', prefix .. 'dispatches')) do
+  dispatches = dispatches + tonumber(count)
+end
+return cjson.encode({lanes, ready, priorities, {dispatches}})
 """
 
 

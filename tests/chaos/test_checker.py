@@ -182,7 +182,21 @@ def _priority(**values: int) -> Callable[[StoreSnapshot], None]:
     return spoil
 
 
+def _kind(**values: object) -> Callable[[StoreSnapshot], None]:
+    def spoil(store: StoreSnapshot) -> None:
+        assert store.kinds is not None
+        store.kinds[0] = store.kinds[0]._replace(**values)  # type: ignore[arg-type]
+
+    return spoil
+
+
 WAITING: list[tuple[Callable[[StoreSnapshot], None], str]] = [
+    (_lane(competing=None), "has start tag 0, and the index by age says None"),
+    (_kind(clocks=(1, *(0,) * 8)), "has start tag 0, below the clock 1 of its kind"),
+    (_kind(first=(1, 0, 0, 2)), "as its first, its lanes have (1, 0, 0, 1)"),
+    (_kind(first=None), "has None and"),
+    (_kind(oldest=(0, 2)), "as its first, its lanes have"),
+    (lambda store: setattr(store, "kinds", []), "kind default is missing"),
     (_lane(head=3), "has head 3, the lowest ready number is 1"),
     (_lane(head=None, head_ready_ms=None), "has head None, the lowest ready number is 1"),
     (_lane(head_ready_ms=99), "the lowest ready number is 1"),

@@ -29,6 +29,16 @@ def test_prefetching_is_bounded_by_time(seconds: float, ahead: int) -> None:
     assert prefetch.room(3) == 1 + prefetch.ahead()
 
 
+def test_nothing_waits_behind_documents_that_take_long_now_and_then() -> None:
+    prefetch = Prefetch(1)
+    for number in range(500):
+        prefetch.record(1.0 if number % 100 == 50 else 0.01)
+        assert number < 50 or prefetch.ahead() == 0
+    for _ in range(20_000):
+        prefetch.record(0.01)
+    assert prefetch.ahead() == 5
+
+
 def test_a_worker_never_holds_more_than_its_slots_of_long_documents(bench: Bench, queue: Queue, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
 

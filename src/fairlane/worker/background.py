@@ -1,4 +1,4 @@
-"""Background jobs of a run: expired leases of dead workers, the registry, files without documents, progress reports.
+"""Background jobs of a run: expired leases of dead workers, the registry, samples of starts, files without documents, progress.
 
 Laws:
 - Every worker does them, at random times, so that workers do not come all at once.
@@ -22,6 +22,7 @@ from .threads import CallThread
 
 RECLAIM_SECONDS_MAX = 10.0
 RECLAIM_AGAIN_SECONDS = 2.0  # after the store failed
+SAMPLE_SECONDS_MIN = 2.0  # also after the store failed
 
 
 class RegisteredRun(Protocol):
@@ -67,6 +68,16 @@ async def stay_registered(context: RunContext, run: RegisteredRun, store_thread:
     while True:
         await asyncio.sleep(LOOK_SECONDS * random.uniform(0.5, 1.5))
         await report(context, run, store_thread)
+
+
+async def sample_starts(context: RunContext, thread: CallThread) -> None:
+    """Let the queue learn from when documents start, whenever no other worker does; for ever."""
+    pause_ms = 0
+    while True:
+        await asyncio.sleep(max(SAMPLE_SECONDS_MIN, pause_ms / 1000) * random.uniform(1, 1.5))
+        pause_ms, failure = await thread.call(context.store.sample_starts)
+        if failure is not None:
+            context.hooks.emit("store_failed", reason=failure)
 
 
 async def collect_blobs(context: RunContext, thread: CallThread) -> None:

@@ -73,6 +73,7 @@ class RunLoop:
                 background.reclaim(self._context, store_thread),
                 background.write_progress(self._context, store_thread),
                 background.stay_registered(self._context, self, store_thread),
+                background.sample_starts(self._context, blob_thread),
                 background.collect_blobs(self._context, blob_thread),
                 background.remove_lost_files(self._context, blob_thread),
             ):

@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from fairlane.core.document import Claim, Failed, Outcome, State
-from fairlane.core.errors import StoreError
+from fairlane.core.errors import FairlaneError, StoreError
 from fairlane.engine.protocol import DocumentFilter, Engine
 from fairlane.engine.walk import walk_documents
+from fairlane.queue.start_samples import StartSampler
 
 from .document import clean_text, describe_error
 from .resources import ClaimRequest
@@ -45,6 +46,7 @@ class WorkerStore:
         self._worker = worker
         self._lease_ms = lease_ms
         self._kinds = kinds
+        self._sampler = StartSampler(engine)
 
     def exchange(self, settlements: Sequence[Settlement], request: ClaimRequest) -> Exchange:
         """Settle what is finished, then claim what is requested."""
@@ -82,6 +84,13 @@ class WorkerStore:
         except StoreError as error:
             return describe_error(error)
         return None
+
+    def sample_starts(self) -> tuple[int, str | None]:
+        """Do a step of sampling if one is due; returns in how many milliseconds the next is, and what failed."""
+        try:
+            return self._sampler.step(), None
+        except FairlaneError as error:
+            return 0, describe_error(error)
 
     def wait_and_claim(self, seconds: float, kinds: Collection[str], request: Callable[[], ClaimRequest]) -> Exchange | None:
         """Wait until a document of these kinds may be ready and claim at once what is requested then; None if none came."""
