@@ -38,7 +38,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     changed = {name: question[name] for name in ("reset", "reset_interval") if question.get(name) is not None}
     if question.get("thresholds") is not None:
         changed["thresholds"] = tuple(question["thresholds"])
-    then = Contender("then", replace(now.rules, policy=replace(now.rules.policy, **changed)), now.terms)
+    turns = question.get("turns") or now.rules.turns
+    then = Contender("then", replace(now.rules, policy=replace(now.rules.policy, **changed), turns=turns), now.terms)
     observation = past.observation
     measured, simulated = past.measure(), measure(replay(workload, now, observation.running_max))
     return {

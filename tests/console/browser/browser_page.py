@@ -19,7 +19,7 @@ CATALOGS = ("locales", "locales/admin")  # what everybody loads, and what admins
 LANGUAGES = ("en", "pl", "pt", "es", "de")
 MINUS = "\N{MINUS SIGN}"
 KIND = "page"  # the built-in worker does not claim it, so a test decides when a document goes on
-OPERATOR_VIEWS = ("lanes", "customers", "documents", "workers", "waits", "what-if", "how")
+OPERATOR_VIEWS = ("lanes", "customers", "documents", "workers", "kinds", "waits", "what-if", "how")
 ADMIN_VIEWS = ("keys", "audit")  # besides those of operators
 CUSTOMER_VIEWS = ("mine", "webhook", "how")
 READY = {  # the selector of something that a view has when it is drawn
@@ -27,6 +27,7 @@ READY = {  # the selector of something that a view has when it is drawn
     "customers": "tbody tr",
     "documents": "tbody tr, .empty-state",
     "workers": "tbody tr",
+    "kinds": "tbody tr, .empty-state",
     "waits": ".charts section",
     "what-if": "form",
     "how": "table",

@@ -32,7 +32,7 @@ def test_a_viewer_sees_everything_and_no_button_that_changes_it(
     with open_page(browser, server, server.viewer if role == "viewer" else server.operator) as console:
         page = console.page
         expect(page.locator(".whose")).to_have_text(role.capitalize())
-        expect(page.locator("nav a")).to_have_count(7)
+        expect(page.locator("nav a")).to_have_count(8)
         expect(page.locator(".story")).to_contain_text("waiting")
         found: dict[str, list[str]] = {}
         for view in (f"customers/{quote(customer)}", f"documents?customer={quote(customer)}", f"documents/{receipt.id}"):
@@ -47,6 +47,9 @@ def test_a_viewer_sees_everything_and_no_button_that_changes_it(
         console.open("workers")
         page.locator("main tbody tr").first.wait_for()
         found["workers"] = changing_buttons(console)
+        console.open("kinds")
+        page.locator("main tbody tr").filter(has_text=KIND).first.wait_for()
+        found["kinds"] = changing_buttons(console)
         assert all(bool(names) == (role == "operator") for names in found.values()), found
     drain(server)
 

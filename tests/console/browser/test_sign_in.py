@@ -85,7 +85,7 @@ def test_a_viewer_and_a_customer_see_what_their_groups_grant(browser: Browser, s
     with open_page(browser, server, None) as console:
         sign_in(console, "vic")
         expect(console.page.locator(".whose")).to_have_text("<b>Vic</b> · Viewer")
-        expect(console.page.locator("nav a")).to_have_count(7)
+        expect(console.page.locator("nav a")).to_have_count(8)
     with open_page(browser, server, None) as console:
         sign_in(console, "cleo")
         expect(console.page.locator(".whose")).to_have_text("Cleo · acme")

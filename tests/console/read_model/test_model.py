@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fairlane.console.read_model.initial_load import load_model, look_up
 from fairlane.console.read_model.model import ReadModel, encode_partial_frame
 from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
 from fairlane.core.errors import RetriesSpent
-from fairlane.core.policy import Terms, interval_ms_of
+from fairlane.core.policy import Policy, Terms, interval_ms_of
 from fairlane.engine import Engine
 from fairlane.engine.walk import walk_documents
 from tests.engine.conftest import ENGINES, url_of
@@ -90,10 +91,11 @@ class Story:
         self.now_ms += self.random.choice((0, 1, 500, 60_000))
         now = self.now_ms / 1000
         customer = self.random.choice(CUSTOMERS)
-        match self.random.randrange(12):
+        match self.random.randrange(14):
             case 0 | 1 | 2 | 3:
                 delay = self.random.choice((0, 0, 0, 90))
-                self.queue.submit_many(customer, [1] * self.random.randrange(1, 9), delay=delay, now=now)
+                best = self.random.choice((None, None, 6))
+                self.queue.submit_many(customer, [1] * self.random.randrange(1, 9), delay=delay, no_better_than=best, now=now)
             case 4 | 5 | 6:
                 worker = self.random.choice(("one", "two"))
                 self.claims += self.engine.claim(worker, self.random.randrange(1, 6), 300_000, now_ms=self.now_ms)
@@ -102,6 +104,8 @@ class Story:
             case 10:
                 self.engine.reclaim(100, now_ms=self.now_ms)
                 self._cancel_or_revive()
+            case 11 | 12:
+                self._steer(customer)
             case _:
                 self.pause(customer, self.random.random() < 0.3)
                 self.engine.reset(customer, now_ms=self.now_ms)
@@ -109,6 +113,17 @@ class Story:
     def pause(self, customer: str, paused: bool) -> None:
         version = self.engine.customer(customer).terms_version
         self.engine.tune(customer, Terms(paused=paused), version, now_ms=self.now_ms)
+
+    def _steer(self, customer: str) -> None:
+        waiting = [each.id for each in walk_documents(self.engine) if each.state in ("ready", "delayed")]
+        if waiting and self.random.random() < 0.5:
+            ids = self.random.sample(waiting, min(len(waiting), 5))
+            self.engine.prioritize(ids, self.random.randrange(1, 10), "ola", now_ms=self.now_ms)
+            return
+        rules = self.engine.rules()
+        thresholds = self.random.choice((Policy().thresholds, (-1,), (-3, -4)))
+        self.engine.configure(replace(rules, policy=Policy(thresholds=thresholds)), now_ms=self.now_ms)
+        self.engine.reprioritize(customer, 0, 5, recheck=self.random.random() < 0.5, now_ms=self.now_ms)
 
     def _settle(self) -> None:
         for claim in [self.claims.pop() for _ in range(min(len(self.claims), 4))]:

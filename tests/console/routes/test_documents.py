@@ -74,6 +74,37 @@ def test_why_it_waits(server: Server, page: httpx.Client, customer: str) -> None
     assert page.get(f"/page/documents/{id}").json()["outlook"]["ahead"] is not None
 
 
+def test_a_priority_set_by_hand_is_explained_to_operators_and_to_its_customer(
+    server: Server, page: httpx.Client, customer: str
+) -> None:
+    id = server.queue.submit(customer, 1, no_better_than=9).id
+    assert page.get(f"/page/documents/{id}").json()["why"]["threshold"] is None  # its counter was below none
+    server.queue.tune(customer, thresholds=(-2,))  # a table without a line for the priority that it has
+    body = page.get(f"/page/documents/{id}").json()
+    assert (body["why"]["priority"], body["why"]["threshold"], body["why"]["no_better_than"]) == (9, None, 9)
+    assert page.patch(f"/v1/documents/{id}", json={"priority": 3}).status_code == 200
+    body = page.get(f"/page/documents/{id}").json()
+    assert (body["document"]["priority"], body["document"]["set_by_hand"], body["why"]["priority"]) == (3, True, 9)
+    last = body["life"][-1]
+    assert (last["what"], last["priority"], last["note"]) == ("prioritized", 3, None)
+    assert last["by"]
+    with signed_in(server, server.key(customer)) as owner:
+        own = owner.get(f"/page/documents/{id}")
+        assert (own.json()["life"][-1]["priority"], own.json()["life"][-1]["by"]) == (3, None)
+        assert last["by"] not in own.text
+
+
+def test_a_limit_of_its_kind_holds_a_document(server: Server, page: httpx.Client, customer: str) -> None:
+    kind = f"{customer} limited"
+    ids = [receipt.id for receipt in server.queue.submit_many(customer, [1] * 2, kind=kind)]
+    server.queue.limit_kind(kind, running_max=1)
+    server.queue.engine.claim("tester", 1, 60_000, {kind: 1})
+    assert page.get(f"/page/documents/{ids[1]}").json()["outlook"]["blocked"] == "kind_running"
+    server.queue.limit_kind(kind, running_max=None, rate=0.001)
+    assert page.get(f"/page/documents/{ids[1]}").json()["outlook"]["blocked"] != "kind_running"
+    server.queue.engine.cancel(ids)
+
+
 def all_ids(client: httpx.Client, **query: Any) -> list[str]:
     """Read the ids on all pages."""
     ids, after = list[str](), None

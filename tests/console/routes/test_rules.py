@@ -10,8 +10,8 @@ from tests.console.page_client import signed_in
 
 def test_rules_are_those_of_the_caller(server: Server, page: httpx.Client, customer: str) -> None:
     for_all = page.get("/page/rules").json()
-    assert (for_all["reset_interval"], for_all["weight"]) == (1500, 1)
-    server.queue.tune(customer, weight=3, reset="gradual")
+    assert (for_all["reset_interval"], for_all["weight"], for_all["dispatch"], for_all["turns"]) == (1500, 1, "fair", "time")
+    server.queue.tune(customer, weight=3, reset="sliding")
     with signed_in(server, server.key(customer)) as client:
         rules = client.get("/page/rules").json()
-        assert (rules["weight"], rules["reset"], rules["thresholds"]) == (3, "gradual", for_all["thresholds"])
+        assert (rules["weight"], rules["reset"], rules["thresholds"]) == (3, "sliding", for_all["thresholds"])

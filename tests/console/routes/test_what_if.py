@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from fairlane import Queue
+from fairlane.console.what_if_process import answer
 from fairlane.core.document import Done
 from tests.api.running import Server, problem_of, until
 from tests.console.page_client import signed_in
 
-BAD = ({"thresholds": [-4, -2]}, {"reset_interval": 0}, {"workers": 0}, {"hours": 25}, {"reset": "x"}, {"x": 1})
+BAD = ({"thresholds": [-4, -2]}, {"reset_interval": 0}, {"workers": 0}, {"hours": 25}, {"reset": "x"}, {"turns": "x"}, {"x": 1})
 
 
 def test_what_if(tmp_path: Path) -> None:
@@ -25,7 +27,7 @@ def test_what_if(tmp_path: Path) -> None:
             server.queue.submit_many("small", [1] * 2)
             while server.finish(4):
                 pass
-            answer = page.post("/page/what-if", json={"reset": "gradual", "workers": 50}).json()
+            answer = page.post("/page/what-if", json={"reset": "sliding", "turns": "documents", "workers": 50}).json()
             assert answer["documents"] == 62
             assert (answer["now"]["workers"], answer["then"]["workers"]) == (4, 50)
             assert answer["then"]["waits"]["all"]["p95"] <= answer["now"]["waits"]["all"]["p95"]
@@ -53,6 +55,21 @@ def test_the_measured_past_is_beside_the_simulated_one(tmp_path: Path) -> None:
         assert answer["doubts"][0]["values"]["seconds"] == pytest.approx(60, abs=0.01)
     finally:
         server.close()
+
+
+def test_other_turns_are_tried(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/queue.db"
+    with Queue(url) as queue:
+        queue.configure(thresholds=(), open_turn_every=0)
+        queue.submit_many("short", [1] * 40, now=1000)
+        queue.submit_many("long", [10] * 40, now=1000)
+        now_ms = 1_000_000
+        while claims := queue.engine.claim("worker", 1, 10**9, now_ms=now_ms):
+            now_ms += 1000 * int(claims[0].payload)
+            queue.engine.settle([(claims[0], Done())], now_ms=now_ms)
+    same, other = (answer({"url": url, "since_ms": 0, "turns": turns}) for turns in ("time", "documents"))
+    assert same["then"]["waits"] == same["now"]["waits"] == other["now"]["waits"]
+    assert other["then"]["waits"]["all"]["mean"] > 1.2 * other["now"]["waits"]["all"]["mean"]
 
 
 def test_one_question_at_a_time_and_it_ends_with_its_client(tmp_path: Path) -> None:

@@ -19,7 +19,10 @@ MOVED_MAX = 2000
 class LiveDocument:
     """A document that has not ended."""
 
-    __slots__ = ("id", "is_starved", "number", "priority", "ready_ms", "row", "sender_class", "since_ms", "state", "worker")
+    __slots__ = (
+        "id", "is_set_by_hand", "is_starved", "number", "priority", "ready_ms", "row", "sender_class", "since_ms", "state",
+        "worker",
+    )  # fmt: skip
 
     def __init__(self, id: str, number: int, row: CustomerRow, priority: int, ready_ms: int) -> None:
         self.id = id
@@ -32,6 +35,7 @@ class LiveDocument:
         self.since_ms = 0
         self.worker = ""
         self.is_starved = False
+        self.is_set_by_hand = False  # an operator set its priority
 
     def __lt__(self, other: LiveDocument) -> bool:  # a heap may hold a document twice, with the same time
         return self.number < other.number
@@ -77,14 +81,19 @@ class LaneCounts:
         else:
             del self._counts[document.row]
         if len(self._heap) > 1000 and len(self._heap) > 4 * self.ready:  # most have left the lane: drop them
-            self._heap = sorted(entry for entry in self._heap if _is_current(entry))
+            self._heap = sorted(entry for entry in self._heap if self._is_current(entry))
 
     def oldest_ms(self) -> int | None:
         """Return when the document that is ready longest became ready; None if there is none."""
         heap = self._heap
-        while heap and not _is_current(heap[0]):
+        while heap and not self._is_current(heap[0]):
             heappop(heap)
         return heap[0][0] if heap else None
+
+    def _is_current(self, entry: tuple[int, int, LiveDocument]) -> bool:
+        """Return whether a document is still ready since the time of its entry, and in this lane."""
+        ready_ms, _, document = entry
+        return document.state == "ready" and document.ready_ms == ready_ms and document.priority == self.priority
 
     def top(self) -> list[tuple[CustomerRow, int]]:
         """Return the customers with most documents ready, the biggest first."""
@@ -117,8 +126,3 @@ class LaneCounts:
             "top": [{"customer": row.customer, "ready": count} for row, count in top],
             "others": {"customers": len(self._counts) - len(top), "ready": self.ready - shown},
         }
-
-
-def _is_current(entry: tuple[int, int, LiveDocument]) -> bool:
-    """Return whether a document is still ready since the time of its entry."""
-    return entry[2].state == "ready" and entry[2].ready_ms == entry[0]

@@ -23,6 +23,7 @@ from fairlane.core.document import ENDED, ChangeRow, DocumentRow
 from fairlane.core.policy import Rules, Standing, interval_ms_of
 from fairlane.engine.codec import decode_terms
 from fairlane.extract.failure import CAN_RETRY
+from fairlane.queue.models import new_priority
 
 from .customers import CustomerRow
 from .figures import Figures
@@ -48,6 +49,7 @@ class DocumentFacts(NamedTuple):
     ready_ms: int  # at first, as far as the store still knows
     next_ready_ms: int  # when it was, or will be, ready for its next attempt
     token: int
+    is_set_by_hand: bool = False
 
 
 def facts_of(document: DocumentRow) -> DocumentFacts:
@@ -56,12 +58,13 @@ def facts_of(document: DocumentRow) -> DocumentFacts:
     ready_ms = check.checked_ms if document.attempts else document.ready_ms
     return DocumentFacts(
         document.number,
-        check.priority,
+        document.priority,
         check.counter_thousandths,
         check.checked_ms,
         ready_ms,
         document.ready_ms,
         document.token,
+        document.is_set_by_hand,
     )
 
 
@@ -103,7 +106,8 @@ class ReadModel:
         if document.id in self.documents:
             return
         row = self.row(document.customer)
-        live = LiveDocument(document.id, document.number, row, document.check.priority, document.ready_ms)
+        live = LiveDocument(document.id, document.number, row, document.priority, document.ready_ms)
+        live.is_set_by_hand = document.is_set_by_hand
         self.documents[document.id] = live
         if document.state == "ready":  # most are
             live.state = "ready"
@@ -150,6 +154,7 @@ class ReadModel:
         what, document = change.what, self.documents.get(id)
         if document is None and what in ("submitted", "claimed", *REQUEUED) and facts is not None:
             document = LiveDocument(id, facts.number, self.row(customer), facts.priority, facts.ready_ms)
+            document.is_set_by_hand = facts.is_set_by_hand
             self.documents[id] = document
         if self._counts_moves and len(self._moves) < MOVES_MAX:
             self._moves[what, customer, document.priority if document is not None else 0] += 1
@@ -163,6 +168,23 @@ class ReadModel:
                 self._checked(change, document.row)
         elif what in ENDED:
             self._ended(change, self.row(customer), document)
+        elif what in ("prioritized", "rechecked"):
+            self._reprioritized(change, self.row(customer), document)
+
+    def _reprioritized(self, change: ChangeRow, row: CustomerRow, document: LiveDocument | None) -> None:
+        """Move a waiting document to the lane of another priority; another check moves the counter, too."""
+        priority, by = new_priority(change)
+        if change.what == "rechecked":
+            self._checked(change, row)
+        if document is None or priority is None or (change.what == "rechecked" and document.is_set_by_hand):
+            return
+        document.is_set_by_hand = document.is_set_by_hand or by is not None
+        if document.state == "ready":
+            self.lanes[document.priority].remove(document)
+            document.priority = priority
+            self.lanes[priority].add(document)
+        elif document.state != "running":  # one that was loaded as running was claimed since, and has its priority
+            document.priority = priority
 
     def _submitted(
         self, change: ChangeRow, row: CustomerRow, document: LiveDocument | None, facts: DocumentFacts | None
@@ -367,6 +389,5 @@ def may_help_again(code: str) -> bool:
 
 
 def _standing_after_check(standing: Standing, counter: int, at_ms: int) -> Standing:
-    """Return the standing after a check; a counter that did not go down was reset."""
-    is_reset = standing.reset_ms is None or counter >= standing.counter
-    return Standing(counter, at_ms, at_ms if is_reset else standing.reset_ms, standing.resets + is_reset)
+    """Return the standing after a check; what was sent in which part of a sliding interval is not in the feed."""
+    return Standing(counter, at_ms, standing.resets)

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from fairlane.api.access.batches import BatchRecord
-from fairlane.api.access.documents import CheckContext, DocumentAccess, DocumentFilter
+from fairlane.api.access.documents import CheckContext, DocumentAccess, DocumentFilter, new_priority
 from fairlane.api.dependencies import AnyCaller, IdInPath, RequestContext, document_json, json_response, value_json
 from fairlane.api.problems import Problem
 from fairlane.console.counter import is_reset
@@ -27,6 +27,7 @@ LIMIT_MAX = 200
 SEARCHED_MAX = 5000  # documents that one search reads
 SEARCH_SECONDS = 1.0
 PAGE = 500
+NOTES_FOR_PROGRAMS = ("submitted", "revived", "prioritized", "rechecked")
 router = APIRouter(tags=["page"], include_in_schema=False)
 
 
@@ -159,21 +160,25 @@ def history_json(changes: list[ChangeRow], document: DocumentRow) -> list[dict[s
     history = [_change_json(change) for change in changes]
     known = {change.what for change in changes}
     if "submitted" not in known:
-        history.insert(0, {"at": document.submitted_ms, "what": "submitted", "attempt": 0, "worker": None, "note": None})
+        start = {"at": document.submitted_ms, "what": "submitted", "attempt": 0}
+        history.insert(0, start | {"worker": None, "note": None, "priority": None, "by": None})
     if document.ended_ms is not None and document.state not in known:
         end = {"at": document.ended_ms, "what": document.state, "attempt": document.token}
-        history.append(end | {"worker": None, "note": document.reason})
+        history.append(end | {"worker": None, "note": document.reason, "priority": None, "by": None})
     return history
 
 
 def _change_json(change: ChangeRow) -> dict[str, Any]:
     is_claim = change.what == "claimed"
+    priority, by = new_priority(change)
     return {
         "at": change.at_ms,
         "what": change.what,
         "attempt": change.token or 0,
         "worker": change.note if is_claim else None,
-        "note": None if is_claim or change.what in ("submitted", "revived") else change.note,  # theirs are for programs
+        "note": None if is_claim or change.what in NOTES_FOR_PROGRAMS else change.note,
+        "priority": priority,
+        "by": by,
     }
 
 
@@ -182,11 +187,13 @@ def _check_json(context: CheckContext, document: DocumentRow) -> dict[str, Any]:
     check, rules, customer = document.check, context.rules, context.customer
     policy = customer.terms.policy(rules.policy)
     is_same = check.policy_version == rules.version and check.terms_version == customer.terms_version
-    threshold = policy.thresholds[check.priority - 2] if is_same and check.priority > 1 else None
+    level = policy.level(check.counter_thousandths)
+    threshold = policy.thresholds[level - 2] if is_same and check.priority == level > 1 else None
     return {
         "counter": check.counter,
         "priority": check.priority,
         "threshold": threshold,  # the counter was below it; None: it was above all, or the rules have changed since
+        "no_better_than": document.no_better_than,
         "was_reset": is_reset(document, weight_of(customer.terms)),
         "was_retried": document.retries > 0,  # by its customer, and that was the check
         "silence": None if context.previous is None else max(0, check.checked_ms - context.previous.submitted_ms) / 1000,
@@ -202,12 +209,9 @@ def _outlook_json(documents: DocumentAccess, document: DocumentRow) -> dict[str,
     if document.state not in WAITING:
         return {"ahead": None, "low": None, "likely": None, "high": None, "not_before": None, "blocked": None}
     explanation = documents.explain(document.id)
-    customer = documents.check_context(document).customer
     blocked = None
-    if customer.terms.paused:
-        blocked = "paused"
-    elif customer.terms.cap is not None and customer.running >= customer.terms.cap:
-        blocked = "cap"
+    if explanation["held_by"]:
+        blocked = explanation["held_by"].replace(" ", "_")
     elif explanation["service"] in ("unserved", "draining"):
         blocked = explanation["service"]
     elif explanation["expected_in"] is None and explanation["ahead"] is not None:

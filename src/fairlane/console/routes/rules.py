@@ -21,6 +21,7 @@ async def get_rules(context: AnyCaller) -> Response:
             "reset_interval": policy.reset_interval,
             "thresholds": list(policy.thresholds),
             "dispatch": effective.rules.dispatch,
+            "turns": effective.rules.turns,
             "open_turn_every": effective.rules.open_turn_every,
             "weight": 1 if terms is None else terms.weight,
             "cap": None if terms is None else terms.cap,

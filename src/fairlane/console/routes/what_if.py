@@ -21,7 +21,7 @@ from starlette.responses import Response
 from fairlane.api.auth import time_ms
 from fairlane.api.dependencies import AnyCaller, RequestContext, json_response
 from fairlane.api.problems import Problem
-from fairlane.api.schemas import Number, Reset, StrictBody
+from fairlane.api.schemas import Number, Reset, StrictBody, Turns
 from fairlane.console.state import SharedState
 from fairlane.core.policy import Policy
 from fairlane.procs.python import python_command
@@ -39,6 +39,7 @@ class WhatIfBody(StrictBody):
 
     reset_interval: Number | None = None
     reset: Reset | None = None
+    turns: Turns | None = None
     thresholds: list[Number] | None = Field(default=None, max_length=8)
     workers: StrictInt | None = Field(default=None, ge=1, le=WORKERS_MAX)
     hours: StrictInt = Field(default=24, ge=1, le=24)

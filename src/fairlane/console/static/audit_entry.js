@@ -11,12 +11,13 @@ import { ROLES } from "./key_texts.js";
 /** Every action, by the word before its dot. */
 export const ACTIONS = {
   customer: ["pause", "resume", "tune", "reset", "forget", "export"],
-  document: ["cancel", "retry"],
-  documents: ["cancel", "retry"],
+  document: ["cancel", "retry", "prioritize"],
+  documents: ["cancel", "retry", "prioritize"],
   key: ["create", "rotate", "revoke"],
   "upload-token": ["create"],
   session: ["begin", "end", "refused", "revoke"],
-  policy: ["set"],
+  policy: ["set", "apply"],
+  kind: ["limit"],
   webhook: ["set", "remove", "rotate", "expire-old-secret", "send"],
   worker: ["drain", "undrain"],
   queue: ["purge", "move", "stop-move", "backup", "restore", "migrate", "encrypt"],
@@ -102,9 +103,9 @@ function valueText(name, value) {
   if (Array.isArray(value)) return value.map((item) => valueText(name, item)).join(", ") || "–";
   if (typeof value === "boolean") return t(value ? "audit.yes" : "audit.no");
   if (typeof value === "number") return numberText(name, value);
-  const [key] = [`state.${value}`, `reset.${value}`, `keys.scope_${value}`].filter(hasText);
+  const [key] = [`state.${value}`, `reset.${value}`, `turns.${value}`, `keys.scope_${value}`].filter(hasText);
   if (name === "role") return roleText(value);
-  return ["state", "reset", "scopes"].includes(name) && key ? t(key) : String(value) || "–";
+  return ["state", "reset", "turns", "scopes"].includes(name) && key ? t(key) : String(value) || "–";
 }
 
 function numberText(name, value) {

@@ -151,10 +151,20 @@ export class CustomerView {
   }
 
   resetControl() {
-    const reset = () => post(`${customerUrl(this.customer)}/reset`);
-    return buttonControl("customer.reset_hint", "customer.reset", "quiet", () =>
-      this.act(this.question("customer.reset_ask"), "customer.reset", reset, "customer.reset_done"),
-    );
+    return buttonControl("customer.reset_hint", "customer.reset", "quiet", () => this.reset());
+  }
+
+  async reset() {
+    const box = make("input", { type: "checkbox" });
+    const choice = make("label", { class: "choice" }, box, t("customer.reset_backlog"));
+    if (!(await confirmAction([this.question("customer.reset_ask"), choice], t("customer.reset")))) return;
+    try {
+      const count = await resetSteps(this.customer, box.checked);
+      notify(box.checked ? t("customer.reset_backlog_done", { count }) : t("customer.reset_done"));
+      this.load(true);
+    } catch (error) {
+      notify(errorText(error), "bad");
+    }
   }
 
   weightControl(row) {
@@ -215,6 +225,18 @@ export class CustomerView {
       notify(errorText(error), "bad");
     }
   }
+}
+
+/** Reset a customer and, with its backlog, check its waiting documents again step by step; returns how many changed. */
+async function resetSteps(customer, withBacklog) {
+  let changed = 0,
+    cursor = null;
+  do {
+    const step = await post(`${customerUrl(customer)}/reset`, { with_backlog: withBacklog, cursor });
+    changed += step.changed;
+    cursor = step.next;
+  } while (cursor);
+  return changed;
 }
 
 /** The settings of a customer, for those who may see and not change them. */

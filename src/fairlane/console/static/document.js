@@ -1,6 +1,6 @@
 // One document: when it will start and why it has its priority, its history, and its result.
 
-import { documentUrl, errorText, fetchText, get, isStaff, may, post, remove } from "./api.js";
+import { documentUrl, errorText, fetchText, get, isStaff, may, patch, post, remove } from "./api.js";
 import { stateBadge } from "./documents.js";
 import {
   batchLink, confirmAction, customerLink, emptyState, make, notify, priorityBadge, section, setChildren, updateChildren,
@@ -8,10 +8,13 @@ import {
 } from "./dom.js";
 import { bytes, dateTime, duration, durationRange, hasText, number, t, tParts } from "./i18n.js";
 import { payloadSection } from "./payload.js";
+import { choosePriority } from "./priority.js";
 
 const REFRESH_MS = 2000,
   TEXT_SHOWN = 6000;
-const ENDED = ["done", "failed", "cancelled"];
+const ENDED = ["done", "failed", "cancelled"],
+  WAITING = ["ready", "delayed"];
+const HOLDS = ["paused", "cap", "kind_running", "kind_rate"]; // they keep a document from being taken, whoever is ahead of it
 const OFFICE = "application/vnd.openxmlformats-officedocument.";
 // Names that are the same in every language; other formats are shown as their media type.
 const FORMATS = {
@@ -42,12 +45,18 @@ function priorityReason({ why, document: item }) {
     interval: duration(why.reset_interval, "long"),
   };
   const sentences = [];
-  if (why.was_retried) sentences.push(tParts("why.retried", values));
+  if (why.no_better_than === why.priority) sentences.push(tParts("why.no_better", values));
+  else if (why.was_retried) sentences.push(tParts("why.retried", values));
   else if (why.was_reset && why.silence == null) sentences.push(tParts("why.first", values));
   else if (why.was_reset && why.silence <= why.reset_interval) sentences.push(tParts("why.back", values));
   else if (why.was_reset) sentences.push(tParts("why.reset", { ...values, silence: duration(why.silence, "long") }));
   else if (why.priority === 1 || why.threshold == null) sentences.push(tParts("why.light", values));
+  else if (why.reset === "sliding")
+    sentences.push(tParts("why.below_sliding", { ...values, threshold: number(why.threshold) }));
   else sentences.push(tParts("why.below", { ...values, threshold: number(why.threshold) }));
+  const later = { priority: priorityBadge(item.priority) };
+  if (item.set_by_hand) sentences.push(tParts("why.by_hand", later));
+  else if (item.priority !== why.priority) sentences.push(tParts("why.new_table", later));
   if (why.weight !== undefined && why.weight !== 1) sentences.push(tParts("why.weight", { weight: number(why.weight) }));
   if (why.cost !== undefined && why.cost !== 1) sentences.push(tParts("why.cost", { cost: number(why.cost) }));
   return sentences;
@@ -56,8 +65,7 @@ function priorityReason({ why, document: item }) {
 /** The sentences about what is ahead of a waiting document, and when it will start. */
 function outlookSentences(outlook) {
   if (!outlook) return [];
-  if (outlook.blocked === "paused") return [tParts("outlook.paused")];
-  if (outlook.blocked === "cap") return [tParts("outlook.cap")];
+  if (HOLDS.includes(outlook.blocked)) return [tParts(`outlook.${outlook.blocked}`)];
   const sentences = [];
   if (outlook.ahead != null)
     sentences.push(outlook.ahead ? tParts("outlook.ahead", { count: outlook.ahead }) : tParts("outlook.next"));
@@ -74,6 +82,7 @@ export class DocumentView {
     this.id = id;
     this.isStaff = isStaff(session);
     this.mayManage = may(session, "manage");
+    this.mayOperate = may(session, "operate");
     this.body = make("div", { class: "stack" });
     this.isClosed = false;
     this.drawn = ""; // the response that is shown
@@ -153,14 +162,26 @@ export class DocumentView {
     const cancel = () => this.act("document.cancel_ask", "document.cancel", () => remove(url), "document.cancelled");
     const question = this.isStaff ? "document.retry_ask" : "document.retry_ask_mine";
     const retry = () => this.act(question, "document.retry", () => post(`${url}/retry`), "document.retried");
+    const prioritize = () => this.prioritize(url);
     return [
+      this.mayOperate &&
+        WAITING.includes(item.state) &&
+        make("button", { class: "quiet", onclick: prioritize }, t("document.prioritize")),
       !ENDED.includes(item.state) && make("button", { class: "quiet", onclick: cancel }, t("document.cancel")),
       canRetry && make("button", { class: "main", onclick: retry }, t("document.retry")),
     ];
   }
 
   async act(question, action, work, confirmation) {
-    if (!(await confirmAction([t(question)], t(action)))) return;
+    if (await confirmAction([t(question)], t(action))) await this.change(work, confirmation);
+  }
+
+  async prioritize(url) {
+    const priority = await choosePriority(t("document.prioritize_ask"), t("document.prioritize"));
+    if (priority !== null) await this.change(() => patch(url, { priority }), "document.prioritized");
+  }
+
+  async change(work, confirmation) {
     try {
       await work();
       notify(t(confirmation));
@@ -200,7 +221,8 @@ function timeline(life, isStaff) {
         {},
         make("b", {}, hasText(key) ? t(key) : change.what),
         change.attempt ? ` · ${t("life.attempt", { attempt: change.attempt })}` : "",
-        change.worker ? [" · ", userName(change.worker)] : null,
+        change.priority ? [" · ", priorityBadge(change.priority)] : null,
+        change.worker || change.by ? [" · ", userName(change.worker || change.by)] : null,
         change.note && isStaff ? make("small", {}, userName(change.note, "note")) : null,
       ),
     );
@@ -239,6 +261,7 @@ function facts({ document: item, batch }, isStaff) {
     item.has_file && ["document.file", make("a", { href: item.links.file, download: "" }, t("document.download_file"))],
     item.size != null && ["document.size", bytes(item.size)],
     item.media_type && ["document.type", FORMATS[item.media_type] ?? item.media_type],
+    item.no_better_than && ["document.no_better_than", priorityBadge(item.no_better_than)],
     ["document.submitted", dateTime(item.submitted_at * 1000)],
     item.ended_at && ["document.ended", dateTime(item.ended_at * 1000)],
     ["document.attempts", t("document.attempts_of", { attempts: item.attempts, most: item.attempts_max })],

@@ -70,7 +70,7 @@ class DocumentFilters extends RememberedFilters {
 export class DocumentsView {
   constructor(container, session) {
     this.filters = new DocumentFilters(() => this.load());
-    this.bulk = new BulkActions(this.filters, () => this.load());
+    this.bulk = new BulkActions(this.filters, may(session, "operate"), () => this.load());
     this.mayManage = may(session, "manage");
     this.list = make("div");
     this.status = make("p", { class: "muted", role: "status" });

@@ -156,7 +156,7 @@ export function confirmAction(lines, action) {
         make(
           "div",
           { class: "row end" },
-          make("button", { value: "no", class: "quiet" }, t("act.back")),
+          make("button", { type: "button", class: "quiet", onclick: () => dialog.close() }, t("act.back")),
           make("button", { value: "yes", class: "main" }, action),
         ),
       ),

@@ -30,9 +30,9 @@ function explanation(rules, standing) {
     t("how.step_down"),
     t(`how.step_reset_${rules.reset}`, { interval }),
     t("how.step_table"),
-    t("how.step_turns"),
+    rules.dispatch === "fair" ? t(`how.step_turns_${rules.turns}`) : t("how.step_strict"),
   ];
-  if (rules.open_turn_every > 0) steps.push(t("how.step_open", { count: rules.open_turn_every }));
+  if (rules.dispatch === "fair" && rules.open_turn_every > 0) steps.push(t("how.step_open", { count: rules.open_turn_every }));
   const advice = [t("how.advice_few"), t("how.advice_many"), t("how.advice_pause", { interval })];
   return [
     make("p", { class: "story" }, t("how.short")),

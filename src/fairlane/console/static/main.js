@@ -14,6 +14,7 @@ import { DocumentsView } from "./documents.js";
 import { make, notify, select, setChildren, userName } from "./dom.js";
 import { HowItWorksView } from "./how_it_works.js";
 import { LANGUAGES, addCatalog, language, loadLanguage, preferredLanguage, t } from "./i18n.js";
+import { KindsView } from "./kinds.js";
 import { LanesView } from "./lanes.js";
 import { MyDocumentsView } from "./my_documents.js";
 import { restoreView, signInAsNamed, signInCard, takeFailure } from "./sign_in.js";
@@ -28,6 +29,7 @@ const STAFF_VIEWS = {
   customers: CustomersView,
   documents: DocumentsView,
   workers: WorkersView,
+  kinds: KindsView,
   waits: WaitsView,
   "what-if": WhatIfView,
 };
@@ -41,6 +43,7 @@ const NAMES = {
   customers: "nav.customers",
   documents: "nav.documents",
   workers: "nav.workers",
+  kinds: "nav.kinds",
   waits: "nav.waits",
   "what-if": "nav.what_if",
   mine: "nav.mine",

@@ -4,7 +4,8 @@ import { errorText, get, post } from "./api.js";
 import { columnHeading, emptyState, field, heading, make, scrollingTable, select, setChildren } from "./dom.js";
 import { duration, number, percent, t } from "./i18n.js";
 
-const RESETS = ["idle", "window", "gradual"];
+const RESETS = ["idle", "sliding"];
+const TURNS = ["time", "documents"];
 const HOURS = [1, 6, 24];
 const DEFAULT_MINUTES = 25;
 
@@ -15,6 +16,10 @@ export class WhatIfView {
     this.reset = select(
       RESETS.map((reset) => [reset, t(`reset.${reset}`)]),
       "idle",
+    );
+    this.turns = select(
+      TURNS.map((turns) => [turns, t(`turns.${turns}`)]),
+      "time",
     );
     this.hours = select(
       HOURS.map((hours) => [String(hours), duration(hours * 3600, "long")]),
@@ -27,6 +32,7 @@ export class WhatIfView {
       (rules) => {
         this.minutes.value = rules.reset_interval / 60;
         this.reset.value = rules.reset;
+        this.turns.value = rules.turns;
       },
       () => (this.minutes.value = DEFAULT_MINUTES),
     );
@@ -38,6 +44,7 @@ export class WhatIfView {
       { class: "card what-if", onsubmit: (event) => (event.preventDefault(), this.run()) },
       field(t("what_if.interval"), this.minutes, t("what_if.interval_hint")),
       field(t("what_if.reset"), this.reset, t("what_if.reset_hint")),
+      field(t("what_if.turns"), this.turns, t("what_if.turns_hint")),
       field(t("what_if.workers"), this.workers, t("what_if.workers_hint")),
       field(t("what_if.hours"), this.hours, t("what_if.hours_hint")),
       this.button,
@@ -47,7 +54,8 @@ export class WhatIfView {
   async run() {
     this.button.disabled = true;
     setChildren(this.result, make("p", { class: "busy", role: "status" }, t("what_if.busy")));
-    const question = { reset_interval: +this.minutes.value * 60, reset: this.reset.value, hours: +this.hours.value };
+    const rules = { reset_interval: +this.minutes.value * 60, reset: this.reset.value, turns: this.turns.value };
+    const question = { ...rules, hours: +this.hours.value };
     if (this.workers.value) question.workers = +this.workers.value;
     try {
       setChildren(this.result, comparison(await post("/page/what-if", question)));

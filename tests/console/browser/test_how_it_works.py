@@ -1,0 +1,51 @@
+"""The page explains the rules that hold: how the counter moves, what turns are paid with, and open turns."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from fairlane.core.policy import Dispatch, Reset, Turns
+from tests.api.running import Server
+
+from .browser_page import open_page
+
+SLIDING = "The counter is what you sent within the last 25 minutes; older documents no longer count."
+IDLE = "If more than 25 minutes pass without a new document, it returns to 0."
+TIME = "so that everyone gets the same processing time."
+DOCUMENTS = "customers take turns, one document each."
+IN_ORDER = "Within one priority, documents are served in the order in which they came."
+OPEN = "One document in 16 is the one that has waited longest"
+
+
+@pytest.mark.parametrize(
+    ("reset", "dispatch", "turns", "shown", "hidden"),
+    [
+        ("idle", "fair", "time", (IDLE, TIME, OPEN), (SLIDING, DOCUMENTS, IN_ORDER)),
+        ("sliding", "fair", "documents", (SLIDING, DOCUMENTS, OPEN), (IDLE, TIME, IN_ORDER)),
+        ("sliding", "strict", "time", (SLIDING, IN_ORDER), (IDLE, TIME, DOCUMENTS, OPEN)),
+    ],
+)
+def test_the_page_explains_the_rules_that_hold(
+    browser: Browser,
+    server: Server,
+    reset: Reset,
+    dispatch: Dispatch,
+    turns: Turns,
+    shown: tuple[str, ...],
+    hidden: tuple[str, ...],
+) -> None:
+    server.queue.configure(reset=reset, dispatch=dispatch, turns=turns)
+    try:
+        with open_page(browser, server, server.operator) as console:
+            console.open("how")
+            steps = console.page.locator("main ol.steps").inner_text()
+            assert [text for text in shown if text not in steps] == []
+            assert [text for text in hidden if text in steps] == []
+            console.open("what-if")
+            form = console.page.locator("form.what-if")
+            expect(form.locator("input").first).not_to_have_value("")
+            assert form.get_by_label("Customers take turns by").input_value() == turns
+            assert form.get_by_label("The counter returns to 0").input_value() == reset
+    finally:
+        server.queue.configure(reset="idle", dispatch="fair", turns="time")
