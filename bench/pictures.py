@@ -29,11 +29,11 @@ def pictures() -> Iterator[tuple[str, str]]:
     yield "flood-counter.svg", standalone(counters(flood[1], ["whale", "light-000", "light-001"]))
     day = _replays("day", "fifo", "round-robin", "texts")
     yield "day-by-size.svg", standalone(by_size(day))
-    metronome = _replays("metronome", "fifo", "texts-strict", "texts", "window", "gradual")
+    metronome = _replays("metronome", "fifo", "texts-strict", "texts", "texts-documents", "sliding")
     yield "metronome-before-after.svg", standalone(before_and_after(metronome))
     steady = ["steady-00"]
     yield "metronome-counter-texts.svg", standalone(counters(metronome[2], steady))
-    yield "metronome-counter-gradual.svg", standalone(counters(metronome[4], steady))
+    yield "metronome-counter-sliding.svg", standalone(counters(metronome[4], steady))
 
 
 def main() -> None:

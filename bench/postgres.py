@@ -44,7 +44,7 @@ WITH d AS (
   INSERT INTO {0}.changes (number, at_ms, customer, document, token, what)
   SELECT %(change)s + row_number() OVER (), 0, {1}, number, 0, 'submitted' FROM unnest(%(numbers)s::bigint[]) AS g (number)
 ), c AS (
-  UPDATE {0}.standings SET counter = %(counter)s, updated_ms = 0, reset_ms = 0, resets = 1, revision = revision + 1
+  UPDATE {0}.standings SET counter = %(counter)s, updated_ms = 0, resets = 1, revision = revision + 1
   WHERE customer = {1}
 ), known AS (
   UPDATE {0}.lanes AS l SET waiting = l.waiting + g.waiting, revision = l.revision + 1
@@ -61,19 +61,27 @@ RETURNING last_change
 """
 CLAIM_SQL = """
 WITH w AS (
-  UPDATE {0}.work AS w SET state = 'running', token = 1, attempts = 1, worker = 'bench', lease_ms = 600000
+  UPDATE {0}.work AS w SET state = 'running', token = 1, attempts = 1, worker = 'bench', lease_ms = 600000, claimed_ms = 0,
+    paid = 1
   FROM unnest(%(numbers)s::bigint[]) AS g (number) WHERE w.number = g.number RETURNING w.*
 ), f AS (
   INSERT INTO {0}.changes (number, at_ms, customer, document, token, what, note)
   SELECT %(change)s + row_number() OVER (), 0, customer, number, token, 'claimed', 'bench' FROM w
 ), l AS (
   UPDATE {0}.lanes AS l SET head = g.head, ready_ms = g.ready_ms, start = g.start, finish = g.finish,
+    cross_tag = coalesce(g.start, 0), cross_finish = g.finish,
     waiting = l.waiting - g.count, running = l.running + g.count, revision = l.revision + 1
   FROM unnest(%(customers)s::bigint[], %(levels)s::smallint[], %(heads)s::bigint[], %(readies)s::bigint[], %(starts)s::bigint[],
     %(finishes)s::bigint[], %(counts)s::int[]) AS g (customer, priority, head, ready_ms, start, finish, count)
   WHERE l.customer = g.customer AND l.kind = 'extract' AND l.priority = g.priority
+), k AS (
+  INSERT INTO {0}.kinds (kind, revision, clocks) SELECT 'extract', 1, clocks FROM {0}.counters
+  ON CONFLICT (kind, revision) DO UPDATE SET clocks = EXCLUDED.clocks
+), t AS (
+  INSERT INTO {0}.dispatches AS t (digest, kinds, number) VALUES ('', NULL, 50)
+  ON CONFLICT (digest, revision) DO UPDATE SET number = t.number + 50
 ), q AS (
-  UPDATE {0}.counters SET dispatches = dispatches + 50, last_change = last_change + 50, clocks = ready, revision = revision + 1
+  UPDATE {0}.counters SET last_change = last_change + 50, clocks = ready, taken = clocks, revision = revision + 1
 )
 SELECT w.id, w.token, w.number, c.id, w.kind, w.priority, d.payload, w.attempts, w.attempts_max, w.lease_ms
 FROM w JOIN {0}.documents AS d ON d.number = w.number JOIN {0}.customer_terms AS c ON c.number = w.customer
@@ -82,17 +90,22 @@ SETTLE_SQL = """
 WITH w AS (
   DELETE FROM {0}.work AS w USING unnest(%(numbers)s::bigint[]) AS g (number) WHERE w.number = g.number RETURNING w.*
 ), e AS (
-  INSERT INTO {0}.endings (number, ended_ms, ready_ms, cost, token, attempts, attempts_max, state, worker)
-  SELECT number, 0, ready_ms, cost, token, attempts, attempts_max, 'done', worker FROM w
+  INSERT INTO {0}.endings (number, ended_ms, ready_ms, cost, token, attempts, attempts_max, state, worker, claimed_ms)
+  SELECT number, 0, ready_ms, cost, token, attempts, attempts_max, 'done', worker, claimed_ms FROM w
 ), f AS (
   INSERT INTO {0}.changes (number, at_ms, customer, document, token, what)
   SELECT %(change)s + row_number() OVER (), 0, customer, number, token, 'done' FROM w
 ), l AS (
-  UPDATE {0}.lanes AS l SET running = l.running - g.count, done = l.done + g.count, revision = l.revision + 1
+  UPDATE {0}.lanes AS l SET running = l.running - g.count, done = l.done + g.count, start = l.start + 1, finish = l.finish + 1,
+    cross_tag = l.cross_tag + 1, cross_finish = l.cross_finish + 1, revision = l.revision + 1
   FROM unnest(%(customers)s::bigint[], %(levels)s::smallint[], %(counts)s::int[]) AS g (customer, priority, count)
   WHERE l.customer = g.customer AND l.kind = 'extract' AND l.priority = g.priority
+), u AS (
+  INSERT INTO {0}.usuals (customer, usual) SELECT DISTINCT customer, 1000 FROM unnest(%(customers)s::bigint[]) AS g (customer)
+  ON CONFLICT (customer, revision) DO UPDATE SET usual = EXCLUDED.usual
 )
-UPDATE {0}.counters SET last_change = last_change + 50, ready = clocks, revision = revision + 1 RETURNING last_change
+UPDATE {0}.counters SET last_change = last_change + 50, ready = clocks, usual = 1000, revision = revision + 1
+RETURNING last_change
 """
 
 

@@ -145,6 +145,14 @@ def _make_keys(queue: Queue) -> None:
     auth.create(queue.engine, role="viewer", scopes=("metrics",), name="prometheus", expires_seconds=None)
 
 
+def _limit_kinds(queue: Queue) -> None:
+    queue.limit_kind("ocr", running_max=1)
+    queue.limit_kind("scan", running_max=3, rate=10, burst=5)
+    queue.limit_kind("translate", rate=0.5, burst=20)
+    queue.submit(STEADY, {"path": "scan-4.tif"}, kind="ocr")
+    queue.engine.claim("machine-2", 1, 3_600_000, {"ocr": 3})
+
+
 def _change_settings(queue: Queue) -> None:
     """Make changes for the audit log, and undo them."""
     audited = AuditedQueue(queue, Actor("person", "ada@example.com", "Ada Lovelace", "operator", "192.0.2.7"))
@@ -166,6 +174,7 @@ def serve(folder: Path) -> Iterator[DemoServer]:
         _register(queue, "machine-3", {}, silent_ms=9 * 60_000)
         operator, _ = auth.create(queue.engine, role="admin")
         _make_keys(queue)
+        _limit_kinds(queue)
         customer, _ = auth.create(queue.engine, customer=MINE)
         command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--slots", "1",
                    "--limit", "requests_a_second=100000", "--limit", "requests_burst=100000"]  # fmt: skip
@@ -180,6 +189,7 @@ def serve(folder: Path) -> Iterator[DemoServer]:
             views = (
                 View("sign-in", ""), View("lanes", "lanes"), View("customers", "customers"),
                 View("customer", f"customers/{quote(STEADY)}"), View("documents", "documents"), View("workers", "workers"),
+                View("kinds", "kinds"),
                 View("document", f"documents/{waiting}"), View("waits", "waits"), View("what-if", "what-if"),
                 View("keys", "keys"), View("audit", "audit"),
                 View("mine", "mine", True), View("result", f"mine/{done}", True), View("how", "how", True),
@@ -253,6 +263,7 @@ DOCS = {  # file name: language, colours, width, view
     "page-document.png": ("en", "light", 1180, "document"),
     "page-customers.png": ("es", "light", 1180, "customers"),
     "page-workers.png": ("en", "light", 1180, "workers"),
+    "page-kinds.png": ("en", "light", 1180, "kinds"),
     "page-waits.png": ("pt", "dark", 1180, "waits"),
     "page-keys.png": ("en", "light", 1180, "keys"),
     "page-audit.png": ("en", "light", 1180, "audit"),

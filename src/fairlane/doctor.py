@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from fairlane.core.errors import Mistake, StoreError
+from fairlane.engine.codec import is_reset_gone
 from fairlane.engine.protocol import Finding
 
 from . import sandbox
@@ -111,10 +112,13 @@ def _measure(name: str, operation: Callable[[], object], calls: int) -> Finding:
 
 
 def _frozen(queue: Queue) -> Finding:
-    frozen = queue.rules().frozen
+    rules = queue.rules()
+    frozen = rules.frozen
     if frozen is None:
         return Finding("moving", "fine", "the queue accepts documents")
     advice = "finish the move with fairlane move, or abandon it with fairlane move --stop; if it was moved, use the new URL"
+    if is_reset_gone(rules):
+        advice = "run fairlane policy --reset sliding; documents that wait keep their priorities"
     return Finding("moving", "bad", f"the queue accepts no documents: it {frozen}", advice)
 
 

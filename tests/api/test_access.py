@@ -94,6 +94,8 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("DELETE", "/v1/documents/{id}"): Entry(404, 200, 200),
     ("POST", "/v1/documents/{id}/retry"): Entry(404, 409, 409),
     ("POST", "/v1/documents/bulk"): Entry(404, 200, 200, {"action": "cancel", "filter": OF_OWNER, "dry_run": True}),
+    ("PATCH", "/v1/documents/{id}"): Entry(404, 404, 200, {"priority": 1}),
+    ("POST", "/v1/documents/prioritize"): Entry(404, 404, 200, {"priority": 1, "filter": OF_OWNER, "dry_run": True}),
     ("POST", "/v1/upload-tokens"): Entry(404, 201, 201, OF_OWNER),
     ("GET", "/v1/upload-tokens/{token}"): Entry(404, 200, 200),
     ("POST", "/v1/uploads"): Entry(403, 202, 403, {"a": "file"}),  # no key may: only an upload token
@@ -117,6 +119,10 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("POST", "/v1/webhook/deliveries/{id}/send"): Entry(404, 202, 202, query=OF_OWNER),
     ("GET", "/v1/policy"): Entry(404, 404, 200),
     ("PUT", "/v1/policy"): Entry(404, 404, 200, {}),
+    ("POST", "/v1/policy/apply"): Entry(404, 404, 200, OF_OWNER),
+    ("GET", "/v1/kinds"): Entry(404, 404, 200),
+    ("GET", "/v1/kinds/{kind}"): Entry(404, 404, 200),
+    ("PATCH", "/v1/kinds/{kind}"): Entry(404, 404, 200, {"running_max": 3}),
     ("GET", "/v1/workers"): Entry(404, 404, 200),
     ("GET", "/v1/capacity"): Entry(404, 404, 200),
     ("POST", "/v1/workers/{worker}/drain"): Entry(404, 404, 404),  # nobody works here
@@ -313,7 +319,7 @@ def test_scopes_take_away_and_never_add() -> None:
     assert allowed("customer", "submit", "read") == allowed("customer")
     assert allowed("customer") - reads - submits - who_am_i == {
         route for route in TABLE if route[0] != "GET" and ("webhook" in route[1] or "/v1/documents/" in route[1])
-    }
+    } - {("PATCH", "/v1/documents/{id}"), ("POST", "/v1/documents/prioritize")}
     assert allowed("viewer", "metrics") == {("GET", "/metrics")}
     for role in permissions.OF_ROLE:
         for scope in permissions.OF_SCOPE:

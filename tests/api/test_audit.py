@@ -42,7 +42,11 @@ ACTIONS = {
     ("POST", "/v1/webhook/deliveries/{id}/send"): "webhook.send",
     ("PATCH", "/v1/customers/{customer}"): "customer.tune",
     ("POST", "/v1/customers/{customer}/reset"): "customer.reset",
+    ("PATCH", "/v1/documents/{id}"): "document.prioritize",
+    ("POST", "/v1/documents/prioritize"): "documents.prioritize",
     ("PUT", "/v1/policy"): "policy.set",
+    ("POST", "/v1/policy/apply"): "policy.apply",
+    ("PATCH", "/v1/kinds/{kind}"): "kind.limit",
     ("POST", "/v1/workers/{worker}/drain"): "worker.drain",
     ("POST", "/v1/workers/{worker}/undrain"): "worker.undrain",
     ("POST", "/v1/upload-tokens"): "upload-token.create",
@@ -53,7 +57,9 @@ ACTIONS = {
 }
 BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/v1/documents/bulk"): {"action": "cancel", "filter": {"customer": OWNER}},
+    ("POST", "/v1/documents/prioritize"): {"priority": 1, "filter": {"customer": OWNER}},
     ("PUT", "/v1/policy"): {"open_turn_every": 16},
+    ("POST", "/v1/policy/apply"): {},
 }
 
 
@@ -95,7 +101,7 @@ def test_what_an_operator_changes_is_recorded(server: Server, admin: httpx.Clien
         "kind": "key", "id": key.id, "name": "night shift", "role": role, "address": "127.0.0.1",
     }  # fmt: skip
     assert recorded["outcome"] == ("done" if answer.is_success else "failed"), recorded
-    assert recorded["customer"] == (OWNER if "policy" not in path and "workers" not in path else None)
+    assert recorded["customer"] == (None if any(word in path for word in ("policy", "workers", "kinds")) else OWNER)
 
 
 def test_what_a_customer_does_with_its_own_is_not_recorded(server: Server, client: httpx.Client, customer: str) -> None:

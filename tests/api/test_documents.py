@@ -281,9 +281,13 @@ def test_operators_tune_customers_and_the_policy(operator: httpx.Client, custome
     rules = operator.get("/v1/policy").json()
     changed = operator.put("/v1/policy", json={"reset_interval": 900, "version": rules["version"]}).json()
     assert (changed["reset_interval"], changed["thresholds"]) == (900, rules["thresholds"])
-    stale = operator.put("/v1/policy", json={"reset": "gradual", "version": rules["version"]})
+    stale = operator.put("/v1/policy", json={"reset": "sliding", "version": rules["version"]})
     assert (stale.status_code, problem_of(stale)) == (409, "changed-meanwhile")
     assert operator.put("/v1/policy", json={"reset_interval": 1500}).json()["reset"] == "idle"
+    assert operator.put("/v1/policy", json={"turns": "documents"}).json()["turns"] == "documents"
+    assert operator.put("/v1/policy", json={"turns": "time"}).json() | {"version": 0} == rules | {"version": 0}
+    for wrong in ({"turns": "pages"}, {"reset": "gradual"}, {"reset": "window"}, {"turns": 1}):
+        assert problem_of(operator.put("/v1/policy", json=wrong)) == "bad-value"
     changed = operator.put("/v1/policy", json={"waiting_max": None, "documents_max": 70}).json()
     assert [changed[name] for name in none] == [None, 10_000, 70, None, 3]
     assert operator.put("/v1/policy", json={"waiting_max": 100_000, "documents_max": None}).json()["documents_max"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from fairlane import Queue
 from fairlane.api.metrics import REASONS_MAX, SENDERS, Metrics
 from fairlane.core.document import Done, Failed
+from fairlane.core.policy import Policy
 
 from .running import Server, until
 
@@ -74,6 +76,24 @@ def test_ready_oldest_and_waits_by_priority() -> None:
     assert metrics['fairlane_wait_seconds_sum{priority="1"}'] == 90
     assert metrics['fairlane_documents_total{event="done",kind="default"}'] == 4
     assert metrics["fairlane_light_wait_p99_seconds"] == 30
+
+
+def test_documents_that_get_another_priority_are_counted_there() -> None:
+    followed = Followed()
+    followed.follow()
+    ids = [followed.queue.submit("acme", number, now=1000).id for number in range(4)]
+    followed.follow()
+    followed.queue.prioritize(ids[3], 9)
+    metrics = followed.follow()
+    assert [metrics[f'fairlane_ready_documents{{priority="{priority}"}}'] for priority in (1, 2, 9)] == [3, 0, 1]
+    followed.queue.engine.configure(replace(followed.queue.rules(), policy=Policy(thresholds=(-1,))))
+    followed.queue.apply_table()
+    metrics = followed.follow()
+    assert [metrics[f'fairlane_ready_documents{{priority="{priority}"}}'] for priority in (1, 2, 9)] == [2, 1, 1]
+    followed.queue.reset("acme", with_backlog=True)
+    metrics = followed.follow()
+    assert [metrics[f'fairlane_ready_documents{{priority="{priority}"}}'] for priority in (1, 2, 9)] == [2, 1, 1]
+    assert metrics['fairlane_sender_waiting_documents{customer="acme"}'] == 4
 
 
 def test_only_light_documents_count_as_light() -> None:

@@ -249,7 +249,8 @@ def test_ready_says_why_not(tmp_path: Path) -> None:
             server.queue.engine.configure(replace(rules, frozen="is being moved to elsewhere"))
             answer = client.get("/readyz")
             assert answer.status_code == 503
-            assert answer.json() == {"status": "not ready", "reasons": ["the queue is frozen, as it is being moved"]}
+            reason = "the queue is frozen: it is being moved, or its rules must be set; `fairlane doctor` says which"
+            assert answer.json() == {"status": "not ready", "reasons": [reason]}
             with server.client(server.key("acme")) as customer:
                 refused = customer.post("/v1/documents", json={})
             assert (refused.status_code, refused.json()["type"]) == (503, "store-busy")

@@ -48,7 +48,11 @@ COMMANDS = {
     "customer.reset": "reset acme",
     "customer.forget": "forget acme --yes",
     "customer.export": "export acme --to {folder}/acme.tar",
-    "policy.set": "policy --reset gradual",
+    "policy.set": "policy --reset sliding",
+    "policy.apply": "policy --apply-to-backlog",
+    "kind.limit": "kind ocr --running-max 3",
+    "document.prioritize": "prioritize {waiting} --priority 1",
+    "documents.prioritize": "prioritize --customer acme --priority 1 --yes",
     "document.cancel": "cancel {running}",
     "document.retry": "retry {failed}",
     "documents.cancel": "cancel --customer acme --yes",
@@ -70,8 +74,8 @@ COMMANDS = {
 }
 # Commands that change nothing, or do the queue's own work: documents are their own record.
 UNRECORDED = {
-    "advise", "audit", "check", "completion", "demo", "doctor", "documents", "events", "explain", "process", "result", "serve",
-    "show", "simulate", "status", "submit", "vacuum", "verify", "work",
+    "advise", "audit", "check", "completion", "demo", "doctor", "documents", "events", "explain", "kinds", "process", "result",
+    "serve", "show", "simulate", "status", "submit", "vacuum", "verify", "work",
 }  # fmt: skip
 
 
@@ -84,6 +88,7 @@ def test_what_a_command_changes_is_recorded(queue: Queue, url: str, tmp_path: Pa
     failed, running = (queue.submit("acme", number).id for number in range(2))
     claims = queue.engine.claim("w", 2, 60_000)
     queue.engine.settle([(claim, Failed("no")) for claim in claims if claim.id == failed])
+    waiting = queue.submit("acme", 2).id if "prioritize" in action else ""
     if action == "queue.move":
         queue.cancel(running)  # a move waits for what runs
     now_ms = queue.engine.now()
@@ -93,7 +98,7 @@ def test_what_a_command_changes_is_recorded(queue: Queue, url: str, tmp_path: Pa
     SessionStore(queue.engine).begin(key)
     if action == "audit.purge":
         note(queue.engine, ADA, "customer.pause")
-    names = {"folder": tmp_path, "failed": failed, "running": running, "key": key, "url": url}
+    names = {"folder": tmp_path, "failed": failed, "running": running, "waiting": waiting, "key": key, "url": url}
     arguments = [part.format(**names) for part in COMMANDS[action].split(" ")]
     location = [] if action == "queue.move" else ["--url", url]
     variables = {KEYS_VARIABLE: f"none,{new_key()}"} if action == "queue.encrypt" else {}  # its entry stays readable here

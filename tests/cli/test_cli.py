@@ -62,6 +62,7 @@ def test_policy_shows_and_sets_with_a_version(url: str) -> None:
         "reset_interval": 1500.0,
         "thresholds": [-2, -4, -6, -8, -10, -12, -14, -20],
         "dispatch": "fair",
+        "turns": "time",
         "open_turn_every": 16,
         "waiting_max": 100_000,
         "descendants_max": 10_000,
@@ -69,15 +70,19 @@ def test_policy_shows_and_sets_with_a_version(url: str) -> None:
         "bytes_max": None,
         "retries_max": 3,
     }
-    options = ("--reset", "gradual", "--thresholds=-1,-2.5", "--dispatch", "strict", "--open-turn-every", "0")
-    result = json.loads(run("policy", *options, "--reset-interval", "60", "--json", "--url", url).stdout)
-    assert (result["version"], result["reset"], result["thresholds"], result["dispatch"]) == (
+    options = ("--reset", "sliding", "--thresholds=-1,-2.5", "--dispatch", "strict", "--open-turn-every", "0")
+    result = json.loads(
+        run("policy", *options, "--turns", "documents", "--reset-interval", "60", "--json", "--url", url).stdout
+    )
+    assert (result["version"], result["reset"], result["thresholds"], result["dispatch"], result["turns"]) == (
         2,
-        "gradual",
+        "sliding",
         [-1, -2.5],
         "strict",
+        "documents",
     )
     shown = run("policy", "--url", url).stdout
+    assert "turns            documents" in shown
     assert "reset interval   60 s" in shown
     assert "< -2.5" in shown
 

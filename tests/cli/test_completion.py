@@ -35,7 +35,7 @@ def test_bash_accepts_the_script() -> None:
 def test_commands_and_options_are_offered(url: str) -> None:
     assert offered(url, "pa") == ["pause"]
     assert offered(url, "tune", "acme", "--re") == ["--reset", "--reset-interval", "--retries-max"]
-    assert offered(url, "tune", "acme", "--reset", "w") == ["window"]
+    assert offered(url, "tune", "acme", "--reset", "s") == ["sliding"]
 
 
 def test_customers_are_offered(url: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fairlane import CustomerLimits, Queue, Terms
@@ -48,16 +50,16 @@ def test_a_name_that_is_wrong_is_reported(acme: str, command: str) -> None:
 
 
 def test_tune_changes_what_is_named_and_none_is_as_everybody(acme: str) -> None:
-    options = ("--weight", "2", "--cap", "3", "--reset", "gradual", "--reset-interval", "10m", "--thresholds=-1,-2.5")
+    options = ("--weight", "2", "--cap", "3", "--reset", "sliding", "--reset-interval", "10m", "--thresholds=-1,-2.5")
     (row,) = run_json("tune", "acme", *options, "--url", acme)
     assert row == {
-        "customer": "acme", "weight": 2, "cap": 3, "paused": False, "reset": "gradual", "reset_interval": 600,
+        "customer": "acme", "weight": 2, "cap": 3, "paused": False, "reset": "sliding", "reset_interval": 600,
         "thresholds": [-1, -2.5], "waiting_max": None, "descendants_max": None, "documents_max": None, "bytes_max": None,
         "retries_max": None, "cost_min": 1,
     }  # fmt: skip
-    assert terms(acme) == Terms(2, 3, False, 600, (-1, -2.5), "gradual")
+    assert terms(acme) == Terms(2, 3, False, 600, (-1, -2.5), "sliding")
     run_json("tune", "acme", "--cap", "none", "--url", acme)
-    assert terms(acme) == Terms(2, None, False, 600, (-1, -2.5), "gradual")
+    assert terms(acme) == Terms(2, None, False, 600, (-1, -2.5), "sliding")
     nothing = [word for name in ("weight", "reset", "reset-interval", "thresholds") for word in (f"--{name}", "none")]
     run_json("tune", "acme", *nothing, "--url", acme)
     assert terms(acme) == Terms()
@@ -109,7 +111,7 @@ def test_a_customer_gets_limits_of_its_own(acme: str) -> None:
         (["--waiting-max", "-1"], "waiting_max is -1"),
         (["--cost-min", "0"], "cost_min is 0.0"),
         (["--cap", "some"], "not a valid integer"),
-        (["--reset", "often"], "'often' is not one of 'idle', 'window', 'gradual'"),
+        (["--reset", "often"], "'often' is not one of 'idle', 'sliding'"),
         (["--reset-interval", "soon"], "'soon' is not a duration"),
         (["--reset-interval", "31d"], "reset_interval is 2678400"),
         (["--thresholds=x"], "--thresholds is 'x'"),
@@ -123,17 +125,19 @@ def test_terms_that_cannot_be_are_refused(acme: str, options: list[str], message
 
 
 def test_explain_shows_what_a_customer_has_of_its_own(acme: str) -> None:
-    run_json("tune", "acme", "--weight", "2", "--cap", "1", "--reset", "window", "--reset-interval", "1h", "--url", acme)
+    run_json("tune", "acme", "--weight", "2", "--cap", "1", "--reset", "sliding", "--reset-interval", "1h", "--url", acme)
     with Queue(acme) as queue:
         queue.engine.claim("w", 1, 60_000)
         sentence = run("explain", "acme", "--url", acme).stdout
         assert sentence.endswith(
             "; 1 running. It keeps 30 documents with 50 bytes. At most 1 document may run at once, which is reached now. Its "
-            "weight is 2: for the same priority it may send 2 times as much. It has its own reset and reset interval.\n"
+            "weight is 2: it may send 2 times as much for the same priority, and gets 2 turns for one. It has its own reset "
+            "and reset interval.\n"
         )
-        assert "It starts afresh at 0 in about 60 minutes, whatever it sends." in sentence
-        queue.tune("acme", reset="gradual")
-        assert "The counter recovers bit by bit, and is back at 0 after about 60 minutes" in str(queue.explain_customer("acme"))
+        counts = "The counter is what it sent within the last 60 minutes; it is back at 0 after about "
+        assert re.search(counts + "(5[6-9]|60) minutes without a document", sentence)
+        queue.tune("acme", reset="idle")
+        assert "It starts afresh at 0 after about 60 minutes more without a document." in str(queue.explain_customer("acme"))
         later = queue.explain_customer("acme", now=4e9)
         assert "Its reset interval is over, so its next document starts afresh at 0." in str(later)
         assert (later.facts["cap"], later.facts["weight"], later.facts["resets_in"]) == (1, 2.0, 0)

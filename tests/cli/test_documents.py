@@ -132,10 +132,13 @@ def test_explain_a_customer(url: str) -> None:
     settled(url, Done())
     assert run("explain", "acme", "--url", url).stdout == (
         "acme's counter stands at -29; its next document gets priority 9. It starts afresh at 0 after about 25 minutes more "
-        "without a document. 29 documents are waiting, the longest for a second; 1 done. It keeps 30 documents with 50 bytes.\n"
+        "without a document. 29 documents are waiting, the longest for a second; 1 done. It keeps 30 documents with 50 bytes. "
+        "An attempt of it usually takes less than a second: that is what it pays for a turn.\n"
     )
     (facts,) = run_json("explain", "acme", "--url", url)
     assert (facts["counter"], facts["next_priority"], facts["waiting"], facts["done"]) == (-29, 9, 29, 1)
+    assert facts["turns"] == "time"
+    assert 0 <= facts["usual_seconds"] < 1
 
 
 def test_explain_says_that_both_were_tried(url: str) -> None:

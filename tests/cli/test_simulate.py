@@ -374,7 +374,7 @@ def test_what_was_purged_is_reported_as_skipped(url: str) -> None:
         queue.submit("acme", now=1100)
     result = run("verify", "--url", url)
     assert result.exit_code == 0
-    assert "1 check skipped: the changes before were purged or erased." in result.stdout
+    assert "1 check skipped: the changes before were purged or erased, or the reset that held then is gone." in result.stdout
 
 
 def test_a_queue_that_is_not_there_is_not_made(tmp_path: Path) -> None:
@@ -396,20 +396,31 @@ def test_advice_says_what_to_change_and_how(path: Path) -> None:
     path.write_text(steady_beside_batches())
     options = ("--policy", "texts-strict", "--objective", "light-mean", "--budget", "4", "--workers", "1")
     result = run("advise", str(path), *options).stdout.splitlines()
-    assert result[0].split() == ["reset", "idle", "->", "window"]
+    assert result[0].split() == ["reset", "idle", "->", "sliding"]
     assert any(line.strip().startswith("light wait, mean") and "better (-" in line for line in result)
     assert any(line.strip().startswith("heavy wait, mean") and "worse (+" in line for line in result)
     assert any(line.strip().startswith("quiet wait, p99") for line in result)
-    assert result[-1] == "To change the settings: fairlane policy --reset=window"
+    assert result[-1] == "To change the settings: fairlane policy --reset=sliding"
     assert result[-2].startswith("Measured on the 10 parts of the workload that the search did not see")
     as_json = json.loads(run("advise", str(path), *options, "--json").stdout)
     assert (as_json["objective"], as_json["replays"], as_json["worth_it"]) == ("light-mean", 4, True)
-    assert as_json["changes"] == {"reset": {"before": "idle", "after": "window"}}
-    assert as_json["command"] == "fairlane policy --reset=window"
+    assert as_json["changes"] == {"reset": {"before": "idle", "after": "sliding"}}
+    assert as_json["command"] == "fairlane policy --reset=sliding"
     effect = next(one for one in as_json["effects"] if one["objective"] == "light-mean")
-    assert set(effect) == {"objective", "before", "after", "ratio", "low", "high", "parts", "real"}
+    assert set(effect) == {"objective", "before", "after", "pooled_ratio", "ratio", "low", "high", "parts", "real"}
+    assert effect["pooled_ratio"] == pytest.approx(effect["after"] / effect["before"])
     assert effect["real"]
     assert effect["low"] <= effect["ratio"] <= effect["high"] < 1
+
+
+def test_advice_says_how_often_its_intervals_are_right(path: Path) -> None:
+    path.write_text(steady_beside_batches())
+    options = ("--policy", "texts-strict", "--objective", "light-mean", "--budget", "3", "--workers", "1")
+    measured = next(line for line in run("advise", str(path), *options).stdout.splitlines() if line.startswith("Measured on"))
+    as_json = json.loads(run("advise", str(path), *options, "--json").stdout)
+    assert as_json["interval"]["nominal"] == 0.95
+    assert 0.5 < as_json["interval"]["held"] < 0.95
+    assert f"held the change in the other half of the workload in {as_json['interval']['held']:.0%}" in measured
 
 
 def test_a_tiny_workload_is_best_left_as_it_is(path: Path) -> None:

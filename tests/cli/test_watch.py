@@ -66,7 +66,16 @@ def test_in_a_narrow_terminal_no_figure_is_cut_and_every_part_has_the_names(url:
 
 
 def test_many_policies_side_by_side_keep_the_names_of_their_rows() -> None:
-    policies = ("fifo", "texts-strict", "texts", "window", "gradual", "round-robin", "fair-queueing")
+    policies = (
+        "fifo",
+        "texts-strict",
+        "texts",
+        "texts-documents",
+        "sliding",
+        "sliding-documents",
+        "round-robin",
+        "fair-queueing",
+    )
     with Terminal(80, 40, "simulate", "newcomers", *(word for one in policies for word in ("--policy", one))) as terminal:
         assert terminal.wait() == 0
     assert terminal.shown.count("light wait, p50") == 2

@@ -195,3 +195,24 @@ def test_export(server: Server, customer: str, tmp_path: Path) -> None:
     for name in ("all.tar.gz", "-"):
         result = run("export", customer, "--to", name, FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.admin)
         assert (result.exit_code, "through a server the name of a new file that ends with .tar" in result.stderr) == (2, True)
+
+
+def test_steering(server: Server, customer: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    (receipt,) = run_json(server, "submit", "--customer", customer, str(tmp_path / "a.txt"), "--no-better-than", "6")
+    assert receipt["priority"] == 6
+    id = receipt["id"]
+    assert run_json(server, "prioritize", id, "--priority", "2") == [{"id": id, "priority": 2}]
+    (numbers,) = run_json(server, "prioritize", "--customer", customer, "--priority", "1", "--yes")
+    assert (numbers["matched"], numbers["changed"]) == (1, 1)
+    (kind,) = run_json(server, "kind", customer, "--running-max", "3", "--rate", "2")
+    assert (kind["running_max"], kind["rate"], kind["version"]) == (3, 2, 1)
+    assert kind in run_json(server, "kinds")[0]
+    assert run_json(server, "tune", customer, "--apply-to-backlog")[0]["reprioritized"] == 0
+    assert run_json(server, "policy", "--apply-to-backlog")[0]["reprioritized"] >= 0
+    (data,) = run_json(server, "reset", customer, "--with-backlog")
+    assert (data["counter"], data["reprioritized"]) == (0, 0)
+    assert server.queue.document(id).priority == 1, "what was set by hand stays"
+    refused = run("prioritize", id, "--priority", "1", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.key(customer))
+    assert refused.exit_code == 2
+    server.queue.cancel(id)

@@ -156,7 +156,7 @@ def test_cancel_and_retry(server: Server, client: Client) -> None:
 
 def test_terms_and_rules(server: Server, operator: Client, customer: str) -> None:
     assert operator.terms(customer) == server.queue.terms(customer)
-    tuned = operator.tune(customer, weight=2, cap=3, thresholds=(-1, -2.5), reset="window", reset_interval=9.5)
+    tuned = operator.tune(customer, weight=2, cap=3, thresholds=(-1, -2.5), reset="sliding", reset_interval=9.5)
     assert tuned == server.queue.terms(customer) == operator.tune(customer)
     operator.pause(customer)
     assert operator.look(customer).paused
@@ -168,9 +168,12 @@ def test_terms_and_rules(server: Server, operator: Client, customer: str) -> Non
     server.queue.check(customer)
     operator.reset(customer)
     assert operator.look(customer).counter == 0
-    changed = operator.configure(open_turn_every=12)
+    changed = operator.configure(open_turn_every=12, turns="documents")
+    assert changed.turns == "documents"
     assert changed == server.queue.rules() == operator.rules() == operator.configure()
-    assert operator.configure(open_turn_every=16).version == changed.version + 1
+    assert operator.configure(open_turn_every=16, turns="time").version == changed.version + 1
+    with pytest.raises(BadValue, match="turns"):
+        operator.configure(turns="pages")  # type: ignore[arg-type]
 
 
 def test_wait_returns_when_it_has_ended_and_after_the_timeout_as_it_is(server: Server, client: Client) -> None:

@@ -151,6 +151,15 @@ def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> Non
     assert queue.sweep(grace=0).removed == 0, "the bytes that were written twice are gone"
 
 
+def test_files_inside_an_archive_inherit_the_best_priority(bench: Bench, queue: Queue, url: str) -> None:
+    inner = zipped(("inner.txt", b"deep"))
+    queue.submit("acme", content=zipped(("a.txt", b"a"), ("more.zip", inner)), name="two.zip", no_better_than=6)
+    process_all(bench, url)
+    documents = list(queue.documents("acme"))
+    assert [(document.priority, document.no_better_than) for document in documents] == [(6, 6)] * 4
+    assert queue.look("acme").counter == -3, "members are documents, one check each"
+
+
 def letters(count: int, prefix: str = "") -> bytes:
     return zipped(*((f"{prefix}{number}.txt", b"letter") for number in range(count)))
 

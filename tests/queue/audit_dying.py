@@ -44,7 +44,7 @@ Look = Callable[[Queue, Prepared], Any]
 ACTS: dict[str, tuple[Act, Look]] = {
     "customer.pause": (lambda queue, _: queue.pause("acme"), lambda queue, _: queue.terms("acme").paused),
     "customer.reset": (lambda queue, _: queue.reset("acme"), lambda queue, _: queue.look("acme").counter),
-    "policy.set": (lambda queue, _: queue.configure(reset="gradual"), lambda queue, _: queue.rules().policy.reset),
+    "policy.set": (lambda queue, _: queue.configure(reset="sliding"), lambda queue, _: queue.rules().policy.reset),
     "document.cancel": (
         lambda queue, known: queue.cancel(known.running),
         lambda queue, known: queue.document(known.running).state,

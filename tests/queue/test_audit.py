@@ -266,8 +266,9 @@ def test_entries_are_in_a_backup_and_restoring_is_one(on_disk: AuditedQueue, tmp
 # A verb that is neither recorded nor here changes something in secret: decide.
 UNRECORDED = {
     "attempts", "changes", "check", "close", "customers", "document", "documents", "explain", "explain_customer", "facts",
-    "file", "history", "input", "look", "pause", "payload", "progress", "put_results", "result", "resume", "rules", "submit",
-    "submit_files", "submit_many", "terms", "text", "thumbnail", "unserved_kinds", "vacuum", "wait", "within", "workers",
+    "file", "history", "input", "kind", "kinds", "look", "pause", "payload", "progress", "put_results", "result", "resume",
+    "rules", "submit", "submit_files", "submit_many", "terms", "text", "thumbnail", "unserved_kinds", "vacuum", "wait",
+    "within", "workers",
 }  # fmt: skip
 
 
@@ -289,7 +290,7 @@ def test_each_verb_leaves_one_entry_with_before_and_after(queue: Queue) -> None:
     known.pause("acme")
     known.resume("acme")
     known.tune("acme", weight=2, cap=None)
-    known.configure(reset="gradual", waiting_max=None)
+    known.configure(reset="sliding", waiting_max=None)
     known.reset("acme")
     known.cancel(waiting)
     known.retry(failed)
@@ -312,7 +313,7 @@ def test_each_verb_leaves_one_entry_with_before_and_after(queue: Queue) -> None:
     assert {entry.outcome for entry in by_action.values()} == {"done"}
     assert (by_action["customer.pause"].before["paused"], by_action["customer.pause"].after["paused"]) == (False, True)
     assert (by_action["customer.tune"].before["weight"], by_action["customer.tune"].after["weight"]) == (1, 2)
-    assert (by_action["policy.set"].before["reset"], by_action["policy.set"].after["reset"]) == ("idle", "gradual")
+    assert (by_action["policy.set"].before["reset"], by_action["policy.set"].after["reset"]) == ("idle", "sliding")
     assert by_action["policy.set"].before["limits"]["waiting_max"] > 0
     assert by_action["policy.set"].after["limits"]["waiting_max"] is None
     assert by_action["customer.reset"].before["counter"] < by_action["customer.reset"].after["counter"] == 0
@@ -331,6 +332,7 @@ def test_looking_is_not_recorded(queue: Queue) -> None:
     known.check("acme")
     known.tune("acme")
     known.configure()
+    known.configure(reset=None, dispatch=None, turns=None, open_turn_every=None)
     known.bulk("cancel", customer="acme", dry_run=True)
     with pytest.raises(Unknown):
         known.cancel("nobody")

@@ -130,8 +130,9 @@ def test_a_moved_queue_does_not_take_its_workers_along(queue: Queue, tmp_path: P
 def take_some(queue: Queue) -> None:
     """Let the registered worker host-1 take documents of its kind, so that there is a pace."""
     queue.submit_many("ada", range(5), kind="ocr")
-    claims = queue.engine.claim("host-1", 5, 60_000, {"ocr": 3})
-    queue.engine.settle([(claim, Done()) for claim in claims])
+    later_ms = queue.engine.now() + 10  # they have waited
+    claims = queue.engine.claim("host-1", 5, 60_000, {"ocr": 3}, now_ms=later_ms)
+    queue.engine.settle([(claim, Done()) for claim in claims], now_ms=later_ms)
 
 
 def test_explain_says_that_no_worker_takes_the_kind(queue: Queue) -> None:
@@ -166,7 +167,7 @@ def test_a_worker_that_is_gone_takes_nothing(queue: Queue) -> None:
 def test_a_program_that_claims_without_a_record_may_take_any_kind(queue: Queue) -> None:
     id = queue.submit("bob", 1, kind="fax").id
     queue.submit("ada", 1, kind="ocr")
-    queue.engine.claim("my own loop", 1, 60_000, {"ocr": 3})
+    queue.engine.claim("my own loop", 1, 60_000, {"ocr": 3}, now_ms=queue.engine.now() + 10)  # it has waited
     assert "it will probably start" in queue.explain(id).sentence
     assert queue.unserved_kinds() == []
 

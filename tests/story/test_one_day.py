@@ -92,13 +92,13 @@ def test_silence_of_more_than_25_minutes_sets_the_counter_back() -> None:
     assert queue.submit("northwind", now=1500.001).priority == 1
 
 
-def test_a_steady_sender_wants_the_gradual_reset() -> None:
+def test_a_steady_sender_wants_the_sliding_reset() -> None:
     # One document every 20 minutes is never silent for 25: under the texts' rule it sinks all the same.
     queue = Queue("memory://")
     assert [queue.check("clinic", now=1200 * n).priority for n in range(30)][-1] == 9
 
-    # Under `gradual` the counter recovers in proportion to each gap, and a burst still sinks.
-    queue.configure(reset="gradual")
+    # Under `sliding` the counter is what was sent in the last 25 minutes: one document, and a burst still sinks.
+    queue.configure(reset="sliding")
     assert [queue.check("dentist", now=1200 * n).priority for n in range(30)][-1] == 1
     assert [queue.check("northwind", now=0).priority for _ in range(30)][-1] == 9
 

@@ -51,7 +51,7 @@ def fill(url: str, documents: int) -> None:
             queue.engine.settle([(claim, dice.choice((Done('{"pages":1}'), Retried(5000, "later"))))])
         queue.tune("bob", weight=2, cap=3)
         queue.pause("ada")
-        queue.configure(reset="gradual")
+        queue.configure(reset="sliding")
         queue.engine.put_record("group", "key", '"value"')
 
 

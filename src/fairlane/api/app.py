@@ -23,13 +23,14 @@ from .extension import Extension
 from .middleware import DOCUMENTS, DirectRoute, RequestMiddleware
 from .permissions import ROUTES, Permission, refuse_unlisted
 from .problems import MEDIA_TYPE, TITLES, Problem, encode_json, nothing_here, problem_of
-from .routes import audit, batches, customers, documents, events, health, keys, policy, uploads, webhooks, workers
+from .routes import audit, batches, customers, documents, events, health, keys, kinds, policy, uploads, webhooks, workers
 from .service import Service
 from .uploads import Uploads
 
 OPENAPI = "/v1/openapi.json"
 ROUTERS = tuple(
-    module.router for module in (documents, batches, uploads, customers, webhooks, policy, workers, events, keys, audit, health)
+    module.router
+    for module in (documents, batches, uploads, customers, webhooks, policy, kinds, workers, events, keys, audit, health)
 )
 DESCRIPTION = """A fair priority queue for document processing. Every document steps its customer's counter down, silence sets
 it back, and the counter picks the priority: 1 is served first, 9 last.

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from fairlane.core.document import DocumentRow
 from fairlane.core.policy import from_thousandths
-from fairlane.queue import Attempt, Check, HistoryEntry, Look, UnservedKind, WorkerStatus
+from fairlane.queue import Attempt, Check, HistoryEntry, Kind, Look, UnservedKind, WorkerStatus
 from fairlane.queue.audit import AuditEntry
 from fairlane.queue.audit import audit_json as to_audit_json
 from fairlane.queue.audited_queue import AuditedQueue
@@ -94,6 +94,8 @@ def document_json(caller: Caller, document: DocumentRow) -> dict[str, Any]:
         "kind": document.kind,
         "state": document.state,
         "priority": document.priority,
+        "no_better_than": document.no_better_than,
+        "set_by_hand": document.is_set_by_hand,
         "counter": document.check.counter,
         "cost": from_thousandths(document.cost),
         "key": document.key,
@@ -110,7 +112,7 @@ def document_json(caller: Caller, document: DocumentRow) -> dict[str, Any]:
     }
 
 
-def value_json(value: Attempt | Check | HistoryEntry | Look | WorkerStatus | UnservedKind) -> dict[str, Any]:
+def value_json(value: Attempt | Check | HistoryEntry | Kind | Look | WorkerStatus | UnservedKind) -> dict[str, Any]:
     """Return a value of the queue as JSON members, times in seconds."""
     return to_json(value)
 

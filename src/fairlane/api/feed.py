@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 from fairlane.core.document import ENDED, ChangeRow
 from fairlane.core.errors import FairlaneError, StoreError, Unknown
 from fairlane.engine import Engine
+from fairlane.queue.models import new_priority
 
 from .auth import Caller
 from .cursors import Cursors
@@ -39,12 +41,26 @@ class Frame(NamedTuple):
     text: bytes
 
 
+def without_actor(change: ChangeRow) -> ChangeRow:
+    """Return a change as customers may see it: without the operator who set a priority by hand."""
+    if change.what != "prioritized" or not change.note:
+        return change
+    return change._replace(note=json.dumps(json.loads(change.note) | {"by": None}))
+
+
 def encode_change(change: ChangeRow, id: str) -> Frame:
     """Encode a change as a server-sent event under the id that its readers see."""
     event = EVENT_NAMES.get(change.what, change.what)
-    fields = {"event": event, "at": change.at_ms / 1000, "customer": change.customer, "document": change.document}
+    fields: dict[str, Any] = {
+        "event": event,
+        "at": change.at_ms / 1000,
+        "customer": change.customer,
+        "document": change.document,
+    }
     if change.what in ("failed", "retried", "postponed", "cancelled", "expired") and change.note:
         fields["reason"] = change.note
+    priority, by = new_priority(change)
+    fields |= {name: value for name, value in (("priority", priority), ("by", by)) if value is not None}
     text = f"id: {id}\nevent: {event}\ndata: {encode_json(fields)}\n\n"
     return Frame(change.number, change.customer, text.encode())
 
@@ -147,7 +163,8 @@ class Feed:
                 watcher.add(frames[reader])
 
     def _encode(self, change: ChangeRow, reader: str | None) -> Frame:
-        return encode_change(change, self._cursors.encode(reader, change.number))
+        visible = change if reader is None else without_actor(change)
+        return encode_change(visible, self._cursors.encode(reader, change.number))
 
     def _send(self, frame: Frame) -> None:
         for watcher in self._watchers:

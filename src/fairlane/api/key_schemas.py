@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, StrictInt, StrictStr
 
 from .permissions import Role, Scope
-from .schemas import Number, ResponseModel, StrictBody
+from .schemas import NO_BETTER_THAN, Number, ResponseModel, StrictBody
 
 KEY_ID = "3f9c2a7b51e08d46"
 AUDIT_ID = "9005399454140991-ffffffff5f0c1a2b"
@@ -90,6 +90,7 @@ class UploadTokenBody(StrictBody):
     )
     cost: Number | Literal["pages"] = Field(default=1, description='A number, or "pages".', examples=[1])
     payload: Any = Field(default=None, description="What the document carries beside its file.", examples=[{"user": 17}])
+    no_better_than: StrictInt | None = Field(default=None, ge=1, le=9, description=NO_BETTER_THAN, examples=[7])
     expires_in: Number = Field(default=900, description="Seconds, 3,600 at most.", examples=[900])
 
 
@@ -102,6 +103,7 @@ class UploadTokenModel(ResponseModel, title="UploadToken"):
     bytes_max: int | None
     cost: float | Literal["pages"]
     payload: Any
+    no_better_than: int | None
     state: Literal["unused", "used", "expired"]
     document: str | None = Field(description="The id of the document that it was used for.")
     made_at: float

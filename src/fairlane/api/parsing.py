@@ -22,8 +22,8 @@ from .auth import Caller
 from .problems import Problem, bad_value
 from .service import Service
 
-FIELDS = frozenset(("payload", "kind", "cost", "delay", "customer"))
-BATCH_FIELDS = frozenset(("documents", "kind", "delay", "customer"))
+FIELDS = frozenset(("payload", "kind", "cost", "delay", "customer", "no_better_than"))
+BATCH_FIELDS = frozenset(("documents", "kind", "delay", "customer", "no_better_than"))
 MEMBER_FIELDS = frozenset(("payload", "cost"))
 KEY_MAX = 200
 
@@ -90,7 +90,7 @@ def _object(value: Any, known: frozenset[str], name: str) -> dict[str, Any]:
 
 
 def _common(service: Service, caller: Caller, fields: dict[str, Any]) -> SubmitOptions:
-    """Validate what the documents of one request share, which have no files: customer, kind and delay."""
+    """Validate what the documents of one request share, which have no files: customer, kind, delay and best priority."""
     customer = caller.customer_for(fields.get("customer"))
     kind = validate_text("kind", fields.get("kind", DEFAULT_KIND), 100)
     service.refuse_kind(caller, kind)
@@ -98,7 +98,7 @@ def _common(service: Service, caller: Caller, fields: dict[str, Any]) -> SubmitO
         raise Problem(
             "bad-value", f"kind is {kind!r}, which is for documents with a file; send the file, or leave kind out for a payload"
         )
-    return SubmitOptions.validate(customer, kind, 1, fields.get("delay", 0), None)
+    return SubmitOptions.validate(customer, kind, 1, fields.get("delay", 0), None, fields.get("no_better_than"))
 
 
 def cost_of(submissions: Iterable[Submission]) -> float:

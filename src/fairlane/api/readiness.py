@@ -43,7 +43,9 @@ class Readiness:
         try:
             async with asyncio.timeout(STORE_SECONDS):
                 if await service.call(service.is_frozen):
-                    reasons.append("the queue is frozen, as it is being moved")
+                    reasons.append(
+                        "the queue is frozen: it is being moved, or its rules must be set; `fairlane doctor` says which"
+                    )
         except (FairlaneError, TimeoutError):
             reasons.append("the store does not answer")
         if service.feed.is_failing:

@@ -14,9 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, Stri
 from .permissions import Role
 
 State = Literal["delayed", "ready", "running", "done", "failed", "cancelled"]
-Reset = Literal["idle", "window", "gradual"]
+Reset = Literal["idle", "sliding"]
+Turns = Literal["time", "documents"]
 Number = StrictInt | StrictFloat
 
+NO_BETTER_THAN = "The best priority that it may get, 1 to 9; the counter moves as always."
 COST = "Below 1 only for operators, and for customers to whom they allowed it."
 ID = "0199a3f2-1c5e-7d31-9f60-3b1de5a0c842"
 LINKS = {"self": f"/v1/documents/{ID}", "result": f"/v1/documents/{ID}/result", "explain": f"/v1/documents/{ID}/explain"}
@@ -56,6 +58,7 @@ class SubmissionBody(StrictBody):
     kind: str = Field(default="default", min_length=1, max_length=100)
     cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1, 2.5], description=COST)
     delay: float = Field(default=0, ge=0, le=31_536_000, description="Seconds before it may be taken.")
+    no_better_than: int | None = Field(default=None, ge=1, le=9, description=NO_BETTER_THAN, examples=[7])
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
 
 
@@ -68,6 +71,7 @@ class FormBody(StrictBody):
     kind: str = Field(default="extract", min_length=1, max_length=100)
     cost: str = Field(default="1", description='A number, or "pages".', examples=["1", "pages"])
     delay: str = Field(default="0", examples=["0"])
+    no_better_than: str | None = Field(default=None, description=NO_BETTER_THAN, examples=["7"])
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose it is.")
 
 
@@ -85,6 +89,7 @@ class BatchForm(StrictBody):
     kind: str = Field(default="extract", min_length=1, max_length=100)
     cost: str = Field(default="1", description='Of each: a number, or "pages".', examples=["1", "pages"])
     delay: str = Field(default="0", examples=["0"])
+    no_better_than: str | None = Field(default=None, description=NO_BETTER_THAN, examples=["7"])
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose they are.")
     file: list[Annotated[bytes, Field(json_schema_extra={"format": "binary"})]] = Field(min_length=1)
 
@@ -95,6 +100,7 @@ class BatchBody(StrictBody):
     documents: list[BatchMember] = Field(min_length=1)
     kind: str = Field(default="default", min_length=1, max_length=100)
     delay: float = Field(default=0, ge=0, le=31_536_000)
+    no_better_than: int | None = Field(default=None, ge=1, le=9, description=NO_BETTER_THAN, examples=[7])
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose they are.")
 
 
@@ -181,6 +187,8 @@ class DocumentModel(ResponseModel, title="Document"):
     kind: str = Field(examples=["extract"])
     state: State
     priority: int = Field(ge=1, le=9)
+    no_better_than: int | None = Field(description="The best priority that its submitter wanted for it.")
+    set_by_hand: bool = Field(description="An operator set its priority.")
     counter: float = Field(le=0)
     cost: float
     key: str | None = Field(description="The Idempotency-Key it was submitted with.")
@@ -231,6 +239,8 @@ class HistoryEntryModel(ResponseModel, title="HistoryEntry"):
     claim: int | None = Field(description="Which claim it was about, counted from 1; null before the first.")
     worker: str | None = Field(description="The worker that started it; for operators only.")
     reason: str | None
+    priority: int | None = Field(description="That it got, when its priority was changed.")
+    by: str | None = Field(description="Who set that by hand; for operators only.")
 
 
 class HistoryModel(ResponseModel, title="History"):
@@ -251,6 +261,9 @@ class ExplanationModel(ResponseModel, title="Explanation"):
     counter: float
     ahead: int | None
     expected_in: float | None
+    held_by: Literal["paused", "cap", "kind running", "kind rate"] | None = Field(description="What keeps it from being taken.")
+    set_by_hand: bool
+    no_better_than: int | None
 
 
 class LookModel(ResponseModel, title="Look"):
@@ -377,7 +390,9 @@ class PolicyModel(LimitsModel, title="Policy"):
     reset_interval: float
     thresholds: list[float]
     dispatch: Literal["fair", "strict"]
+    turns: Turns
     open_turn_every: int
+    frozen: str | None = Field(description="Why nothing new may begin in this queue; null: it is in use.")
 
 
 class PolicyBody(LimitsBody):
@@ -388,6 +403,7 @@ class PolicyBody(LimitsBody):
     reset_interval: Number | None = Field(default=None, gt=0, le=2_592_000, examples=[1500])
     thresholds: list[Number] | None = Field(default=None, max_length=8, examples=[[-2, -4, -6, -8]])
     dispatch: Literal["fair", "strict"] | None = None
+    turns: Turns | None = None
     open_turn_every: StrictInt | None = Field(default=None, ge=0, le=1_000_000, examples=[16])
 
 

@@ -309,7 +309,7 @@ class Service:
                     raise
 
     def is_frozen(self) -> bool:
-        """Whether the queue refuses changes because it is being moved."""
+        """Whether the queue refuses changes, because it is being moved or its rules must be set."""
         return self.queue.rules().frozen is not None
 
     async def refuse_cost(self, caller: Caller, cost: float) -> None:

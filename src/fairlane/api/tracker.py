@@ -18,11 +18,13 @@ from typing import Any, NamedTuple
 
 from fairlane.core.document import ENDED, WAITING, ChangeRow, CheckRow, DocumentRow
 from fairlane.core.policy import Rules
-from fairlane.engine.pace import Pace
 from fairlane.engine.protocol import DocumentFilter
 from fairlane.engine.walk import newest_document, walk_documents
 from fairlane.queue import Queue
+from fairlane.queue.models import new_priority
 from fairlane.queue.workers import Fleet
+
+from .pace import Pace
 
 TRACKED_MAX = 200_000  # waiting and running documents that are tracked one by one
 KINDS_KNOWN_MAX = 10_000
@@ -46,6 +48,7 @@ class FollowedDocument(NamedTuple):
     started_ms: int | None = None  # None: it does not run; 0: it started before this server did
     dispatches: int = 0  # to workers that take its kind, when it became ready
     before: int = 0  # how many documents were ready then
+    is_set_by_hand: bool = False  # an operator set its priority
 
 
 class KindPace:
@@ -164,6 +167,8 @@ class DocumentTracker:
                 self._dispatched(document.kind, change.note)
                 self.running[id] = document._replace(started_ms=change.at_ms)
             return document
+        if what in ("prioritized", "rechecked"):
+            return self._reprioritized(id, change)
         document = self.running.pop(id, None)
         if document is not None and document.started_ms and what != "expired":
             self._pace(document.kind).took(max(0, change.at_ms - document.started_ms) / 1000)
@@ -171,6 +176,14 @@ class DocumentTracker:
             return document or self._stop_waiting(id) or self.delayed.pop(id, None)
         if what in WAITS_AGAIN:
             self._wait_again(id, document, change)
+        return document
+
+    def _reprioritized(self, id: str, change: ChangeRow) -> FollowedDocument | None:
+        """Follow a waiting document to another priority; return it as it was before."""
+        waiting = self.waiting if id in self.waiting else self.delayed
+        document, (priority, by) = waiting.get(id), new_priority(change)
+        if document is not None and priority is not None and (change.what == "prioritized" or not document.is_set_by_hand):
+            waiting[id] = document._replace(priority=priority, is_set_by_hand=document.is_set_by_hand or by is not None)
         return document
 
     def _submitted(self, id: str) -> FollowedDocument | None:
@@ -260,4 +273,7 @@ class DocumentTracker:
 def _tracked(row: DocumentRow) -> FollowedDocument:
     """Return a document as it is tracked; the store does not say when one that runs was started."""
     started_ms = 0 if row.state == "running" else None
-    return FollowedDocument(row.number, row.customer, intern(row.kind), row.priority, row.ready_ms, started_ms=started_ms)
+    return FollowedDocument(
+        row.number, row.customer, intern(row.kind), row.priority, row.ready_ms, started_ms=started_ms,
+        is_set_by_hand=row.is_set_by_hand,
+    )  # fmt: skip

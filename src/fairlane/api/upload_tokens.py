@@ -20,7 +20,7 @@ from fairlane.core.errors import BadValue, StoreError, Unknown
 from fairlane.engine import Engine
 from fairlane.queue import FILE_KIND, PAGES, Cost
 from fairlane.queue.audit import Actor, recorded
-from fairlane.queue.validation import cost_thousandths, payload_text
+from fairlane.queue.validation import cost_thousandths, payload_text, validate_priority
 
 from .auth import Caller, digest_of, time_ms
 from .permissions import UPLOAD
@@ -51,6 +51,7 @@ class UploadToken(NamedTuple):
     made_ms: int
     expires_ms: int
     document: str | None = None  # what it was used for
+    no_better_than: int | None = None  # the best priority of its document
 
     def state(self, now_ms: int) -> TokenState:
         return "used" if self.document is not None else "expired" if self.expires_ms <= now_ms else "unused"
@@ -69,6 +70,7 @@ class TokenOptions(NamedTuple):
     cost: Cost = 1
     payload: Any = None
     expires_seconds: float = EXPIRES_SECONDS
+    no_better_than: int | None = None
 
 
 AS_USUAL = TokenOptions()
@@ -91,7 +93,7 @@ def create(
     secret = f"{PREFIX}_{id}_{secrets.token_urlsafe(32)}"
     token = UploadToken(
         id, digest_of(secret), customer, options.kind, options.bytes_max, options.cost, options.payload, made_by, now_ms,
-        expires_ms,
+        expires_ms, no_better_than=options.no_better_than,
     )  # fmt: skip
     with recorded(engine, actor, "upload-token.create", target=id, customer=customer) as change:
         if engine.put_record(GROUP, id, _to_json(token), 0) is None:
@@ -107,6 +109,8 @@ def _validate(customer: str, options: TokenOptions) -> None:
         raise BadValue("bytes_max", options.bytes_max, "a whole number from 1 on")
     if options.cost != PAGES:
         cost_thousandths(options.cost)
+    if options.no_better_than is not None:
+        validate_priority("no_better_than", options.no_better_than)
     if len(payload_text(options.payload)) > PAYLOAD_CHARACTERS_MAX:
         raise BadValue("payload", "…", f"at most {PAYLOAD_CHARACTERS_MAX:,} characters as JSON")
     if not 1 <= options.expires_seconds <= EXPIRES_MAX_SECONDS:

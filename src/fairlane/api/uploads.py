@@ -27,7 +27,7 @@ from fairlane.core.errors import StoreError
 from fairlane.procs.threads import DaemonThreads
 from fairlane.queue import FILE_KIND, PAGES
 from fairlane.queue.files import NOT_DONE, Input, discard_repeated, write_inputs
-from fairlane.queue.validation import SubmitOptions
+from fairlane.queue.validation import SubmitOptions, validate_priority
 
 from .auth import Caller, time_ms
 from .middleware import ClientGone, LimitedReceive, Message, Receive, Scope, too_large
@@ -40,7 +40,7 @@ from .submit_batcher import Accepted
 from .turns import Turns
 from .upload_tokens import UploadToken, give_back, refuse_used, spend
 
-FIELDS = frozenset(("name", "kind", "cost", "delay", "customer", "payload"))
+FIELDS = frozenset(("name", "kind", "cost", "delay", "customer", "payload", "no_better_than"))
 BATCH_FIELDS = FIELDS - {"name"}  # every file has its own
 TOKEN_FIELDS = frozenset(("name",))
 FORM_BYTES_MAX = 64 * 1024  # of what a form has around a file, for an upload token
@@ -60,6 +60,7 @@ class UploadFields(NamedTuple):
     name: str | None
     payload: Any
     key: str | None
+    no_better_than: int | None = None
 
 
 class BodyReader:
@@ -114,7 +115,9 @@ class Uploads:
                 "bad-value", "an upload token takes no Idempotency-Key: it is good for one document anyway", close=True
             )
         limit = self._service.limits.upload_bytes if token.bytes_max is None else token.bytes_max
-        fields = UploadFields(token.customer, token.kind, token.cost, 0, name or None, token.payload, None)
+        fields = UploadFields(
+            token.customer, token.kind, token.cost, 0, name or None, token.payload, None, token.no_better_than
+        )
         async with self._slot():
             await self._service.batcher.refuse_full(token.customer)
             if content_type != "multipart/form-data":
@@ -241,7 +244,9 @@ class Uploads:
         cost = PAGES if values.get("cost") == PAGES else _number("cost", values.get("cost", "1"))
         key = idempotency_key(dict(scope["headers"]))
         name = values.get("name") or None
-        return UploadFields(customer, kind, cost, _number("delay", values.get("delay", "0")), name, payload, key)
+        delay, best = _number("delay", values.get("delay", "0")), values.get("no_better_than")
+        no_better_than = None if best is None else validate_priority("no_better_than", _whole("no_better_than", best))
+        return UploadFields(customer, kind, cost, delay, name, payload, key, no_better_than)
 
     async def _refuse(self, scope: Scope, fields: UploadFields) -> None:
         """Refuse before bytes are written: a cost that the caller may not choose, and a customer that has reached a limit."""
@@ -324,13 +329,21 @@ def _common(fields: UploadFields) -> tuple[SubmitOptions, bool]:
     """Return what the documents of one request share, and whether each is charged by its pages."""
     is_by_pages = fields.cost == PAGES
     cost = 1 if is_by_pages else cast(float, fields.cost)
-    return SubmitOptions.validate(fields.customer, fields.kind, cost, fields.delay, None), is_by_pages
+    options = SubmitOptions.validate(fields.customer, fields.kind, cost, fields.delay, None, fields.no_better_than)
+    return options, is_by_pages
 
 
 def _refuse_unknown(names: Iterable[str], known: frozenset[str]) -> None:
     for name in names:
         if name not in known:
             raise Problem("bad-value", f"{name[:60]!r} is not known beside a file; known: {', '.join(sorted(known))}")
+
+
+def _whole(name: str, value: str) -> int:
+    number = _number(name, value)
+    if not isinstance(number, int):
+        raise bad_value(name, value, "a whole number")
+    return number
 
 
 def _number(name: str, value: str) -> float:

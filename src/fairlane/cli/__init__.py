@@ -15,6 +15,7 @@ from . import (
     serve,
     sessions,
     simulate,
+    steering,
     stores,
     work,
     workers,
@@ -23,5 +24,5 @@ from .group import main
 
 __all__ = [
     "audit", "backup", "completion", "customers", "demo", "documents", "inspect", "keys", "main", "privacy", "process", "queue",
-    "serve", "sessions", "simulate", "stores", "work", "workers",
+    "serve", "sessions", "simulate", "steering", "stores", "work", "workers",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Changes of many documents at once, as `cancel` and `retry` make them: count, confirm, change step by step."""
+"""Changes of many documents at once, as `cancel`, `retry` and `prioritize` make them: count, confirm, change step by step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .output import ProgressBar, confirm, echo, format_count, print_result
 if TYPE_CHECKING:
     from .remote import RemoteQueue
 
-WORDS: dict[Action, str] = {"cancel": "cancelled", "retry": "retried"}
+WORDS: dict[Action, str] = {"cancel": "cancelled", "retry": "retried", "prioritize": "given priority {priority}"}
 yes_option = click.option("--yes", is_flag=True, help="Change all that match without asking for confirmation.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Count what matches, and change nothing.")
 
@@ -33,27 +33,34 @@ def is_bulk(ids: tuple[str, ...], filter: Mapping[str, Any], yes: bool, dry_run:
 
 
 def run_bulk(
-    queue: Queue | RemoteQueue, action: Action, filter: Mapping[str, Any], yes: bool, dry_run: bool, as_json: bool
+    queue: Queue | RemoteQueue,
+    action: Action,
+    filter: Mapping[str, Any],
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    priority: int | None = None,
 ) -> None:
     """Count what matches, ask, and change exactly that: documents that come later are not touched."""
-    start, matched = "", 0
-    for step in all_steps(lambda cursor: queue.bulk(action, **filter, cursor=cursor, dry_run=True), None):
+    start, matched, word = "", 0, WORDS[action].format(priority=priority)
+    change = {**filter, "priority": priority}
+    for step in all_steps(lambda cursor: queue.bulk(action, **change, cursor=cursor, dry_run=True), None):
         start, matched = start or step.start, matched + step.matched
     count = format_count(matched)
     if dry_run or not matched:
-        sentence = f"{count} would be {WORDS[action]}." if matched else f"No document can be {WORDS[action]}: none matches."
+        sentence = f"{count} would be {word}." if matched else f"No document can be {word}: none matches."
         return print_result(as_json, {"matched": matched, "changed": 0}, sentence)
-    if not yes and not confirm(f"{count} will be {WORDS[action]}. Go on?"):
-        echo(f"Nothing was {WORDS[action]}.", err=True)
+    if not yes and not confirm(f"{count} will be {word}. Go on?"):
+        echo(f"Nothing was {word}.", err=True)
         raise click.exceptions.Exit(EXIT_FAILURE)
     changed = refused = 0
     reason = None
-    with ProgressBar(WORDS[action], as_json) as bar:
-        for step in all_steps(lambda cursor: queue.bulk(action, **filter, cursor=cursor), start):
+    with ProgressBar(word, as_json) as bar:
+        for step in all_steps(lambda cursor: queue.bulk(action, **change, cursor=cursor), start):
             changed, refused, reason = changed + step.changed, refused + step.refused, reason or step.reason
-            bar.update(WORDS[action], changed, matched)
+            bar.update(word, changed, matched)
     data = {"matched": matched, "changed": changed, "refused": refused, "reason": reason}
-    lines = [f"{format_count(changed)} {WORDS[action]}."]
+    lines = [f"{format_count(changed)} {word}."]
     if refused:
-        lines.append(f"{format_count(refused)} not {WORDS[action]}; of the first: {reason}")
+        lines.append(f"{format_count(refused)} not {word}; of the first: {reason}")
     return print_result(as_json, data, *lines)

@@ -10,9 +10,10 @@ import click
 from fairlane.core.policy import Reset
 from fairlane.queue import KEEP, Keep
 
+from .backlog import apply_table, backlog_option, reprioritized_sentence
 from .group import main
 from .options import customer_argument, json_option, limit_options, open_queue, queue_options
-from .output import format_count, print_result
+from .output import ProgressBar, format_count, print_result
 from .param_types import DURATION, THRESHOLDS, OptionalType
 
 
@@ -79,6 +80,7 @@ def resume(customer: str, url: str | None, as_json: bool) -> None:
     metavar="NUMBER|none",
     help="The least cost that its keys may give a document over the API: 0.001 to 1.",
 )
+@backlog_option
 @queue_options
 @json_option
 def tune(
@@ -89,6 +91,7 @@ def tune(
     reset_interval: float | Keep | None,
     thresholds: tuple[float, ...] | Keep | None,
     cost_min: float | Keep | None,
+    apply_to_backlog: bool,
     url: str | None,
     as_json: bool,
     **limits: Any,
@@ -96,7 +99,8 @@ def tune(
     """Show or change the settings and limits of one CUSTOMER.
 
     Options that are left out stay as they are; `none` returns to the queue's own rule. A change applies from the next check or
-    claim on. A customer can be tuned before it submits its first document.
+    claim on; with --apply-to-backlog, waiting documents also get the priorities of the new thresholds. A customer can be tuned
+    before it submits its first document.
     """
     with open_queue(url, create=False) as queue:
         terms = queue.tune(
@@ -109,6 +113,7 @@ def tune(
             cost_min=1 if cost_min is None else cost_min,
             **limits,
         )
+        applied = apply_table(queue, customer, as_json) if apply_to_backlog else None
     settings: dict[str, Any] = {
         "weight": terms.weight, "cap": terms.cap, "paused": terms.paused, "reset": terms.reset,
         "reset_interval": terms.reset_interval, "thresholds": terms.thresholds, **terms.limits._asdict(),
@@ -116,6 +121,9 @@ def tune(
     }  # fmt: skip
     data = {"customer": customer, **settings}
     lines = [f"{name.replace('_', ' '):16} {_format_setting(value)}" for name, value in data.items()]
+    if applied is not None:
+        data["reprioritized"] = applied
+        lines.append(reprioritized_sentence(applied))
     print_result(as_json, data, *lines)
 
 
@@ -129,17 +137,25 @@ def _format_setting(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-@main.command(epilog="Example:  fairlane reset acme")
+@main.command(epilog="Example:  fairlane reset acme --with-backlog")
 @customer_argument
+@click.option("--with-backlog", is_flag=True, help="Check its waiting documents again too, as if they came now.")
 @queue_options
 @json_option
-def reset(customer: str, url: str | None, as_json: bool) -> None:
+def reset(customer: str, with_backlog: bool, url: str | None, as_json: bool) -> None:
     """Treat CUSTOMER as never seen before.
 
-    Its next document starts at counter 0. Waiting documents keep their priorities; weight, cap and pause stay.
+    Its next document starts at counter 0. Waiting documents keep their priorities, unless --with-backlog is given: then they
+    are checked again in the order of submission, in small steps; if that is interrupted, run it again. Weight, cap and pause
+    stay.
     """
-    with open_queue(url, create=False) as queue:
+    with open_queue(url, create=False) as queue, ProgressBar("checking", as_json or not with_backlog) as bar:
         before = queue.explain_customer(customer).facts
-        queue.reset(customer)
-    data = {"customer": customer, "counter_before": before["counter"], "counter": 0}
-    print_result(as_json, data, f"{customer} counts as never seen; its counter was {before['counter']:,}.")
+        changed = queue.reset(customer, with_backlog=with_backlog, on_progress=bar.update)
+        counter = queue.look(customer).counter if with_backlog else 0
+    data = {"customer": customer, "counter_before": before["counter"], "counter": counter}
+    lines = [f"{customer} counts as never seen; its counter was {before['counter']:,}."]
+    if with_backlog:
+        data["reprioritized"] = changed
+        lines.append(f"{reprioritized_sentence(changed)} Its counter is {counter:,} now.")
+    print_result(as_json, data, *lines)

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 @click.option("--key", help="Idempotency key for one file: submitting it again returns the first receipt.")
 @click.option("--cost", type=COST, default="1", show_default=True, help="How many documents each file counts as; or pages.")
 @click.option("--delay", type=DURATION, default="0", metavar="DURATION", help="Start them no sooner than in 90s, 2h, ...")
+@click.option(
+    "--no-better-than", type=click.IntRange(1, 9), metavar="N",
+    help="The best priority that they may get: a late one for a bulk import leaves the customer's daily work in front.",
+)  # fmt: skip
 @blobs_option
 @queue_options
 @json_option
@@ -53,6 +57,7 @@ def submit(
     key: str | None,
     cost: Cost,
     delay: float,
+    no_better_than: int | None,
     blobs: str | None,
     url: str | None,
     as_json: bool,
@@ -68,7 +73,9 @@ def submit(
         raise Mistake(f"--key is for one document, not {len(paths):,} files; submit them one by one, or without --key")
     inputs = [Input(path, key=key) for path in paths]
     with open_queue(url, blobs=blobs) as queue:
-        receipts: Iterable[Receipt] = queue.submit_files(customer, inputs, kind=kind, cost=cost, delay=delay)
+        receipts: Iterable[Receipt] = queue.submit_files(
+            customer, inputs, kind=kind, cost=cost, delay=delay, no_better_than=no_better_than
+        )
         for receipt, path in zip(receipts, paths, strict=True):
             data = {
                 "id": receipt.id, "customer": customer, "kind": kind, "priority": receipt.priority, "counter": receipt.counter,

@@ -23,8 +23,21 @@ EXIT_FINDINGS = 4  # the command ran, and found differences or problems
 
 SECTIONS = {
     "Try it": ("demo", "process", "simulate", "advise", "verify"),
-    "Documents": ("submit", "work", "documents", "show", "result", "events", "explain", "cancel", "retry", "purge", "sweep"),
-    "Service": ("serve", "keys", "audit", "workers"),
+    "Documents": (
+        "submit",
+        "work",
+        "documents",
+        "show",
+        "result",
+        "events",
+        "explain",
+        "cancel",
+        "retry",
+        "prioritize",
+        "purge",
+        "sweep",
+    ),
+    "Service": ("serve", "keys", "audit", "workers", "kinds", "kind"),
     "Customers": ("status", "check", "pause", "resume", "tune", "reset", "forget"),
 }
 

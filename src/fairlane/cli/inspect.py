@@ -107,7 +107,7 @@ def _facts(document: Document, body: dict[str, Any]) -> list[str]:
         "customer": document.customer,
         "kind": document.kind,
         "state": f"{document.state}{reason}",
-        "priority": f"{document.priority}, as the counter stood at {document.counter:,}",
+        "priority": f"{document.priority}, {_priority_reason(document)}",
         "attempts": f"{document.attempts} of {document.attempts_max}",
         "worker": document.worker,
         "submitted": _time(document.submitted_at),
@@ -127,11 +127,26 @@ def _facts(document: Document, body: dict[str, Any]) -> list[str]:
     return [f"{name:<10} {value}" for name, value in facts.items() if value is not None]
 
 
+def _priority_reason(document: Document) -> str:
+    counter = f"the counter stood at {document.counter:,}"
+    if document.set_by_hand:
+        return f"set by an operator; {counter}"
+    if document.no_better_than is not None:
+        return f"as it shall be no better than {document.no_better_than}, and {counter}"
+    return f"as {counter}"
+
+
 def _history_line(entry: HistoryEntry) -> str:
     worker = f"by {entry.worker}" if entry.worker else ""
     claim = f"claim {entry.claim}" if entry.claim else ""
     event = EVENT_NAMES.get(entry.event, entry.event)
-    return f"{_time(entry.at)}  {event:<10} {claim:<8} {worker}{entry.reason or ''}".rstrip()
+    return f"{_time(entry.at)}  {event:<10} {claim:<8} {worker}{entry.reason or _new_priority(entry)}".rstrip()
+
+
+def _new_priority(value: HistoryEntry | Change) -> str:
+    if value.priority is None:
+        return ""
+    return f"priority {value.priority}" + (f", set by {value.by}" if value.by else "")
 
 
 def _attempt_lines(attempt: Attempt) -> list[str]:
@@ -214,7 +229,7 @@ def _changes(queue: Queue, after: int | None, follow: bool) -> Iterator[Change]:
 def _event_line(change: Change) -> str:
     event = EVENT_NAMES.get(change.event, change.event)
     line = f"{change.number}  {_time(change.at)}  {event:<10} {change.customer or '-'}  {change.document or '-'}"
-    return f"{line}  {change.reason or ''}".rstrip()
+    return f"{line}  {change.reason or _new_priority(change)}".rstrip()
 
 
 def _members(value: Document | HistoryEntry | Attempt | Change) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from fairlane.core.policy import TIME_MAX_MS, to_milliseconds
 from fairlane.queue import KEEP, Look, Queue
 from fairlane.queue.models import to_json
 
+from .backlog import apply_table, backlog_option, reprioritized_sentence
 from .group import main
 from .options import complete_customer, customer_argument, json_option, limit_options, open_queue, queue_options
 from .output import echo, format_bytes, format_seconds, print_json, print_table
@@ -120,8 +121,12 @@ def _status_row(look: Look) -> Sequence[object]:
     )  # fmt: skip
 
 
-@main.command(epilog="Example:  fairlane policy --reset gradual --reset-interval 25m")
-@click.option("--reset", type=click.Choice(["idle", "window", "gradual"]), help="How counters return to zero.")
+@main.command(epilog="Example:  fairlane policy --reset sliding --reset-interval 25m")
+@click.option(
+    "--reset",
+    type=click.Choice(["idle", "sliding"]),
+    help="idle: counters start afresh after a pause. sliding: a counter is what was sent within the last interval.",
+)
 @click.option("--reset-interval", type=DURATION, metavar="DURATION", help="Such as 90s or 25m; up to 30d.")
 @click.option("--thresholds", type=THRESHOLDS, metavar="LIST", help="Up to 8 falling numbers, such as =-2,-4,-6,-8.")
 @click.option(
@@ -130,9 +135,15 @@ def _status_row(look: Look) -> Sequence[object]:
     help="fair: customers take turns within a priority. strict: first come, first served within a priority.",
 )
 @click.option(
+    "--turns",
+    type=click.Choice(["time", "documents"]),
+    help="time: turns are paid with the time that documents take. documents: every document pays the same.",
+)
+@click.option(
     "--open-turn-every", type=int, metavar="N", help="Every Nth dispatch takes the longest waiting document; 0: never."
 )
 @limit_options
+@backlog_option
 @queue_options
 @json_option
 def policy(
@@ -140,17 +151,20 @@ def policy(
     reset_interval: float | None,
     thresholds: tuple[float, ...] | None,
     dispatch: Any,
+    turns: Any,
     open_turn_every: int | None,
+    apply_to_backlog: bool,
     url: str | None,
     as_json: bool,
     **limits: Any,
 ) -> None:
     """Show or change the queue's rules, and the limits of its customers.
 
-    A change applies to all customers, from the next check or claim on. A limit of `none` is no limit; `fairlane tune` gives one
-    customer limits of its own.
+    A change applies to all customers, from the next check or claim on; with --apply-to-backlog, waiting documents also get the
+    priorities that the thresholds of now give, except those that an operator set. A limit of `none` is no limit; `fairlane
+    tune` gives one customer limits of its own.
     """
-    options = (reset, reset_interval, thresholds, dispatch, open_turn_every)
+    options = (reset, reset_interval, thresholds, dispatch, turns, open_turn_every)
     is_change = any(option is not None for option in options) or any(most is not KEEP for most in limits.values())
     with open_queue(url, create=is_change) as queue:
         rules = queue.configure(
@@ -158,20 +172,24 @@ def policy(
             reset_interval=reset_interval,
             thresholds=thresholds,
             dispatch=dispatch,
+            turns=turns,
             open_turn_every=open_turn_every,
             **limits,
         )
+        applied = apply_table(queue, None, as_json) if apply_to_backlog else None
     data: dict[str, object] = {
         "version": rules.version,
         "reset": rules.policy.reset,
         "reset_interval": rules.policy.reset_interval,
         "thresholds": list(rules.policy.thresholds),
         "dispatch": rules.dispatch,
+        "turns": rules.turns,
         "open_turn_every": rules.open_turn_every,
         **rules.limits._asdict(),
+        **({} if rules.frozen is None else {"frozen": f"this queue {rules.frozen}"}),
     }
     if as_json:
-        print_json(data)
+        print_json(data if applied is None else {**data, "reprioritized": applied})
         return
     data["reset_interval"] = f"{rules.policy.reset_interval:.3f}".rstrip("0").rstrip(".") + " s"
     data |= {name: "none" if most is None else f"{most:,}" for name, most in rules.limits._asdict().items()}
@@ -179,6 +197,8 @@ def policy(
         echo(f"{name.replace('_', ' '):16} {', '.join(map(str, value)) if isinstance(value, list) else value}")
     echo("")
     print_table(("counter", "priority"), _priority_rows(rules.policy.thresholds))
+    if applied is not None:
+        echo(reprioritized_sentence(applied))
 
 
 def _priority_rows(thresholds: Sequence[float]) -> list[tuple[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from fairlane.blobs.safe_open import display_path, open_regular_file
 from fairlane.client import Client
@@ -20,11 +21,19 @@ class RemoteQueue(Client):
         super().__init__(address, key, patience=PATIENCE_SECONDS)
 
     def submit_files(
-        self, customer: str, files: Iterable[Input], *, kind: str = FILE_KIND, cost: Cost = 1, delay: float = 0
+        self,
+        customer: str,
+        files: Iterable[Input],
+        *,
+        kind: str = FILE_KIND,
+        cost: Cost = 1,
+        delay: float = 0,
+        no_better_than: int | None = None,
     ) -> Iterator[Receipt]:
         """Submit each file in a request of its own: if one is refused, those before it stay submitted."""
         for file in files:
-            yield self.submit(path=file.path, key=file.key, kind=kind, cost=cost, delay=delay, customer=customer)
+            options: dict[str, Any] = {"kind": kind, "cost": cost, "delay": delay, "no_better_than": no_better_than}
+            yield self.submit(path=file.path, key=file.key, customer=customer, **options)
 
     def check(self, customer: str | None = None, *, cost: float = 1, now: float | None = None) -> Check:
         """Make one check at the server's own time."""

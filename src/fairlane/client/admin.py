@@ -77,13 +77,15 @@ class AdminVerbs:
         bytes_max: int | None = None,
         cost: Cost = 1,
         payload: Any = None,
+        no_better_than: int | None = None,
         expires: float | timedelta = 900,
     ) -> NewUploadToken:
         """Make a token with which a browser uploads one document; everything but its file is chosen here.
 
         An operator names the customer with `customer`.
         """
-        named = {name: value for name, value in (("customer", customer), ("kind", kind)) if value is not None}
+        optional = (("customer", customer), ("kind", kind), ("no_better_than", no_better_than))
+        named = {name: value for name, value in optional if value is not None}
         body = {**named, "bytes_max": bytes_max, "cost": cost, "payload": payload, "expires_in": plain_seconds(expires)}
         return models.new_upload_token(self._http.send("POST", UPLOAD_TOKENS, body, is_idempotent=True))
 

@@ -21,7 +21,7 @@ from weakref import WeakSet
 from fairlane.atomic_file import atomic_file
 from fairlane.core.document import State, validate_text
 from fairlane.core.errors import BadValue, Unknown, WrongState
-from fairlane.core.policy import Dispatch, Reset, Rules, Terms, plain_seconds
+from fairlane.core.policy import Dispatch, Reset, Rules, Terms, Turns, plain_seconds
 from fairlane.engine.protocol import DocumentFilter
 from fairlane.queue import (
     DEFAULT_KIND,
@@ -43,13 +43,13 @@ from fairlane.queue.bulk import Action, BulkStep
 from fairlane.queue.explain import Explanation
 from fairlane.queue.files import display_name
 from fairlane.queue.forget import OnProgress
-from fairlane.queue.validation import document_filter, document_id, payload_text, to_seconds
+from fairlane.queue.validation import document_filter, document_id, payload_text, to_seconds, validate_priority
 
 from . import models
-from .admin import AdminVerbs
 from .events import Events
 from .models import Batch, BatchReceipt, Me, member, members
 from .retries import RetryingTransport
+from .steering import ClientSteering
 from .transport import Transport, UploadCallback, json_body
 from .uploads import upload_body
 
@@ -59,7 +59,7 @@ WAIT_SECONDS = 30.0  # of one request that waits for the end of a document
 TIMEOUT_MAX_MS = 24 * 3600 * 1000
 
 
-class Client(AdminVerbs):
+class Client(ClientSteering):
     """A server at an address, as in `http://127.0.0.1:8000`, used with an API key; may be used by many threads at once."""
 
     def __init__(self, url: str, key: str, *, timeout: float | timedelta = 30.0, patience: float | timedelta = 60.0) -> None:
@@ -96,17 +96,19 @@ class Client(AdminVerbs):
         key: str | None = None,
         cost: Cost = 1,
         delay: float | timedelta = 0,
+        no_better_than: int | None = None,
         customer: str | None = None,
         progress: UploadCallback | None = None,
     ) -> Receipt:
         """Submit one document: JSON, or a file that is streamed from a path or from content; `progress` is called as it goes.
 
         Its kind is "extract" with a file and "default" without, unless you name one. A repeated `key` returns the first
-        receipt; without one a key is made, so that a retry after a lost connection submits nothing twice. An operator names the
-        customer with `customer`.
+        receipt; without one a key is made, so that a retry after a lost connection submits nothing twice. `no_better_than` is
+        the best priority that it may get. An operator names the customer with `customer`.
         """
         headers = {"Idempotency-Key": _idempotency_key(key)}
-        options = {"kind": kind, "cost": cost, "delay": plain_seconds(delay), "customer": customer}
+        options = {"kind": kind, "cost": cost, "delay": plain_seconds(delay), "no_better_than": no_better_than,
+                   "customer": customer}  # fmt: skip
         options = {name: value for name, value in options.items() if value is not None}
         if path is None and content is None and name is None:
             content_json = _json({"payload": _validate_payload(payload), **options})
@@ -128,14 +130,16 @@ class Client(AdminVerbs):
         key: str | None = None,
         cost: float = 1,
         delay: float | timedelta = 0,
+        no_better_than: int | None = None,
         customer: str | None = None,
     ) -> BatchReceipt:
         """Submit many documents of one customer as a batch: as many checks, all or none; a repeated `key` returns it again."""
         if isinstance(payloads, str | bytes | dict) or not isinstance(payloads, Iterable):
             raise BadValue("payloads", payloads, "a list of payloads")
         options: dict[str, Any] = {"kind": kind, "delay": plain_seconds(delay)}
-        if customer is not None:
-            options["customer"] = customer
+        options |= {
+            name: value for name, value in (("no_better_than", no_better_than), ("customer", customer)) if value is not None
+        }
         documents = [{"payload": _validate_payload(payload), "cost": cost} for payload in payloads]
         content = _json({"documents": documents, **options})
         headers = {"Idempotency-Key": _idempotency_key(key)}
@@ -302,11 +306,19 @@ class Client(AdminVerbs):
         until: float | datetime | None = None,
         cursor: str | None = None,
         dry_run: bool = False,
+        priority: int | None = None,
     ) -> BulkStep:
-        """Cancel or retry the next documents that match, or count them; go on with `cursor=step.next` until that is None."""
+        """Cancel, retry or (operators) prioritize the next documents that match, or count them; go on with `cursor=step.next`
+        until that is None."""
         filter = _filter_query(document_filter(customer, state, kind, reason, since, until))
-        body = {"action": action, "filter": filter, "cursor": cursor, "dry_run": dry_run}
-        return models.bulk_step(self._http.send("POST", f"{DOCUMENTS}/bulk", body, is_idempotent=True))
+        body: dict[str, Any] = {"filter": filter, "cursor": cursor, "dry_run": dry_run}
+        if action == "prioritize":
+            path, body["priority"] = f"{DOCUMENTS}/prioritize", validate_priority("priority", priority)
+        elif priority is not None:
+            raise BadValue("priority", priority, "left out, unless the action is prioritize")
+        else:
+            path, body["action"] = f"{DOCUMENTS}/bulk", action
+        return models.bulk_step(self._http.send("POST", path, body, is_idempotent=True))
 
     def pause(self, customer: str) -> None:
         """Serve nothing of a customer until it is resumed; for operators, like all verbs below."""
@@ -344,20 +356,12 @@ class Client(AdminVerbs):
             return self.terms(customer)
         return models.terms(member(self._http.send("PATCH", _customer(customer), changes, is_idempotent=True), "terms"))
 
-    def drain_worker(self, worker: str) -> list[str]:
-        """Let a worker, by name or instance id, finish what it has and claim no more; return the instance ids."""
-        return list(member(self._http.send("POST", f"{_worker(worker)}/drain", is_idempotent=True), "instances"))
-
-    def undrain_worker(self, worker: str) -> list[str]:
-        """Let a drained worker claim again; return the instance ids."""
-        return list(member(self._http.send("POST", f"{_worker(worker)}/undrain", is_idempotent=True), "instances"))
-
     def terms(self, customer: str) -> Terms:
         """Return a customer's own terms."""
         return models.terms(member(self._http.get(_customer(customer)), "terms"))
 
     def rules(self) -> Rules:
-        """Return the policy, the dispatch and the open-turn share that hold for everybody, with their version."""
+        """Return the policy, the dispatch, the turns and the open-turn share that hold for everybody, with their version."""
         return models.rules(self._http.get("/v1/policy"))
 
     def configure(
@@ -367,6 +371,7 @@ class Client(AdminVerbs):
         thresholds: tuple[float, ...] | None = None,
         reset: Reset | None = None,
         dispatch: Dispatch | None = None,
+        turns: Turns | None = None,
         open_turn_every: int | None = None,
         waiting_max: int | Keep | None = KEEP,
         descendants_max: int | Keep | None = KEEP,
@@ -377,7 +382,7 @@ class Client(AdminVerbs):
         """Change the rules for everybody from the next check or claim; what is not named stays, a limit of None is none."""
         options = {
             "reset_interval": plain_seconds(reset_interval), "thresholds": thresholds, "reset": reset, "dispatch": dispatch,
-            "open_turn_every": open_turn_every,
+            "turns": turns, "open_turn_every": open_turn_every,
         }  # fmt: skip
         limits = {
             "waiting_max": waiting_max, "descendants_max": descendants_max, "documents_max": documents_max,
@@ -386,10 +391,6 @@ class Client(AdminVerbs):
         changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         changes |= {name: value for name, value in limits.items() if value is not KEEP}
         return models.rules(self._http.send("PUT", "/v1/policy", changes, is_idempotent=True)) if changes else self.rules()
-
-    def reset(self, customer: str) -> None:
-        """Set a customer back as if it had never been seen; its documents keep their priorities."""
-        self._http.send("POST", f"{_customer(customer)}/reset", is_idempotent=False)
 
 
 def _idempotency_key(key: str | None) -> str:
@@ -422,10 +423,6 @@ def _document(id: str) -> str:
 
 def _customer(customer: str) -> str:
     return f"{CUSTOMERS}/{quote(validate_text('customer', customer), safe='')}"
-
-
-def _worker(worker: str) -> str:
-    return f"{WORKERS}/{quote(validate_text('worker', worker), safe='')}"
 
 
 def _explanation(value: Any) -> Explanation:

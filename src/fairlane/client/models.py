@@ -19,6 +19,7 @@ from fairlane.queue.models import (
     Attempt,
     Document,
     HistoryEntry,
+    Kind,
     Look,
     Progress,
     Receipt,
@@ -104,6 +105,7 @@ class UploadTokenInfo(NamedTuple):
     document: str | None  # the id of the one that it was used for
     made_at: datetime
     expires_at: datetime
+    no_better_than: int | None = None  # the best priority of its document
 
 
 class NewUploadToken(NamedTuple):
@@ -184,6 +186,10 @@ def bulk_step(value: Any) -> BulkStep:
     return parse(BulkStep, value)
 
 
+def kind(value: Any) -> Kind:
+    return parse(Kind, value)
+
+
 def look(value: Any) -> Look:
     return parse(Look, value)
 
@@ -228,7 +234,7 @@ def terms(value: Any) -> Terms:
 
 def rules(value: Any) -> Rules:
     policy = Policy(member(value, "reset_interval"), tuple(member(value, "thresholds")), member(value, "reset"))
-    others = {name: member(value, name) for name in ("dispatch", "open_turn_every", "version")}
+    others = {name: member(value, name) for name in ("dispatch", "turns", "open_turn_every", "frozen", "version")}
     return Rules(policy, **others, limits=_limits(value))
 
 

@@ -107,7 +107,7 @@ def free_port() -> int:
 def create_keys(folder: Path, customers: Sequence[str]) -> dict[str, str]:
     """Shorten the reset interval and create a key for each customer."""
     with Queue(_url(folder), create=False) as queue:
-        queue.configure(reset="gradual", reset_interval=INTERVAL_SECONDS)
+        queue.configure(reset="sliding", reset_interval=INTERVAL_SECONDS)
         return {customer: ring.create(queue.engine, customer=customer, name="sample")[0] for customer in customers}
 
 

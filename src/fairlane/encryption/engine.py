@@ -42,7 +42,8 @@ from .texts import TextDamaged, is_sealed, seal, unseal, unseal_within
 
 # Records of one group: the ids of keys that are in use, the secret of digests, and how far a re-encryption is.
 GROUP, DIGEST_KEY, RUN_KEY = "encryption", "digest", "run"
-PLAIN_GROUPS = {GROUP, "blobs", "file holds", "fairlane", "workers", "webhook sender"}  # nothing of customers is in them
+# Nothing of customers is in these.
+PLAIN_GROUPS = {GROUP, "blobs", "file holds", "fairlane", "start estimates", "workers", "webhook sender"}
 KEYED = "k1:"  # digests that are keyed begin so
 KEYS_MAX = 1000
 LOCKED_SECONDS = 30.0  # without claims, after one whose key is missing

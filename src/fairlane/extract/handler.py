@@ -140,7 +140,8 @@ class ExtractHandler:
         cost = PAGES if document.file is not None and document.file.by_pages else 1
         try:
             with Queue(self._options.url, create=False, blobs=self._options.blobs) as queue:
-                receipts = queue.submit_files(document.customer, inputs, kind=document.kind, cost=cost)
+                best = queue.document(document.id).no_better_than
+                receipts = queue.submit_files(document.customer, inputs, kind=document.kind, cost=cost, no_better_than=best)
         except LimitReached as error:
             _refuse_members(error, len(inputs))
         except Mistake as mistake:

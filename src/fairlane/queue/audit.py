@@ -122,6 +122,11 @@ def cli_actor() -> Actor:
     return Actor("cli", f"{user} (sudo: {behind[:100]})" if behind and os.geteuid() == 0 else user, socket.gethostname())
 
 
+def actor_name(actor: Actor) -> str:
+    """Return an actor as the feed names it: the name of a person or a key, the user of the command line."""
+    return actor.id if actor.kind == "cli" else actor.name or actor.id
+
+
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 

@@ -20,13 +20,13 @@ from fairlane.core.policy import CustomerLimits, Policy, Rules, Terms, plain_sec
 from fairlane.engine.protocol import DocumentFilter
 
 from .audit import Actor, AuditedChange, recorded
-from .bulk import Action, BulkStep, applicable, bulk_step
+from .bulk import Action, BulkChange, BulkStep, applicable, bulk_step
 from .forget import Forgotten, OnProgress
-from .models import KEEP, Exported
+from .models import KEEP, Exported, Kind
 from .queue import Queue
 from .validation import document_filter
 
-RULES = ("reset_interval", "thresholds", "reset", "dispatch", "open_turn_every")  # of these None is what stays
+RULES = ("reset_interval", "thresholds", "reset", "dispatch", "turns", "open_turn_every")  # of these None is what stays
 
 
 class AuditedQueue(Queue):
@@ -61,10 +61,19 @@ class AuditedQueue(Queue):
         until: float | datetime | None = None,
         cursor: str | None = None,
         dry_run: bool = False,
+        priority: int | None = None,
         as_customer: bool = False,
     ) -> BulkStep:
         filter = document_filter(customer, state, kind, reason, since, until)
-        return audited_bulk(self, action, filter, cursor, is_dry_run=dry_run, as_customer=as_customer)
+        change = BulkChange(action, priority, self._by(), as_customer)
+        return audited_bulk(self, change, filter, cursor, is_dry_run=dry_run)
+
+    def prioritize(self, id: str, priority: int) -> None:
+        row = self._row(id)
+        before = {"priority": row.priority}
+        with audited(self, "document.prioritize", target=id, customer=row.customer, before=before) as change:
+            super().prioritize(id, priority)
+            change.after = {"priority": priority}
 
     def tune(self, customer: str, **options: Any) -> Terms:
         changes = {name: value for name, value in options.items() if value is not KEEP}
@@ -77,11 +86,29 @@ class AuditedQueue(Queue):
             change.after = terms_json(terms)
         return terms
 
-    def reset(self, customer: str) -> None:
+    def reset(self, customer: str, *, with_backlog: bool = False, on_progress: OnProgress = lambda *_: None) -> int:
         before = {"counter": self.look(customer).counter}
         with audited(self, "customer.reset", target=customer, customer=customer, before=before) as change:
-            super().reset(customer)
-            change.after = {"counter": self.look(customer).counter}
+            changed = super().reset(customer, with_backlog=with_backlog, on_progress=on_progress)
+            backlog = {"reprioritized": changed} if with_backlog else {}
+            change.after = {"counter": self.look(customer).counter, **backlog}
+        return changed
+
+    def apply_table(self, customer: str | None = None, *, on_progress: OnProgress = lambda *_: None) -> int:
+        with audited(self, "policy.apply", target=customer, customer=customer) as change:
+            changed = super().apply_table(customer, on_progress=on_progress)
+            change.after = {"reprioritized": changed}
+        return changed
+
+    def limit_kind(self, kind: str, **options: Any) -> Kind:
+        changes = {name: value for name, value in options.items() if value is not KEEP}
+        before = self.kind(kind)
+        if not changes:
+            return before
+        with audited(self, "kind.limit", target=kind, before=limit_json(before)) as change:
+            after = super().limit_kind(kind, **changes)
+            change.after = limit_json(after)
+        return after
 
     def configure(self, **options: Any) -> Rules:
         changes = {name: value for name, value in options.items() if value is not (None if name in RULES else KEEP)}
@@ -139,17 +166,16 @@ def audited(
         yield change
 
 
-def audited_bulk(
-    queue: Queue, action: Action, filter: DocumentFilter, cursor: str | None, *, is_dry_run: bool, as_customer: bool
-) -> BulkStep:
+def audited_bulk(queue: Queue, change: BulkChange, filter: DocumentFilter, cursor: str | None, *, is_dry_run: bool) -> BulkStep:
     """Make one step of a bulk change, and record it, if the queue is an audited one and the step is not a dry run."""
-    filter = applicable(action, filter)
+    filter = applicable(change, filter)
     if is_dry_run:
-        return bulk_step(queue.engine, action, filter, cursor, is_dry_run=True, as_customer=as_customer)
+        return bulk_step(queue.engine, change, filter, cursor, is_dry_run=True)
     named = {name: value for name, value in filter._asdict().items() if value is not None}
-    with audited(queue, f"documents.{action}", customer=filter.customer, before={"filter": named}) as change:
-        step = bulk_step(queue.engine, action, filter, cursor, is_dry_run=False, as_customer=as_customer)
-        change.after = {"matched": step.matched, "changed": step.changed, "refused": step.refused}
+    with audited(queue, f"documents.{change.action}", customer=filter.customer, before={"filter": named}) as entry:
+        step = bulk_step(queue.engine, change, filter, cursor, is_dry_run=False)
+        priority = {} if change.priority is None else {"priority": change.priority}
+        entry.after = {"matched": step.matched, "changed": step.changed, "refused": step.refused, **priority}
     return step
 
 
@@ -161,6 +187,11 @@ def terms_json(terms: Terms) -> dict[str, Any]:
 def rules_json(rules: Rules) -> dict[str, Any]:
     """Return the rules as JSON members."""
     return {name: value for name, value in (_members(rules) | _members(rules.policy)).items() if name != "policy"}
+
+
+def limit_json(kind: Kind) -> dict[str, Any]:
+    """Return the limit of a kind as JSON members."""
+    return {"running_max": kind.running_max, "rate": kind.rate, "burst": kind.burst}
 
 
 def _members(value: Terms | Rules | Policy) -> dict[str, Any]:

@@ -6,13 +6,20 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any
 
-from fairlane.core.document import ChangeRow, Customer, DocumentRow, Outlook
-from fairlane.core.eta import estimate_start
+from fairlane.core.document import ChangeRow, Customer, DocumentRow, Hold, Outlook
 from fairlane.core.policy import Policy, Rules
+from fairlane.engine.codec import is_reset_gone
 
+from .calibration import Calibration
 from .workers import Service
 
 UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+HOLDS: dict[Hold, str] = {
+    "paused": "{customer} is paused",
+    "cap": "as many documents of {customer} run as its cap allows",
+    "kind running": "as many documents of kind {kind!r} run as its limit allows",
+    "kind rate": "documents of kind {kind!r} start as often as its limit allows",
+}
 WIDE = 20  # "within an hour", not "in 2 minutes to an hour", if the end is at least this many times as far as the start
 
 
@@ -33,6 +40,7 @@ def explain_document(
     outlook: Outlook | None,
     service: Service = "served",
     delay: ChangeRow | None = None,
+    calibration: Calibration | None = None,
     *,
     for_customer: bool = False,
 ) -> Explanation:
@@ -46,7 +54,10 @@ def explain_document(
         "customer": document.customer,
         "kind": document.kind,
         "state": document.state,
-        "priority": check.priority,
+        "priority": document.priority,
+        "checked_priority": check.priority,
+        "set_by_hand": document.is_set_by_hand,
+        "no_better_than": document.no_better_than,
         "counter": check.counter,
         "checked_at": check.checked_ms / 1000,
         "policy_version": check.policy_version,
@@ -56,23 +67,32 @@ def explain_document(
         "expected_in": None,
         "expected_in_low": None,
         "expected_in_high": None,
-        "paused_or_capped": None,
+        "held_by": None,
         "service": None,
         "delayed_by": None if delay is None else delay.what,
         "delayed_because": None if delay is None else delay.note,
     }
-    sentences = [
-        f"Priority {check.priority}, because {document.customer}'s counter stood at {check.counter:,} when it was "
-        f"{'retried' if document.retries else 'submitted'}."
-    ]
+    sentences = [_priority_sentence(document)]
     if outlook is None:
         sentences.append(_state_sentence(document, for_customer))
     else:
-        facts.update(_outlook_facts(document, rules, outlook, service))
+        facts.update(_outlook_facts(document, rules, outlook, service, calibration or Calibration()))
         if delay is not None:
             sentences.append(_delay_sentence(document, delay))
         sentences.append(_outlook_sentence(document, _frozen(rules, for_customer), facts))
     return Explanation(" ".join(sentences), facts)
+
+
+def _priority_sentence(document: DocumentRow) -> str:
+    check, counter = document.check, f"{document.customer}'s counter stood at {document.check.counter:,}"
+    checked = "retried" if document.retries else "submitted"
+    if document.is_set_by_hand:
+        return f"Priority {document.priority}, set by an operator; {counter} when it was {checked}, for {check.priority}."
+    if document.priority != check.priority:
+        return f"Priority {document.priority} by the table that holds now; {counter} when it was {checked}."
+    if document.priority == document.no_better_than:
+        return f"Priority {document.priority}, because it was submitted to be no better than that; {counter} then."
+    return f"Priority {document.priority}, because {counter} when it was {checked}."
 
 
 def explain_customer(customer: Customer, rules: Rules) -> Explanation:
@@ -99,12 +119,15 @@ def explain_customer(customer: Customer, rules: Rules) -> Explanation:
         "bytes": customer.bytes,
         **customer.limits._asdict(),
         "cost_min": terms.cost_min,
+        "turns": rules.turns,
+        "usual_seconds": None if customer.usual is None else customer.usual / 1_000_000,
     }
     sentences = [
         f"{customer.id}'s counter stands at {customer.counter:,}; its next document gets priority {customer.next_priority}.",
         _reset_sentence(customer, policy),
         _counts_sentence(customer),
         *_kept_sentences(customer),
+        *_turns_sentences(customer, rules),
         *_terms_sentences(customer),
     ]
     return Explanation(" ".join(sentences), facts)
@@ -128,10 +151,11 @@ def _reset_sentence(customer: Customer, policy: Policy) -> str:
     if customer.resets_in_ms == 0:
         return "Its reset interval is over, so its next document starts afresh at 0."
     after = _duration(customer.resets_in_ms / 1000)
-    if policy.reset == "window":
-        return f"It starts afresh at 0 in about {after}, whatever it sends."
-    if policy.reset == "gradual":
-        return f"The counter recovers bit by bit, and is back at 0 after about {after} without a document."
+    if policy.reset == "sliding":
+        interval = _duration(policy.reset_interval)
+        return (
+            f"The counter is what it sent within the last {interval}; it is back at 0 after about {after} without a document."
+        )
     return f"It starts afresh at 0 after about {after} more without a document."
 
 
@@ -158,6 +182,15 @@ def _of_most(count: int, most: int | None, noun: str) -> str:
     return f"{count:,} of at most {_units(most, noun)}{reached}"
 
 
+def _turns_sentences(customer: Customer, rules: Rules) -> list[str]:
+    """Say what it pays for its turns, if that is time and some is known."""
+    if customer.usual is None or rules.turns != "time" or rules.dispatch != "fair":
+        return []
+    seconds = customer.usual / 1_000_000
+    usual = "less than a second" if seconds < 1 else _duration(seconds)
+    return [f"An attempt of it usually takes {usual}: that is what it pays for a turn."]
+
+
 def _terms_sentences(customer: Customer) -> list[str]:
     terms, sentences = customer.terms, list[str]()
     most = customer.limits.waiting_max
@@ -169,7 +202,8 @@ def _terms_sentences(customer: Customer) -> list[str]:
         reached = ", which is reached now" if customer.running >= terms.cap else ""
         sentences.append(f"At most {_count(terms.cap).rsplit(' ', 1)[0]} may run at once{reached}.")
     if terms.weight != 1:
-        sentences.append(f"Its weight is {terms.weight:g}: for the same priority it may send {terms.weight:g} times as much.")
+        for_it = f"it may send {terms.weight:g} times as much for the same priority, and gets {terms.weight:g} turns for one"
+        sentences.append(f"Its weight is {terms.weight:g}: {for_it}.")
     own = {"reset": terms.reset, "reset interval": terms.reset_interval, "thresholds": terms.thresholds}
     names = [name for name, value in own.items() if value is not None]
     if names:
@@ -177,9 +211,11 @@ def _terms_sentences(customer: Customer) -> list[str]:
     return sentences
 
 
-def _outlook_facts(document: DocumentRow, rules: Rules, outlook: Outlook, service: Service) -> dict[str, Any]:
+def _outlook_facts(
+    document: DocumentRow, rules: Rules, outlook: Outlook, service: Service, calibration: Calibration
+) -> dict[str, Any]:
     not_before = max(0, document.ready_ms - outlook.now_ms) / 1000
-    expectation = None if rules.frozen or service != "served" else estimate_start(outlook)
+    expectation = None if rules.frozen or service != "served" else calibration.estimate(outlook)
     if expectation is not None and document.state == "delayed":
         expectation = expectation.delayed_by(not_before)
     return {
@@ -188,20 +224,22 @@ def _outlook_facts(document: DocumentRow, rules: Rules, outlook: Outlook, servic
         "expected_in_low": None if expectation is None else round(expectation.low, 3),
         "expected_in_high": None if expectation is None else round(expectation.high, 3),
         "not_before_in": not_before if document.state == "delayed" else None,
-        "paused_or_capped": outlook.blocked,
+        "held_by": outlook.hold,
         "service": service,
     }
 
 
 def _frozen(rules: Rules, for_customer: bool) -> str | None:
-    """Return why the queue is frozen, which names the store that it is moved to."""
-    return "is being moved to another store" if rules.frozen and for_customer else rules.frozen
+    """Return why the queue is frozen; for a customer without the store that it is moved to, and what operators must do."""
+    if rules.frozen is None or not for_customer:
+        return rules.frozen
+    return "is being upgraded" if is_reset_gone(rules) else "is being moved to another store"
 
 
 def _outlook_sentence(document: DocumentRow, frozen: str | None, facts: dict[str, Any]) -> str:
     ahead, unknown = _ahead(facts["ahead"]), "so when it starts cannot be said"
-    if facts["paused_or_capped"]:
-        return f"{ahead}; {document.customer} is paused or at its cap, {unknown}."
+    if facts["held_by"]:
+        return f"{ahead}; {HOLDS[facts['held_by']].format(customer=document.customer, kind=document.kind)}, {unknown}."
     if facts["not_before_in"] is not None:
         ahead = f"It is held back for another {_duration(facts['not_before_in'])}. {ahead}"
     if frozen:
@@ -211,7 +249,7 @@ def _outlook_sentence(document: DocumentRow, frozen: str | None, facts: dict[str
     if facts["service"] == "draining":
         return f"{ahead}; all workers that take documents of kind {document.kind!r} are being drained, {unknown}."
     if facts["expected_in"] is None:
-        return f"{ahead}; no worker took a document in the last two minutes, {unknown}."
+        return f"{ahead}; no worker has taken a document that waited, {unknown}."
     return f"{ahead}; it will probably start {format_range(facts['expected_in_low'], facts['expected_in_high'])}."
 
 

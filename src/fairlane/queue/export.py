@@ -85,7 +85,7 @@ class CustomerExport:
         fields = {
             "fairlane_export": FORMAT, "exported_at": began_at, **look_from(known)._asdict(),
             "terms": json.loads(encode_terms(known.terms)),
-            "last_check_ms": known.standing.updated_ms, "last_reset_ms": known.standing.reset_ms,
+            "last_check_ms": known.standing.updated_ms, "sent_lately": known.standing.parts,
         }  # fmt: skip
         yield from self._archive.add("customer.json", "the customer", _json(fields))
         for rows in self._parts("records", exported_records(self._engine, self._customer)):

@@ -82,6 +82,8 @@ class HistoryEntry(NamedTuple):
     claim: int | None  # which claim it was about, counted from 1; None before the first
     worker: str | None  # that claimed it; a server shows it to operators only
     reason: str | None  # why it failed, is retried, was postponed, expired or was cancelled
+    priority: int | None = None  # that it got, when its priority was changed
+    by: str | None = None  # the operator who set that by hand; a server shows it to operators only
 
 
 class Document(NamedTuple):
@@ -105,6 +107,8 @@ class Document(NamedTuple):
     bytes: int  # that its payload, its result and their files take
     retries: int  # by its customer
     progress: Progress | None = None  # set by `document` and `wait`, not by `documents`
+    no_better_than: int | None = None  # the best priority that its submitter wanted for it
+    set_by_hand: bool = False  # an operator set its priority
 
     @property
     def is_ended(self) -> bool:
@@ -155,6 +159,8 @@ class Change(NamedTuple):
     customer: str | None
     document: str | None
     reason: str | None = None  # why it failed, is retried, expired or was cancelled
+    priority: int | None = None  # that a document got, when its priority was changed
+    by: str | None = None  # the operator who set that by hand; a server shows it to operators only
 
 
 WorkerState = Literal["working", "draining", "drained", "gone"]
@@ -186,6 +192,18 @@ class WorkerStatus(NamedTuple):
     documents: tuple[RunningDocument, ...]
 
 
+class Kind(NamedTuple):
+    """A kind of documents, and what all workers together may do with it; None: no limit."""
+
+    kind: str
+    running: int  # documents of it that run now
+    running_max: int | None  # that may run at once
+    rate: float | None  # starts a second ...
+    burst: float  # ... of which so many may come at once
+    held_by: Literal["kind running", "kind rate"] | None  # the limit that it has reached
+    version: int  # of its limit; 0: it never had one
+
+
 class UnservedKind(NamedTuple):
     """A kind of which documents wait although no worker takes them."""
 
@@ -200,7 +218,9 @@ def to_datetime(milliseconds: int) -> datetime:
     return EPOCH + timedelta(milliseconds=min(milliseconds, DATETIME_MAX_MS))
 
 
-def to_json(value: Attempt | Check | HistoryEntry | Look | WorkerStatus | RunningDocument | UnservedKind) -> dict[str, Any]:
+def to_json(
+    value: Attempt | Check | HistoryEntry | Kind | Look | WorkerStatus | RunningDocument | UnservedKind,
+) -> dict[str, Any]:
     """Return a value as JSON members: moments as seconds since the epoch, durations as seconds."""
     members = {name: _to_seconds(member) for name, member in value._asdict().items()}
     if isinstance(value, WorkerStatus):
@@ -232,20 +252,32 @@ def document_from(row: DocumentRow, progress: Progress | None = None) -> Documen
     return Document(
         row.id, row.customer, row.kind, row.state, row.priority, row.check.counter, from_thousandths(row.cost), row.key,
         to_datetime(row.submitted_ms), to_datetime(row.ready_ms), None if row.ended_ms is None else to_datetime(row.ended_ms),
-        row.attempts, row.attempts_max, row.reason, row.worker, row.bytes, row.retries, progress,
+        row.attempts, row.attempts_max, row.reason, row.worker, row.bytes, row.retries, progress, row.no_better_than,
+        row.is_set_by_hand,
     )  # fmt: skip
 
 
 def history_from(change: ChangeRow) -> HistoryEntry:
     is_claim = change.what == "claimed"
     return HistoryEntry(
-        change.what, to_datetime(change.at_ms), change.token or None, change.note if is_claim else None, reason_of(change)
-    )
+        change.what, to_datetime(change.at_ms), change.token or None, change.note if is_claim else None, reason_of(change),
+        *new_priority(change),
+    )  # fmt: skip
 
 
 def reason_of(change: ChangeRow) -> str | None:
     """Return the note of a change if it is a reason for people."""
     return change.note if change.what in REASON_EVENTS and change.note else None
+
+
+def new_priority(change: ChangeRow) -> tuple[int | None, str | None]:
+    """Return the priority that a change gave to its document, and who set it by hand."""
+    if change.what == "prioritized":
+        note = json.loads(change.note or "{}")
+        return note.get("to"), note.get("by")
+    if change.what == "rechecked":
+        return json.loads(change.note or "{}").get("priority"), None
+    return None, None
 
 
 def attempt_from(record: Record) -> Attempt:
@@ -263,4 +295,4 @@ def look_from(row: Customer) -> Look:
 
 
 def change_from(row: ChangeRow) -> Change:
-    return Change(row.number, row.what, to_datetime(row.at_ms), row.customer, row.document, reason_of(row))
+    return Change(row.number, row.what, to_datetime(row.at_ms), row.customer, row.document, reason_of(row), *new_priority(row))

@@ -18,14 +18,14 @@ from fairlane.blobs.envelope import File, result_digest, unwrap_payload, wrap_re
 from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 from fairlane.core.document import BATCH_MAX, ENDED, DocumentRow, State, validate_text
 from fairlane.core.errors import BadValue, StoreError, Unknown, WrongState
-from fairlane.core.policy import TIME_MAX_MS, Dispatch, Reset, Rules, Standing, Terms, to_milliseconds
+from fairlane.core.policy import TIME_MAX_MS, Dispatch, Reset, Rules, Standing, Terms, Turns, to_milliseconds
 from fairlane.encryption import inner_engine, join_store_transaction, load_keyring, open_store
 from fairlane.engine import Engine, vacuum_queue_file
 from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, PROGRESS
 from fairlane.engine.walk import walk_documents
 from fairlane.settings import DEFAULT_URL
 
-from .bulk import Action, BulkStep, bulk_step
+from .bulk import Action, BulkChange, BulkStep, bulk_step
 from .explain import Explanation, explain_customer, explain_document
 from .files import Input, QueueFiles, submit_files, validate_inputs
 from .forget import Forgotten, OnProgress, forget_customer
@@ -52,6 +52,8 @@ from .models import (
     receipts_from,
 )
 from .rules import change_rules, change_terms
+from .start_samples import read_calibration
+from .steering import SteeringVerbs
 from .validation import (
     DEFAULT_KIND,
     FILE_KIND,
@@ -68,12 +70,12 @@ from .validation import (
     unknown_document,
 )
 from .wait import wait_pauses
-from .workers import Fleet, read_workers, set_drain, unserved_kinds
+from .workers import Fleet, read_workers, unserved_kinds
 
 PAGE_SIZE = 1000  # documents, customers or changes in one call to the engine
 
 
-class Queue:
+class Queue(SteeringVerbs):
     """A queue at a URL: `memory://`, `sqlite:///fairlane.db`, `postgresql://user@host/database` or `redis://localhost`."""
 
     def __init__(
@@ -120,18 +122,22 @@ class Queue:
         cost: Cost = 1,
         delay: float | timedelta = 0,
         made_from: str | None = None,
+        no_better_than: int | None = None,
         now: float | datetime | None = None,
     ) -> Receipt:
         """Submit one document.
 
         With a path or content it has a file. Its kind is "extract" then, for the built-in handler, and "default" without a
         file, unless you name one. A repeated `key` returns the first receipt. A document made from another one inherits its
-        priority.
+        priority. `no_better_than` is the best priority that it may get: for bulk imports that shall not compete with the rest.
         """
         if path is not None or content is not None or name is not None:
             file, file_kind = Input(path, content, name, payload, key), FILE_KIND if kind is None else kind
-            return self.submit_files(customer, [file], kind=file_kind, cost=cost, delay=delay, made_from=made_from, now=now)[0]
-        options = SubmitOptions.validate(customer, DEFAULT_KIND if kind is None else kind, cost, delay, made_from)
+            common: dict[str, Any] = {"cost": cost, "delay": delay, "made_from": made_from, "no_better_than": no_better_than}
+            return self.submit_files(customer, [file], kind=file_kind, now=now, **common)[0]
+        options = SubmitOptions.validate(
+            customer, DEFAULT_KIND if kind is None else kind, cost, delay, made_from, no_better_than
+        )
         ids = new_ids(1)
         submission = options.submission(ids[0], payload_text(payload), key)
         return receipts_from(self.engine.submit([submission], now_ms=now_milliseconds(now)), ids)[0]
@@ -146,6 +152,7 @@ class Queue:
         cost: float = 1,
         delay: float | timedelta = 0,
         made_from: str | None = None,
+        no_better_than: int | None = None,
         now: float | datetime | None = None,
     ) -> list[Receipt]:
         """Submit many documents of one customer: as many checks, one commit, all or none."""
@@ -158,7 +165,7 @@ class Queue:
             raise BadValue("payloads", f"a list of {count:,}", f"at most {BATCH_MAX:,} long; submit them in parts")
         if len(key_list) != count:
             raise BadValue("keys", f"a list of {len(key_list):,}", f"as long as payloads, {count:,}")
-        options = SubmitOptions.validate(customer, kind, cost, delay, made_from)
+        options = SubmitOptions.validate(customer, kind, cost, delay, made_from, no_better_than)
         if not payload_list:
             return []
         ids = new_ids(count)
@@ -175,11 +182,12 @@ class Queue:
         cost: Cost = 1,
         delay: float | timedelta = 0,
         made_from: str | None = None,
+        no_better_than: int | None = None,
         now: float | datetime | None = None,
     ) -> list[Receipt]:
         """Submit many documents of one customer, each with a file: as many checks, one commit, all or none."""
         inputs, now_ms, is_by_pages = validate_inputs(files), now_milliseconds(now), cost == PAGES
-        options = SubmitOptions.validate(customer, kind, 1 if is_by_pages else cost, delay, made_from)
+        options = SubmitOptions.validate(customer, kind, 1 if is_by_pages else cost, delay, made_from, no_better_than)
         if not inputs:
             return []
         return submit_files(self.engine, self.files.open(), options, inputs, is_by_pages, now_ms)
@@ -334,7 +342,8 @@ class Queue:
         row = self._row(id)
         service = "served" if outlook is None else Fleet(self.engine).service_of(row.kind)
         delay = last_delay(self.engine, row)
-        return explain_document(row, self.engine.rules(), outlook, service, delay, for_customer=for_customer)
+        calibration = None if outlook is None else read_calibration(self.engine)
+        return explain_document(row, self.engine.rules(), outlook, service, delay, calibration, for_customer=for_customer)
 
     def explain_customer(self, customer: str, *, now: float | datetime | None = None) -> Explanation:
         """Explain where a customer stands, when that changes and its own terms; raise Unknown for one never seen."""
@@ -397,11 +406,15 @@ class Queue:
         until: float | datetime | None = None,
         cursor: str | None = None,
         dry_run: bool = False,
+        priority: int | None = None,
         as_customer: bool = False,
     ) -> BulkStep:
-        """Cancel or retry the next documents that match, or count them; go on with `cursor=step.next` until that is None."""
+        """Cancel, retry or prioritize the next documents that match, or count them.
+
+        Go on with `cursor=step.next` until that is None."""
         filter = document_filter(customer, state, kind, reason, since, until)
-        return bulk_step(self.engine, action, filter, cursor, is_dry_run=dry_run, as_customer=as_customer)
+        change = BulkChange(action, priority, self._by(), as_customer)
+        return bulk_step(self.engine, change, filter, cursor, is_dry_run=dry_run)
 
     def pause(self, customer: str) -> None:
         """Serve nothing of a customer until it is resumed; it may go on submitting."""
@@ -439,20 +452,12 @@ class Queue:
         }  # fmt: skip
         return change_terms(self.engine, customer, options)
 
-    def drain_worker(self, worker: str) -> list[str]:
-        """Let a worker, by name or instance id, finish what it has and claim no more; return the instance ids."""
-        return set_drain(self.engine, worker, True)
-
-    def undrain_worker(self, worker: str) -> list[str]:
-        """Let a drained worker claim again; return the instance ids."""
-        return set_drain(self.engine, worker, False)
-
     def terms(self, customer: str) -> Terms:
         """Return a customer's own terms."""
         return self.engine.customer(validate_text("customer", customer)).terms
 
     def rules(self) -> Rules:
-        """Return the policy, the dispatch and the open-turn share that hold for everybody, with their version."""
+        """Return the policy, the dispatch, the turns and the open-turn share that hold for everybody, with their version."""
         return self.engine.rules()
 
     def configure(
@@ -462,6 +467,7 @@ class Queue:
         thresholds: tuple[float, ...] | None = None,
         reset: Reset | None = None,
         dispatch: Dispatch | None = None,
+        turns: Turns | None = None,
         open_turn_every: int | None = None,
         waiting_max: int | Keep | None = KEEP,
         descendants_max: int | Keep | None = KEEP,
@@ -471,14 +477,10 @@ class Queue:
     ) -> Rules:
         """Change the rules for everybody from the next check or claim; what is not named stays, a limit of None is none."""
         rules = {"reset_interval": reset_interval, "thresholds": thresholds, "reset": reset, "dispatch": dispatch,
-                 "open_turn_every": open_turn_every}  # fmt: skip
+                 "turns": turns, "open_turn_every": open_turn_every}  # fmt: skip
         limits = {"waiting_max": waiting_max, "descendants_max": descendants_max, "documents_max": documents_max,
                   "bytes_max": bytes_max, "retries_max": retries_max}  # fmt: skip
         return change_rules(self.engine, {name: value for name, value in rules.items() if value is not None} | limits)
-
-    def reset(self, customer: str) -> None:
-        """Set a customer back as if it had never been seen; its documents keep their priorities."""
-        self.engine.reset(validate_text("customer", customer))
 
     def purge(self, older_than: float | timedelta, *, now: float | datetime | None = None) -> int:
         """Delete what ended longer ago than that many seconds, with its files, and the feed up to then; return how many."""

@@ -63,6 +63,7 @@ GROUPS = (  # keys first: a customer that is being forgotten sends no more
     RecordGroup("audit"),  # its entries stay; `forget` takes the customer out of them itself
     RecordGroup("webhook sender"),
     RecordGroup("workers"),
+    RecordGroup("start estimates"),
     RecordGroup("blobs"),
     RecordGroup("file holds"),
     RecordGroup("fairlane"),

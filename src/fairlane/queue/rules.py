@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from fairlane.core.document import validate_text
+from fairlane.core.errors import StoreFrozen
 from fairlane.core.policy import CustomerLimits, Policy, Rules, Terms, plain_seconds
 from fairlane.engine import Engine
+from fairlane.engine.codec import is_reset_gone
 from fairlane.engine.limits import change_limits
 
 from .models import KEEP
@@ -26,13 +28,17 @@ def change_terms(engine: Engine, customer: str, options: Mapping[str, Any]) -> T
 
 
 def change_rules(engine: Engine, options: Mapping[str, Any]) -> Rules:
-    """Change the rules for everybody; an option that is KEEP stays."""
+    """Change the rules for everybody; an option that is KEEP stays. Rules whose reset is gone need another one first."""
     changes, limits = _split(options)
     while True:  # again if another program changed them at the same time
         known = engine.rules()
         values = {name: getattr(known.policy, name) for name in ("reset_interval", "thresholds", "reset")}
         policy = Policy(**{name: changes.get(name, value) for name, value in values.items()})
         others = {name: value for name, value in changes.items() if name not in values}
+        if (changes or limits) and is_reset_gone(known):
+            if "reset" not in changes:
+                raise StoreFrozen(known.frozen or "")
+            others["frozen"] = None
         changed = replace(known, policy=policy, limits=change_limits(known.limits, limits), **others)
         if changed == known:
             return known

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from fairlane.blobs.envelope import reject_reserved_key
 from fairlane.core.document import State, Submission, validate_text
 from fairlane.core.errors import BadValue, Unknown
-from fairlane.core.policy import TIME_MAX_MS, to_milliseconds, to_thousandths
+from fairlane.core.policy import LEVELS_MAX, TIME_MAX_MS, to_milliseconds, to_thousandths
 from fairlane.core.retry import DELAY_MAX_MS
 from fairlane.engine.protocol import DocumentFilter
 
@@ -96,14 +96,26 @@ class SubmitOptions(NamedTuple):
     cost: int
     delay_ms: int
     made_from: str | None
+    no_better_than: int | None = None
 
     @classmethod
-    def validate(cls, customer: str, kind: str, cost: Cost, delay: float | timedelta, made_from: str | None) -> SubmitOptions:
+    def validate(
+        cls,
+        customer: str,
+        kind: str,
+        cost: Cost,
+        delay: float | timedelta,
+        made_from: str | None,
+        no_better_than: int | None = None,
+    ) -> SubmitOptions:
         delay_ms = to_milliseconds("delay", delay, 0, DELAY_MAX_MS)
         source = None if made_from is None else document_id(made_from)
-        return cls(
-            validate_text("customer", customer), validate_text("kind", kind, 100), cost_thousandths(cost), delay_ms, source
-        )
+        if no_better_than is not None:
+            validate_priority("no_better_than", no_better_than)
+            if source is not None:
+                raise BadValue("no_better_than", no_better_than, "left out beside made_from: the priority is inherited")
+        names = validate_text("customer", customer), validate_text("kind", kind, 100)
+        return cls(*names, cost_thousandths(cost), delay_ms, source, no_better_than)
 
     def submission(
         self,
@@ -119,8 +131,8 @@ class SubmitOptions(NamedTuple):
             validate_text("key", key)
             digest = body_digest(self.kind, payload)
         return Submission(
-            id, self.customer, self.kind, payload, cost or self.cost, key, digest, self.delay_ms, self.made_from, parent,
-            file_bytes,
+            id, self.customer, self.kind, payload, cost or self.cost, key, digest, self.delay_ms, self.made_from,
+            self.no_better_than, parent, file_bytes,
         )  # fmt: skip
 
 
@@ -128,6 +140,13 @@ def body_digest(kind: str, payload: str) -> str:
     """Return a text that two submissions have in common exactly if they say the same."""
     canonical = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(f"{kind}\n{canonical}".encode()).hexdigest()
+
+
+def validate_priority(name: str, priority: int | None) -> int:
+    """Return a priority unchanged; raise BadValue unless it is one."""
+    if type(priority) is not int or not 1 <= priority <= LEVELS_MAX:
+        raise BadValue(name, priority, f"a whole number from 1 (served first) to {LEVELS_MAX} (served last)")
+    return priority
 
 
 def cost_thousandths(cost: Cost) -> int:

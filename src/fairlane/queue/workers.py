@@ -174,6 +174,11 @@ class Fleet:
         )
 
 
+def kinds_taken(engine: Engine) -> set[str]:
+    """Return the kinds that registered workers take, as far as they list them."""
+    return {kind for entry in _entries(engine) if not entry.is_gone for kind in entry.record.kinds or ()}
+
+
 def unserved_kinds(engine: Engine) -> list[UnservedKind]:
     """Return the kinds of which documents wait although no worker takes them, or only workers that are draining."""
     fleet, after = Fleet(engine), ""

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from fairlane.api.auth import Caller
 from fairlane.api.cursors import Cursors
-from fairlane.api.feed import EVENT_NAMES
+from fairlane.api.feed import EVENT_NAMES, without_actor
 from fairlane.api.problems import bad_value, nothing_here
 from fairlane.blobs.envelope import File, unwrap_payload
 from fairlane.core.document import ChangeRow, Customer, DocumentRow, State
@@ -18,12 +18,14 @@ from fairlane.engine import Engine
 from fairlane.engine.protocol import DocumentFilter
 from fairlane.engine.walk import read_page, walk_documents
 from fairlane.queue import HistoryEntry, Progress, Queue
+from fairlane.queue.audit import actor_name
 from fairlane.queue.audited_queue import audited_bulk
-from fairlane.queue.bulk import Action, BulkStep
+from fairlane.queue.bulk import Action, BulkChange, BulkStep
 from fairlane.queue.history import changes_of, history_of
+from fairlane.queue.models import new_priority
 from fairlane.queue.validation import document_filter
 
-__all__ = ["CheckContext", "DocumentAccess", "DocumentFilter", "FileInfo"]
+__all__ = ["CheckContext", "DocumentAccess", "DocumentFilter", "FileInfo", "new_priority"]
 
 READS_MAX = 10  # of the store for one page: then it is short
 
@@ -164,13 +166,35 @@ class DocumentAccess:
         self._queue.retry(id, as_customer=not self._caller.sees_all)
         return self.get(id)
 
+    def prioritize(self, id: str, priority: int) -> DocumentRow:
+        """Set the priority of a waiting document by hand; for operators."""
+        self._refuse_customers()
+        self.get(id)
+        self._queue.prioritize(id, priority)
+        return self.get(id)
+
+    def prioritize_all(self, priority: int, filter: DocumentFilter, cursor: str | None, is_dry_run: bool) -> BulkStep:
+        """Set the priority of the next waiting documents that match, or count them; for operators."""
+        self._refuse_customers()
+        return self._bulk("prioritize", priority, filter, cursor, is_dry_run)
+
+    def _refuse_customers(self) -> None:
+        if not self._caller.sees_all:
+            raise nothing_here()
+
     def bulk(self, action: Action, filter: DocumentFilter, cursor: str | None, is_dry_run: bool) -> BulkStep:
         """Cancel or retry the next documents that match, or count them."""
+        return self._bulk(action, None, filter, cursor, is_dry_run)
+
+    def _bulk(
+        self, action: Action, priority: int | None, filter: DocumentFilter, cursor: str | None, is_dry_run: bool
+    ) -> BulkStep:
         number = None if cursor is None else self._number_in(cursor)
         if cursor is not None and number is None:
             raise bad_value("cursor", cursor, "what a step gave as start or next")
-        by, as_customer = None if number is None else str(number), not self._caller.sees_all
-        step = audited_bulk(self._queue, action, filter, by, is_dry_run=is_dry_run, as_customer=as_customer)
+        start, as_customer = None if number is None else str(number), not self._caller.sees_all
+        change = BulkChange(action, priority, actor_name(self._caller.actor("")), as_customer)
+        step = audited_bulk(self._queue, change, filter, start, is_dry_run=is_dry_run)
         following = None if step.next is None else self.cursor(int(step.next))
         return step._replace(start=self.cursor(int(step.start)), next=following)
 
@@ -191,14 +215,16 @@ class DocumentAccess:
         changes = changes_of(self._engine, self._visible(document))
         if self._caller.sees_all:
             return changes
-        return [change._replace(note=None) if change.what == "claimed" else change for change in changes]
+        return [change._replace(note=None) if change.what == "claimed" else without_actor(change) for change in changes]
 
     def history(self, id: str) -> list[HistoryEntry]:
         """Read what happened to a document, with the public names of events; customers see no worker's name."""
         entries = history_of(self._engine, self.get(id))
         return [
             entry._replace(
-                event=EVENT_NAMES.get(entry.event, entry.event), worker=entry.worker if self._caller.sees_all else None
+                event=EVENT_NAMES.get(entry.event, entry.event),
+                worker=entry.worker if self._caller.sees_all else None,
+                by=entry.by if self._caller.sees_all else None,
             )
             for entry in entries
         ]

@@ -1,4 +1,4 @@
-"""What only operators may see and change: every customer, its terms, and the policy.
+"""What only operators may see and change: every customer, its terms, kinds and their limits, and the policy.
 
 Laws:
 - For a customer's key none of this exists.
@@ -10,16 +10,18 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from fairlane.api.auth import Caller
-from fairlane.api.problems import Problem, nothing_here
+from fairlane.api.problems import Problem, bad_value, nothing_here
 from fairlane.api.webhooks import webhook_of
 from fairlane.core.document import Customer, DocumentRow, validate_text
 from fairlane.core.policy import Rules, Terms
 from fairlane.engine.protocol import DocumentFilter
 from fairlane.engine.walk import walk_documents
-from fairlane.queue import Attempt, Look, Queue, UnservedKind, WorkerStatus
+from fairlane.queue import Attempt, Kind, Look, Queue, UnservedKind, WorkerStatus
 from fairlane.queue.audited_queue import audited
+from fairlane.queue.backlog import BacklogStep, backlog_start, recheck_step, table_step
 from fairlane.queue.explain import Explanation
 from fairlane.queue.export import CustomerExport
+from fairlane.queue.kinds import kinds_page
 
 from .documents import is_id
 
@@ -79,10 +81,35 @@ class OperatorAccess:
         self._queue.tune(customer, **changes)
         return self.customer(customer)
 
-    def reset(self, customer: str) -> CustomerView:
-        """Let a customer stand as never seen."""
-        self._queue.reset(customer)
-        return self.customer(customer)
+    def reset(self, customer: str, with_backlog: bool, cursor: str | None) -> tuple[CustomerView, BacklogStep]:
+        """Let a customer stand as never seen; with its backlog, check its next waiting documents again. A step with a cursor
+        goes on with that, and resets nothing."""
+        if cursor is not None and not with_backlog:
+            raise bad_value("cursor", cursor, "left out unless with_backlog is true")
+        engine, before = self._queue.engine, {"counter": self._queue.look(customer).counter}
+        start = backlog_start(engine) if with_backlog and cursor is None else cursor
+        with audited(self._queue, "customer.reset", target=customer, customer=customer, before=before) as change:
+            if cursor is None:
+                engine.reset(customer)
+            step = BacklogStep(0, None) if start is None else recheck_step(engine, customer, start)
+            backlog = {"reprioritized": step.changed} if with_backlog else {}
+            change.after = {"counter": self._queue.look(customer).counter, **backlog}
+        return self.customer(customer), step
+
+    # -- kinds ---------------------------------------------------------------------------------------------------------
+
+    def kinds(self, after: str, limit: int) -> list[Kind]:
+        """Read a page of kinds by name."""
+        return kinds_page(self._queue.engine, after and validate_text("after", after), limit)
+
+    def kind(self, kind: str) -> Kind:
+        return self._queue.kind(kind)
+
+    def limit_kind(self, kind: str, version: int | None, changes: dict[str, Any]) -> Kind:
+        """Change the limit of a kind; with a version only if that is the current one."""
+        if version is not None and self._queue.kind(kind).version != version:
+            raise Problem("changed-meanwhile", f"the limit of kind {kind!r} has another version than {version}; look again")
+        return self._queue.limit_kind(kind, **changes)
 
     # -- workers -------------------------------------------------------------------------------------------------------
 
@@ -100,6 +127,14 @@ class OperatorAccess:
 
     def rules(self) -> Rules:
         return self._queue.rules()
+
+    def apply_table(self, customer: str | None, cursor: str | None) -> BacklogStep:
+        """Give the next waiting documents, of one customer or of all, the priorities of the table of now."""
+        engine = self._queue.engine
+        with audited(self._queue, "policy.apply", target=customer, customer=customer) as change:
+            step = table_step(engine, customer, backlog_start(engine) if cursor is None else cursor)
+            change.after = {"reprioritized": step.changed}
+        return step
 
     def configure(self, version: int | None, changes: dict[str, Any]) -> Rules:
         """Change the rules for everybody; with a version only if that is the current one."""

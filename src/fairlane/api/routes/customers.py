@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response, StreamingResponse
 
-from fairlane.api import schemas
+from fairlane.api import schemas, steering_schemas
 from fairlane.api.access.operator import CustomerView
 from fairlane.api.dependencies import AnyCaller, CustomerInPath, json_response, quote_name, value_json
 from fairlane.api.download import archive_response
@@ -113,7 +113,13 @@ async def tune_customer(context: AnyCaller, customer: CustomerInPath, body: sche
     return json_response(_customer_json(await context.service.call(context.access.operator.tune, customer, changes)))
 
 
-@router.post("/v1/customers/{customer}/reset", responses={200: {"model": schemas.CustomerModel}})
-async def reset_customer(context: AnyCaller, customer: CustomerInPath) -> Response:
-    """Let a customer stand as never seen; its documents keep their priorities."""
-    return json_response(_customer_json(await context.service.call(context.access.operator.reset, customer)))
+@router.post("/v1/customers/{customer}/reset", responses={200: {"model": steering_schemas.ResetModel}})
+async def reset_customer(
+    context: AnyCaller, customer: CustomerInPath, body: steering_schemas.ResetBody | None = None
+) -> Response:
+    """Let a customer stand as never seen; its documents keep their priorities. With its backlog its waiting documents are
+    checked again, as if they came now, a step at a time: go on with `next` as the cursor until it is null."""
+    wanted = body or steering_schemas.ResetBody()
+    reset = context.access.operator.reset
+    view, step = await context.service.search(reset, customer, wanted.with_backlog, wanted.cursor)
+    return json_response({**_customer_json(view), **step._asdict()})

@@ -1,4 +1,4 @@
-"""Routes of documents: submit, read, wait, result, file, explain, cancel, retry."""
+"""Routes of documents: submit, read, wait, result, file, explain, cancel, retry, prioritize."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from fairlane.api import schemas
+from fairlane.api import schemas, steering_schemas
 from fairlane.api.dependencies import (
     AnyCaller,
     IdInPath,
@@ -227,6 +227,23 @@ async def change_documents(context: AnyCaller, body: schemas.BulkBody) -> Respon
     filter = context.access.documents.filter(**body.filter.model_dump())
     step = await context.service.search(context.access.documents.bulk, body.action, filter, body.cursor, body.dry_run)
     return json_response(step._asdict())
+
+
+@router.post("/v1/documents/prioritize", responses={200: {"model": schemas.BulkStepModel}})
+async def prioritize_documents(context: AnyCaller, body: steering_schemas.PrioritizeBody) -> Response:
+    """Set the priority of every waiting document that matches, a step at a time; go on with `next` as the cursor until it is
+    null."""
+    documents = context.access.documents
+    filter = documents.filter(**body.filter.model_dump())
+    step = await context.service.search(documents.prioritize_all, body.priority, filter, body.cursor, body.dry_run)
+    return json_response(step._asdict())
+
+
+@router.patch("/v1/documents/{id}", responses={200: {"model": schemas.DocumentModel}})
+async def prioritize_document(context: AnyCaller, id: IdInPath, body: steering_schemas.PriorityBody) -> Response:
+    """Set the priority of a waiting document by hand; it stays until it is set again."""
+    document = await context.service.call(context.access.documents.prioritize, id, body.priority)
+    return json_response(document_json(context.caller, document))
 
 
 @router.delete("/v1/documents/{id}", responses={200: {"model": schemas.DocumentModel}})

@@ -44,6 +44,7 @@ def _token_json(token: UploadToken) -> dict[str, Any]:
         "bytes_max": token.bytes_max,
         "cost": token.cost,
         "payload": token.payload,
+        "no_better_than": token.no_better_than,
         "state": token.state(time_ms()),
         "document": token.document,
         "made_at": token.made_ms / 1000,
@@ -60,7 +61,7 @@ async def create_upload_token(context: AnyCaller, body: schemas.UploadTokenBody)
     if not service.token_limiter.take(customer):
         most = service.limits.upload_tokens_a_second
         raise Problem("too-many-requests", f"more than {most} upload tokens a second for one customer", retry_after=1)
-    options = TokenOptions(body.kind, body.bytes_max, body.cost, body.payload, body.expires_in)
+    options = TokenOptions(body.kind, body.bytes_max, body.cost, body.payload, body.expires_in, body.no_better_than)
     secret, token = await service.call(context.access.upload_tokens.create, body.customer, options)
     return json_response({"token": secret, **_token_json(token), "links": {"upload": UPLOADS}}, 201)
 

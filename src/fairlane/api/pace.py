@@ -1,15 +1,10 @@
-"""Pace: how fast documents are taken, and how many go before one that waits; both for estimates only."""
+"""Pace: how fast documents of a kind come, from two marks that move with time."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from fairlane.core.eta import PACE_MS
-
-
-def estimate_ahead(before: int, others: int, other_lanes: int, own_before: int) -> int:
-    """Estimate how many documents go first: all of lower priority numbers, and one of each other lane for each own turn."""
-    return before + min(others, other_lanes * (own_before + 1)) + own_before
+PACE_MS = 60_000  # the pace is measured over one to two of these
 
 
 class Pace(NamedTuple):
