@@ -111,3 +111,17 @@ def test_waiting_ends_when_a_rate_allows_another_start(engine: Engine, send: Sen
     while len(started) < 2:
         if engine.wait(1, ["scan"]):
             started += engine.claim("w", 5, 10_000, {"scan": 3})
+
+
+def test_a_kind_that_was_at_its_limit_comes_back_level_with_the_clock_of_its_priority(engine: Engine) -> None:
+    """It stands behind a kind that waited meanwhile, although its own tags are older."""
+    engine.configure(Rules(Policy(thresholds=()), turns="documents", open_turn_every=0), now_ms=0)
+    engine.limit_kind("scan", KindLimit(running=1), 0, now_ms=0)
+    engine.submit([Submission(f"s{n}", "ada", "scan", "1") for n in range(2)], now_ms=0)
+    engine.submit([Submission(f"e{n}", "eve", "extract", "1") for n in range(10)], now_ms=0)
+    scans = engine.claim("w", 5, 1000, {"scan": 3}, now_ms=0)
+    engine.claim("w", 6, 1000, {"extract": 3}, now_ms=0)
+    engine.submit([Submission("o", "bob", "ocr", "1")], now_ms=0)
+    engine.claim("w", 4, 1000, {"extract": 3}, now_ms=0)
+    engine.settle([(claim, Done()) for claim in scans], now_ms=0)
+    assert [claim.id for claim in engine.claim("w", 5, 1000, now_ms=0)] == ["o", "s1"]

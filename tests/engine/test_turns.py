@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
+from dataclasses import replace
+
+from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried, Submission
 from fairlane.core.policy import Policy, Rules, Terms
 from fairlane.engine import Engine
 from fairlane.engine.protocol import DocumentFilter
@@ -150,3 +152,21 @@ def test_claims_that_end_together_are_settled_in_order_where_one_unblocks_the_ne
     engine.settle([(claim, Done()) for claim in claims], now_ms=5000)
     starts = {(lane.customer, lane.kind): lane.start for lane in engine.pack('["lanes", null]', 9).lanes}
     assert starts["ada", "scan"] == 2000 + 5000 - 1000  # she starts from the clock, then pays the rest of what was taken
+
+
+def test_a_kind_that_comes_with_lower_tags_than_all_others_is_first(engine: Engine) -> None:
+    engine.configure(Rules(Policy(thresholds=()), turns="documents", open_turn_every=1), now_ms=0)
+    engine.submit([Submission(f"e{n}", "eve", "extract", "1") for n in range(5)], now_ms=0)
+    for _ in range(3):
+        engine.claim("w", 1, 1000, now_ms=0)  # open turns: eve pays, and the clocks stand still
+    engine.submit([Submission("o", "bob", "ocr", "1")], now_ms=0)
+    engine.configure(replace(engine.rules(), open_turn_every=0), now_ms=0)
+    assert [claim.id for claim in engine.claim("w", 2, 1000, now_ms=0)] == ["o", "e3"]
+
+
+def test_an_open_turn_finds_a_document_that_became_ready_before_all_others_although_it_came_later(engine: Engine) -> None:
+    engine.configure(Rules(Policy(thresholds=()), open_turn_every=1), now_ms=0)
+    engine.submit([Submission(f"e{n}", "eve", "extract", "1") for n in range(3)], now_ms=100)
+    engine.claim("w", 1, 1000, now_ms=150)
+    engine.submit([Submission("o", "bob", "ocr", "1")], now_ms=50)  # the clock was set back
+    assert [claim.id for claim in engine.claim("w", 1, 1000, now_ms=150)] == ["o"]
