@@ -28,7 +28,9 @@ def main(folder: Path, names: list[str]) -> None:
             sys.exit(f"{sys.executable} -m venv failed; on Debian and Ubuntu: apt install python3-venv")
     pip = [str(folder / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     files = [REQUIREMENTS / f"{name}.txt" for name in names]
-    install([*pip, "--require-hashes", *(option for file in files for option in ("-r", str(file)))], files)
+    pins = [option for file in files for option in ("-r", str(file))]
+    # The files name every package. Without --no-deps pip refuses hashes where a package asks for another one with an extra.
+    install([*pip, "--no-deps", "--require-hashes", *pins], files)
     install([*pip, "--no-deps", "--no-build-isolation", "--editable", str(REQUIREMENTS.parent)], [])
 
 
