@@ -10,7 +10,7 @@ INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test system check bench bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom clean
+.PHONY: help setup run demo test system check bench bench-celery bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ check: $(READY) ## style, types and import contracts
 
 bench: $(READY) system ## how fast, beside the bare engine in the same run; writes build/bench.json
 	$(BIN)/python -m bench
+
+bench-celery: $(READY) system ## a flood of Celery on RabbitMQ and on Redis, plain and with Fairlane; writes bench/celery.json
+	$(BIN)/python -m bench.celery
 
 bench-traces: $(READY) ## replay recorded workloads and compare with their table: make bench-traces TRACES=folder
 	@test -n "$(TRACES)" || { echo "Say where the traces are: make bench-traces TRACES=folder"; exit 1; }

@@ -18,7 +18,19 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 AT_ONCE = (os.cpu_count() or 1) + 1  # tests also wait for clocks, disks and each other
-LONG_FIRST = ("sandbox", "engine", "console/browser", "api", "worker", "house", "extract", "chaos", "installed", "cli")
+LONG_FIRST = (
+    "sandbox",
+    "engine",
+    "console/browser",
+    "api",
+    "worker",
+    "house",
+    "extract",
+    "chaos",
+    "installed",
+    "contrib",
+    "cli",
+)
 APART = ("console/browser",)  # folders inside others that run by themselves
 NO_TESTS = 5  # pytest's exit code when it collected none
 

@@ -63,6 +63,7 @@ NEEDS = {
         "the PostgreSQL engine; else on the server that a Python package carries",
         lambda: postgres_programs() is not None,
     ),
+    "rabbitmq-server": _program("rabbitmq-server", "Celery and other queues on RabbitMQ"),
     "redis-server": _program("redis-server", "the Redis engine"),
     "strace": _program("strace", "disks that fail, kills at every write"),
     "tesseract": _program("tesseract", "words on pictures", "tesseract-ocr"),

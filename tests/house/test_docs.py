@@ -214,7 +214,18 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
         "SECURITY.md",
         *(
             f"docs/{one}.md"
-            for one in ("reference", "fairness", "engines", "documents", "service", "page", "backup", "privacy", "security")
+            for one in (
+                "reference",
+                "fairness",
+                "engines",
+                "documents",
+                "service",
+                "page",
+                "backup",
+                "privacy",
+                "security",
+                "celery",
+            )
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .protocol import Engine as Engine
 from .url import copy_queue_file as copy_queue_file
+from .url import engine_opener as engine_opener
 from .url import fence_queue_file as fence_queue_file
 from .url import join_transaction as join_transaction
 from .url import open_engine as open_engine

@@ -17,19 +17,31 @@ URL_FORMS = (
 REDIS_SCHEMES = ("redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+unix")
 
 
+Opener = Callable[[str, bool], Engine]
+
+
 def open_engine(url: str, create: bool = True) -> Engine:
     """Open the engine that a URL names, which migrates its store; with `create` False the queue must already exist."""
-    if url == "memory://":
-        from .memory import MemoryEngine
+    return engine_opener(url)(url, create)
 
-        return MemoryEngine()
+
+def engine_opener(url: str) -> Opener:
+    """Return what opens a URL; raise BadValue if it names no store, StoreUnfit if that store's driver is not installed."""
+    if url == "memory://":
+        return _open_memory
     if isinstance(url, str) and url.startswith("sqlite:///"):
-        return _open_sqlite(url, create)
+        return _open_sqlite
     if isinstance(url, str) and url.startswith(("postgresql://", "postgres://")):
-        return _open_postgres(url, create)
+        return _postgres_opener()
     if isinstance(url, str) and url.partition("://")[0] in REDIS_SCHEMES:
-        return _open_redis(url, create)
+        return _redis_opener()
     raise BadValue("url", mask_url(url) if isinstance(url, str) else url, URL_FORMS)
+
+
+def _open_memory(_: str, __: bool) -> Engine:
+    from .memory import MemoryEngine
+
+    return MemoryEngine()
 
 
 def _open_sqlite(url: str, create: bool) -> Engine:
@@ -41,7 +53,7 @@ def _open_sqlite(url: str, create: bool) -> Engine:
     return SqliteEngine(Path(path), create)
 
 
-def _open_postgres(url: str, create: bool) -> Engine:
+def _postgres_opener() -> Opener:
     try:
         from .postgres import PostgresEngine
     except ModuleNotFoundError as error:
@@ -50,10 +62,10 @@ def _open_postgres(url: str, create: bool) -> Engine:
         raise StoreUnfit(
             'a queue on PostgreSQL needs psycopg, which is not installed here; run in the clone: pip install ".[postgres]"'
         ) from error
-    return PostgresEngine(url, create)
+    return PostgresEngine
 
 
-def _open_redis(url: str, create: bool) -> Engine:
+def _redis_opener() -> Opener:
     try:
         import hiredis  # noqa: F401 - without it redis-py parses every response in Python, at half the speed
         import redis  # noqa: F401
@@ -63,7 +75,7 @@ def _open_redis(url: str, create: bool) -> Engine:
         ) from error
     from .redis import RedisEngine
 
-    return RedisEngine(url, create)
+    return RedisEngine
 
 
 def join_transaction(engine: Engine, transaction: object) -> Engine:

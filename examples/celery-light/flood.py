@@ -1,0 +1,23 @@
+"""One big customer publishes its pages, then five small ones two each: python flood.py [PAGES]. Prints how long each waited."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from tasks import extract
+
+PAGES = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+SMALL = [f"small-{number}" for number in range(1, 6)]
+
+
+def publish(customer: str, pages: int) -> list:
+    return [extract.delay(customer, page, time.time()) for page in range(pages)]
+
+
+published = {"big": publish("big", PAGES)} | {customer: publish(customer, 2) for customer in SMALL}
+print(f"{PAGES + 2 * len(SMALL)} tasks are published; now they are worked off")
+waits = {customer: [result.get(timeout=600) for result in results] for customer, results in published.items()}
+print("customer   tasks   first start after   last start after")
+for customer, seconds in waits.items():
+    print(f"{customer:<9} {len(seconds):>6} {min(seconds):>17.2f} s {max(seconds):>16.2f} s")

@@ -1,0 +1,87 @@
+"""A flood: one customer publishes 2,000 tasks, then twenty others two each; how long those wait, plain and fair."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+from .running import Project, Worker
+
+FLOOD, LIGHT, EACH = 2000, 20, 2
+BETWEEN = 1000  # bytes that workers write down between two tasks of light customers: of about five tasks
+CELERYS_OWN: dict[str, Any] = {  # settings as Celery has them when nobody sets any
+    "task_acks_late": False,
+    "worker_prefetch_multiplier": 4,
+    "task_queue_max_priority": None,
+    "broker_transport_options": {},
+}
+PUBLISH = """
+import json, select, time
+published = {}
+def publish(customer, label):
+    published[label] = time.monotonic()
+    work.delay(customer, label)
+flood, light, each, between = map(int, sys.argv[1:])
+for number in range(flood):
+    publish("whale", f"whale {number}")
+print("flooded", flush=True)
+for number in range(light * each):  # one after the other, while the flood is worked off
+    while os.path.getsize(RECORD) < (number + 1) * between:
+        select.select([], [], [], 0.001)
+    publish(f"light {number % light}", f"light {number}")
+print(json.dumps(published), flush=True)
+"""
+
+
+class Wait(NamedTuple):
+    """How long a task waited: in seconds, and in tasks that began meanwhile."""
+
+    seconds: float
+    tasks: int
+
+
+def light_waits(projects: Mapping[str, Project]) -> dict[str, list[Wait]]:
+    """Flood these projects, side by side, and return the waits of the light customers' tasks in each.
+
+    Each has a publisher, a queue and a worker of one process, and the others' noise of this machine is that of all of them.
+    """
+    with ExitStack() as stack:
+        publishers = {name: stack.enter_context(_publishing(project)) for name, project in projects.items()}
+        for publisher in publishers.values():
+            assert _answer(publisher) == "flooded\n"
+        for project in projects.values():
+            stack.enter_context(Worker(project, 1))
+        published = {name: json.loads(_answer(publisher)) for name, publisher in publishers.items()}
+        for project in projects.values():
+            project.wait_for(FLOOD + LIGHT * EACH)
+    return {name: _waits(project.records(), published[name]) for name, project in projects.items()}
+
+
+@contextmanager
+def _publishing(project: Project) -> Iterator[subprocess.Popen[str]]:
+    with project.script(PUBLISH, *map(str, (FLOOD, LIGHT, EACH, BETWEEN))) as process:
+        yield process
+    assert process.returncode == 0
+
+
+def _answer(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def _waits(records: Sequence[dict[str, Any]], published: Mapping[str, float]) -> list[Wait]:
+    began = [line["at"] for line in records]
+    return [
+        Wait(line["at"] - published[line["label"]], sum(published[line["label"]] < at < line["at"] for at in began))
+        for line in records
+        if line["label"].startswith("light")
+    ]
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return the value that so many in a hundred do not exceed."""
+    return sorted(values)[math.ceil(percent / 100 * len(values)) - 1]

@@ -1,0 +1,26 @@
+"""One customer floods, twenty others send two tasks each: theirs start sooner than with plain Celery.
+
+Nobody is told who floods.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.servers import redis
+
+from .flood import CELERYS_OWN, EACH, LIGHT, light_waits, percentile
+from .running import Project, RabbitMQ, RedisBroker
+
+
+def test_light_customers_start_at_least_twenty_times_sooner(broker: RabbitMQ | RedisBroker, tmp_path: Path) -> None:
+    waits = light_waits(
+        {
+            "plain": Project(tmp_path, broker, "", settings=CELERYS_OWN),
+            "fair": Project(tmp_path, broker, redis.shared("redis").url()),
+        }
+    )
+    assert {name: len(found) for name, found in waits.items()} == {"plain": LIGHT * EACH, "fair": LIGHT * EACH}
+    for measure in ("seconds", "tasks"):
+        plain, fair = (percentile([getattr(wait, measure) for wait in waits[name]], 99) for name in ("plain", "fair"))
+        assert plain >= 20 * fair, (broker.name, measure, plain, fair)
