@@ -89,18 +89,15 @@ def _run(url: str, options: Options, folder: Path, advance: Callable[[], None]) 
     with Queue(url) as queue:
         queue.configure(waiting_max=None, open_turn_every=options.open_turn_every)
         queue.tune(QUICK, weight=options.weight)
-        if options.lagging:
-            _submit(queue, OLDER, options.seconds)
-        else:
-            _submit(queue, KIND, options.seconds)
+        _submit(queue, OLDER if options.lagging else KIND, options.seconds)
         workers = [Child("worker", f"worker-{number}", folder, (), "chaos.shares", url) for number in range(WORKERS)]
         try:
             if options.lagging:
-                _pass(options.seconds / 4)
+                time.sleep(options.seconds / 4)
                 _submit(queue, KIND, options.seconds)
             after = max((change.number for change in walk_changes(queue.engine, 0)), default=0)
             for _ in range(STEPS):
-                _pass(options.seconds / STEPS)
+                time.sleep(options.seconds / STEPS)
                 advance()
             in_work = _seconds_in_work(queue, after)
             waiting = {look.customer: look.waiting for look in queue.customers()}
@@ -133,10 +130,6 @@ def _submit(queue: Queue, kind: str, seconds: float) -> None:
         ]
         for first in range(0, count, BATCH):
             queue.engine.submit(submissions[first : first + BATCH])
-
-
-def _pass(seconds: float) -> None:
-    time.sleep(seconds)
 
 
 def _seconds_in_work(queue: Queue, after: int) -> dict[str, float]:
