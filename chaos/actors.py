@@ -125,7 +125,7 @@ class Submitter(Actor):
 
 
 class Claimer(Actor):
-    """Claims, extends, settles in every way, reclaims, and settles claims that are known to be stale."""
+    """Claims, extends, takes over, settles in every way, reclaims, and settles claims that are known to be stale."""
 
     def run(self) -> None:
         self.marks = 0
@@ -142,6 +142,9 @@ class Claimer(Actor):
             self.settle(claims, [self.outcome() for _ in claims])
         elif chance < 0.37 and self.stale:
             self.revive(self.dice.choice(self.stale).id)
+        elif chance < 0.42 and self.stale:
+            taken = self.take_over(self.dice.choice(self.stale))
+            self.settle([claim for claim in (taken,) if claim], [self.outcome()])
         else:
             self.claim()
 
@@ -153,10 +156,20 @@ class Claimer(Actor):
         if claims and self.dice.random() < 0.2:
             self.log.write("extending")
             self.log.write("extended", len(self.queue.engine.extend(claims, 200)))
+        for claim in claims if self.dice.random() < 0.2 else []:
+            taken = self.take_over(claim)
+            claims = [*claims, taken] if taken else claims
         time.sleep(self.dice.choice((0, 0, 0, 0.01)))
         kept = [claim for claim in claims if self.dice.random() < 0.9]
         self.settle(kept, [self.outcome() for _ in kept])
         self.stale = (self.stale + claims)[-STALE_KEPT:]
+
+    def take_over(self, claim: Claim) -> Claim | None:
+        """Let a claim change hands; with its old token nothing may be done any more."""
+        self.log.write("taking_over", claim.id, claim.token)
+        taken = self.queue.engine.take_over(claim.id, claim.token, f"{self.name}, again", self.dice.randint(50, 300))
+        self.log.write("taken_over", [(taken.id, taken.token)] if taken else [])
+        return taken
 
     def outcome(self) -> Outcome:
         """Choose an outcome, mostly done; `settle` adds the mark."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from fairlane.core.document import ENDED, TRANSITIONS, ChangeRow
 from fairlane.core.policy import STEP, Policy, Standing
+from fairlane.queue.models import WORKER_EVENTS
 
 from .history import Clients, Document, Ready, StoreSnapshot
 
@@ -33,7 +34,7 @@ class DocumentHistory:
         self.attempts = 0
         self.endings = 0  # since it was last revived
         self.claims = 0
-        self.closing: dict[int, ChangeRow] = {}  # by token: the change that ended that claim
+        self.closing: dict[int, ChangeRow] = {}  # by token: the change that ended that claim, if it was not taken over
         self.wrong: list[str] = []
 
     def apply(self, line: ChangeRow) -> None:
@@ -41,7 +42,7 @@ class DocumentHistory:
         before, after = STEPS[line.what]
         if self.state not in before:
             self.wrong.append(f"{line.what} (line {line.number}) although it was {self.state or 'not there'}")
-        expected = self.token + (line.what == "claimed")
+        expected = self.token + (line.what in WORKER_EVENTS)
         if line.token != expected:
             self.wrong.append(f"{line.what} (line {line.number}) has token {line.token}, expected {expected}")
         if line.what in CLOSINGS and self.state == "running":
@@ -104,7 +105,7 @@ def _histories(store: StoreSnapshot, histories: dict[str, DocumentHistory]) -> I
         if _WAITS.get(document.state, document.state) != history.state:
             yield f"document {document.number} is {document.state}, but its lines of the feed end with {history.state}"
         if document.token != history.token:
-            yield f"document {document.number} has token {document.token}, but was claimed {history.token} times"
+            yield f"document {document.number} has token {document.token}, its lines give {history.token}"
         if document.attempts != history.attempts or not 0 <= document.attempts <= document.attempts_max:
             yield (
                 f"document {document.number} has {document.attempts} attempts of {document.attempts_max}, "
@@ -250,7 +251,7 @@ def _claims(_: StoreSnapshot, histories: dict[str, DocumentHistory], clients: Cl
     for (id, token), count in Counter(clients.claimed).items():
         if count > 1:
             yield f"token {token} of {id} was given to {count} claimers"
-        if id not in histories or token > histories[id].claims:
+        if id not in histories or token > histories[id].token:
             yield f"token {token} of {id} was given out, but the feed does not know it"
 
 

@@ -135,6 +135,7 @@ class Script:
         self.submit("customer-0", [f"batch-{number}" for number in range(5)])
         claims = self.claim()
         self.retry(lambda: self.queue.engine.extend(claims, 5))
+        self.take_over(claims[3])
         outcomes: list[tuple[str, Outcome]] = [("done", Done()), ("retried", Retried()), ("failed", Failed(""))]
         self.settle(claims[:3], outcomes)
         self.settle(claims[:3], outcomes)  # stale by now
@@ -154,6 +155,11 @@ class Script:
         claims = self.retry(lambda: self.queue.engine.claim("script", 4, 5))  # no one reclaims them before the end
         self.log.write("claimed", [(claim.id, claim.token) for claim in claims])
         return claims
+
+    def take_over(self, claim: Claim) -> None:
+        self.log.write("taking_over")
+        taken = self.retry(lambda: self.queue.engine.take_over(claim.id, claim.token, "again", 5))
+        self.log.write("taken_over", [(taken.id, taken.token)] if taken else [])  # none: it happened, and the call failed
 
     def settle(self, claims: list[Claim], outcomes: list[tuple[str, Outcome]]) -> None:
         def call() -> None:

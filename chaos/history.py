@@ -221,7 +221,7 @@ def _apply(clients: Clients, what: str, facts: list[Any]) -> None:
             clients.attempted.update((customer, key) for customer, key in facts[0])
         case "submitted":
             clients.acknowledged += [(customer, key, id) for customer, key, id in facts[0]]
-        case "claimed":
+        case "claimed" | "taken_over":
             clients.claimed += [(id, token) for id, token in facts[0]]
         case "settling":
             clients.settlements.update((mark, Settlement(mark, *fields)) for mark, *fields in facts[0])

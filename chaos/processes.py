@@ -18,7 +18,7 @@ STOP_SECONDS = 90.0
 POLL_SECONDS = 0.0002
 ROOT = Path(__file__).parent.parent
 CALLS = {  # the last line of a log whose process was in the middle of a call
-    "submitting", "cancelling", "claiming", "extending", "settling", "reclaiming", "reviving",
+    "submitting", "cancelling", "claiming", "extending", "taking_over", "settling", "reclaiming", "reviving",
 }  # fmt: skip
 
 
@@ -78,7 +78,7 @@ class Child:
         word = str(past[-1][0]) if past else "starting"
         if word in CALLS:
             return word
-        return "holding claims" if word in {"claimed", "extended"} else "between calls"
+        return "holding claims" if word in {"claimed", "extended", "taken_over"} else "between calls"
 
     @property
     def pid(self) -> int:

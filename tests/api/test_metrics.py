@@ -140,6 +140,22 @@ def test_what_comes_back_waits_again_and_a_delay_is_no_wait() -> None:
     assert followed.follow()['fairlane_ready_documents{priority="1"}'] == 0
 
 
+def test_a_document_that_is_taken_over_goes_on_running_and_its_time_counts_from_the_claim() -> None:
+    followed = Followed()
+    followed.follow()
+    followed.queue.submit("acme", 1, now=1000)
+    (claim,) = followed.queue.engine.claim("bridge", 1, 60_000, now_ms=1_001_000)
+    taken = followed.queue.engine.take_over(claim.id, claim.token, "worker", 60_000, now_ms=1_003_000)
+    assert taken is not None
+    metrics = followed.follow()
+    assert (metrics["fairlane_running_documents"], metrics['fairlane_wait_seconds_count{priority="1"}']) == (1, 1)
+    assert metrics['fairlane_documents_total{event="taken_over",kind="default"}'] == 1
+    followed.queue.engine.settle([(taken, Done())], now_ms=1_006_000)
+    metrics = followed.follow()
+    assert metrics["fairlane_running_documents"] == 0
+    assert metrics['fairlane_kind_handle_seconds_sum{kind="default"}'] == 5
+
+
 def test_a_server_that_starts_knows_what_waits_already() -> None:
     followed = Followed()
     followed.queue.submit_many("acme", [1] * 5, now=1000)

@@ -26,7 +26,8 @@ class History:
 
 @pytest.fixture(scope="module")
 def right(tmp_path_factory: pytest.TempPathFactory) -> History:
-    """Four documents: one done, one done after a retry, one failed, one cancelled while it ran; one stale settlement."""
+    """Four documents: one done, one done after a retry, one failed after a take-over, one cancelled while it ran; one stale
+    settlement."""
     path = tmp_path_factory.mktemp("right") / "queue.db"
     clients = Clients()
     with Queue(f"sqlite:///{path}") as queue:
@@ -36,17 +37,19 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> History:
             clients.acknowledged.append((customer, key, queue.submit(customer, place, key=key, now=place).id))
         waiting = snapshot(path)
         one, two, three, four = queue.engine.claim("worker", 4, 1000, now_ms=10_000)
-        queue.engine.settle([(one, Done('"mark-1"')), (two, Retried(0, "mark-2")), (three, Failed("mark-3"))], now_ms=10_001)
+        taken = queue.engine.take_over(three.id, three.token, "other", 1000, now_ms=10_000)
+        assert taken is not None
+        queue.engine.settle([(one, Done('"mark-1"')), (two, Retried(0, "mark-2")), (taken, Failed("mark-3"))], now_ms=10_001)
         queue.cancel(four.id)
         (again,) = queue.engine.claim("worker", 1, 1000, now_ms=10_002)
         queue.engine.settle([(again, Done('"mark-4"'))], now_ms=10_003)
         assert queue.engine.settle([(one, Done('"mark-5"'))], now_ms=10_004) == [one]
-    clients.claimed += [(claim.id, claim.token) for claim in (one, two, three, four, again)]
+    clients.claimed += [(claim.id, claim.token) for claim in (one, two, three, taken, four, again)]
     clients.cancelled.add(four.id)
     for settlement in (
         Settlement("mark-1", one.id, 1, "done", True),
         Settlement("mark-2", two.id, 1, "retried", True),
-        Settlement("mark-3", three.id, 1, "failed", True),
+        Settlement("mark-3", three.id, 2, "failed", True),
         Settlement("mark-4", again.id, 2, "done", None),  # killed before the answer
         Settlement("mark-5", one.id, 1, "done", False),
     ):
@@ -86,6 +89,10 @@ def _settle_as_done_and_failed(history: History) -> None:
 def _skip_a_token(history: History) -> None:
     place = next(place for place, line in enumerate(history.store.changes) if line.what == "claimed")
     history.store.changes[place] = history.store.changes[place]._replace(token=2)
+
+
+def _forget_a_take_over(history: History) -> None:
+    history.store.changes = [line for line in history.store.changes if line.what != "taken_over"]
 
 
 def _never_end(history: History) -> None:
@@ -133,12 +140,15 @@ AT_REST: list[tuple[Callable[[History], None], str]] = [
     (_end_twice, "although it was done"),
     (_settle_as_done_and_failed, "although it was done"),
     (_skip_a_token, "has token 2, expected 1"),
+    (_forget_a_take_over, "has token 2, expected 1"),
+    (_forget_a_take_over, "has token 2, its lines give 1"),
+    (_settlement("mark-9", id="three", token=1), "the feed has nothing"),
     (_never_end, "is running and ended 0 times, not once"),
     (_cut_the_feed, "gaps or repeats"),
     (_cut_the_feed, "although it was not there"),
     (_document(attempts=2), "has 2 attempts of 3, its lines give 1"),
     (_document(attempts=4), "has 4 attempts of 3"),
-    (_document(token=7), "has token 7, but was claimed 1 times"),
+    (_document(token=7), "has token 7, its lines give 1"),
     (_document(state="cancelled"), "is cancelled, but its lines of the feed end with"),
     (_document(counter=-1000), "has counter -1000, priority 1; by replay 0"),
     (_document(priority=2), "priority 2; by replay 0"),

@@ -61,6 +61,7 @@ def test_an_ended_document_stays_so_but_a_failed_one_can_be_revived() -> None:
         (
             "running",
             {
+                ("taken_over", "running"),
                 ("done", "done"),
                 ("failed", "failed"),
                 ("retried", "ready"),
@@ -88,8 +89,10 @@ def test_every_state_that_has_not_ended_can_still_end() -> None:
     assert ending == {None, *STATES}
 
 
-def test_only_a_claim_makes_a_document_run() -> None:
-    assert {(what, before) for what, before, after in MOVES if after == "running"} == {("claimed", "ready")}
+def test_only_a_claim_makes_a_document_run_and_a_running_one_may_change_hands() -> None:
+    assert {(what, before) for what, before, after in MOVES if after == "running"} == {
+        ("claimed", "ready"), ("taken_over", "running"),
+    }  # fmt: skip
 
 
 # -- text --------------------------------------------------------------------------------------------------------------

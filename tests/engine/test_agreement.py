@@ -204,6 +204,14 @@ class Agreement(RuleBasedStateMachine):
         claims = self.some_claims(picks)
         self.all(lambda engine: engine.extend(claims, lease_ms, now_ms=self.now_ms))
 
+    @rule(pick=st.integers(0, 100), worker=st.sampled_from(("w2", "w3")), lease_ms=st.sampled_from((0, 500, 60_000)))
+    def take_over(self, pick: int, worker: str, lease_ms: int) -> None:
+        for claim in self.some_claims([pick]):
+            taken = self.all(
+                lambda engine: engine.take_over(claim.id, claim.token, worker, lease_ms, now_ms=self.now_ms)  # noqa: B023
+            )
+            self.claims += [taken] if taken else []
+
     @rule(picks=st.lists(st.tuples(st.integers(0, 100), outcomes), max_size=8))
     def settle(self, picks: list[tuple[int, Outcome]]) -> None:
         claims = self.some_claims([pick for pick, _ in picks])

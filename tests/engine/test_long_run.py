@@ -56,6 +56,12 @@ class Pair:
         assert ours == theirs
         self.claims += zip(ours, theirs, strict=True)
 
+    def take_over(self) -> None:
+        """Mostly a claim that was not taken over yet; the stale ones stay, and are lost when they are settled."""
+        for claim, _ in self.claims[-1:]:
+            taken = self._both("take_over", claim.id, claim.token, "other", self.dice.choice((100, 2000, 9000)))
+            self.claims += [(taken, taken)] if taken else []
+
     def settle(self) -> None:
         self.dice.shuffle(self.claims)
         count = self.dice.choice((1, 2, 10))
@@ -127,6 +133,7 @@ def test_a_newcomer_is_next_after_many_turns_of_another(engine: Engine, kinds: d
 def test_hundreds_of_turns_are_those_of_the_memory_engine(engine: Engine, seed: int) -> None:
     pair = Pair(engine, seed)
     verbs = ["submit"] * 6 + ["claim"] * 8 + ["settle"] * 5 + ["pass_time"] * 4 + ["tune", "reclaim", "cancel"]
+    verbs += ["take_over"] * 2
     verbs += ["limit_kind", "prioritize", "reprioritize"]
     pair.submit()
     for step in range(1200):
@@ -151,7 +158,7 @@ def test_turns_between_many_kinds_are_those_of_the_memory_engine(engine: Engine,
     for each in pair.engines:
         each.configure(Rules(Policy(thresholds=()), open_turn_every=3), now_ms=0)
     verbs = ["submit"] * 6 + ["claim"] * 6 + ["settle"] * 6 + ["pass_time"] * 4
-    verbs += ["tune", "reclaim", "cancel", "limit_kind", "reprioritize"]
+    verbs += ["tune", "reclaim", "cancel", "limit_kind", "reprioritize", "take_over"]
     pair.submit()
     for _ in range(800):
         getattr(pair, pair.dice.choice(verbs))()

@@ -48,6 +48,15 @@ def submission(id: str) -> Submission:
     return Submission(id, dice.choice(CUSTOMERS), dice.choice(("extract", "extract", "scan")), "{}", dice.choice((1000, 2500)))
 
 
+def take_over(engine: Engine, claim: Claim, dice: random.Random) -> Claim:
+    """Let a fifth of the claims change hands."""
+    if dice.random() < 0.8:
+        return claim
+    taken = engine.take_over(claim.id, claim.token, "other", 60_000, now_ms=NOW_MS)
+    assert taken is not None
+    return taken
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_concurrent_calls_end_as_the_order_of_their_feed_would(engine: Engine, seed: int) -> None:
     prepare(engine)
@@ -66,7 +75,8 @@ def test_concurrent_calls_end_as_the_order_of_their_feed_would(engine: Engine, s
             limit, kinds = dice.randint(1, 6), dice.choice((None, {"extract": 3}, {"scan": 2, "extract": 3}))
             claims = engine.claim(f"w{thread}", limit, 60_000, kinds, now_ms=NOW_MS)
             calls.append(Call(f"w{thread}", limit, kinds, claims))
-            settled = [(claim, Done() if dice.random() < 0.8 else Released()) for claim in claims if dice.random() < 0.9]
+            held = [take_over(engine, claim, dice) for claim in claims]
+            settled = [(claim, Done() if dice.random() < 0.8 else Released()) for claim in held if dice.random() < 0.9]
             outcomes.update({(claim.id, claim.token): outcome for claim, outcome in settled})
             assert engine.settle(settled, now_ms=NOW_MS) == []
 
@@ -111,6 +121,10 @@ def replay(engine: Engine, calls: list[Call], outcomes: dict[tuple[str, int], Ou
                 ]
                 replayed_claims.update({(claim.id, claim.token): claim for claim in got})
                 replayed += len(got)
+        elif line.what == "taken_over":
+            taken = reference.take_over(name[0], name[1] - 1, "other", 60_000, now_ms=NOW_MS)
+            assert taken is not None
+            replayed_claims[name] = taken
         elif line.what in ("done", "released"):
             running[line.customer or ""] -= 1
             assert reference.settle([(replayed_claims[name], outcomes[name])], now_ms=NOW_MS) == []

@@ -14,7 +14,7 @@ from fairlane.core.policy import Rules
 from fairlane.engine import open_engine
 from fairlane.engine.codec import encode_rules
 from fairlane.engine.postgres import migrate
-from fairlane.engine.postgres.queries import SCHEMA_VERSIONS, in_schema, queries
+from fairlane.engine.postgres.queries import SCHEMA, SCHEMA_VERSIONS, in_schema, queries
 from tests.servers import postgres
 from tests.servers.postgres import open_postgres
 
@@ -86,13 +86,16 @@ def test_a_queue_of_an_older_version_is_upgraded_with_its_documents(url: str, ve
     assert [(claim.id, claim.turn) for claim in engine.claim("w", 9, 1000, now_ms=4000)] == [
         ("d3", 18), ("d5", 19), ("d4", 20), ("d6", 21),
     ]  # fmt: skip
+    taken = engine.take_over("d3", 1, "other", 1000, now_ms=4000)
+    assert taken is not None
+    assert (taken.token, taken.payload, taken.lease_ms) == (2, "{}", 5000)
     assert engine.reclaim(9, now_ms=4000) == 1
     assert [claim.id for claim in engine.claim("w", 9, 1000, {"extract": 3}, now_ms=5000)] == ["d7", "d2"]
     assert engine.put_record("group", "key", "new", 4) == 5
     assert engine.changes(8, 99)[1].number == 10
     with psycopg.connect(postgres.shared().url) as connection:
         assert connection.execute("SELECT version, to_regproc('other.tidy') FROM other.version").fetchone() == (
-            len(SCHEMA_VERSIONS),
+            SCHEMA.mark,
             None,
         )
 

@@ -12,7 +12,7 @@ from fairlane.core.document import Claim, Done, Submission
 from fairlane.core.policy import CustomerLimits, Terms
 from fairlane.engine import Engine, open_engine
 from fairlane.engine.postgres.queries import queries
-from fairlane.engine.queries import Queries
+from fairlane.engine.queries import Queries, read_sql
 from tests.servers import postgres
 
 SMALL, LARGE = (2_000, 200), (20_000, 2_000)  # documents, customers
@@ -38,7 +38,12 @@ def make_queue(schema: str, documents: int, customers: int) -> SizedQueue:
     connection, sql = psycopg.connect(server.url), queries(schema)
     claim = ([1], ["d"], [1])
     calls = [(name, parameters) for name, parameters, _ in CALLS.values()]
-    for name, parameters in [*calls, ("settle", (*claim, ["done"], None, None, None, None, 1)), ("extend", (*claim, 1000, 1))]:
+    for name, parameters in [
+        *calls,
+        ("settle", (*claim, ["done"], None, None, None, None, 1)),
+        ("extend", (*claim, 1000, 1)),
+        ("take_over", ("d", 1, "other", 1000, 1)),
+    ]:
         connection.execute(sql.submit_one, ("d", "ada", "extract", "{}", 1000, None, None, 0, None, 2, 1, False))
         connection.execute(getattr(sql, name), parameters)
         connection.rollback()
@@ -210,6 +215,36 @@ def test_a_claim_touches_rows_in_proportion_to_its_batch(both: tuple[SizedQueue,
     ]
     each = [(more - less) / count for less, more, count in zip(rows, rows[1:], (10, 20, 40), strict=False)]
     assert max(each) <= 1.5 * min(each)
+
+
+def test_taking_over_touches_the_document_it_names(both: tuple[SizedQueue, SizedQueue]) -> None:
+    counts = []
+    for queue in both:
+        (claim,) = claim_some(queue, 1)
+        counts.append(count_touched(queue, queue.sql.take_over, (claim.id, claim.token, "other", 5000, 2000)))
+    small, large = counts
+    assert large.scans == {}
+    assert large.rows <= 20
+    assert large.buffers <= 1.6 * small.buffers + 60
+
+
+def test_every_verb_that_locks_the_queue_gives_up_in_time_and_plans_once(both: tuple[SizedQueue, SizedQueue]) -> None:
+    statements = read_sql("fairlane.engine.postgres", "queries.sql")
+    rows = (
+        both[0]
+        .connection.execute(
+            "SELECT proname, coalesce(proconfig, '{}') FROM pg_proc WHERE pronamespace = 'plans_small'::regnamespace "
+            "AND prosrc LIKE '%%lock_queue()%%'"
+        )
+        .fetchall()
+    )
+    settings = {name: config for name, config in rows if f"fairlane.{name}(" in statements}
+    del settings["keep_details"]  # it follows `settle`, which has the lock
+    for name in [name for name in settings if name.startswith("unpack_")]:  # into a queue that nobody uses yet
+        del settings[name]
+    assert settings.keys() >= {"claim", "take_over", "settle"}
+    for name, config in settings.items():
+        assert {"lock_timeout=20s", "plan_cache_mode=force_generic_plan"} <= set(config), name
 
 
 @pytest.mark.parametrize("verb", ["settle", "extend"])

@@ -152,6 +152,21 @@ def test_an_unconfirmed_claim_gives_its_documents_back_without_spending_an_attem
     patient.close()
 
 
+def test_an_unconfirmed_take_over_gives_the_document_back_without_spending_an_attempt(pair: Pair) -> None:
+    engine, patient = pair.open(QUICKLY), pair.open(PATIENTLY)
+    patient.submit([document("a")])
+    (claim,) = patient.claim("bridge", 1, 60_000)
+    pair.freeze()
+    with pytest.raises(NotReplicated):
+        engine.take_over(claim.id, claim.token, "w", 60_000)
+    pair.thaw()
+    assert patient.extend([claim], 60_000) == [claim]
+    (again,) = patient.claim("bridge", 1, 60_000)
+    assert (again.attempts, again.token) == (1, 3)
+    engine.close()
+    patient.close()
+
+
 def test_durability_says_what_holds(pair: Pair) -> None:
     engine = pair.open(PATIENTLY)
     assert engine.durability.startswith("durable: acknowledged after the data is on the primary's disk and 1 replica received")

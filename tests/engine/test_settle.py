@@ -305,7 +305,9 @@ def bring_to(engine: Engine, send: Send, take: Take, state: State) -> tuple[str,
 
 
 @pytest.mark.parametrize("state", REACH)
-@pytest.mark.parametrize("verb", ["claim", "done", "failed", "retry", "postpone", "release", "reclaim", "cancel", "revive"])
+@pytest.mark.parametrize(
+    "verb", ["claim", "take_over", "done", "failed", "retry", "postpone", "release", "reclaim", "cancel", "revive"]
+)
 def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Take, state: State, verb: str) -> None:
     id, claim = bring_to(engine, send, take, state)
     last_claim = claim or Claim(id, 1, 1, "ada", "extract", 1, "{}", 1, 3, 0, 1, False)
@@ -315,6 +317,8 @@ def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Ta
         engine.settle([(last_claim, settled[verb])], now_ms=50)
     elif verb == "claim":
         take(at=50)
+    elif verb == "take_over":
+        engine.take_over(id, last_claim.token, "other", 1000, now_ms=50)
     elif verb == "reclaim":
         engine.reclaim(10, now_ms=20_000)
     elif verb == "cancel":
@@ -322,7 +326,7 @@ def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Ta
     else:
         engine.retry(id, now_ms=50)
     event = {"claim": "claimed", "retry": "retried", "postpone": "postponed", "release": "released", "reclaim": "expired",
-             "cancel": "cancelled", "revive": "revived"}.get(verb, verb)  # fmt: skip
+             "cancel": "cancelled", "revive": "revived", "take_over": "taken_over"}.get(verb, verb)  # fmt: skip
     sources, targets = TRANSITIONS[event]  # type: ignore[index]
     after = state_of(engine, id)
     assert after in targets if state in sources else after == state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fairlane.core.document import Retried, Submission
+from fairlane.core.document import Done, Retried, Submission
 from fairlane.core.policy import Policy, Rules
 from fairlane.engine import Engine
 from fairlane.engine.protocol import DocumentFilter
@@ -49,6 +49,17 @@ def test_a_delayed_document_joins_the_lane_of_the_priority_that_was_set(engine: 
     assert engine.prioritize([id], 6, "ola", now_ms=1) == [id]
     (claim,) = take(at=500)
     assert (claim.id, claim.priority) == (id, 6)
+
+
+def test_a_late_worker_does_not_hold_up_others_when_its_document_waits_with_another_priority(
+    engine: Engine, send: Send, take: Take
+) -> None:
+    send("ada", 2)
+    late, fresh = take(2)
+    engine.settle([(late, Retried(500))], now_ms=1)
+    assert engine.prioritize([late.id], 9, "ola", now_ms=2) == [late.id]  # where its customer never had a document
+    assert engine.settle([(late, Done()), (fresh, Done())], now_ms=3) == [late]
+    assert [document.state for id in (late.id, fresh.id) if (document := engine.document(id))] == ["delayed", "done"]
 
 
 def test_what_was_set_by_hand_stays_until_it_is_set_again(engine: Engine, send: Send, take: Take) -> None:

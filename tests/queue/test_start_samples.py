@@ -87,7 +87,11 @@ def scores_of(engine: Engine) -> int:
 
 @pytest.fixture
 def traffic(queue: Queue) -> Traffic:
-    """A queue with a backlog of which some documents are sampled."""
+    return with_backlog(queue)
+
+
+def with_backlog(queue: Queue) -> Traffic:
+    """Return a queue with a backlog of which some documents are sampled."""
     traffic = Traffic(queue)
     traffic.submit(5)
     traffic.serve(4)
@@ -172,6 +176,33 @@ def test_a_document_that_was_taken_twice_between_two_steps_is_not_learned_from(t
     traffic.sample()
     assert scores_of(traffic.engine) == before
     assert not sampled & {sample.id for sample in traffic.samples().samples}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_claim_that_was_taken_over_is_learned_from_as_one_that_was_not(traffic: Traffic, times: int) -> None:
+    with Queue("memory://") as other:
+        learned = []
+        for each, hands in ((traffic, times), (with_backlog(other), 0)):
+            questions, before = sum(len(sample.questions) for sample in each.samples().samples), scores_of(each.engine)
+            each.now_ms += 5_000
+            for claim in each.engine.claim("bridge", 100, LEASE_MS, now_ms=each.now_ms):
+                for token in range(1, 1 + hands):
+                    assert each.engine.take_over(claim.id, token, "worker", LEASE_MS, now_ms=each.now_ms + 9_000)
+            each.sample()
+            assert scores_of(each.engine) - before == questions > 0
+            learned.append(read_calibration(each.engine))
+        assert learned[0] == learned[1]
+
+
+def test_a_claim_that_was_taken_over_after_another_one_is_not_learned_from(traffic: Traffic) -> None:
+    before = scores_of(traffic.engine)
+    traffic.now_ms += 5_000
+    claims = traffic.engine.claim("worker", 100, LEASE_MS, now_ms=traffic.now_ms)
+    traffic.engine.settle([(claim, Retried()) for claim in claims], now_ms=traffic.now_ms)
+    for claim in traffic.engine.claim("bridge", 100, LEASE_MS, now_ms=traffic.now_ms):
+        assert traffic.engine.take_over(claim.id, claim.token, "worker", LEASE_MS, now_ms=traffic.now_ms)
+    traffic.sample()
+    assert scores_of(traffic.engine) == before
 
 
 def test_what_is_held_is_not_forecast(traffic: Traffic) -> None:

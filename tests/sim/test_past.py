@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fairlane import Queue
-from fairlane.core.document import Done, Retried
+from fairlane.core.document import Done, Released, Retried
 from fairlane.sim.history import current_contender, load_history
 from fairlane.sim.measures import measure
 from fairlane.sim.past import differs
@@ -47,6 +47,20 @@ def test_the_delay_of_a_document_is_not_a_wait(queue: Queue) -> None:
     (claim,) = queue.engine.claim("worker", 1, 1000, now_ms=(START + 103) * 1000)
     queue.engine.settle([(claim, Done())], now_ms=(START + 104) * 1000)
     assert load_history(queue).past.measure().waits["all"].max == 3
+
+
+def test_the_delay_of_a_document_whose_claim_was_taken_over_is_not_a_wait(queue: Queue) -> None:
+    engine = queue.engine
+    for _ in range(2):
+        queue.submit("acme", delay=100, now=START)
+    taken, released = engine.claim("bridge", 2, 1000, now_ms=(START + 103) * 1000)
+    held = engine.take_over(taken.id, taken.token, "worker", 1000, now_ms=(START + 104) * 1000)
+    assert held is not None
+    engine.settle([(held, Done()), (released, Released())], now_ms=(START + 105) * 1000)
+    (again,) = engine.claim("worker", 1, 1000, now_ms=(START + 106) * 1000)
+    engine.settle([(again, Done())], now_ms=(START + 107) * 1000)
+    waits = load_history(queue).past.measure().waits["all"]
+    assert (waits.p50, waits.max) == (3, 103)  # of the one that came back nobody knows when its delay was over
 
 
 def test_a_replay_like_the_past_raises_no_doubt(queue: Queue, hands: Hands) -> None:

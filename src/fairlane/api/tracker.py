@@ -167,6 +167,8 @@ class DocumentTracker:
                 self._dispatched(document.kind, change.note)
                 self.running[id] = document._replace(started_ms=change.at_ms)
             return document
+        if what == "taken_over":
+            return self.running.get(id)
         if what in ("prioritized", "rechecked"):
             return self._reprioritized(id, change)
         document = self.running.pop(id, None)

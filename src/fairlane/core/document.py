@@ -17,7 +17,7 @@ from .policy import STEP, CustomerLimits, Standing, Terms, from_thousandths
 
 State = Literal["delayed", "ready", "running", "done", "failed", "cancelled"]
 EventType = Literal["submitted", "due", "claimed", "done", "failed", "retried", "postponed", "released", "expired",
-                    "cancelled", "revived"]  # fmt: skip
+                    "cancelled", "revived", "taken_over"]  # fmt: skip
 
 Hold = Literal["paused", "cap", "kind running", "kind rate"]
 WAITING: tuple[State, ...] = ("ready", "delayed")
@@ -28,6 +28,7 @@ TRANSITIONS: dict[EventType, tuple[tuple[State | None, ...], tuple[State, ...]]]
     "submitted": ((None,), ("ready", "delayed")),
     "due": (("delayed",), ("ready",)),
     "claimed": (("ready",), ("running",)),
+    "taken_over": (("running",), ("running",)),  # by another worker, under a new token; the attempt goes on
     "done": (("running",), ("done",)),
     "failed": (("running",), ("failed",)),  # by the worker, or because its attempts are spent
     "retried": (("running",), ("ready", "delayed")),  # the worker requests another attempt
@@ -47,8 +48,7 @@ _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 def validate_text(name: str, value: str, length_max: int = 200) -> str:
     """Return the text unchanged; raise BadValue unless it has 1 to `length_max` characters and no control characters."""
     if type(value) is not str or not 1 <= len(value) <= length_max or _FORBIDDEN.search(value):
-        expected = f"text of 1 to {length_max} characters without control characters or lone surrogates"
-        raise BadValue(name, value, expected)
+        raise BadValue(name, value, f"text of 1 to {length_max} characters without control characters or lone surrogates")
     return value
 
 
@@ -117,7 +117,7 @@ class Claim(NamedTuple):
     attempts: int
     attempts_max: int
     lease_ms: int  # the lease ends then
-    turn: int  # the dispatch number that took it
+    turn: int  # the dispatch number that took it; 0 in a claim that was taken over
     is_open_turn: bool
 
 
@@ -181,7 +181,7 @@ class DocumentRow(NamedTuple):
     priority: int  # of the lane in which it waits, or waited
     no_better_than: int | None
     is_set_by_hand: bool  # an operator set its priority
-    claimed_ms: int | None  # its newest claim
+    claimed_ms: int | None  # its newest claim; one that is taken over began earlier
     bytes: int = 0  # of its payload, its result and their files
     retries: int = 0  # by its customer: each was a check, and `check` is the newest
     submitted_ms: int = 0

@@ -151,10 +151,20 @@ class EncryptedEngine:
     ) -> list[Claim]:
         if self._locked is not None and time.monotonic() - self._locked[0] < LOCKED_SECONDS:
             raise self._locked[1]
+        self._locked = None
+        return self._decrypt(self.inner.claim(worker, limit, lease_ms, kinds, now_ms=now_ms), now_ms)
+
+    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
+        taken = self.inner.take_over(id, token, worker, lease_ms, now_ms=now_ms)
+        claims = [] if taken is None else self._decrypt([taken], now_ms)
+        return claims[0] if claims else None
+
+    def _decrypt(self, encrypted: Sequence[Claim], now_ms: int | None) -> list[Claim]:
+        """Decrypt the payloads of claims; end the others, and raise KeyMissing if a key was missing and none is left."""
         claims: list[Claim] = []
         refused: list[tuple[Claim, Outcome]] = []
-        self._locked = None
-        for claim in self.inner.claim(worker, limit, lease_ms, kinds, now_ms=now_ms):
+        missing: KeyMissing | None = None
+        for claim in encrypted:
             if not is_sealed(claim.payload):
                 claims.append(claim)
                 continue
@@ -162,14 +172,15 @@ class EncryptedEngine:
                 payload = unseal(self.keyring, text_context("payload", claim.id), claim.payload)
                 claims.append(claim._replace(payload=payload))
             except KeyMissing as error:
-                self._locked = time.monotonic(), error
+                missing = error
+                self._locked = time.monotonic(), missing
                 refused.append((claim, Released()))
             except TextDamaged as error:
                 refused.append((claim, Failed(f"corrupt: {error}")))
         if refused:
             self.inner.settle(refused, now_ms=now_ms)
-        if self._locked is not None and not claims:
-            raise self._locked[1]
+        if missing is not None and not claims:
+            raise missing
         return claims
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:

@@ -7,8 +7,8 @@ Laws for every engine:
 - A submission is acknowledged after a durable commit, or `durability` says that the engine is not durable.
 - Queue and Worker validate values before they reach an engine; an engine adds, compares and remembers.
 - While the rules are frozen, verbs that begin or change something raise StoreFrozen. What runs may still end: `extend`,
-  `settle` and `reclaim` go on, as do `configure`, which thaws, `put_record`, `rewrite`, and every verb of `Reader` and
-  `Transfer`.
+  `take_over`, `settle` and `reclaim` go on, as do `configure`, which thaws, `put_record`, `rewrite`, and every verb of
+  `Reader` and `Transfer`.
 - Opening an engine brings its store to this version's schema; idempotent, safe for many processes at once, and while others
   use it. A store whose schema is too new for this program is refused with StoreUnfit, when it is opened and by every verb.
 - An engine implements all four groups. That is more than 25 members in one class, and on purpose: callers hold one object,
@@ -44,7 +44,7 @@ SCAN_MAX = 5000  # documents that are examined for one page, at most
 # Groups of records that belong to documents, and are deleted with them.
 PROGRESS = "progress"  # by document id
 ATTEMPTS = "attempts"  # details of failed attempts, by `attempt_key`
-ATTEMPTS_KEPT = 10  # of a document: those of its last claims
+ATTEMPTS_KEPT = 10  # of a document: those of its last tokens
 
 EXPIRED = "the worker stopped or died: its lease ran out on attempt {attempts} of {attempts_max}"
 SPENT = "attempt {attempts} of {attempts_max} failed: {reason}"
@@ -95,7 +95,7 @@ class Removed(NamedTuple):
 
     id: str
     customer: str
-    token: int  # of its newest claim; its earlier claims had 1, 2, …
+    token: int  # its newest; those before it were 1, 2, …
 
 
 TextPart = Literal["payload", "result", "reason", "digest", "note"]
@@ -251,6 +251,11 @@ class Store(Protocol):
 
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
         """Extend leases, never shorten them; return the claims that were lost."""
+
+    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
+        """Take a running claim over from the worker that has it: it gets a new token, this worker, and a lease that may be
+        shorter or longer; all else stays, when it was claimed and what it paid too. Return None and change nothing if the
+        claim with that token was lost."""
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         """End each claim with its outcome, and keep the outcome's details; return the claims that were lost, for which

@@ -20,6 +20,7 @@ from fairlane.core.policy import from_thousandths
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DATETIME_MAX_MS = 253_402_300_799_999  # the end of the year 9999: later moments are shown as that
+WORKER_EVENTS = ("claimed", "taken_over")  # whose note in the feed is the worker that has the document from then on
 REASON_EVENTS = ("failed", "retried", "postponed", "cancelled", "expired")  # whose note in the feed is a reason for people
 
 
@@ -65,7 +66,7 @@ class Attempt(NamedTuple):
     """What is kept of an attempt that failed."""
 
     attempt: int
-    token: int  # of the claim: it rises with every claim, also after a retry by a person
+    token: int  # of the claim: it rises with every claim, also after a retry by a person, and when one is taken over
     at: datetime  # by the worker's clock
     worker: str
     seconds: float  # that the handler ran
@@ -79,8 +80,8 @@ class HistoryEntry(NamedTuple):
 
     event: str  # submitted, claimed (a server says: started), done, failed, …
     at: datetime
-    claim: int | None  # which claim it was about, counted from 1; None before the first
-    worker: str | None  # that claimed it; a server shows it to operators only
+    claim: int | None  # the token of the claim that it was about, counted from 1; None before the first
+    worker: str | None  # that claimed it or took it over; a server shows it to operators only
     reason: str | None  # why it failed, is retried, was postponed, expired or was cancelled
     priority: int | None = None  # that it got, when its priority was changed
     by: str | None = None  # the operator who set that by hand; a server shows it to operators only
@@ -258,11 +259,10 @@ def document_from(row: DocumentRow, progress: Progress | None = None) -> Documen
 
 
 def history_from(change: ChangeRow) -> HistoryEntry:
-    is_claim = change.what == "claimed"
+    worker = change.note if change.what in WORKER_EVENTS else None
     return HistoryEntry(
-        change.what, to_datetime(change.at_ms), change.token or None, change.note if is_claim else None, reason_of(change),
-        *new_priority(change),
-    )  # fmt: skip
+        change.what, to_datetime(change.at_ms), change.token or None, worker, reason_of(change), *new_priority(change)
+    )
 
 
 def reason_of(change: ChangeRow) -> str | None:

@@ -68,7 +68,11 @@ class Sample(NamedTuple):
     questions: tuple[Question, ...] = ()
 
     def has_started(self, document: DocumentRow) -> bool:
-        return document.token == self.token + 1 and document.claimed_ms is not None
+        """Return whether its newest claim is its first since: it has had no other token, or was not ready again meanwhile (a
+        claim that is taken over has several)."""
+        waited_ms = max(document.submitted_ms + 1, *(question.at_ms for question in self.questions), 0)
+        is_first = document.token == self.token + 1 or document.ready_ms < waited_ms
+        return document.token > self.token and document.claimed_ms is not None and is_first
 
     def is_waiting(self, document: DocumentRow) -> bool:
         return document.token == self.token and document.state == "ready"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -123,14 +124,19 @@ def _read_documents(queue: Queue, after: int | None) -> tuple[dict[str, int], di
     """Read what the feed does not say: costs other than 1, when delays were over, as far as that is known, and how many
     priorities are not what the check gave."""
     first = next(read_feed(queue, after), None)
-    costs, delayed_ms, steered = dict[str, int](), dict[str, int](), 0
+    costs, delayed_ms, steered, retaken = dict[str, int](), dict[str, int](), 0, dict[str, int]()
     filter = DocumentFilter(since_ms=None if first is None else first.at_ms)
     for document in walk_documents(queue.engine, filter):
         if document.cost != STEP:
             costs[document.id] = document.cost
         if document.ready_ms > document.submitted_ms and document.token <= 1:  # later claims have times of their own
             delayed_ms[document.id] = document.ready_ms
+        elif document.ready_ms > document.submitted_ms and document.attempts <= 1:  # or its one claim was taken over
+            retaken[document.id] = document.ready_ms
         steered += document.is_set_by_hand or document.no_better_than is not None
+    if retaken:
+        claims = Counter(change.document for change in read_feed(queue, after) if change.what == "claimed")
+        delayed_ms |= {id: ready_ms for id, ready_ms in retaken.items() if claims[id] <= 1}
     return costs, delayed_ms, steered
 
 

@@ -91,7 +91,7 @@ class Story:
         self.now_ms += self.random.choice((0, 1, 500, 60_000))
         now = self.now_ms / 1000
         customer = self.random.choice(CUSTOMERS)
-        match self.random.randrange(14):
+        match self.random.randrange(15):
             case 0 | 1 | 2 | 3:
                 delay = self.random.choice((0, 0, 0, 90))
                 best = self.random.choice((None, None, 6))
@@ -101,6 +101,8 @@ class Story:
                 self.claims += self.engine.claim(worker, self.random.randrange(1, 6), 300_000, now_ms=self.now_ms)
             case 7 | 8 | 9:
                 self._settle()
+            case 14:
+                self._take_over()
             case 10:
                 self.engine.reclaim(100, now_ms=self.now_ms)
                 self._cancel_or_revive()
@@ -124,6 +126,11 @@ class Story:
         thresholds = self.random.choice((Policy().thresholds, (-1,), (-3, -4)))
         self.engine.configure(replace(rules, policy=Policy(thresholds=thresholds)), now_ms=self.now_ms)
         self.engine.reprioritize(customer, 0, 5, recheck=self.random.random() < 0.5, now_ms=self.now_ms)
+
+    def _take_over(self) -> None:
+        for claim in self.claims[-2:]:
+            taken = self.engine.take_over(claim.id, claim.token, "three", 300_000, now_ms=self.now_ms)
+            self.claims += [taken] if taken else []
 
     def _settle(self) -> None:
         for claim in [self.claims.pop() for _ in range(min(len(self.claims), 4))]:

@@ -18,9 +18,11 @@ def test_the_history_of_a_document(server: Server, page: httpx.Client, customer:
     [claim] = claim_only(server, id)
     server.queue.engine.settle([(claim, Retried(0, "timed_out: once"))])
     [claim] = claim_only(server, id)
+    taken = server.queue.engine.take_over(id, claim.token, "celery@host", 60_000)
+    assert taken is not None
     details = {
         "attempt": 2,
-        "token": 2,
+        "token": 3,
         "at": 0,
         "worker": "tester",
         "seconds": 1,
@@ -28,12 +30,15 @@ def test_the_history_of_a_document(server: Server, page: httpx.Client, customer:
         "traceback": "T",
         "output": "O",
     }
-    server.queue.engine.settle([(claim, Failed("encrypted: it asks for a password", details=json.dumps(details)))])
+    server.queue.engine.settle([(taken, Failed("encrypted: it asks for a password", details=json.dumps(details)))])
     body = page.get(f"/page/documents/{id}").json()
-    assert [change["what"] for change in body["life"]] == ["submitted", "claimed", "retried", "claimed", "failed"]
-    assert [change["worker"] for change in body["life"]] == [None, "tester", None, "tester", None]
+    assert [change["what"] for change in body["life"]] == [
+        "submitted", "claimed", "retried", "claimed", "taken_over", "failed",
+    ]  # fmt: skip
+    assert [change["worker"] for change in body["life"]] == [None, "tester", None, "tester", "celery@host", None]
+    assert [change["attempt"] for change in body["life"]] == [0, 1, 1, 2, 2, 2]
     assert body["failure_code"] == "encrypted"
-    assert [(attempt["attempt"], attempt["traceback"], attempt["output"]) for attempt in body["attempts"]] == [(2, "T", "O")]
+    assert [(attempt["number"], attempt["traceback"], attempt["output"]) for attempt in body["attempts"]] == [(2, "T", "O")]
     why = body["why"]
     assert (why["counter"], why["priority"], why["threshold"], why["was_reset"]) == (-4, 2, -2, False)
     assert why["silence"] == 0
@@ -41,6 +46,7 @@ def test_the_history_of_a_document(server: Server, page: httpx.Client, customer:
     with signed_in(server, server.key(customer)) as owner:
         own_body = owner.get(f"/page/documents/{id}").json()
         assert "tester" not in json.dumps(own_body)
+        assert "celery" not in json.dumps(own_body)
         assert own_body["attempts"] == []
         assert [change["what"] for change in own_body["life"]] == [change["what"] for change in body["life"]]
     with signed_in(server, server.key(f"{customer}, neighbour")) as neighbour:

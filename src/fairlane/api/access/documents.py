@@ -22,10 +22,10 @@ from fairlane.queue.audit import actor_name
 from fairlane.queue.audited_queue import audited_bulk
 from fairlane.queue.bulk import Action, BulkChange, BulkStep
 from fairlane.queue.history import changes_of, history_of
-from fairlane.queue.models import new_priority
+from fairlane.queue.models import WORKER_EVENTS, new_priority
 from fairlane.queue.validation import document_filter
 
-__all__ = ["CheckContext", "DocumentAccess", "DocumentFilter", "FileInfo", "new_priority"]
+__all__ = ["WORKER_EVENTS", "CheckContext", "DocumentAccess", "DocumentFilter", "FileInfo", "new_priority"]
 
 READS_MAX = 10  # of the store for one page: then it is short
 
@@ -215,7 +215,7 @@ class DocumentAccess:
         changes = changes_of(self._engine, self._visible(document))
         if self._caller.sees_all:
             return changes
-        return [change._replace(note=None) if change.what == "claimed" else without_actor(change) for change in changes]
+        return [change._replace(note=None) if change.what in WORKER_EVENTS else without_actor(change) for change in changes]
 
     def history(self, id: str) -> list[HistoryEntry]:
         """Read what happened to a document, with the public names of events; customers see no worker's name."""

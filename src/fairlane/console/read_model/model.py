@@ -162,6 +162,8 @@ class ReadModel:
             self._submitted(change, self.row(customer), document, facts)
         elif what == "claimed" and document is not None:
             self._claimed(change, document)
+        elif what == "taken_over" and document is not None:
+            self._taken_over(change, document)
         elif what in REQUEUED and document is not None:
             self._requeued(change, document, facts)
             if what == "revived" and change.note:  # by its customer, with a check
@@ -205,6 +207,12 @@ class ReadModel:
         self.figures.record_start(change.at_ms, document.priority, document.sender_class, wait_ms)
         self._enter(document, "running")
         self._find_starved(change.at_ms, document.number)
+
+    def _taken_over(self, change: ChangeRow, document: LiveDocument) -> None:
+        if document.state == "running":  # else it was loaded as it was later
+            self._leave(document)
+            document.worker = change.note or ""
+            self._enter(document, "running")
 
     def _requeued(self, change: ChangeRow, document: LiveDocument, facts: DocumentFacts | None) -> None:
         self._leave(document)

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from fairlane.api.access.batches import BatchRecord
-from fairlane.api.access.documents import CheckContext, DocumentAccess, DocumentFilter, new_priority
+from fairlane.api.access.documents import WORKER_EVENTS, CheckContext, DocumentAccess, DocumentFilter, new_priority
 from fairlane.api.dependencies import AnyCaller, IdInPath, RequestContext, document_json, json_response, value_json
 from fairlane.api.problems import Problem
 from fairlane.console.counter import is_reset
@@ -129,12 +129,13 @@ async def get_document(context: AnyCaller, id: IdInPath) -> Response:
         documents = context.access.documents
         document = documents.get(id)
         code = failure_code(document.reason) if document.state == "failed" else None
+        changes = documents.changes(document)
         return {
             "document": document_json(context.caller, document) | file_json(context, document),
-            "life": history_json(documents.changes(document), document),
+            "life": history_json(changes, document),
             "why": _check_json(documents.check_context(document), document),
             "outlook": _outlook_json(documents, document),
-            "attempts": _attempts_json(context, document),
+            "attempts": _attempts_json(context, document, changes),
             "batch": _place_json(context.access.batches.of(document), document),
             "failure_code": code,
             "can_retry": code is not None and may_help_again(code),
@@ -143,11 +144,12 @@ async def get_document(context: AnyCaller, id: IdInPath) -> Response:
     return json_response(await context.service.search(read_document))
 
 
-def _attempts_json(context: RequestContext, document: DocumentRow) -> list[dict[str, Any]]:
+def _attempts_json(context: RequestContext, document: DocumentRow, changes: list[ChangeRow]) -> list[dict[str, Any]]:
     """Return the failed attempts with their tracebacks; for operators only."""
     if not context.caller.sees_all:
         return []
-    return [value_json(attempt) for attempt in context.access.operator.attempts(document.id)]
+    attempts = context.access.operator.attempts(document.id)
+    return [value_json(attempt) | {"number": attempt_number(attempt.token, changes)} for attempt in attempts]
 
 
 def _place_json(batch: BatchRecord | None, document: DocumentRow) -> dict[str, Any] | None:
@@ -155,28 +157,32 @@ def _place_json(batch: BatchRecord | None, document: DocumentRow) -> dict[str, A
     return None if batch is None else batch_json(batch) | {"position": batch.documents.index(document.id) + 1}
 
 
+def attempt_number(token: int, changes: list[ChangeRow]) -> int:
+    """Return which claim of its document a token belongs to; one that was taken over has had several."""
+    return token - sum(change.what == "taken_over" and (change.token or 0) <= token for change in changes)
+
+
 def history_json(changes: list[ChangeRow], document: DocumentRow) -> list[dict[str, Any]]:
     """Return what happened to a document, oldest first; its submission and end are known even when the feed was purged."""
-    history = [_change_json(change) for change in changes]
+    history = [_change_json(change) | {"attempt": attempt_number(change.token or 0, changes)} for change in changes]
     known = {change.what for change in changes}
     if "submitted" not in known:
         start = {"at": document.submitted_ms, "what": "submitted", "attempt": 0}
         history.insert(0, start | {"worker": None, "note": None, "priority": None, "by": None})
     if document.ended_ms is not None and document.state not in known:
-        end = {"at": document.ended_ms, "what": document.state, "attempt": document.token}
+        end = {"at": document.ended_ms, "what": document.state, "attempt": attempt_number(document.token, changes)}
         history.append(end | {"worker": None, "note": document.reason, "priority": None, "by": None})
     return history
 
 
 def _change_json(change: ChangeRow) -> dict[str, Any]:
-    is_claim = change.what == "claimed"
+    names_worker = change.what in WORKER_EVENTS
     priority, by = new_priority(change)
     return {
         "at": change.at_ms,
         "what": change.what,
-        "attempt": change.token or 0,
-        "worker": change.note if is_claim else None,
-        "note": None if is_claim or change.what in NOTES_FOR_PROGRAMS else change.note,
+        "worker": change.note if names_worker else None,
+        "note": None if names_worker or change.what in NOTES_FOR_PROGRAMS else change.note,
         "priority": priority,
         "by": by,
     }

@@ -233,7 +233,7 @@ function timeline(life, isStaff) {
 /** The failed attempts, newest first: what was raised, and the end of what was printed. */
 function failedAttempts(attempts) {
   return [...attempts].reverse().map((attempt, index) => {
-    const when = `${t("life.attempt", { attempt: attempt.token })} · ${dateTime(attempt.at * 1000)} · `;
+    const when = `${t("life.attempt", { attempt: attempt.number })} · ${dateTime(attempt.at * 1000)} · `;
     const output = [
       ["document.traceback", attempt.traceback],
       ["document.output", attempt.output],

@@ -171,6 +171,7 @@ export class LanesCanvas {
     if (["submitted", "retried", "postponed", "expired"].includes(move.what))
       return { fromX: 0, fromY: y, toX: Math.max(12, this.blockX(lane.blocks.length)), toY: y };
     if (move.what === "claimed") return { fromX: this.blockX(0), fromY: y, toX: slot.x, toY: slot.y };
+    if (move.what === "taken_over") return null; // it goes on running
     if (move.what === "done") return { fromX: slot.x, fromY: slot.y, toX: this.width + 6, toY: slot.y };
     return { fromX: slot.x, fromY: slot.y, toX: slot.x, toY: this.height + 8 };
   }

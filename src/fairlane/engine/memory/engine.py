@@ -92,6 +92,11 @@ class MemoryEngine:
         with self._lock:
             return settle.extend(self._state, claims, current_time_ms(now_ms) + lease_ms)
 
+    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
+        with self._lock:
+            at_ms = current_time_ms(now_ms)
+            return settle.take_over(self._state, id, token, worker, at_ms + lease_ms, at_ms)
+
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         with self._lock:
             lost = settle.settle(self._state, settlements, current_time_ms(now_ms))

@@ -1,4 +1,4 @@
-"""Extend, settle, reclaim, cancel and retry: every way in which a claim or a document ends."""
+"""Extend, take over, settle, reclaim, cancel and retry: every way in which a claim or a document ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .submit import check_customer, customer_limits
 def extend(state: QueueState, claims: Sequence[Claim], until_ms: int) -> list[Claim]:
     lost = []
     for claim in claims:
-        document = _claimed_document(state, claim)
+        document = _claimed_document(state, claim.id, claim.token)
         if document is None:
             lost.append(claim)
         elif document.lease_ms is not None and document.lease_ms < until_ms:
@@ -29,16 +29,31 @@ def extend(state: QueueState, claims: Sequence[Claim], until_ms: int) -> list[Cl
     return lost
 
 
-def _claimed_document(state: QueueState, claim: Claim) -> DocumentState | None:
-    """Return the claim's document, or None if the claim was lost."""
-    document = state.document(claim.id)
-    return document if document and document.state == "running" and document.token == claim.token else None
+def _claimed_document(state: QueueState, id: str, token: int) -> DocumentState | None:
+    """Return the document that is claimed under a token, or None if the claim was lost."""
+    document = state.document(id)
+    return document if document and document.state == "running" and document.token == token else None
+
+
+def take_over(state: QueueState, id: str, token: int, worker: str, until_ms: int, now_ms: int) -> Claim | None:
+    document = _claimed_document(state, id, token)
+    if document is None:
+        return None
+    document.token += 1
+    document.worker = worker
+    document.lease_ms = until_ms
+    heappush(state.leases, (until_ms, document.number))
+    state.log(now_ms, "taken_over", document.customer, document, worker)
+    return Claim(
+        id, document.token, document.number, document.customer.id, document.kind, document.priority, document.payload,
+        document.attempts, document.attempts_max, until_ms, turn=0, is_open_turn=False,
+    )  # fmt: skip
 
 
 def settle(state: QueueState, settlements: Sequence[tuple[Claim, Outcome]], now_ms: int) -> list[Claim]:
     lost = []
     for claim, outcome in settlements:
-        document = _claimed_document(state, claim)
+        document = _claimed_document(state, claim.id, claim.token)
         if document is None:
             lost.append(claim)
         else:

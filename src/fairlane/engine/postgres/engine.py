@@ -166,6 +166,10 @@ class PostgresEngine:
         ((lost,),) = self._pool.write(self._sql.extend, (*_claim_columns(claims), lease_ms, now_ms))
         return [claims[index - 1] for index in lost]
 
+    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
+        rows = self._pool.write(self._sql.take_over, (id, token, worker, lease_ms, now_ms))
+        return Claim(*rows[0]) if rows else None
+
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         if not settlements:
             return []

@@ -196,6 +196,37 @@ BEGIN
     ORDER BY g.ordinal);
 END $$;
 
+-- Give a running claim to another worker, under the next token and with a lease of its own; no row if it was lost. A lease that is
+-- shorter than before must be found by `reclaim`, too.
+CREATE FUNCTION fairlane.take_over(document_id text, claim_token bigint, worker_name text, length_ms bigint, now_override bigint)
+RETURNS TABLE (
+  id text, token bigint, number bigint, customer text, kind text, priority smallint, payload text, attempts int,
+  attempts_max int, lease_ms bigint, turn bigint, is_open boolean
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  q fairlane.queue := fairlane.lock_queue();
+  now_ms bigint := fairlane.now_ms(now_override);
+BEGIN
+  RETURN QUERY
+    WITH taken AS (
+      UPDATE fairlane.work AS w SET token = w.token + 1, worker = worker_name, lease_ms = now_ms + length_ms
+      WHERE w.number = (SELECT d.number FROM fairlane.documents AS d WHERE d.id = document_id)
+        AND w.token = claim_token AND w.state = 'running'
+      RETURNING w.*
+    ), logged AS (
+      INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
+      SELECT q.last_change + 1, now_ms, 'taken_over', t.customer, t.number, t.token, worker_name FROM taken AS t
+    )
+    SELECT t.id, t.token, t.number, c.id, t.kind, t.priority, d.payload, t.attempts, t.attempts_max, t.lease_ms, 0::bigint, false
+    FROM taken AS t JOIN fairlane.documents AS d ON d.number = t.number
+    JOIN fairlane.customer_terms AS c ON c.number = t.customer;
+  IF FOUND THEN
+    q.leases_floor := least(q.leases_floor, now_ms + length_ms);
+    PERFORM fairlane.write_queue(q, 1);
+  END IF;
+END $$;
+
 -- Return up to `max_count` documents whose lease ran out to their lanes, or fail them if their attempts are spent.
 CREATE FUNCTION fairlane.reclaim(max_count int, now_override bigint) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE

@@ -6,8 +6,8 @@ BEGIN
   FOR verb IN
     SELECT p.oid::regprocedure FROM pg_proc AS p
     WHERE p.pronamespace = 'fairlane'::regnamespace
-      AND p.proname IN ('check_customer', 'submit', 'submit_one', 'claim', 'settle', 'extend', 'reclaim', 'cancel', 'retry',
-                        'purge', 'forget', 'configure', 'count_some', 'tune', 'reset_customer', 'put_record', 'settle_arrivals',
+      AND p.proname IN ('check_customer', 'submit', 'submit_one', 'claim', 'settle', 'extend', 'take_over', 'reclaim', 'cancel',
+                        'retry', 'purge', 'forget', 'configure', 'count_some', 'tune', 'reset_customer', 'put_record', 'settle_arrivals',
                         'limit_kind', 'prioritize', 'reprioritize')
   LOOP
     EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off '

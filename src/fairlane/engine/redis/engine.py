@@ -158,8 +158,11 @@ class RedisEngine:
         kinds_and_attempts = [-1] if kinds is None else [len(kinds), *(value for pair in kinds.items() for value in pair)]
         kind_set = codec.kind_set_text(kinds)
         arguments = [codec.time_argument(now_ms), worker, limit, lease_ms, DUE_MAX, kind_set, *kinds_and_attempts]
+        return self._claim("claim", arguments, now_ms)
+
+    def _claim(self, verb: str, arguments: list[Any], now_ms: int | None) -> list[Claim]:
         try:
-            return codec.claims(self._pool.run("claim", arguments, "never"))
+            return codec.claims(self._pool.run(verb, arguments, "never"))
         except NotReplicated as error:  # nobody will work on them: give them back, so that no attempt is spent
             with suppress(StoreError):
                 released = [(claim, Released()) for claim in codec.claims(error.reply)]
@@ -171,6 +174,10 @@ class RedisEngine:
         for claim in claims:
             arguments += (codec.seq(claim.number), claim.id, claim.token)
         return [claims[index - 1] for index in self._pool.run("extend", arguments, "same")]
+
+    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
+        claims = self._claim("take_over", [codec.time_argument(now_ms), id, token, worker, lease_ms], now_ms)
+        return claims[0] if claims else None
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         lost = self._pool.run("settle", codec.settle_arguments(settlements, now_ms), "marked")

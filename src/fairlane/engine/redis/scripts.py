@@ -25,7 +25,8 @@ READING = {
     "totals",
 }  # fmt: skip
 ALONE = {"migrate", "upgrade"}  # they create or change what the shared files read
-FREEING = {"extend", "settle", "reclaim", "cancel", "purge", "forget", "sweep"}  # these must run on a full server too
+# These must run on a full server too.
+FREEING = {"extend", "take_over", "settle", "reclaim", "cancel", "purge", "forget", "sweep"}
 
 
 class Script(NamedTuple):

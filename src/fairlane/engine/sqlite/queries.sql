@@ -272,6 +272,11 @@ WHERE number = ? AND state = 'ready';
 -- extend_lease: Extend a lease, unless the claim was lost.
 UPDATE documents SET lease_ms = max(lease_ms, ?) WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING number;
 
+-- take_over_document: Give a running document to another worker under the next token, unless the claim was lost.
+UPDATE documents SET token = token + 1, worker = ?, lease_ms = ? WHERE id = ? AND state = 'running' AND token = ?
+RETURNING customer, number, customer_id, kind, priority, (SELECT body FROM payloads AS p WHERE p.number = documents.number),
+          attempts, attempts_max;
+
 -- finish_document: End a running document as done, unless the claim was lost.
 UPDATE documents SET state = 'done', ended_ms = ?, bytes = bytes + ?, lease_ms = NULL, reason = NULL
 WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING customer, kind, priority, claimed_ms, paid, bytes IS NOT NULL;

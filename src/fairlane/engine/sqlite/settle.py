@@ -1,4 +1,4 @@
-"""Extend, settle, reclaim, cancel and retry: each by one conditional write on (id, state, token)."""
+"""Extend, take over, settle, reclaim, cancel and retry: each by one conditional write on (id, state, token)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def extend(tx: Transaction, claims: Sequence[Claim], until_ms: int) -> list[Clai
 
 def _extend(tx: Transaction, claim: Claim, until_ms: int) -> bool:
     return bool(tx.execute(sql.extend_lease, (until_ms, claim.number, claim.id, claim.token)).fetchall())
+
+
+def take_over(tx: Transaction, id: str, token: int, worker: str, until_ms: int, now_ms: int) -> Claim | None:
+    """Give a running claim to another worker under a new token; return None if it was lost."""
+    tx.flush_documents()
+    row = tx.execute(sql.take_over_document, (worker, until_ms, id, token)).fetchone()
+    if row is None:
+        return None
+    customer, number, *columns = row
+    tx.log(now_ms, "taken_over", customer, number, token + 1, worker)
+    return Claim._make((id, token + 1, number, *columns, until_ms, 0, False))
 
 
 def settle(tx: Transaction, settlements: Sequence[tuple[Claim, Outcome]], now_ms: int) -> list[Claim]:

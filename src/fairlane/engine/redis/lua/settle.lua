@@ -18,7 +18,7 @@ load_customers_of(seqs)
 local paid = {}
 for _, seq in ipairs(seqs) do
   local document = document_of(seq)
-  if document and document.paid then
+  if document and document.paid and document.state == 'running' then -- else its lane may not exist yet
     paid[#paid + 1] = document
   end
 end

@@ -1,0 +1,1 @@
+-- Version 8 of a Fairlane schema: the same tables; a function lets a worker take a running claim over from another one.
