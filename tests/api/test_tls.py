@@ -125,13 +125,13 @@ def test_a_certificate_for_another_name_is_reported(server: Server) -> None:
 
 
 def test_whoever_speaks_without_tls_gets_nothing_and_a_hint(server: Server) -> None:
-    assert server.raw(server.head(server.operator, "GET", "/v1/workers") + b"\r\n") == b""
+    assert server.raw(server.head(server.operator, "GET", "/v1/policy") + b"\r\n") == b""
     refused = pytest.raises(StoreError, match=r"the connection was lost; .* if it uses TLS, its address begins with https://")
     with Client(f"http://localhost:{server.port}", server.operator, patience=PATIENCE) as client, refused:
-        client.workers()
-    lines = server.logged()  # every line of it is JSON; those of earlier requests may still come
+        client.rules()
+    lines = server.logged()  # every line of it is JSON; those of earlier requests, none for the policy, may still come
     assert {line["event"] for line in lines} <= {"started", "unlimited", "request"}
-    assert not [line for line in lines if line.get("route") == "/v1/workers"]
+    assert not [line for line in lines if line.get("route") == "/v1/policy"]
 
 
 @pytest.mark.usefixtures("trusted")
