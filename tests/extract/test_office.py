@@ -156,7 +156,7 @@ def test_limits_of_sheets(refused: Refused) -> None:
         ("[$-407]d/m/yy", "date"),
         ("mmm", "date"),
         ("h:mm", "time"),
-        ("[h]:mm:ss", "time"),
+        ("[h]:mm:ss", "duration"),
         ("m/d/yy h:mm", "date"),
         ("0\\d", ""),
     ],

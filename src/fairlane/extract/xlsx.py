@@ -3,13 +3,15 @@
 Laws:
 - A table has only the rows and columns that are not empty: one cell in the far corner is one cell.
 - Text is counted for every cell that refers to it, so a long string shared by a million cells is too large.
-- Numbers are shown as stored; dates and times, where the style says so, as ISO 8601.
+- Numbers are shown as stored, except for digits that a spreadsheet never shows: it counts with 15, and stores 17. Dates and
+  times, where the style says so, as ISO 8601.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from decimal import Context, Decimal
 from functools import lru_cache
 
 from .builder import ExtractionBuilder
@@ -21,8 +23,12 @@ from .zip_package import Package
 
 COLUMNS_MAX = 16_384
 DATE_FORMATS = {*range(14, 18), 22, *range(27, 32), 34, 35, 36, *range(50, 59)}
-TIME_FORMATS = {*range(18, 22), 32, 33, 45, 46, 47}
+TIME_FORMATS = {*range(18, 22), 32, 33, 45, 47}
+DURATION_FORMAT = 46
 SERIAL_MAX = 2_958_466  # the last day of the year 9999
+HOURS_BELOW = 367  # a serial number with a format of time below this would be a date in 1900; it is a sum of hours
+SHOWN_DIGITS = Context(prec=15)
+NOISE_LEAST = 17  # characters: sixteen digits and a point
 _LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
 _COLUMN = re.compile(r"[A-Z]{1,3}")
 
@@ -42,10 +48,12 @@ def column_number(reference: str) -> int | None:
 
 
 def format_kind(code: str) -> str:
-    """Return whether a number format shows a `date`, a `time` or a number (the empty string)."""
+    """Return whether a number format shows a `date`, a `time`, a `duration` or a number (the empty string)."""
     letters = set(_LITERAL.sub("", code[:200]).lower().split(";")[0])
     if letters & {"y", "d"}:
         return "date"
+    if "[" in letters:  # `[h]` counts hours beyond a day
+        return "duration"
     if letters & {"h", "s"}:
         return "time"
     return "date" if "m" in letters and not letters & set("0#?") else ""
@@ -55,7 +63,7 @@ def serial_datetime(serial: float, kind: str, is_1904: bool) -> str | None:
     """Convert a serial number to ISO 8601; None if it is out of range."""
     if not 0 <= serial < SERIAL_MAX:
         return None
-    if kind == "time":  # a time of day, or a duration of more than one
+    if kind == "duration" or (kind == "time" and serial < HOURS_BELOW):
         minutes, seconds = divmod(round(serial * 86_400), 60)
         return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
     epoch = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if serial >= 61 else 31)
@@ -64,6 +72,20 @@ def serial_datetime(serial: float, kind: str, is_1904: bool) -> str | None:
     except OverflowError:
         return None
     return when.date().isoformat() if when.time() == datetime.min.time() else when.isoformat()
+
+
+def shown_number(stored: str) -> str:
+    """Return a number without the noise of binary fractions: `1.1` for `1.1000000000000001`."""
+    if len(stored) < NOISE_LEAST or stored.lstrip("-").isdecimal():  # a long integer is a number of something, digit by digit
+        return stored
+    try:
+        value = SHOWN_DIGITS.create_decimal(stored)
+    except ArithmeticError:
+        return stored
+    if not value.is_finite() or len(Decimal(stored).as_tuple().digits) <= SHOWN_DIGITS.prec:
+        return stored
+    value = value.normalize(SHOWN_DIGITS)
+    return f"{value:f}" if -7 < value.adjusted() < 21 else f"{value:E}"
 
 
 class Workbook:
@@ -132,6 +154,8 @@ class _StylesHandler:
         if number in self._custom:
             return self._custom[number]
         built_in = int(number[:4]) if number.isdecimal() else 0
+        if built_in == DURATION_FORMAT:
+            return "duration"
         return "date" if built_in in DATE_FORMATS else "time" if built_in in TIME_FORMATS else ""
 
     def end(self, name: str) -> None:
@@ -202,17 +226,17 @@ class SheetHandler:
                 return self._workbook.strings[index] if 0 <= index < len(self._workbook.strings) else ""
             case "b":
                 return {"1": "TRUE", "0": "FALSE"}.get(stored, stored)
-            case "n" if self._style:
-                return self._number(stored)
+            case "n":
+                return self._number(stored) if self._style else shown_number(stored)
         return stored
 
     def _number(self, stored: str) -> str:
         index = int(self._style) if self._style.isdecimal() and len(self._style) < 8 else -1
         kind = self._workbook.styles[index] if 0 <= index < len(self._workbook.styles) else ""
         if not kind:
-            return stored
+            return shown_number(stored)
         try:
-            return serial_datetime(float(stored), kind, self._workbook.is_1904) or stored
+            return serial_datetime(float(stored), kind, self._workbook.is_1904) or shown_number(stored)
         except ValueError:
             return stored
 
