@@ -113,7 +113,7 @@ class _PartHandler:
             case "tbl":
                 self._writer.begin_table()
             case "hyperlink":
-                relation = self._rels.get(attributes.get("id", ""))
+                relation = self._rels.get(attributes.get("r:id", ""))
                 self._writer.begin_link(relation.target if relation is not None and relation.is_external else "")
             case _:
                 self._break(name, attributes)

@@ -3,6 +3,7 @@
 Laws:
 - Relationships are followed inside the package only. An external target is a link to show, never to open.
 - Parts are located by their relationships, not by their usual names: some programs write others.
+- An id of a relationship is an attribute `r:id`, whatever its prefix in the file: a plain `id` beside it is something else.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from .xml import Attributes, Elements, read_xml
 from .zip_package import Package
 
 RELATIONSHIPS_MAX = 100_000
+METADATA = ("core-properties", "extended-properties", "custom-properties", "thumbnail", "origin")
 KINDS = {"wordprocessingml": "docx", "presentationml": "pptx", "spreadsheetml": "xlsx"}
 
 
@@ -54,19 +56,25 @@ def read_relationships(builder: ExtractionBuilder, package: Package, part: str) 
 
 def main_part(builder: ExtractionBuilder, package: Package) -> tuple[str, str]:
     """Return the main part of the document, and its content type."""
-    rels = read_relationships(builder, package, "").values()
-    targets = [rel.target for rel in rels if rel.kind == "officeDocument" and not rel.is_external]
+    rels = [rel for rel in read_relationships(builder, package, "").values() if not rel.is_external]
+    targets = [rel.target for rel in rels if rel.kind == "officeDocument"]
     if not targets:
+        if others := [rel.kind for rel in rels if rel.kind not in METADATA]:  # Visio, XPS and others
+            raise Unreadable("unsupported", f"a package that is no office document; its main part is a {others[0]}")
         raise Unreadable("corrupt", "an office document without its main part")
     part = targets[0]
-    types: dict[str, str] = {}
+    overrides: dict[str, str] = {}
+    defaults: dict[str, str] = {}  # by the suffix of the part
 
     def on_element(name: str, attributes: Attributes, _: str) -> None:
-        if name == "Override" and attributes.get("PartName", "").lstrip("/") == part:
-            types["part"] = attributes.get("ContentType", "")
+        kind = attributes.get("ContentType", "")
+        if name == "Override" and attributes.get("PartName", "").lstrip("/").lower() == part.lower():
+            overrides["part"] = kind
+        elif name == "Default" and attributes.get("Extension", "").lower() == part.rpartition(".")[2].lower():
+            defaults["part"] = kind
 
     read_xml(builder, package.iter_blocks("[Content_Types].xml"), Elements(builder, on_element))
-    return part, types.get("part", "")
+    return part, overrides.get("part") or defaults.get("part", "")
 
 
 def read_properties(builder: ExtractionBuilder, package: Package) -> None:

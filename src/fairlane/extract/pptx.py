@@ -77,7 +77,7 @@ def read(builder: ExtractionBuilder) -> None:
         order: list[str] = []
 
         def on_element(name: str, attributes: Attributes, _: str) -> None:
-            relation = rels.get(attributes.get("id", "")) if name == "sldId" else None
+            relation = rels.get(attributes.get("r:id", "")) if name == "sldId" else None
             if relation is not None and relation.kind == "slide" and not relation.is_external:
                 builder.meter.check_pages(len(order) + 1)
                 order.append(relation.target)

@@ -37,6 +37,7 @@ READERS = {
     "application/zip": "archive.read",
     **{f"image/{kind}": "image.read" for kind in ("png", "jpeg", "tiff", "webp", "gif")},
 }
+PACKAGED = ("application/vnd.oasis.opendocument.", "application/epub+zip")
 SUFFIXES = {  # the usual suffixes of each type; another one gives a warning
     "application/pdf": "pdf",
     DOCX: "docx docm dotx dotm",
@@ -83,6 +84,7 @@ XML_SUFFIXES = ("xml", "svg", "xsd", "rss", "kml", "gpx", "xsl")
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 START = 65_536
+MIMETYPE_MAX = 1_000  # bytes
 CONTROL_MAX = 0.02
 _CONTROL = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\ufffd]")
 _MAIL_HEADER = re.compile(r"^([A-Za-z][A-Za-z0-9-]{1,60}):[ \t]?", re.MULTILINE)
@@ -123,8 +125,7 @@ def _binary_type(builder: ExtractionBuilder, start: bytes) -> str | None:
 def _zip_type(builder: ExtractionBuilder) -> str:
     """Tell an office document, which is a ZIP with certain parts, from other archives."""
     with Package(builder, max(builder.limits.parts_max, builder.limits.members_max)) as package:
-        if "mimetype" in package and package.entries[0].filename == "mimetype":
-            kind = package.read_small("mimetype", 1_000).decode("ascii", "replace").strip()
+        if (kind := _declared_type(package)) is not None:
             if kind.startswith(ODT):
                 return ODT
             raise Unreadable("unsupported", kind)
@@ -135,6 +136,15 @@ def _zip_type(builder: ExtractionBuilder) -> str:
         if word in kind or f"ms-{_old_name(name)}" in kind:
             return {"docx": DOCX, "pptx": PPTX, "xlsx": XLSX}[name]
     raise Unreadable("unsupported", kind or "an office document of an unknown type")
+
+
+def _declared_type(package: Package) -> str | None:
+    """Return what the entry `mimetype` says; it should be the first, and where it is not, it must name a type of documents."""
+    is_first = bool(package.entries) and package.entries[0].filename == "mimetype"
+    if not is_first and not package.is_small("mimetype", MIMETYPE_MAX):
+        return None
+    kind = package.read_small("mimetype", MIMETYPE_MAX).decode("ascii", "replace").strip()
+    return kind if is_first or kind.startswith(PACKAGED) else None
 
 
 def _old_name(name: str) -> str:

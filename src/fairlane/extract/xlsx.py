@@ -276,7 +276,7 @@ def read(builder: ExtractionBuilder) -> None:
         def on_element(name: str, attributes: Attributes, _: str) -> None:
             if name == "workbookPr":
                 workbook.is_1904 = attributes.get("date1904", "") in ("1", "true")
-            relation = rels.get(attributes.get("id", "")) if name == "sheet" else None
+            relation = rels.get(attributes.get("r:id", "")) if name == "sheet" else None
             if relation is not None and relation.kind == "worksheet" and not relation.is_external:
                 builder.meter.check_pages(len(sheets) + 1)
                 sheets.append((attributes.get("name", ""), relation.target))

@@ -20,7 +20,7 @@ NAMES_MAX = 10_000
 
 
 class XmlHandler(Protocol):
-    """Receives events; names of elements and attributes come without their namespace."""
+    """Receives events; names come without their namespace, only ids of relationships as `r:id`."""
 
     def start(self, name: str, attributes: Attributes) -> None: ...
     def end(self, name: str) -> None: ...
@@ -28,10 +28,15 @@ class XmlHandler(Protocol):
 
 
 class _LocalNames(dict[str, str]):
-    """Cache of local names: `http://…/main}p` is `p`. Office namespaces differ between editions, local names do not."""
+    """Cache of local names: `http://…/main}p` is `p`. Office namespaces differ between editions, local names do not.
+
+    Only the ids of relationships keep a prefix: a slide of a list has an `id` and an `r:id`.
+    """
 
     def __missing__(self, name: str) -> str:
-        short = name.rpartition("}")[2]
+        namespace, _, short = name.rpartition("}")
+        if namespace.endswith("/relationships") and "officeDocument" in namespace:
+            short = f"r:{short}"
         if len(self) < NAMES_MAX:
             self[name] = short
         return short

@@ -59,7 +59,7 @@ class Package:
         if len(self.entries) > entries_max:
             self._zip.close()
             raise Unreadable("too_large", f"holds {len(self.entries):,} files; {entries_max:,} are allowed")
-        self._by_name = {entry.filename: entry for entry in self.entries}
+        self._by_name = {entry.filename.replace("\\", "/"): entry for entry in self.entries}  # some programs write `xl\\a.xml`
         self._refuse_overlaps()
 
     def __enter__(self) -> Package:
@@ -72,6 +72,11 @@ class Package:
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
+
+    def is_small(self, name: str, size_max: int) -> bool:
+        """Return whether an entry is there, says that it is small, and needs no password."""
+        entry = self._by_name.get(name)
+        return entry is not None and entry.file_size <= size_max and not entry.flag_bits & 1
 
     def _refuse_overlaps(self) -> None:
         end = 0
