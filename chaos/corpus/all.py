@@ -19,7 +19,7 @@ from .others import (
     make_rtf,
     make_xml,
 )
-from .pdf import make_pdf, make_scan
+from .pdf import make_form, make_pdf, make_scan
 from .samples import SAMPLES, Sample
 
 IMAGES = {"png": "PNG", "jpg": "JPEG", "tiff": "TIFF", "webp": "WEBP", "gif": "GIF"}
@@ -66,4 +66,4 @@ def corpus() -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for sample in SAMPLES:
         files |= of_sample(sample)
-    return files | pictures()
+    return files | pictures() | {"form.pdf": make_form()}

@@ -165,3 +165,42 @@ def make_scan(image: Image.Image) -> bytes:
     )
     pdf.add(b"<< /Type /Pages /Count 1 /Kids [%d 0 R] >>" % page)
     return pdf.written(pdf.add(b"<< /Type /Catalog /Pages %d 0 R >>" % tree))
+
+
+HELVETICA = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+
+
+def make_page(content: bytes, font: bytes = HELVETICA, fields: Sequence[bytes] = ()) -> bytes:
+    """A PDF whose only page has this content, with a font /F, and these fields of a form, one below the other."""
+    pdf = Pdf()
+    font_number, content_number = pdf.add(font), pdf.stream(content)
+    page, tree = len(pdf.objects) + len(fields) + 1, len(pdf.objects) + len(fields) + 2
+    numbers = [
+        pdf.add(b"<< /Type /Annot /Subtype /Widget /Rect [50 %d 200 %d] /P %d 0 R %s >>" % (top - 15, top, page, field))
+        for top, field in zip(range(750, 0, -20), fields, strict=False)
+    ]
+    widgets = b" ".join(b"%d 0 R" % number for number in numbers)
+    pdf.add(
+        b"<< /Type /Page /Parent %d 0 R /MediaBox [0 0 595 842] /Contents %d 0 R /Annots [%s] "
+        b"/Resources << /Font << /F %d 0 R >> >> >>" % (tree, content_number, widgets, font_number)
+    )
+    pdf.add(b"<< /Type /Pages /Count 1 /Kids [%d 0 R] >>" % page)
+    return pdf.written(pdf.add(b"<< /Type /Catalog /Pages %d 0 R /AcroForm << /Fields [%s] >> >>" % (tree, widgets)))
+
+
+def field(kind: bytes, name: str, value: bytes, more: bytes = b"") -> bytes:
+    """A field of a form: /Tx for text, /Ch for a choice, /Btn for a box to tick; its value as it is written in the file."""
+    return b"/FT /%s /T %s /V %s %s" % (kind, text_string(name), value, more)
+
+
+def make_form() -> bytes:
+    """A form with a field of each kind, filled."""
+    ticked = b"/AS /Yes /AP << /N << /Yes 2 0 R /Off 2 0 R >> >>"
+    return make_page(
+        b"BT /F 9 Tf 50 800 Td (Application) Tj ET",
+        fields=(
+            field(b"Tx", "name", text_string("Łucja Żółkiewska")),
+            field(b"Ch", "country", b"(pl)", b"/Ff 131072 /Opt [[(pl) (Poland)] [(de) (Germany)]]"),
+            field(b"Btn", "terms", b"/Yes", ticked),
+        ),
+    )

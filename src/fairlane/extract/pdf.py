@@ -4,6 +4,7 @@ Laws:
 - PDFium is third-party C++: use it in a confined child only. Streams that would unpack to far too much are refused before
   PDFium sees them, by unpacking them in blocks and counting.
 - No script runs (this PDFium has no engine for them), no link is followed, embedded files are not opened.
+- What is typed into a form comes after the text of its page.
 - A page that cannot be read is a warning; a document with no readable page is corrupt.
 """
 
@@ -12,11 +13,14 @@ from __future__ import annotations
 import mmap
 import re
 import zlib
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from .builder import ExtractionBuilder
 from .failure import Unreadable, corrupt_on_error
 from .ocr import Ocr
+from .pdf_forms import FormReader
+from .pdf_text import read_textpage
 from .thumbnail import shrink
 
 if TYPE_CHECKING:
@@ -56,9 +60,19 @@ def _read_document(builder: ExtractionBuilder, document: Any) -> None:
     if count == 0:
         raise Unreadable("corrupt", "a PDF without pages")
     _read_facts(builder, document)
+    with closing(FormReader(builder, document)) as forms:
+        damaged = _read_pages(builder, document, forms)
+    if damaged == count:
+        raise Unreadable("corrupt", "no page of the PDF can be read")
+    if document.count_attachments() > 0:
+        builder.warn("attachments_ignored")
+
+
+def _read_pages(builder: ExtractionBuilder, document: Any, forms: FormReader) -> int:
+    """Read all pages; return how many cannot be read."""
     ocr = Ocr(builder)
     damaged = 0
-    for number in range(count):
+    for number in range(len(document)):
         builder.new_page(str(number + 1))
         try:
             page = document[number]
@@ -66,25 +80,19 @@ def _read_document(builder: ExtractionBuilder, document: Any) -> None:
             damaged += 1
             builder.warn("damaged_parts", f"page {number + 1}: {error}")
             continue
-        _read_page(builder, page, ocr)
-        if number == 0 and builder.limits.thumbnail_side:
-            _keep_thumbnail(builder, page)
-        page.close()
-    if damaged == count:
-        raise Unreadable("corrupt", "no page of the PDF can be read")
-    if document.count_attachments() > 0:
-        builder.warn("attachments_ignored")
+        with closing(page):
+            _read_page(builder, page, number, ocr, forms)
+            if number == 0 and builder.limits.thumbnail_side:
+                _keep_thumbnail(builder, page)
+    return damaged
 
 
-def _read_page(builder: ExtractionBuilder, page: Any, ocr: Ocr) -> None:
-    textpage = page.get_textpage()
-    builder.meter.check_text(textpage.count_chars())
-    text: str = _HYPHEN.sub("", textpage.get_text_bounded()).replace("\r\n", "\n").strip()
-    textpage.close()
-    if text:
-        builder.write(text)
-    elif next(iter(page.get_objects(max_depth=1)), None) is not None and ocr.can_read:
-        builder.write(ocr.read(_render(builder, page, OCR_DPI / POINTS_PER_INCH)))
+def _read_page(builder: ExtractionBuilder, page: Any, number: int, ocr: Ocr, forms: FormReader) -> None:
+    with closing(page.get_textpage()) as textpage:
+        text = _HYPHEN.sub("", read_textpage(builder, textpage, str(number + 1))).replace("\r\n", "\n").strip()
+    if not text and next(iter(page.get_objects(max_depth=1)), None) is not None and ocr.can_read:
+        text = ocr.read(_render(builder, page, OCR_DPI / POINTS_PER_INCH))
+    builder.write("\n\n".join(part for part in (text, "\n".join(forms.values(page))) if part))
 
 
 def _render(builder: ExtractionBuilder, page: Any, scale: float) -> Image:
@@ -146,7 +154,7 @@ def _measure(builder: ExtractionBuilder, content: mmap.mmap, start: int, end: in
 
 def _inflate(builder: ExtractionBuilder, block: bytes, inflaters: list[Any], counts: list[int], layer: int) -> None:
     """Inflate a block through the filter of a layer, and its output, in pieces, through the next."""
-    while block and layer < len(inflaters):
+    while block and layer < len(inflaters) and not inflaters[layer].eof:
         piece = inflaters[layer].decompress(block, 65_536)
         block = inflaters[layer].unconsumed_tail
         counts[layer] += len(piece)

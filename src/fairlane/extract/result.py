@@ -17,6 +17,7 @@ WarningCode = Literal[
     "wrong_name",
     "encoding_guessed",
     "characters_replaced",
+    "letters_unknown",
     "no_text",
     "damaged_parts",
     "references_ignored",
