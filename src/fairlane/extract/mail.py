@@ -1,4 +1,4 @@
-"""E-mail extractor: sender, recipients, date and subject; the text; attachments as members.
+"""E-mail extractor: sender, recipients, date and subject; the text; attachments as members; a mailbox message by message.
 
 Laws:
 - The plain text is preferred, the HTML is used where there is no other. Pictures embedded in the HTML are attachments like
@@ -10,42 +10,26 @@ from __future__ import annotations
 
 import email
 import email.utils
+import re
 from collections.abc import Iterator
 from contextlib import suppress
-from email.errors import MessageError
-from email.header import decode_header
 from email.message import Message
 from email.policy import compat32
 
-from .builder import BLOCK, ExtractionBuilder, clean
-from .encoding import codec_name, decode
-from .failure import Unreadable, corrupt_on_error, one_line
+from .builder import BLOCK, ExtractionBuilder
+from .encoding import SAMPLE, decode, detect
+from .failure import Unreadable, corrupt_on_error
 from .html import HtmlReader, declared_charset
+from .mail_headers import charset, file_name, header
 from .markdown import MarkdownWriter
 from .members import display_name, save_member
 
 SIZE_MAX = 50_000_000  # the whole message is in memory, several times over
-BROKEN = (MessageError, ValueError, LookupError, TypeError, AttributeError)  # what the package raises on broken headers
 HEADERS = ("From", "To", "Cc", "Date")
-HEADER_MAX = 2_000
-
-
-def header(message: Message, name: str) -> str:
-    """Return a header, decoded as far as possible."""
-    raw = str(message.get(name) or "")[:HEADER_MAX]
-    try:
-        pieces = decode_header(raw)
-    except BROKEN:
-        return one_line(raw, HEADER_MAX)
-    shown = ""
-    for piece, charset in pieces:
-        shown += piece if isinstance(piece, str) else _decode_header_piece(piece, charset)
-    return one_line(clean(shown), HEADER_MAX)
-
-
-def _decode_header_piece(content: bytes, charset: str | None) -> str:
-    encoding = codec_name(charset) if charset else None
-    return content.decode(encoding, "replace") if encoding is not None else decode(content)
+_BLANK_LINES = re.compile(rb"(?:[ \t]*(?:\r\n|\r|\n))+")
+_SEPARATOR = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From ([^\r\n]{1,200})\r?\n(?=[!-9;-~]{1,76}:)")  # of a mailbox
+_TIME = re.compile(rb"\d\d:\d\d")
+_QUOTED_SEPARATOR = re.compile(rb"^>(?=>*From )", re.MULTILINE)
 
 
 def _body(part: Message) -> bytes:
@@ -54,41 +38,24 @@ def _body(part: Message) -> bytes:
     return content if isinstance(content, bytes) else b""
 
 
-def _charset(part: Message) -> str | None:
-    try:
-        return part.get_content_charset()
-    except BROKEN:
-        return None
-
-
-def _file_name(part: Message) -> str | None:
-    try:
-        name = part.get_filename()
-    except BROKEN:
-        return "attachment"
-    if name is None:
-        return None
-    holder = Message()
-    holder["Name"] = name.replace("\n", " ").replace("\r", " ")
-    return header(holder, "Name") or "attachment"
-
-
 class _PartCollector:
     """Collects the bodies and attachments of one message, without recursion."""
 
     def __init__(self, builder: ExtractionBuilder) -> None:
         self._builder = builder
+        self._message = Message()
         self.bodies: list[Message] = []
         self.attachments: list[tuple[str, Message]] = []
 
     def walk(self, message: Message) -> None:
+        self._message = message
         pending = [(message, 0, False)]
         while pending:
             part, depth, is_alternative = pending.pop()
             self._builder.meter.check_nesting(depth)
             kind = part.get_content_type()
             if kind == "message/rfc822":
-                self.attachments.append((_file_name(part) or "message.eml", part))
+                self.attachments.append((file_name(part, self._message) or "message.eml", part))
             elif part.is_multipart():
                 parts = [child for child in part.get_payload() if isinstance(child, Message)]
                 chosen = _choose_alternative(parts) if kind == "multipart/alternative" else None
@@ -97,7 +64,7 @@ class _PartCollector:
                 self._leaf(part, kind, is_alternative)
 
     def _leaf(self, part: Message, kind: str, is_alternative: bool) -> None:
-        name = _file_name(part)
+        name = file_name(part, self._message)
         is_attached = str(part.get("Content-Disposition", "")).strip().lower().startswith("attachment")
         if kind in ("text/plain", "text/html") and name is None and not is_attached:
             if not is_alternative:
@@ -115,15 +82,34 @@ def _choose_alternative(parts: list[Message]) -> Message | None:
 
 
 def read(builder: ExtractionBuilder) -> None:
-    """Read headers, text and attachments."""
+    """Read headers, text and attachments; of a mailbox those of every message, each as a page."""
     if builder.path.stat().st_size > SIZE_MAX:
         raise Unreadable("too_large", f"an e-mail of more than {SIZE_MAX:,} bytes")
-    content = builder.path.read_bytes()
-    if content.startswith(b"From "):  # the first line of a mailbox file
-        content = content.partition(b"\n")[2]
+    content = _plain_bytes(builder.path.read_bytes())
+    starts = [match.span() for match in _SEPARATOR.finditer(content) if _TIME.search(match.group(1))]
+    if len(starts) < 2:
+        if content.startswith(b"From "):
+            content = content.partition(b"\n")[2]
+        _read_message(builder, content)
+        return
+    ends = [start for start, _ in starts[1:]] + [len(content)]
+    for (_, start), end in zip(starts, ends, strict=True):
+        builder.new_page()
+        _read_message(builder, _QUOTED_SEPARATOR.sub(b"", content[start:end]))
+
+
+def _plain_bytes(content: bytes) -> bytes:
+    """Return a message without the blank lines before its headers, and in an encoding that contains ASCII."""
+    encoding, skip, _ = detect(content[:SAMPLE])
+    if encoding.startswith(("utf-16", "utf-32")):
+        content, skip = content[skip:].decode(encoding, "replace").encode(), 0
+    blank = _BLANK_LINES.match(content, skip)
+    return content[blank.end() if blank is not None else skip :]
+
+
+def _read_message(builder: ExtractionBuilder, content: bytes) -> None:
     with corrupt_on_error("email"):
         message = email.message_from_bytes(content, policy=compat32)
-    del content
     _write_headers(builder, message)
     collector = _PartCollector(builder)
     collector.walk(message)
@@ -151,10 +137,10 @@ def _write_body(builder: ExtractionBuilder, writer: MarkdownWriter, part: Messag
     body = _body(part)
     builder.meter.count_unpacked(len(body))
     if part.get_content_type() == "text/html":
-        HtmlReader(builder, writer).read(decode(body, _charset(part) or declared_charset(body)))
+        HtmlReader(builder, writer).read(decode(body, charset(part) or declared_charset(body)))
         builder.write("\n\n")
     else:
-        builder.write(decode(body, _charset(part)).replace("\r\n", "\n").strip("\n") + "\n\n")
+        builder.write(decode(body, charset(part)).replace("\r\n", "\n").strip("\n") + "\n\n")
 
 
 def _write_attachments(builder: ExtractionBuilder, attachments: list[tuple[str, Message]]) -> None:

@@ -88,7 +88,12 @@ MIMETYPE_MAX = 1_000  # bytes
 CONTROL_MAX = 0.02
 _CONTROL = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\ufffd]")
 _MAIL_HEADER = re.compile(r"^([A-Za-z][A-Za-z0-9-]{1,60}):[ \t]?", re.MULTILINE)
-MAIL_HEADERS = {"from", "to", "subject", "date", "message-id", "mime-version", "received", "return-path", "delivered-to"}
+_BLANK_LINES = re.compile(r"(?:[ \t]*\n)+")
+MAIL_HEADERS = {
+    *("from", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version", "received", "return-path", "delivered-to"),
+    *("reply-to", "sender", "in-reply-to", "references", "content-type", "content-transfer-encoding", "dkim-signature"),
+}
+MAIL_SUFFIXES = ("eml", "mbox", "mail")
 _HTML = re.compile(
     r"\s*(?:<!--.{0,4000}?-->\s*){0,3}"
     r"<(?:!doctype\s+html|html|head|body|title|meta|div|p|table|h[1-6]|ul|ol|span|a|br|script|style|center|font|b)\b",
@@ -181,7 +186,7 @@ def _text_type(builder: ExtractionBuilder, start: bytes) -> str:
         return "text/html"
     if text.lstrip().startswith("<?xml") or (text.lstrip().startswith("<") and suffix in XML_SUFFIXES):
         return "application/xml"
-    if _is_mail(text):
+    if _is_mail(text, suffix):
         return "message/rfc822"
     if _is_json_file(builder, text, suffix):
         return "application/json"
@@ -199,14 +204,18 @@ def _is_json_file(builder: ExtractionBuilder, text: str, suffix: str) -> bool:
     return is_json(text if size <= START else builder.path.read_bytes().decode("utf-8", "replace"))
 
 
-def _is_mail(text: str) -> bool:
-    """Return whether a text begins with headers, at least two of them typical of e-mail."""
+def _is_mail(text: str, suffix: str) -> bool:
+    """Return whether a text begins with headers, at least two of them typical of e-mail; with a suffix of e-mails, one."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if (blank := _BLANK_LINES.match(text)) is not None:
+        text = text[blank.end() :]
     if text.startswith("From ") and "\n" in text[:1000]:
         text = text.partition("\n")[2]
     if not _MAIL_HEADER.match(text):
         return False
-    head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
-    return len({name.lower() for name in _MAIL_HEADER.findall(head)} & MAIL_HEADERS) >= 2
+    head = text.partition("\n\n")[0]
+    typical = {name.lower() for name in _MAIL_HEADER.findall(head)} & MAIL_HEADERS
+    return len(typical) >= (1 if suffix in MAIL_SUFFIXES else 2)
 
 
 def _suffix(name: str) -> str:
