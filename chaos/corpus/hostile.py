@@ -170,6 +170,12 @@ def entity_bomb() -> bytes:
     return f"{HEAD}{ENTITIES}]><x>&j;</x>".encode()
 
 
+def many_references(count: int, around: tuple[str, str] = ("", "")) -> bytes:
+    """A document that grows to millions of characters by references to one long entity."""
+    references = "&a;" * count
+    return f'{HEAD}<!DOCTYPE x [<!ENTITY a "{"a" * 9_000}">]><x>{around[0]}{references}{around[1]}</x>'.encode()
+
+
 def external_entity(address: str = "file:///etc/passwd") -> bytes:
     return f'{HEAD}<!DOCTYPE x [<!ENTITY e SYSTEM "{address}">]><x>&e;</x>'.encode()
 
@@ -353,8 +359,14 @@ HOSTILE: dict[str, Hostile] = {
     "many members": Hostile("many.zip", lambda: many_members(20_000), "too_large"),
     "hostile names": Hostile("../../names\n.zip", hostile_names, None),
     "entity bomb": Hostile("bomb.xml", entity_bomb, "corrupt"),
-    "one small entity": Hostile(
-        "small.xml", lambda: b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', "corrupt"
+    "one small entity": Hostile("small.xml", lambda: b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', None),
+    "many references": Hostile("many.xml", lambda: many_references(1_000_000), "too_large"),
+    "many references in a tag": Hostile("tag.xml", lambda: many_references(1_000_000, ("<y z='", "'/>")), "too_large"),
+    "entity of itself": Hostile("self.xml", lambda: f'{HEAD}<!DOCTYPE x [<!ENTITY a "&a;">]><x>&a;</x>'.encode(), "corrupt"),
+    "long attributes of every element": Hostile(
+        "defaults.xml",
+        lambda: (f"{HEAD}<!DOCTYPE x [<!ATTLIST y z CDATA '{'a' * 100_000}'>]><x>" + "<y/>" * 100_000 + "</x>").encode(),
+        "corrupt",
     ),
     "external entity": Hostile("outside.xml", external_entity, "corrupt"),
     "entity bomb in docx": Hostile("bomb.docx", lambda: docx_with(entity_bomb().decode()), "corrupt"),

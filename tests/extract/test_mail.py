@@ -36,6 +36,7 @@ def test_what_is_an_email(read: Read, content: bytes, name: str) -> None:
         (b"Subject: offer\n\nwords\n", "a.txt"),
         (b"Title: offer\nAuthor: me\n\nwords\n", "a.eml"),
         (b"words\n\nFrom: a@example.org\nSubject: offer\n\nwords\n", "a.eml"),
+        (b"Date: Sun, 01 Mar 2026 09:30:00 GMT\nContent-Type: text/plain\n\nwords\n", "a.txt"),
         (b"From the beginning\nthere were words\n", "a.txt"),
     ],
 )

@@ -1,8 +1,8 @@
 """Text encodings: detection and decoding.
 
-Detection tries, in this order: a byte order mark; UTF-16 or 32 without one, by the position of zero bytes; UTF-8; the declared
-encoding; then the legacy encodings of our five languages, scored by how many of the decoded letters those languages use; and
-for everything else charset-normalizer.
+Detection tries, in this order: a byte order mark; UTF-16 or 32 without one, by the position of zero bytes; a declared encoding
+that writes everything in ASCII; UTF-8; another declared encoding; then the legacy encodings of our five languages, scored by
+how many of the decoded letters those languages use; and for everything else charset-normalizer.
 
 Laws:
 - Text is decoded in blocks and counted, so a large file costs its limit and no more.
@@ -26,7 +26,9 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+XML_BEGINNINGS = {"<?xml".encode(encoding): encoding for encoding in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")}
 NOT_TEXT = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem")
+IN_ASCII = ("iso2022", "hz", "utf-7")  # as Python names them; to UTF-8 their bytes look like ASCII
 SAMPLE = 262_144
 LEGACY = ("cp1252", "cp1250", "iso8859_2")
 # The letters beyond ASCII of each language.
@@ -50,7 +52,10 @@ def detect_bom(start: bytes) -> tuple[str, int] | None:
 
 
 def detect_wide(start: bytes) -> str | None:
-    """Detect UTF-16 or 32 without a mark: Latin letters have zero bytes at the same positions."""
+    """Detect UTF-16 or 32 without a mark, by how XML begins, or by the zero bytes of Latin letters at the same positions."""
+    for beginning, encoding in XML_BEGINNINGS.items():
+        if start.startswith(beginning):
+            return encoding
     start = start[: len(start) // 4 * 4][:4096]
     if len(start) < 4 or 0 not in start:
         return None
@@ -113,9 +118,12 @@ def detect(start: bytes, declared: str | None = None) -> tuple[str, int, bool]:
         return (*mark, False)
     if (encoding := detect_wide(start)) is not None:
         return encoding, 0, False
+    encoding = codec_name(declared) if declared is not None else None
+    if encoding is not None and encoding.startswith(IN_ASCII):
+        return encoding, 0, False
     if is_utf8(start):
         return "utf-8", 0, False
-    if declared is not None and (encoding := codec_name(declared)) is not None and not encoding.startswith(("utf-8", "utf_8")):
+    if encoding is not None and not encoding.startswith(("utf-8", "utf_8")):
         return encoding, 0, False
     if _is_nearly_utf8(start):
         return "utf-8", 0, False

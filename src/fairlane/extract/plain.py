@@ -21,6 +21,7 @@ from .failure import Unreadable
 from .html import declared_charset
 from .markdown import cell, code_block, row
 from .xml import Attributes, read_xml
+from .xml_input import foreign_encoding
 
 SEPARATORS = ",;\t|"
 JSON_CHECKED_MAX = 4_000_000  # a parsed JSON takes up to thirty times its length
@@ -129,4 +130,4 @@ def read_markup(builder: ExtractionBuilder) -> None:
     read_xml(builder, blocks(), _NullHandler(), is_doctype_allowed=True)
     with builder.path.open("rb") as file:
         start = file.read(200)
-    builder.write(code_block(read_text(builder, declared_charset(start)), "xml"))
+    builder.write(code_block(read_text(builder, foreign_encoding(start) or declared_charset(start)), "xml"))

@@ -93,6 +93,7 @@ MAIL_HEADERS = {
     *("from", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version", "received", "return-path", "delivered-to"),
     *("reply-to", "sender", "in-reply-to", "references", "content-type", "content-transfer-encoding", "dkim-signature"),
 }
+WEB_HEADERS = {"date", "content-type"}  # a saved answer of a web server begins with these
 MAIL_SUFFIXES = ("eml", "mbox", "mail")
 _HTML = re.compile(
     r"\s*(?:<!--.{0,4000}?-->\s*){0,3}"
@@ -215,7 +216,7 @@ def _is_mail(text: str, suffix: str) -> bool:
         return False
     head = text.partition("\n\n")[0]
     typical = {name.lower() for name in _MAIL_HEADER.findall(head)} & MAIL_HEADERS
-    return len(typical) >= (1 if suffix in MAIL_SUFFIXES else 2)
+    return bool(typical) if suffix in MAIL_SUFFIXES else len(typical) >= 2 and bool(typical - WEB_HEADERS)
 
 
 def _suffix(name: str) -> str:

@@ -1,19 +1,21 @@
 """XML reader for untrusted files: a stream of events from expat, without a tree.
 
 Laws:
-- No entity is ever declared or expanded and nothing outside the document is opened: a file that declares entities is refused,
-  and so is any DOCTYPE inside an office document.
+- Nothing outside the document is opened, and parameter entities are not read. Entities that the document declares itself are
+  expanded within limits (`xml_input`); a DOCTYPE inside an office document is refused.
 - Depth, number of attributes and length of a single tag are limited; text comes in pieces, which the handler counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Protocol
 from xml.parsers import expat
 
 from .builder import ExtractionBuilder
 from .failure import Unreadable
+from .xml_input import ENTITY_MAX, PIECE, EntityCounter, as_utf8, foreign_encoding, pieces
 
 Attributes = dict[str, str]
 NAMES_MAX = 10_000
@@ -45,26 +47,48 @@ class _LocalNames(dict[str, str]):
 class _ExpatAdapter:
     """Passes events from expat to the handler, and enforces limits."""
 
-    def __init__(self, builder: ExtractionBuilder, handler: XmlHandler, is_doctype_allowed: bool) -> None:
+    def __init__(
+        self, builder: ExtractionBuilder, handler: XmlHandler, is_doctype_allowed: bool, encoding: str | None = None
+    ) -> None:
         self._builder, self._handler = builder, handler
         self._depth = 0
         self._names = _LocalNames()
         self._nesting_max, self._attributes_max = builder.limits.nesting_max, builder.limits.attributes_max
-        self.silent_bytes = 0  # fed since the last event
-        parser = expat.ParserCreate(namespace_separator="}")
+        self._entities = EntityCounter(builder)
+        self._silent_bytes = 0  # fed since the last event
+        self._defaults_length = 0
+        self._is_before_elements = is_doctype_allowed
+        parser = expat.ParserCreate(encoding, namespace_separator="}")
         parser.buffer_text = True
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
-        parser.EntityDeclHandler = self._refuse_entity
+        parser.EntityDeclHandler = self._entities.declare
+        parser.AttlistDeclHandler = self._declare_attribute
         parser.ExternalEntityRefHandler = self._refuse_reference
         if not is_doctype_allowed:
             parser.StartDoctypeDeclHandler = self._refuse_doctype
-        self.parser = parser
+        self._parser = parser
+
+    def feed(self, block: bytes) -> None:
+        """Parse a block; where entities may be declared, in small pieces, so that references are counted before they grow."""
+        for piece in pieces(block, PIECE) if self._is_before_elements else (block,):
+            self._entities.count(piece)
+            declared = len(self._entities)
+            self._silent_bytes += len(piece)
+            self._parser.Parse(piece, False)
+            if len(self._entities) > declared:  # it may refer to them already
+                self._entities.count(piece)
+            if self._silent_bytes > self._builder.limits.token_max:
+                raise Unreadable("too_large", f"a tag or comment has more than {self._builder.limits.token_max:,} bytes")
+
+    def end(self) -> None:
+        self._parser.Parse(b"", True)
 
     def _start(self, name: str, attributes: Attributes) -> None:
-        self.silent_bytes = 0
+        self._silent_bytes = 0
+        self._is_before_elements = False
         self._depth += 1
         if self._depth > self._nesting_max:
             self._builder.meter.check_nesting(self._depth)
@@ -76,16 +100,18 @@ class _ExpatAdapter:
         self._handler.start(names[name], attributes)
 
     def _end(self, name: str) -> None:
-        self.silent_bytes = 0
+        self._silent_bytes = 0
         self._depth -= 1
         self._handler.end(self._names[name])
 
     def _text(self, text: str) -> None:
-        self.silent_bytes = 0
+        self._silent_bytes = 0
         self._handler.text(text)
 
-    def _refuse_entity(self, *_: object) -> None:
-        raise Unreadable("corrupt", "the XML declares entities, which are never expanded here")
+    def _declare_attribute(self, element: str, name: str, _: str, default: str | None, __: bool) -> None:
+        self._defaults_length += len(default or "")
+        if self._defaults_length > ENTITY_MAX:  # every such element would have them
+            raise Unreadable("corrupt", f"attributes that every element would have, up to {name} of {element}, are too long")
 
     def _refuse_reference(self, *_: object) -> int:
         raise Unreadable("corrupt", "the XML refers to something outside, which is never opened")
@@ -98,16 +124,28 @@ def read_xml(
     builder: ExtractionBuilder, blocks: Iterable[bytes], handler: XmlHandler, is_doctype_allowed: bool = False
 ) -> None:
     """Parse a document and pass its events to a handler."""
-    adapter = _ExpatAdapter(builder, handler, is_doctype_allowed)
+    source = iter(blocks)
     try:
-        for block in blocks:
-            adapter.silent_bytes += len(block)
-            adapter.parser.Parse(block, False)
-            if adapter.silent_bytes > builder.limits.token_max:
-                raise Unreadable("too_large", f"a tag or comment has more than {builder.limits.token_max:,} bytes")
-        adapter.parser.Parse(b"", True)
-    except (expat.ExpatError, ValueError, LookupError, OverflowError) as error:  # ValueError: an encoding that expat lacks
+        adapter, source = _open(builder, source, handler, is_doctype_allowed)
+        for block in source:
+            adapter.feed(block)
+        adapter.end()
+    except (expat.ExpatError, ValueError, LookupError, OverflowError) as error:  # ValueError: an encoding that nobody reads
         raise Unreadable("corrupt", f"XML: {error}") from error
+
+
+def _open(
+    builder: ExtractionBuilder, source: Iterator[bytes], handler: XmlHandler, is_doctype_allowed: bool
+) -> tuple[_ExpatAdapter, Iterator[bytes]]:
+    """Return a parser, and the blocks that it can read."""
+    first = next(source, b"")
+    source = chain((first,), source)
+    encoding = foreign_encoding(first)
+    if encoding is None:
+        return _ExpatAdapter(builder, handler, is_doctype_allowed), source
+    if encoding != "utf-8":
+        source = as_utf8(source, encoding)
+    return _ExpatAdapter(builder, handler, is_doctype_allowed, "utf-8"), source
 
 
 class Elements:
