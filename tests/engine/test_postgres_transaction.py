@@ -188,7 +188,7 @@ def test_a_connection_of_any_form_may_be_joined(queue: Queue) -> None:
 def test_what_is_no_open_transaction_is_refused(queue: Queue) -> None:
     with pytest.raises(BadValue, match="an open psycopg connection"):
         queue.within("connection")
-    with pytest.raises(BadValue, match="the queue one at postgresql"), Queue("memory://") as other:
+    with pytest.raises(BadValue, match="a queue at postgresql"), Queue("memory://") as other:
         other.within(None)
     with psycopg.connect(postgres.shared().url, autocommit=True) as own, pytest.raises(BadValue, match="is in autocommit"):
         queue.within(own).submit("ada")

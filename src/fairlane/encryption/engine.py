@@ -18,6 +18,7 @@ import hmac
 import json
 import secrets
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -61,14 +62,10 @@ def open_store(url: str, create: bool = True, keyring: EncryptionKeyring | None 
         raise
 
 
-def join_store_transaction(engine: Engine, transaction: object) -> Engine:
+def join_store_transaction(engine: Engine, transaction: object, loop: AbstractEventLoop | None = None) -> Engine:
     """Return the same queue inside a transaction that the caller has open on the same server."""
-    joined = join_transaction(inner_engine(engine), transaction)
-    return (
-        cast(Engine, EncryptedEngine(joined, engine.keyring, engine.digest_secret))
-        if isinstance(engine, EncryptedEngine)
-        else joined
-    )
+    joined = join_transaction(inner_engine(engine), transaction, loop)
+    return cast(Engine, EncryptedEngine(joined, engine.keyring, engine)) if isinstance(engine, EncryptedEngine) else joined
 
 
 def inner_engine(engine: Engine) -> Engine:
@@ -92,11 +89,12 @@ def keyed_digest(secret: bytes, digest: str) -> str:
 class EncryptedEngine:
     """The verbs that carry texts; every other one is the inner engine's own."""
 
-    def __init__(self, inner: Engine, keyring: EncryptionKeyring, digest_secret: bytes | None = None) -> None:
+    def __init__(self, inner: Engine, keyring: EncryptionKeyring, opened: EncryptedEngine | None = None) -> None:
         self.inner = inner
         self.keyring = keyring
         self._locked: tuple[float, KeyMissing] | None = None
-        self.digest_secret = digest_secret or self._register()
+        # The caller's transaction is only joined: nothing is read or written in it before the first verb.
+        self.digest_secret: bytes | None = self._register() if opened is None else opened.digest_secret
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

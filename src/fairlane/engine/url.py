@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,16 +79,18 @@ def _redis_opener() -> Opener:
     return RedisEngine
 
 
-def join_transaction(engine: Engine, transaction: object) -> Engine:
-    """Return the same queue inside a transaction that the caller has open on the same server."""
-    if type(engine).__module__.startswith(f"{__package__}.postgres"):
-        import psycopg
+def join_transaction(engine: Engine, transaction: object, loop: AbstractEventLoop | None = None) -> Engine:
+    """Return the same queue inside a transaction that the caller has open on the same server; an async one is on `loop`."""
+    if not type(engine).__module__.startswith(f"{__package__}.postgres"):
+        raise BadValue(
+            "transaction",
+            transaction,
+            "joined by a queue at postgresql://, on the same database; to a queue elsewhere submit after your commit",
+        )
+    from .postgres import PostgresEngine
 
-        from .postgres import PostgresEngine
-
-        if isinstance(engine, PostgresEngine) and isinstance(transaction, psycopg.Connection):
-            return engine.within(transaction)
-    raise BadValue("transaction", transaction, "an open psycopg connection, and the queue one at postgresql://")
+    assert isinstance(engine, PostgresEngine)
+    return engine.within(transaction, loop)
 
 
 def copy_queue_file(engine: Engine, target: Path, on_step: Callable[[int, int], None]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from copy import copy
 from datetime import timedelta
 from functools import update_wrapper
@@ -45,6 +46,14 @@ def _pages_on_thread(
     return update_wrapper(iterate, verb)
 
 
+async def _wait_for_end(running: asyncio.Future[T]) -> None:
+    """Wait for a verb that nobody awaits any more, however often this is cancelled too."""
+    while not running.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([running])
+    running.exception()  # it has been looked at: asyncio warns of it otherwise
+
+
 class AsyncQueue:
     """A queue whose verbs are awaited; they run on threads, so that concurrent submissions share a commit."""
 
@@ -59,6 +68,7 @@ class AsyncQueue:
     ) -> None:
         self.queue = Queue(url, create=create, blobs=blobs, encryption_key_file=encryption_key_file)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="fairlane")
+        self._in_transaction = False
 
     async def __aenter__(self) -> AsyncQueue:
         return self
@@ -67,7 +77,14 @@ class AsyncQueue:
         await self.close()
 
     async def _run(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        running = asyncio.get_running_loop().run_in_executor(self._threads, call)
+        if not self._in_transaction:
+            return await running
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await _wait_for_end(running)  # until then a statement of ours may run on the caller's connection
+            raise
 
     async def close(self) -> None:
         """Close the store."""
@@ -75,9 +92,16 @@ class AsyncQueue:
         self._threads.shutdown()
 
     def within(self, transaction: object) -> AsyncQueue:
-        """Return this queue inside a transaction that you have open on its PostgreSQL database: a psycopg connection."""
+        """Return this queue inside a transaction that you have open on its PostgreSQL database; call it on your event loop.
+
+        A document exists exactly if your transaction commits. It may be an async or a plain connection of psycopg, a connection
+        of asyncpg, or a connection or session of SQLAlchemy.
+        """
         joined = copy(self)
-        joined.queue = self.queue.within(transaction)
+        joined.queue = self.queue._join(transaction, asyncio.get_running_loop())
+        joined._in_transaction = True
+        # A thread of its own: on those of all verbs it might wait behind others that wait for this transaction to end.
+        joined._threads = ThreadPoolExecutor(1, thread_name_prefix="fairlane-transaction")
         return joined
 
     async def wait(self, id: str, timeout: float | timedelta | None = None) -> Document:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import Iterable, Iterator
 from copy import copy
 from datetime import datetime, timedelta
@@ -98,12 +99,16 @@ class Queue(SteeringVerbs):
         self.engine.close()
 
     def within(self, transaction: object) -> Queue:
-        """Return this queue inside a transaction that you have open on the same PostgreSQL database, a psycopg connection.
+        """Return this queue inside a transaction that you have open on its PostgreSQL database.
 
-        A document exists exactly if your transaction commits.
+        A document exists exactly if your transaction commits. It may be a psycopg connection, a connection or session of
+        SQLAlchemy, or `django.db.connection`.
         """
+        return self._join(transaction)
+
+    def _join(self, transaction: object, loop: AbstractEventLoop | None = None) -> Queue:
         inside = copy(self)
-        inside.engine = join_store_transaction(self.engine, transaction)
+        inside.engine = join_store_transaction(self.engine, transaction, loop)
         inside._in_transaction = True
         return inside
 

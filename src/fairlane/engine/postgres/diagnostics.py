@@ -8,7 +8,7 @@ import time
 from fairlane.engine.protocol import Finding
 from fairlane.engine.queries import Queries
 
-from .pool import CallerTransaction, PostgresPool
+from .pool import Statements
 from .queries import SCHEMA_VERSIONS
 from .url import PostgresUrl
 
@@ -17,7 +17,7 @@ OPEN_SECONDS_MAX = 60  # how long a transaction may stay open before it is repor
 OPEN_NAMED_MAX = 3
 
 
-def diagnose(pool: PostgresPool | CallerTransaction, sql: Queries, url: PostgresUrl, durability: str) -> list[Finding]:
+def diagnose(pool: Statements, sql: Queries, url: PostgresUrl, durability: str) -> list[Finding]:
     """Check each thing that can be wrong with a server."""
     ((_, version, *_),) = pool.read(sql.server)
     return [
@@ -37,7 +37,7 @@ def _durability(durability: str) -> Finding:
     )
 
 
-def _clock(pool: PostgresPool | CallerTransaction, sql: Queries) -> Finding:
+def _clock(pool: Statements, sql: Queries) -> Finding:
     before_ms = time.time() * 1000
     ((server_ms,),) = pool.read(sql.server_ms)
     skew_ms = server_ms - (before_ms + time.time() * 1000) / 2
@@ -47,7 +47,7 @@ def _clock(pool: PostgresPool | CallerTransaction, sql: Queries) -> Finding:
     return Finding("clock", "warning", message, "only the server's counts, but logs will not agree: let both keep time by NTP")
 
 
-def _indexes(pool: PostgresPool | CallerTransaction, sql: Queries, url: PostgresUrl) -> Finding:
+def _indexes(pool: Statements, sql: Queries, url: PostgresUrl) -> Finding:
     schema = "".join(SCHEMA_VERSIONS)
     expected = set(re.findall(r"CREATE (?:UNIQUE )?INDEX (\w+)", schema))
     dropped = re.findall(r"DROP TABLE fairlane\.(\w+)", schema)
@@ -65,7 +65,7 @@ def _indexes(pool: PostgresPool | CallerTransaction, sql: Queries, url: Postgres
     return Finding("indexes", "bad", f"missing: {', '.join(sorted(missing))}", advice)
 
 
-def _open_transactions(pool: PostgresPool | CallerTransaction, sql: Queries) -> Finding:
+def _open_transactions(pool: Statements, sql: Queries) -> Finding:
     """Name transactions that have been open for long: the server keeps all old row versions of the database for them."""
     rows = pool.read(sql.open_transactions, (OPEN_SECONDS_MAX,))
     if not rows:

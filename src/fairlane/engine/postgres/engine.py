@@ -11,9 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, TypeVar
-
-import psycopg
+from typing import TypeVar
 
 from fairlane.core.dispatch import kind_set
 from fairlane.core.document import (
@@ -57,9 +55,10 @@ from fairlane.engine.protocol import (
 from fairlane.engine.schema import Schema
 
 from . import diagnostics, transfer
+from .joined import CallerTransaction, Loop
 from .listen import NotifyListener
 from .migrate import depths_of, migrate, terms_columns
-from .pool import CallerTransaction, PostgresPool, Row
+from .pool import PostgresPool, Row
 from .queries import SCHEMA, queries
 from .read import (
     customer_from_row,
@@ -98,10 +97,10 @@ class PostgresEngine:
     def diagnose(self) -> list[Finding]:
         return diagnostics.diagnose(self._pool, self._sql, self.url, self.durability)
 
-    def within(self, connection: psycopg.Connection[Any]) -> PostgresEngine:
+    def within(self, transaction: object, loop: Loop | None = None) -> PostgresEngine:
         """Return an engine for the same queue that works inside the caller's open transaction on the same database."""
         engine = copy(self)
-        engine._pool = CallerTransaction(self.url, connection, self._pool.schema)
+        engine._pool = CallerTransaction(self._pool, transaction, loop)
         engine._in_transaction = True
         return engine
 

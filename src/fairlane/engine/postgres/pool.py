@@ -1,4 +1,4 @@
-"""Running statements: on a pool of connections, one statement a transaction, or inside the caller's transaction.
+"""Running statements on a pool of connections, one statement a transaction.
 
 Laws:
 - No session state: no prepared statements, no SET, no session locks. So a transaction pooler may stand in between.
@@ -17,17 +17,15 @@ import random
 import select
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import psycopg
 from psycopg import errors
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 from psycopg.waiting import Ready, Wait
 
-from fairlane.core.errors import BadValue, FairlaneError, StoreError, StoreUnfit
+from fairlane.core.errors import FairlaneError, StoreError, StoreUnfit
 from fairlane.engine.connection_pool import ConnectionPool, NotConnected, PoolClosed
 from fairlane.engine.deadline import (
     CONNECT_SECONDS,
@@ -58,6 +56,21 @@ SETTINGS: dict[str, Any] = {  # the URL may set them otherwise
     "keepalives_interval": KEEPALIVE_INTERVAL_SECONDS,
     "keepalives_count": KEEPALIVE_COUNT,
 }
+
+
+class Statements(Protocol):
+    """What runs statements: the pool, or a transaction of the caller."""
+
+    url: PostgresUrl
+    schema: Schema
+
+    def close(self) -> None: ...
+
+    def schema_version(self) -> int: ...
+
+    def read(self, statement: str, parameters: Parameters = ()) -> list[Row]: ...
+
+    def write(self, statement: str, parameters: Parameters = ()) -> list[Row]: ...
 
 
 class Connection(psycopg.Connection[Row]):
@@ -111,6 +124,7 @@ class PostgresPool:
         self.url = url
         self.schema = schema
         self._schema_checked = time.monotonic()
+        self._database: list[object] = []
         self._pool = ConnectionPool(lambda: connect(url), is_usable, Connection.close, CONNECTIONS_MAX)
         self._pool.is_patient = True  # the queue was opened: the server is known to exist
 
@@ -129,6 +143,12 @@ class PostgresPool:
     def schema_version(self) -> int:
         """Return the version of the schema that the store has; refuse one that is too new."""
         return schema_version(self)
+
+    def database(self, is_fresh: bool = False) -> list[object]:
+        """Return what tells the database from all others: when its server started, and its name."""
+        if is_fresh or not self._database:
+            ((*self._database, _),) = self.read(queries(self.url.schema).database)
+        return self._database
 
     def _run(self, statement: str, parameters: Parameters, is_read: bool) -> list[Row]:
         deadline = Deadline(self.url.timeout)
@@ -188,41 +208,7 @@ class PostgresPool:
         return connection
 
 
-class CallerTransaction:
-    """The caller's open transaction: the caller commits or rolls back, so no statement is repeated."""
-
-    def __init__(self, url: PostgresUrl, connection: psycopg.Connection[Any], schema: Schema = SCHEMA) -> None:
-        self.url = url
-        self.schema = schema
-        self._connection = connection
-
-    def close(self) -> None:
-        """Do nothing: the connection belongs to the caller."""
-
-    def schema_version(self) -> int:
-        """Return the version of the schema that the store has; refuse one that is too new."""
-        return schema_version(self)
-
-    def read(self, statement: str, parameters: Parameters = ()) -> list[Row]:
-        """Run a statement that changes nothing."""
-        return self.write(statement, parameters)
-
-    def write(self, statement: str, parameters: Parameters = ()) -> list[Row]:
-        """Run a statement in the caller's transaction; psycopg begins one if the connection is not in autocommit."""
-        if self._connection.autocommit and self._connection.info.transaction_status == TransactionStatus.IDLE:
-            raise BadValue(
-                "transaction",
-                self._connection,
-                "one that is open; this connection is in autocommit: use connection.transaction()",
-            )
-        try:
-            with self._connection.cursor(row_factory=tuple_row) as cursor:
-                return cursor.execute(statement, parameters, prepare=False).fetchall()
-        except psycopg.Error as error:
-            raise translate_error(error, self.url) from error
-
-
-def schema_version(pool: PostgresPool | CallerTransaction) -> int:
+def schema_version(pool: Statements) -> int:
     """Return the version of the schema that the store has; refuse one that is too new."""
     ((mark,),) = pool.read(queries(pool.url.schema).schema_version)
     return pool.schema.refuse_newer(pool.url.display, int(mark))

@@ -3,6 +3,10 @@ SELECT current_setting('server_version_num')::int, current_setting('server_versi
        pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'),
        current_setting('full_page_writes');
 
+-- database: What tells this database from all others, whatever the way to it: when its server started, its name; and its address.
+SELECT extract(epoch FROM pg_postmaster_start_time())::text, current_database()::text,
+       coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'a local socket');
+
 -- schema_exists: Whether the schema exists and holds a queue; from the catalogues, because to_regclass may be stale.
 SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s),
        EXISTS (SELECT FROM pg_class AS t JOIN pg_namespace AS n ON n.oid = t.relnamespace

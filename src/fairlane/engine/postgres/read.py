@@ -15,7 +15,7 @@ from fairlane.engine.protocol import DocumentFilter, DocumentPage, KindRow
 from fairlane.engine.queries import Queries
 from fairlane.engine.read import customer_snapshot
 
-from .pool import CallerTransaction, PostgresPool, Row
+from .pool import Row, Statements
 
 parse_rules = lru_cache(maxsize=8)(decode_rules)
 _parse_terms = lru_cache(maxsize=1024)(decode_terms)
@@ -44,7 +44,7 @@ def document_from_row(row: Row) -> DocumentRow:
 
 
 def read_documents(
-    pool: PostgresPool | CallerTransaction, sql: Queries, filter: DocumentFilter, before: int, limit: int, scan_max: int
+    pool: Statements, sql: Queries, filter: DocumentFilter, before: int, limit: int, scan_max: int
 ) -> DocumentPage:
     """Read a page of documents, found among at most `scan_max`; if nothing is filtered out, the limit is bound enough.
 

@@ -13,13 +13,13 @@ from fairlane.engine.queries import Queries
 from fairlane.engine.transfer import next_cursor, parse_cursor
 
 from .migrate import depths_of, terms_columns
-from .pool import CallerTransaction, PostgresPool, Row
+from .pool import Row, Statements
 from .read import document_from_row, limit_from_row, parts_from_row
 
 SNAPSHOT_COLUMNS = 28  # of the view `snapshots`, the customer's number included
 
 
-def pack(pool: PostgresPool | CallerTransaction, sql: Queries, rules: Rules, cursor: str | None, limit: int) -> Packed:
+def pack(pool: Statements, sql: Queries, rules: Rules, cursor: str | None, limit: int) -> Packed:
     """Pack some rows from a cursor on; documents that have arrived join their lanes first."""
     part, after = parse_cursor(cursor)
     match part:
@@ -45,7 +45,7 @@ def pack(pool: PostgresPool | CallerTransaction, sql: Queries, rules: Rules, cur
             return Packed(next_cursor(part, [record[:2] for record in records], limit), records=tuple(records))
 
 
-def _queue(pool: PostgresPool | CallerTransaction, sql: Queries, rules: Rules) -> PackedQueue:
+def _queue(pool: Statements, sql: Queries, rules: Rules) -> PackedQueue:
     ((clocks, usual, busy_ms, taken, ready, *counters),) = pool.read(sql.pack_queue)
     rows = pool.read(sql.pack_dispatches)
     dispatches = [(None if kinds is None else tuple(kinds), number) for kinds, number in rows]
@@ -74,7 +74,7 @@ def _document(row: Row) -> PackedDocument:
     return PackedDocument(document_from_row(row), *row[SNAPSHOT_COLUMNS:])
 
 
-def unpack(pool: PostgresPool | CallerTransaction, sql: Queries, packed: Packed) -> None:
+def unpack(pool: Statements, sql: Queries, packed: Packed) -> None:
     """Write rows that were packed in another store; rows that exist already stay."""
     if packed.queue is not None:
         _unpack_queue(pool, sql, packed.queue)
@@ -91,7 +91,7 @@ def unpack(pool: PostgresPool | CallerTransaction, sql: Queries, packed: Packed)
         pool.write(sql.unpack_records, [list(column) for column in zip(*packed.records, strict=True)])
 
 
-def _unpack_queue(pool: PostgresPool | CallerTransaction, sql: Queries, queue: PackedQueue) -> None:
+def _unpack_queue(pool: Statements, sql: Queries, queue: PackedQueue) -> None:
     rules, policy = queue.rules, queue.rules.policy
     pool.write(
         sql.unpack_queue,
