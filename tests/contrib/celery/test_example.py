@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-from .running import ROOT, open_broker
+from tests.examples.running import bash, blocks, copy_example
 
-EXAMPLE = ROOT / "examples/celery-light"
-LINES_MAX = 50  # a README of one screen
+from .running import open_broker
+
 PAGES = 200
-
-
-def bash(script: str, folder: Path, **variables: str) -> str:
-    """Run a script as in a terminal, and stop at the first command that fails; return what it prints."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("FAIR", "OTEL_", "CELERY_"))}
-    environment = own | variables | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
-    command = ["bash", "-euo", "pipefail", "-c", script]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 def small_ones_pass(printed: str) -> list[bool]:
@@ -34,12 +20,8 @@ def small_ones_pass(printed: str) -> list[bool]:
 
 
 def test_the_readme_runs(tmp_path: Path) -> None:
-    folder = tmp_path / "celery-light"
-    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    readme = (folder / "README.md").read_text()
-    assert len(readme.splitlines()) <= LINES_MAX
-    blocks = re.findall(r"^```\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
-    plain, fair = (block.replace("flood.py", f"flood.py {PAGES}") for block in blocks if "flood.py" in block)
+    folder = copy_example("celery-light", tmp_path)
+    plain, fair = (block.replace("flood.py", f"flood.py {PAGES}") for block in blocks(folder) if "flood.py" in block)
     url = open_broker("redis").url
     assert small_ones_pass(bash(plain, folder, BROKER=url)) == [False] * 5
     printed = bash(fair, folder, BROKER=url)

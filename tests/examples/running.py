@@ -1,0 +1,63 @@
+"""How tests run examples: a copy in a folder of its own, the commands of its README, and servers beside them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.api.running import until
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LINES_MAX = 50  # a README of one screen
+
+
+def copy_example(name: str, folder: Path) -> Path:
+    """Copy an example, whose README must be of one screen; return the copy."""
+    copied = folder / name
+    shutil.copytree(EXAMPLES / name, copied, ignore=shutil.ignore_patterns("__pycache__", "*.db*"))
+    assert len((copied / "README.md").read_text().splitlines()) <= LINES_MAX
+    return copied
+
+
+def blocks(folder: Path) -> list[str]:
+    """Return the README's blocks of commands and output, in their order."""
+    return re.findall(r"^```\n(.*?)^```$", (folder / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Return an environment in which `python` and `fairlane` are those of the tests."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("FAIR", "OTEL_", "CELERY_", "DJANGO_"))}
+    return own | variables | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONWARNINGS": "ignore"}
+
+
+def bash(script: str, folder: Path, **variables: str) -> str:
+    """Run a script as in a terminal, and stop at the first command that fails; return what it prints."""
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    done = subprocess.run(
+        command, cwd=folder, env=environment(**variables), capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@contextmanager
+def beside(command: str, folder: Path, is_up: Callable[[], bool] = lambda: True, **variables: str) -> Iterator[None]:
+    """Run a program in another terminal until the block ends."""
+    log = folder / f"{command.split()[0]}.log"
+    with log.open("wb") as output:
+        program = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"], cwd=folder, env=environment(**variables), stdout=output, stderr=output
+        )
+    try:
+        until(lambda: is_up() or program.poll() is not None, f"the start of {command}")
+        assert program.poll() is None, log.read_text()
+        yield
+    finally:
+        program.terminate()
+        program.wait(60)

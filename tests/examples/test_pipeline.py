@@ -1,0 +1,60 @@
+"""The example of a pipeline, as its README shows it, with few pages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fairlane import Queue
+from tests.conftest import need_program
+
+from .running import bash, blocks, copy_example
+
+PAGES = 12
+REPEATS = """
+import os
+import steps
+from fairlane import Backoff, Worker
+
+worker = Worker(steps.URL, backoff=Backoff(first=0, ceiling=0))
+
+def dying(step):
+    def handle(document):
+        result = step(document)
+        if document.attempt == 1:
+            os._exit(1)
+        return result
+    return handle
+
+for kind, step in {"ocr": steps.read, "classify": steps.classify, "fields": steps.find_fields}.items():
+    worker.handler(kind)(dying(step))
+worker.run(until_empty=True)
+"""
+
+
+def test_the_readme_runs(tmp_path: Path) -> None:
+    need_program("tesseract")
+    folder = copy_example("pipeline", tmp_path)
+    _, commands, _ = blocks(folder)
+    printed = bash(commands.replace("submit.py 40", f"submit.py {PAGES}"), folder)
+    steps = 3 * (PAGES + 2)
+    assert f"processed: {steps}" in printed
+    assert "'class': 'receipt', 'number': '1001', 'total': '11.50'" in printed
+    assert f"'class': 'invoice', 'number': '{999 + PAGES}', 'total': '{9 + PAGES}.50'" in printed
+    rows = re.findall(r"^(big|bakery) +(\d+) +(\d+) +(-?\d+) +(\d+) of (\d+)$", printed, re.MULTILINE)
+    (bakery, big) = ((name, *map(int, numbers)) for name, *numbers in rows)
+    assert bakery[:4] == ("bakery", 2, 6, -1)
+    assert big[:4] == ("big", PAGES, 3 * PAGES, 1 - PAGES)  # a page is one check, however many steps it takes
+    assert bakery[4] < steps / 2
+    assert big[4] == big[5] == steps
+
+
+def test_a_step_that_is_repeated_makes_no_second_document(tmp_path: Path) -> None:
+    need_program("tesseract")
+    folder = copy_example("pipeline", tmp_path)
+    bash("python submit.py 1", folder)
+    (folder / "repeats.py").write_text(REPEATS)
+    bash("python repeats.py", folder)
+    with Queue(f"sqlite:///{folder}/fairlane.db") as queue:
+        ended = sorted((document.kind, document.state, document.attempts) for document in queue.documents())
+    assert ended == [(kind, "done", 2) for kind in ("classify", "fields", "ocr") for _ in range(3)]
