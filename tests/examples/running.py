@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,16 +47,22 @@ def bash(script: str, folder: Path, **variables: str) -> str:
     return done.stdout
 
 
+def listens(port: int) -> bool:
+    """Whether a server accepts connections on a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
-def beside(command: str, folder: Path, is_up: Callable[[], bool] = lambda: True, **variables: str) -> Iterator[None]:
-    """Run a program in another terminal until the block ends."""
-    log = folder / f"{command.split()[0]}.log"
+def beside(command: str, folder: Path, port: int | None = None, **variables: str) -> Iterator[None]:
+    """Run a program in another terminal until the block ends; a server is up when it listens on its port."""
+    log = folder / (re.sub(r"\W+", "-", command) + ".log")
     with log.open("wb") as output:
         program = subprocess.Popen(
             ["bash", "-c", f"exec {command}"], cwd=folder, env=environment(**variables), stdout=output, stderr=output
         )
     try:
-        until(lambda: is_up() or program.poll() is not None, f"the start of {command}")
+        until(lambda: port is None or listens(port) or program.poll() is not None, f"the start of {command}")
         assert program.poll() is None, log.read_text()
         yield
     finally:

@@ -77,9 +77,9 @@ class Stranger:
             server.wait(60)
 
 
-def is_up(port: int, path: str = "/healthz") -> bool:
+def is_up(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""The example of FastAPI, as its README shows it."""
+"""The examples of FastAPI and Django, as their READMEs show them: a service that takes orders, and a worker."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from fairlane import Queue
 from tests.api.running import until
 from tests.conftest import need_program
-from tests.house.test_readme import is_up
 from tests.servers import postgres
 
 from .running import bash, beside, blocks, copy_example
@@ -25,10 +25,12 @@ def new_database(name: str) -> str:
     return server.url.removesuffix("postgres") + name
 
 
-def test_the_readme_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["fastapi-postgresql", "django"])
+def test_an_order_is_processed_and_one_that_is_refused_at_the_commit_leaves_nothing(name: str, tmp_path: Path) -> None:
     need_program("curl")
-    folder, url, port = copy_example("fastapi-postgresql", tmp_path), new_database("orders"), postgres.free_port()
-    _, programs, order, _, again = (block.replace("8080", str(port)) for block in blocks(folder))
+    folder, url, port = copy_example(name, tmp_path), new_database(name.partition("-")[0]), postgres.free_port()
+    install, programs, order, _, again = (block.replace("8080", str(port)) for block in blocks(folder))
+    prepare = install.partition("export DATABASE_URL=")[2].partition("\n")[2]
     serve, work = programs.splitlines()
     ask, look = order.splitlines()
 
@@ -37,7 +39,8 @@ def test_the_readme_runs(tmp_path: Path) -> None:
         assert isinstance(answer, dict)
         return answer
 
-    with beside(serve, folder, lambda: is_up(port, "/docs"), DATABASE_URL=url):
+    bash(prepare, folder, DATABASE_URL=url)
+    with beside(serve, folder, port, DATABASE_URL=url):
         ordered = call(ask)
         with Queue(url) as queue:
             document = queue.document(str(ordered["document"]))
