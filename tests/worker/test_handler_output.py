@@ -83,7 +83,7 @@ def test_a_crash_in_native_code_leaves_a_traceback_too(bench: Bench, queue: Queu
     (attempt,) = queue.attempts(id)
     assert attempt.output == "reading page 7"
     assert "in handler" in str(attempt.traceback)
-    assert "in _handle" not in str(attempt.traceback)
+    assert "in run_handler" not in str(attempt.traceback)
 
 
 def test_lines_come_while_the_handler_runs(bench: Bench, queue: Queue, tmp_path: Path) -> None:

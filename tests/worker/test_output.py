@@ -74,4 +74,4 @@ def test_of_a_long_traceback_the_newest_part_is_kept() -> None:
 def test_a_crash_is_split_into_output_and_traceback() -> None:
     assert split_crash("a\nb\n") == ("a\nb", None)
     crash = 'Fatal Python error: Segmentation fault\n\n  File "x.py", line 1 in work'
-    assert split_crash(f'page 7\n{crash}\n  File "child.py", line 9 in _handle\n  more\n') == ("page 7", crash)
+    assert split_crash(f'page 7\n{crash}\n  File "child.py", line 9 in run_handler\n  more\n') == ("page 7", crash)

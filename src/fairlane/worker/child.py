@@ -27,8 +27,8 @@ from fairlane.procs import syscalls
 from fairlane.procs.ipc import Message
 
 from .child_output import OutputSender, capture_output
-from .document import ClaimedDocument, Fail, ProgressReport, Retry, outcome_of_error, outcome_of_value
-from .output import format_traceback
+from .document import ClaimedDocument, ProgressReport
+from .handlers import run_handler
 
 INBOX_BYTES_MAX = 64 * 1024  # a larger document is sent as the handle of a file in memory
 
@@ -149,20 +149,12 @@ def _catch_shutdown_signals() -> None:
 
 
 def _handle(serial: int, claim: Claim, sender: OutputSender, config: ChildConfig) -> tuple[Outcome, str | None]:
-    """Run the handler of one document; returns an outcome whatever it does, short of ending the process, and a traceback."""
+    """Run the handler of one document; its reports go to the worker."""
 
     def send(report: ProgressReport) -> None:
         sender.report(serial, *report)
 
-    document, traceback = ClaimedDocument(claim, send, config.files), None
-    try:
-        outcome = outcome_of_value(document, config.functions[claim.kind](document))
-    except BaseException as error:  # noqa: BLE001 - sys.exit() too costs one attempt and nothing else
-        if not isinstance(error, Retry | Fail):
-            traceback = format_traceback(error)
-        outcome = outcome_of_error(document, error, config.backoff, random.random())
-    document.flush_report()
-    return outcome, traceback
+    return run_handler(config.functions[claim.kind], ClaimedDocument(claim, send, config.files), config.backoff)
 
 
 def _has_living_children() -> bool:

@@ -10,6 +10,7 @@ from fairlane.blobs.files import Files
 from fairlane.core.retry import Backoff
 
 from .blob_gc import BlobCollector
+from .executor import RunExecutor
 from .handlers import Handlers
 from .hooks import Hooks
 from .progress import ProgressStore
@@ -36,3 +37,4 @@ class RunContext(NamedTuple):
     lease_ms: int
     grace: float  # seconds
     until_empty: bool
+    executor: RunExecutor | None = None  # of `def` handlers, instead of children

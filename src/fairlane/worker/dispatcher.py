@@ -41,7 +41,7 @@ class Dispatcher:
         outbox: Outbox,
         prefetch: Prefetch,
         wake: Callable[[], None],
-        on_fork_server_end: Callable[[str], None],
+        on_failure: Callable[[str], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = context
@@ -49,8 +49,8 @@ class Dispatcher:
         self._prefetch = prefetch
         self._wake = wake  # the run loop: there may be room, or something to begin
         self._backlog = Backlog()
-        self._children = ChildPool(self._loop, context.fork_server, context.slots, self, on_fork_server_end)
-        self._coroutines = Coroutines(self._loop, context.backoff, context.files, self)
+        self._children = ChildPool(self._loop, context.fork_server, context.slots, self, on_failure)
+        self._coroutines = Coroutines(self._loop, context, self, on_failure)
         self.is_stopping = False
         self.is_releasing = False  # the grace period is over
 
@@ -73,14 +73,20 @@ class Dispatcher:
                 return
             active = self._backlog.popleft()
             handler = self._context.handlers[active.claim.kind]
-            if handler.is_async and self._has_free_slot():
+            is_task = handler.is_async or self._context.executor is not None
+            if is_task and self._has_free_slot():
                 self._coroutines.start(active, handler)
-            elif handler.is_async or not self._children.send(active, self._has_free_slot()):
+            elif is_task or not self._children.send(active, self._has_free_slot()):
                 self._backlog.appendleft(active)
                 return
 
     def _has_free_slot(self) -> bool:
         return self._children.running + self._coroutines.running < self._context.slots
+
+    @property
+    def abandoned(self) -> int:
+        """How many slots are taken by handlers that went on although their documents were given up."""
+        return self._coroutines.abandoned
 
     def end_handler(self, active: ActiveClaim, reason: str) -> None:
         """Stop the handler of a claim that was lost."""
@@ -154,14 +160,17 @@ class Dispatcher:
         details = attempt_details(active, self._context.hooks.worker, outcome.reason, traceback)
         return outcome._replace(details=details)
 
-    def died(self, active: ActiveClaim, reason: str) -> None:
+    def died(self, active: ActiveClaim, reason: str, traceback: str | None = None) -> None:
         now = self._loop.time()
         active.seconds = now - (active.began_at or now)
         after_ms = self._context.backoff.delay_ms(active.claim.attempts, random.random())
         retried: Retried | Failed = Retried(after_ms, reason)
-        if active.printed:
-            retried = self._with_details(active, retried, None)
+        if active.printed or traceback is not None:
+            retried = self._with_details(active, retried, traceback)
         self._outbox.add(active, Released() if self.is_releasing else retried)
+
+    def slot_freed(self) -> None:
+        self._wake()
 
     def returned(self, claims: Sequence[ActiveClaim]) -> None:
         if self.is_stopping:

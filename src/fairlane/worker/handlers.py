@@ -1,8 +1,9 @@
-"""The handlers of a worker by document kind, and the validation of `@worker.handler`."""
+"""The handlers of a worker by document kind, the validation of `@worker.handler`, and one run of a `def` handler."""
 
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import MappingProxyType
@@ -11,8 +12,11 @@ from typing import Any, NamedTuple, Protocol
 from fairlane.core.document import ATTEMPTS_DEFAULT, Outcome, validate_text
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.policy import plain_seconds, to_milliseconds
+from fairlane.core.retry import Backoff
 
 from .claims import ActiveClaim
+from .document import ClaimedDocument, Fail, Retry, outcome_of_error, outcome_of_value
+from .output import format_traceback
 from .resources import Amounts, validate_amounts
 
 ATTEMPTS_MAX = 1000
@@ -62,6 +66,21 @@ def validate_signature(function: Callable[..., Any]) -> None:
     except TypeError as error:
         name = getattr(function, "__name__", repr(function))
         raise BadValue("handler", f"{name}{signature}", f"a function that can be called with one document ({error})") from None
+
+
+def run_handler(
+    function: Callable[[ClaimedDocument], Any], document: ClaimedDocument, backoff: Backoff
+) -> tuple[Outcome, str | None]:
+    """Run a `def` handler; returns an outcome whatever it does, short of ending the process, and a traceback."""
+    traceback = None
+    try:
+        outcome = outcome_of_value(document, function(document))
+    except BaseException as error:  # noqa: BLE001 - sys.exit() too costs one attempt and nothing else
+        if not isinstance(error, Retry | Fail):
+            traceback = format_traceback(error)
+        outcome = outcome_of_error(document, error, backoff, random.random())
+    document.flush_report()
+    return outcome, traceback
 
 
 class Handlers:
@@ -124,5 +143,8 @@ class HandlerEvents(Protocol):
     def finished(self, active: ActiveClaim, outcome: Outcome, seconds: float, traceback: str | None) -> None:
         """A handler returned or raised."""
 
-    def died(self, active: ActiveClaim, reason: str) -> None:
+    def died(self, active: ActiveClaim, reason: str, traceback: str | None = None) -> None:
         """A handler was stopped, or its process died."""
+
+    def slot_freed(self) -> None:
+        """A handler has ended whose document had been given up before."""

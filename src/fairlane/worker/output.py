@@ -113,7 +113,7 @@ def split_crash(printed: str) -> tuple[str, str | None]:
     output, is_crash, dump = printed.partition("Fatal Python error: ")
     if not is_crash:
         return output.strip(), None
-    frames = takewhile(lambda line: not line.endswith(" in _handle"), dump.splitlines())
+    frames = takewhile(lambda line: not line.endswith(" in run_handler"), dump.splitlines())
     return output.strip(), "\n".join((is_crash + next(frames, ""), *frames)).rstrip()
 
 

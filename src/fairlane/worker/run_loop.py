@@ -166,7 +166,8 @@ class RunLoop:
 
     def request(self) -> ClaimRequest:
         """Return what there is room for: how many more documents, and of which kinds."""
-        room = self._prefetch.room(len(self._claims) - len(self._outbox)) if self.may_claim else 0
+        taken = len(self._claims) - len(self._outbox) + self._dispatcher.abandoned
+        room = self._prefetch.room(taken) if self.may_claim else 0
         resources = self._context.resources
         unfinished = (active.claim.kind for active in self._claims if active.outcome is None) if resources.are_used else ()
         return resources.request(room, unfinished)

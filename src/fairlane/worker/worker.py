@@ -38,6 +38,7 @@ from . import child, heartbeat
 from .async_output import attributed_output
 from .blob_gc import BlobCollector
 from .context import RunContext
+from .executor import Executor, RunExecutor, StoredFiles, slots_of
 from .handlers import SECONDS_DEFAULT, Handlers, make_handler
 from .hooks import Hook, Hooks
 from .outbox import Summary
@@ -49,7 +50,7 @@ from .store import WorkerStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Hook)
-SLOTS_MAX = 256
+SLOTS_DEFAULT, SLOTS_MAX = 4, 256
 LEASE_MS_LEAST, LEASE_MS_MOST = 1000, 24 * 3600 * 1000
 MEMORY_LEAST = 16 * 1024 * 1024
 STOP_CALLED = "stop() was called"
@@ -63,7 +64,7 @@ class Worker:
         self,
         queue: str | Queue = DEFAULT_URL,
         *,
-        slots: int = 4,
+        slots: int | None = None,
         lease: float | timedelta = 30,
         grace: float | timedelta = 30,
         memory: int = 1024**3,
@@ -71,6 +72,7 @@ class Worker:
         name: str | None = None,
         blobs: str | None = None,
         resources: Mapping[str, int] | None = None,
+        executor: Executor | None = None,
     ) -> None:
         if not isinstance(queue, str | Queue):
             raise BadValue("queue", queue, "the URL of a queue, or a Queue")
@@ -84,7 +86,8 @@ class Worker:
             raise BadValue("blobs", blobs, "left out when queue is a Queue, which has its own files")
         self._queue = queue
         self._blobs = blobs
-        self._slots = _validate_slots(slots)
+        self._executor = executor
+        self._slots = _validate_slots(slots_of(executor, slots, SLOTS_DEFAULT))
         self._lease_ms = to_milliseconds("lease", lease, LEASE_MS_LEAST, LEASE_MS_MOST)
         self._grace = to_milliseconds("grace", grace, 0, LEASE_MS_MOST) / 1000
         self._memory = memory
@@ -105,8 +108,8 @@ class Worker:
         timeout: float | timedelta = SECONDS_DEFAULT,
         needs: Amounts | None = None,
     ) -> Callable[[F], F]:
-        """Register the function for a kind, by default that of `submit(payload)`: `def` runs in a child process, `async def` on
-        the worker's loop. While it runs it has what it `needs` of the worker's resources."""
+        """Register the function for a kind, by default that of `submit(payload)`: `def` runs in a child process or
+        in the executor, `async def` on the worker's loop. While it runs it has what it `needs` of the worker's resources."""
         if callable(kind):
             raise BadValue("kind", kind, 'a text; write @worker.handler() or @worker.handler("invoice"), with parentheses')
 
@@ -146,7 +149,7 @@ class Worker:
         """Work until stopped by a signal or `stop()`; with `until_empty` also when nothing is left to do."""
         self._handlers.require_any()
         if slots is not None:
-            self._slots = _validate_slots(slots)
+            self._slots = _validate_slots(slots_of(self._executor, slots, SLOTS_DEFAULT))
         if _has_loop():
             raise Mistake("worker.run() has a loop of its own; call it in a thread: await asyncio.to_thread(worker.run)")
         if not self._running.acquire(blocking=False):
@@ -165,7 +168,8 @@ class Worker:
             if url != "memory://":
                 open_store(url, keyring=keyring).close()  # so that what is wrong is reported here, to the caller
             files = self._files(keyring)
-            if functions := self._handlers.functions():
+            functions = {} if self._executor is not None else self._handlers.functions()
+            if functions:
                 config = child.ChildConfig(functions, self._backoff, self._memory, files)
                 fork_server_pid, control = fork_server.start(partial(child.run, config))
                 stack.callback(reaper.wait_or_kill, fork_server_pid, HELPER_SECONDS)
@@ -184,10 +188,17 @@ class Worker:
             context = RunContext(
                 store, ProgressStore(engine), registration, BlobCollector(queue_files), files, self._handlers, self._hooks,
                 self._backoff, control, connection, self._slots, resources, self._lease_ms, self._grace, until_empty,
+                self._run_executor(files, queue_files),
             )  # fmt: skip
             loop = asyncio.new_event_loop()
             stack.callback(loop.close)
             return loop.run_until_complete(self._run_loop(context))
+
+    def _run_executor(self, files: Callable[[], Files], queue_files: QueueFiles) -> RunExecutor | None:
+        if self._executor is None:
+            return None
+        stored_files = StoredFiles(None) if queue_files.location is None else StoredFiles.of(queue_files.open())
+        return RunExecutor(self._executor, files, stored_files, self._backoff)
 
     def _trace(self, engine: Engine, stack: ExitStack) -> None:
         """Send spans if that is configured; after the forks, as it has threads."""
