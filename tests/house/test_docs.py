@@ -225,6 +225,7 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
                 "privacy",
                 "security",
                 "celery",
+                "other-queues",
             )
         ),
     ],

@@ -143,6 +143,26 @@ class PublishCheck:
         return priority
 
 
+class FairPublisher:
+    """What the `Fairlane` of every library has: its check, how many tasks it has checked, and its end."""
+
+    def __init__(self, check: PublishCheck) -> None:
+        self._check = check
+
+    @property
+    def counts(self) -> PublishCounts:
+        """How many tasks this process has published with a check, and without one because the store was away."""
+        return self._check.counts
+
+    def verify_counters(self) -> None:
+        """Raise StoreError if the counters cannot be reached."""
+        self._check.verify_store()
+
+    def close(self) -> None:
+        """Close the store; the next check opens it again."""
+        self._check.close()
+
+
 # -- the customer ----------------------------------------------------------------------------------------------------------
 
 

@@ -19,9 +19,9 @@ from celery.utils.imports import symbol_by_name
 from fairlane.contrib.publish_check import (
     TIMEOUT_SECONDS,
     CustomerFunction,
+    FairPublisher,
     Mark,
     PublishCheck,
-    PublishCounts,
     PublishedTask,
     WhenAway,
 )
@@ -33,7 +33,7 @@ from .verify import SettingFinding, publish_findings, validate_accept
 HEADER = "fairlane"
 
 
-class Fairlane:
+class Fairlane(FairPublisher):
     """Fair priorities for the tasks of a Celery app; make it in the module that makes the app, so that publishers and workers
     both have it.
 
@@ -59,25 +59,12 @@ class Fairlane:
             raise Mistake(f"app.amqp of the Celery app {app.main!r} was used before; make Fairlane directly after the app")
         self.app = app
         self.accept = validate_accept(accept)
-        self._check = PublishCheck(url, customer, when_away=when_away, timeout=timeout, key=key, peer="celery")
+        super().__init__(PublishCheck(url, customer, when_away=when_away, timeout=timeout, key=key, peer="celery"))
         self._verified: set[str] = set()
         base: type = symbol_by_name(app.amqp_cls)
         app.amqp_cls = FairAMQP if base is AMQP else type(f"Fair{base.__name__}", (FairSending, base), {})
         app.steps["worker"].add("fairlane.contrib.celery.worker_step:VerifySettings")
         app.fairlane = self
-
-    @property
-    def counts(self) -> PublishCounts:
-        """How many tasks this process has published with a check, and without one because the store was away."""
-        return self._check.counts
-
-    def verify_counters(self) -> None:
-        """Raise StoreError if the counters cannot be reached."""
-        self._check.verify_store()
-
-    def close(self) -> None:
-        """Close the store; the next check opens it again."""
-        self._check.close()
 
     def unaccepted(self, findings: Iterator[SettingFinding]) -> list[SettingFinding]:
         """Return the findings that the user has not accepted."""
