@@ -11,6 +11,7 @@ Laws:
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import os
@@ -130,6 +131,21 @@ class PublishCheck:
         if running is not None and running.customer == customer:
             return running
         return Mark(customer, self._check(customer))
+
+    def priorities(self, customers: Sequence[str]) -> list[int]:
+        """Make a check for each of these customers, in order; return their priorities."""
+        return [self._check(customer) for customer in customers]
+
+    async def priorities_async(self, customers: Sequence[str]) -> list[int]:
+        """Make these checks while the event loop goes on."""
+        return await asyncio.to_thread(self.priorities, customers) if customers else []
+
+    def expected_priority(self, customer: str) -> int:
+        """Return the priority that a check would give now, without one; the neutral one if the store is away."""
+        try:
+            return self._store.look(customer).next_priority
+        except StoreError:
+            return NEUTRAL
 
     def _check(self, customer: str) -> int:
         try:
@@ -308,11 +324,11 @@ class CounterStore:
         self._record_success()
         return check
 
-    def look(self) -> None:
-        """Raise StoreError unless the store answers; a customer that was never seen stays so."""
-        call = self._threads.submit(lambda: self._opened().look("fairlane"))
+    def look(self, customer: str = "fairlane") -> Look:
+        """Return where a customer stands; raise StoreError unless the store answers. Nobody becomes known by it."""
+        call = self._threads.submit(lambda: self._opened().look(customer))
         try:
-            call.result(self._timeout_seconds)
+            return call.result(self._timeout_seconds)
         except TimeoutError:
             raise self._silent() from None
 

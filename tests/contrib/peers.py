@@ -1,0 +1,50 @@
+"""What tests of several libraries share: a database of their own, the table of priorities, and who started before whom."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+from tests.servers import postgres
+
+TABLE = [1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 8, 8, 8, 8, 9]  # priorities of a customer's checks in one run
+PATIENT = 60  # seconds for a check: a busy machine is not a store that is away
+FLOOD, LIGHT = 150, 15
+_databases = count(1)
+
+
+@contextlib.contextmanager
+def database(name: str) -> Iterator[str]:
+    """A new database of the shared PostgreSQL; its URL."""
+    server = postgres.shared()
+    name = f"{name}_{next(_databases)}"
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    yield server.url.removesuffix("/postgres") + f"/{name}"
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lock a store in a file, so that a check waits until this ends."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+    finally:
+        connection.close()
+
+
+def floods_before(labels: Sequence[str]) -> list[int]:
+    """Return how many tasks of the flood began before each light customer's."""
+    return [
+        sum(before.startswith("whale") for before in labels[:position])
+        for position, label in enumerate(labels)
+        if label.startswith("light")
+    ]
