@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
+import apsw
 import psycopg
 
 from tests.servers import postgres
@@ -32,8 +32,8 @@ def database(name: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Lock a store in a file, so that a check waits until this ends."""
-    connection = sqlite3.connect(path, isolation_level=None)
+    """Lock a store in a file, by the SQLite that the engine uses: another in this process would not see its locks."""
+    connection = apsw.Connection(str(path))
     try:
         connection.execute("BEGIN EXCLUSIVE")
         yield

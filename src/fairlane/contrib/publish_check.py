@@ -126,11 +126,19 @@ class PublishCheck:
 
         `running` is the mark of the task that publishes it; `is_by_hand` says that its priority was set.
         """
+        return self.mark_unchecked(customer, running, is_by_hand) or Mark(customer, self._check(customer))
+
+    async def mark_async(self, customer: str, running: Mark | None = None, is_by_hand: bool = False) -> Mark:
+        """Return the mark of a task of this customer, as `mark` does, while the event loop goes on."""
+        if mark := self.mark_unchecked(customer, running, is_by_hand):
+            return mark
+        return await asyncio.to_thread(self.mark, customer)
+
+    def mark_unchecked(self, customer: str, running: Mark | None, is_by_hand: bool) -> Mark | None:
+        """Return the mark of a task that is no check; None if it is one."""
         if is_by_hand:
             return Mark(customer, None)
-        if running is not None and running.customer == customer:
-            return running
-        return Mark(customer, self._check(customer))
+        return running if running is not None and running.customer == customer else None
 
     def priorities(self, customers: Sequence[str]) -> list[int]:
         """Make a check for each of these customers, in order; return their priorities."""
