@@ -1,4 +1,4 @@
-"""What tests of several libraries share: a database of their own, the table of priorities, and who started before whom."""
+"""What tests of the async libraries share: databases of their own, a store that is locked, and who began before whom."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import psycopg
 
 from tests.servers import postgres
 
-TABLE = [1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 8, 8, 8, 8, 9]  # priorities of a customer's checks in one run
-PATIENT = 60  # seconds for a check: a busy machine is not a store that is away
 FLOOD, LIGHT = 150, 15
 _databases = count(1)
 

@@ -23,7 +23,8 @@ from pgqueuer.types import QueueExecutionMode
 from fairlane import BadValue, Mistake, Queue, StoreUnfit
 from fairlane.contrib.pgqueuer import Fairlane
 from fairlane.contrib.publish_check import NEUTRAL
-from tests.contrib.peers import FLOOD, LIGHT, PATIENT, TABLE, database, floods_before, locked
+from tests.contrib.counters import PATIENT, TABLE, counter
+from tests.contrib.peers import FLOOD, LIGHT, database, floods_before, locked
 
 LIMITS: dict[str, Any] = {"batch_size": 1, "max_concurrent_tasks": 2}  # the fewest that PgQueuer takes
 
@@ -92,10 +93,6 @@ class Project:
             query = "SELECT priority, headers -> 'fairlane' FROM pgqueuer WHERE entrypoint = %s ORDER BY id"
             return list(connection.execute(query, (entrypoint,)))
 
-    def counter(self, customer: str) -> float:
-        with Queue(self.counters) as queue:
-            return queue.look(customer).counter
-
     def spend(self, customer: str, checks: int) -> None:
         """Let a customer have had so many checks."""
         with Queue(self.counters) as queue:
@@ -156,7 +153,7 @@ def test_each_job_is_a_check_however_it_is_enqueued(make: MakeProject) -> None:
         queries.enqueue("work", payload("acme"))
         queries.enqueue(["work"] * 2, [payload("acme")] * 2)
     assert project.rows("work") == [marked("acme", priority) for priority in TABLE]
-    assert project.counter("acme") == 1 - len(TABLE)
+    assert counter(project.counters, "acme") == 1 - len(TABLE)
     assert project.fairlane.counts == (len(TABLE), 0)
 
 
@@ -264,7 +261,7 @@ def test_what_a_running_job_enqueues_inherits(make: MakeProject) -> None:
     project.spend("acme", 5)
     project.run(lambda: project.queries.enqueue("parent", payload("acme", others=["acme", None, "other"])), works=True)
     assert project.rows("child") == [marked("acme", 3), marked("acme", 3), marked("other", 1)]
-    assert (project.counter("acme"), project.counter("other")) == (-5, 0)
+    assert (counter(project.counters, "acme"), counter(project.counters, "other")) == (-5, 0)
 
 
 def test_the_mark_goes_on_through_jobs_without_a_customer(make: MakeProject) -> None:
@@ -272,7 +269,7 @@ def test_the_mark_goes_on_through_jobs_without_a_customer(make: MakeProject) -> 
     project.spend("acme", 5)
     project.run(lambda: project.queries.enqueue("nested", payload("acme", depth=3)), works=True)
     assert project.rows("child") == [marked("acme", 3)]
-    assert project.counter("acme") == -5
+    assert counter(project.counters, "acme") == -5
 
 
 def test_a_priority_by_hand_is_handed_on(make: MakeProject) -> None:
@@ -287,7 +284,7 @@ def test_a_retry_is_no_check(make: MakeProject) -> None:
     project.spend("acme", 5)
     project.run(lambda: project.queries.enqueue("fails_at_first", payload("acme")), works=True)
     assert project.began == ["0 -2", "1 -2", "2 -2"]
-    assert project.counter("acme") == -5
+    assert counter(project.counters, "acme") == -5
 
 
 # -- counters that are away, settings and mistakes -------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from procrastinate.periodic import PeriodicDeferrer
 from fairlane import BadValue, Mistake, Queue, StoreUnfit
 from fairlane.contrib.procrastinate import Fairlane
 from fairlane.contrib.publish_check import NEUTRAL
-from tests.contrib.peers import FLOOD, LIGHT, PATIENT, TABLE, database, floods_before, locked
+from tests.contrib.counters import PATIENT, TABLE, counter
+from tests.contrib.peers import FLOOD, LIGHT, database, floods_before, locked
 
 
 class Project:
@@ -88,10 +89,6 @@ class Project:
 
         return asyncio.run(run())
 
-    def counter(self, customer: str) -> float:
-        with Queue(self.counters) as queue:
-            return queue.look(customer).counter
-
     def spend(self, customer: str, checks: int) -> None:
         """Let a customer have had so many checks."""
         with Queue(self.counters) as queue:
@@ -146,7 +143,7 @@ def test_each_job_is_a_check_however_it_is_deferred(make: MakeProject) -> None:
         project.work.batch_defer({"customer": "acme"}, {"customer": "acme"})
         project.app.configure_task("work").defer(customer="acme")
     assert project.rows() == [1 - priority for priority in TABLE]
-    assert project.counter("acme") == 1 - len(TABLE)
+    assert counter(project.counters, "acme") == 1 - len(TABLE)
     assert project.fairlane.counts == (len(TABLE), 0)
 
 
@@ -243,7 +240,7 @@ def test_what_a_running_job_defers_inherits(make: MakeProject) -> None:
     project.run(lambda: project.parent.defer_async(customer="acme", others=["acme", None, "other"]), works=True)
     assert project.rows("parent") == [-2]
     assert project.rows() == [-2, -2, 0, -2]
-    assert (project.counter("acme"), project.counter("other")) == (-5, 0)
+    assert (counter(project.counters, "acme"), counter(project.counters, "other")) == (-5, 0)
 
 
 def test_what_a_sync_task_defers_inherits(make: MakeProject) -> None:
@@ -278,7 +275,7 @@ def test_a_retry_is_no_check(make: MakeProject) -> None:
     project.spend("acme", 5)
     project.run(lambda: project.task("fails_at_first").defer_async(customer="acme"), works=True)
     assert project.began == ["attempt 0", "attempt 1", "attempt 2"]
-    assert (project.rows("fails_at_first"), project.counter("acme")) == ([-2], -5)
+    assert (project.rows("fails_at_first"), counter(project.counters, "acme")) == ([-2], -5)
 
 
 def test_a_periodic_job_is_charged_once_however_many_workers_defer_it(make: MakeProject) -> None:
@@ -296,7 +293,7 @@ def test_a_periodic_job_is_charged_once_however_many_workers_defer_it(make: Make
             deferrer = PeriodicDeferrer(project.app.periodic_registry)
             project.run(partial(deferrer.defer_jobs, [(periodic, timestamp)]))
     assert projects[0].rows("hourly") == [-1, -1]
-    assert projects[0].counter("acme") == -4
+    assert counter(projects[0].counters, "acme") == -4
     assert [project.fairlane.counts.checked for project in projects] == [2, 0]
 
 

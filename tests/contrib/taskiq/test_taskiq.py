@@ -25,7 +25,8 @@ from fairlane import BadValue, Mistake, Queue, StoreUnfit
 from fairlane.contrib.publish_check import NEUTRAL
 from fairlane.contrib.taskiq import BrokerSettings, Fairlane
 from tests.contrib.celery.running import ROOT, RabbitMQ, open_broker
-from tests.contrib.peers import FLOOD, LIGHT, PATIENT, TABLE, floods_before, locked
+from tests.contrib.counters import PATIENT, TABLE, counter
+from tests.contrib.peers import FLOOD, LIGHT, floods_before, locked
 from tests.servers import rabbitmq
 
 NINE: dict[str, Any] = {"type": QueueType.CLASSIC, "max_priority": 9}
@@ -127,10 +128,6 @@ class Project:
         marks = [(message["number"], message["headers"].get("fairlane")) for message in broker.take(self.queue)]
         return [(number, mark and json.loads(mark)) for number, mark in marks]
 
-    def counter(self, customer: str) -> float:
-        with Queue(self.counters) as queue:
-            return queue.look(customer).counter
-
     def spend(self, customer: str, checks: int) -> None:
         """Let a customer have had so many checks."""
         with Queue(self.counters) as queue:
@@ -175,7 +172,7 @@ def test_each_task_is_a_check_however_it_is_sent(make: MakeProject) -> None:
 
     project.run(send)
     assert project.sent() == [marked("acme", priority) for priority in TABLE]
-    assert project.counter("acme") == 1 - len(TABLE)
+    assert counter(project.counters, "acme") == 1 - len(TABLE)
     assert project.fairlane.counts == (len(TABLE), 0)
 
 
@@ -264,7 +261,7 @@ def test_what_a_running_task_sends_inherits(make: MakeProject) -> None:
     project.spend("acme", 5)
     project.run(lambda: project.parent.kiq("acme", ["acme", None, "other"]), works=1)
     assert project.sent() == [marked("other", 1), marked("acme", 3), marked("acme", 3)]
-    assert (project.counter("acme"), project.counter("other")) == (-5, 0)
+    assert (counter(project.counters, "acme"), counter(project.counters, "other")) == (-5, 0)
 
 
 def test_the_mark_goes_on_through_tasks_without_a_customer(make: MakeProject) -> None:
@@ -272,7 +269,7 @@ def test_the_mark_goes_on_through_tasks_without_a_customer(make: MakeProject) ->
     project.spend("acme", 5)
     project.run(lambda: project.task("nested").kiq(3, "acme"), works=3)
     assert project.sent() == [marked("acme", 3)]
-    assert project.counter("acme") == -5
+    assert counter(project.counters, "acme") == -5
 
 
 def test_a_priority_by_hand_is_handed_on(make: MakeProject) -> None:
@@ -288,7 +285,7 @@ def test_a_retry_is_no_check(make: MakeProject) -> None:
     project.run(lambda: project.task("fails_at_first").kiq(customer="acme"), works=3)
     mark = '{"customer": "acme", "priority": 3}'
     assert project.began == [f"{attempt} 7 {mark}" for attempt in range(3)]
-    assert project.counter("acme") == -5
+    assert counter(project.counters, "acme") == -5
 
 
 # -- counters that are away, settings and mistakes -------------------------------------------------------------------------
