@@ -84,3 +84,26 @@ def test_slides_are_found_whatever_the_order_of_their_ids(read: Read, ids: str) 
     result = read(zipped(parts_of(content) | {"ppt/presentation.xml": listed}), "a.pptx")
     assert len(result.pages) == 1
     assert SAMPLE.title in result.text
+
+
+def test_the_words_of_diagrams_are_read(read: Read) -> None:
+    """SmartArt: its words are in a part of their own, beside points that only say how it is drawn."""
+    words = "".join(
+        f"<d:pt {kind}><d:t><a:p><a:r><a:t>{text}</a:t></a:r></a:p></d:t></d:pt>"
+        for kind, text in (
+            ('type="doc"', ""),
+            ("", "plan"),
+            ('type="sibTrans"', "arrow"),
+            ('type="node"', "build"),
+            ('type="pres"', "x"),
+        )
+    )
+    diagram = (
+        f'{HEAD}<d:dataModel xmlns:d="http://schemas.openxmlformats.org/drawingml/2006/diagram" {SHOW}>{words}</d:dataModel>'
+    )
+    parts: Parts = {
+        "ppt/slides/_rels/slide2.xml.rels": rels(("d", "diagramData", "../diagrams/data1.xml")),
+        "ppt/diagrams/data1.xml": diagram,
+    }
+    result = read(zipped(parts_of(make_pptx(SAMPLE)) | parts), "a.pptx")
+    assert result.text_of(0).strip() == f"## {SAMPLE.title}\n\n{SAMPLE.paragraph}\n\n- plan\n- build"

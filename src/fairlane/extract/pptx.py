@@ -1,4 +1,7 @@
-"""PPTX extractor: slides in order of presentation, with titles, paragraphs, tables and speaker notes."""
+"""PPTX extractor: slides in order of presentation, with titles, paragraphs, tables, diagrams and speaker notes.
+
+The words of a diagram (SmartArt) are in a part of their own; they come after the other text of the slide, as a list.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from .zip_package import Package
 
 TITLES = ("title", "ctrTitle")
 REPEATED = ("sldNum", "dt", "ftr", "hdr", "sldImg")  # numbers, dates and footers, the same on every slide
+LAYOUT_POINTS = ("pres", "parTrans", "sibTrans")  # of a diagram: how it is drawn, and the lines between its points
 
 
 class _SlideHandler:
@@ -67,6 +71,19 @@ class _SlideHandler:
             self._writer.text(text)
 
 
+class _DiagramHandler(_SlideHandler):
+    """Handler for the words of a diagram: each paragraph of a point is an item of a list."""
+
+    def start(self, name: str, attributes: Attributes) -> None:
+        if name == "pt":
+            self._role = REPEATED[0] if attributes.get("type") in LAYOUT_POINTS else ""
+        else:
+            super().start(name, attributes)
+
+    def _end_paragraph(self) -> None:
+        self._writer.end_item(self._level)
+
+
 def read(builder: ExtractionBuilder) -> None:
     """Read every slide as a page."""
     builder.unit = "slide"
@@ -95,7 +112,9 @@ def _read_slide(builder: ExtractionBuilder, package: Package, target: str) -> No
     writer = MarkdownWriter(builder)
     read_xml(builder, package.iter_blocks(target), _SlideHandler(writer))
     writer.end()
-    for rel in read_relationships(builder, package, target).values():
-        if rel.kind == "notesSlide" and rel.target in package and not rel.is_external:
-            read_xml(builder, package.iter_blocks(rel.target), _SlideHandler(writer))
-            writer.end()
+    rels = read_relationships(builder, package, target).values()
+    for kind, handler in (("diagramData", _DiagramHandler), ("notesSlide", _SlideHandler)):
+        for rel in rels:
+            if rel.kind == kind and rel.target in package and not rel.is_external:
+                read_xml(builder, package.iter_blocks(rel.target), handler(writer))
+                writer.end()
