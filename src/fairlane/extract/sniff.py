@@ -8,6 +8,7 @@ Laws:
 from __future__ import annotations
 
 import re
+import tarfile
 from pathlib import Path
 
 from .builder import ExtractionBuilder
@@ -80,6 +81,15 @@ UNSUPPORTED_MAGIC = (
     (b"%!PS", "application/postscript"),
     (b"SQLite format 3\0", "application/vnd.sqlite3"),
 )
+# These have so many bytes of their own that no text begins like them; what follows may well look like text.
+BINARY_BEGINNINGS = (
+    (re.compile(rb"(?:RIFF|RIFX|RF64)....WAVE", re.DOTALL), "audio/wav"),
+    (re.compile(rb"RIFF....(?:AVI |RMID|ACON|sfbk)", re.DOTALL), "a RIFF file"),
+    (re.compile(rb"FORM....AIF[FC]", re.DOTALL), "audio/aiff"),
+    (re.compile(rb"BM....\0\0\0\0...\0[\x0c\x28\x34\x38\x40\x6c\x7c]\0\0\0", re.DOTALL), "image/bmp"),
+    (re.compile(rb"8BPS\0[\1\2]\0{6}"), "image/vnd.adobe.photoshop"),
+)
+MARKDOWN_SUFFIXES = ("md", "markdown")
 XML_SUFFIXES = ("xml", "svg", "xsd", "rss", "kml", "gpx", "xsl")
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
@@ -97,8 +107,11 @@ WEB_HEADERS = {"date", "content-type"}  # a saved answer of a web server begins 
 MAIL_SUFFIXES = ("eml", "mbox", "mail")
 _HTML = re.compile(
     r"\s*(?:<!--.{0,4000}?-->\s*){0,3}"
-    r"<(?:!doctype\s+html|html|head|body|title|meta|div|p|table|h[1-6]|ul|ol|span|a|br|script|style|center|font|b)\b",
+    r"<(?:!doctype\s+html|html|head|body|title|meta|div|p|table|h[1-6]|ul|ol|span|a|br|script|style|center|font|b)(?=[\s/>])",
     re.IGNORECASE | re.DOTALL,
+)
+_HTML_DOCUMENT = re.compile(
+    r"\s*(?:<!--.{0,4000}?-->\s*){0,3}<(?:!doctype\s+html|html|head)(?=[\s/>])", re.IGNORECASE | re.DOTALL
 )
 _XHTML = re.compile(r"\s*<\?xml[^>]{0,200}>\s*(?:<!--.{0,4000}?-->\s*){0,3}<(?:!doctype\s+)?html\b", re.IGNORECASE | re.DOTALL)
 
@@ -122,10 +135,31 @@ def _binary_type(builder: ExtractionBuilder, start: bytes) -> str | None:
         return _zip_type(builder)
     if start.startswith(OLE):
         _refuse_ole(builder.path)
+    _refuse_unsupported(start)
+    return "application/pdf" if b"%PDF-" in start[:1024] else None
+
+
+def _refuse_unsupported(start: bytes) -> None:
+    """Refuse the formats that are known and not read."""
+    for beginning, kind in BINARY_BEGINNINGS:
+        if beginning.match(start):
+            raise Unreadable("unsupported", kind)
+    if _is_tar(start):
+        raise Unreadable("unsupported", "application/x-tar")
     for magic, kind in UNSUPPORTED_MAGIC:
         if start.startswith(magic) and _is_binary(start):
             raise Unreadable("unsupported", kind)
-    return "application/pdf" if b"%PDF-" in start[:1024] else None
+
+
+def _is_tar(start: bytes) -> bool:
+    """Return whether a file begins with the header of a tar; the only mark of the old ones is its checksum."""
+    if 0 not in start[:512]:
+        return False
+    try:
+        tarfile.TarInfo.frombuf(start[:512], "utf-8", "replace")
+    except (tarfile.HeaderError, ValueError):
+        return False
+    return True
 
 
 def _zip_type(builder: ExtractionBuilder) -> str:
@@ -171,9 +205,10 @@ def _refuse_ole(path: Path) -> None:
 
 def _is_binary(start: bytes) -> bool:
     """Return whether these bytes are not text in any known encoding."""
-    if detect_bom(start) is not None or detect_wide(start) is not None:
+    if detect_bom(start) is not None:
         return False
-    text = start.decode("utf-8", "ignore")
+    wide = detect_wide(start)
+    text = start.decode(wide, "replace") if wide is not None else start.decode("utf-8", "ignore")
     return len(_CONTROL.findall(text)) > max(1, len(text)) * CONTROL_MAX
 
 
@@ -183,7 +218,8 @@ def _text_type(builder: ExtractionBuilder, start: bytes) -> str:
     encoding, skip, _ = detect(start)
     text = start[skip:].decode(encoding, "replace")
     suffix = _suffix(builder.name)
-    if _HTML.match(text) or _XHTML.match(text) or (suffix in ("html", "htm", "xhtml") and "<" in text):
+    html = _HTML_DOCUMENT if suffix in MARKDOWN_SUFFIXES else _HTML  # Markdown may begin with a tag
+    if html.match(text) or _XHTML.match(text) or (suffix in ("html", "htm", "xhtml") and "<" in text):
         return "text/html"
     if text.lstrip().startswith("<?xml") or (text.lstrip().startswith("<") and suffix in XML_SUFFIXES):
         return "application/xml"
@@ -191,7 +227,9 @@ def _text_type(builder: ExtractionBuilder, start: bytes) -> str:
         return "message/rfc822"
     if _is_json_file(builder, text, suffix):
         return "application/json"
-    return {"md": "text/markdown", "markdown": "text/markdown", "csv": "text/csv", "tsv": "text/csv"}.get(suffix, "text/plain")
+    if suffix in MARKDOWN_SUFFIXES:
+        return "text/markdown"
+    return "text/csv" if suffix in ("csv", "tsv") else "text/plain"
 
 
 def _is_json_file(builder: ExtractionBuilder, text: str, suffix: str) -> bool:
