@@ -107,6 +107,31 @@ def test_a_field_shown_twice_is_told_once(read: Read) -> None:
     assert read(make_page(b"", fields=[field(b"Tx", "a", b"(x)")] * 2), "a.pdf").text == "- a: x"
 
 
+@pytest.mark.parametrize("form", [b"/AcroForm << /Fields [     ] >>", b"/AcroXorm << /Fields [3 0 R] >>"])
+def test_fields_that_the_form_does_not_list(read: Read, form: bytes) -> None:
+    """Programs that merge files forget the list."""
+    listed = b"/AcroForm << /Fields [3 0 R] >>"
+    ticked, empty = field(b"Btn", "a", b"/Yes", b"/AS /Yes"), field(b"Btn", "a", b"/Off", b"/AS /Off")
+    texts = [field(b"Tx", "a", b"(x)", more) for more in (b"", b"/TU (A)", b"/Ff 8192", b"/Ff 1e99", b"/Ff -1")]
+    expected = ["- a: Yes", "", "- a: x", "- A: x", "", "- a: x", "- a: x"]
+    for one, text in zip((ticked, empty, *texts), expected, strict=True):
+        content = make_page(b"", fields=[one])
+        assert listed in content
+        assert read(content.replace(listed, form), "a.pdf").text == text
+
+
+def test_a_field_inherits_its_value(read: Read) -> None:
+    pdf = Pdf()
+    pdf.add(b"<< /FT /Tx /T (person) /Kids [2 0 R] >>")
+    pdf.add(b"<< /Parent 1 0 R /T (name) /V (Ann) /Kids [3 0 R 4 0 R] >>")
+    for y in (700, 600):
+        pdf.add(b"<< /Type /Annot /Subtype /Widget /Parent 2 0 R /Rect [50 %d 200 %d] >>" % (y, y + 15))
+    pdf.add(b"<< /Type /Page /Parent 6 0 R /MediaBox [0 0 595 842] /Annots [3 0 R 4 0 R] >>")
+    pdf.add(b"<< /Type /Pages /Count 1 /Kids [5 0 R] >>")
+    root = pdf.add(b"<< /Type /Catalog /Pages 6 0 R /AcroForm << /Fields [1 0 R] >> >>")
+    assert read(pdf.written(root), "a.pdf").text == "- person.name: Ann"
+
+
 def test_what_is_typed_in_counts_as_text(refused: Refused) -> None:
     content = make_page(b"", fields=[field(b"Tx", "a", b"(" + b"x" * 500 + b")")])
     assert refused(content, "a.pdf", Limits(text_max=400, ocr_pages_max=0)).code == "too_large"

@@ -23,6 +23,7 @@ PASSWORD_FLAG = 1 << 13
 TEXT = pdfium.FPDF_FORMFIELD_TEXTFIELD
 TICKED = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
 CHOSEN = (pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX)
+UNLISTED, UNLISTED_KEYS, UNLISTED_KINDS = -1, (b"FT", b"TU", b"T", b"V", b"AS"), ("Tx", "Ch", "Btn")
 NOT_TICKED = "Off"
 OPTIONS_MAX = 1_000
 _INDEX = re.compile(r"\[\d+\]$")
@@ -44,8 +45,6 @@ class FormReader:
 
     def values(self, page: Any) -> list[str]:
         """Return the filled fields of a page, each as a line of a list."""
-        if not self._environment:
-            return []
         lines: dict[str, None] = {}  # a field may be shown several times
         for index in range(pdfium.FPDFPage_GetAnnotCount(page)):
             self._builder.meter.check_time()
@@ -59,9 +58,24 @@ class FormReader:
         is_hidden = pdfium.FPDFAnnot_GetFlags(annotation) & pdfium.FPDF_ANNOT_FLAG_HIDDEN
         if pdfium.FPDFAnnot_GetSubtype(annotation) != pdfium.FPDF_ANNOT_WIDGET or is_hidden:
             return
-        value = self._value(annotation, pdfium.FPDFAnnot_GetFormFieldType(self._environment, annotation)).strip()
-        if value:
-            yield f"- {self._name(annotation)}: " + value.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\n  ")
+        kind = pdfium.FPDFAnnot_GetFormFieldType(self._environment, annotation) if self._environment else UNLISTED
+        if kind == UNLISTED:
+            name, value = self._unlisted(annotation)
+        else:
+            name, value = self._name(annotation), self._value(annotation, kind)
+        if value.strip():
+            yield f"- {name}: " + value.strip().replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\n  ")
+
+    def _unlisted(self, annotation: Any) -> tuple[str, str]:
+        """Return name and value of a field that the form does not list; programs that merge files forget to."""
+        strings = (self._read(pdfium.FPDFAnnot_GetStringValue, annotation, key) for key in UNLISTED_KEYS)
+        kind, label, name, value, state = strings
+        flags = ctypes.c_float()
+        pdfium.FPDFAnnot_GetNumberValue(annotation, b"Ff", flags)
+        is_password = kind == "Tx" and 0 < flags.value < 2**32 and int(flags.value) & PASSWORD_FLAG
+        if kind == "Btn":
+            value = "" if state == NOT_TICKED else state
+        return one_line(label or name, NAME_MAX) or "field", "" if is_password or kind not in UNLISTED_KINDS else value
 
     def _value(self, annotation: Any, kind: int) -> str:
         if kind in CHOSEN and (chosen := self._chosen(annotation)):
@@ -88,11 +102,14 @@ class FormReader:
         return (_INDEX.sub("", name.rpartition(".")[2]) if name.endswith("]") else name) or "field"
 
     def _string(self, function: Callable[..., int], annotation: Any, *number: int) -> str:
+        return self._read(function, self._environment, annotation, *number)
+
+    def _read(self, function: Callable[..., int], *arguments: Any) -> str:
         """Return a string of PDFium: asked twice, for its length and for its letters."""
-        size = function(self._environment, annotation, *number, None, 0)
+        size = function(*arguments, None, 0)
         self._builder.meter.check_text(size // 2)
         if size <= 2:
             return ""
         buffer = ctypes.create_string_buffer(size)
-        function(self._environment, annotation, *number, ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size)
+        function(*arguments, ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size)
         return buffer.raw[: size - 2].decode("utf-16-le", "replace")
