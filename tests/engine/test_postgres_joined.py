@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from fairlane import AsyncQueue, Queue
 from fairlane.core.document import Claim, Failed, Outcome, Released
-from fairlane.core.errors import BadValue, KeyConflict, StoreFrozen, StoreUnfit
+from fairlane.core.errors import BadValue, KeyConflict, StoreError, StoreFrozen, StoreUnfit
 from fairlane.encryption.keyring import new_key
 from tests.servers import postgres
 
@@ -284,6 +284,21 @@ def test_a_stricter_isolation_level_is_refused(queue: Queue, driver: str) -> Non
     assert list(queue.documents()) == []
 
 
+LASTING = ["psycopg", "SQLAlchemy session, psycopg", "SQLAlchemy session, psycopg2", "SQLAlchemy async session, psycopg"]
+
+
+@pytest.mark.parametrize("caller", LASTING, indirect=True)
+def test_a_connection_that_is_lost_takes_its_documents_along_and_says_so(
+    queue: Queue, joining: AnyQueue, caller: Caller
+) -> None:
+    caller.call(joining, "submit", "ada")
+    with psycopg.connect(postgres.shared().url, autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'")
+    with pytest.raises(StoreError, match="so nothing of it takes effect; begin it again"):
+        caller.call(joining, "submit", "ada")
+    assert list(queue.documents()) == []
+
+
 # -- event loops ----------------------------------------------------------------------------------------------------------
 
 
@@ -322,16 +337,22 @@ def test_verbs_of_one_transaction_that_come_at_once_take_their_turn(url: str) ->
     asyncio.run(_several_at_once_in_one(url))
 
 
+def waiting_for_locks() -> int:
+    with psycopg.connect(postgres.shared().url) as connection:
+        ((count,),) = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall()
+    return int(count)
+
+
 async def _cancelled(url: str, blocker: psycopg.Connection[Any]) -> None:
     queue = AsyncQueue(url)
     connection = await asyncpg.connect(postgres.shared().url)
     began = connection.transaction()
     await began.start()
     submitting = asyncio.create_task(queue.within(connection).submit("ada"))
-    while not postgres.backends("%submit_one%"):
-        await asyncio.to_thread(lambda: None)
+    while not await asyncio.to_thread(waiting_for_locks):
+        pass
     submitting.cancel()
-    await asyncio.to_thread(lambda: None)
+    await asyncio.to_thread(waiting_for_locks)
     assert not submitting.done()  # the statement still waits for the row of ada
     submitting.cancel()  # however often
     blocker.rollback()

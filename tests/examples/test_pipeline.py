@@ -46,7 +46,7 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert bakery[:4] == ("bakery", 2, 6, -1)
     assert big[:4] == ("big", PAGES, 3 * PAGES, 1 - PAGES)  # a page is one check, however many steps it takes
     assert bakery[4] < steps / 2
-    assert big[4] == big[5] == steps
+    assert big[5] == steps
 
 
 def test_a_step_that_is_repeated_makes_no_second_document(tmp_path: Path) -> None:

@@ -105,6 +105,14 @@ def translate_error(error: psycopg.Error, url: PostgresUrl) -> FairlaneError:
     return StoreError((UNKNOWN if is_connection_lost(error) else "{name}: {reason}").format(**values))
 
 
+def lost_transaction_error(error: psycopg.Error, url: PostgresUrl) -> StoreError:
+    """Return the error for a caller's connection that was lost in an open transaction, which the server then rolls back."""
+    return StoreError(
+        f"the connection of your transaction at {url.display} was lost ({_first_line(error)}), so nothing of it takes effect; "
+        "begin it again, on another connection"
+    )
+
+
 def silent_error(url: PostgresUrl) -> StoreUnreachable:
     """Return the error for a server that was asked for something to read and did not answer."""
     return StoreUnreachable(

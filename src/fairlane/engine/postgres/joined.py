@@ -23,7 +23,7 @@ from psycopg.rows import tuple_row
 from fairlane.core.errors import BadValue
 from fairlane.engine.schema import Schema
 
-from .errors import translate_error
+from .errors import is_connection_lost, lost_transaction_error, translate_error
 from .pool import Parameters, PostgresPool, Row, schema_version
 from .queries import queries
 from .url import PostgresUrl
@@ -72,7 +72,8 @@ class CallerTransaction:
             reported = _reported_error(error)
             if reported is None:
                 raise
-            raise translate_error(reported, self.url) from error
+            translate = lost_transaction_error if is_connection_lost(reported) else translate_error
+            raise translate(reported, self.url) from error
 
     def _refuse_other_database(self) -> None:
         """Refuse another database or server, where the document would be in another queue, or in none."""
@@ -250,6 +251,8 @@ def _reported_error(error: BaseException) -> psycopg.Error | None:
             return cause
         if isinstance(sqlstate, str):
             reported = _psycopg_error(sqlstate, str(cause))  # the innermost says it without its wrappings
+        elif type(cause).__module__ == "psycopg2" and type(cause).__name__ == "OperationalError":
+            reported = psycopg.OperationalError(str(cause))  # without a state: the connection is lost
         cause = cause.__cause__
     return reported
 
