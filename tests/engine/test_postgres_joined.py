@@ -388,6 +388,24 @@ def test_an_encrypted_queue_joins_too(url: str, tmp_path: Path) -> None:
     asyncio.run(_encrypted(url, key_file))
 
 
+async def _plain_ones(url: str) -> None:
+    engine = create_engine(sqlalchemy_url("psycopg"))
+    async with AsyncQueue(url) as queue:
+        with psycopg.connect(postgres.shared().url) as connection, Session(engine) as session:
+            await queue.within(connection).submit("ada")
+            connection.commit()
+            await queue.within(session).submit("ada")
+            session.commit()
+            await queue.within(session).submit("ada")
+            session.rollback()
+    engine.dispose()
+
+
+def test_a_plain_connection_may_be_joined_on_an_event_loop_too(url: str, queue: Queue) -> None:
+    asyncio.run(_plain_ones(url))
+    assert queue.look("ada").waiting == 2
+
+
 async def _synchronously(url: str) -> None:
     queue, engine = Queue(url), create_async_engine(sqlalchemy_url("asyncpg"))
     async with AsyncSession(engine) as session, session.begin():
