@@ -226,6 +226,7 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
                 "security",
                 "celery",
                 "other-queues",
+                "queue-recipes",
             )
         ),
     ],
