@@ -184,25 +184,31 @@ def _marked(decided: Sequence[DecidedJob], priorities: Sequence[int]) -> Iterato
 class EnqueueCall(NamedTuple):
     """A call of `enqueue`, for one job or for a list of them."""
 
-    jobs: Sequence[EnqueuedJob]
-    is_list: bool
+    arguments: Mapping[str, Any]
+    jobs: Sequence[EnqueuedJob]  # none, if its lists are not of one length: PgQueuer says so
 
     @classmethod
-    def of(cls, entrypoint: Any, payload: Any, priority: Any, headers: Any) -> EnqueueCall | None:
-        """Return the call; None if its lists are not of one length, which PgQueuer finds too."""
+    def of(cls, function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> EnqueueCall:
+        arguments = inspect.signature(function).bind(*args, **options).arguments
+        entrypoint, payload = arguments["entrypoint"], arguments["payload"]
+        priority, headers = arguments.get("priority", DEFAULT_PRIORITY), arguments.get("headers")
         if not isinstance(entrypoint, list):
-            return cls([EnqueuedJob(entrypoint, payload, priority, headers)], False)
+            return cls(arguments, [EnqueuedJob(entrypoint, payload, priority, headers)])
         count = len(entrypoint)
         priorities = [priority] * count if isinstance(priority, int) else priority
         columns = (entrypoint, payload, priorities, [None] * count if headers is None else headers)
         if not all(isinstance(column, list) and len(column) == count for column in columns):
-            return None
-        return cls([EnqueuedJob(*row) for row in zip(*columns, strict=True)], True)
+            return cls(arguments, [])
+        return cls(arguments, [EnqueuedJob(*row) for row in zip(*columns, strict=True)])
 
-    def arguments(self, jobs: Sequence[EnqueuedJob]) -> dict[str, Any]:
-        """Return what PgQueuer's own `enqueue` takes for these jobs."""
+    def with_jobs(self, jobs: Sequence[EnqueuedJob]) -> dict[str, Any]:
+        """Return the arguments with what was decided for the jobs."""
+        if not jobs:
+            return dict(self.arguments)
         columns = {name: [getattr(job, name) for job in jobs] for name in EnqueuedJob._fields}
-        return columns if self.is_list else {name: column[0] for name, column in columns.items()}
+        if not isinstance(self.arguments["entrypoint"], list):
+            columns = {name: column[0] for name, column in columns.items()}
+        return {**self.arguments, **columns}
 
 
 @dataclasses.dataclass
@@ -211,21 +217,9 @@ class FairQueries(Queries):
 
     fairlane: Fairlane = dataclasses.field(kw_only=True)
 
-    async def enqueue(
-        self,
-        entrypoint: Any,
-        payload: Any,
-        priority: Any = DEFAULT_PRIORITY,
-        execute_after: Any = None,
-        dedupe_key: Any = None,
-        headers: Any = None,
-        **options: Any,
-    ) -> Any:
-        call = EnqueueCall.of(entrypoint, payload, priority, headers)
-        arguments = {"entrypoint": entrypoint, "payload": payload, "priority": priority, "headers": headers}
-        if call is not None:
-            arguments = call.arguments(await self.fairlane.fair_jobs_async(call.jobs))
-        return await super().enqueue(**arguments, execute_after=execute_after, dedupe_key=dedupe_key, **options)
+    async def enqueue(self, *args: Any, **options: Any) -> Any:
+        call = EnqueueCall.of(super().enqueue, args, options)
+        return await super().enqueue(**call.with_jobs(await self.fairlane.fair_jobs_async(call.jobs)))
 
 
 @dataclasses.dataclass
@@ -234,21 +228,9 @@ class FairSyncQueries(SyncQueries):
 
     fairlane: Fairlane = dataclasses.field(kw_only=True)
 
-    def enqueue(
-        self,
-        entrypoint: Any,
-        payload: Any,
-        priority: Any = DEFAULT_PRIORITY,
-        execute_after: Any = None,
-        dedupe_key: Any = None,
-        headers: Any = None,
-        **options: Any,
-    ) -> Any:
-        call = EnqueueCall.of(entrypoint, payload, priority, headers)
-        arguments = {"entrypoint": entrypoint, "payload": payload, "priority": priority, "headers": headers}
-        if call is not None:
-            arguments = call.arguments(self.fairlane.fair_jobs(call.jobs))
-        return super().enqueue(**arguments, execute_after=execute_after, dedupe_key=dedupe_key, **options)
+    def enqueue(self, *args: Any, **options: Any) -> Any:
+        call = EnqueueCall.of(super().enqueue, args, options)
+        return super().enqueue(**call.with_jobs(self.fairlane.fair_jobs(call.jobs)))
 
 
 @dataclasses.dataclass

@@ -104,7 +104,8 @@ class Fairlane(FairPublisher):
         self.app = app
         self._fetched = self._begun = 0
         app.job_manager = FairJobManager(self)
-        app.worker_defaults["worker_middleware"] = [self.middleware, *app.worker_defaults.get("worker_middleware", ())]
+        others = app.worker_defaults.get("worker_middleware", ())
+        app.worker_defaults = {**app.worker_defaults, "worker_middleware": [self.middleware, *others]}
 
     # -- running -------------------------------------------------------------------------------------------------------
 

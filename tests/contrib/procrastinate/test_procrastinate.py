@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import procrastinate
 import psycopg
@@ -346,6 +347,47 @@ def test_mistakes_are_told(make: MakeProject) -> None:
     plain.job_manager = type("OwnManager", (procrastinate.manager.JobManager,), {})(plain.connector)
     with pytest.raises(Mistake, match=r"^app\.job_manager is a OwnManager, and Fairlane replaces Procrastinate's own only"):
         Fairlane(plain, project.counters, "customer")
+
+
+DJANGO = """
+import sys, django
+from django.conf import settings
+from fairlane.contrib.procrastinate import Fairlane
+
+def ready(app):
+    Fairlane(app, {counters!r}, customer="customer", timeout=60)
+
+settings.configure(
+    INSTALLED_APPS=["procrastinate.contrib.django"], PROCRASTINATE_ON_APP_READY="proj.ready", USE_TZ=True,
+    DATABASES={{"default": {{"ENGINE": "django.db.backends.postgresql", **{database!r}}}}},
+)
+sys.modules["proj"] = sys.modules["__main__"]
+django.setup()
+from django.core.management import call_command
+from procrastinate.contrib.django import app
+
+@app.task(name="child")
+def child(): ...
+
+@app.task(name="work")
+def work(customer):
+    child.defer()
+
+work.defer(customer="acme")
+call_command("procrastinate", "worker", "--one-shot", "--no-listen-notify", "--queues", "default")
+"""
+
+
+def test_in_django_it_is_made_when_the_app_is_ready(make: MakeProject) -> None:
+    project = make()
+    project.spend("acme", 5)
+    parts = urlsplit(project.url)
+    database = {"HOST": parts.hostname, "PORT": parts.port, "USER": parts.username, "NAME": parts.path[1:]}
+    program = DJANGO.format(counters=project.counters, database=database)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=PATIENT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (project.rows("work"), project.rows("child")) == ([-2], [-2]), done.stderr
+    assert counter(project.counters, "acme") == -5
 
 
 def test_without_procrastinate_the_import_says_what_to_install() -> None:
