@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 READY := $(VENV)/.ready
 EXTRAS := serve oidc postgres redis s3 otel encryption
+EXTRA_APART := ray  # hundreds of megabytes: pinned, tested with dev, but not installed again to test the wheel
 INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
@@ -109,7 +110,7 @@ define installed
 	@$(BIN)/python -m pip --python $(INSTALLED)/$(1)/bin/python install --quiet --no-compile --no-deps build/wheel/*.whl
 endef
 
-wheel: $(READY) ## build the wheel and install it in empty environments: alone, with all extras, with the lowest versions allowed
+wheel: $(READY) ## build the wheel and install it in empty environments: alone, with all extras but ray, with the lowest versions allowed
 	@rm -rf build/wheel $(INSTALLED) && mkdir -p build
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . > build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
 	$(call installed,alone,run)
@@ -128,7 +129,7 @@ audit: $(AUDIT)/.ready ## look every pinned package up in the advisory database 
 
 SBOM = $(AUDIT)/bin/cyclonedx-py environment --pyproject build/pyproject.toml --output-reproducible --output-file
 
-sbom: wheel $(AUDIT)/.ready ## write what the wheel installs, alone and with all extras, as CycloneDX: build/sbom-alone.json, build/sbom.json
+sbom: wheel $(AUDIT)/.ready ## write what the wheel installs, alone and with all extras but ray, as CycloneDX: build/sbom-alone.json, build/sbom.json
 	@sed "s/^dynamic = .*/version = \"$$($(BIN)/python -c 'import fairlane; print(fairlane.__version__)')\"/" pyproject.toml > build/pyproject.toml
 	@$(SBOM) build/sbom-alone.json $(INSTALLED)/alone/bin/python
 	@$(SBOM) build/sbom.json $(INSTALLED)/extras/bin/python
@@ -143,8 +144,8 @@ lock: $(READY) ## pin the newest versions of what we need, and the lowest that w
 	$(COMPILE) pyproject.toml $(AS_IN_DEV) requirements/run.txt
 	$(COMPILE) --group build $(AS_IN_DEV) requirements/build.txt
 	$(COMPILE) --group audit --upgrade --output-file requirements/audit.txt
-	for extra in $(EXTRAS); do $(COMPILE) pyproject.toml --extra $$extra $(AS_IN_DEV) requirements/$$extra.txt || exit 1; done
-	$(COMPILE) pyproject.toml --upgrade --resolution lowest-direct --all-extras --output-file requirements/lowest.txt
+	for extra in $(EXTRAS) $(EXTRA_APART); do $(COMPILE) pyproject.toml --extra $$extra $(AS_IN_DEV) requirements/$$extra.txt || exit 1; done
+	$(COMPILE) pyproject.toml --upgrade --resolution lowest-direct $(EXTRAS:%=--extra %) --output-file requirements/lowest.txt
 
 clean: ## remove what was made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -227,6 +227,7 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
                 "celery",
                 "other-queues",
                 "queue-recipes",
+                "ray",
             )
         ),
     ],

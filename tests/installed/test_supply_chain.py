@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "requirements"
 AUDIT = ROOT / "build/audit/bin/python"
 EXTRAS = tuple(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+APART = {"ray"}  # pinned, but not in the environment with all extras: its wheel is hundreds of megabytes
 
 
 def made(path: Path) -> Path:
@@ -49,7 +50,9 @@ def pinned(*names: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("name", "files"), [("sbom-alone.json", ("run",)), ("sbom.json", EXTRAS)])
+@pytest.mark.parametrize(
+    ("name", "files"), [("sbom-alone.json", ("run",)), ("sbom.json", tuple(name for name in EXTRAS if name not in APART))]
+)
 def test_the_sbom_lists_exactly_the_pinned_packages(name: str, files: tuple[str, ...]) -> None:
     sbom = json.loads(made(ROOT / "build" / name).read_text())
     assert (sbom["bomFormat"], sbom["metadata"]["component"]["name"]) == ("CycloneDX", "fairlane")

@@ -1,1 +1,1 @@
-"""Adapters for the queues that people already have: their tasks are checked when they are published."""
+"""Adapters for what people already have: queues, whose tasks are checked when they are published, and clusters."""

@@ -2,9 +2,9 @@
 
 from .document import ClaimedDocument as Document
 from .document import Fail, Retry
-from .executor import CallLost, Executor
+from .executor import CallLost, Executor, ExecutorUnfit
 from .hooks import WorkerEvent as Event
 from .outbox import Summary
 from .worker import Worker
 
-__all__ = ["CallLost", "Document", "Event", "Executor", "Fail", "Retry", "Summary", "Worker"]
+__all__ = ["CallLost", "Document", "Event", "Executor", "ExecutorUnfit", "Fail", "Retry", "Summary", "Worker"]

@@ -25,7 +25,7 @@ from .async_output import HandlerOutput, outside_handler, within_handler
 from .claims import ActiveClaim
 from .context import RunContext
 from .document import ClaimedDocument, Fail, ProgressReport, Retry, describe_error, outcome_of_error, outcome_of_value
-from .executor import Answer, CallLost
+from .executor import Answer, CallLost, ExecutorUnfit
 from .handlers import Handler, HandlerEvents
 from .output import format_traceback
 
@@ -146,6 +146,8 @@ class Coroutines:
         else:
             try:
                 outcome, traceback = await self._answer(running.future)
+            except ExecutorUnfit as error:
+                self._on_executor_end(str(error))
             except BrokenExecutor as error:
                 self._broke(describe_error(error))
             except Exception as error:  # noqa: BLE001 - what executors raise is theirs

@@ -3,7 +3,8 @@
 Laws:
 - An executor gets one call without arguments for each document, and returns a future, as `concurrent.futures` does.
 - What a handler returns or raises is the call's answer. An exception of the future means that the call itself was lost.
-- An executor whose `submit` raises, or whose future has a `BrokenExecutor`, can run nothing any more: the worker stops.
+- An executor whose `submit` raises, or whose future has a `BrokenExecutor`, can run nothing any more: the worker stops. Unless
+  it is an `ExecutorUnfit`, the calls that ran each cost an attempt.
 - What crosses to another process is the handler, the document and where files are: no URL of the store, no encryption key.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import BrokenExecutor, Future
 from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -37,6 +38,10 @@ class Executor(Protocol):
 
 class CallLost(Exception):
     """The call of a document ended without an answer. The message is for customers; its cause is kept for operators."""
+
+
+class ExecutorUnfit(BrokenExecutor):
+    """No call can be run, whatever its document is: the worker stops, and no attempt is counted."""
 
 
 class Answer(NamedTuple):
