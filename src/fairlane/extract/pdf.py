@@ -19,8 +19,11 @@ from typing import TYPE_CHECKING, Any
 from .builder import ExtractionBuilder
 from .failure import Unreadable, corrupt_on_error
 from .ocr import Ocr
+from .pdf_blocks import Block, plain_block, read_blocks
 from .pdf_forms import FormReader
-from .pdf_text import read_textpage
+from .pdf_lines import PageText
+from .pdf_text import check_letters, read_textpage
+from .pdf_writer import PdfWriter
 from .thumbnail import shrink
 
 if TYPE_CHECKING:
@@ -70,29 +73,37 @@ def _read_document(builder: ExtractionBuilder, document: Any) -> None:
 
 def _read_pages(builder: ExtractionBuilder, document: Any, forms: FormReader) -> int:
     """Read all pages; return how many cannot be read."""
-    ocr = Ocr(builder)
+    ocr, writer = Ocr(builder), PdfWriter(builder)
     damaged = 0
     for number in range(len(document)):
-        builder.new_page(str(number + 1))
+        builder.meter.check_time()
         try:
             page = document[number]
         except Exception as error:  # noqa: BLE001 - PDFium has several errors for a damaged page
             damaged += 1
             builder.warn("damaged_parts", f"page {number + 1}: {error}")
+            writer.add_page(str(number + 1), [])
             continue
         with closing(page):
-            _read_page(builder, page, number, ocr, forms)
+            writer.add_page(str(number + 1), _read_page(builder, document, page, number, ocr, forms))
             if number == 0 and builder.limits.thumbnail_side:
                 _keep_thumbnail(builder, page)
+    writer.flush()
     return damaged
 
 
-def _read_page(builder: ExtractionBuilder, page: Any, number: int, ocr: Ocr, forms: FormReader) -> None:
+def _read_page(builder: ExtractionBuilder, document: Any, page: Any, number: int, ocr: Ocr, forms: FormReader) -> list[Block]:
+    """Return the blocks of a page; one with its text where it is too much for layout, or comes from OCR."""
     with closing(page.get_textpage()) as textpage:
-        text = _HYPHEN.sub("", read_textpage(builder, textpage, str(number + 1))).replace("\r\n", "\n").strip()
-    if not text and next(iter(page.get_objects(max_depth=1)), None) is not None and ocr.can_read:
-        text = ocr.read(_render(builder, page, OCR_DPI / POINTS_PER_INCH))
-    builder.write("\n\n".join(part for part in (text, "\n".join(forms.values(page))) if part))
+        check_letters(builder, textpage, str(number + 1))
+        text = PageText(textpage, page.get_bbox())
+        if text.is_simple:
+            blocks = read_blocks(document, page, text)
+        else:
+            blocks = plain_block(_HYPHEN.sub("", read_textpage(builder, textpage)).replace("\r\n", "\n"))
+    if not blocks and next(iter(page.get_objects(max_depth=1)), None) is not None and ocr.can_read:
+        blocks = plain_block(ocr.read(_render(builder, page, OCR_DPI / POINTS_PER_INCH)))
+    return blocks + plain_block("\n".join(forms.values(page)))
 
 
 def _render(builder: ExtractionBuilder, page: Any, scale: float) -> Image:

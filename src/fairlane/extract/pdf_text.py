@@ -1,4 +1,4 @@
-"""Text of one page of a PDF, with the breaks between its words, and whether it can be trusted.
+"""Text of one page of a PDF without structure, with the breaks between its words, and whether letters can be trusted.
 
 PDFium has two ways to the text. One gives every letter, also those beside the page, and every break. The other gives the
 letters on the page and drops breaks between letters of one height: `01` and `3` in two columns become `013`.
@@ -24,12 +24,17 @@ CHECKED_EVERY = 1_000
 _LINE_ENDS = re.compile(r"\s*\n\s*")
 
 
-def read_textpage(builder: ExtractionBuilder, textpage: Any, label: str) -> str:
-    """Return the text of a page; `label` is its name in a warning."""
+def check_letters(builder: ExtractionBuilder, textpage: Any, label: str) -> None:
+    """Check how many letters a page has, and warn where they are not told; `label` is its name in the warning."""
     count = textpage.count_chars()
     builder.meter.check_text(count)
     if _has_unknown_letters(textpage, count):
         builder.warn("letters_unknown", f"page {label}")
+
+
+def read_textpage(builder: ExtractionBuilder, textpage: Any) -> str:
+    """Return the text of a page."""
+    count = textpage.count_chars()
     if not count:
         return ""
     text: str = textpage.get_text_range()

@@ -1,0 +1,88 @@
+"""Links of a PDF page: which characters lead to an address, from the page's annotations.
+
+Laws:
+- A link keeps its address if a person could follow it; nothing is followed. Links to other pages of the document are left out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pypdfium2.raw as pdfium  # type: ignore[import-untyped]
+
+from .html import LINKED
+from .pdf_lines import Box, Line, LinkPart, PageText, Word, turned
+
+LINKS_MAX = 500  # on one page; the text of further ones stays without address
+STEPS_MAX = 100_000  # words and characters looked at on one page
+SLACK = 0.5  # points that a word may stand out of its link
+TARGET_MAX = 2_000  # bytes
+ACTION_URI = 3
+
+
+def add_links(document: Any, page: Any, text: PageText, lines: list[Line]) -> None:
+    """Find the links of a page and the parts of lines that they cover."""
+    position, link = ctypes.c_int(0), pdfium.FPDF_LINK()
+    box = pdfium.FS_RECTF()
+    steps = 0
+    for _ in range(LINKS_MAX):
+        if not pdfium.FPDFLink_Enumerate(page.raw, ctypes.byref(position), ctypes.byref(link)):
+            return
+        target = _target(document, link)
+        if target and pdfium.FPDFLink_GetAnnotRect(link, ctypes.byref(box)):
+            left, right = sorted((box.left, box.right))
+            bottom, top = sorted((box.bottom, box.top))
+            steps += _cover(text, lines, turned((left, bottom, right, top), text.turn), target)
+            if steps > STEPS_MAX:
+                return
+
+
+def _target(document: Any, link: Any) -> str:
+    """Return the address of a link, or nothing."""
+    action = pdfium.FPDFLink_GetAction(link)
+    if not action or pdfium.FPDFAction_GetType(action) != ACTION_URI:
+        return ""
+    size = pdfium.FPDFAction_GetURIPath(document.raw, action, None, 0)
+    if not 1 < size <= TARGET_MAX:
+        return ""
+    buffer = ctypes.create_string_buffer(size)
+    pdfium.FPDFAction_GetURIPath(document.raw, action, buffer, size)
+    target = buffer.value.decode("utf-8", "replace").strip()
+    return target if target.lower().startswith(LINKED) else ""
+
+
+def _cover(text: PageText, lines: list[Line], box: Box, target: str) -> int:
+    """Mark the characters inside a box as a link; return how many words and characters were looked at."""
+    left, bottom, right, top = box
+    steps = 0
+    for line in lines:
+        if not (bottom <= line.y + line.size * 0.3 <= top and line.x0 < right and line.x1 > left):
+            continue
+        words = [word for word in text.words(line) if word.x1 > left and word.x0 < right]
+        steps += len(text.words(line)) + len(line.links)
+        if not words:
+            continue
+        first, last = words[0], words[-1]
+        start, end = first.start, last.end
+        for word in {first, last}:
+            if word.x0 < left - SLACK or word.x1 > right + SLACK:
+                inside = _inside(text, line, word, left, right)
+                steps += word.end - word.start
+                start = (inside[0] if inside else word.end) if word is first else start
+                end = (inside[-1] + 1 if inside else word.start) if word is last else end
+        if start < end:
+            line.links = [other for other in line.links if other.end <= start or other.start >= end]
+            line.links.append(LinkPart(start, end, target))
+            line.links.sort()
+    return steps
+
+
+def _inside(text: PageText, line: Line, word: Word, left: float, right: float) -> list[int]:
+    """Return the characters of a word whose middle is between two sides."""
+    inside = []
+    for index in range(word.start, word.end):
+        box = text.character_box(line.start + index)
+        if left <= (box[0] + box[2]) / 2 <= right:
+            inside.append(index)
+    return inside
