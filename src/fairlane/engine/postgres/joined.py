@@ -77,7 +77,8 @@ class CallerTransaction:
 
     def _refuse_other_database(self) -> None:
         """Refuse another database or server, where the document would be in another queue, or in none."""
-        ((*database, address),) = self._run(queries(self.url.schema).database, ())
+        sql = queries(self.url.schema)
+        ((*database, address),) = self._run(sql.database, ())
         # The server may have started again since the pool looked.
         if database != self.pool.database() and database != self.pool.database(is_fresh=True):
             raise BadValue(

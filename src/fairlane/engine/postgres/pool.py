@@ -147,7 +147,8 @@ class PostgresPool:
     def database(self, is_fresh: bool = False) -> list[object]:
         """Return what tells the database from all others: when its server started, and its name."""
         if is_fresh or not self._database:
-            ((*self._database, _),) = self.read(queries(self.url.schema).database)
+            sql = queries(self.url.schema)
+            ((*self._database, _),) = self.read(sql.database)
         return self._database
 
     def _run(self, statement: str, parameters: Parameters, is_read: bool) -> list[Row]:
