@@ -120,7 +120,7 @@ class Fairlane(FairPublisher):
 
     def record_fetch(self, job: Job | None) -> None:
         """Warn, once, if jobs are fetched and none comes through the middleware."""
-        if job is None or self._begun:
+        if job is None or self._begun or job.task_name not in self.app.tasks:  # what is not known does not begin
             return
         self._fetched += 1
         if self._fetched == 2:  # the first has begun by now
