@@ -98,7 +98,7 @@ class Fairlane(FairPublisher):
             )
         if "worker_middleware" not in WorkerOptions.__annotations__:
             raise Mistake(
-                f"Procrastinate {procrastinate_version} has no worker middleware, which Fairlane needs; 3.10 has it: upgrade"
+                f"Procrastinate {procrastinate_version} has no worker middleware, which Fairlane needs; 3.9 has it: upgrade"
             )
         super().__init__(PublishCheck(url, customer, when_away=when_away, timeout=timeout, key=key, peer="procrastinate"))
         self.app = app
