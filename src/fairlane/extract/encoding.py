@@ -56,7 +56,7 @@ def detect_wide(start: bytes) -> str | None:
     for beginning, encoding in XML_BEGINNINGS.items():
         if start.startswith(beginning):
             return encoding
-    start = start[: len(start) // 4 * 4][:4096]
+    start = start[: min(len(start) // 4 * 4, 4096)]
     if len(start) < 4 or 0 not in start:
         return None
     count = len(start) // 4

@@ -17,7 +17,7 @@ from email.message import Message
 from email.policy import compat32
 
 from .builder import BLOCK, ExtractionBuilder
-from .encoding import SAMPLE, decode, detect
+from .encoding import decode, detect_bom, detect_wide
 from .failure import Unreadable, corrupt_on_error
 from .html import HtmlReader, declared_charset
 from .mail_headers import charset, file_name, header
@@ -86,11 +86,12 @@ def read(builder: ExtractionBuilder) -> None:
     if builder.path.stat().st_size > SIZE_MAX:
         raise Unreadable("too_large", f"an e-mail of more than {SIZE_MAX:,} bytes")
     content = _plain_bytes(builder.path.read_bytes())
+    if not content.startswith(b"From "):
+        _read_message(builder, content)
+        return
     starts = [match.span() for match in _SEPARATOR.finditer(content) if _TIME.search(match.group(1))]
     if len(starts) < 2:
-        if content.startswith(b"From "):
-            content = content.partition(b"\n")[2]
-        _read_message(builder, content)
+        _read_message(builder, content.partition(b"\n")[2])
         return
     ends = [start for start, _ in starts[1:]] + [len(content)]
     for (_, start), end in zip(starts, ends, strict=True):
@@ -100,11 +101,14 @@ def read(builder: ExtractionBuilder) -> None:
 
 def _plain_bytes(content: bytes) -> bytes:
     """Return a message without the blank lines before its headers, and in an encoding that contains ASCII."""
-    encoding, skip, _ = detect(content[:SAMPLE])
-    if encoding.startswith(("utf-16", "utf-32")):
-        content, skip = content[skip:].decode(encoding, "replace").encode(), 0
-    blank = _BLANK_LINES.match(content, skip)
-    return content[blank.end() if blank is not None else skip :]
+    mark, wide = detect_bom(content), detect_wide(content)
+    if mark is not None:
+        content = content[mark[1] :]
+        wide = mark[0] if mark[0] != "utf-8" else None
+    if wide is not None:
+        content = content.decode(wide, "replace").encode()
+    blank = _BLANK_LINES.match(content)
+    return content[blank.end() :] if blank is not None else content
 
 
 def _read_message(builder: ExtractionBuilder, content: bytes) -> None:

@@ -46,9 +46,7 @@ def font() -> FreeTypeFont:
     """Load the font of this package into memory: a confined process may not open its file."""
     from PIL import ImageFont
 
-    content = files(__package__).joinpath(FONT).read_bytes()
-    # The other layout engine is not on every machine, and fails on a line with a paragraph separator inside.
-    return ImageFont.truetype(io.BytesIO(content), FONT_SIZE, layout_engine=ImageFont.Layout.BASIC)
+    return ImageFont.truetype(io.BytesIO(files(__package__).joinpath(FONT).read_bytes()), FONT_SIZE)
 
 
 def draw_text(text: str, side: int) -> bytes | None:
@@ -59,6 +57,7 @@ def draw_text(text: str, side: int) -> bytes | None:
 
     paper = Image.new("L", (side * 181 // 256, side), 255)
     pen = ImageDraw.Draw(paper)
+    # `splitlines`, not `split`: Pillow fails on a line with another separator of lines inside, such as U+2029.
     lines = [line[:LINE_MAX].replace("\t", "  ") for line in text.lstrip("\n").splitlines()[:LINES]]
     pen.multiline_text((10, 10), "\n".join(lines), fill=0, font=font(), spacing=3)
     return as_png(paper)
