@@ -95,7 +95,6 @@ class Fairlane(FairPublisher):
 
     def decide(self, task: PublishedTask, by_hand: int | None) -> tuple[Mark | None, int | None]:
         """Return a job's mark and priority, which may be a check; `by_hand` is what the caller has set."""
-        self._warn_of_workers()
         running, running_priority = self._running()
         customer = self._check.customer_of(task, running)
         if customer is None:
@@ -106,6 +105,8 @@ class Fairlane(FairPublisher):
     def _running(self) -> tuple[Mark | None, int | None]:
         """Return the mark of the job that this process runs, and its priority."""
         job = get_current_job()
+        if job is None:
+            self._warn_of_workers()  # not in a worker, which may have a new process for each job
         return (None, None) if job is None else (Mark.parse(job.meta.get(META)), priority_of(job.origin))
 
     # -- workers -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,13 @@ from dramatiq import Broker
 
 from tests.contrib.counters import new_store
 
-from .running import fair_broker, new_queue
+from .running import close_brokers, fair_broker, new_queue
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    close_brokers()
 
 
 @pytest.fixture
@@ -34,7 +40,6 @@ def broker(broker_kind: str, store: str) -> Iterator[Broker]:
     broker, fairlane = fair_broker(broker_kind, store)
     yield broker
     fairlane.close()
-    broker.close()
 
 
 @pytest.fixture
@@ -47,6 +52,5 @@ def make_broker(broker_kind: str, store: str) -> Iterator[Any]:
         return made[-1][0]  # type: ignore[no-any-return]
 
     yield make
-    for broker, fairlane in made:
+    for _, fairlane in made:
         fairlane.close()
-        broker.close()

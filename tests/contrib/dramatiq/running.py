@@ -20,15 +20,30 @@ from tests.contrib.counters import PATIENT
 from tests.servers import rabbitmq, redis
 
 Message = dict[str, Any]
+_opened: list[Broker] = []
 
 
 def new_broker(name: str, **options: Any) -> Broker:
-    """A broker on a server that tests share."""
-    if name == "rabbitmq":
-        return RabbitmqBroker(url=rabbitmq.shared().url.rstrip("/"), confirm_delivery=True, **{"max_priority": 9, **options})
-    namespace = f"dramatiq-{uuid.uuid4().hex}"
+    """A broker on a server that tests share; it is closed when the test ends."""
+    _opened.append(_rabbitmq_broker(**options) if name == "rabbitmq" else _redis_broker(**options))
+    return _opened[-1]
+
+
+def close_brokers() -> None:
+    while _opened:
+        broker = _opened.pop()
+        broker.close()
+        if isinstance(broker, RedisBroker):
+            broker.client.connection_pool.disconnect()
+
+
+def _rabbitmq_broker(**options: Any) -> Broker:
+    return RabbitmqBroker(url=rabbitmq.shared().url.rstrip("/"), confirm_delivery=True, **{"max_priority": 9, **options})
+
+
+def _redis_broker(**options: Any) -> Broker:
     client = Redis(unix_socket_path=str(redis.shared("redis").socket))
-    return RedisBroker(client=client, namespace=namespace, **options)
+    return RedisBroker(client=client, **{"namespace": f"dramatiq-{uuid.uuid4().hex}", **options})
 
 
 def fair_broker(name: str, store: str, customer: Any = "customer", **options: Any) -> tuple[Broker, Fairlane]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing
 from typing import Any
 
 import dramatiq
@@ -62,8 +61,7 @@ def began_in_a_flood(broker: Broker) -> list[str]:
 
 
 def test_light_customers_do_not_wait_for_a_flood(broker: Broker, broker_kind: str) -> None:
-    with closing(new_broker(broker_kind)) as plain:
-        assert whales_before_the_last_light(began_in_a_flood(plain)) == FLOOD
+    assert whales_before_the_last_light(began_in_a_flood(new_broker(broker_kind))) == FLOOD
     assert whales_before_the_last_light(began_in_a_flood(broker)) == 3  # those of priority 1, which came first
 
 
@@ -197,7 +195,6 @@ def test_a_pipeline_goes_on_while_the_counters_are_away(broker_kind: str, queue:
         began = record.wait_for(2)
     assert began == [(None, None, "None"), ("acme", None, str(10 - NEUTRAL))]
     fairlane.close()
-    broker.close()
 
 
 # -- Redis -----------------------------------------------------------------------------------------------------------------
@@ -231,6 +228,25 @@ def test_on_redis_a_stopped_worker_and_dead_letters_lose_nothing(store: str, que
         assert client.lrange(f"{broker.namespace}:{queue}.p8", 0, -1)[-1] == fourth.options["redis_message_id"]
     broker.flush(queue)
     assert broker.do_qsize(queue) == 0
+    fairlane.close()
+
+
+def test_on_redis_what_a_dead_worker_had_taken_is_delivered_again(store: str, queue: str) -> None:
+    broker, fairlane = fair_broker("redis", store)
+    assert isinstance(broker, RedisBroker)
+
+    @dramatiq.actor(broker=broker, queue_name=queue)
+    def work(customer: str) -> None: ...
+
+    for _ in range(4):
+        work.send("acme")
+    taken = [next(broker.consume(queue, prefetch=4)) for _ in range(4)]  # by a worker that is never heard of again
+    other = new_broker("redis", namespace=broker.namespace, heartbeat_timeout=1, maintenance_chance=1_000_000)
+    Fairlane(other, store, "customer").close()
+    consumer = other.consume(queue, prefetch=4, timeout=1)
+    again = [until(lambda: next(consumer), "a message") for _ in range(4)]
+    assert [message.message_id for message in again[3:]] == [message.message_id for message in taken[3:] if message]
+    assert sorted(message.message_id for message in again) == sorted(message.message_id for message in taken if message)
     fairlane.close()
 
 

@@ -37,8 +37,8 @@ def enqueues(customer: str, queue: str, others: list[str | None]) -> None:
         fair_queues[queue].enqueue(work, other, "child")
 
 
-def enqueues_in_the_work_horse(customer: str, store: str) -> None:
-    """The same in a process that was forked: with a Fairlane of its own, as a module that is imported has."""
+def enqueues_with_a_fairlane_of_its_own(customer: str, store: str) -> None:
+    """The same as in a process of its own, where a module that is imported makes the queue."""
     job = get_current_job()
     assert job is not None
     queue = Queue(job.origin.partition(".")[0], connection=job.connection)

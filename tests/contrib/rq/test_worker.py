@@ -85,7 +85,7 @@ def test_a_scheduled_job_that_is_due_keeps_its_priority(queue: Queue, store: str
 
 def test_in_the_work_horse_it_holds_too(queue: Queue, store: str) -> None:
     """RQ's own worker forks a process for each job."""
-    queue.enqueue(jobs.enqueues_in_the_work_horse, "acme", store)
+    queue.enqueue(jobs.enqueues_with_a_fairlane_of_its_own, "acme", store)
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     done = rq_worker(queue, "--burst", "--worker-class", "fairlane.contrib.rq.FairWorker", environment=environment)
     assert done.returncode == 0, done.stderr
@@ -122,7 +122,7 @@ def test_a_worker_reads_the_nine_queues_of_each_before_it(connection: Redis) -> 
 
 
 def test_workers_that_run_and_do_not_read_in_order_are_named(
-    fairlane: Fairlane, connection: Redis, caplog: pytest.LogCaptureFixture
+    fairlane: Fairlane, connection: Redis, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = fairlane.queue.name
     fine = FairSimpleWorker([name], connection=connection)
@@ -139,7 +139,9 @@ def test_workers_that_run_and_do_not_read_in_order_are_named(
     with pytest.raises(Mistake, match=expected):
         fairlane.verify_workers()
     fairlane.queue.enqueue(jobs.work, "acme")
-    fairlane.queue.enqueue(jobs.work, "acme")
-    assert len([record for record in caplog.records if f"plain-{name}" in record.message]) == 1
+    fairlane.queue.enqueue(jobs.enqueues_with_a_fairlane_of_its_own, "acme", store)
+    work_off(fairlane.queue)
+    assert len(jobs.began(fairlane.queue)) == 3
+    assert len([record for record in caplog.records if f"plain-{name}" in record.message]) == 1  # by this program, once
     for worker in (fine, plain, elsewhere):
         worker.register_death()
