@@ -44,7 +44,7 @@ def docx(read: Read, body: str) -> str:
         (paragraph("small", '<w:outlineLvl w:val="2"/>'), "### small"),
         (word_table((("a|b", "c"),)), "| a\\|b | c |\n| --- | --- |"),
         (f"<w:tbl><w:tr><w:tc>{paragraph('x')}{paragraph('y')}</w:tc></w:tr></w:tbl>", "| x y |\n| --- |"),
-        (f"<w:tbl><w:tr><w:tc>{word_table((('in', 'ner'),))}</w:tc></w:tr></w:tbl>", "| in ner |\n| --- |"),
+        (f"<w:tbl><w:tr><w:tc>{word_table((('in', 'ner'),))}</w:tc></w:tr></w:tbl>", "| in | ner |\n| --- | --- |"),
     ],
 )
 def test_docx(read: Read, body: str, text: str) -> None:

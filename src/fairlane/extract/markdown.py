@@ -1,20 +1,36 @@
-"""Markdown writer: paragraphs, headings, lists, tables, links and code.
+"""Markdown writer: paragraphs, headings, lists, tables, links, notes and code.
 
 Laws:
 - The output is for people and models to read, not to be parsed back: only what would break a table or a link is escaped.
-- A table inside a table becomes text in the outer cell. A row is written when it ends; no table is kept in memory.
+- A row is written when it ends; no table is kept in memory.
+- A row that holds another table is layout: its cells become blocks. The rows before and after it stay tables.
+- Text boxes and charts come before the block that they are in, notes at the end. What waits counts as text.
+- A link that would run a script is only its text.
 """
 
 from __future__ import annotations
 
 import io
 import re
+from dataclasses import dataclass, field
 
 from .builder import ExtractionBuilder
 
 _SPACES = re.compile(r"\s+")
 LEVEL_MAX = 6
 INDENT_MAX = 8
+TARGET_MAX = 2_000  # characters of a link's target
+COLUMNS_MAX = 1_000  # that one cell may span
+SCRIPTS = ("javascript:", "vbscript:", "data:")
+
+
+@dataclass(slots=True)
+class _Table:
+    """An open table."""
+
+    row: list[str] = field(default_factory=list)
+    rows: int = 0  # written since the table began, or since a row that is layout
+    is_layout: bool = False  # of the current row
 
 
 class MarkdownWriter:
@@ -24,21 +40,25 @@ class MarkdownWriter:
         self._builder = builder
         self._inline = io.StringIO()
         self._length = 0
-        self._gap = ""  # the separator after the last block
-        self._tables = 0
-        self._row: list[str] = []
-        self._rows = 0
+        self._start = 0  # of the last block in a cell or a note
         self._links: list[tuple[int, str]] = []
+        # Blocks that wait for the end of a text box or a note: what the four above were.
+        self._waiting_blocks: list[tuple[io.StringIO, int, int, list[tuple[int, str]]]] = []
+        self._waiting_length = 0  # characters of held blocks and notes
+        self._gap = ""  # the separator after the last block
+        self._tables: list[_Table] = []
+        self._is_note = False
+        self.is_in_table = False  # whether blocks become text because they are in a cell or in a note
+        self._notes = io.BytesIO()  # a line each, as UTF-8
 
-    @property
-    def is_in_table(self) -> bool:
-        return self._tables > 0
+    def _look_around(self) -> None:
+        self.is_in_table = self._is_note or (bool(self._tables) and not self._tables[-1].is_layout)
 
     def text(self, text: str) -> None:
         """Add text to the current block."""
         if text:
             self._length += len(text)
-            self._builder.meter.check_text(self._length)
+            self._builder.meter.check_text(self._length + self._waiting_length)
             self._inline.write(text)
 
     @property
@@ -49,37 +69,111 @@ class MarkdownWriter:
     def _take(self) -> str:
         taken = self._inline.getvalue()
         self._inline = io.StringIO()
-        self._length = 0
+        self._length = self._start = 0
         self._links.clear()
         return taken.strip("\n\t \xa0")
 
-    # -- links
+    def _text_from(self, start: int) -> str:
+        """Remove and return the text of the block from `start` on."""
+        self._inline.seek(start)
+        text = self._inline.read()
+        self._inline.seek(start)
+        self._inline.truncate()
+        self._length = start
+        return text
+
+    # -- links and pictures
 
     def begin_link(self, target: str) -> None:
-        self._links.append((self._length, target))
+        is_script = target.strip().lower().startswith(SCRIPTS)
+        self._links.append((self._length, "" if is_script or len(target) > TARGET_MAX else target))
 
     def end_link(self) -> None:
         """Turn the text since the link began into a link, unless it is empty."""
         if not self._links:
             return
         start, target = self._links.pop()
-        if not target or self._links:
+        if not target or any(outer for _, outer in self._links):
             return  # of nested links the outer one counts
-        self._inline.seek(start)
-        text = _SPACES.sub(" ", self._inline.read()).strip()
-        if text and len(target) < 2_000:
-            linked = text if text == target else f"[{text.replace('[', '(').replace(']', ')')}]({_target(target)})"
-            self._inline.seek(start)
-            self._inline.truncate()
-            self._inline.write(linked)
-            self._length = start + len(linked)
+        text = self._text_from(start)
+        shown = _SPACES.sub(" ", text).strip()
+        if shown and shown != target:
+            before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+            text = f"{before}[{_label(shown)}]({_target(target)}){after}"
+        self.text(text)
+
+    def picture(self, description: str, target: str = "") -> None:
+        """Add what a picture shows, in the author's words; with a target, as a link."""
+        shown = _label(_SPACES.sub(" ", description).strip())
+        if not target:
+            self.text(f"![{shown}]()" if shown else "")
+            return
+        self.begin_link(target)
+        self.text(shown or "picture")
+        self.end_link()
+
+    # -- text boxes and notes
+
+    def _hold(self) -> None:
+        self._waiting_blocks.append((self._inline, self._length, self._start, self._links))
+        self._waiting_length += self._length
+        self._inline, self._length, self._start, self._links = io.StringIO(), 0, 0, []
+
+    def _resume(self) -> None:
+        self._inline, self._length, self._start, self._links = self._waiting_blocks.pop()
+        self._waiting_length -= self._length
+
+    def begin_aside(self) -> bool:
+        """Hold the current block back, so that what follows comes before it; return False in a cell, where it cannot."""
+        if self.is_in_table:
+            self.end()
+            return False
+        self._hold()
+        return True
+
+    def end_aside(self, is_held: bool) -> None:
+        """Go on with the block that was held back; `is_held` is what `begin_aside` returned."""
+        self.end()
+        if is_held:
+            self._resume()
+
+    def begin_note(self) -> bool:
+        """Begin a note; return False inside another note, whose text it becomes."""
+        if self._is_note:
+            self.end()
+            return False
+        self._hold()
+        self._is_note = self.is_in_table = True
+        return True
+
+    def end_note(self, label: str, prefix: str = "") -> None:
+        """End a note: its label stays here, its text is written at the end."""
+        text = _SPACES.sub(" ", self._take()).strip()
+        self._is_note = False
+        self._look_around()
+        self._resume()
+        if text:
+            note = f"[^{label}]: {prefix}{text}\n"
+            self._waiting_length += len(note)
+            self._builder.meter.check_text(self._waiting_length)
+            self._notes.write(note.encode("utf-8", "surrogatepass"))
+            self.text(f"[^{label}]")
+
+    def write_notes(self) -> None:
+        """Write the notes, each as a block."""
+        self.end()
+        self._notes.seek(0)
+        for note in self._notes:
+            self._put(note.decode("utf-8", "surrogatepass").rstrip("\n"), "\n\n")
+        self._notes, self._waiting_length = io.BytesIO(), 0
 
     # -- blocks
 
     def end(self, prefix: str = "", is_one_line: bool = False) -> None:
         """End the current block: a paragraph, or what its prefix makes of it."""
-        if self._tables:  # a block in a cell ends with a space; to trim it each time would take quadratic time
+        if self.is_in_table:  # a block in a cell ends with a space; to trim it each time would take quadratic time
             self.text(" " if self._length else "")
+            self._start = self._length
             return
         block = self._take()
         if not block:
@@ -93,7 +187,9 @@ class MarkdownWriter:
 
     def end_item(self, level: int, marker: str = "-") -> None:
         """End a list item; items of one list have no blank line between them."""
-        if self._tables:
+        if self.is_in_table:
+            item = self._text_from(self._start)
+            self.text(f"{marker} {item.lstrip()}" if item.strip() else "")
             self.end()
             return
         block = self._take()
@@ -120,35 +216,58 @@ class MarkdownWriter:
 
     def begin_table(self) -> None:
         self.end()
-        self._tables += 1
-        if self._tables == 1:
-            self._row, self._rows = [], 0
+        if self._tables and self.is_in_table and not self._is_note:
+            self._make_layout(self._tables[-1])
+        self._tables.append(_Table())
+        self.is_in_table = True
 
-    def end_cell(self) -> None:
-        if self._tables == 1:
-            self._builder.meter.count_cells()
-            self._row.append(cell(self._take()))
-        else:
-            self.text(" ")
+    def _make_layout(self, table: _Table) -> None:
+        """Write the cells of the current row, as far as they were read, as blocks."""
+        for text in (*table.row, self._take()):
+            if text:
+                self._put(text, "\n\n")
+        table.row, table.rows, table.is_layout = [], 0, True
+
+    def end_cell(self, columns: int = 1) -> None:
+        """End a cell that spans this many columns."""
+        if self._is_note or not self._tables or self._tables[-1].is_layout:
+            self.end()
+            return
+        self._builder.meter.count_cells()
+        self._tables[-1].row.append(cell(self._take()))
+        if columns > 1:
+            self.skip_cells(columns - 1)
+
+    def skip_cells(self, columns: int) -> None:
+        """Add empty cells to the row."""
+        columns = min(max(columns, 0), COLUMNS_MAX)
+        if self._tables and self.is_in_table and not self._is_note:
+            self._builder.meter.count_cells(columns)
+            self._tables[-1].row += [""] * columns
 
     def end_row(self) -> None:
-        if self._tables == 1 and any(self._row):
-            line = row(self._row)
-            if self._rows == 0:
-                line += "\n" + row(["---"] * len(self._row))
-            self._put(line, "\n" if self._rows else "\n\n")
+        if self._is_note or not self._tables:
+            return
+        table = self._tables[-1]
+        if any(table.row):
+            line = row(table.row)
+            if table.rows == 0:
+                line += "\n" + row(["---"] * len(table.row))
+            self._put(line, "\n" if table.rows else "\n\n")
             self._gap = "\n"
-            self._rows += 1
-        if self._tables == 1:
-            self._row = []
+            table.rows += 1
+        table.row, table.is_layout, self.is_in_table = [], False, True
 
     def end_table(self) -> None:
-        if self._tables == 1:
+        if not self._tables:
+            return
+        if not self._is_note:
             if not self.is_blank:
                 self.end_cell()
             self.end_row()
             self._gap = "\n\n"
-        self._tables = max(0, self._tables - 1)
+        self._tables.pop()
+        self._look_around()
 
 
 def cell(text: str) -> str:
@@ -168,6 +287,10 @@ def code_block(text: str, kind: str = "") -> str:
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{kind}\n{text.strip(chr(10))}\n{fence}"
+
+
+def _label(text: str) -> str:
+    return text.replace("[", "(").replace("]", ")")
 
 
 def _target(target: str) -> str:

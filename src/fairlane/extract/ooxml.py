@@ -40,11 +40,11 @@ def read_relationships(builder: ExtractionBuilder, package: Package, part: str) 
     def on_element(name: str, attributes: Attributes, _: str) -> None:
         if name != "Relationship":
             return
-        is_external = attributes.get("TargetMode") == "External"
+        kind = attributes.get("Type", "").rpartition("/")[2]
+        is_external = attributes.get("TargetMode") == "External" or kind == "hyperlink"
         target = attributes.get("Target", "")
         if not is_external:
             target = posixpath.normpath(posixpath.join("/" + folder, target)).lstrip("/")
-        kind = attributes.get("Type", "").rpartition("/")[2]
         if is_external and kind != "hyperlink":
             builder.warn("references_ignored", target)
         if len(relationships) < RELATIONSHIPS_MAX:

@@ -168,3 +168,19 @@ class Elements:
     def end(self, name: str) -> None:
         opened, attributes, pieces = self._open.pop()
         self._on_element(opened, attributes, "".join(pieces))
+
+
+class StartHandler:
+    """Handler that only receives start tags."""
+
+    def __init__(self, on_start: Callable[[str, Attributes], None]) -> None:
+        self._on_start = on_start
+
+    def start(self, name: str, attributes: Attributes) -> None:
+        self._on_start(name, attributes)
+
+    def end(self, name: str) -> None:
+        pass
+
+    def text(self, text: str) -> None:
+        pass

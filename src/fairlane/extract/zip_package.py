@@ -50,7 +50,7 @@ class Package:
 
     def __init__(self, builder: ExtractionBuilder, entries_max: int) -> None:
         self._builder = builder
-        self._source: IO[bytes] | None = None  # the entry being read
+        self._sources: list[IO[bytes]] = []  # the entries being read: a chart is read within its document
         if directory_size(builder.path) > entries_max * DIRECTORY_BYTES_PER_ENTRY:
             raise Unreadable("too_large", f"the directory of the ZIP is too long for {entries_max:,} files")
         with corrupt_on_error("zipfile"):
@@ -66,8 +66,8 @@ class Package:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._source is not None:  # an error ended the reading of an entry
-            self._source.close()
+        for source in self._sources:  # an error ended their reading
+            source.close()
         self._zip.close()
 
     def __contains__(self, name: str) -> bool:
@@ -94,12 +94,14 @@ class Package:
         if entry.flag_bits & 1:
             raise Unreadable("encrypted", "an entry of the ZIP needs a password")
         with corrupt_on_error("zipfile"):
-            source = self._source = self._zip.open(entry)
+            source = self._zip.open(entry)
+        self._sources.append(source)
         with source:
             while True:
                 with corrupt_on_error("zipfile"):
                     block = source.read(BLOCK)
                 if not block:
+                    self._sources.remove(source)
                     return
                 self._builder.meter.count_unpacked(len(block))
                 yield block
