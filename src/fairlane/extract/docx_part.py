@@ -14,7 +14,7 @@ from .builder import ExtractionBuilder
 from .chart import read_chart
 from .docx_styles import DocxStyles, outline_level
 from .field_code import CODE_MAX, link_target
-from .markdown import MarkdownWriter
+from .markdown import MarkdownWriter, comment_by
 from .ooxml import Relationship
 from .xml import Attributes
 from .zip_package import Package
@@ -249,9 +249,8 @@ class PartHandler:
         if name in REFERENCES:
             self._writer.text(label)
             return
-        author = attributes.get("author", "").strip()
-        by = f"**Comment by {author}:** " if author else "**Comment:** "
-        self._prefix = f"{label}: {by if name == 'comment' else ''}"
+        author = comment_by(attributes.get("author", "").strip()) if name == "comment" else ""
+        self._prefix = f"{label}: {author}"
 
     def _end_note(self) -> None:
         self._end_paragraph()

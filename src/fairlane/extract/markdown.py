@@ -97,7 +97,7 @@ class MarkdownWriter:
             return  # of nested links the outer one counts
         text = self._text_from(start)
         shown = _SPACES.sub(" ", text).strip()
-        if shown and shown != target:
+        if shown:
             before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
             text = f"{before}[{_label(shown)}]({_target(target)}){after}"
         self.text(text)
@@ -268,6 +268,11 @@ class MarkdownWriter:
             self._gap = "\n\n"
         self._tables.pop()
         self._look_around()
+
+
+def comment_by(author: str) -> str:
+    """Return what a comment begins with."""
+    return f"**Comment by {author}:** " if author else "**Comment:** "
 
 
 def cell(text: str) -> str:
