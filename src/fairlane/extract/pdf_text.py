@@ -38,18 +38,10 @@ def read_textpage(builder: ExtractionBuilder, textpage: Any) -> str:
     if not count:
         return ""
     text: str = textpage.get_text_range()
-    if "".join(text.split()) == "".join(_bounded_text(textpage, count).split()):
+    on_page: str = textpage.get_text_bounded()
+    if "".join(text.split()) == "".join(on_page.split()):
         return text
     return _letters_on_page(builder, textpage, count)
-
-
-def _bounded_text(textpage: Any, count: int) -> str:
-    """Return the text within the page, in one call: pypdfium2 asks for its length first, which takes as long again."""
-    left, bottom, right, top = textpage.page.get_bbox()
-    size = 4 * count  # two for a letter, and a line end after it
-    buffer = (ctypes.c_ushort * size)()
-    length = pdfium.FPDFText_GetBoundedText(textpage, left, top, right, bottom, buffer, size)
-    return bytes(memoryview(buffer)[:length]).decode("utf-16-le", "ignore").rstrip("\0")
 
 
 def _letters_on_page(builder: ExtractionBuilder, textpage: Any, count: int) -> str:
