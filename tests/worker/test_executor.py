@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import multiprocessing
+import pickle
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from typing import Any
 import pytest
 
 from fairlane import BadValue, FairlaneError, Queue, Worker
+from fairlane.core.document import Done
+from fairlane.encryption.keyring import KEYS_VARIABLE, new_key
 from fairlane.worker import Document
 
 from .conftest import Bench, until
@@ -172,6 +176,33 @@ def test_a_dead_process_breaks_the_pool_and_stops_the_worker(processes: Executor
     assert queue.document(waiting).attempts == 0
 
 
+class ShutDown(ThreadPoolExecutor):
+    """An executor of one thread that does not come to the call, and is shut down."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.go_on = threading.Event()
+        super().submit(self.go_on.wait)
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = super().submit(call, *args, **kwargs)
+        self.shutdown(wait=False, cancel_futures=True)
+        return future
+
+
+def test_an_executor_that_is_shut_down_stops_the_worker_and_costs_no_attempt(bench: Bench, queue: Queue) -> None:
+    id = queue.submit("acme").id
+    executor = ShutDown()
+    worker = bench.worker(executor=executor)
+    worker.handler()(describe)
+    try:
+        with pytest.raises(FairlaneError, match="its executor was shut down"):
+            bench.run(worker)
+    finally:
+        executor.go_on.set()
+    assert (queue.document(id).state, queue.document(id).attempts) == ("ready", 0)
+
+
 def test_a_call_that_cannot_be_sent_costs_an_attempt(processes: Executor, bench: Bench, queue: Queue) -> None:
     id = queue.submit("acme").id
     worker = bench.worker(executor=processes)
@@ -216,6 +247,35 @@ def test_without_storage_for_files_the_rest_works(bench: Bench) -> None:
         worker.handler()(describe)
         assert bench.run(worker).done == 1
         assert queue.document(id).state == "done"
+
+
+class Pickling(ThreadPoolExecutor):
+    """An executor that keeps what another process would get."""
+
+    slots = 1
+    sent = b""
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.sent = pickle.dumps(call)
+        return super().submit(call, *args, **kwargs)
+
+
+def test_neither_the_url_of_the_store_nor_a_key_crosses(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = new_key()
+    monkeypatch.setenv(KEYS_VARIABLE, key)
+    url, blobs = f"sqlite:///{tmp_path}/store/queue.db", tmp_path / "files"
+    (tmp_path / "store").mkdir()
+    with Queue(url, blobs=str(blobs)) as queue, Pickling(1) as executor:
+        id = queue.submit("acme", content=b"dear sir", kind="default").id
+        worker = bench.worker(queue=queue, executor=executor, slots=None)
+        worker.handler()(describe)
+        assert bench.run(worker).done == 1
+        assert str(blobs).encode() in executor.sent
+        assert not [secret for secret in (url, "queue.db", key) if secret.encode() in executor.sent]
+        assert base64.b64decode(key) not in executor.sent
+        answer = pickle.loads(executor.sent)()  # elsewhere, with the key of that environment
+        assert isinstance(answer.outcome, Done)
+        assert queue.text(id) == "DEAR SIR"
 
 
 class WithSlots(ThreadPoolExecutor):

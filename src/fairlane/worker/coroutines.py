@@ -17,7 +17,7 @@ import contextlib
 import contextvars
 import random
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Future
 
 from fairlane.core.document import Outcome
 
@@ -146,14 +146,8 @@ class Coroutines:
         else:
             try:
                 outcome, traceback = await self._answer(running.future)
-            except ExecutorUnfit as error:
-                self._on_executor_end(str(error))
-            except BrokenExecutor as error:
-                self._broke(describe_error(error))
             except Exception as error:  # noqa: BLE001 - what executors raise is theirs
-                text = str(error) if isinstance(error, CallLost) else f"its executor lost it: {type(error).__name__}"
-                traceback = None if running.cancel_reason else format_traceback(error)
-                running.cancel_reason = running.cancel_reason or text
+                traceback = self._lost(running, error)
         self._ended(running, outcome, traceback)
 
     async def _answer(self, future: Future[Answer]) -> Answer:
@@ -173,6 +167,22 @@ class Coroutines:
                 if self._is_closed:
                     raise
         return future.result()
+
+    def _lost(self, running: HandlerTask, error: Exception) -> str | None:
+        """Note why a call has no answer; returns the traceback if that is this document's own misfortune."""
+        if isinstance(error, BrokenExecutor) and not isinstance(error, ExecutorUnfit):
+            self._broke(describe_error(error))
+        elif running.cancel_reason is not None:
+            pass  # it was to end
+        elif isinstance(error, ExecutorUnfit):
+            self._on_executor_end(str(error))
+        elif isinstance(error, CancelledError):  # before it began
+            self._on_executor_end("its executor was shut down")
+        else:
+            text = str(error) if isinstance(error, CallLost) else f"its executor lost it: {type(error).__name__}"
+            running.cancel_reason = text
+            return format_traceback(error)
+        return None
 
     def _broke(self, reason: str) -> None:
         """Charge every call that a broken executor had, and end the run."""
