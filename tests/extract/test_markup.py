@@ -85,7 +85,7 @@ def test_html_costs_its_length_however_broken(read: Read, piece: str) -> None:
         ("a\\page b", "a\n\nb"),
         ("{\\deleted gone}kept", "kept"),
         ("\\trowd\\intbl a\\cell b\\cell\\row\\pard after", "| a | b |\n| --- | --- |\n\nafter"),
-        ("{\\field{\\*\\fldinst HYPERLINK x}{\\fldrslt words}}", "words"),
+        ("{\\field{\\*\\fldinst HYPERLINK x}{\\fldrslt words}}", "[words](x)"),
         ("{\\f1\\'e6}\\'e6", "жć"),
         ("}}}a", "a"),
     ],

@@ -1,7 +1,8 @@
 """RTF extractor.
 
 A tokenizer of groups, control words and bytes. It decodes bytes in the code page of their font and `\\u` characters without
-their fallback, and reads tables, title and author. Pictures, objects and everything marked as ignorable are skipped.
+their fallback, and knows which groups are text, links, notes, styles or facts. Of pictures it reads what they show, in the
+author's words; objects and everything marked as ignorable are skipped.
 
 Laws:
 - No recursion: a nested group costs an entry on a list.
@@ -16,29 +17,30 @@ from itertools import count
 
 from .builder import ExtractionBuilder
 from .failure import Unreadable
-from .markdown import MarkdownWriter
+from .field_code import CODE_MAX, link_target
+from .rtf_body import TEXT_LEVEL, RtfBody
 
 _TOKEN = re.compile(
     rb"\\([a-zA-Z]{1,32})(-?[0-9]{1,10})?[ ]?|\\'([0-9a-fA-F]{2})|\\(.)|([{}])|([^\\{}\r\n]+)|[\r\n]+", re.DOTALL
 )
 DROPPED = {
-    *("pict", "object", "objdata", "stylesheet", "colortbl", "themedata", "listtable", "listoverridetable", "rsidtbl"),
-    *("generator", "xmlnstbl", "datastore", "latentstyles", "fldinst", "header", "headerf", "headerl", "headerr", "footer"),
-    *(
-        "footerf",
-        "footerl",
-        "footerr",
-        "private",
-        "comment",
-        "operator",
-        "company",
-        "category",
-        "keywords",
-        "doccomm",
-        "subject",
-    ),
-    *("revtbl", "filetbl", "bkmkstart", "bkmkend", "annotation", "atnid", "atnauthor", "listtext", "pntext", "nonshppict"),
+    *("object", "objdata", "colortbl", "themedata", "listtable", "listoverridetable", "rsidtbl", "generator", "xmlnstbl"),
+    *("datastore", "latentstyles", "private", "comment", "operator", "company", "category", "keywords", "doccomm", "subject"),
+    *("header", "headerf", "headerl", "headerr", "footer", "footerf", "footerl", "footerr", "revtbl", "filetbl", "bkmkstart"),
+    *("bkmkend", "atnid", "nonshppict", "nonesttables", "shprslt", "xe", "tc", "info", "printim", "buptim"),
 }
+TRANSPARENT = {"shppict", "shpinst", "picprop", "nesttableprops"}  # ignorable groups with something to read inside
+FACTS = {"title": "title", "author": "author"}
+TIMES = {"creatim": "created", "revtim": "modified"}
+# Groups that are not text of the body, and what they are read as.
+TARGETS = {name: name for name in ("fonttbl", "stylesheet", "pict", "sn", "sv", "atnauthor", *FACTS, *TIMES)} | {
+    "fldinst": "code",
+    "listtext": "marker",
+    "pntext": "marker",
+}
+COLLECTED = {"stylesheet", "sn", "sv", "atnauthor", "code", "marker", *FACTS}
+PARTS = ("yr", "mo", "dy", "hr", "min", "sec")
+SCOPES = {"shptxt", "dptxbxtext", "footnote", "annotation", "fldrslt"}
 CHARSETS = {
     0: "cp1252",
     128: "cp932",
@@ -56,41 +58,29 @@ CHARSETS = {
     238: "cp1250",
     255: "cp437",
 }
-SIGNS = {
-    "tab": "\t",
-    "line": "\n",
-    "emdash": "—",
-    "endash": "–",
-    "lquote": "‘",
-    "rquote": "’",
-    "ldblquote": "“",
-    "rdblquote": "”",
-    "bullet": "•",
-    "emspace": " ",
-    "enspace": " ",
-    "qmspace": " ",
-    "nestcell": " ",
-}
 SYMBOLS = {b"~": "\xa0", b"_": "-", b"\\": "\\", b"{": "{", b"}": "}", b"\n": "\n", b"\r": "\n", b"\t": "\t"}
-FACTS = {"title": "title", "author": "author"}
-FONTS_MAX = 10_000
+FONTS_MAX = STYLES_MAX = 10_000
+COLLECTED_MAX = CODE_MAX  # characters of a title, a field's code, a name
 
 
 @dataclass(frozen=True)
 class GroupState:
     """The settings inside one group, dropped at its end."""
 
-    target: str = "body"  # or fonttbl, dropped, title, author, creatim, revtim
+    target: str = "body"  # or `dropped`, or one of TARGETS
     font: int = 0
-    skip: int = 1  # how many fallback characters follow a \u
+    skip: int = 1  # how many fallback characters follow a \\u
     is_deleted: bool = False
+    scopes: int = 0  # links, notes and text boxes around it
 
 
 class RtfReader:
     """Reads the tokens of one file."""
 
     def __init__(self, builder: ExtractionBuilder) -> None:
-        self._builder, self._writer = builder, MarkdownWriter(builder)
+        self._builder = builder
+        self._style_headings: dict[int, int] = {}  # levels, of those styles that are headings
+        self._body = RtfBody(builder, self._style_headings)
         self._state = GroupState()
         self._states: list[GroupState] = []
         self._codepage = "cp1252"
@@ -98,11 +88,12 @@ class RtfReader:
         self._bytes = bytearray()
         self._to_skip = 0
         self._high = 0
-        self._facts: dict[str, list[str]] = {}
+        self._collected: dict[str, str] = {}  # text of targets that are not the body
         self._datetime: dict[str, int] = {}
-        self._is_table = self._is_row_over = False
         self._is_ignorable = False
-        self._heading = 0
+        self._style = 0  # the style being defined
+        self._link = ""  # where the field leads whose code was read last
+        self._author = ""  # of the next comment
 
     def read(self, content: bytes) -> None:
         position = 0
@@ -126,8 +117,8 @@ class RtfReader:
                 self._plain(text)
         if self._states:
             self._builder.warn("damaged_parts", f"{len(self._states)} groups do not end")
-        self._end_paragraph()
-        self._end_table()
+        self._flush()
+        self._body.finish()
 
     # -- groups
 
@@ -139,18 +130,39 @@ class RtfReader:
             self._builder.meter.check_nesting(len(self._states))
         elif self._states:
             ended, self._state = self._state, self._states.pop()
-            if ended.target != self._state.target:
+            if ended.target != self._state.target or ended.target == "stylesheet":
                 self._end_target(ended.target)
+            while self._body.scopes > self._state.scopes:
+                self._body.end()
 
     def _end_target(self, target: str) -> None:
-        if target in FACTS:
-            self._builder.fact(FACTS[target], "".join(self._facts.pop(target, [])))
-        elif target in ("creatim", "revtim") and self._datetime:
-            part = {"mo": 1, "dy": 1, "hr": 0, "min": 0, "sec": 0} | self._datetime
-            day = f"{part.get('yr', 0):04d}-{part['mo']:02d}-{part['dy']:02d}"
-            datetime = f"{day}T{part['hr']:02d}:{part['min']:02d}:{part['sec']:02d}"
-            self._builder.fact("created" if target == "creatim" else "modified", datetime)
+        if target in TIMES:
+            if self._datetime:
+                part = {"mo": 1, "dy": 1, "hr": 0, "min": 0, "sec": 0} | self._datetime
+                day = f"{part.get('yr', 0):04d}-{part['mo']:02d}-{part['dy']:02d}"
+                self._builder.fact(TIMES[target], f"{day}T{part['hr']:02d}:{part['min']:02d}:{part['sec']:02d}")
             self._datetime = {}
+            return
+        text = "" if target == "sn" else self._collected.pop(target, "")  # a name is kept for its value
+        if target in FACTS:
+            self._builder.fact(FACTS[target], text)
+        elif target == "code":
+            self._link = link_target(text)
+        elif target == "marker":
+            self._body.set_marker(text)
+        elif target == "atnauthor":
+            self._author = text.strip()
+        elif target == "stylesheet":
+            self._end_style(text.strip(" ;").lower())
+        elif target == "sv" and self._collected.pop("sn", "").strip() == "wzDescription" and not self._state.is_deleted:
+            self._body.picture(text)
+
+    def _end_style(self, name: str) -> None:
+        """Remember a style that is a heading by its name, where its level was not said."""
+        level = 1 if name == "title" else int(name[8]) if re.fullmatch("heading [1-9]", name) else 0
+        if level and len(self._style_headings) < STYLES_MAX:
+            self._style_headings.setdefault(self._style, level)
+        self._style = 0
 
     # -- words and symbols
 
@@ -164,24 +176,35 @@ class RtfReader:
             self._unicode(number or 0)
             return 0
         self._flush()
-        if self._is_ignorable or word in DROPPED:
-            self._is_ignorable = False
-            if word not in ("shppict", "shpinst", "shptxt"):
-                self._state = replace(self._state, target="dropped")
-        elif word in ("fonttbl", "title", "author", "creatim", "revtim", "info", "printim", "buptim"):
-            self._state = replace(self._state, target="dropped" if word in ("info", "printim", "buptim") else word)
+        is_ignorable, self._is_ignorable = self._is_ignorable, False
+        if word in TARGETS and (self._state.target in ("body", "pict") or word in FACTS or word in TIMES):
+            self._collected.pop(TARGETS[word], None)
+            self._state = replace(self._state, target=TARGETS[word])
+        elif word in SCOPES and self._state.target == "body":
+            self._begin_scope(word)
+        elif word in DROPPED or (is_ignorable and word not in TRANSPARENT):
+            self._state = replace(self._state, target="dropped")
         elif not self._setting(word, number) and self._state.target == "body":
-            self._layout(word, number)
+            self._body.word(word, number)
         return 0
+
+    def _begin_scope(self, word: str) -> None:
+        if word == "fldrslt":
+            if not self._link:
+                return
+            self._body.begin("link", self._link)
+            self._link = ""
+        elif word == "annotation":
+            self._body.begin("annotation", self._author)
+        else:
+            self._body.begin("footnote" if word == "footnote" else "box")
+        self._state = replace(self._state, scopes=self._body.scopes)
 
     def _setting(self, word: str, number: int | None) -> bool:
         """Apply a control word that changes how the following text is read."""
-        if word == "ansicpg" and number is not None:
-            self._codepage = f"cp{number}" if _is_codec(f"cp{number}") else self._codepage
-        elif word == "mac":
-            self._codepage = "mac_roman"
-        elif word in ("pc", "pca"):
-            self._codepage = "cp437" if word == "pc" else "cp850"
+        if word in ("ansicpg", "mac", "pc", "pca"):
+            name = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}.get(word, f"cp{number}")
+            self._codepage = name if _is_codec(name) else self._codepage
         elif word == "f":
             self._state = replace(self._state, font=number or 0)
         elif word == "fcharset":
@@ -191,38 +214,19 @@ class RtfReader:
             self._state = replace(self._state, skip=min(max(number or 0, 0), 16))
         elif word == "deleted":
             self._state = replace(self._state, is_deleted=number != 0)
-        elif word in ("yr", "mo", "dy", "hr", "min", "sec") and self._state.target in ("creatim", "revtim"):
+        elif word in PARTS and self._state.target in TIMES:
             self._datetime[word] = min(abs(number or 0), 9999)
+        elif self._state.target == "stylesheet":
+            self._style_word(word, number or 0)
         else:
             return False
         return True
 
-    def _layout(self, word: str, number: int | None) -> None:
-        """Apply a control word for paragraphs, tables and pages."""
-        if word in SIGNS:
-            self._text(SIGNS[word])
-        elif word in ("par", "sect"):
-            self._end_paragraph()
-        elif word == "page":
-            self._end_paragraph()
-            self._builder.break_page()
-        elif word == "outlinelevel":
-            self._heading = (number or 0) + 1
-        elif word == "pard":
-            self._heading = 0
-        elif word in ("trowd", "intbl"):
-            self._begin_row()
-        elif word == "cell" and self._is_table:
-            self._writer.end_cell()
-        elif word == "row" and self._is_table:
-            self._writer.end_row()
-            self._is_row_over = True
-
-    def _begin_row(self) -> None:
-        if not self._is_table:
-            self._end_paragraph()
-            self._writer.begin_table()
-        self._is_table, self._is_row_over = True, False
+    def _style_word(self, word: str, number: int) -> None:
+        if word == "s":
+            self._style = number
+        elif word == "outlinelevel" and number < TEXT_LEVEL and len(self._style_headings) < STYLES_MAX:
+            self._style_headings[self._style] = number + 1
 
     def _symbol(self, symbol: bytes) -> None:
         if symbol == b"*":
@@ -233,7 +237,7 @@ class RtfReader:
             return
         self._flush()
         if symbol in (b"\n", b"\r") and self._state.target == "body":
-            self._end_paragraph()
+            self._body.word("par", None)
         elif symbol in SYMBOLS:
             self._text(SYMBOLS[symbol])
 
@@ -270,24 +274,12 @@ class RtfReader:
             self._bytes.clear()
 
     def _text(self, text: str) -> None:
-        if self._state.target in FACTS:
-            self._facts.setdefault(self._state.target, []).append(text[:1000])
-        elif self._state.target == "body" and not self._state.is_deleted:
-            if self._is_row_over:
-                self._end_table()
-            self._writer.text(text)
-
-    def _end_table(self) -> None:
-        if self._is_table:
-            self._writer.end_table()
-        self._is_table = self._is_row_over = False
-
-    def _end_paragraph(self) -> None:
-        self._flush()
-        if self._heading:
-            self._writer.end_heading(self._heading)
-        else:
-            self._writer.end()
+        target = self._state.target
+        if target == "body":
+            if not self._state.is_deleted:
+                self._body.text(text)
+        elif target in COLLECTED and len(before := self._collected.get(target, "")) < COLLECTED_MAX:
+            self._collected[target] = before + text[:COLLECTED_MAX]
 
 
 def _is_codec(name: str) -> bool:
