@@ -11,7 +11,8 @@ from chaos.corpus.hostile import locked
 from chaos.corpus.office import HEAD, SHEET, WORD, make_docx, make_odt, make_xlsx, paragraph, rels, word_table, zipped
 from chaos.corpus.samples import BY_LANGUAGE
 from fairlane.extract import Limits
-from fairlane.extract.xlsx import column_number, format_kind, serial_datetime
+from fairlane.extract.number_format import format_kind, serial_datetime
+from fairlane.extract.xlsx import column_number
 
 from .conftest import NO_OCR, Read, Refused, codes
 

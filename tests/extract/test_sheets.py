@@ -6,7 +6,7 @@ import pytest
 
 from chaos.corpus.office import make_xlsx
 from chaos.corpus.samples import BY_LANGUAGE
-from fairlane.extract.xlsx import format_kind, serial_datetime, shown_number
+from fairlane.extract.number_format import format_kind, serial_datetime, shown_number
 
 from .conftest import Read
 

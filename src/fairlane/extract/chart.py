@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from .builder import ExtractionBuilder
 from .markdown import MarkdownWriter
-from .xlsx import format_kind, serial_datetime, shown_number
+from .number_format import format_kind, serial_datetime, shown_number
 from .xml import Attributes, read_xml
 from .zip_package import Package
 

@@ -10,26 +10,18 @@ Laws:
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
-from decimal import Context, Decimal
 from functools import lru_cache
 
 from .builder import ExtractionBuilder
 from .failure import Unreadable
-from .markdown import cell, row
+from .markdown import cell
+from .number_format import built_in_kind, format_kind, serial_datetime, shown_number
 from .ooxml import Relationship, main_part, read_properties, read_relationships
+from .sheet_table import SheetTable
 from .xml import Attributes, Elements, read_xml
 from .zip_package import Package
 
 COLUMNS_MAX = 16_384
-DATE_FORMATS = {*range(14, 18), 22, *range(27, 32), 34, 35, 36, *range(50, 59)}
-TIME_FORMATS = {*range(18, 22), 32, 33, 45, 47}
-DURATION_FORMAT = 46
-SERIAL_MAX = 2_958_466  # the last day of the year 9999
-HOURS_BELOW = 367  # a serial number with a format of time below this would be a date in 1900; it is a sum of hours
-SHOWN_DIGITS = Context(prec=15)
-NOISE_LEAST = 17  # characters: sixteen digits and a point
-_LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
 _COLUMN = re.compile(r"[A-Z]{1,3}")
 
 
@@ -45,47 +37,6 @@ def column_number(reference: str) -> int | None:
     """Return the column of a reference, from 0: `B7` is in column 1."""
     match = _COLUMN.match(reference)
     return _column_of(match.group()) if match is not None else None
-
-
-def format_kind(code: str) -> str:
-    """Return whether a number format shows a `date`, a `time`, a `duration` or a number (the empty string)."""
-    letters = set(_LITERAL.sub("", code[:200]).lower().split(";")[0])
-    if letters & {"y", "d"}:
-        return "date"
-    if "[" in letters:  # `[h]` counts hours beyond a day
-        return "duration"
-    if letters & {"h", "s"}:
-        return "time"
-    return "date" if "m" in letters and not letters & set("0#?") else ""
-
-
-def serial_datetime(serial: float, kind: str, is_1904: bool) -> str | None:
-    """Convert a serial number to ISO 8601; None if it is out of range."""
-    if not 0 <= serial < SERIAL_MAX:
-        return None
-    if kind == "duration" or (kind == "time" and serial < HOURS_BELOW):
-        minutes, seconds = divmod(round(serial * 86_400), 60)
-        return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
-    epoch = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30 if serial >= 61 else 31)
-    try:
-        when = epoch + timedelta(seconds=round(serial * 86_400))
-    except OverflowError:
-        return None
-    return when.date().isoformat() if when.time() == datetime.min.time() else when.isoformat()
-
-
-def shown_number(stored: str) -> str:
-    """Return a number without the noise of binary fractions: `1.1` for `1.1000000000000001`."""
-    if len(stored) < NOISE_LEAST or stored.lstrip("-").isdecimal():  # a long integer is a number of something, digit by digit
-        return stored
-    try:
-        value = SHOWN_DIGITS.create_decimal(stored)
-    except ArithmeticError:
-        return stored
-    if not value.is_finite() or len(Decimal(stored).as_tuple().digits) <= SHOWN_DIGITS.prec:
-        return stored
-    value = value.normalize(SHOWN_DIGITS)
-    return f"{value:f}" if -7 < value.adjusted() < 21 else f"{value:E}"
 
 
 class Workbook:
@@ -153,10 +104,7 @@ class _StylesHandler:
     def _kind(self, number: str) -> str:
         if number in self._custom:
             return self._custom[number]
-        built_in = int(number[:4]) if number.isdecimal() else 0
-        if built_in == DURATION_FORMAT:
-            return "duration"
-        return "date" if built_in in DATE_FORMATS else "time" if built_in in TIME_FORMATS else ""
+        return built_in_kind(int(number[:4]) if number.isdecimal() else 0)
 
     def end(self, name: str) -> None:
         if name == "cellXfs":
@@ -167,14 +115,12 @@ class _StylesHandler:
 
 
 class SheetHandler:
-    """Handler for one sheet; keeps its rows, because the columns in use are known only at its end."""
+    """Handler for one sheet."""
 
     def __init__(self, builder: ExtractionBuilder, workbook: Workbook) -> None:
         self._builder, self._workbook = builder, workbook
-        self.rows: list[list[tuple[int, str]]] = []
-        self.columns: set[int] = set()
-        self._row: list[tuple[int, str]] = []
-        self._length = self._pending_length = 0
+        self.table = SheetTable(builder)
+        self._pending_length = 0
         self._column = 0
         self._kind = self._style = ""
         self._pieces: list[str] = []
@@ -188,7 +134,7 @@ class SheetHandler:
                 self._column = column
             self._kind, self._style = attributes.get("t", "n"), attributes.get("s", "")
         elif name == "row":
-            self._row, self._column = [], 0
+            self._column = 0
             self._builder.meter.check_time()
         elif name in ("rPh", "f"):
             self._is_value = False
@@ -198,14 +144,13 @@ class SheetHandler:
             self._is_value = False
         elif name == "c":
             self._end_cell()
-        elif name == "row" and self._row:
-            self.rows.append(self._row)
-            self._row = []
+        elif name == "row":
+            self.table.end_row()
 
     def text(self, text: str) -> None:
         if self._is_value:
             self._pending_length += len(text)
-            self._builder.meter.check_text(self._length + self._pending_length)
+            self._builder.meter.check_text(self.table.length + self._pending_length)
             self._pieces.append(text)
 
     def _end_cell(self) -> None:
@@ -213,10 +158,7 @@ class SheetHandler:
         value = cell(self._display_value(stored))
         self._pieces, self._pending_length = [], 0
         if value:
-            self._builder.meter.count_cells()
-            self._length += len(value)  # checked with the next text
-            self._row.append((self._column, value))
-            self.columns.add(self._column)
+            self.table.add(self._column, value)
         self._column += 1
 
     def _display_value(self, stored: str) -> str:
@@ -239,26 +181,6 @@ class SheetHandler:
             return serial_datetime(float(stored), kind, self._workbook.is_1904) or shown_number(stored)
         except ValueError:
             return stored
-
-    def write(self) -> None:
-        """Write the table; its cells were counted when they were read."""
-        columns = sorted(self.columns)
-        if len(columns) * len(self.rows) > self._builder.limits.cells_max * 4:
-            self._write_sparse()
-            return
-        indexes = {column: index for index, column in enumerate(columns)}
-        for number, cells in enumerate(self.rows):
-            line = [""] * len(columns)
-            for column, value in cells:
-                line[indexes[column]] = value
-            self._builder.write(row(line) + "\n")
-            if number == 0:
-                self._builder.write(row(["---"] * len(columns)) + "\n")
-
-    def _write_sparse(self) -> None:
-        """Write a sheet of many, mostly empty columns: a line for each row, without the empty cells."""
-        for cells in self.rows:
-            self._builder.write(" | ".join(value for _, value in cells) + "\n")
 
 
 def read(builder: ExtractionBuilder) -> None:
@@ -290,4 +212,4 @@ def read(builder: ExtractionBuilder) -> None:
                 continue
             sheet = SheetHandler(builder, workbook)
             read_xml(builder, package.iter_blocks(target), sheet)
-            sheet.write()
+            sheet.table.write()
