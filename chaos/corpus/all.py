@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.util import find_spec
 from textwrap import wrap
 
 from PIL import Image
 
 from .office import make_docx, make_odt, make_pptx, make_xlsx, zipped
 from .others import (
+    HEIC,
     draw,
     make_csv,
     make_eml,
@@ -22,7 +24,16 @@ from .others import (
 from .pdf import make_form, make_pdf, make_scan
 from .samples import SAMPLES, Sample
 
-IMAGES = {"png": "PNG", "jpg": "JPEG", "tiff": "TIFF", "webp": "WEBP", "gif": "GIF"}
+IMAGES = {
+    "png": "PNG",
+    "jpg": "JPEG",
+    "tiff": "TIFF",
+    "webp": "WEBP",
+    "gif": "GIF",
+    "bmp": "BMP",
+    "jp2": "JPEG2000",
+    "avif": "AVIF",
+}
 
 
 def pdf_lines(sample: Sample) -> list[str]:
@@ -55,6 +66,8 @@ def pictures() -> dict[str, bytes]:
     """Small images in every format, a scan, a TIFF of two pages."""
     image = draw(["Hello"], (160, 60), 24)
     files = {f"picture.{name}": make_image(image, kind) for name, kind in IMAGES.items()}
+    if find_spec("pi_heif") is not None:
+        files["picture.heic"] = HEIC
     files["scan.pdf"] = make_scan(image)
     files["pages.tiff"] = make_image(image, "TIFF", save_all=True, append_images=[Image.new("L", (50, 80), 200)])
     return files

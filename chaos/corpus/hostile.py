@@ -343,7 +343,7 @@ HOSTILE: dict[str, Hostile] = {
     },
     **{
         f"truncated {kind}": Hostile(f"cut.{kind}", _cut_image(kind), "corrupt")
-        for kind in ("PNG", "JPEG", "TIFF", "WEBP", "GIF")
+        for kind in ("PNG", "JPEG", "TIFF", "WEBP", "GIF", "BMP", "JPEG2000", "AVIF")
     },
     "encrypted pdf": Hostile("locked.pdf", lambda: make_pdf([["secret"]], password="secret"), "encrypted"),
     "encrypted zip": Hostile("locked.zip", encrypted_zip, "encrypted"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
@@ -122,3 +123,15 @@ def make_image(image: Image.Image, kind: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()
+
+
+HEIC = base64.b64decode(  # made with an encoder that the tests do not have: a white picture of 160 by 60 pixels that says Hello
+    "AAAAHGZ0eXBoZWl4AAAAAG1pZjFoZWl4bWlhZgAAAXZtZXRhAAAAAAAAACFoZGxyAAAAAAAAAABwaWN0AAAAAAAAAAAAAAAAAAAAACJpbG9jAAAAAERA"
+    "AAEAAQAAAAABmgABAAAAAAAAAQYAAAAjaWluZgAAAAAAAQAAABVpbmZlAgAAAAABAABodmMxAAAAAA5waXRtAAAAAAABAAAA9mlwcnAAAADWaXBjbwAA"
+    "AHFodmNDAQQIAAAAn/gAAAAAHvAA/Pz4+AAADwNgAAEAF0ABDAH//wQIAAADAJ/4AAADAAAeugJAYQABACZCAQEECAAAAwCf+AAAAwAAHsBQgQWW6uSm"
+    "ubAgAAADAyAAAAMAIWIAAQAGRAHBc8GJAAAAE2NvbHJuY2x4AAEADQAGgAAAABRpc3BlAAAAAAAAAKAAAABAAAAAKGNsYXAAAACgAAAAAQAAADwAAAAB"
+    "AAAAAAAAAAL////8AAAAAgAAAA5waXhpAAAAAAEIAAAAGGlwbWEAAAAAAAAAAQABBYECAwWEAAABDm1kYXQAAAECKAGuCCj2IPEthdNrrza/0wyaZ/aG"
+    "66v1WfkRYdz77ypsNARuZ+2W8CB+wqRnGyAKzA0xKmvXy4FCcvRKB65XDt+ClPSCy2QAygUK/+wUYIkTH0udz45SC4xIv8H7f277sj/1zBPUdVr2qLB5"
+    "l7CA5mr9vsuEERwnlFSXYwHWodo79qogWkxhlv84UF/CRTmkvuBQ9VgjSHKrfDUwI1dkA4ndQmNI+Ug9/7xYUsS+Cz4zZpYceTMLhQc84WQr64cYYoAZ"
+    "vFpbmhLWq8CgTpkNBWJjvKZ4XXv4VsHdF0FesW2fce6hYGILtAJRRINznv9+SYoX//vfAuppPwehDI/cD0wq"
+)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import struct
 import subprocess
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,13 @@ import pytest
 from PIL import Image
 
 from chaos.corpus.all import corpus
-from chaos.corpus.others import draw, make_image
+from chaos.corpus.others import HEIC, draw, make_image
 from chaos.corpus.pdf import make_pdf, make_scan
 from chaos.corpus.samples import BY_LANGUAGE, Sample
-from fairlane.extract import Limits
+from fairlane.extract import Limits, Unreadable, image
 from fairlane.extract.pdf import parse_pdf_date
 from fairlane.extract.thumbnail import font
+from tests.conftest import missing
 from tests.system import LANGUAGES
 
 from .conftest import Read, Refused, codes
@@ -68,6 +71,44 @@ def test_there_is_no_thumbnail_where_none_is_wanted(read: Read, name: str) -> No
 def test_an_animation_is_one_page(read: Read) -> None:
     frames = [Image.new("L", (20, 20), shade) for shade in (0, 100, 200)]
     assert len(read(make_image(frames[0], "GIF", save_all=True, append_images=frames[1:]), "a.gif").pages) == 1
+
+
+def test_a_picture_of_a_phone(read: Read) -> None:
+    if find_spec("pi_heif") is None:
+        missing("pi-heif is not installed, so pictures of phones (HEIC) cannot be tested; make installs it")
+    result = read(HEIC, "a.heic")
+    assert (result.media_type, result.width, result.height, codes(result)) == ("image/heic", 160, 60, {"no_text"})
+    with pytest.raises(Unreadable, match="too_large"):
+        read(HEIC, "a.heic", Limits(pixels_max=9_599, ocr_pages_max=0))
+
+
+def test_without_its_decoder_heic_is_unsupported(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image, "HEIC_DECODERS", ("no_such_module",))
+    image.heic_decoder.cache_clear()
+    try:
+        failure = refused(HEIC, "a.heic")
+    finally:
+        image.heic_decoder.cache_clear()
+    assert (failure.code, failure.detail) == ("unsupported", "image/heic; its decoder is not installed, see the extra `heic`")
+
+
+@pytest.mark.parametrize("kind", ["BMP", "JPEG2000", "AVIF"])
+def test_pixels_of_other_pictures_are_limited_too(read: Read, refused: Refused, kind: str) -> None:
+    content = make_image(Image.new("L", (200, 200)), kind)
+    assert refused(content, "a", Limits(pixels_max=39_999, ocr_pages_max=0)).code == "too_large"
+    assert read(content, "a", Limits(pixels_max=40_000, ocr_pages_max=0)).width == 200
+
+
+def test_a_jpeg_2000_without_its_box_is_one(read: Read) -> None:
+    result = read(make_image(Image.new("RGB", (30, 20), "red"), "JPEG2000", no_jp2=True), "a.j2k")
+    assert (result.media_type, result.width, result.warnings[0].code) == ("image/jp2", 30, "no_text")
+
+
+def test_a_jpeg_2000_that_says_it_is_small_is_corrupt(refused: Refused) -> None:
+    content = bytearray(make_image(Image.new("L", (4_000, 4_000)), "JPEG2000"))
+    position = content.index(b"ihdr") + 4
+    content[position : position + 8] = struct.pack(">II", 100, 100)
+    assert refused(bytes(content), "a.jp2").code == "corrupt"
 
 
 def test_too_many_pages_of_a_tiff(refused: Refused) -> None:

@@ -68,7 +68,6 @@ def old_tar() -> bytes:
 
 BINARY: dict[str, Callable[[], bytes]] = {
     "audio/wav": lambda: wav(1),
-    "image/bmp": lambda: make_image(Image.new("RGB", (200, 200), (65, 66, 67)), "BMP"),
     "image/vnd.adobe.photoshop": lambda: b"8BPS\0\1" + bytes(6) + struct.pack(">HIIHH", 3, 20, 20, 8, 3) + b"words" * 9_000,
     "application/x-tar": tar,
 }
@@ -78,6 +77,17 @@ BINARY: dict[str, Callable[[], bytes]] = {
 def test_files_that_are_mostly_text_inside_are_still_unsupported(refused: Refused, kind: str) -> None:
     failure = refused(BINARY[kind](), "a.txt")
     assert (failure.code, failure.detail) == ("unsupported", kind)
+
+
+def test_a_bitmap_that_is_mostly_text_inside_is_a_picture(read: Read) -> None:
+    result = read(make_image(Image.new("RGB", (200, 200), (65, 66, 67)), "BMP"), "a.txt")
+    assert (result.media_type, result.width) == ("image/bmp", 200)
+
+
+@pytest.mark.parametrize("brand", [b"isom", b"qt  ", b"M4A ", b"crx ", b"mif1"])
+def test_files_of_boxes_that_are_no_pictures_are_unsupported(refused: Refused, brand: bytes) -> None:
+    content = struct.pack(">I4s4sI4s", 20, b"ftyp", brand, 0, b"mp42") + bytes(100)
+    assert refused(content, "a.avif").detail.endswith(brand.decode().strip())
 
 
 def test_old_tar_and_others(refused: Refused) -> None:

@@ -102,14 +102,16 @@ def warm() -> None:
 
     import charset_normalizer  # noqa: F401
     import pypdfium2  # type: ignore[import-untyped]  # noqa: F401
-    from PIL import Image, ImageDraw, ImageFont, ImageOps, MpoImagePlugin, TiffImagePlugin, WebPImagePlugin  # noqa: F401
+    from PIL import Image, ImageDraw, ImageFont, ImageOps  # noqa: F401
 
+    from .image import load_decoders
     from .sniff import READERS
     from .thumbnail import font
 
     for reader in READERS.values():
         _load_reader(reader)
-    Image.preinit()  # the other image formats; `init` would load forty more
+    Image.preinit()  # the usual image formats; `init` would load forty more
+    load_decoders()
     for encoding in ("cp437", "cp1250", "cp1252", "iso8859-2", "utf-16", "utf-32", "raw-unicode-escape"):
         codecs.lookup(encoding)
     font()

@@ -4,6 +4,7 @@ Laws:
 - Dimensions are read and checked before anything is decoded.
 - An image is turned upright, by the orientation that the camera recorded.
 - A TIFF has pages; of an animation only the first frame is read.
+- HEIC needs a decoder that Pillow does not carry; it is used where pi-heif or pillow-heif is installed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from .builder import ExtractionBuilder
@@ -27,14 +30,43 @@ FORMATS = {
     "image/tiff": "TIFF",
     "image/webp": "WEBP",
     "image/gif": "GIF",
+    "image/bmp": "BMP",
+    "image/jp2": "JPEG2000",
+    "image/avif": "AVIF",
+    "image/heic": "HEIF",
 }
+HEIC_DECODERS = ("pillow_heif", "pi_heif")
 DESCRIPTION, ARTIST, CHANGED, TAKEN, DETAILS = 0x010E, 0x013B, 0x0132, 0x9003, 0x8769
+
+
+def load_decoders() -> None:
+    """Load the decoders that Pillow loads late or does not carry, with a single thread each: the sandbox allows no others."""
+    from PIL import AvifImagePlugin, Jpeg2KImagePlugin, MpoImagePlugin, TiffImagePlugin, WebPImagePlugin  # noqa: F401
+
+    AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+    heic_decoder()
+
+
+@cache
+def heic_decoder() -> str | None:
+    """Register a decoder for HEIC, and return its name, if there is one."""
+    for name in HEIC_DECODERS:
+        try:
+            decoder = import_module(name)
+        except ImportError:
+            continue
+        decoder.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False, decode_threads=1)
+        return name
+    return None
 
 
 @contextmanager
 def _open_image(builder: ExtractionBuilder) -> Iterator[Image]:
     from PIL import Image
 
+    load_decoders()
+    if builder.media_type == "image/heic" and heic_decoder() is None:
+        raise Unreadable("unsupported", "image/heic; its decoder is not installed, see the extra `heic`")
     Image.MAX_IMAGE_PIXELS = builder.limits.pixels_max
     with warnings.catch_warnings(), corrupt_on_error("Pillow"):
         warnings.simplefilter("ignore")

@@ -30,12 +30,21 @@ from fairlane.core.errors import BadValue, Mistake
 from . import Extraction, Limits, Member, sandbox_entry
 from .builder import CHARACTER_BYTES_MAX, check_size, file_sha256
 from .failure import CAN_RETRY, Unreadable
+from .image import HEIC_DECODERS
 from .member_store import cut_row
 from .ocr import PROGRAM
+from .sniff import needs_threads
 from .validation import THUMBNAIL_BYTES_MAX, validate_response
 
 MEMORY_MAX = sandbox.ResourceLimits.memory_max
-PACKAGES = ("PIL", "pypdfium2", "pypdfium2_raw", "charset_normalizer", "fairlane")  # what the confined process may load
+PACKAGES = (
+    "PIL",
+    "pypdfium2",
+    "pypdfium2_raw",
+    "charset_normalizer",
+    *HEIC_DECODERS,
+    "fairlane",
+)  # what the confined process may load
 log = logging.getLogger("fairlane.sandbox")
 _fork_server: sandbox.SandboxForkServer | None = None
 
@@ -101,7 +110,7 @@ def extract_isolated(
         try:
             response = _run(
                 [str(path), name, vars(limits), depth, sha256],
-                resource_limits(limits, memory_max, can_start=ocr_program is not None),
+                resource_limits(limits, memory_max, can_start=ocr_program is not None or needs_threads(path)),
                 [*_library_paths(), *([ocr_program] if ocr_program is not None else [])],
                 fork_server or _fork_server,
                 AttemptOptions(output=output.fileno(), without=without, may_read_everything=may_read_everything),
@@ -180,7 +189,7 @@ def _library_paths() -> tuple[str, ...]:
 def resource_limits(limits: Limits, memory_max: int = MEMORY_MAX, *, can_start: bool = True) -> sandbox.ResourceLimits:
     """Return the limits of the process: slightly above those of the file, so that the extractor's own errors come first.
 
-    Only for OCR does an extractor start another process.
+    Only OCR starts another process, and only the decoder of HEIC a thread.
     """
     parts_max = limits.text_max * CHARACTER_BYTES_MAX + THUMBNAIL_BYTES_MAX
     return sandbox.ResourceLimits(

@@ -36,7 +36,7 @@ READERS = {
     "application/json": "plain.read_json",
     "application/xml": "plain.read_markup",
     "application/zip": "archive.read",
-    **{f"image/{kind}": "image.read" for kind in ("png", "jpeg", "tiff", "webp", "gif")},
+    **{f"image/{kind}": "image.read" for kind in ("png", "jpeg", "tiff", "webp", "gif", "bmp", "jp2", "avif", "heic")},
 }
 PACKAGED = ("application/vnd.oasis.opendocument.", "application/epub+zip")
 SUFFIXES = {  # the usual suffixes of each type; another one gives a warning
@@ -55,6 +55,10 @@ SUFFIXES = {  # the usual suffixes of each type; another one gives a warning
     "image/tiff": "tif tiff",
     "image/webp": "webp",
     "image/gif": "gif",
+    "image/bmp": "bmp dib",
+    "image/jp2": "jp2 j2k j2c jpc jpf jpx",
+    "image/avif": "avif avifs",
+    "image/heic": "heic heif heics heifs hif",
 }
 MAGIC = (
     (b"%PDF-", "application/pdf"),
@@ -65,7 +69,14 @@ MAGIC = (
     (b"MM\0*", "image/tiff"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
+    (b"\0\0\0\x0cjP  \r\n\x87\n", "image/jp2"),
+    (b"\xff\x4f\xff\x51", "image/jp2"),
 )
+_BITMAP = re.compile(rb"BM.{8}...\0[\x0c\x10\x28\x34\x38\x40\x6c\x7c]\0\0\0", re.DOTALL)
+BRANDS = {  # of files that are made of boxes, as films are
+    "image/avif": {b"avif", b"avis"},
+    "image/heic": {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"},
+}
 UNSUPPORTED_MAGIC = (
     (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
     (b"Rar!", "application/vnd.rar"),
@@ -77,7 +88,6 @@ UNSUPPORTED_MAGIC = (
     (b"MZ", "application/x-msdownload"),
     (b"ID3", "audio/mpeg"),
     (b"OggS", "application/ogg"),
-    (b"BM", "image/bmp"),
     (b"%!PS", "application/postscript"),
     (b"SQLite format 3\0", "application/vnd.sqlite3"),
 )
@@ -86,7 +96,6 @@ BINARY_BEGINNINGS = (
     (re.compile(rb"(?:RIFF|RIFX|RF64)....WAVE", re.DOTALL), "audio/wav"),
     (re.compile(rb"RIFF....(?:AVI |RMID|ACON|sfbk)", re.DOTALL), "a RIFF file"),
     (re.compile(rb"FORM....AIF[FC]", re.DOTALL), "audio/aiff"),
-    (re.compile(rb"BM....\0\0\0\0...\0[\x0c\x28\x34\x38\x40\x6c\x7c]\0\0\0", re.DOTALL), "image/bmp"),
     (re.compile(rb"8BPS\0[\1\2]\0{6}"), "image/vnd.adobe.photoshop"),
 )
 MARKDOWN_SUFFIXES = ("md", "markdown")
@@ -95,6 +104,7 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 START = 65_536
 MIMETYPE_MAX = 1_000  # bytes
+BRANDS_BYTES_MAX = 1_000
 CONTROL_MAX = 0.02
 _CONTROL = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\ufffd]")
 _MAIL_HEADER = re.compile(r"^([A-Za-z][A-Za-z0-9-]{1,60}):[ \t]?", re.MULTILINE)
@@ -131,12 +141,36 @@ def _binary_type(builder: ExtractionBuilder, start: bytes) -> str | None:
             return kind
     if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
         return "image/webp"
+    if _BITMAP.match(start):
+        return "image/bmp"
+    if start[4:8] == b"ftyp":
+        return _type_of_boxes(start)
     if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return _zip_type(builder)
     if start.startswith(OLE):
         _refuse_ole(builder.path)
     _refuse_unsupported(start)
     return "application/pdf" if b"%PDF-" in start[:1024] else None
+
+
+def needs_threads(path: Path) -> bool:
+    """Return whether the decoder of a file starts a thread of its own: that of HEIC does."""
+    with path.open("rb") as file:
+        start = file.read(BRANDS_BYTES_MAX)
+    return start[4:8] == b"ftyp" and _picture_of_boxes(start) == "image/heic"
+
+
+def _picture_of_boxes(start: bytes) -> str | None:
+    """Tell a picture from films and sounds by the brands that the file names."""
+    length = min(int.from_bytes(start[:4]), BRANDS_BYTES_MAX)
+    brands = {start[8:12], *(start[position : position + 4] for position in range(16, length, 4))}
+    return next((kind for kind, known in BRANDS.items() if brands & known), None)
+
+
+def _type_of_boxes(start: bytes) -> str:
+    if (kind := _picture_of_boxes(start)) is not None:
+        return kind
+    raise Unreadable("unsupported", f"a film, a sound or another file of boxes, {start[8:12].decode('ascii', 'replace')}")
 
 
 def _refuse_unsupported(start: bytes) -> None:
