@@ -58,3 +58,8 @@ def test_a_step_that_is_repeated_makes_no_second_document(tmp_path: Path) -> Non
     with Queue(f"sqlite:///{folder}/fairlane.db") as queue:
         ended = sorted((document.kind, document.state, document.attempts) for document in queue.documents())
     assert ended == [(kind, "done", 2) for kind in ("classify", "fields", "ocr") for _ in range(3)]
+
+
+def test_the_example_has_tests_of_its_own(tmp_path: Path) -> None:
+    printed = bash("python -m pytest -q -p no:cacheprovider test_steps.py", copy_example("pipeline", tmp_path))
+    assert "5 passed" in printed

@@ -228,6 +228,7 @@ def test_the_table_of_the_readme_is_the_policy() -> None:
                 "other-queues",
                 "queue-recipes",
                 "ray",
+                "testing",
             )
         ),
     ],

@@ -45,6 +45,14 @@ def _open_memory(_: str, __: bool) -> Engine:
     return MemoryEngine()
 
 
+def set_memory_clock(engine: Engine, clock: Callable[[], int]) -> None:
+    """Have a queue in memory go by another clock, in milliseconds since the epoch."""
+    from .memory import MemoryEngine
+
+    assert isinstance(engine, MemoryEngine)
+    engine.clock = clock
+
+
 def _open_sqlite(url: str, create: bool) -> Engine:
     path = url.removeprefix("sqlite:///")
     if not path or path.startswith(":memory:") or "\0" in path or path.endswith("/"):

@@ -12,13 +12,13 @@ from .claims import ActiveClaim
 from .output import OUTPUT_LENGTH_MAX, split_crash, storable_text
 
 
-def attempt_details(active: ActiveClaim, worker: str, reason: str, traceback: str | None) -> str:
+def attempt_details(active: ActiveClaim, worker: str, reason: str, traceback: str | None, at_ms: int | None = None) -> str:
     """Return the details of an attempt that failed just now; `at` is this machine's clock, for people to read."""
     output, crash = split_crash(active.printed)
     details = {
         "attempt": active.claim.attempts,
         "token": active.claim.token,
-        "at": time.time_ns() // 1_000_000,
+        "at": time.time_ns() // 1_000_000 if at_ms is None else at_ms,
         "worker": worker,
         "seconds": round(active.seconds, 3),
         "reason": reason,

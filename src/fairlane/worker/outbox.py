@@ -80,7 +80,7 @@ class Outbox:
 
     def _settled(self, active: ActiveClaim) -> None:
         self._claims.drop(active)
-        state, reason = _new_state(active)
+        state, reason = new_state(active)
         self._counts[state] += 1
         self._progress.forget(active.claim, isinstance(active.outcome, Done))
         facts = active.facts()
@@ -110,7 +110,7 @@ class Outbox:
         return Summary(**self._counts)
 
 
-def _new_state(active: ActiveClaim) -> tuple[str, str | None]:
+def new_state(active: ActiveClaim) -> tuple[str, str | None]:
     """Return what the store made of an outcome, and why."""
     match active.outcome:
         case Done():

@@ -92,10 +92,10 @@ class Worker:
         self._grace = to_milliseconds("grace", grace, 0, LEASE_MS_MOST) / 1000
         self._memory = memory
         self._resources = validate_amounts("resources", resources)
-        self._backoff = backoff or Backoff()
+        self.backoff = backoff or Backoff()
         self.name = validate_text("name", f"{platform.node()[:100] or 'worker'}-{os.getpid()}" if name is None else name)
-        self._handlers = Handlers()
-        self._hooks = Hooks(self.name)
+        self.handlers = Handlers()
+        self.hooks = Hooks(self.name)
         self._running = threading.Lock()
         self._stops = 0  # requested, of the run to come or that under way
         self._stop_run: Callable[[], None] | None = None
@@ -116,7 +116,7 @@ class Worker:
         def add(function: F) -> F:
             handler = make_handler(kind, function, attempts, timeout, needs)
             refuse_more(kind, handler.needs, self._resources)
-            self._handlers.add(handler)
+            self.handlers.add(handler)
             return function
 
         return add
@@ -131,7 +131,7 @@ class Worker:
         """Call a hook at every event of that name, or at all of them ("*"); also a decorator."""
         if hook is None:
             return lambda hooked: self.on(event, hooked)
-        self._hooks.add(event, hook)
+        self.hooks.add(event, hook)
         return hook
 
     @property
@@ -147,7 +147,7 @@ class Worker:
 
     def run(self, *, until_empty: bool = False, slots: int | None = None) -> Summary:
         """Work until stopped by a signal or `stop()`; with `until_empty` also when nothing is left to do."""
-        self._handlers.require_any()
+        self.handlers.require_any()
         if slots is not None:
             self._slots = _validate_slots(slots_of(self._executor, slots, SLOTS_DEFAULT))
         if _has_loop():
@@ -168,26 +168,26 @@ class Worker:
             if url != "memory://":
                 open_store(url, keyring=keyring).close()  # so that what is wrong is reported here, to the caller
             files = self._files(keyring)
-            functions = {} if self._executor is not None else self._handlers.functions()
+            functions = {} if self._executor is not None else self.handlers.functions()
             if functions:
-                config = child.ChildConfig(functions, self._backoff, self._memory, files)
+                config = child.ChildConfig(functions, self.backoff, self._memory, files)
                 fork_server_pid, control = fork_server.start(partial(child.run, config))
                 stack.callback(reaper.wait_or_kill, fork_server_pid, HELPER_SECONDS)
                 stack.callback(control.close)
             engine, connection = self._open_store_and_heartbeat(url, keyring, fork_server_pid, stack)
             stack.callback(connection.close)
             self._trace(engine, stack)
-            if self._handlers.async_seconds_min() is not None:
+            if self.handlers.async_seconds_min() is not None:
                 stack.enter_context(attributed_output())
-            attempts = self._handlers.attempts()
-            resources = Resources(self._resources, attempts, self._handlers.needs())
+            attempts = self.handlers.attempts()
+            resources = Resources(self._resources, attempts, self.handlers.needs())
             store = WorkerStore(engine, self.name, self._lease_ms, attempts)
             queue_files = self._queue.files if isinstance(self._queue, Queue) else QueueFiles(engine, url, self._blobs, keyring)
             kind_slots = {kind: resources.at_once(kind, self._slots) for kind in attempts}
             registration = Registration(engine, self.name, kind_slots, self._slots)
             context = RunContext(
-                store, ProgressStore(engine), registration, BlobCollector(queue_files), files, self._handlers, self._hooks,
-                self._backoff, control, connection, self._slots, resources, self._lease_ms, self._grace, until_empty,
+                store, ProgressStore(engine), registration, BlobCollector(queue_files), files, self.handlers, self.hooks,
+                self.backoff, control, connection, self._slots, resources, self._lease_ms, self._grace, until_empty,
                 self._run_executor(files, queue_files),
             )  # fmt: skip
             loop = asyncio.new_event_loop()
@@ -198,18 +198,18 @@ class Worker:
         if self._executor is None:
             return None
         stored_files = StoredFiles(None) if queue_files.location is None else StoredFiles.of(queue_files.open())
-        return RunExecutor(self._executor, files, stored_files, self._backoff)
+        return RunExecutor(self._executor, files, stored_files, self.backoff)
 
     def _trace(self, engine: Engine, stack: ExitStack) -> None:
         """Send spans if that is configured; after the forks, as it has threads."""
-        spans = open_spans(os.environ, lambda reason: self._hooks.emit("untraced", reason=reason))
+        spans = open_spans(os.environ, lambda reason: self.hooks.emit("untraced", reason=reason))
         if spans is not None:
             from .tracing import TracingHook
 
             hook = TracingHook(spans, engine)
             stack.callback(hook.close)
-            self._hooks.add("*", hook)
-            stack.callback(self._hooks.remove, hook)
+            self.hooks.add("*", hook)
+            stack.callback(self.hooks.remove, hook)
 
     def _files(self, keyring: EncryptionKeyring) -> Callable[[], Files]:
         """Return the way to the files of documents, for this process and for forks of it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from fairlane.core.dispatch import kind_set
@@ -43,7 +43,7 @@ from fairlane.engine.protocol import (
 )
 
 from . import admin, claim, read, settle, submit, transfer
-from .state import QueueState, current_time_ms
+from .state import QueueState, system_clock_ms
 
 
 class MemoryEngine:
@@ -52,10 +52,15 @@ class MemoryEngine:
     durability = "not durable: everything is gone when this process ends"
     schema = 1
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = system_clock_ms) -> None:
+        self.clock = clock
         self._lock = threading.RLock()
         self._arrival = threading.Condition(self._lock)
         self._state = QueueState()
+
+    def _time_ms(self, now_ms: int | None) -> int:
+        """Return the store's clock, or the time that a test passed in."""
+        return self.clock() if now_ms is None else now_ms
 
     @contextmanager
     def _lock_unless_frozen(self) -> Iterator[None]:
@@ -68,11 +73,11 @@ class MemoryEngine:
 
     def check(self, customer: str, cost: int, *, now_ms: int | None = None) -> CheckRow:
         with self._lock_unless_frozen():
-            return submit.check(self._state, customer, cost, current_time_ms(now_ms))
+            return submit.check(self._state, customer, cost, self._time_ms(now_ms))
 
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[ReceiptRow]:
         with self._lock_unless_frozen():
-            receipts = submit.submit(self._state, submissions, current_time_ms(now_ms))
+            receipts = submit.submit(self._state, submissions, self._time_ms(now_ms))
             self._arrival.notify_all()
             return receipts
 
@@ -86,36 +91,36 @@ class MemoryEngine:
         now_ms: int | None = None,
     ) -> list[Claim]:
         with self._lock_unless_frozen():
-            return claim.claim(self._state, worker, limit, lease_ms, kinds, current_time_ms(now_ms))
+            return claim.claim(self._state, worker, limit, lease_ms, kinds, self._time_ms(now_ms))
 
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
         with self._lock:
-            return settle.extend(self._state, claims, current_time_ms(now_ms) + lease_ms)
+            return settle.extend(self._state, claims, self._time_ms(now_ms) + lease_ms)
 
     def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
         with self._lock:
-            at_ms = current_time_ms(now_ms)
+            at_ms = self._time_ms(now_ms)
             return settle.take_over(self._state, id, token, worker, at_ms + lease_ms, at_ms)
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         with self._lock:
-            lost = settle.settle(self._state, settlements, current_time_ms(now_ms))
+            lost = settle.settle(self._state, settlements, self._time_ms(now_ms))
             self._arrival.notify_all()
             return lost
 
     def reclaim(self, limit: int, *, now_ms: int | None = None) -> int:
         with self._lock:
-            count = settle.reclaim(self._state, limit, current_time_ms(now_ms))
+            count = settle.reclaim(self._state, limit, self._time_ms(now_ms))
             self._arrival.notify_all()
             return count
 
     def cancel(self, ids: Sequence[str], *, now_ms: int | None = None) -> list[str]:
         with self._lock_unless_frozen():
-            return settle.cancel(self._state, ids, current_time_ms(now_ms))
+            return settle.cancel(self._state, ids, self._time_ms(now_ms))
 
     def retry(self, id: str, *, as_customer: bool = False, now_ms: int | None = None) -> bool:
         with self._lock_unless_frozen():
-            is_revived = settle.retry(self._state, id, as_customer, current_time_ms(now_ms))
+            is_revived = settle.retry(self._state, id, as_customer, self._time_ms(now_ms))
             self._arrival.notify_all()
             return is_revived
 
@@ -123,7 +128,7 @@ class MemoryEngine:
         deadline, taken_kinds = time.monotonic() + timeout_seconds, kind_set(kinds)
         with self._arrival:
             while True:
-                now_ms = current_time_ms(None)
+                now_ms = self.clock()
                 claim.update_kinds(self._state, now_ms)
                 due_ms = read.next_due_ms(self._state, now_ms)
                 if self._state.lanes.next(taken_kinds) is not None or (due_ms is not None and due_ms <= 0):
@@ -139,18 +144,18 @@ class MemoryEngine:
         return self.schema
 
     def now(self) -> int:
-        return current_time_ms(None)
+        return self.clock()
 
     def rules(self) -> Rules:
         return self._state.rules
 
     def customer(self, customer: str, *, now_ms: int | None = None) -> Customer:
         with self._lock:
-            return read.customer(self._state, customer, current_time_ms(now_ms))
+            return read.customer(self._state, customer, self._time_ms(now_ms))
 
     def customers(self, after: str, limit: int, *, now_ms: int | None = None) -> list[Customer]:
         with self._lock:
-            return read.customers(self._state, after, limit, current_time_ms(now_ms))
+            return read.customers(self._state, after, limit, self._time_ms(now_ms))
 
     def document(self, id: str) -> DocumentRow | None:
         with self._lock:
@@ -166,7 +171,7 @@ class MemoryEngine:
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         with self._lock:
-            return read.outlook(self._state, id, current_time_ms(now_ms))
+            return read.outlook(self._state, id, self._time_ms(now_ms))
 
     def totals(self) -> Totals:
         with self._lock:
@@ -207,31 +212,31 @@ class MemoryEngine:
 
     def configure(self, rules: Rules, *, now_ms: int | None = None) -> Rules | None:
         with self._lock:
-            return admin.configure(self._state, rules, current_time_ms(now_ms))
+            return admin.configure(self._state, rules, self._time_ms(now_ms))
 
     def tune(self, customer: str, terms: Terms, version: int, *, now_ms: int | None = None) -> int | None:
         with self._lock_unless_frozen():
-            new_version = admin.tune(self._state, customer, terms, version, current_time_ms(now_ms))
+            new_version = admin.tune(self._state, customer, terms, version, self._time_ms(now_ms))
             self._arrival.notify_all()
             return new_version
 
     def limit_kind(self, kind: str, limit: KindLimit, version: int, *, now_ms: int | None = None) -> int | None:
         with self._lock_unless_frozen():
-            new_version = admin.limit_kind(self._state, kind, limit, version, current_time_ms(now_ms))
+            new_version = admin.limit_kind(self._state, kind, limit, version, self._time_ms(now_ms))
             self._arrival.notify_all()
             return new_version
 
     def prioritize(self, ids: Sequence[str], priority: int, by: str, *, now_ms: int | None = None) -> list[str]:
         with self._lock_unless_frozen():
-            return admin.prioritize(self._state, ids, priority, by, current_time_ms(now_ms))
+            return admin.prioritize(self._state, ids, priority, by, self._time_ms(now_ms))
 
     def reprioritize(self, customer: str, after: int, limit: int, *, recheck: bool, now_ms: int | None = None) -> Reprioritized:
         with self._lock_unless_frozen():
-            return admin.reprioritize(self._state, customer, after, limit, recheck, current_time_ms(now_ms))
+            return admin.reprioritize(self._state, customer, after, limit, recheck, self._time_ms(now_ms))
 
     def reset(self, customer: str, *, now_ms: int | None = None) -> None:
         with self._lock_unless_frozen():
-            admin.reset(self._state, customer, current_time_ms(now_ms))
+            admin.reset(self._state, customer, self._time_ms(now_ms))
 
     def put_record(self, group: str, key: str, value: str | None, version: int | None = None) -> int | None:
         with self._lock:
@@ -243,11 +248,11 @@ class MemoryEngine:
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
         with self._lock_unless_frozen():
-            return admin.purge(self._state, current_time_ms(now_ms) - age_ms, limit)
+            return admin.purge(self._state, self._time_ms(now_ms) - age_ms, limit)
 
     def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> list[Removed]:
         with self._lock_unless_frozen():
-            return admin.forget(self._state, customer, limit, current_time_ms(now_ms))
+            return admin.forget(self._state, customer, limit, self._time_ms(now_ms))
 
     # -- Transfer ----------------------------------------------------------------------------------------------------
 
