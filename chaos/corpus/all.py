@@ -8,6 +8,7 @@ from textwrap import wrap
 
 from PIL import Image
 
+from .archives import make_mbox, make_tar, packings
 from .office import make_docx, make_odt, make_pptx, make_xlsx, zipped
 from .others import (
     HEIC,
@@ -73,10 +74,18 @@ def pictures() -> dict[str, bytes]:
     return files
 
 
+def archives() -> dict[str, bytes]:
+    """A tar, also packed; a packed file, and a mailbox."""
+    tar = make_tar({f"{sample.title}.txt": "\n".join(sample.lines).encode() for sample in SAMPLES})
+    files = {f"letters.tar.{kind}": content for kind, content in packings(tar).items()}
+    files |= {f"letter.txt.{kind}": content for kind, content in packings(SAMPLES[0].paragraph.encode()).items()}
+    return files | {"letters.tar": tar, "letters.mbox": make_mbox([*SAMPLES])}
+
+
 @cache
 def corpus() -> dict[str, bytes]:
     """All of them."""
     files: dict[str, bytes] = {}
     for sample in SAMPLES:
         files |= of_sample(sample)
-    return files | pictures() | {"form.pdf": make_form()}
+    return files | pictures() | archives() | {"form.pdf": make_form()}

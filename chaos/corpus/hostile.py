@@ -5,7 +5,9 @@ Made when asked for: some are large.
 
 from __future__ import annotations
 
+import bz2
 import io
+import lzma
 import random
 import struct
 import zipfile
@@ -18,6 +20,17 @@ from PIL import Image
 from fairlane.extract import Code
 
 from .all import of_sample
+from .archives import (
+    MILLION,
+    greedy_xz,
+    gzip_of_zeros,
+    long_name_bomb,
+    many_streams,
+    nested_gzip,
+    tar_of_everything,
+    tar_of_folders,
+    tar_that_lies,
+)
 from .office import HEAD, WORD, make_docx, make_odt, make_xlsx, rels, zipped
 from .others import draw, make_image
 from .pdf import Pdf, make_pdf
@@ -25,7 +38,6 @@ from .samples import BY_LANGUAGE
 
 SAMPLE = BY_LANGUAGE["pl"]
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-MILLION = 1_000_000
 
 
 class Hostile(NamedTuple):
@@ -358,6 +370,17 @@ HOSTILE: dict[str, Hostile] = {
     "overlapping zip": Hostile("overlap.zip", overlapping_zip, "corrupt"),
     "many members": Hostile("many.zip", lambda: many_members(20_000), "too_large"),
     "hostile names": Hostile("../../names\n.zip", hostile_names, None),
+    "gzip bomb": Hostile("bomb.gz", gzip_of_zeros, "too_large"),
+    "bzip2 bomb": Hostile("bomb.bz2", lambda: bz2.compress(bytes(200 * MILLION)), "too_large"),
+    "xz bomb": Hostile("bomb.xz", lambda: lzma.compress(bytes(200 * MILLION), preset=0), "too_large"),
+    "xz that wants memory": Hostile("greedy.xz", greedy_xz, "too_large"),
+    "many packed pieces": Hostile("pieces.gz", many_streams, "too_large"),
+    "gzip in gzip in gzip": Hostile("nested.gz", lambda: nested_gzip(6), None),
+    "tar of links and devices": Hostile("everything.tar", tar_of_everything, None),
+    "tar that lies": Hostile("lies.tar", tar_that_lies, None),
+    "tar with a name of 300 MB": Hostile("name.tar.gz", long_name_bomb, "too_large"),
+    "tar of folders": Hostile("folders.tar.gz", tar_of_folders, "too_large"),
+    "mailbox of separators": Hostile("many.mbox", lambda: b"From a 09:30 2026\nTo: b\n\n" * 500_000, "too_large"),
     "entity bomb": Hostile("bomb.xml", entity_bomb, "corrupt"),
     "one small entity": Hostile("small.xml", lambda: b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', None),
     "many references": Hostile("many.xml", lambda: many_references(1_000_000), "too_large"),

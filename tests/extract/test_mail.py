@@ -76,12 +76,23 @@ def mailbox(*bodies: str) -> bytes:
     ).encode()
 
 
-def test_every_message_of_a_mailbox_is_a_page(read: Read) -> None:
+def test_every_message_of_a_mailbox_is_a_member(read: Read) -> None:
     result = read(mailbox("one", "two\n\nFrom here on words.\n\n>From there too.", "three"), "a.mbox")
-    assert (result.media_type, len(result.pages), codes(result)) == ("message/rfc822", 3, set())
-    assert result.text_of(0) == "# s0\n\n**From:** a0@example.org  \n\none\n\n\n\n"
-    assert "From here on words.\n\nFrom there too." in result.text_of(1)
-    assert result.text_of(2).endswith("three\n\n")
+    assert (result.media_type, codes(result)) == ("application/mbox", set())
+    assert result.text.splitlines() == [
+        f"- s{number}.eml ({member.size} bytes): a{number}@example.org" for number, member in enumerate(result.members)
+    ]
+    first, second, third = (read(member.path.read_bytes(), member.name) for member in result.members)
+    assert (first.media_type, first.text) == ("message/rfc822", "# s0\n\n**From:** a0@example.org  \n\none\n\n")
+    assert "From here on words.\n\nFrom there too." in second.text
+    assert third.text.endswith("three\n\n")
+
+
+def test_messages_without_a_subject_and_with_odd_ones_have_names(read: Read) -> None:
+    content = (
+        mailbox("one", "two").replace(b"Subject: s0\n", b"").replace(b"s1", b"=?utf-8?q?Za=C5=BC=C3=B3=C5=82=C4=87/../x?=")
+    )
+    assert [member.name for member in read(content, "a.mbox").members] == ["message 1.eml", "Zażółć .. x.eml"]
 
 
 def test_a_mailbox_of_one_message_is_that_message(read: Read) -> None:
@@ -91,18 +102,17 @@ def test_a_mailbox_of_one_message_is_that_message(read: Read) -> None:
 
 def test_a_line_that_only_looks_like_the_next_message_is_text(read: Read) -> None:
     result = read(mailbox("one\n\nFrom nine to five\nTo: nobody"), "a.mbox")
-    assert (len(result.pages), "To: nobody" in result.text) == (1, True)
+    assert (result.media_type, "To: nobody" in result.text) == ("message/rfc822", True)
 
 
-def test_attachments_of_all_messages_become_members(read: Read, refused: Refused) -> None:
-    part = 'Content-Disposition: attachment; filename="a.txt"\nContent-Type: text/plain\n\n'
-    one = f"From a Sun Mar  1 09:30:00 2026\nFrom: a@example.org\nSubject: s\n{part}words\n"
-    content = f"{one}\n{one}".encode()
-    assert [member.name for member in read(content, "a.mbox").members] == ["a.txt", "a.txt"]
-    assert refused(content, "a.mbox", Limits(members_max=1)).code == "too_large"
-    assert refused(mailbox("x", "y", "z"), "a.mbox", Limits(pages_max=2)).code == "too_many_pages"
+def test_mailboxes_have_the_limits_of_archives(read: Read, refused: Refused) -> None:
+    content = mailbox("one", "two", "three")
+    assert len(read(content, "a.mbox", Limits(members_max=3)).members) == 3
+    assert refused(content, "a.mbox", Limits(members_max=2)).code == "too_large"
+    assert refused(content, "a.mbox", Limits(unpacked_max=100)).code == "too_large"
+    assert refused(content, "a.mbox", depth=3).code == "too_large"
 
 
 def test_a_file_of_separators_takes_little_time(refused: Refused) -> None:
     content = mailbox("x") + b"\nFrom a 09:30 2026\nTo: b\n" * 200_000
-    assert refused(content, "a.mbox", Limits(seconds_max=10)).code == "too_many_pages"
+    assert refused(content, "a.mbox", Limits(seconds_max=10)).code == "too_large"

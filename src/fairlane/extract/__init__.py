@@ -4,8 +4,8 @@ Meant to run in a child process with resource limits: it feeds untrusted files t
 
 Laws:
 - The outcome is an `Extraction` or an `Unreadable`, nothing else.
-- It reads only the file, writes only members into the scratch folder, and makes no connection. The only program it starts is
-  tesseract.
+- It reads only the file, writes only members into the scratch folder (after a failure none), and makes no connection. The
+  only program it starts is tesseract.
 - Parsers are imported when a file needs them; `warm` imports them all, for a process that will be forked.
 """
 
@@ -50,7 +50,13 @@ def extract(
 ) -> Extraction:
     """Read a file; `name` is its sender's name for it, `depth` how many archives it came out of, `sha256` its hash if known."""
     member_store = None if scratch is None else MemberFolder(scratch)
-    return build(ExtractionBuilder(path, name, member_store, limits or Limits(), depth), sha256)
+    builder = ExtractionBuilder(path, name, member_store, limits or Limits(), depth)
+    try:
+        return build(builder, sha256)
+    except Unreadable:
+        for member in builder.members:
+            member.path.unlink(missing_ok=True)
+        raise
 
 
 def build(builder: ExtractionBuilder, sha256: str | None) -> Extraction:

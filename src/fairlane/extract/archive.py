@@ -1,7 +1,6 @@
 """ZIP archive extractor: writes its files out as members, to become documents of their own; its text is their list.
 
 Laws:
-- An archive inside an archive is a member like any other; the caller passes the depth, and it is limited.
 - Folders, links and files that operating systems leave behind are not members.
 """
 
@@ -12,14 +11,13 @@ import zipfile
 
 from .builder import ExtractionBuilder
 from .failure import Unreadable
-from .members import is_junk, save_member
+from .members import begin_archive, end_archive, is_junk, save_member
 from .zip_package import Package
 
 
 def read(builder: ExtractionBuilder) -> None:
     """List the members, and write them out."""
-    if builder.depth >= builder.limits.depth_max:
-        raise Unreadable("too_large", f"archives inside each other, more than {builder.limits.depth_max} deep")
+    begin_archive(builder)
     with Package(builder, builder.limits.members_max) as package:
         files = [entry for entry in package.entries if not entry.is_dir() and not is_junk(entry.filename)]
         if not files:
@@ -31,14 +29,7 @@ def read(builder: ExtractionBuilder) -> None:
                 builder.warn("members_skipped", f"{entry.filename}: a link")
             else:
                 save_member(builder, entry.filename, package.iter_blocks(entry))
-    for member in builder.members:
-        builder.write(f"- {member.name} ({member.size:,} bytes)\n")
-    if not builder.members and builder.member_store is not None:
-        if any(entry.file_size > builder.limits.size_max for entry in files):
-            raise Unreadable(
-                "too_large", f"no file in the archive has at most {builder.limits.size_max:,} bytes and can be read"
-            )
-        raise Unreadable("corrupt", "no file in the archive can be read")
+    end_archive(builder, any(entry.file_size > builder.limits.size_max for entry in files))
 
 
 def _is_link(entry: zipfile.ZipInfo) -> bool:

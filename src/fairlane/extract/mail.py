@@ -1,4 +1,4 @@
-"""E-mail extractor: sender, recipients, date and subject; the text; attachments as members; a mailbox message by message.
+"""E-mail extractor: sender, recipients, date and subject; the text; attachments as members.
 
 Laws:
 - The plain text is preferred, the HTML is used where there is no other. Pictures embedded in the HTML are attachments like
@@ -27,9 +27,6 @@ from .members import display_name, save_member
 SIZE_MAX = 50_000_000  # the whole message is in memory, several times over
 HEADERS = ("From", "To", "Cc", "Date")
 _BLANK_LINES = re.compile(rb"(?:[ \t]*(?:\r\n|\r|\n))+")
-_SEPARATOR = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From ([^\r\n]{1,200})\r?\n(?=[!-9;-~]{1,76}:)")  # of a mailbox
-_TIME = re.compile(rb"\d\d:\d\d")
-_QUOTED_SEPARATOR = re.compile(rb"^>(?=>*From )", re.MULTILINE)
 
 
 def _body(part: Message) -> bytes:
@@ -82,24 +79,14 @@ def _choose_alternative(parts: list[Message]) -> Message | None:
 
 
 def read(builder: ExtractionBuilder) -> None:
-    """Read headers, text and attachments; of a mailbox those of every message, each as a page."""
+    """Read headers, text and attachments of one message."""
     if builder.path.stat().st_size > SIZE_MAX:
         raise Unreadable("too_large", f"an e-mail of more than {SIZE_MAX:,} bytes")
-    content = _plain_bytes(builder.path.read_bytes())
-    if not content.startswith(b"From "):
-        _read_message(builder, content)
-        return
-    starts = [match.span() for match in _SEPARATOR.finditer(content) if _TIME.search(match.group(1))]
-    if len(starts) < 2:
-        _read_message(builder, content.partition(b"\n")[2])
-        return
-    ends = [start for start, _ in starts[1:]] + [len(content)]
-    for (_, start), end in zip(starts, ends, strict=True):
-        builder.new_page()
-        _read_message(builder, _QUOTED_SEPARATOR.sub(b"", content[start:end]))
+    content = plain_bytes(builder.path.read_bytes())
+    _read_message(builder, content.partition(b"\n")[2] if content.startswith(b"From ") else content)
 
 
-def _plain_bytes(content: bytes) -> bytes:
+def plain_bytes(content: bytes) -> bytes:
     """Return a message without the blank lines before its headers, and in an encoding that contains ASCII."""
     mark, wide = detect_bom(content), detect_wide(content)
     if mark is not None:

@@ -1,12 +1,14 @@
 """Members: files inside a file, given to a store as they are read.
 
 Laws:
+- An archive inside an archive is a member like any other; the caller passes the depth, and it is limited.
 - Every byte is counted before it is stored. A member that cannot be read is skipped with a warning; the others are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 
 from .builder import ExtractionBuilder, clean
 from .failure import Unreadable, one_line
@@ -14,6 +16,7 @@ from .result import Member
 
 NAME_MAX = 255
 JUNK = ("__MACOSX/", ".DS_Store", "Thumbs.db", "desktop.ini")
+APPLE_DOUBLE = "._"  # beside each file that a Mac puts into a tar
 
 
 def display_name(name: str) -> str:
@@ -24,7 +27,25 @@ def display_name(name: str) -> str:
 
 def is_junk(name: str) -> bool:
     """Return whether this is a file that operating systems put into archives for themselves."""
-    return name.startswith(JUNK[0]) or name.rpartition("/")[2] in JUNK
+    file_name = name.rpartition("/")[2]
+    return name.startswith(JUNK[0]) or file_name in JUNK or file_name.startswith(APPLE_DOUBLE)
+
+
+def begin_archive(builder: ExtractionBuilder) -> None:
+    """Refuse an archive that is too deep inside others."""
+    if builder.depth >= builder.limits.depth_max:
+        raise Unreadable("too_large", f"archives inside each other, more than {builder.limits.depth_max} deep")
+
+
+def end_archive(builder: ExtractionBuilder, has_too_large: bool, details: Iterable[str] = ()) -> None:
+    """Write the list of members, with what is known of each; refuse an archive of which none could be read."""
+    for member, detail in zip_longest(builder.members, details):
+        builder.write(f"- {member.name} ({member.size:,} bytes)" + (f": {detail}\n" if detail else "\n"))
+    if builder.members or builder.member_store is None:
+        return
+    if has_too_large:
+        raise Unreadable("too_large", f"no file in the archive has at most {builder.limits.size_max:,} bytes and can be read")
+    raise Unreadable("corrupt", "no file in the archive can be read")
 
 
 def save_member(builder: ExtractionBuilder, name: str, blocks: Iterable[bytes]) -> bool:

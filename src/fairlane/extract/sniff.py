@@ -8,14 +8,15 @@ Laws:
 from __future__ import annotations
 
 import re
-import tarfile
 from pathlib import Path
 
 from .builder import ExtractionBuilder
 from .encoding import detect, detect_bom, detect_wide
 from .failure import Unreadable
+from .mailbox import is_mailbox
 from .ooxml import KINDS, main_part
 from .plain import JSON_CHECKED_MAX, is_json
+from .tar import is_tar
 from .zip_package import Package
 
 OFFICE = "application/vnd.openxmlformats-officedocument."
@@ -36,6 +37,9 @@ READERS = {
     "application/json": "plain.read_json",
     "application/xml": "plain.read_markup",
     "application/zip": "archive.read",
+    "application/x-tar": "tar.read",
+    **dict.fromkeys(("application/gzip", "application/x-bzip2", "application/x-xz"), "unpacking.read"),
+    "application/mbox": "mailbox.read",
     **{f"image/{kind}": "image.read" for kind in ("png", "jpeg", "tiff", "webp", "gif", "bmp", "jp2", "avif", "heic")},
 }
 PACKAGED = ("application/vnd.oasis.opendocument.", "application/epub+zip")
@@ -47,9 +51,14 @@ SUFFIXES = {  # the usual suffixes of each type; another one gives a warning
     ODT: "odt ott",
     "application/rtf": "rtf doc",
     "text/html": "html htm xhtml",
-    "message/rfc822": "eml mail mbox msg",
+    "message/rfc822": "eml mail msg",
+    "application/mbox": "mbox",
     "application/json": "json geojson ipynb",
     "application/zip": "zip",
+    "application/x-tar": "tar",
+    "application/gzip": "gz gzip tgz svgz",
+    "application/x-bzip2": "bz2 tbz tbz2",
+    "application/x-xz": "xz txz",
     "image/png": "png",
     "image/jpeg": "jpg jpeg jpe",
     "image/tiff": "tif tiff",
@@ -69,9 +78,12 @@ MAGIC = (
     (b"MM\0*", "image/tiff"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
+    (b"\x1f\x8b\x08", "application/gzip"),
+    (b"\xfd7zXZ\0", "application/x-xz"),
     (b"\0\0\0\x0cjP  \r\n\x87\n", "image/jp2"),
     (b"\xff\x4f\xff\x51", "image/jp2"),
 )
+_BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")  # a block, or the end of an empty file
 _BITMAP = re.compile(rb"BM.{8}...\0[\x0c\x10\x28\x34\x38\x40\x6c\x7c]\0\0\0", re.DOTALL)
 BRANDS = {  # of files that are made of boxes, as films are
     "image/avif": {b"avif", b"avis"},
@@ -80,9 +92,6 @@ BRANDS = {  # of files that are made of boxes, as films are
 UNSUPPORTED_MAGIC = (
     (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
     (b"Rar!", "application/vnd.rar"),
-    (b"\x1f\x8b", "application/gzip"),
-    (b"BZh", "application/x-bzip2"),
-    (b"\xfd7zXZ\0", "application/x-xz"),
     (b"\x28\xb5\x2f\xfd", "application/zstd"),
     (b"\x7fELF", "application/x-elf"),
     (b"MZ", "application/x-msdownload"),
@@ -143,6 +152,10 @@ def _binary_type(builder: ExtractionBuilder, start: bytes) -> str | None:
         return "image/webp"
     if _BITMAP.match(start):
         return "image/bmp"
+    if _BZIP2.match(start):
+        return "application/x-bzip2"
+    if is_tar(start):
+        return "application/x-tar"
     if start[4:8] == b"ftyp":
         return _type_of_boxes(start)
     if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
@@ -178,22 +191,9 @@ def _refuse_unsupported(start: bytes) -> None:
     for beginning, kind in BINARY_BEGINNINGS:
         if beginning.match(start):
             raise Unreadable("unsupported", kind)
-    if _is_tar(start):
-        raise Unreadable("unsupported", "application/x-tar")
     for magic, kind in UNSUPPORTED_MAGIC:
         if start.startswith(magic) and _is_binary(start):
             raise Unreadable("unsupported", kind)
-
-
-def _is_tar(start: bytes) -> bool:
-    """Return whether a file begins with the header of a tar; the only mark of the old ones is its checksum."""
-    if 0 not in start[:512]:
-        return False
-    try:
-        tarfile.TarInfo.frombuf(start[:512], "utf-8", "replace")
-    except (tarfile.HeaderError, ValueError):
-        return False
-    return True
 
 
 def _zip_type(builder: ExtractionBuilder) -> str:
@@ -258,7 +258,7 @@ def _text_type(builder: ExtractionBuilder, start: bytes) -> str:
     if text.lstrip().startswith("<?xml") or (text.lstrip().startswith("<") and suffix in XML_SUFFIXES):
         return "application/xml"
     if _is_mail(text, suffix):
-        return "message/rfc822"
+        return "application/mbox" if is_mailbox(builder.path) else "message/rfc822"
     if _is_json_file(builder, text, suffix):
         return "application/json"
     if suffix in MARKDOWN_SUFFIXES:
