@@ -11,7 +11,7 @@ INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test system check bench bench-celery bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom clean
+.PHONY: help setup run demo test system check docs bench bench-celery bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ check: $(READY) ## style, types and import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+docs: $(READY) ## the documentation as a site, with search: build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo "open build/site/index.html"
 
 bench: $(READY) system ## how fast, beside the bare engine in the same run; writes build/bench.json
 	$(BIN)/python -m bench

@@ -135,6 +135,14 @@ async def _openapi(request: Request) -> Response:
     return Response(state.openapi_text, media_type="application/json")
 
 
+def describe() -> dict[str, Any]:
+    """Return the OpenAPI document without a service: for what is generated from it."""
+    app = FastAPI(title="Fairlane", version=__version__, description=DESCRIPTION)
+    for router in ROUTERS:
+        app.include_router(router)
+    return openapi(app)
+
+
 def openapi(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document."""
     if app.openapi_schema is not None:
