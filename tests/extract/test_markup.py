@@ -27,6 +27,13 @@ SAMPLE = BY_LANGUAGE["pl"]
         ("<h2>x</h2>y", "## x\n\ny"),
         ("<ul><li>a<ul><li>b</ul><li>c</ul>d", "- a\n  - b\n- c\n\nd"),
         ("<ol><li>a</li><li>b</li></ol>", "1. a\n1. b"),
+        ("<ul><li><p>a</p><p>more</p><ol><li> <div>b</div></ol></li><li></li></ul><p>c", "- a\n\n  more\n\n  1. b\n\nc"),
+        ("<table><tr><th colspan=2>a<th>b<tr><td>c<td>d<td>e</table>", "| a |  | b |\n| --- | --- | --- |\n| c | d | e |"),
+        (
+            "<table><tr><td rowspan=2>a<td>b<td rowspan=9>c</tr><tr><td>d</tr><tr><td>e<td colspan=x>f</table>",
+            "| a | b | c |\n| --- | --- | --- |\n|  | d |\n| e | f |",
+        ),
+        ("<a href='/x'>a </a><a href='/x'>b</a><a href='/y'>c </a><a href='/y'>d</a>", "[a b](/x)[c d](/y)"),
         ('<a href="https://example.org/a b">x [y]</a>', "[x (y)](https://example.org/a%20b)"),
         ('<a href="javascript:alert(1)">x</a>', "x"),
         ('<a href=" JavaScript:alert(1)">x</a>', "x"),

@@ -196,8 +196,14 @@ def test_columns(reference: str, column: int | None) -> None:
     [
         ('<text:p>a<text:s text:c="3"/>b<text:tab/>c<text:line-break/>d</text:p>', "a   b\tc\nd"),
         ('<text:p><text:a xlink:href="https://example.org">there</text:a></text:p>', "[there](https://example.org)"),
-        ("<text:p>a<office:annotation><text:p>remark</text:p></office:annotation>b</text:p>", "ab"),
-        ("<text:p>a<text:note><text:note-body><text:p>note</text:p></text:note-body></text:note></text:p>", "a note"),
+        (
+            "<text:p>a<office:annotation><text:p>remark</text:p></office:annotation>b</text:p>",
+            "a[^c1]b\n\n[^c1]: **Comment:** remark",
+        ),
+        (
+            "<text:p>a<text:note><text:note-body><text:p>note</text:p></text:note-body></text:note>b</text:p>",
+            "a[^1]b\n\n[^1]: note",
+        ),
         ('<text:s text:c="999999999"/><text:p>x</text:p>', "x"),
         ('<text:h text:outline-level="3">three</text:h>', "### three"),
         (

@@ -55,6 +55,12 @@ def test_headings(read: Read, body: str, text: str) -> None:
             "- a\n1. b\n\nc",
         ),
         ("\\pard\\ls2 a\\par\\pard b", "- a\n\nb"),
+        (
+            "\\pard\\li360\\fi-360 \\bullet \\tab a\\par\\pard\\li720\\fi-360 1.\\tab b\\par"
+            "\\pard\\li360\\fi-360 \\bullet\\tab c\\par",
+            "- a\n  1. b\n- c",
+        ),
+        ("\\pard\\li360\\fi-360 Name:\\tab Grace\\par\\pard\\li360\\fi-360 1.\\par", "Name:\tGrace\n\n1."),
         ("{\\listtext 1.\\tab}\\pard\\s1\\ls1 a\\par", "# a"),
         ("\\trowd\\intbl " + item("1.", "a") + "\\pard\\intbl b\\cell\\row\\pard", "| 1. a b |\n| --- |"),
     ],

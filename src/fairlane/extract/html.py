@@ -14,7 +14,7 @@ from collections import deque
 from .builder import ExtractionBuilder
 from .encoding import read_text
 from .html_scanner import Tag, scan, unescape
-from .markdown import INDENT_MAX, MarkdownWriter
+from .markdown import COLUMNS_MAX, INDENT_MAX, MarkdownWriter
 
 DROPPED = ("script", "style", "noembed", "noframes", "template", "svg", "math", "head", "iframe")
 BLOCKS = (
@@ -50,6 +50,39 @@ def find_data_tables(page: str) -> deque[bool]:
     return deque(is_data)
 
 
+class _Grid:
+    """The cells of an open table that are covered from above."""
+
+    def __init__(self) -> None:
+        self._rows_left: dict[int, int] = {}  # of each column that a cell of a row above covers
+        self._added: dict[int, int] = {}  # by the current row
+        self._column = 0
+
+    def covered(self) -> int:
+        """Pass over the covered cells here; return how many."""
+        start = self._column
+        while self._rows_left.get(self._column, 0) > 0:
+            self._column += 1
+        return self._column - start
+
+    def add(self, columns: int, rows: int) -> None:
+        """Add a cell."""
+        if rows > 1:
+            self._added |= dict.fromkeys(range(self._column, self._column + columns), rows - 1)
+        self._column += columns
+
+    def end_row(self) -> None:
+        """Begin the next row, unless this one is empty."""
+        if self._column:
+            self._rows_left = {column: rows - 1 for column, rows in self._rows_left.items() if rows > 1} | self._added
+        self._added, self._column = {}, 0
+
+
+def _span(attributes: dict[str, str], name: str) -> int:
+    value = attributes.get(name, "1")
+    return min(max(int(value), 1), COLUMNS_MAX) if value.isascii() and value.isdecimal() and len(value) < 6 else 1
+
+
 class HtmlReader:
     """Turns tags and texts into Markdown blocks."""
 
@@ -61,6 +94,8 @@ class HtmlReader:
         self._is_item = False
         self._is_pre = self._is_title = False
         self._is_cell_open = False
+        self._spans = (1, 1)  # columns and rows of the open cell
+        self._grids: list[_Grid] = []  # of the open tables that are data
         self._tables: list[bool] = []  # for each open table, whether it is data
         self._data_tables: deque[bool] = deque()  # the same for those that are still to come
 
@@ -105,9 +140,10 @@ class HtmlReader:
     def _start_shown(self, name: str, attributes: dict[str, str]) -> None:
         if name in BLOCKS or name == "li":
             self._end_block()
-            self._is_item = name == "li"
+            self._is_item = self._is_item or name == "li"
         elif name in ("ul", "ol"):
             self._end_block()
+            self._is_item = False
             self._lists = [*self._lists, name][-INDENT_MAX:]
         elif len(name) == 2 and name[0] == "h" and name[1] in "123456":
             self._end_block()
@@ -127,18 +163,28 @@ class HtmlReader:
             self._tables.append(is_data)
             if is_data:
                 self._writer.begin_table()
+                self._grids.append(_Grid())
         else:
             self._close_cell()
             if name == "tr":
-                self._writer.end_row()
+                self._end_row()
             else:
                 self._is_cell_open = True
+                self._spans = (_span(attributes, "colspan"), _span(attributes, "rowspan"))
 
     def _close_cell(self) -> None:
         """End the open cell: cells need no end tag."""
-        if self._is_cell_open and self._writer.is_in_table:
-            self._writer.end_cell()
+        if self._is_cell_open and self._writer.is_in_table and self._grids:
+            columns, rows = self._spans
+            self._writer.skip_cells(self._grids[-1].covered())
+            self._writer.end_cell(columns)
+            self._grids[-1].add(columns, rows)
         self._is_cell_open = False
+
+    def _end_row(self) -> None:
+        self._writer.end_row()
+        if self._grids and self._tables and self._tables[-1]:
+            self._grids[-1].end_row()
 
     def _start_inline(self, name: str, attributes: dict[str, str]) -> None:
         if name == "br":
@@ -160,8 +206,10 @@ class HtmlReader:
             return
         if name in BLOCKS or name == "li" or name in ("h1", "h2", "h3", "h4", "h5", "h6"):
             self._end_block()
+            self._is_item = self._is_item and name != "li"
         elif name in ("ul", "ol"):
             self._end_block()
+            self._is_item = False
             self._lists = self._lists[:-1]
         elif name == "a":
             self._writer.end_link()
@@ -176,10 +224,11 @@ class HtmlReader:
         self._end_block()
         self._close_cell()
         if name == "tr":
-            self._writer.end_row()
+            self._end_row()
         elif name == "table" and self._tables:
             if self._tables.pop():
                 self._writer.end_table()
+                self._grids.pop()
             self._is_cell_open = bool(self._tables)
 
     def _end_pre(self) -> None:
@@ -188,14 +237,16 @@ class HtmlReader:
             self._writer.end_verbatim()
 
     def _end_block(self) -> None:
+        """End the current block; of the blocks of an item the first has the marker."""
         self._end_pre()
+        is_blank = self._writer.is_blank
         if self._heading:
             self._writer.end_heading(self._heading)
         elif self._is_item and self._lists:
             self._writer.end_item(len(self._lists) - 1, "1." if self._lists[-1] == "ol" else "-")
         else:
-            self._writer.end()
-        self._heading, self._is_item = 0, False
+            self._writer.end("  " * len(self._lists))
+        self._heading, self._is_item = 0, self._is_item and is_blank
 
 
 def read(builder: ExtractionBuilder) -> None:

@@ -42,6 +42,7 @@ class MarkdownWriter:
         self._length = 0
         self._start = 0  # of the last block in a cell or a note
         self._links: list[tuple[int, str]] = []
+        self._last_link = (-1, "", 0)  # where the last link of the block ended, its target, and where it began
         # Blocks that wait for the end of a text box or a note: what the four above were.
         self._waiting_blocks: list[tuple[io.StringIO, int, int, list[tuple[int, str]]]] = []
         self._waiting_length = 0  # characters of held blocks and notes
@@ -71,6 +72,7 @@ class MarkdownWriter:
         self._inline = io.StringIO()
         self._length = self._start = 0
         self._links.clear()
+        self._last_link = (-1, "", 0)
         return taken.strip("\n\t \xa0")
 
     def _text_from(self, start: int) -> str:
@@ -85,8 +87,15 @@ class MarkdownWriter:
     # -- links and pictures
 
     def begin_link(self, target: str) -> None:
+        """Begin a link; right after one to the same target, go on with that: programs part a link where its font changes."""
         is_script = target.strip().lower().startswith(SCRIPTS)
-        self._links.append((self._length, "" if is_script or len(target) > TARGET_MAX else target))
+        target = "" if is_script or len(target) > TARGET_MAX else target
+        end, last_target, start = self._last_link
+        if target and not self._links and (self._length, target) == (end, last_target):
+            self.text(self._text_from(start)[1:].replace(f"]({_target(target)})", "", 1))
+            self._links.append((start, target))
+        else:
+            self._links.append((self._length, target))
 
     def end_link(self) -> None:
         """Turn the text since the link began into a link, unless it is empty."""
@@ -100,6 +109,7 @@ class MarkdownWriter:
         if shown:
             before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
             text = f"{before}[{_label(shown)}]({_target(target)}){after}"
+            self._last_link = (start + len(text), target, start + len(before))
         self.text(text)
 
     def picture(self, description: str, target: str = "") -> None:
@@ -118,10 +128,12 @@ class MarkdownWriter:
         self._waiting_blocks.append((self._inline, self._length, self._start, self._links))
         self._waiting_length += self._length
         self._inline, self._length, self._start, self._links = io.StringIO(), 0, 0, []
+        self._last_link = (-1, "", 0)
 
     def _resume(self) -> None:
         self._inline, self._length, self._start, self._links = self._waiting_blocks.pop()
         self._waiting_length -= self._length
+        self._last_link = (-1, "", 0)
 
     def begin_aside(self) -> bool:
         """Hold the current block back, so that what follows comes before it; return False in a cell, where it cannot."""

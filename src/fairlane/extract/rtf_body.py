@@ -1,14 +1,15 @@
 """The body of an RTF file: paragraphs, headings, lists, tables, links, text boxes, notes and comments.
 
 Laws:
-- What stands before an item, a bullet or a number, says that it is one; the list table is not needed.
+- What stands before an item, a bullet or a number, says that it is one; the list table is not needed. Some programs type it,
+  with a tab after it, into a paragraph whose first line hangs out.
 - A footnote, a comment or a text box has paragraphs and tables of its own; what is inside changes nothing outside.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .builder import ExtractionBuilder
@@ -28,9 +29,11 @@ SIGNS = {
     "enspace": " ",
     "qmspace": " ",
 }
-PROPERTIES = {"pard", "outlinelevel", "s", "ls", "ilvl"}
+PROPERTIES = {"pard", "outlinelevel", "s", "ls", "ilvl", "li", "fi"}
 TEXT_LEVEL = 9  # the outline level of paragraphs that are no headings
 TABLES_MAX = 20  # in each other
+MARKER_MAX = 8  # characters of a bullet or number that was typed
+_TYPED_MARKER = re.compile(r"\s*(?:[•◦▪‣·*–—-]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)]|[ivxIVX]{1,6}[.)])\s*")
 _NUMBERING = re.compile(r".*\d|\W*[a-zA-Z]{1,5}[.)]")
 Scope = Literal["box", "link", "footnote", "annotation"]
 
@@ -44,6 +47,10 @@ class _Context:
     list_number: int = 0
     level: int = 0
     marker: str = ""  # what stands before the text of the item
+    left: int = 0  # the indent of the paragraph
+    is_hanging: bool = False  # its first line begins further left
+    opening: str | None = None  # its first characters, while they may be a typed marker
+    places: list[int] = field(default_factory=list)  # the indents of the items above with a typed marker, outer ones first
     tables: int = 0  # that are open
     depth: int = 1  # of the table that the paragraph is in, if it is in one
     is_row_over: bool = False
@@ -69,10 +76,35 @@ class RtfBody:
         context = self._context
         if context.tables > context.depth or context.is_row_over:
             self._close_tables(0 if context.is_row_over else context.depth)
+        if context.is_hanging and self._writer.is_blank:
+            context.opening = (context.opening or "") + text
+            if len(context.opening) <= MARKER_MAX and "\t" not in text:
+                return
+            text = self._take_opening()
         self._writer.text(text)
 
+    def _take_opening(self) -> str:
+        """Return the held first characters of the paragraph, without a marker that was typed there."""
+        context = self._context
+        opening, context.opening = context.opening or "", None
+        marker, tab, rest = opening.partition("\t")
+        if not tab or _TYPED_MARKER.fullmatch(marker) is None:
+            return opening
+        context.is_hanging, context.marker = False, marker.strip()
+        while context.places and context.left < context.places[-1]:
+            context.places.pop()
+        if not context.places or context.left > context.places[-1]:
+            context.places.append(context.left)
+        context.level = len(context.places) - 1
+        return rest
+
     def picture(self, description: str) -> None:
+        self._write_opening()
         self._writer.picture(description)
+
+    def _write_opening(self) -> None:
+        if self._context.opening is not None:
+            self._writer.text(self._take_opening())
 
     def word(self, word: str, number: int | None) -> None:
         """Apply a control word for paragraphs, tables and pages."""
@@ -99,14 +131,18 @@ class RtfBody:
     def _property(self, word: str, number: int) -> None:
         context = self._context
         if word == "pard":
-            context.heading = context.style = context.list_number = context.level = 0
-            context.depth = 1
+            context.heading = context.style = context.list_number = context.level = context.left = 0
+            context.depth, context.is_hanging = 1, False
         elif word == "outlinelevel":
             context.heading = number + 1 if number < TEXT_LEVEL else 0
         elif word == "s":
             context.style = number
         elif word == "ls":
             context.list_number = number
+        elif word == "li":
+            context.left = number
+        elif word == "fi":
+            context.is_hanging = number < 0
         else:
             context.level = number
 
@@ -115,6 +151,7 @@ class RtfBody:
         self._context.marker = marker.strip() or " "
 
     def end_paragraph(self) -> None:
+        self._write_opening()
         context, writer = self._context, self._writer
         heading = context.heading or self._style_headings.get(context.style, 0)
         if heading:
@@ -123,6 +160,7 @@ class RtfBody:
             writer.end_item(context.level, "1." if _NUMBERING.match(context.marker) else "-")
         else:
             writer.end()
+            context.places.clear()
         context.marker = ""
 
     # -- tables
@@ -151,14 +189,14 @@ class RtfBody:
         if is_nested and self._context.tables < 2:
             self._writer.text(" ")
             return
-        if not self._writer.is_blank:
+        if not self._writer.is_blank or self._context.opening is not None:
             self.end_paragraph()
         self._writer.end_cell()
         self._context.marker = ""
 
     def _open_tables(self, count: int) -> None:
         while self._context.tables < count:
-            if not self._writer.is_blank:
+            if not self._writer.is_blank or self._context.opening is not None:
                 self.end_paragraph()
             self._writer.begin_table()
             self._context.tables += 1
@@ -173,6 +211,7 @@ class RtfBody:
 
     def begin(self, scope: Scope, value: str = "") -> None:
         """Begin a link to `value`, a text box, a footnote or a comment of the author `value`."""
+        self._write_opening()
         if self._context.is_row_over:
             self._close_tables(0)
         is_held = True
@@ -189,6 +228,7 @@ class RtfBody:
 
     def end(self) -> None:
         """End what was begun last."""
+        self._write_opening()
         scope, context, is_held = self._scopes.pop()
         if scope == "link":
             self._writer.end_link()
