@@ -11,7 +11,7 @@ INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test system check docs bench bench-celery bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom clean
+.PHONY: help setup run demo test system check docs bench bench-celery bench-corpus bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench: $(READY) system ## how fast, beside the bare engine in the same run; writ
 
 bench-celery: $(READY) system ## a flood of Celery on RabbitMQ and on Redis, plain and with Fairlane; writes bench/celery.json
 	$(BIN)/python -m bench.celery
+
+bench-corpus: $(READY) system ## what Fairlane, pandoc and markitdown find in files of known structure: make bench-corpus TOOLS=python
+	$(BIN)/python -m bench.corpus $(TOOLS:%=--python %) --by-way
 
 bench-traces: $(READY) ## replay recorded workloads and compare with their table: make bench-traces TRACES=folder
 	@test -n "$(TRACES)" || { echo "Say where the traces are: make bench-traces TRACES=folder"; exit 1; }
