@@ -148,7 +148,20 @@ def make_pdf(
 
 def make_scan(image: Image.Image) -> bytes:
     """A PDF whose only page is a picture."""
+    return make_scans([image])
+
+
+def make_scans(images: Sequence[Image.Image]) -> bytes:
+    """A PDF whose pages are pictures."""
     pdf = Pdf()
+    tree = pdf.add(b"")
+    pages = [_add_scan(pdf, tree, image) for image in images]
+    kids = b" ".join(b"%d 0 R" % page for page in pages)
+    pdf.objects[tree - 1] = b"<< /Type /Pages /Count %d /Kids [%s] >>" % (len(pages), kids)
+    return pdf.written(pdf.add(b"<< /Type /Catalog /Pages %d 0 R >>" % tree))
+
+
+def _add_scan(pdf: Pdf, tree: int, image: Image.Image) -> int:
     buffer = io.BytesIO()
     image.convert("L").save(buffer, "JPEG", quality=90)
     width, height = image.size
@@ -158,13 +171,10 @@ def make_scan(image: Image.Image) -> bytes:
         % (width, height),
     )
     content = pdf.stream(b"q %d 0 0 %d 0 0 cm /I Do Q" % (595, 842))
-    tree = len(pdf.objects) + 2
-    page = pdf.add(
+    return pdf.add(
         b"<< /Type /Page /Parent %d 0 R /MediaBox [0 0 595 842] /Contents %d 0 R /Resources << /XObject << /I %d 0 R >> >> >>"
         % (tree, content, picture)
     )
-    pdf.add(b"<< /Type /Pages /Count 1 /Kids [%d 0 R] >>" % page)
-    return pdf.written(pdf.add(b"<< /Type /Catalog /Pages %d 0 R >>" % tree))
 
 
 HELVETICA = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"

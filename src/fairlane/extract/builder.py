@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -70,6 +70,7 @@ class ExtractionBuilder:
         self._is_blank = True
         self._pages: list[tuple[str, int]] = []
         self._warnings: dict[WarningCode, ExtractionWarning] = {}
+        self._confidences: dict[int, tuple[int, float]] = {}  # of pages that OCR has read: their letters, and how sure it is
 
     # -- text and pages
 
@@ -121,6 +122,16 @@ class ExtractionBuilder:
         """Add a warning, once; its first detail is kept."""
         self._warnings.setdefault(code, ExtractionWarning(code, one_line(detail, FACT_MAX)))
 
+    def note_confidence(self, number: int, letters: int, confidence: float) -> None:
+        """Keep how sure OCR is of a page, counted from 0."""
+        self._confidences[number] = letters, confidence
+
+    def _confidence(self, numbers: Iterable[int]) -> float | None:
+        """Return how sure OCR is of these pages; None if it has read none of them."""
+        read = [self._confidences[number] for number in numbers if number in self._confidences]
+        letters = sum(letters for letters, _ in read)
+        return round(sum(letters * confidence for letters, confidence in read) / letters, 2) if letters else None
+
     def fact(self, name: str, value: str | None) -> None:
         """Set title, author, created or modified; the first non-empty value stays."""
         shown = one_line(clean(value or ""), FACT_MAX)
@@ -143,7 +154,10 @@ class ExtractionBuilder:
             sha256=sha256,
             text_bytes=self._text.getvalue(),
             unit=self.unit,
-            pages=tuple(Page(label, start, end) for (label, start), end in zip(starts, ends, strict=True)),
+            pages=tuple(
+                Page(label, start, end, self._confidence([number]))
+                for number, ((label, start), end) in enumerate(zip(starts, ends, strict=True))
+            ),
             title=self.title,
             author=self.author,
             created=self.created,
@@ -151,6 +165,7 @@ class ExtractionBuilder:
             language=language,
             width=width,
             height=height,
+            ocr_confidence=self._confidence(self._confidences),
             thumbnail=thumbnail,
             warnings=tuple(self._warnings.values()),
             members=tuple(self.members),

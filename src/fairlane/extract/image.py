@@ -112,7 +112,7 @@ def _read_page(builder: ExtractionBuilder, image: Image, ocr: Ocr, number: int) 
     if number == 0:
         builder.dimensions = upright.size
     if ocr.can_read:
-        builder.write(ocr.read(upright))
+        builder.write(ocr.read(upright, number))
     if number == 0 and builder.limits.thumbnail_side:
         thumbnail = shrink(upright, builder.limits.thumbnail_side)
         builder.picture = lambda: thumbnail

@@ -102,7 +102,7 @@ def _read_page(builder: ExtractionBuilder, document: Any, page: Any, number: int
         else:
             blocks = plain_block(_HYPHEN.sub("", read_textpage(builder, textpage)).replace("\r\n", "\n"))
     if not blocks and next(iter(page.get_objects(max_depth=1)), None) is not None and ocr.can_read:
-        blocks = plain_block(ocr.read(_render(builder, page, OCR_DPI / POINTS_PER_INCH)))
+        blocks = plain_block(ocr.read(_render(builder, page, OCR_DPI / POINTS_PER_INCH), number))
     return blocks + plain_block("\n".join(forms.values(page)))
 
 

@@ -29,6 +29,7 @@ WarningCode = Literal[
     "ocr_failed",
     "ocr_pages_skipped",
     "ocr_used",
+    "ocr_unsure",
 ]
 WARNING_CODES: tuple[WarningCode, ...] = get_args(WarningCode)
 Unit = Literal["page", "sheet", "slide"]
@@ -42,11 +43,12 @@ class ExtractionWarning(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page, slide or sheet: `text[start:end]`."""
+    """A page, slide or sheet: `text[start:end]`, and how sure OCR is of it (0 to 1) if it has read it."""
 
     label: str
     start: int
     end: int
+    ocr_confidence: float | None = None
 
 
 class Member(NamedTuple):
@@ -74,6 +76,7 @@ class Extraction:
     language: str | None = None
     width: int | None = None  # pixels, of an upright image
     height: int | None = None
+    ocr_confidence: float | None = None  # 0 to 1, of all that OCR has read
     thumbnail: bytes | None = None  # PNG
     warnings: tuple[ExtractionWarning, ...] = ()
     members: tuple[Member, ...] = ()
@@ -95,7 +98,7 @@ class Extraction:
             "size": self.size,
             "sha256": self.sha256,
             "unit": self.unit,
-            "pages": [{"label": label, "start": start, "end": end} for label, start, end in self.pages],
+            "pages": [page._asdict() for page in self.pages],
             "title": self.title,
             "author": self.author,
             "created": self.created,
@@ -103,6 +106,7 @@ class Extraction:
             "language": self.language,
             "width": self.width,
             "height": self.height,
+            "ocr_confidence": self.ocr_confidence,
             "warnings": [warning._asdict() for warning in self.warnings],
             "members": [{"name": name, "size": size, "path": path.name} for name, size, path in self.members],
         }

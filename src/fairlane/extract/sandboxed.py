@@ -32,8 +32,8 @@ from .builder import CHARACTER_BYTES_MAX, check_size, file_sha256
 from .failure import CAN_RETRY, Unreadable
 from .image import HEIC_DECODERS
 from .member_store import cut_row
-from .ocr import PROGRAM
 from .sniff import needs_threads
+from .tesseract import PROGRAM
 from .validation import THUMBNAIL_BYTES_MAX, validate_response
 
 MEMORY_MAX = sandbox.ResourceLimits.memory_max

@@ -57,6 +57,7 @@ def validate_response(response: Response, size: int, sha256: str, row_size: int,
             language=_choice(facts, "language", (None, *LANGUAGES)),
             width=_pixels(facts, "width", limits),
             height=_pixels(facts, "height", limits),
+            ocr_confidence=_confidence(facts),
             thumbnail=_thumbnail(thumbnail, limits) if thumbnail else None,
             warnings=_warnings(facts),
             members=_members(facts, row_size, scratch, limits),
@@ -145,6 +146,14 @@ def _pixels(facts: dict[str, Any], name: str, limits: Limits) -> int | None:
     return None if facts[name] is None else _integer(facts, name, 1, limits.pixels_max)
 
 
+def _confidence(facts: dict[str, Any]) -> float | None:
+    """Return how sure OCR is: a share, as a whole number or a fraction; NaN is neither."""
+    value: float | None = facts["ocr_confidence"]
+    if value is not None and (type(value) not in (int, float) or not 0 <= value <= 1):
+        raise _InvalidResponse("ocr_confidence")
+    return value
+
+
 def _records(facts: dict[str, Any], name: str, keys: set[str], count_max: int) -> list[dict[str, Any]]:
     records = facts[name]
     if not isinstance(records, list) or len(records) > count_max:
@@ -158,11 +167,11 @@ def _pages(facts: dict[str, Any], length: int, limits: Limits) -> tuple[Page, ..
     """Return the pages, which must be contiguous and cover the text."""
     pages: list[Page] = []
     last = 0
-    for page in _records(facts, "pages", {"label", "start", "end"}, max(1, limits.pages_max)):
+    for page in _records(facts, "pages", {"label", "start", "end", "ocr_confidence"}, max(1, limits.pages_max)):
         start, end = page["start"], page["end"]
         if type(start) is not int or start != last or type(end) is not int or not start <= end <= length:
             raise _InvalidResponse("pages")
-        pages.append(Page(_line(page, "label") or "", start, end))
+        pages.append(Page(_line(page, "label") or "", start, end, _confidence(page)))
         last = end
     if not pages or last != length:
         raise _InvalidResponse("pages")

@@ -6,7 +6,7 @@ import {
   batchLink, confirmAction, customerLink, emptyState, make, notify, priorityBadge, section, setChildren, updateChildren,
   userName,
 } from "./dom.js";
-import { bytes, dateTime, duration, durationRange, hasText, number, t, tParts } from "./i18n.js";
+import { bytes, dateTime, duration, durationRange, hasText, number, percent, t, tParts } from "./i18n.js";
 import { payloadSection } from "./payload.js";
 import { choosePriority } from "./priority.js";
 
@@ -274,10 +274,11 @@ function facts({ document: item, batch }, isStaff) {
   );
 }
 
-/** The result of a document that is done: a thumbnail, the text, and downloads. */
+/** The result of a document that is done: a thumbnail, the text, how sure OCR is of it, and downloads. */
 async function resultSection(item) {
   const url = documentUrl(item.id);
   const text = await fetchText(`${url}/text`).catch(() => null); // without the text the downloads are still offered
+  const result = item.has_file ? await get(`${url}/result`).catch(() => null) : null;
   const name = (item.name || item.id).replace(/[^\p{L}\p{N}._ -]/gu, "_").slice(0, 100);
   const thumbnail = make("img", {
     src: `${url}/thumbnail`,
@@ -296,6 +297,7 @@ async function resultSection(item) {
         make("a", { class: "button main", href: `${url}/text`, download: `${name}.txt` }, t("document.download_text")),
       make("a", { class: "button", href: `${url}/result`, download: `${name}.json` }, t("document.download_result")),
     ),
+    typeof result?.ocr_confidence === "number" && make("p", {}, t("document.ocr", { share: percent(result.ocr_confidence) })),
     make("div", { class: "beside" }, thumbnail, textPreview(text)),
   );
 }
