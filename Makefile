@@ -66,6 +66,7 @@ bench-traces: $(READY) ## replay recorded workloads and compare with their table
 pictures: $(READY) system ## draw the pictures of docs/ again
 	$(BIN)/python -m bench.pictures
 	$(BIN)/python -m bench.shots --docs
+	$(BIN)/python -m bench.film
 
 chaos-servers: $(READY) system ## a server that fails 20 times under load while 100 workers are killed; workers frozen past their lease
 	$(BIN)/python -m chaos.servers --engine postgres

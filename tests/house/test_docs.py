@@ -32,6 +32,7 @@ REFERENCE = (ROOT / "docs/reference.md").read_text()
 DOCUMENTS = (ROOT / "docs/documents.md").read_text()
 SERVICE = (ROOT / "docs/service.md").read_text()
 README = (ROOT / "README.md").read_text()
+TOUR = (ROOT / "docs/tour.md").read_text()
 
 
 def section(page: str, heading: str) -> str:
@@ -182,7 +183,7 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    first, *others = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    first, *others = re.findall(r"```python\n(.*?)```", README + TOUR, re.DOTALL)
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         exec(first, {})
@@ -198,8 +199,8 @@ def test_the_example_of_the_package_runs() -> None:
     assert doctest.testmod(fairlane).attempted > 0
 
 
-def test_the_table_of_the_readme_is_the_policy() -> None:
-    lines = dict(re.findall(r"\| (-2 or more|below -\d+) \| (\d)", README))
+def test_the_table_of_the_tour_is_the_policy() -> None:
+    lines = dict(re.findall(r"\| (-2 or more|below -\d+) \| (\d)", TOUR))
     assert lines.pop("-2 or more") == "1"
     thresholds = {int(name.removeprefix("below ")): int(priority) for name, priority in lines.items()}
     assert thresholds == {value: level for level, value in enumerate(Policy().thresholds, start=2)}

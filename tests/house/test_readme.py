@@ -1,4 +1,4 @@
-"""The README as a stranger follows it: its commands and programs, in their order, in one empty folder."""
+"""The README and the tour as a stranger follows them: commands and programs, in their order, in one empty folder."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from tests.servers.postgres import free_port
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+TOUR = (ROOT / "docs/tour.md").read_text()
 
 
 def block(language: str, beginning: str) -> str:
     """The code block that begins with this line, or with a part of it."""
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", README + TOUR, re.DOTALL | re.MULTILINE)
     (found,) = (text for name, text in blocks if name == language and text.startswith(beginning))
     return str(found)
 
