@@ -9,7 +9,7 @@ from textwrap import wrap
 from PIL import Image
 
 from .archives import make_mbox, make_tar, packings
-from .office import make_docx, make_odt, make_pptx, make_xlsx, zipped
+from .office import make_docx, make_odp, make_ods, make_odt, make_pptx, make_xlsx, zipped
 from .others import (
     HEIC,
     draw,
@@ -50,6 +50,8 @@ def of_sample(sample: Sample) -> dict[str, bytes]:
         "pptx": make_pptx(sample),
         "xlsx": make_xlsx(sample),
         "odt": make_odt(sample),
+        "ods": make_ods(sample),
+        "odp": make_odp(sample),
         "rtf": make_rtf(sample, 1250 if sample.language == "pl" else 1252),
         "html": make_html(sample),
         "eml": make_eml(sample),

@@ -1,4 +1,4 @@
-"""Writers of small DOCX, PPTX, XLSX and ODT files: a ZIP with the parts that every such file has."""
+"""Writers of small DOCX, PPTX, XLSX, ODT, ODS and ODP files: a ZIP with the parts that every such file has."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ ODF = (
     'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" '
     'xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0" xmlns:xlink="http://www.w3.org/1999/xlink" '
     'xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:meta="urn:oasis:names:tc:opendocument:xmlns:meta:1.0" '
-    'xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0" '
     'xmlns:draw="urn:oasis:names:tc:opendocument:xmlns:drawing:1.0" '
+    'xmlns:presentation="urn:oasis:names:tc:opendocument:xmlns:presentation:1.0" '
+    'xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0" '
+    'xmlns:chart="urn:oasis:names:tc:opendocument:xmlns:chart:1.0" '
     'xmlns:svg="urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0" '
+    'xmlns:calcext="urn:org:documentfoundation:names:experimental:calc:xmlns:calcext:1.0" '
     'xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0"'
 )
+Parts = Mapping[str, str | bytes]
 HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
 
@@ -90,7 +94,7 @@ def word_body(sample: Sample) -> str:
     return body + "".join(paragraph(text, item) for text in sample.items) + word_table(sample.table)
 
 
-def make_docx(sample: Sample, body: str | None = None, more: Mapping[str, str | bytes] | None = None) -> bytes:
+def make_docx(sample: Sample, body: str | None = None, more: Parts | None = None) -> bytes:
     """A DOCX whose heading style has a name in the writer's language, as Word makes them."""
     body = word_body(sample) if body is None else body
     return office(
@@ -193,36 +197,89 @@ def make_xlsx(sample: Sample, rows: str | None = None, strings: list[str] | None
     )
 
 
-# -- ODT
+# -- OpenDocument
 
 
-def odt_content(sample: Sample) -> str:
-    """Its heading, paragraph, list and table."""
-    items = "".join(f"<text:list-item><text:p>{escape(text)}</text:p></text:list-item>" for text in sample.items)
-    rows = "".join(
-        "<table:table-row>"
-        + "".join(f"<table:table-cell><text:p>{escape(cell)}</text:p></table:table-cell>" for cell in cells)
-        + "</table:table-row>"
-        for cells in sample.table
-    )
-    return (
-        f'<text:h text:outline-level="1">{escape(sample.title)}</text:h><text:p>{escape(sample.paragraph)}</text:p>'
-        f"<text:list>{items}</text:list><table:table>{rows}</table:table>"
-    )
-
-
-def make_odt(sample: Sample, content: str | None = None, manifest: str = "") -> bytes:
-    content = odt_content(sample) if content is None else content
+def open_document(kind: str, sample: Sample, content: str, manifest: str = "", more: Parts | None = None) -> bytes:
+    """The parts that every OpenDocument file has, and its content: a text, spreadsheet or presentation."""
     return zipped(
         {
-            "mimetype": "application/vnd.oasis.opendocument.text",
+            "mimetype": f"application/vnd.oasis.opendocument.{kind}",
             "META-INF/manifest.xml": f'{HEAD}<m:manifest xmlns:m="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0">'
             f"{manifest}</m:manifest>",
             "meta.xml": f"{HEAD}<office:document-meta {ODF}><office:meta><dc:title>{escape(sample.title)}</dc:title>"
             f"<meta:initial-creator>{escape(sample.author)}</meta:initial-creator>"
             "<meta:creation-date>2026-03-01T09:30:00</meta:creation-date><dc:date>2026-03-02T10:00:00</dc:date>"
             "</office:meta></office:document-meta>",
-            "content.xml": f"{HEAD}<office:document-content {ODF}><office:body><office:text>{content}</office:text>"
+            "content.xml": f"{HEAD}<office:document-content {ODF}><office:body><office:{kind}>{content}</office:{kind}>"
             "</office:body></office:document-content>",
+            **(more or {}),
         }
     )
+
+
+def odf_table(table: tuple[tuple[str, ...], ...], name: str = "") -> str:
+    rows = "".join(
+        "<table:table-row>"
+        + "".join(f"<table:table-cell><text:p>{escape(cell)}</text:p></table:table-cell>" for cell in cells)
+        + "</table:table-row>"
+        for cells in table
+    )
+    return f"<table:table table:name={quoteattr(name)}>{rows}</table:table>"
+
+
+def odf_list(items: tuple[str, ...]) -> str:
+    return (
+        "<text:list>"
+        + "".join(f"<text:list-item><text:p>{escape(text)}</text:p></text:list-item>" for text in items)
+        + "</text:list>"
+    )
+
+
+def odt_content(sample: Sample) -> str:
+    """Its heading, paragraph, list and table."""
+    content = f'<text:h text:outline-level="1">{escape(sample.title)}</text:h><text:p>{escape(sample.paragraph)}</text:p>'
+    return content + odf_list(sample.items) + odf_table(sample.table)
+
+
+def make_odt(sample: Sample, content: str | None = None, manifest: str = "", more: Parts | None = None) -> bytes:
+    return open_document("text", sample, odt_content(sample) if content is None else content, manifest, more)
+
+
+def make_ods(sample: Sample, sheets: str | None = None, more: Parts | None = None) -> bytes:
+    """A sheet with the table, then values of every type and the empty cells that programs write to the end of a sheet."""
+    if sheets is None:
+        values = (
+            'office:value-type="float" office:value="1.1000000000000001"',
+            'office:value-type="date" office:date-value="2026-03-01"',
+            'office:value-type="date" office:date-value="2026-03-01T09:29:59.999999971"',
+            'office:value-type="time" office:time-value="PT36H05M00S"',
+            'office:value-type="percentage" office:value="0.07"',
+            'office:value-type="currency" office:currency="PLN" office:value="120"',
+            'office:value-type="boolean" office:boolean-value="true"',
+        )
+        row = "".join(f"<table:table-cell {value}><text:p>as shown</text:p></table:table-cell>" for value in values)
+        row += '<table:table-cell table:number-columns-repeated="16377"/>'
+        empty = '<table:table-cell table:number-columns-repeated="16384"/>'
+        sheets = odf_table(sample.table, sample.title).removesuffix("</table:table>")
+        sheets += f"<table:table-row>{row}</table:table-row>"
+        sheets += f'<table:table-row table:number-rows-repeated="1048573">{empty}</table:table-row></table:table>'
+    return open_document("spreadsheet", sample, sheets, more=more)
+
+
+def frame(content: str, role: str = "") -> str:
+    """A frame of a slide."""
+    kind = f' presentation:class="{role}"' if role else ""
+    return f"<draw:frame{kind}><draw:text-box>{content}</draw:text-box></draw:frame>"
+
+
+def make_odp(sample: Sample, slides: str | None = None, more: Parts | None = None) -> bytes:
+    """Two slides, and notes."""
+    if slides is None:
+        first = frame(f"<text:p>{escape(sample.title)}</text:p>", "title")
+        first += frame(f"<text:p>{escape(sample.paragraph)}</text:p>", "subtitle")
+        first += frame("<text:p>17</text:p>", "page-number")
+        second = frame(odf_list(sample.items), "outline") + f"<draw:frame>{odf_table(sample.table)}</draw:frame>"
+        second += "<presentation:notes>" + frame(f"<text:p>{escape(sample.author)}</text:p>", "notes") + "</presentation:notes>"
+        slides = f"<draw:page>{first}</draw:page><draw:page>{second}</draw:page>"
+    return open_document("presentation", sample, slides, more=more)

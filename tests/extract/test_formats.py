@@ -10,7 +10,7 @@ from PIL import Image
 
 from chaos.corpus.all import corpus, of_sample
 from chaos.corpus.samples import SAMPLES, Sample
-from fairlane.extract.sniff import DOCX, ODT, PPTX, XLSX
+from fairlane.extract.sniff import DOCX, ODP, ODS, ODT, PPTX, XLSX
 
 from .conftest import Read
 
@@ -61,6 +61,29 @@ def test_xlsx(read: Read, sample: Sample) -> None:
     assert sample.table_markdown in result.text
     assert "| 2026-03-01 | 2026-03-01T09:30:00 |\n| TRUE | inline |\n| 2 | 12:00:00 |\n" in result.text
     assert "reading" not in result.text
+
+
+@LANGUAGES
+def test_odp(read: Read, sample: Sample) -> None:
+    result = read(content(sample, "odp"), "file.odp")
+    first, second = sample.items
+    assert (result.media_type, result.unit, [page.label for page in result.pages]) == (ODP, "slide", ["1", "2"])
+    assert result.text_of(0).strip() == f"## {sample.title}\n\n{sample.paragraph}"
+    assert result.text_of(1) == f"- {first}\n- {second}\n\n{sample.table_markdown}\n\n{sample.author}"
+    assert (result.title, result.author, result.language) == (sample.title, sample.author, sample.language)
+
+
+@LANGUAGES
+def test_ods(read: Read, sample: Sample) -> None:
+    result = read(content(sample, "ods"), "file.ods")
+    (first, second), (third, fourth) = sample.table
+    assert (result.media_type, result.unit, [page.label for page in result.pages]) == (ODS, "sheet", [sample.title])
+    assert result.text == (
+        f"## {sample.title}\n\n| {first} | {second} |  |  |  |  |  |\n" + "| " + " | ".join(["---"] * 7) + " |\n"
+        f"| {third} | {fourth} |  |  |  |  |  |\n"
+        "| 1.1 | 2026-03-01 | 2026-03-01T09:30:00 | 36:05:00 | 7% | 120 PLN | TRUE |\n"
+    )
+    assert (result.title, result.created) == (sample.title, "2026-03-01T09:30:00")
 
 
 @LANGUAGES

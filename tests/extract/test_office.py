@@ -186,37 +186,3 @@ def test_serial_numbers_as_spreadsheets_count_them(serial: float, expected: str 
 )
 def test_columns(reference: str, column: int | None) -> None:
     assert column_number(reference) == column
-
-
-# -- ODT
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ('<text:p>a<text:s text:c="3"/>b<text:tab/>c<text:line-break/>d</text:p>', "a   b\tc\nd"),
-        ('<text:p><text:a xlink:href="https://example.org">there</text:a></text:p>', "[there](https://example.org)"),
-        (
-            "<text:p>a<office:annotation><text:p>remark</text:p></office:annotation>b</text:p>",
-            "a[^c1]b\n\n[^c1]: **Comment:** remark",
-        ),
-        (
-            "<text:p>a<text:note><text:note-body><text:p>note</text:p></text:note-body></text:note>b</text:p>",
-            "a[^1]b\n\n[^1]: note",
-        ),
-        ('<text:s text:c="999999999"/><text:p>x</text:p>', "x"),
-        ('<text:h text:outline-level="3">three</text:h>', "### three"),
-        (
-            "<text:list><text:list-item><text:p>a</text:p><text:list><text:list-item><text:p>b</text:p></text:list-item>"
-            "</text:list></text:list-item></text:list>",
-            "- a\n  - b",
-        ),
-    ],
-)
-def test_odt(read: Read, content: str, text: str) -> None:
-    assert read(make_odt(SAMPLE, content), "a.odt").text == text
-
-
-def test_odt_pages(read: Read) -> None:
-    content = "<text:p>one</text:p><text:soft-page-break/><text:p>two</text:p>"
-    assert [page.start for page in read(make_odt(SAMPLE, content), "a.odt").pages] == [0, 5]

@@ -1,4 +1,4 @@
-"""Styles of an OpenDocument text: which lists are numbered, which paragraphs are titles or begin a page.
+"""Styles of an OpenDocument text: which lists are numbered, which paragraphs are headings or begin a page.
 
 Laws:
 - Styles of the content come before it in the same part. The named styles have a part of their own, which is read only if a list
@@ -6,6 +6,8 @@ Laws:
 """
 
 from __future__ import annotations
+
+import re
 
 from .builder import ExtractionBuilder
 from .xml import Attributes, StartHandler, read_xml
@@ -15,6 +17,7 @@ STYLES_MAX = 20_000
 ANCESTORS_MAX = 20
 TITLE = "Title"
 NAMED = "styles.xml"
+_HEADING = re.compile("Heading_20_([1-9])")  # the same in every language; what people see is another name
 
 
 class OdfStyles:
@@ -52,13 +55,15 @@ class OdfStyles:
             read_xml(self._builder, self._package.iter_blocks(NAMED), StartHandler(self.start))
         return level in self._lists.get(list_style, ())
 
-    def is_title(self, style: str) -> bool:
-        """Whether a paragraph of this style is the document's title."""
+    def heading_level(self, style: str) -> int:
+        """Return the level of heading that a style, or one that it is made from, gives a paragraph; 0 for none."""
         for _ in range(ANCESTORS_MAX):
-            if style == TITLE or not style:
-                break
+            if style == TITLE:
+                return 1
+            if (match := _HEADING.fullmatch(style)) is not None:
+                return int(match[1])
             style = self._parents.get(style, "")
-        return style == TITLE
+        return 0
 
     def begins_page(self, style: str) -> bool:
         """Whether a paragraph of this style begins a page."""

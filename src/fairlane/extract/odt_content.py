@@ -1,25 +1,31 @@
-"""The text of an ODT: paragraphs, headings, lists, tables, links, text boxes, what pictures show, notes and comments.
+"""The text of an ODT or ODP, or of an object in it: paragraphs, lists, tables, links, charts, pictures, notes and comments.
 
 Laws:
 - A note, a comment or a text box has paragraphs and lists of its own: what is inside changes nothing outside.
 - Of the paragraphs of an item the first has the marker.
+- A chart is the table that it was drawn from.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .builder import ExtractionBuilder
 from .markdown import MarkdownWriter, comment_by
 from .odf_styles import OdfStyles
-from .xml import Attributes
+from .xml import Attributes, read_xml
+from .zip_package import Package
 
 DROPPED = {
     *("tracked-changes", "ruby-text", "forms", "font-face-decls", "scripts", "note-citation"),
 }
 DRAWINGS = ("frame", "g", "custom-shape", "rect", "ellipse", "line", "connector", "path", "polygon", "polyline")
+NOT_OF_CHARTS = {"axis", "legend", "math"}  # labels that repeat what the table has; formulas have no text
+REMARK = "remark"  # a comment on no text in particular: on a slide
 SPACES_MAX = 1_000
+OBJECTS_DEPTH_MAX = 2  # charts and documents in each other
 NESTING_MAX = 100  # notes and text boxes in each other; deeper ones are read as part of what is around them
 
 
@@ -32,6 +38,7 @@ class _Flow:
     heading: int = 0
     lists: list[str] = field(default_factory=list)  # the style of each open list
     is_item_due: bool = False  # the next paragraph is the first of an item
+    is_header: bool = False  # in a list, but no item: what slides have for plain text
     author: str = ""  # of the comment
     drawings: int = 0  # that are open
     shown: str = ""  # what the outermost of them shows
@@ -41,8 +48,11 @@ class _Flow:
 class OdtContent:
     """Handler for the content."""
 
-    def __init__(self, builder: ExtractionBuilder, writer: MarkdownWriter, styles: OdfStyles) -> None:
-        self._builder, self._writer, self._styles = builder, writer, styles
+    def __init__(
+        self, builder: ExtractionBuilder, package: Package, writer: MarkdownWriter, styles: OdfStyles, depth: int = 0
+    ) -> None:
+        self._builder, self._package, self._writer, self._styles = builder, package, writer, styles
+        self._depth = depth  # of objects in objects
         self._dropped = 0
         self._is_in_styles = False
         self._flow = _Flow()
@@ -54,13 +64,14 @@ class OdtContent:
             "h": self._start_paragraph,
             "p": self._start_paragraph,
             "list": self._start_list,
-            "list-item": self._start_item,
+            **dict.fromkeys(("list-item", "list-header"), self._start_item),
             "table": lambda _, __: writer.begin_table(),
             "table-cell": self._start_cell,
             "covered-table-cell": self._skip_cells,
             "a": lambda _, attributes: writer.begin_link(attributes.get("href", "")),
             **dict.fromkeys(("note", "annotation", "text-box"), self._start_flow),
             **dict.fromkeys(DRAWINGS, self._start_drawing),
+            "object": self._on_object,
             **dict.fromkeys(("creator", "title", "desc"), self._start_collected),
             **dict.fromkeys(("s", "tab", "line-break", "soft-page-break"), self._on_sign),
         }
@@ -133,8 +144,8 @@ class OdtContent:
         if name == "h":
             level = attributes.get("outline-level", "1")
             self._flow.heading = int(level[:2]) if level.isdecimal() else 1
-        elif self._styles.is_title(style):
-            self._flow.heading = 1
+        elif self._flow.paragraphs == 1:
+            self._flow.heading = self._styles.heading_level(style)
 
     def _end_paragraph(self) -> None:
         flow, writer = self._flow, self._writer
@@ -142,13 +153,15 @@ class OdtContent:
         if flow.paragraphs > 0:
             return
         is_blank = writer.is_blank
-        if flow.heading:
+        if flow.kind == REMARK:
+            writer.text(" ")
+        elif flow.heading:
             writer.end_heading(flow.heading)
         elif flow.lists and flow.is_item_due:
             level = len(flow.lists)
             writer.end_item(level - 1, "1." if self._styles.is_numbered(flow.lists[-1], level) else "-")
         else:
-            writer.end("  " * len(flow.lists))
+            writer.end("" if flow.is_header else "  " * len(flow.lists))
         flow.heading, flow.is_item_due = 0, flow.is_item_due and is_blank
 
     def _start_list(self, _: str, attributes: Attributes) -> None:
@@ -160,8 +173,9 @@ class OdtContent:
             self._flow.lists.pop()
         self._flow.is_item_due = False
 
-    def _start_item(self, _: str, __: Attributes) -> None:
-        self._flow.is_item_due = True
+    def _start_item(self, name: str, _: Attributes) -> None:
+        self._flow.is_item_due = name == "list-item"
+        self._flow.is_header = name == "list-header"
 
     # -- tables
 
@@ -182,14 +196,19 @@ class OdtContent:
             self._dropped += 1
             return
         kind = attributes.get("note-class", "footnote") if name == "note" else name
-        is_held = self._writer.begin_aside() if name == "text-box" else self._writer.begin_note()
+        if name == "annotation" and not self._flow.paragraphs:
+            kind, is_held = REMARK, False
+        else:
+            is_held = self._writer.begin_aside() if name == "text-box" else self._writer.begin_note()
         self._flows.append(self._flow)
-        self._flow = _Flow(kind if kind in self._labels else name, is_held=is_held)
+        self._flow = _Flow(kind if kind in self._labels or kind == REMARK else name, is_held=is_held)
 
     def _end_flow(self) -> None:
         ended, self._flow = self._flow, self._flows.pop()
         if ended.kind == "text-box":
             self._writer.end_aside(ended.is_held)
+        elif ended.kind == REMARK:
+            self._writer.end(comment_by(ended.author))
         elif ended.is_held:
             kind = ended.kind if ended.kind in self._labels else "footnote"
             self._labels[kind] += 1
@@ -206,7 +225,7 @@ class OdtContent:
 
     def _end_author(self) -> None:
         author = self._take_collected()
-        if self._flow.kind == "annotation":
+        if self._flow.kind in ("annotation", REMARK):
             self._flow.author = author
         else:  # a field that shows the author
             self.text(author)
@@ -228,6 +247,35 @@ class OdtContent:
         if not flow.drawings:
             self._writer.picture(flow.shown)
             flow.shown = ""
+            if not flow.paragraphs:
+                self._writer.end()
+
+    def _on_object(self, _: str, attributes: Attributes) -> None:
+        is_held = self._writer.begin_aside()
+        read_object(self._builder, self._package, self._writer, attributes.get("href", ""), self._depth + 1)
+        self._writer.end_aside(is_held)
+
+
+class _ObjectContent(OdtContent):
+    """Handler for the content of a chart, or of another document that is part of this one."""
+
+    def start(self, name: str, attributes: Attributes) -> None:
+        if self._dropped or name in NOT_OF_CHARTS:
+            self._dropped += 1
+        elif name != "title":  # of a chart, which has paragraphs
+            super().start(name, attributes)
+
+    def end(self, name: str) -> None:
+        if self._dropped or name != "title":
+            super().end(name)
+
+
+def read_object(builder: ExtractionBuilder, package: Package, writer: MarkdownWriter, target: str, depth: int = 1) -> None:
+    """Read a chart, or another document that is part of this one."""
+    part = posixpath.normpath(posixpath.join(target, "content.xml"))
+    if depth <= OBJECTS_DEPTH_MAX and part in package and part != "content.xml":
+        styles = OdfStyles(builder, package)
+        read_xml(builder, package.iter_blocks(part), _ObjectContent(builder, package, writer, styles, depth))
 
 
 def _count(attributes: Attributes, name: str) -> int:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from .builder import ExtractionBuilder
 from .failure import Unreadable
+from .preview import read_preview
 from .xml import Attributes, Elements, read_xml
 from .zip_package import Package
 
@@ -78,7 +79,7 @@ def main_part(builder: ExtractionBuilder, package: Package) -> tuple[str, str]:
 
 
 def read_properties(builder: ExtractionBuilder, package: Package) -> None:
-    """Read title, author and dates."""
+    """Read title, author, dates and preview."""
     names = {"title": "title", "creator": "author", "created": "created", "modified": "modified"}
 
     def on_element(name: str, _: Attributes, text: str) -> None:
@@ -88,5 +89,7 @@ def read_properties(builder: ExtractionBuilder, package: Package) -> None:
     for rel in read_relationships(builder, package, "").values():
         if rel.kind == "core-properties" and rel.target in package and not rel.is_external:
             read_xml(builder, package.iter_blocks(rel.target), Elements(builder, on_element))
+        elif rel.kind == "thumbnail" and not rel.is_external:
+            read_preview(builder, package, rel.target)
     if any(entry.filename.endswith("vbaProject.bin") for entry in package.entries):
         builder.warn("macros_ignored")

@@ -28,10 +28,13 @@ class SheetTable:
         self._row.append((column, value))
         self._columns.add(column)
 
-    def end_row(self) -> None:
-        """End the row; without cells there is none."""
+    def end_row(self, times: int = 1) -> None:
+        """End the row, which is there so many times; without cells there is none."""
         if self._row:
-            self._rows.append(self._row)
+            self._builder.meter.count_cells(len(self._row) * (times - 1))
+            self.length += sum(len(value) for _, value in self._row) * (times - 1)
+            self._builder.meter.check_text(self.length)
+            self._rows += [self._row] * times
             self._row = []
 
     def write(self) -> None:

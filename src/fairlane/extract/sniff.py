@@ -21,13 +21,17 @@ from .zip_package import Package
 
 OFFICE = "application/vnd.openxmlformats-officedocument."
 DOCX, PPTX = OFFICE + "wordprocessingml.document", OFFICE + "presentationml.presentation"
-XLSX, ODT = OFFICE + "spreadsheetml.sheet", "application/vnd.oasis.opendocument.text"
+XLSX = OFFICE + "spreadsheetml.sheet"
+OPENDOCUMENT = "application/vnd.oasis.opendocument."
+ODT, ODS, ODP = (OPENDOCUMENT + kind for kind in ("text", "spreadsheet", "presentation"))
 READERS = {
     "application/pdf": "pdf.read",
     DOCX: "docx.read",
     PPTX: "pptx.read",
     XLSX: "xlsx.read",
     ODT: "odt.read",
+    ODS: "ods.read",
+    ODP: "odp.read",
     "application/rtf": "rtf.read",
     "text/html": "html.read",
     "message/rfc822": "mail.read",
@@ -42,13 +46,15 @@ READERS = {
     "application/mbox": "mailbox.read",
     **{f"image/{kind}": "image.read" for kind in ("png", "jpeg", "tiff", "webp", "gif", "bmp", "jp2", "avif", "heic")},
 }
-PACKAGED = ("application/vnd.oasis.opendocument.", "application/epub+zip")
+PACKAGED = (OPENDOCUMENT, "application/epub+zip")
 SUFFIXES = {  # the usual suffixes of each type; another one gives a warning
     "application/pdf": "pdf",
     DOCX: "docx docm dotx dotm",
     PPTX: "pptx pptm ppsx ppsm potx",
     XLSX: "xlsx xlsm xltx xltm",
     ODT: "odt ott",
+    ODS: "ods ots",
+    ODP: "odp otp",
     "application/rtf": "rtf doc",
     "text/html": "html htm xhtml",
     "message/rfc822": "eml mail msg",
@@ -200,8 +206,9 @@ def _zip_type(builder: ExtractionBuilder) -> str:
     """Tell an office document, which is a ZIP with certain parts, from other archives."""
     with Package(builder, max(builder.limits.parts_max, builder.limits.members_max)) as package:
         if (kind := _declared_type(package)) is not None:
-            if kind.startswith(ODT):
-                return ODT
+            for known in (ODT, ODS, ODP):
+                if kind.startswith(known):  # templates have a longer type
+                    return known
             raise Unreadable("unsupported", kind)
         if "[Content_Types].xml" not in package:
             return "application/zip"
