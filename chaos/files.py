@@ -29,6 +29,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from chaos.corpus.all import corpus
 from fairlane.extract import CAN_RETRY, Extraction, Limits, Unreadable, extract, warm
+from fairlane.extract.builder import ExtractionBuilder
+from fairlane.extract.ole import SIGNATURE, OleFile, Tree
+from fairlane.extract.ole_writer import write_ole
 from fairlane.extract.sandboxed import extract_isolated, prepare, release
 from fairlane.procs.syscalls import become_subreaper
 
@@ -82,7 +85,7 @@ def damage(content: bytes, random: Random) -> bytes:
 
 
 def files(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Yield damaged files, the same for the same seed. Parts of office documents are damaged before they are zipped."""
+    """Yield damaged files, the same for the same seed. Parts of office documents are damaged before they are packed."""
     random = Random(seed)
     names = sorted(corpus())
     for number in range(count):
@@ -90,6 +93,8 @@ def files(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
         content = corpus()[name]
         if content.startswith(b"PK") and random.random() < 0.7:
             content = _damage_part(content, random)
+        elif content.startswith(SIGNATURE) and random.random() < 0.7:
+            content = _damage_stream(content, random)
         else:
             content = damage(content, random)
         yield (name if random.random() < 0.8 else random.choice(names)), content
@@ -107,6 +112,20 @@ def _damage_part(content: bytes, random: Random) -> bytes:
     part = parts[chosen]
     parts[chosen] = damage(part if isinstance(part, bytes) else part.encode(), random)
     return zipped(parts)
+
+
+def _damage_stream(content: bytes, random: Random) -> bytes:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        with OleFile(ExtractionBuilder(Path(file.name), "", None, Limits())) as ole:
+            tree = ole.tree(ole.root)
+    chosen: Tree = tree
+    while isinstance(part := chosen[name := random.choice(sorted(chosen))], dict) and part:
+        chosen = part
+    if isinstance(part, bytes):
+        chosen[name] = damage(part, random)
+    return write_ole(tree)
 
 
 def broken_laws(result: Extraction, scratch: Path) -> list[str]:

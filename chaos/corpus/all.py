@@ -10,6 +10,7 @@ from PIL import Image
 
 from .archives import make_mbox, make_tar, packings
 from .office import make_docx, make_odp, make_ods, make_odt, make_pptx, make_xlsx, zipped
+from .old_office import by_libreoffice, make_doc, make_msg, make_ppt, make_xls, make_xlsb
 from .others import (
     HEIC,
     draw,
@@ -52,6 +53,11 @@ def of_sample(sample: Sample) -> dict[str, bytes]:
         "odt": make_odt(sample),
         "ods": make_ods(sample),
         "odp": make_odp(sample),
+        "xls": make_xls(sample),
+        "xlsb": make_xlsb(sample),
+        "doc": make_doc(sample),
+        "ppt": make_ppt(sample),
+        "msg": make_msg(sample),
         "rtf": make_rtf(sample, 1250 if sample.language == "pl" else 1252),
         "html": make_html(sample),
         "eml": make_eml(sample),
@@ -90,4 +96,5 @@ def corpus() -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for sample in SAMPLES:
         files |= of_sample(sample)
+    files |= {name: by_libreoffice()[name] for name in ("letter.doc", "stock.xls", "plans.ppt")}
     return files | pictures() | archives() | {"form.pdf": make_form()}

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from fairlane.extract import Code
+from fairlane.extract.ole_writer import write_ole
 
 from .all import of_sample
 from .archives import (
@@ -243,7 +244,7 @@ def _letters(number: int) -> str:
 
 def encrypted_office() -> bytes:
     """The old container that office documents with a password are in."""
-    return OLE + bytes(1_000) + "EncryptedPackage".encode("utf-16-le") + bytes(3_000)
+    return write_ole({"EncryptedPackage": bytes(3_000), "EncryptionInfo": bytes(200)})
 
 
 def outside_relations() -> bytes:
@@ -361,7 +362,8 @@ HOSTILE: dict[str, Hostile] = {
     "encrypted zip": Hostile("locked.zip", encrypted_zip, "encrypted"),
     "encrypted office": Hostile("locked.docx", encrypted_office, "encrypted"),
     "encrypted odt": Hostile("locked.odt", lambda: make_odt(SAMPLE, manifest="<encryption-data/>"), "encrypted"),
-    "old office": Hostile("old.doc", lambda: OLE + bytes(4_000), "unsupported"),
+    "old office": Hostile("old.doc", lambda: write_ole({"VisioDocument": bytes(5_000)}), "unsupported"),
+    "noise in ole": Hostile("old.doc", lambda: OLE + bytes(4_000), "corrupt"),
     "noise": Hostile("noise.bin", lambda: random.Random(7).randbytes(20_000), "unsupported"),
     "program": Hostile("invoice.pdf", lambda: b"MZ\x90\x00\x03" + bytes(1_000), "unsupported"),
     "zip bomb": Hostile("bomb.zip", zip_bomb, "too_large"),

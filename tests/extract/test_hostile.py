@@ -13,6 +13,7 @@ import pytest
 
 from chaos.corpus.all import of_sample
 from chaos.corpus.hostile import HOSTILE, docx_with, external_entity, pdf_of_objects, zip_of_zips
+from chaos.corpus.hostile_office import HOSTILE_OFFICE
 from chaos.corpus.office import zipped
 from chaos.corpus.samples import BY_LANGUAGE
 from fairlane.extract import Limits, extract
@@ -70,9 +71,9 @@ def child() -> object:
     child.end()
 
 
-@pytest.mark.parametrize("key", HOSTILE)
+@pytest.mark.parametrize("key", [*HOSTILE, *HOSTILE_OFFICE])
 def test_each_ends_with_its_code_in_little_memory_and_time(child: Child, tmp_path: Path, key: str) -> None:
-    hostile = HOSTILE[key]
+    hostile = (HOSTILE | HOSTILE_OFFICE)[key]
     path, scratch = tmp_path / "file", tmp_path / "scratch"
     path.write_bytes(hostile.make())
     scratch.mkdir()

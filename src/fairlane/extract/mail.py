@@ -21,8 +21,8 @@ from .encoding import decode, detect_bom, detect_wide
 from .failure import Unreadable, corrupt_on_error
 from .html import HtmlReader, declared_charset
 from .mail_headers import charset, file_name, header
+from .mail_text import write_attachments, write_headers
 from .markdown import MarkdownWriter
-from .members import display_name, save_member
 
 SIZE_MAX = 50_000_000  # the whole message is in memory, several times over
 HEADERS = ("From", "To", "Cc", "Date")
@@ -107,7 +107,7 @@ def _read_message(builder: ExtractionBuilder, content: bytes) -> None:
     writer = MarkdownWriter(builder)
     for part in collector.bodies:
         _write_body(builder, writer, part)
-    _write_attachments(builder, collector.attachments)
+    write_attachments(builder, ((name, _blocks(builder, part)) for name, part in collector.attachments))
 
 
 def _write_headers(builder: ExtractionBuilder, message: Message) -> None:
@@ -116,12 +116,7 @@ def _write_headers(builder: ExtractionBuilder, message: Message) -> None:
     builder.fact("author", header(message, "From"))
     with suppress(ValueError, TypeError, IndexError, OverflowError):
         builder.fact("created", email.utils.parsedate_to_datetime(header(message, "Date")).isoformat())
-    if subject:
-        builder.write(f"# {subject}\n\n")
-    for name in HEADERS:
-        if value := header(message, name):
-            builder.write(f"**{name}:** {value}  \n")
-    builder.write("\n")
+    write_headers(builder, subject, ((name, header(message, name)) for name in HEADERS))
 
 
 def _write_body(builder: ExtractionBuilder, writer: MarkdownWriter, part: Message) -> None:
@@ -132,19 +127,6 @@ def _write_body(builder: ExtractionBuilder, writer: MarkdownWriter, part: Messag
         builder.write("\n\n")
     else:
         builder.write(decode(body, charset(part)).replace("\r\n", "\n").strip("\n") + "\n\n")
-
-
-def _write_attachments(builder: ExtractionBuilder, attachments: list[tuple[str, Message]]) -> None:
-    if not attachments:
-        return
-    builder.write("Attachments:\n\n")
-    for name, part in attachments:
-        size = None
-        if builder.depth >= builder.limits.depth_max:
-            builder.warn("members_skipped", "too many messages and archives inside each other")
-        elif save_member(builder, name, _blocks(builder, part)):
-            size = builder.members[-1].size
-        builder.write(f"- {display_name(name)}" + (f" ({size:,} bytes)\n" if size is not None else "\n"))
 
 
 def _blocks(builder: ExtractionBuilder, part: Message) -> Iterator[bytes]:

@@ -14,6 +14,8 @@ from .builder import ExtractionBuilder
 from .encoding import detect, detect_bom, detect_wide
 from .failure import Unreadable
 from .mailbox import is_mailbox
+from .ole import SIGNATURE
+from .ole_kind import DOC, MSG, PPT, XLS, detect_ole_type
 from .ooxml import KINDS, main_part
 from .plain import JSON_CHECKED_MAX, is_json
 from .tar import is_tar
@@ -24,6 +26,7 @@ DOCX, PPTX = OFFICE + "wordprocessingml.document", OFFICE + "presentationml.pres
 XLSX = OFFICE + "spreadsheetml.sheet"
 OPENDOCUMENT = "application/vnd.oasis.opendocument."
 ODT, ODS, ODP = (OPENDOCUMENT + kind for kind in ("text", "spreadsheet", "presentation"))
+XLSB = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
 READERS = {
     "application/pdf": "pdf.read",
     DOCX: "docx.read",
@@ -32,6 +35,11 @@ READERS = {
     ODT: "odt.read",
     ODS: "ods.read",
     ODP: "odp.read",
+    XLS: "xls.read",
+    XLSB: "xlsb.read",
+    DOC: "doc.read",
+    PPT: "ppt.read",
+    MSG: "msg.read",
     "application/rtf": "rtf.read",
     "text/html": "html.read",
     "message/rfc822": "mail.read",
@@ -55,6 +63,11 @@ SUFFIXES = {  # the usual suffixes of each type; another one gives a warning
     ODT: "odt ott",
     ODS: "ods ots",
     ODP: "odp otp",
+    XLS: "xls xlt xla xlm",
+    XLSB: "xlsb",
+    DOC: "doc dot",
+    PPT: "ppt pps pot",
+    MSG: "msg",
     "application/rtf": "rtf doc",
     "text/html": "html htm xhtml",
     "message/rfc822": "eml mail msg",
@@ -76,6 +89,7 @@ SUFFIXES = {  # the usual suffixes of each type; another one gives a warning
     "image/heic": "heic heif heics heifs hif",
 }
 MAGIC = (
+    *((b"\x09\x08" + kind, XLS) for kind in (b"\x08\0\0\5", b"\x10\0\0\6")),  # a workbook without its container
     (b"%PDF-", "application/pdf"),
     (b"{\\rtf", "application/rtf"),
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -96,6 +110,7 @@ BRANDS = {  # of files that are made of boxes, as films are
     "image/heic": {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"},
 }
 UNSUPPORTED_MAGIC = (
+    *((b"\x09\x08" + kind, XLS) for kind in (b"\x08\0\0\5", b"\x10\0\0\6")),  # a workbook without its container
     (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
     (b"Rar!", "application/vnd.rar"),
     (b"\x28\xb5\x2f\xfd", "application/zstd"),
@@ -115,8 +130,6 @@ BINARY_BEGINNINGS = (
 )
 MARKDOWN_SUFFIXES = ("md", "markdown")
 XML_SUFFIXES = ("xml", "svg", "xsd", "rss", "kml", "gpx", "xsl")
-OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
 START = 65_536
 MIMETYPE_MAX = 1_000  # bytes
 BRANDS_BYTES_MAX = 1_000
@@ -166,8 +179,8 @@ def _binary_type(builder: ExtractionBuilder, start: bytes) -> str | None:
         return _type_of_boxes(start)
     if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return _zip_type(builder)
-    if start.startswith(OLE):
-        _refuse_ole(builder.path)
+    if start.startswith(SIGNATURE):
+        return detect_ole_type(builder)
     _refuse_unsupported(start)
     return "application/pdf" if b"%PDF-" in start[:1024] else None
 
@@ -213,6 +226,8 @@ def _zip_type(builder: ExtractionBuilder) -> str:
         if "[Content_Types].xml" not in package:
             return "application/zip"
         _, kind = main_part(builder, package)
+    if "sheet.binary" in kind:
+        return XLSB
     for word, name in KINDS.items():
         if word in kind or f"ms-{_old_name(name)}" in kind:
             return {"docx": DOCX, "pptx": PPTX, "xlsx": XLSX}[name]
@@ -231,17 +246,6 @@ def _declared_type(package: Package) -> str | None:
 def _old_name(name: str) -> str:
     """Return the program's name, which the types of documents with macros have."""
     return {"docx": "word", "pptx": "powerpoint", "xlsx": "excel"}[name]
-
-
-def _refuse_ole(path: Path) -> None:
-    """Refuse an OLE container: an office document with a password, or a format of before 2007."""
-    with path.open("rb") as file:
-        previous = b""
-        while block := file.read(1_000_000):
-            if ENCRYPTED_PACKAGE in previous + block:
-                raise Unreadable("encrypted", "an office document with a password")
-            previous = block[-100:]
-    raise Unreadable("unsupported", "an office document of before 2007, or an Outlook message")
 
 
 def _is_binary(start: bytes) -> bool:

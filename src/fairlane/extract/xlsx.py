@@ -187,9 +187,7 @@ def read(builder: ExtractionBuilder) -> None:
     """Read every sheet as a page, headed by its name."""
     builder.unit = "sheet"
     with Package(builder, builder.limits.parts_max) as package:
-        part, kind = main_part(builder, package)
-        if "binary" in kind:
-            raise Unreadable("unsupported", "a binary workbook (XLSB)")
+        part, _ = main_part(builder, package)
         read_properties(builder, package)
         rels = read_relationships(builder, package, part)
         workbook = Workbook(builder, package, rels)
