@@ -28,7 +28,8 @@ class _Composer:
     def __init__(self, seed: int, features: frozenset[str], languages: int) -> None:
         self._random = random.Random(seed)
         self._features = features
-        self.texts: Texts = LANGUAGES[seed % min(languages, len(LANGUAGES))]
+        # Not the seed itself: the ways to write a format take their turns by it.
+        self.texts: Texts = random.Random(f"language {seed}").choice(LANGUAGES[:languages])
         self._number = 0
 
     def _count(self) -> int:

@@ -71,7 +71,7 @@ FORMATS: dict[str, tuple[Way, ...]] = {
         Way("Chromium", "text", PRINTED, ("html", "chromium:html:pdf"), NO_RIGHT_TO_LEFT, 3),
         Way("wkhtmltopdf", "text", PRINTED, ("html", "wkhtmltopdf:html:pdf"), NO_RIGHT_TO_LEFT),
         Way("LibreOffice of HTML", "text", PRINTED, ("html", "soffice:html:pdf"), LATIN_GREEK_CYRILLIC),
-        Way("LibreOffice of python-docx", "text", PRINTED, (*DOCX, "soffice:docx:pdf"), LATIN_GREEK_CYRILLIC),
+        Way("LibreOffice of python-docx", "text", PRINTED - {"links"}, (*DOCX, "soffice:docx:pdf"), LATIN_GREEK_CYRILLIC),
         Way("LibreOffice of pandoc", "text", PRINTED - {"merged"}, (*PANDOC_ODT, "soffice:odt:pdf"), LATIN_GREEK_CYRILLIC),
         Way("ReportLab", "text", PRINTED, ("reportlab:pdf",), LATIN_GREEK_CYRILLIC),
     ),

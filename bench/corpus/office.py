@@ -238,13 +238,14 @@ def _fonts(is_wide: bool) -> tuple[str, str]:
 
 
 def _reportlab_list(platypus: Any, style: Any, items: list[Item], level: int, is_numbered: bool) -> Any:
-    parts: list[Any] = []
+    parts: list[list[Any]] = []
     while items and items[0].level >= level:
         if items[0].level > level:
-            parts.append(_reportlab_list(platypus, style, items, level + 1, is_numbered))
+            parts[-1].append(_reportlab_list(platypus, style, items, level + 1, is_numbered))
         else:
-            parts.append(platypus.ListItem(platypus.Paragraph(_markup(items.pop(0).text), style)))
-    return platypus.ListFlowable(parts, bulletType="1" if is_numbered else "bullet", bulletFontName=style.fontName)
+            parts.append([platypus.Paragraph(_markup(items.pop(0).text), style)])
+    flowables = [platypus.ListItem(part) for part in parts]
+    return platypus.ListFlowable(flowables, bulletType="1" if is_numbered else "bullet", bulletFontName=style.fontName)
 
 
 def _reportlab_table(platypus: Any, rows: tuple[tuple[Cell, ...], ...], lines: str, fonts: tuple[str, str]) -> Any:

@@ -2,7 +2,8 @@
 
 - A word counts as often as it is in the document and in the text.
 - A heading counts when it is a heading, and is above, beside or below the heading before it as in the document.
-- A table counts by its rows: all cells in order, in one table. What a merged cell covers may be empty or repeated.
+- A table counts by its rows: all cells in order, in one table or in two in a row, as at the end of a page. What a merged cell
+  covers may be empty or repeated.
 - An item counts when it is one, is numbered if it should be, and is deeper, as deep or less deep than the item before it.
 - A link counts when its words lead to its target. Of a note or comment, and of speaker's notes, the words count.
 - A paragraph counts when it comes out whole, without a break, after the paragraph before it.
@@ -18,6 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -196,10 +198,12 @@ def _sign(number: int) -> int:
 
 def _tables(document: Document, found: Found) -> tuple[tuple[float, float], int]:
     expected = [block for block in document.blocks if isinstance(block, Table)]
+    parts = [*found.tables, *(first + second for first, second in pairwise(found.tables))]  # a page may end inside a table
     count = 0.0
     for table in expected:
-        count += max((_rows_found(table, rows) for rows in found.tables), default=0) / len(table.rows)
-    return (count, len(expected)), max(0, len(found.tables) - len(expected))
+        count += max((_rows_found(table, rows) for rows in parts), default=0) / len(table.rows)
+    none = [rows for rows in found.tables if not any(_rows_found(table, rows) for table in expected)]
+    return (count, len(expected)), len(none)
 
 
 def _rows_found(table: Table, rows: list[list[str]]) -> int:

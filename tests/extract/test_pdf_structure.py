@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
@@ -36,7 +37,7 @@ def grid(sheet: Sheet, xs: list[float], ys: list[float]) -> Sheet:
     return sheet
 
 
-def fill(sheet: Sheet, xs: list[float], y: float, pitch: float, rows: list[tuple[str, ...]] | None = None) -> Sheet:
+def fill(sheet: Sheet, xs: list[float], y: float, pitch: float, rows: Sequence[tuple[str, ...]] | None = None) -> Sheet:
     for number, row in enumerate(rows or ROWS):
         for x, cell in zip(xs, row, strict=True):
             sheet.text(x, y - number * pitch, cell)

@@ -18,6 +18,7 @@ from .pdf_aligned import take_aligned
 from .pdf_columns import Region, regions
 from .pdf_lines import PageText
 from .pdf_links import add_links
+from .pdf_narrow import mark_cuts
 from .pdf_pieces import HYPHENS, Piece, Row, Span, Spans, Table, join, pieces_of, rows_of, spans_of, text_of
 from .pdf_rules import Rulings, read_rules
 from .pdf_tables import grids, take_tables
@@ -33,6 +34,7 @@ FULL = 0.75  # of the width of a block: a line that is longer goes on in the nex
 NARROW = 0.8  # of a region's width: a block that is narrower may be lines of their own, such as an address
 _BULLET = re.compile(r"(?:[•◦▪‣●○■□➢➤✓\uf0b7\uf0a7\uf076]\s*|[-–—*·]\s+)(?=\S)")
 _NUMBER = re.compile(r"(?:(\d{1,3})[.)]|([a-z])\))\s+(?=\S)")
+_WORDLESS = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")  # Chinese and Japanese
 _SENTENCE_END = re.compile(r"[.!?:]['\")\]]?\s*$")
 LEADERS = re.compile(r"(?:\. ?){5}|…{2}")  # as in a table of contents
 Kind = Literal["text", "item", "code", "table"]
@@ -50,6 +52,7 @@ class TextLine:
     is_mono: bool
     spans: Spans
     text: str
+    number: int = 0  # that stands on its own before the text
     marker: str = ""
 
 
@@ -96,6 +99,7 @@ def read_blocks(document: Any, page: Any, text: PageText) -> list[Block]:
     if mono > MONO_SHARE_MAX * len(text.text):
         for line in lines:
             line.font = line.font._replace(is_mono=False)
+    mark_cuts(lines)
     add_links(document, page, text, lines)
     return blocks_of(text, pieces_of(text, lines), read_rules(page, text.turn))
 
@@ -127,7 +131,15 @@ def _text_line(row: Row) -> TextLine:
         font.is_mono,
         spans,
         text_of(spans),
+        _lone_number(row),
     )
+
+
+def _lone_number(row: Row) -> int:
+    """Return the number that is the first piece of a row, if it is one."""
+    piece = row.pieces[0]
+    text = piece.line.text[piece.start : piece.end].strip() if piece.line is not None and len(row.pieces) > 1 else ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 3 else 0
 
 
 def _blocks_of_region(region: Region, rules: Rulings) -> list[Block]:
@@ -149,6 +161,7 @@ def _blocks_of_region(region: Region, rules: Rulings) -> list[Block]:
 
 def _blocks_of_lines(lines: list[TextLine], left: float, right: float, rules: Rulings) -> list[Block]:
     _mark_dots(lines, rules)
+    _mark_numbers(lines)
     return [_block(group, left, right) for group in _groups(lines)]
 
 
@@ -163,22 +176,73 @@ def _mark_dots(lines: list[TextLine], rules: Rulings) -> None:
                 break
 
 
+def _mark_numbers(lines: list[TextLine]) -> None:
+    """Give a marker to the lines that begin with a number on its own, where two or more of them count up from 1."""
+    lists: list[list[TextLine]] = []
+    for line in lines:
+        if not line.number or line.is_bold:
+            continue
+        near = [members for members in lists if abs(members[0].x0 - line.x0) < line.size / 2]
+        if near and near[-1][-1].number == line.number - 1:
+            near[-1].append(line)
+        elif line.number == 1:
+            lists.append([line])
+    for members in lists:
+        for member in members if len(members) > 1 else ():
+            _take_number(member)
+
+
+def _take_number(line: TextLine) -> None:
+    line.marker = f"{line.number}."
+    line.text = line.text.lstrip()[len(str(line.number)) :].lstrip()
+    line.spans[0] = Span(line.spans[0].text.lstrip()[len(str(line.number)) :].lstrip(), line.spans[0].target)
+
+
+def _counting(lines: list[TextLine]) -> set[int]:
+    """Return the lines, by their ids, whose number is followed by the next one at the same indent: a list may go on here."""
+    found = set()
+    before: dict[int, tuple[int, TextLine]] = {}
+    for line in lines:
+        indent, number = _indent(line), _number(line.text)
+        if number:
+            if indent in before and before[indent][0] == number - 1:
+                found.add(id(before[indent][1]))
+            before[indent] = number, line
+    return found
+
+
+def _indent(line: TextLine) -> int:
+    """Return where a line begins, as a number that is the same for lines of one indent."""
+    return round(line.x0 / line.size)
+
+
+def _number(text: str) -> int:
+    """Return the number that a text begins with, as an item would; 0 if there is none."""
+    match = _NUMBER.match(text)
+    return int(match.group(1)) if match is not None and match.group(1) is not None else 0
+
+
 def _groups(lines: list[TextLine]) -> Iterator[list[TextLine]]:
     """Part lines into the groups that become a block."""
     leading = _usual_leading(lines)
     group: list[TextLine] = []
-    number_before = ""
+    marker_before = ""
+    numbers: dict[int, int] = {}  # the last one at each indent
+    counting = _counting(lines)
     for line in lines:
         begins = not group or _begins_block(group, line, leading)
         may_begin = begins or group[0].marker != "" or _is_short(group[-1], lines) or _ends_sentence(group[-1])
-        marker = line.marker or _marker(line.text, number_before, may_begin)
+        indent = _indent(line)
+        is_expected = id(line) in counting or numbers.get(indent, 0) + 1 == _number(line.text)
+        marker = line.marker or _marker(line.text, marker_before, may_begin, is_expected)
         if begins or marker:
             if group:
                 yield group
             group = []
             line.marker = marker
             if marker:
-                number_before = marker
+                marker_before = marker
+                numbers[indent] = _number(f"{marker} x")
         group.append(line)
     if group:
         yield group
@@ -213,7 +277,9 @@ def _begins_block(group: list[TextLine], line: TextLine, leading: float) -> bool
     if abs(indent) < INDENT_MIN or middle < line.size / 4:
         return False
     if indent > 0:  # a first line that is indented, or the second of a hanging paragraph
-        return group[0].marker == "" and _ends_sentence(before)
+        ends_early = before.x1 < max(line.x1 for line in group) - 3 * line.size
+        is_like_first = len(group) > 1 and abs(group[0].x0 - line.x0) < line.size / 4
+        return group[0].marker == "" and (ends_early or is_like_first or _ends_sentence(before))
     return len(group) > 1 and line.x0 < group[0].x0 - INDENT_MIN * line.size
 
 
@@ -226,7 +292,7 @@ def _is_short(line: TextLine, lines: list[TextLine]) -> bool:
     return line.x1 < max(other.x1 for other in lines[:200]) - 3 * line.size
 
 
-def _marker(text: str, number_before: str, may_begin: bool) -> str:
+def _marker(text: str, marker_before: str, may_begin: bool, is_expected: bool) -> str:
     """Return the marker that a line begins with, as Markdown writes it."""
     if not may_begin:
         return ""
@@ -239,10 +305,9 @@ def _marker(text: str, number_before: str, may_begin: bool) -> str:
     number, letter = match.groups()
     mark = match.group().strip()
     if number is not None:
-        before = number_before[:-1]
-        is_next = int(number) == 1 or (before.isdecimal() and int(number) == int(before) + 1)
+        is_next = int(number) == 1 or is_expected or int(number) == _number(f"{marker_before} x") + 1
     else:
-        is_next = letter == "a" or (len(number_before) == 2 and ord(letter) == ord(number_before[0]) + 1)
+        is_next = letter == "a" or (len(marker_before) == 2 and ord(letter) == ord(marker_before[0]) + 1)
     return mark if is_next else ""
 
 
@@ -256,7 +321,7 @@ def _block(group: list[TextLine], left: float, right: float) -> Block:
         _drop_marker(spans, first.text)
     limit = _right_limit(group, left, right)
     for before, line in pairwise(group):
-        join(spans, line.spans, " " if _goes_on(before, line, limit) else "\n")
+        join(spans, line.spans, _gap(before, line) if _goes_on(before, line, limit) else "\n")
     kind: Kind = "item" if first.marker else "text"
     return Block(kind, first.size, all(line.is_bold for line in group), len(group), first.x0, first.marker, spans)
 
@@ -274,6 +339,12 @@ def _right_limit(group: list[TextLine], left: float, right: float) -> float | No
         return limit
     full = sum(line.x1 >= limit - 0.12 * (limit - group[0].x0) for line in group[:-1])
     return limit if len(group) >= 3 and full >= 0.6 * (len(group) - 1) else None
+
+
+def _gap(before: TextLine, line: TextLine) -> str:
+    """Return what stands between two lines of a paragraph: nothing in scripts that part no words."""
+    letters = before.text.rstrip()[-1:] + line.text.lstrip()[:1]
+    return "" if len(letters) == 2 and all(map(_WORDLESS.match, letters)) else " "
 
 
 def _goes_on(before: TextLine, line: TextLine, limit: float | None) -> bool:

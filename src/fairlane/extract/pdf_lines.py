@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -20,6 +21,9 @@ import pypdfium2.raw as pdfium  # type: ignore[import-untyped]
 CHARACTERS_MAX = 60_000  # on one page; a page of small print has 10,000
 LINES_MAX = 4_000
 GAP_MIN = 0.9  # of the font size: no space between words is so wide, unless the line is justified
+SCATTERED_MIN, SCATTERED_SHARE = 20, 0.6  # lines, and how many of them are a letter or two
+SPACE_MIN = 0.15  # of the font size
+NARROW_GAP_MIN = 0.3  # of the font size: between what was drawn apart
 GAP_TO_SPACES = 2.2  # a gap is so many times as wide as the line's usual space
 WIDE_LINE = 1.06  # a line whose characters are so much wider than those of other lines may have a gap within
 WIDE_CHARACTER = 0.62  # of the font size
@@ -31,6 +35,7 @@ _WORD = re.compile(r"\S+")
 FIXED_PITCH = 1  # bit of a font's flags
 TURNS = (0, 90, 180, 270)
 Box = tuple[float, float, float, float]  # left, bottom, right, top
+Index = Callable[[int], int]  # from a character of a line to its number on the page
 
 
 class Font(NamedTuple):
@@ -62,7 +67,7 @@ class Line:
     """A line as PDFium put it together; it may run across columns."""
 
     text: str
-    start: int  # of the first character on the page
+    index: Index  # of each of its characters, on the page
     order: int
     x0: float
     x1: float
@@ -71,6 +76,8 @@ class Line:
     font: Font
     has_gaps: bool
     words: list[Word] | None = None
+    runs: list[tuple[float, float]] = field(default_factory=list)  # what was drawn apart, if any of it was
+    cuts: list[float] = field(default_factory=list)  # where columns end that are nearer to each other than `GAP_MIN`
     links: list[LinkPart] = field(default_factory=list)
 
 
@@ -123,15 +130,12 @@ class PageText:
     def lines(self) -> list[Line]:
         """Return the lines, in the order of the file."""
         found: list[tuple[int, Line]] = []
-        start = 0
-        for order, text in enumerate(self.text.split("\r\n")):
-            if text and not text.isspace():
-                line, turn = self._measure(text, start, order)
-                if line is None:
-                    self.aside.append(text)
-                elif self._is_on_page(line, turn):
-                    found.append((turn, line))
-            start += len(text) + 2
+        for order, (text, index) in enumerate(self._gathered() if self._is_scattered() else self._as_parted()):
+            line, turn = self._measure(text, index, order)
+            if line is None:
+                self.aside.append(text)
+            elif self._is_on_page(line, turn):
+                found.append((turn, line))
         if not found:
             return []
         counts = Counter(turn for turn, _ in found)
@@ -140,6 +144,44 @@ class PageText:
         lines = [line for turn, line in found if turn == self.turn]
         self._find_gaps(lines)
         return lines
+
+    def _as_parted(self) -> Iterator[tuple[str, Index]]:
+        """Yield the lines that PDFium found."""
+        start = 0
+        for text in self.text.split("\r\n"):
+            if text and not text.isspace():
+                yield text, start.__add__
+            start += len(text) + 2
+
+    def _is_scattered(self) -> bool:
+        """Whether PDFium takes letters for lines: it guesses which way a page is written, from where there is ink."""
+        lines = self.text.split("\r\n")
+        short = sum(len(line.strip()) <= 2 for line in lines)
+        return len(lines) >= SCATTERED_MIN and short > SCATTERED_SHARE * len(lines)
+
+    def _gathered(self) -> Iterator[tuple[str, Index]]:
+        """Yield lines of the letters that follow each other on one height."""
+        letters: list[str] = []
+        indexes: list[int] = []
+        y_before = x_before = 0.0
+        box = pdfium.FS_RECTF()  # with the space that belongs to the letter
+        for number, letter in enumerate(self.text):
+            if letter.isspace() or not pdfium.FPDFText_GetMatrix(self._raw, number, self._matrix_reference):
+                continue
+            pdfium.FPDFText_GetLooseCharBox(self._raw, number, ctypes.byref(box))
+            x, right = box.left, box.right
+            y, size = self._matrix.f, abs(pdfium.FPDFText_GetFontSize(self._raw, number) * self._matrix.d)
+            if letters and (abs(y - y_before) > size / 2 or x < x_before - size):
+                yield "".join(letters), indexes.__getitem__
+                letters, indexes = [], []
+            elif letters and x - x_before > SPACE_MIN * size:
+                letters.append(" ")
+                indexes.append(indexes[-1])
+            letters.append(letter)
+            indexes.append(number)
+            y_before, x_before = y, right
+        if letters:
+            yield "".join(letters), indexes.__getitem__
 
     def _is_on_page(self, line: Line, turn: int) -> bool:
         """Whether any of a line is on the page; only words of it that are will count."""
@@ -153,14 +195,15 @@ class PageText:
             line.x0, line.x1 = min(word.x0 for word in line.words), max(word.x1 for word in line.words)
         return line.y + line.size > bottom and line.y - line.size * 0.3 < top
 
-    def _measure(self, text: str, start: int, order: int) -> tuple[Line | None, int]:
+    def _measure(self, text: str, index: Index, order: int) -> tuple[Line | None, int]:
         """Return a line with its size, font and extent, and its direction."""
         first = len(text) - len(text.lstrip())
         last = len(text.rstrip()) - 1
         middle = (first + last) // 2
-        middle = first if text[middle].isspace() else middle
+        while text[middle].isspace():
+            middle += 1
         matrix = self._matrix
-        if not pdfium.FPDFText_GetMatrix(self._raw, start + middle, self._matrix_reference):
+        if not pdfium.FPDFText_GetMatrix(self._raw, index(middle), self._matrix_reference):
             return None, 0
         a, b = matrix.a, matrix.b
         if abs(b) < abs(a) / 20:
@@ -170,21 +213,27 @@ class PageText:
         else:
             return None, 0  # aslant, as a watermark
         scale = (matrix.c**2 + matrix.d**2) ** 0.5
-        size = abs(pdfium.FPDFText_GetFontSize(self._raw, start + middle)) * scale
-        count = pdfium.FPDFText_CountRects(self._raw, start, len(text))
+        size = abs(pdfium.FPDFText_GetFontSize(self._raw, index(middle))) * scale
+        start = index(0)
+        count = pdfium.FPDFText_CountRects(self._raw, start, index(len(text) - 1) - start + 1)
         if size < 0.1 or count <= 0:
             return None, 0
-        line = Line(text, start, order, 0.0, 0.0, 0.0, size, self._font(start, first, middle, last), has_gaps=False)
+        line = Line(text, index, order, 0.0, 0.0, 0.0, size, self._font(index, first, middle, last), has_gaps=False)
         y = turned((matrix.e, matrix.f, matrix.e, matrix.f), turn)[1]
         line.y = y
         boxes = self._boxes(line, turn, count)
         if not boxes:
             return None, 0
         line.x0, line.x1 = boxes[0][0], max(box[1] for box in boxes)
-        right = line.x0
-        for left, end in boxes:
-            line.has_gaps |= left - right > GAP_MIN * size
-            right = max(right, end)
+        runs = [boxes[0]]
+        for left, end in boxes[1:]:
+            gap = left - runs[-1][1]
+            line.has_gaps |= gap > GAP_MIN * size
+            if gap > NARROW_GAP_MIN * size:
+                runs.append((left, end))
+            else:
+                runs[-1] = (runs[-1][0], max(runs[-1][1], end))
+        line.runs = runs if len(runs) > 1 and line.words is None else []
         return line, turn
 
     def _boxes(self, line: Line, turn: int, count: int) -> list[tuple[float, float]]:
@@ -201,12 +250,12 @@ class PageText:
         boxes.sort()
         return boxes
 
-    def _font(self, start: int, first: int, middle: int, last: int) -> Font:
+    def _font(self, index: Index, first: int, middle: int, last: int) -> Font:
         """Return the font of a line: bold, or with letters of one width, only if its beginning, middle and end are."""
-        font = self._font_at(start + middle)
+        font = self._font_at(index(middle))
         if not (font.is_bold or font.is_mono) or first == last:
             return font
-        others = (self._font_at(start + first), self._font_at(start + last))
+        others = (self._font_at(index(first)), self._font_at(index(last)))
         is_bold, is_mono = all(other.is_bold for other in others), all(other.is_mono for other in others)
         return Font(font.is_bold and is_bold, font.is_mono and is_mono)
 
@@ -245,8 +294,8 @@ class PageText:
     def _measure_words(self, line: Line, turn: int) -> list[Word]:
         found = []
         for match in _WORD.finditer(line.text):
-            first = self.character_box(line.start + match.start(), turn)
-            last = self.character_box(line.start + match.end() - 1, turn)
+            first = self.character_box(line.index(match.start()), turn)
+            last = self.character_box(line.index(match.end() - 1), turn)
             found.append(Word(match.start(), match.end(), min(first[0], last[0]), max(first[2], last[2])))
         return found
 
@@ -266,8 +315,12 @@ class PageText:
         least = max(GAP_MIN * line.size, GAP_TO_SPACES * usual if usual < GAP_MIN * line.size else 0.0)
         parts, begin = [], 0
         for index in range(1, len(words) + 1):
-            if index == len(words) or gaps[index - 1] > least:
+            if index == len(words) or gaps[index - 1] > least or _is_cut(line, words[index - 1], words[index]):
                 inside = words[begin:index]
                 parts.append((inside[0].start, inside[-1].end, min(w.x0 for w in inside), max(w.x1 for w in inside)))
                 begin = index
         return parts
+
+
+def _is_cut(line: Line, before: Word, after: Word) -> bool:
+    return any(before.x1 <= cut <= after.x0 for cut in line.cuts)

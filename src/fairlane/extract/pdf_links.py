@@ -71,6 +71,7 @@ def _cover(text: PageText, lines: list[Line], box: Box, target: str) -> int:
                 steps += word.end - word.start
                 start = (inside[0] if inside else word.end) if word is first else start
                 end = (inside[-1] + 1 if inside else word.start) if word is last else end
+        start, end = _whole_words(line, start, end) if start < end else (start, end)
         if start < end:
             line.links = [other for other in line.links if other.end <= start or other.start >= end]
             line.links.append(LinkPart(start, end, target))
@@ -82,7 +83,26 @@ def _inside(text: PageText, line: Line, word: Word, left: float, right: float) -
     """Return the characters of a word whose middle is between two sides."""
     inside = []
     for index in range(word.start, word.end):
-        box = text.character_box(line.start + index)
+        box = text.character_box(line.index(index))
         if left <= (box[0] + box[2]) / 2 <= right:
             inside.append(index)
     return inside
+
+
+def _whole_words(line: Line, start: int, end: int) -> tuple[int, int]:
+    """Return a link's part of a line, to the end of a word that it cuts between two letters: some programs misplace its box."""
+    if start and line.text[start - 1].isalnum() and line.text[start].isalnum():
+        start = _nearer(line, start)
+    if end < len(line.text) and line.text[end - 1].isalnum() and line.text[end].isalnum():
+        end = _nearer(line, end)
+    return start, end
+
+
+def _nearer(line: Line, cut: int) -> int:
+    """Return the nearer end of the run of letters around a cut."""
+    left = right = cut
+    while left and line.text[left - 1].isalnum():
+        left -= 1
+    while right < len(line.text) and line.text[right].isalnum():
+        right += 1
+    return left if cut - left <= right - cut else right

@@ -100,6 +100,8 @@ def join(spans: Spans, more: Spans, gap: str = " ") -> None:
     if not spans or not more:
         spans += more
         return
+    if gap == " " and len(spans) > 1 and spans[-1].text.isspace():  # what ends a line must not part a link
+        spans.pop()
     text, target = spans[-1]
     if gap == " " and text.endswith(("\x02", "\ufffe")):
         text, gap = text.rstrip(HYPHENS), ""

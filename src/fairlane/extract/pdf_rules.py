@@ -21,6 +21,8 @@ THICK_MAX = 3.0  # points: a thicker box is an area, not a line
 LENGTH_MIN = 4.0
 DOT_MAX = 7.0
 PAGE_SHARE_MAX = 0.85  # an area that fills the page is its background
+WHITE_SHARE_MAX = 0.1  # a larger white area without an outline is a background too
+WHITE_MIN = 250  # of 255
 PATH, LINE_TO, MOVE_TO = 2, 0, 2
 
 
@@ -62,7 +64,7 @@ def read_rules(page: Any, turn: int) -> Rulings:
     if count > OBJECTS_MAX:
         return rules
     width, height = page.get_size()
-    area_max = width * height * PAGE_SHARE_MAX
+    page_area = width * height
     values = [ctypes.c_float() for _ in range(4)]
     references = [ctypes.byref(value) for value in values]
     segments = 0
@@ -71,7 +73,8 @@ def read_rules(page: Any, turn: int) -> Rulings:
         if pdfium.FPDFPageObj_GetType(path) != PATH or not pdfium.FPDFPageObj_GetBounds(path, *references):
             continue
         left, bottom, right, top = turned(tuple(value.value for value in values), turn)  # type: ignore[arg-type]
-        if (right - left) * (top - bottom) > area_max:
+        area = (right - left) * (top - bottom)
+        if area > page_area * PAGE_SHARE_MAX or (area > page_area * WHITE_SHARE_MAX and not _is_seen(path)):
             continue
         points = pdfium.FPDFPath_CountSegments(path)
         if max(right - left, top - bottom) <= DOT_MAX and points > 2:
@@ -85,6 +88,19 @@ def read_rules(page: Any, turn: int) -> Rulings:
         if len(rules.horizontal) + len(rules.vertical) > STROKES_MAX:
             return Rulings()
     return rules
+
+
+def _is_seen(path: Any) -> bool:
+    """Whether the outline of a path can be seen on white paper."""
+    mode, stroke = ctypes.c_int(), ctypes.c_int()
+    pdfium.FPDFPath_GetDrawMode(path, ctypes.byref(mode), ctypes.byref(stroke))
+    if stroke.value:
+        return True
+    colour = [ctypes.c_uint() for _ in range(4)]
+    if not mode.value or not pdfium.FPDFPageObj_GetFillColor(path, *(ctypes.byref(value) for value in colour)):
+        return bool(mode.value)
+    red, green, blue, opacity = (value.value for value in colour)
+    return opacity > 0 and min(red, green, blue) < WHITE_MIN
 
 
 def _add_segments(rules: Rulings, path: Any, count: int, turn: int) -> None:

@@ -2,6 +2,7 @@
 
 Laws:
 - Lines that touch make a grid; a grid of two columns and rows or more that hold words is a table, and takes them.
+- An outer row that nothing parts, with many lines, is text in a box, not a row of the table.
 - A cell that runs over several columns keeps its words together, in the first of them.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from .pdf_lines import PageText
 from .pdf_pieces import Piece, Spans, Table, join, rows_of, spans_of
-from .pdf_rules import Rulings, Stroke
+from .pdf_rules import LENGTH_MIN, Rulings, Stroke
 
 TOUCH = 3.0  # points: lines so near meet
 SAME = 3.0  # points: lines so near are one
@@ -22,6 +23,7 @@ GRIDS_MAX = 50  # on one page
 CELLS_MAX = 20_000  # of one grid
 OVERHANG = 8.0  # points that lines across may stand out before the table has a column there
 FILLED_MIN = 0.25  # of the cells
+BOXED_LINES_MIN = 6
 LINES_APART_MIN = 3  # rows that nothing but their baselines parts
 
 
@@ -49,6 +51,16 @@ class Grid:
     def has_floor(self, index: int, x: float) -> bool:
         """Whether a line runs across at a y below x."""
         return any(stroke.begin - TOUCH <= x <= stroke.end + TOUCH for stroke in self.floors[index])
+
+    def is_parted(self, band: int) -> bool:
+        """Whether a line runs down inside a row."""
+        y = (self.ys[band] + self.ys[band + 1]) / 2
+        return any(self.has_side(index, y) for index in range(1, len(self.xs) - 1))
+
+    def without(self, band: int) -> Grid:
+        """Return the grid without its first row, or without its last."""
+        kept = slice(1, None) if band == 0 else slice(0, -1)
+        return Grid(self.xs, self.ys[kept], self.sides, self.floors[kept])
 
     def middle(self, column: int) -> float:
         return (self.xs[column] + self.xs[column + 1]) / 2
@@ -142,7 +154,8 @@ def _at(positions: list[float], strokes: list[Stroke]) -> list[list[Stroke]]:
 
 def take_tables(text: PageText, pieces: list[Piece], found: Sequence[Grid]) -> list[Piece]:
     """Put a table in the place of the pieces within each grid; return all pieces."""
-    for grid in found:
+    for whole in found:
+        grid = _without_boxes(whole, pieces)
         inside: list[Piece] = []
         outside: list[Piece] = []
         for piece in pieces:
@@ -163,6 +176,20 @@ def take_tables(text: PageText, pieces: list[Piece], found: Sequence[Grid]) -> l
             outside.append(Piece(grid.left, grid.right, grid.ys[0], grid.ys[-1], first.size, first.order, table=table))
             pieces = outside
     return pieces
+
+
+def _without_boxes(grid: Grid, pieces: list[Piece]) -> Grid:
+    """Return the grid without outer rows that are boxes around text."""
+    for band in (0, -1):
+        while len(grid.ys) > 2:
+            top, bottom = (grid.ys[0], grid.ys[1]) if band == 0 else (grid.ys[-2], grid.ys[-1])
+            if top - bottom < BOXED_LINES_MIN * LENGTH_MIN or grid.is_parted(0 if band == 0 else len(grid.ys) - 2):
+                break
+            lines = [piece for piece in pieces if bottom <= piece.y <= top and grid.left <= piece.x0 <= grid.right]
+            if len(rows_of(lines)) < BOXED_LINES_MIN:
+                break
+            grid = grid.without(band)
+    return grid
 
 
 def _cut(text: PageText, piece: Piece, xs: list[float]) -> list[Piece]:
