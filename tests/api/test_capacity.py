@@ -11,6 +11,7 @@ import pytest
 
 from fairlane.api.capacity import KindLoad
 from fairlane.core.document import Done, Retried
+from fairlane.queue.models import Kind
 from fairlane.queue.workers import WORKERS, WorkerRecord
 
 from .running import Server, until
@@ -150,6 +151,40 @@ def test_what_is_held_back_asks_for_no_slots(followed: Followed) -> None:
     assert 30 <= load().slots_wanted(1) < 40
     followed.queue.pause("bob")
     assert load().slots_wanted(60) <= 6  # for what came lately
+
+
+def test_a_kind_at_its_limit_asks_for_no_more_slots_than_that_and_raises_no_alarm(followed: Followed) -> None:
+    register(followed, "w", "ocr", "fax")
+    now = followed.queue.engine.now() / 1000
+    followed.queue.submit_many("ada", range(3), kind="ocr", now=now - 100)
+    followed.queue.limit_kind("ocr", running_max=2)
+
+    def load() -> KindLoad:
+        followed.measure()
+        assert followed.metrics.snapshot is not None
+        return followed.metrics.snapshot.loads["ocr"]
+
+    assert (load().waiting, load().held_back, load().slots_wanted(0.001)) == (3, 0, 2)
+    assert urgent_wait(followed) >= 100  # a slot would start it
+    followed.queue.engine.claim("w", 3, 60_000, {"ocr": 3})
+    assert (load().waiting, load().held_back, load().slots_wanted(0.001)) == (1, 1, 2)
+    assert urgent_wait(followed) == 0
+    followed.queue.submit_many("bob", range(90), kind="fax")
+    claims = followed.queue.engine.claim("w", 90, 60_000, {"ocr": 3, "fax": 3})
+    assert {claim.kind for claim in claims} == {"fax"}
+    assert followed.measure()["fairlane_overdue_documents"] == 0  # the rules promise nothing of a kind with a limit
+    followed.queue.limit_kind("ocr", running_max=None)
+    assert load().held_back == 0
+    assert followed.measure()["fairlane_overdue_documents"] == 1
+
+
+def test_a_kind_with_a_rate_asks_for_the_slots_that_its_starts_keep_busy() -> None:
+    limit = Kind("ocr", 0, None, 2.0, 1, None, 1)
+    load = KindLoad(300, 0, 0, 0.0, 4, "served", 1.0, 3.0, limit)
+    assert (load.slots_wanted(30), load.held_back) == (6, 0)
+    at_limit = load._replace(limit=limit._replace(held_by="kind rate"))
+    assert (at_limit.slots_wanted(30), at_limit.held_back) == (6, 300)  # the same at every moment
+    assert load._replace(waiting=1, arrivals_a_second=0.0, usual_seconds=0.001).slots_wanted(30) == 1
 
 
 # -- what one can alarm on ---------------------------------------------------------------------------------------------

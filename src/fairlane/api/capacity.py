@@ -2,7 +2,8 @@
 
 Laws:
 - A snapshot is made every few seconds, on a thread, from what the server follows already: reading it costs the store nothing.
-- What an operator holds back (a pause, a cap) is nobody's emergency: such documents count neither as urgent nor as overdue.
+- What an operator holds back (a pause, a cap, a kind's limit) is nobody's emergency: such documents count neither as urgent nor
+  as overdue.
 - The slots wanted do not depend on the slots there are, so that an autoscaler cannot chase its own tail.
 """
 
@@ -12,9 +13,10 @@ import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from math import ceil
+from math import ceil, inf
 from typing import Any, NamedTuple
 
+from fairlane.queue.models import Kind
 from fairlane.queue.workers import Fleet, Service
 
 from .tracker import FollowedDocument, TrackedState
@@ -29,23 +31,34 @@ class KindLoad(NamedTuple):
     """What is known of one kind."""
 
     waiting: int
-    held_back: int  # of those that wait: their customer is paused or at its cap
+    of_blocked_customers: int  # of those that wait: their customer is paused or at its cap
     running: int
     oldest_wait: float
     slots: int
     service: Service
     arrivals_a_second: float
     usual_seconds: float
+    limit: Kind | None = None  # of the kind
+
+    @property
+    def held_back(self) -> int:
+        """How many of those that wait would not start if there were more slots."""
+        return self.waiting if self.limit and self.limit.held_by else self.of_blocked_customers
 
     def slots_wanted(self, target_wait: float) -> int:
         """Return how many slots keep up with what comes, and start what waits now within that many seconds.
 
-        What is held back asks for none: more slots would not start it. Never fewer than documents run, so that nothing is
-        stopped in the middle.
+        What a pause or a cap holds back asks for none: more slots would not start it. Nor do slots that the kind's limit keeps
+        idle, whether it is reached at this moment or not, so that an autoscaler sees no steps. Never fewer than documents run,
+        so that nothing is stopped in the middle.
         """
-        startable = self.waiting - self.held_back
-        busy = self.usual_seconds * (self.arrivals_a_second + startable / target_wait)
-        return max(self.running, ceil(round(busy, 6)), int(startable > 0))
+        startable = self.waiting - self.of_blocked_customers
+        busy = self.usual_seconds * min(self.arrivals_a_second + startable / target_wait, self._starts_max())
+        wanted = max(ceil(round(busy, 6)), int(startable > 0))
+        return max(self.running, wanted if self.limit is None else min(wanted, self.limit.running_max or wanted))
+
+    def _starts_max(self) -> float:
+        return inf if self.limit is None or self.limit.rate is None else self.limit.rate
 
 
 class CapacitySnapshot(NamedTuple):
@@ -63,33 +76,39 @@ class CapacitySnapshot(NamedTuple):
         return [(kind, load.service == "draining") for kind, load in islice(kinds, limit)]
 
 
-def take_snapshot(tracked: TrackedState, fleet: Fleet, blocked: BlockedCustomers) -> CapacitySnapshot:
-    """Measure the load."""
+def take_snapshot(
+    tracked: TrackedState, fleet: Fleet, blocked: BlockedCustomers, limits: Mapping[str, Kind]
+) -> CapacitySnapshot:
+    """Measure the load; `limits` are those of the kinds that have one."""
     waiting = tracked.waiting
     blocked.begin()
     served = {kind for kind in {document.kind for document in waiting} if fleet.service_of(kind) == "served"}
-    candidates = [document for document in waiting if document.kind in served]
-    urgent_ms = _urgent_since(candidates, blocked, fleet.now_ms)
-    overdue = sum(1 for document in _overdue(tracked, candidates) if not blocked.get(document.customer, unknown=True))
+    startable = served - {kind for kind, limit in limits.items() if limit.held_by}
+    urgent_ms = _urgent_since([document for document in waiting if document.kind in startable], blocked, fleet.now_ms)
+    promised = [document for document in waiting if document.kind in served - limits.keys()]  # a limit may pass over any other
+    overdue = sum(1 for document in _overdue(tracked, promised) if not blocked.get(document.customer, unknown=True))
     senders = Tally(document.customer for document in waiting).most_common(LOOKUPS_MAX)
     held = {customer for customer, _ in senders if blocked.get(customer, unknown=False)}
-    held_back = Tally(document.kind for document in waiting if document.customer in held)
+    of_blocked = Tally(document.kind for document in waiting if document.customer in held)
     ready = Tally(document.kind for document in waiting)
     oldest: dict[str, int] = {}
     for document in waiting:
         oldest[document.kind] = min(oldest.get(document.kind, document.ready_ms), document.ready_ms)
     loads = {
-        kind: _load(tracked, fleet, kind, (ready[kind], held_back[kind]), oldest.get(kind, fleet.now_ms))
+        kind: _load(tracked, fleet, kind, (ready[kind], of_blocked[kind]), oldest.get(kind, fleet.now_ms), limits.get(kind))
         for kind in sorted({*ready, *tracked.running, *tracked.paces})
     }
     return CapacitySnapshot(fleet, loads, max(0, fleet.now_ms - urgent_ms) / 1000, overdue, tracked.untracked)
 
 
-def _load(tracked: TrackedState, fleet: Fleet, kind: str, ready: tuple[int, int], oldest_ms: int) -> KindLoad:
+def _load(
+    tracked: TrackedState, fleet: Fleet, kind: str, ready: tuple[int, int], oldest_ms: int, limit: Kind | None
+) -> KindLoad:
     pace = tracked.paces.get(kind)
     arrivals, usual = (0.0, None) if pace is None else (pace.arrivals_a_second(fleet.now_ms), pace.usual_seconds)
     oldest_wait, usual = max(0, fleet.now_ms - oldest_ms) / 1000, USUAL_SECONDS if usual is None else usual
-    return KindLoad(*ready, tracked.running[kind], oldest_wait, fleet.slots(kind), fleet.service_of(kind), arrivals, usual)
+    slots, service = fleet.slots(kind), fleet.service_of(kind)
+    return KindLoad(*ready, tracked.running[kind], oldest_wait, slots, service, arrivals, usual, limit)
 
 
 class BlockedCustomers:

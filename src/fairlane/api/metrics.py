@@ -22,6 +22,7 @@ from prometheus_client.metrics_core import Metric
 from fairlane.core.dispatch import is_blocked
 from fairlane.core.document import ENDED, ChangeRow
 from fairlane.queue import Queue
+from fairlane.queue.kinds import limited_kinds
 from fairlane.queue.models import WorkerState
 from fairlane.queue.workers import Fleet
 
@@ -106,7 +107,8 @@ class Metrics:
         """Take a snapshot of the capacity."""
         fleet = self._tracker.fleet = await self._call(Fleet, self._queue.engine)
         self._tracker.promote_due(fleet.now_ms)
-        self.snapshot = await self._call(take_snapshot, self._tracker.copy(), fleet, self._blocked)
+        limits = await self._call(limited_kinds, self._queue.engine)
+        self.snapshot = await self._call(take_snapshot, self._tracker.copy(), fleet, self._blocked, limits)
 
     def _is_blocked(self, id: str) -> bool:
         customer = self._queue.engine.customer(id)

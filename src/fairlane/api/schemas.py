@@ -534,7 +534,7 @@ class KindCapacityModel(ResponseModel, title="KindCapacity"):
     """The load of one kind, in flat figures."""
 
     waiting: int
-    held_back: int = Field(description="Of those that wait: their customer is paused or at its cap.")
+    held_back: int = Field(description="Of those that wait: their customer is paused or at its cap, or the kind at its limit.")
     running: int
     slots: int = Field(description="Of the workers that take this kind.")
     slots_wanted: int = Field(description="That keep up with what comes, and start what waits within the target.")

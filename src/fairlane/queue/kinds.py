@@ -37,6 +37,16 @@ def walk_kinds(engine: Engine) -> Iterator[Kind]:
         after = page[-1].kind
 
 
+def limited_kinds(engine: Engine) -> dict[str, Kind]:
+    """Return the kinds that have a limit, by name."""
+    limited, now_ms, after = dict[str, Kind](), engine.now(), ""
+    while page := engine.kinds(after, PAGE_SIZE):
+        kinds = (_kind_from(row, now_ms) for row in page)
+        limited |= {kind.kind: kind for kind in kinds if (kind.running_max, kind.rate) != (None, None)}
+        after = page[-1].kind
+    return limited
+
+
 def change_limit(
     engine: Engine,
     kind: str,
