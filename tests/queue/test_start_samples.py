@@ -132,6 +132,18 @@ def test_a_start_is_learned_once_with_every_forecast_that_was_made_for_it(traffi
     assert scores_of(traffic.engine) - before == learned
 
 
+def test_what_another_worker_has_learned_meanwhile_is_kept(traffic: Traffic) -> None:
+    first, counts = traffic.sampler, [scores_of(traffic.engine)]
+    for sampler in (first, StartSampler(traffic.engine, Random(2)), first):
+        traffic.sampler = sampler
+        traffic.submit(20)
+        for _ in range(20):
+            traffic.serve(1)
+            counts.append(scores_of(traffic.engine))
+        assert counts[-1] > counts[-20] + 5
+    assert counts == sorted(counts)
+
+
 def test_samples_are_bounded_and_fit_into_a_record(traffic: Traffic) -> None:
     for _ in range(20):
         traffic.submit(100)

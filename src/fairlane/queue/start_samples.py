@@ -16,7 +16,7 @@ import json
 from random import Random
 from typing import Any, NamedTuple
 
-from fairlane.core.document import DocumentRow, Outlook
+from fairlane.core.document import DocumentRow, Outlook, Record
 from fairlane.core.eta import Forecast
 from fairlane.engine import Engine
 from fairlane.engine.protocol import DocumentFilter
@@ -128,6 +128,7 @@ class StartSampler:
     def __init__(self, engine: Engine, random: Random | None = None) -> None:
         self._engine = engine
         self._random = random or Random()
+        self._written: tuple[str, Calibration] | None = None  # while nobody else writes, it need not be decoded again
 
     def step(self, now_ms: int | None = None) -> int:
         """Do a step if one is due and no other worker does it; return in how many milliseconds the next is due."""
@@ -137,7 +138,7 @@ class StartSampler:
         if 0 < wait_ms <= 2 * STEP_MS_MAX:  # else the clock was set back
             return wait_ms
         learned_record, samples_record = engine.record(ESTIMATES, LEARNED), engine.record(ESTIMATES, SAMPLES)
-        learned = decode_calibration(None if learned_record is None else learned_record.value)
+        learned = self._decode_learned(learned_record)
         before = decode_samples(None if samples_record is None else samples_record.value)
         marked, pause_ms = self._mark(learned)
         if engine.put_record(ESTIMATES, NEXT, json.dumps(at_ms + pause_ms), 0 if gate is None else gate.version) is None:
@@ -147,8 +148,14 @@ class StartSampler:
         if after != before and engine.put_record(ESTIMATES, SAMPLES, after.encode(), _version(samples_record)) is None:
             return pause_ms
         if calibration != learned:
-            engine.put_record(ESTIMATES, LEARNED, calibration.encode(), _version(learned_record))
+            self._written = calibration.encode(), calibration
+            engine.put_record(ESTIMATES, LEARNED, self._written[0], _version(learned_record))
         return pause_ms
+
+    def _decode_learned(self, record: Record | None) -> Calibration:
+        if self._written is not None and record is not None and record.value == self._written[0]:
+            return self._written[1]
+        return decode_calibration(None if record is None else record.value)
 
     def _mark(self, learned: Calibration) -> tuple[Calibration, int]:
         """Add a mark, if it is time for one; return in how many milliseconds the next step is due, too."""

@@ -46,8 +46,7 @@ def documents(state: QueueState, filter: DocumentFilter, before: int | None, lim
         if len(found) == limit or examined == scan_max:
             return DocumentPage(found, last)
         examined, last = examined + 1, number
-        snapshot = document.snapshot()
-        if filter.matches(snapshot):
+        if filter.state in (None, document.state) and filter.matches(snapshot := document.snapshot()):
             found.append(snapshot)
     return DocumentPage(found, None)
 
