@@ -29,7 +29,7 @@ def queries(schema: str = "fairlane") -> Queries:
 
 
 # Tables, views and types.
-SCHEMA_VERSIONS = tuple(read_sql(__package__, f"schema_{version}.sql") for version in (1, 2, 3, 4, 5, 6, 7, 8))
+SCHEMA_VERSIONS = tuple(read_sql(__package__, f"schema_{version}.sql") for version in (1, 2, 3, 4, 5, 6, 7, 8, 9))
 SCHEMA = Schema(SCHEMA_VERSIONS, oldest=7)  # programs of version 6 call other functions
 
 # Functions are code: every upgrade drops them first, and creates this version's at the end.

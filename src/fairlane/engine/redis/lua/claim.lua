@@ -240,7 +240,7 @@ end
 
 -- Make the group of cursors for the turns of a priority.
 local function open_turns(priority)
-  local size = kind_count == 1 and min(limit + 2, 128) or 8
+  local size = min(limit, kind_count == 1 and 128 or 8)
   local list = list_kinds(function(name) return first_by_turn(priority, name) end, firsts_key(priority))
   touched[priority] = touched[priority] or {}
   return open_group(list, touched[priority], first_of_kind, function(name)

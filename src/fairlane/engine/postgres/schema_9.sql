@@ -1,0 +1,1 @@
+-- Version 9 of a Fairlane schema: the same tables; claims of many documents read their lanes at once
