@@ -5,6 +5,8 @@ Laws:
   PDFium sees them, by unpacking them in blocks and counting.
 - No script runs (this PDFium has no engine for them), no link is followed, embedded files are not opened.
 - What is typed into a form comes after the text of its page.
+- A page whose own text is garbled, or whose fonts do not say which letters they draw, is read by OCR too. What the page shows
+  decides: text that only looks garbled stays, and so does what OCR is not sure to read better.
 - A page that cannot be read is a warning; a document with no readable page is corrupt.
 """
 
@@ -18,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from .builder import ExtractionBuilder
 from .failure import Unreadable, corrupt_on_error
-from .ocr import Ocr
+from .garbled import agree, is_garbled
+from .ocr import UNSURE, Ocr
 from .pdf_blocks import Block, plain_block, read_blocks
 from .pdf_forms import FormReader
 from .pdf_lines import PageText
-from .pdf_text import check_letters, read_textpage
+from .pdf_text import UNKNOWN_MOST, UNKNOWN_SHARE, read_textpage, unknown_share
 from .pdf_writer import PdfWriter
+from .result import WarningCode
 from .thumbnail import shrink
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 PASSWORD_ERRORS = (4, 5)  # FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 POINTS_PER_INCH = 72
 OCR_DPI = 200
+LETTERS_LEAST = 8  # that OCR must have read to replace the text of a page
 STREAM_CHECKED_LEAST = 60_000  # bytes; deflate expands at most 1032-fold, and 60 MB fit into memory
 STREAM_MAX = 256_000_000
 LAYERS_MAX = 3
@@ -95,15 +100,44 @@ def _read_pages(builder: ExtractionBuilder, document: Any, forms: FormReader) ->
 def _read_page(builder: ExtractionBuilder, document: Any, page: Any, number: int, ocr: Ocr, forms: FormReader) -> list[Block]:
     """Return the blocks of a page; one with its text where it is too much for layout, or comes from OCR."""
     with closing(page.get_textpage()) as textpage:
-        check_letters(builder, textpage, str(number + 1))
+        builder.meter.check_text(textpage.count_chars())
         text = PageText(textpage, page.get_bbox())
+        unknown = unknown_share(textpage, text.text)
         if text.is_simple:
             blocks = read_blocks(document, page, text)
         else:
             blocks = plain_block(_HYPHEN.sub("", read_textpage(builder, textpage)).replace("\r\n", "\n"))
-    if not blocks and next(iter(page.get_objects(max_depth=1)), None) is not None and ocr.can_read:
-        blocks = plain_block(ocr.read(_render(builder, page, OCR_DPI / POINTS_PER_INCH), number))
+    if unknown > UNKNOWN_MOST:
+        blocks = _read_doubtful(builder, page, number, ocr, blocks, "letters_unknown")
+    elif unknown >= UNKNOWN_SHARE:
+        builder.warn("letters_unknown", f"page {number + 1}")
+    elif is_garbled(text.text):
+        blocks = _read_doubtful(builder, page, number, ocr, blocks, "text_garbled", text.text)
+    elif not blocks and next(iter(page.get_objects(max_depth=1)), None) is not None and ocr.can_read:
+        blocks = plain_block(ocr.read(_render_for_ocr(builder, page), number))
     return blocks + plain_block("\n".join(forms.values(page)))
+
+
+def _read_doubtful(
+    builder: ExtractionBuilder, page: Any, number: int, ocr: Ocr, blocks: list[Block], code: WarningCode, text: str = ""
+) -> list[Block]:
+    """Return what OCR reads on a page whose own text is in doubt, if that is better than its blocks; else they stay, with a
+    warning. What OCR finds on the page too only looks garbled."""
+    label = f"page {number + 1}"
+    if ocr.can_read:
+        reading = ocr.recognise(_render_for_ocr(builder, page))
+        if text and agree(reading.text, text):
+            return blocks
+        if reading.confidence >= UNSURE and reading.letters >= LETTERS_LEAST and not is_garbled(reading.text):
+            builder.warn("text_garbled", f"{label}: read by OCR instead")
+            return plain_block(ocr.keep(number, reading))
+        blocks = blocks or plain_block(ocr.keep(number, reading))
+    builder.warn(code, label)
+    return blocks
+
+
+def _render_for_ocr(builder: ExtractionBuilder, page: Any) -> Image:
+    return _render(builder, page, OCR_DPI / POINTS_PER_INCH)
 
 
 def _render(builder: ExtractionBuilder, page: Any, scale: float) -> Image:

@@ -5,7 +5,7 @@ letters on the page and drops breaks between letters of one height: `01` and `3`
 
 Laws:
 - Text beside the page is left out.
-- Fonts that do not say which letters they draw give wrong text or none: a warning.
+- Fonts that do not say which letters they draw give wrong text or none, or letters of private use or none at all.
 """
 
 from __future__ import annotations
@@ -19,17 +19,23 @@ import pypdfium2.raw as pdfium  # type: ignore[import-untyped]
 from .builder import ExtractionBuilder
 
 SAMPLE = 16  # letters of a page that are looked at; each takes a call
-UNKNOWN_SHARE = 0.2
+UNKNOWN_SHARE, UNKNOWN_MOST = 0.2, 0.5  # of the letters: worth a warning, and too many to use the others
+DISTINCT_LEAST = 5  # in a piece of unknown letters: fewer are bullets, dots or stars
 CHECKED_EVERY = 1_000
+_UNKNOWN = re.compile("(?:[\x80-\x9f\ue000-\uf8ff\ufffd][ \r\n]{0,2}){8}")
 _LINE_ENDS = re.compile(r"\s*\n\s*")
 
 
-def check_letters(builder: ExtractionBuilder, textpage: Any, label: str) -> None:
-    """Check how many letters a page has, and warn where they are not told; `label` is its name in the warning."""
+def unknown_share(textpage: Any, text: str) -> float:
+    """Return the share of letters whose fonts do not say what they draw, by a sample, or more if a piece of text is such."""
     count = textpage.count_chars()
-    builder.meter.check_text(count)
-    if _has_unknown_letters(textpage, count):
-        builder.warn("letters_unknown", f"page {label}")
+    if not count:
+        texts = textpage.page.get_objects(filter=[pdfium.FPDF_PAGEOBJ_TEXT], max_depth=2)
+        return 0.0 if next(iter(texts), None) is None else 1.0
+    sample = range(0, count, max(1, count // SAMPLE))
+    share = sum(_is_unknown(textpage, index) for index in sample) / len(sample)
+    has_piece = any(len(set(match[0])) >= DISTINCT_LEAST for match in _UNKNOWN.finditer(text))
+    return max(share, UNKNOWN_SHARE) if has_piece else share
 
 
 def read_textpage(builder: ExtractionBuilder, textpage: Any) -> str:
@@ -67,16 +73,7 @@ def _letters_on_page(builder: ExtractionBuilder, textpage: Any, count: int) -> s
     return _LINE_ENDS.sub("\n", "".join(letters))
 
 
-def _has_unknown_letters(textpage: Any, count: int) -> bool:
-    """Return whether many letters of the page, or all, are of fonts that do not say what they draw."""
-    if not count:
-        texts = textpage.page.get_objects(filter=[pdfium.FPDF_PAGEOBJ_TEXT], max_depth=2)
-        return next(iter(texts), None) is not None
-    sample = range(0, count, max(1, count // SAMPLE))
-    return sum(_is_unknown(textpage, index) for index in sample) > len(sample) * UNKNOWN_SHARE
-
-
 def _is_unknown(textpage: Any, index: int) -> bool:
     code = pdfium.FPDFText_GetUnicode(textpage, index)
     has_no_letter: bool = pdfium.FPDFText_HasUnicodeMapError(textpage, index) == 1
-    return code == 0 or 0xE000 <= code < 0xF900 or code == 0xFFFD or has_no_letter
+    return code == 0 or 0x80 <= code < 0xA0 or 0xE000 <= code < 0xF900 or code == 0xFFFD or has_no_letter

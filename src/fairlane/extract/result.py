@@ -30,6 +30,7 @@ WarningCode = Literal[
     "ocr_pages_skipped",
     "ocr_used",
     "ocr_unsure",
+    "text_garbled",
 ]
 WARNING_CODES: tuple[WarningCode, ...] = get_args(WarningCode)
 Unit = Literal["page", "sheet", "slide"]
