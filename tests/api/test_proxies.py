@@ -1,9 +1,10 @@
-"""The service behind nginx and Caddy: with nothing but an address to pass on to, and with the files that the docs offer."""
+"""The service behind nginx, Caddy and Traefik: with nothing but an address to pass on to, and with the files of deploy/."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +17,12 @@ import pytest
 
 from fairlane import AsyncClient, Client
 from fairlane.api.limits import ServiceLimits
-from tests.servers.proxies import Proxy, caddy, nginx, stock_nginx
+from tests.servers.proxies import Proxy, caddy, nginx, stock_nginx, traefik
 
 from .running import OPEN_LIMITS, Server, until
 from .test_tls import Pair, made
 
-DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
+DEPLOY = Path(__file__).parents[2] / "deploy" / "proxies"
 UPSTREAM = "127.0.0.1:8000"  # in the files
 LARGE = bytes(3_000_000)  # more than nginx accepts by default
 
@@ -140,6 +141,32 @@ def test_the_file_for_nginx(
 def test_the_file_for_caddy(server: Server, caddy_site: Proxy, customer: str, tmp_path: Path) -> None:
     with Client(f"http://127.0.0.1:{caddy_site.port}", server.key(customer)) as client:
         use(client, server, tmp_path)
+
+
+def test_the_file_for_traefik(server: Server, customer: str, tmp_path: Path) -> None:
+    program = shutil.which("traefik")
+    if program is None:
+        pytest.skip("traefik is not on the PATH, and Debian has none; its file is tested where it is")
+    site = (DEPLOY / "traefik.yaml").read_text(encoding="utf-8")
+    for name, value in (
+        ("Host(`fairlane.example.com`)", "Host(`127.0.0.1`)"),
+        ("      tls: { certResolver: letsencrypt }\n", ""),
+        (UPSTREAM, f"127.0.0.1:{server.port}"),
+    ):
+        assert name in site
+        site = site.replace(name, value)
+    proxy = traefik(program, site)
+    try:
+        address, key = f"http://127.0.0.1:{proxy.port}", server.key(customer)
+        until(lambda: httpx.get(f"{address}/healthz", trust_env=False).status_code == 200, "the router")
+        with Client(address, key) as client:
+            use(client, server, tmp_path)
+        transport = httpx.HTTPTransport(local_address="127.0.0.8")
+        with httpx.Client(base_url=address, transport=transport, headers={"Authorization": f"Bearer {key}"}) as sender:
+            receipt = sender.post("/v1/documents", json={}, headers=FORGED)
+        assert until(partial(_logged, server, receipt.json()["id"]), "a line in the log")["client"] == "127.0.0.8"
+    finally:
+        proxy.close()
 
 
 FORGED = {"X-Forwarded-For": "6.6.6.6", "Forwarded": "for=6.6.6.7", "X-Real-IP": "6.6.6.8"}

@@ -118,3 +118,14 @@ def caddy(site: str) -> Proxy:
     config = proxy.write("Caddyfile", "{\n\tadmin off\n}\n" + site.replace("PORT", str(proxy.port)))
     proxy.start(program, "run", "--config", str(config), "--adapter", "caddyfile")
     return proxy
+
+
+def traefik(program: str, site: str) -> Proxy:
+    """Start Traefik with one file of its file provider, in which PORT becomes the port; its entry point has no TLS."""
+    proxy = Proxy()
+    proxy.write("site.yaml", site)
+    address = f"--entrypoints.websecure.address=127.0.0.1:{proxy.port}"
+    quiet = ("--global.checknewversion=false", "--global.sendanonymoususage=false")
+    timeout = "--entrypoints.websecure.transport.respondingtimeouts.readtimeout=0s"
+    proxy.start(program, *quiet, address, timeout, f"--providers.file.filename={proxy.folder}/site.yaml")
+    return proxy

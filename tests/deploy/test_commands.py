@@ -1,0 +1,173 @@
+"""Every command, option, variable, port and address in deploy/ is one of the program's own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from fairlane import Queue
+from fairlane.api import auth
+from fairlane.api.limits import ServiceLimits
+from fairlane.api.permissions import ROUTES, permissions_of
+from fairlane.cli import main
+from fairlane.worker import Worker
+
+from .deploy_files import CHART, COMPOSE, DEPLOY, DOCKERFILE, ROOT, TEXTS, commands, compose_service, options_of
+
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+TEMPLATES = {path.name: path.read_text() for path in (CHART / "templates").iterdir()}
+
+
+@pytest.mark.parametrize("where", commands())
+def test_every_command_exists_with_its_options(where: str) -> None:
+    command, used = options_of(commands()[where])
+    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    assert set(used) <= known | {"--help"}, where
+
+
+def test_the_commands_are_found() -> None:
+    names = [words[0] for words in commands().values()]
+    assert {"serve", "work", "keys", "backup", "doctor"} <= set(names)
+    assert len(names) > 12
+
+
+@pytest.mark.parametrize("name", ["service", "worker"])
+def test_the_commands_of_compose_are_understood(name: str) -> None:
+    command, *arguments = compose_service(name)["command"]
+    context = main.commands[command].make_context(command, [*arguments], resilient_parsing=False)
+    assert isinstance(context, click.Context)
+    assert context.params["metrics_port" if name == "worker" else "port"] in (9100, 8000)
+
+
+def test_every_variable_is_one_of_ours() -> None:
+    reference = (ROOT / "docs/reference.md").read_text() + (ROOT / "docs/privacy.md").read_text()
+    for file, text in TEXTS.items():
+        for name in re.findall(r"\bFAIRLANE_[A-Z_]+", text):
+            assert name in reference, (file, name)
+
+
+def test_every_address_is_a_route() -> None:
+    public = {route for _, route in ROUTES} | {"/healthz", "/readyz", "/metrics"}
+    for file, text in TEXTS.items():
+        for path in re.findall(r"(?:path: |:8000|:9100|port \}\}|8000)(/(?:v1|[a-z]+z|metrics)[\w/{}]*)", text):
+            assert path in public, (file, path)
+    assert "path: /readyz" in TEMPLATES["service.yaml"]
+    assert "/v1/capacity?kind=" in TEMPLATES["workers.yaml"]
+
+
+def test_the_autoscalers_key_may_read_the_capacity() -> None:
+    assert ROUTES["GET", "/v1/capacity"] in permissions_of("viewer", ())
+    assert ROUTES["GET", "/metrics"] in permissions_of("viewer", ("metrics",))
+
+
+def test_what_is_copied_into_the_image_is_not_ignored_and_exists() -> None:
+    allowed = [line[1:] for line in TEXTS["Dockerfile.dockerignore"].splitlines() if line.startswith("!")]
+    copied = " ".join(re.findall(r"^COPY ((?!--from).*)$", DOCKERFILE.replace("\\\n", " "), re.MULTILINE)).split()
+    files = {name for name in copied if name not in ("./", "requirements/", "src")} | {"src"}
+    assert len(files) > 8
+    for name in files:
+        assert (ROOT / name).exists(), name
+        assert any(Path(name).match(pattern) for pattern in allowed), name
+    extras = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split()
+    in_image = set(re.findall(r"for extra in ([a-z0-9 ]+);", DOCKERFILE)[0].split())
+    assert set(extras) - in_image <= NOT_IN_IMAGE
+    assert {f"requirements/{extra}.txt" for extra in in_image} <= files
+    assert "--require-hashes" in DOCKERFILE
+
+
+NOT_IN_IMAGE = {"heic", "mcp"}  # what a server does not need
+
+
+def test_containers_have_no_more_rights_than_they_need() -> None:
+    assert re.search(r"^USER 10001:10001$", DOCKERFILE, re.MULTILINE)
+    for name in ("setup", "service", "worker"):
+        service = compose_service(name)
+        assert (service["read_only"], service["cap_drop"], service["security_opt"]) == (
+            True,
+            ["ALL"],
+            ["no-new-privileges:true"],
+        )
+    assert VALUES["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
+    assert VALUES["podSecurityContext"]["runAsUser"] == 10001
+    for service in COMPOSE["services"].values():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+
+
+def test_whatever_is_stopped_has_the_time_that_it_takes() -> None:
+    grace, stop = Worker()._grace, ServiceLimits().stop_seconds
+    worker = VALUES["workers"][0]
+    assert int(compose_service("worker")["stop_grace_period"].rstrip("s")) > grace
+    assert worker["terminationGracePeriodSeconds"] > grace
+    assert int(re.findall(r"TimeoutStopSec=(\d+)", TEXTS["systemd/fairlane-worker@.service"])[0]) > grace
+    assert int(compose_service("service")["stop_grace_period"].rstrip("s")) > stop
+    assert VALUES["service"]["terminationGracePeriodSeconds"] > stop + VALUES["service"]["preStopSeconds"]
+    assert int(re.findall(r"TimeoutStopSec=(\d+)", TEXTS["systemd/fairlane.service"])[0]) > stop
+
+
+def test_the_setup_of_compose_makes_each_key_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = shutil.which("sh")
+    assert shell is not None
+    url = f"sqlite:///{tmp_path}/queue.db"
+    script = compose_service("setup")["command"][0].replace("$$", "$").replace("/keys/", f"{tmp_path}/")
+    binaries = str(Path(shutil.which("fairlane", path=str(ROOT / ".venv/bin")) or shutil.which("fairlane") or "").parent)
+    environment = {"PATH": f"{binaries}:/usr/bin:/bin", "FAIRLANE_URL": url}
+    for _ in range(2):
+        subprocess.run([shell, "-euc", script], env=environment, check=True, capture_output=True)
+    modes = [oct((tmp_path / name).stat().st_mode & 0o777) for name in ("admin", "metrics")]
+    assert modes == ["0o600", "0o644"]
+    with Queue(url) as queue:
+        keys = {key.name: key for key in auth.list_keys(queue.engine)}
+        assert {name: key.role for name, key in keys.items()} == {"compose: admin": "admin", "compose: metrics": "viewer"}
+        assert keys["compose: metrics"].expires_ms is None
+        for name, key in keys.items():
+            assert auth.public_part((tmp_path / name.removeprefix("compose: ")).read_text().strip()) == key.id
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_value_that_a_template_uses_is_in_values_yaml(template: str) -> None:
+    for path in re.findall(r"(?<![\w])\$?\.Values\.([\w.]+)", TEMPLATES[template]):
+        value = VALUES
+        for name in path.split("."):
+            assert name in value, f"{template}: {path}"
+            value = value[name]
+    for path in (
+        re.findall(r"\{\{-? ?(?:if not |if |with )?\.([a-z]\w*(?:\.\w+)*)", TEMPLATES[template])
+        if template == "workers.yaml"
+        else ()
+    ):
+        value = VALUES["workers"][0]
+        for name in path.split("."):
+            assert name in value, f"{template}: {path}"
+            value = value[name]
+
+
+def test_the_chart_renders_where_helm_is() -> None:
+    helm = shutil.which("helm")
+    if helm is None:
+        pytest.skip("helm is not on the PATH, and Debian has none; the chart is rendered where it is")
+    on = ["--set", "workers[0].autoscaling.enabled=true", "--set", "ingress.enabled=true"]
+    subprocess.run([helm, "lint", "--strict", str(CHART)], check=True, capture_output=True)
+    done = subprocess.run([helm, "template", "x", str(CHART), *on], check=True, capture_output=True, text=True)
+    kinds = [document["kind"] for document in yaml.safe_load_all(done.stdout) if document]
+    assert kinds.count("Deployment") == kinds.count("PodDisruptionBudget") == 2
+    assert "ScaledObject" in kinds
+
+
+def test_the_units_of_systemd_are_well_formed() -> None:
+    analyze = shutil.which("systemd-analyze")
+    for path in (DEPLOY / "systemd").iterdir():
+        if path.suffix not in (".service", ".timer"):
+            continue
+        if analyze is not None:
+            done = subprocess.run([analyze, "verify", str(path)], capture_output=True, text=True, check=False)
+            others = [line for line in done.stderr.splitlines() if path.name in line and "is not executable" not in line]
+            assert others == [], path.name
+        assert re.search(r"^\[Unit\]\n", path.read_text(), re.MULTILINE)
