@@ -215,7 +215,7 @@ def test_too_many_pages_of_a_text(refused: Refused) -> None:
     ("text", "cleaned"),
     [
         ("plain ż\n\t", "plain ż\n\t"),
-        ("a\r\nb\rc\x0bd", "a\nb\nc\nd"),
+        ("a\r\nb\rc\x0bd\x85e", "a\nb\nc\nd\ne"),
         ("a\0b\x1bc\x7fd\x9fe\ufffef", "abcdef"),
         ("a\ud800b", "a\ufffdb"),
         ("\ud83d\ude00", "\U0001f600"),

@@ -145,3 +145,11 @@ def japanese(lines: list[str]) -> bytes:
 def test_lines_of_a_script_without_spaces_are_joined_without_one(read: Read) -> None:
     lines = ["商品は月曜日に発送され今週末", "までに届く予定ですすべて届い", "たかどうか"]
     assert read(japanese(lines)).text == "".join(lines)
+
+
+def test_a_link_with_one_box_around_two_lines(read: Read) -> None:
+    sheet = Sheet().lines(50, 800, [PROSE[0][:52]]).draw("0 0 1 rg").text(282, 800, "at the end of")
+    sheet.text(50, 788, "the week.").draw("0 g").text(96, 788, "Please check that all of them have arrived")
+    text = read(sheet.link(50, 785, 400, 811, "https://example.org/").written()).text
+    assert text.count("](https://example.org/)") == 1
+    assert "[at the end of the week.](https://example.org/) Please" in text.replace("\n", " ")

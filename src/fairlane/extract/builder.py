@@ -33,7 +33,7 @@ def clean(text: str) -> str:
     """Remove what cannot be stored or sent everywhere; clean text is returned as it is, without a copy."""
     if _UNCLEAN.search(text) is None:
         return text
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0c", "\n").replace("\x0b", "\n")
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\x0c", "\n").replace("\x0b", "\n").replace("\x85", "\n")
     text = _CONTROL.sub("", text)
     # A surrogate pair becomes its character, a lone surrogate a replacement mark.
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

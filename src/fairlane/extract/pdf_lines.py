@@ -305,6 +305,12 @@ class PageText:
         left, right, bottom, top = (value.value for value in self._box)
         return turned((left, bottom, right, top), self.turn if turn is None else turn)
 
+    def colour(self, index: int) -> tuple[int, ...]:
+        """Return the colour of a character of the page."""
+        values = [ctypes.c_uint() for _ in range(4)]
+        pdfium.FPDFText_GetFillColor(self._raw, index, *(ctypes.byref(value) for value in values))
+        return tuple(value.value for value in values)
+
     def splits(self, line: Line) -> list[tuple[int, int, float, float]]:
         """Split a line at its wide gaps; return the parts by their offsets and where they are."""
         if not line.has_gaps:

@@ -7,6 +7,7 @@ Laws:
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from typing import Any
 
 import pypdfium2.raw as pdfium  # type: ignore[import-untyped]
@@ -56,13 +57,15 @@ def _cover(text: PageText, lines: list[Line], box: Box, target: str) -> int:
     """Mark the characters inside a box as a link; return how many words and characters were looked at."""
     left, bottom, right, top = box
     steps = 0
+    found: list[tuple[Line, list[Word]]] = []
     for line in lines:
         if not (bottom <= line.y + line.size * 0.3 <= top and line.x0 < right and line.x1 > left):
             continue
         words = [word for word in text.words(line) if word.x1 > left and word.x0 < right]
         steps += len(text.words(line)) + len(line.links)
-        if not words:
-            continue
+        if words:
+            found.append((line, words))
+    for line, words in found if len(found) == 1 else _coloured(text, found):
         first, last = words[0], words[-1]
         start, end = first.start, last.end
         for word in {first, last}:
@@ -87,6 +90,14 @@ def _inside(text: PageText, line: Line, word: Word, left: float, right: float) -
         if left <= (box[0] + box[2]) / 2 <= right:
             inside.append(index)
     return inside
+
+
+def _coloured(text: PageText, found: list[tuple[Line, list[Word]]]) -> list[tuple[Line, list[Word]]]:
+    """Return the words with a colour of their own in a box over several lines: some programs draw it around all of these."""
+    colours = {(line.order, word): text.colour(line.index(word.start)) for line, words in found for word in words}
+    usual = Counter(colours.values()).most_common(1)
+    coloured = [(line, [word for word in words if colours[line.order, word] != usual[0][0]]) for line, words in found]
+    return [(line, words) for line, words in coloured if words] or found
 
 
 def _whole_words(line: Line, start: int, end: int) -> tuple[int, int]:
