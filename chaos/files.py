@@ -1,8 +1,9 @@
 """Chaos test of the extractors: damaged files.
 
 `python -m chaos.files --count 20000` damages files of the corpus at random, reads them in forked children, a batch each, and
-counts the outcomes. Errors are: anything but a result or an `Unreadable`; the code `crashed`, which means that our own code
-raised; a child that died or wrote outside of its folder; a result that breaks its laws; a file that took too long.
+counts the outcomes; `--kind doc` takes only those of a kind. Errors are: anything but a result or an `Unreadable`; the code
+`crashed`, which means that our own code raised; a child that died or wrote outside of its folder; a result that breaks its
+laws; a file that took too long.
 
 With `--sandbox` every file is read in a confined process of its own. There a parser may die, and is counted by its signal; a
 process that is left is also an error, and so is anything written beside the scratch folder.
@@ -84,10 +85,10 @@ def damage(content: bytes, random: Random) -> bytes:
     return bytes(changed) or b"\0"
 
 
-def files(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
+def files(count: int, seed: int, kinds: frozenset[str] = frozenset()) -> Iterator[tuple[str, bytes]]:
     """Yield damaged files, the same for the same seed. Parts of office documents are damaged before they are packed."""
     random = Random(seed)
-    names = sorted(corpus())
+    names = [name for name in sorted(corpus()) if not kinds or name.rpartition(".")[2] in kinds]
     for number in range(count):
         name = names[number % len(names)]
         content = corpus()[name]
@@ -204,6 +205,7 @@ def run(
     batch: int = 500,
     advance: Callable[[int], None] = lambda _: None,
     is_confined: bool = False,
+    kinds: frozenset[str] = frozenset(),
 ) -> Report:
     """Read all files."""
     report = Report(Counter(), [])
@@ -212,7 +214,7 @@ def run(
         prepare()
     read = extract_isolated if is_confined else extract
     pending: list[tuple[str, bytes]] = []
-    for number, file in enumerate(files(count, seed), start=1):
+    for number, file in enumerate(files(count, seed, kinds), start=1):
         pending.append(file)
         if len(pending) == batch or number == count:
             _run_batch(report, pending, folder / f"batch-{number}", number - len(pending), read)
@@ -246,8 +248,9 @@ def _run_batch(
 @click.command()
 @click.option("--count", default=20_000, show_default=True)
 @click.option("--seed", default=1, show_default=True)
+@click.option("--kind", "kinds", multiple=True, help="Only files with this suffix, as `doc`; may be repeated.")
 @click.option("--sandbox", "is_confined", is_flag=True, help="Read each file in a confined process of its own.")
-def main(count: int, seed: int, is_confined: bool) -> None:
+def main(count: int, seed: int, kinds: tuple[str, ...], is_confined: bool) -> None:
     """Read damaged files, and count the outcomes."""
     print(f"{count:,} files, seed {seed}{', in the sandbox' if is_confined else ''}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -257,7 +260,9 @@ def main(count: int, seed: int, is_confined: bool) -> None:
     ):
         task = progress.add_task("files", total=count)
         batch = 100 if is_confined else 500
-        report = run(count, seed, Path(folder), batch, lambda done: progress.update(task, advance=done), is_confined)
+        report = run(
+            count, seed, Path(folder), batch, lambda done: progress.update(task, advance=done), is_confined, frozenset(kinds)
+        )
     for outcome, number in report.outcomes.most_common():
         print(f"  {outcome}: {number}")
     for error in report.wrong:

@@ -20,6 +20,7 @@ import pytest
 
 from chaos.corpus.all import corpus
 from chaos.corpus.hostile import HOSTILE
+from chaos.corpus.hostile_office import HOSTILE_OFFICE
 from chaos.corpus.office import zipped
 from chaos.corpus.others import draw, make_image
 from chaos.files import run as run_chaos
@@ -140,15 +141,16 @@ def test_every_caller_reads_the_same_with_words_on_pictures(folder: Path, name: 
         assert "Invoice number 4217" in expected[0]
 
 
-@pytest.mark.parametrize("key", HOSTILE)
+@pytest.mark.parametrize("key", [*HOSTILE, *HOSTILE_OFFICE])
 def test_every_hostile_file_ends_with_its_code(folder: Path, key: str) -> None:
-    path, scratch = write_input(folder, HOSTILE[key].make())
+    hostile = (HOSTILE | HOSTILE_OFFICE)[key]
+    path, scratch = write_input(folder, hostile.make())
     try:
-        result = extract_isolated(path, HOSTILE[key].name, scratch, NO_OCR)
+        result = extract_isolated(path, hostile.name, scratch, NO_OCR)
         code, left = None, [member.path for member in result.members]
     except Unreadable as failure:
         code, left = failure.code, []
-    assert code == HOSTILE[key].code
+    assert code == hostile.code
     assert sorted(scratch.iterdir()) == left
     assert sorted(folder.iterdir()) == [path, scratch]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from decimal import Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 DATE_FORMATS = {*range(14, 18), 22, *range(27, 32), 34, 35, 36, *range(50, 59)}
 TIME_FORMATS = {*range(18, 22), 32, 33, 45, 47}
 DURATION_FORMAT = 46
 SERIAL_MAX = 2_958_466  # the last day of the year 9999
 HOURS_BELOW = 367  # a serial number with a format of time below this would be a date in 1900; it is a sum of hours
-SHOWN_DIGITS = Context(prec=15)
+SHOWN_DIGITS = Context(prec=15, rounding=ROUND_HALF_UP)
 INTEGER_BELOW = 10**15  # a spreadsheet knows no more digits
 NOISE_LEAST = 17  # characters: sixteen digits and a point
 _LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)
