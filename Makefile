@@ -11,7 +11,7 @@ INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test system check docs bench bench-celery bench-corpus bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom clean
+.PHONY: help setup run demo test system check docs bench bench-celery bench-corpus bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom release-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -140,6 +140,13 @@ sbom: wheel $(AUDIT)/.ready ## write what the wheel installs, alone and with all
 	@sed "s/^dynamic = .*/version = \"$$($(BIN)/python -c 'import fairlane; print(fairlane.__version__)')\"/" pyproject.toml > build/pyproject.toml
 	@$(SBOM) build/sbom-alone.json $(INSTALLED)/alone/bin/python
 	@$(SBOM) build/sbom.json $(INSTALLED)/extras/bin/python
+
+release-check: sbom ## what a release needs: sdist and wheel, their metadata, the licences of everything that they install
+	@rm -rf build/release
+	@$(BIN)/python -m build --no-isolation --outdir build/release . > build/release.log 2>&1 || { cat build/release.log; exit 1; }
+	@$(AUDIT)/bin/twine check --strict build/release/*
+	@$(BIN)/python requirements/licences.py build/sbom-alone.json build/sbom.json
+	@$(BIN)/python requirements/release.py build/release
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-emit-index-url \
   --no-emit-find-links --custom-compile-command "make lock"
