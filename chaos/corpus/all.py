@@ -9,7 +9,7 @@ from textwrap import wrap
 from PIL import Image
 
 from .archives import make_mbox, make_tar, packings
-from .office import make_docx, make_odp, make_ods, make_odt, make_pptx, make_xlsx, zipped
+from .office import make_docx, make_epub, make_odp, make_ods, make_odt, make_pptx, make_xlsx, zipped
 from .old_office import by_libreoffice, make_doc, make_msg, make_ppt, make_xls, make_xlsb
 from .others import (
     HEIC,
@@ -17,10 +17,13 @@ from .others import (
     make_csv,
     make_eml,
     make_html,
+    make_ics,
     make_image,
     make_json,
     make_markdown,
     make_rtf,
+    make_svg,
+    make_vcf,
     make_xml,
 )
 from .pdf import make_form, make_pdf, make_scan
@@ -58,6 +61,10 @@ def of_sample(sample: Sample) -> dict[str, bytes]:
         "doc": make_doc(sample),
         "ppt": make_ppt(sample),
         "msg": make_msg(sample),
+        "epub": make_epub(sample),
+        "svg": make_svg(sample),
+        "ics": make_ics(sample),
+        "vcf": make_vcf(sample),
         "rtf": make_rtf(sample, 1250 if sample.language == "pl" else 1252),
         "html": make_html(sample),
         "eml": make_eml(sample),

@@ -1,12 +1,14 @@
-"""Writers of small DOCX, PPTX, XLSX, ODT, ODS and ODP files: a ZIP with the parts that every such file has."""
+"""Writers of small DOCX, PPTX, XLSX, OpenDocument and EPUB files: a ZIP with the parts that every such file has."""
 
 from __future__ import annotations
 
 import io
 import zipfile
 from collections.abc import Mapping
+from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
+from .others import make_xhtml
 from .samples import Sample
 
 PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -283,3 +285,37 @@ def make_odp(sample: Sample, slides: str | None = None, more: Parts | None = Non
         second += "<presentation:notes>" + frame(f"<text:p>{escape(sample.author)}</text:p>", "notes") + "</presentation:notes>"
         slides = f"<draw:page>{first}</draw:page><draw:page>{second}</draw:page>"
     return open_document("presentation", sample, slides, more=more)
+
+
+# -- EPUB
+
+CONTAINER = f'{HEAD}<container><rootfiles><rootfile full-path="OEBPS/book.opf"/></rootfiles></container>'
+
+
+def make_epub(
+    sample: Sample, chapters: Mapping[str, str] | None = None, more: Parts | None = None, metadata: str = ""
+) -> bytes:
+    """A book of chapters; by default the sample's, and its author as another one."""
+    if chapters is None:
+        chapters = {"text/a b.xhtml": make_xhtml(sample), "text/2.xhtml": make_xhtml(sample, f"<p>{escape(sample.author)}</p>")}
+    items = "".join(
+        f'<item id="c{number}" href={quoteattr(quote(path))} media-type="application/xhtml+xml"/>'
+        for number, path in enumerate(chapters)
+    )
+    order = "".join(f'<itemref idref="c{number}"/>' for number, _ in enumerate(chapters))
+    package = (
+        f'{HEAD}<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata>'
+        f"<dc:title>{escape(sample.title)}</dc:title><dc:creator>{escape(sample.author)}</dc:creator>"
+        '<dc:date>2026-03-01</dc:date><meta property="dcterms:modified">2026-03-02T10:00:00Z</meta>'
+        f'{metadata}</metadata><manifest>{items}<item id="cover" href="cover.png" media-type="image/png" '
+        f'properties="cover-image"/></manifest><spine>{order}</spine></package>'
+    )
+    return zipped(
+        {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": CONTAINER,
+            "OEBPS/book.opf": package,
+            **{f"OEBPS/{path}": content for path, content in chapters.items()},
+            **(more or {}),
+        }
+    )

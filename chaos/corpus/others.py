@@ -135,3 +135,58 @@ HEIC = base64.b64decode(  # made with an encoder that the tests do not have: a w
     "l7CA5mr9vsuEERwnlFSXYwHWodo79qogWkxhlv84UF/CRTmkvuBQ9VgjSHKrfDUwI1dkA4ndQmNI+Ug9/7xYUsS+Cz4zZpYceTMLhQc84WQr64cYYoAZ"
     "vFpbmhLWq8CgTpkNBWJjvKZ4XXv4VsHdF0FesW2fce6hYGILtAJRRINznv9+SYoX//vfAuppPwehDI/cD0wq"
 )
+
+
+def make_svg(sample: Sample) -> bytes:
+    lines = "".join(f'<text x="0" y="{20 * number}">{escape(line)}</text>' for number, line in enumerate(sample.lines[1:], 1))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg"><title>{escape(sample.title)}</title><style>text {{ fill: red }}</style>'
+        f"<script>alert(1)</script>{lines}</svg>"
+    ).encode()
+
+
+def folded(line: str) -> bytes:
+    """A line of a calendar or card, folded after 75 bytes wherever that is."""
+    content = line.encode()
+    return b"\r\n ".join(content[start : start + 74] for start in range(0, len(content), 74)) + b"\r\n"
+
+
+def make_ics(sample: Sample) -> bytes:
+    """A calendar with one event."""
+    text = sample.paragraph.replace(",", "\\,")
+    lines = [
+        *("BEGIN:VCALENDAR", "BEGIN:VTIMEZONE", "TZID:Europe/Warsaw", "END:VTIMEZONE", "BEGIN:VEVENT"),
+        f"SUMMARY:{sample.title}",
+        "DTSTART;TZID=Europe/Warsaw:20260301T093000",
+        "DTEND;TZID=Europe/Warsaw:20260301T103000",
+        f"LOCATION:{sample.items[0]}",
+        f'ORGANIZER;CN="{sample.author}":mailto:office@example.org',
+        "RRULE:FREQ=WEEKLY;COUNT=3",
+        f"DESCRIPTION:{text}\\n\\n{sample.items[1]}",
+        *("BEGIN:VALARM", "DESCRIPTION:alarm", "END:VALARM", "END:VEVENT", "END:VCALENDAR"),
+    ]
+    return b"".join(map(folded, lines))
+
+
+def make_vcf(sample: Sample) -> bytes:
+    """Two cards: of version 4, and of version 2.1, in quoted-printable."""
+    first, _, family = sample.author.partition(" ")
+    quoted = [f"={byte:02X}" for byte in sample.author.encode()]
+    start, rest = "".join(quoted[:12]), "".join(quoted[12:])  # a soft end of line between them
+    lines = [
+        *("BEGIN:VCARD", "VERSION:4.0", f"N:{family};{first};;;", f"FN:{sample.author}", f"ORG:{sample.items[0]}"),
+        *("TEL;TYPE=work:+48 600 000 000", f"PHOTO;ENCODING=b;TYPE=PNG:{'iVBORw0KGgo' * 20}", f"NOTE:{sample.paragraph}"),
+        *("END:VCARD", "BEGIN:VCARD", "VERSION:2.1"),
+    ]
+    content = b"".join(map(folded, lines))
+    content += f"FN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:{start}=\r\n{rest}\r\n".encode()
+    return content + b"EMAIL;INTERNET:office@example.org\r\nEND:VCARD\r\n"
+
+
+def make_xhtml(sample: Sample, body: str = "") -> str:
+    """A chapter of a book."""
+    items = "".join(f"<li>{escape(text)}</li>" for text in sample.items)
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>" for cells in sample.table)
+    body = body or f"<h1>{escape(sample.title)}</h1><p>{escape(sample.paragraph)}</p><ul>{items}</ul><table>{rows}</table>"
+    head = "<title/><script src='x.js'/><link rel='stylesheet' href='x.css'/>"
+    return f'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head>{head}</head><body>{body}</body></html>'

@@ -87,6 +87,46 @@ def test_ods(read: Read, sample: Sample) -> None:
 
 
 @LANGUAGES
+def test_epub(read: Read, sample: Sample) -> None:
+    result = read(content(sample, "epub"), "file.epub")
+    assert (result.media_type, len(result.pages), result.warnings) == ("application/epub+zip", 2, ())
+    assert (result.text_of(0).strip(), result.text_of(1)) == (sample.markdown, sample.author)
+    assert (result.title, result.author, result.language) == (sample.title, sample.author, sample.language)
+    assert (result.created, result.modified) == ("2026-03-01T00:00:00", "2026-03-02T10:00:00+00:00")
+
+
+@LANGUAGES
+def test_svg(read: Read, sample: Sample) -> None:
+    result = read(content(sample, "svg"), "file.svg")
+    assert (result.media_type, result.title, result.language) == ("image/svg+xml", sample.title, sample.language)
+    assert result.text == "\n\n".join([f"# {sample.title}", *sample.lines[1:]])
+
+
+@LANGUAGES
+def test_calendar(read: Read, sample: Sample) -> None:
+    result = read(content(sample, "ics"), "file.ics")
+    organizer = f"{sample.author} <office@example.org>"
+    assert (result.media_type, result.title, result.author) == ("text/calendar", sample.title, organizer)
+    assert result.text == (
+        f"## {sample.title}\n\n**When:** 2026-03-01T09:30:00 – 2026-03-01T10:30:00 (Europe/Warsaw)  \n"
+        f"**Where:** {sample.items[0]}  \n**Organizer:** {organizer}  \n**Repeats:** FREQ=WEEKLY;COUNT=3\n\n"
+        f"{sample.paragraph}\n\n{sample.items[1]}"
+    )
+    assert result.language == sample.language
+
+
+@LANGUAGES
+def test_contacts(read: Read, sample: Sample) -> None:
+    result = read(content(sample, "vcf"), "file.vcf")
+    assert (result.media_type, result.title) == ("text/vcard", None)
+    assert result.text == (
+        f"## {sample.author}\n\n**Organization:** {sample.items[0]}  \n**Phone (work):** +48 600 000 000\n\n"
+        f"{sample.paragraph}\n\n## {sample.author}\n\n**E-mail:** office@example.org"
+    )
+    assert [warning.code for warning in result.warnings] == ["attachments_ignored"]
+
+
+@LANGUAGES
 def test_rtf(read: Read, sample: Sample) -> None:
     result = read(content(sample, "rtf"), "file.rtf")
     first, second = sample.items

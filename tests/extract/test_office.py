@@ -85,7 +85,7 @@ def test_an_office_document_without_its_main_part_is_corrupt(refused: Refused) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"), [("application/epub+zip", "unsupported"), ("application/vnd.oasis.opendocument.graphics", "unsupported")]
+    ("kind", "code"), [("application/x-other", "unsupported"), ("application/vnd.oasis.opendocument.graphics", "unsupported")]
 )
 def test_other_packages_are_unsupported(refused: Refused, kind: str, code: str) -> None:
     failure = refused(zipped({"mimetype": kind, "content.xml": "<a/>"}), "a.odg")

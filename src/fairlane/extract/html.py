@@ -99,9 +99,9 @@ class HtmlReader:
         self._tables: list[bool] = []  # for each open table, whether it is data
         self._data_tables: deque[bool] = deque()  # the same for those that are still to come
 
-    def read(self, page: str) -> None:
+    def read(self, page: str, is_xml: bool = False) -> None:
         self._data_tables = find_data_tables(page)
-        for number, token in enumerate(scan(page)):
+        for number, token in enumerate(scan(page, is_xml)):
             if number % 256 == 0:
                 self._builder.meter.check_time()
             if isinstance(token, str):
@@ -254,4 +254,4 @@ def read(builder: ExtractionBuilder) -> None:
     with builder.path.open("rb") as file:
         start = file.read(4096)
     page = read_text(builder, declared_charset(start))
-    HtmlReader(builder, MarkdownWriter(builder)).read(page)
+    HtmlReader(builder, MarkdownWriter(builder)).read(page, is_xml=page.lstrip().startswith("<?xml"))

@@ -17,6 +17,7 @@ _NAME = re.compile(r"[a-zA-Z][^\s/>]{0,40}")
 _ATTRIBUTE = re.compile(r"""[\s/]*([^\s/>=][^\s/>=]*)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>"'][^\s>]*)?)?""")
 _RAW_ENDS = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in RAW}
 ATTRIBUTES_MAX = 100
+CDATA = "![CDATA["
 
 
 class Tag(NamedTuple):
@@ -37,8 +38,8 @@ def unescape(text: str) -> str:
         return text
 
 
-def scan(page: str) -> Iterator[Tag | str]:
-    """Yield tags and texts in order."""
+def scan(page: str, is_xml: bool = False) -> Iterator[Tag | str]:
+    """Yield tags and texts in order; in XML a tag may end itself, `<title/>`, and text may be in CDATA."""
     position, end = 0, len(page)
     while position < end:
         opening = page.find("<", position)
@@ -53,18 +54,34 @@ def scan(page: str) -> Iterator[Tag | str]:
         if following.isascii() and following.isalpha():
             tag, position = _parse_start_tag(page, position)
             yield tag
-            if tag.name in RAW:
-                text, position = _read_raw_text(page, position, tag.name)
-                yield text
+            inside, position = _read_inside(page, position, tag.name, is_xml)
+            if inside is not None:
+                yield inside
         elif following == "/":
             name = _NAME.match(page, position + 1)
             position = _skip_past(page, ">", position)
             if name is not None:
                 yield Tag(name.group().lower(), {}, is_end=True)
         elif following in "!?":
-            position = _skip_past(page, "-->" if page.startswith("!--", position) else ">", position)
+            text, position = _read_declaration(page, position, is_xml)
+            yield text
         else:
             yield "<"
+
+
+def _read_inside(page: str, position: int, name: str, is_xml: bool) -> tuple[Tag | str | None, int]:
+    """Return what follows a start tag at once: the end of a tag that ends itself, or the text of a script, style or title."""
+    if is_xml and page.endswith("/>", 0, position):
+        return Tag(name, {}, is_end=True), position
+    return _read_raw_text(page, position, name) if name in RAW else (None, position)
+
+
+def _read_declaration(page: str, position: int, is_xml: bool) -> tuple[str, int]:
+    """Return the text of a declaration, which only CDATA has, and the position after it."""
+    if is_xml and page.startswith(CDATA, position):
+        end = _skip_past(page, "]]>", position)
+        return page[position + len(CDATA) : end].removesuffix("]]>"), end
+    return "", _skip_past(page, "-->" if page.startswith("!--", position) else ">", position)
 
 
 def _skip_past(page: str, mark: str, position: int) -> int:

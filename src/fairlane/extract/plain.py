@@ -15,12 +15,12 @@ import json
 from collections.abc import Iterator
 from itertools import chain
 
-from .builder import BLOCK, ExtractionBuilder
+from .builder import ExtractionBuilder
 from .encoding import read_blocks, read_text
 from .failure import Unreadable
 from .html import declared_charset
 from .markdown import cell, code_block, row
-from .xml import Attributes, read_xml
+from .xml import Attributes, file_blocks, read_xml
 from .xml_input import foreign_encoding
 
 SEPARATORS = ",;\t|"
@@ -121,13 +121,7 @@ class _NullHandler:
 def read_markup(builder: ExtractionBuilder) -> None:
     """Read XML as code, after a parse that refuses harmful files."""
 
-    def blocks() -> Iterator[bytes]:
-        with builder.path.open("rb") as file:
-            while block := file.read(BLOCK):
-                builder.meter.check_time()
-                yield block
-
-    read_xml(builder, blocks(), _NullHandler(), is_doctype_allowed=True)
+    read_xml(builder, file_blocks(builder), _NullHandler(), is_doctype_allowed=True)
     with builder.path.open("rb") as file:
         start = file.read(200)
     builder.write(code_block(read_text(builder, foreign_encoding(start) or declared_charset(start)), "xml"))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .builder import ExtractionBuilder
 from .encoding import detect, detect_bom, detect_wide
+from .epub import CONTAINER as EPUB_CONTAINER
 from .failure import Unreadable
 from .mailbox import is_mailbox
 from .ole import SIGNATURE
@@ -27,6 +28,7 @@ XLSX = OFFICE + "spreadsheetml.sheet"
 OPENDOCUMENT = "application/vnd.oasis.opendocument."
 ODT, ODS, ODP = (OPENDOCUMENT + kind for kind in ("text", "spreadsheet", "presentation"))
 XLSB = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
+EPUB = "application/epub+zip"
 READERS = {
     "application/pdf": "pdf.read",
     DOCX: "docx.read",
@@ -40,6 +42,7 @@ READERS = {
     DOC: "doc.read",
     PPT: "ppt.read",
     MSG: "msg.read",
+    EPUB: "epub.read",
     "application/rtf": "rtf.read",
     "text/html": "html.read",
     "message/rfc822": "mail.read",
@@ -48,13 +51,16 @@ READERS = {
     "text/csv": "plain.read_csv",
     "application/json": "plain.read_json",
     "application/xml": "plain.read_markup",
+    "image/svg+xml": "svg.read",
+    "text/calendar": "ics.read",
+    "text/vcard": "vcf.read",
     "application/zip": "archive.read",
     "application/x-tar": "tar.read",
     **dict.fromkeys(("application/gzip", "application/x-bzip2", "application/x-xz"), "unpacking.read"),
     "application/mbox": "mailbox.read",
     **{f"image/{kind}": "image.read" for kind in ("png", "jpeg", "tiff", "webp", "gif", "bmp", "jp2", "avif", "heic")},
 }
-PACKAGED = (OPENDOCUMENT, "application/epub+zip")
+PACKAGED = (OPENDOCUMENT, EPUB)
 SUFFIXES = {  # the usual suffixes of each type; another one gives a warning
     "application/pdf": "pdf",
     DOCX: "docx docm dotx dotm",
@@ -68,11 +74,15 @@ SUFFIXES = {  # the usual suffixes of each type; another one gives a warning
     DOC: "doc dot",
     PPT: "ppt pps pot",
     MSG: "msg",
+    EPUB: "epub",
     "application/rtf": "rtf doc",
     "text/html": "html htm xhtml",
     "message/rfc822": "eml mail msg",
     "application/mbox": "mbox",
     "application/json": "json geojson ipynb",
+    "image/svg+xml": "svg",
+    "text/calendar": "ics ical ifb vcs",
+    "text/vcard": "vcf vcard",
     "application/zip": "zip",
     "application/x-tar": "tar",
     "application/gzip": "gz gzip tgz svgz",
@@ -128,6 +138,7 @@ BINARY_BEGINNINGS = (
     (re.compile(rb"FORM....AIF[FC]", re.DOTALL), "audio/aiff"),
     (re.compile(rb"8BPS\0[\1\2]\0{6}"), "image/vnd.adobe.photoshop"),
 )
+TEXT_BEGINNINGS = {"BEGIN:VCALENDAR": "text/calendar", "BEGIN:VCARD": "text/vcard"}
 MARKDOWN_SUFFIXES = ("md", "markdown")
 XML_SUFFIXES = ("xml", "svg", "xsd", "rss", "kml", "gpx", "xsl")
 START = 65_536
@@ -150,6 +161,11 @@ _HTML = re.compile(
 )
 _HTML_DOCUMENT = re.compile(
     r"\s*(?:<!--.{0,4000}?-->\s*){0,3}<(?:!doctype\s+html|html|head)(?=[\s/>])", re.IGNORECASE | re.DOTALL
+)
+_SVG = re.compile(
+    r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,4000}?-->\s*){0,3}(?:<!doctype\s+(?:\w+:)?svg\b[^\[>]{0,1000}"
+    r"(?:\[[^\]]{0,20000}\]\s*)?>\s*)?(?:<!--.{0,4000}?-->\s*){0,3}<(?:\w{1,20}:)?svg[\s>]",
+    re.IGNORECASE | re.DOTALL,
 )
 _XHTML = re.compile(r"\s*<\?xml[^>]{0,200}>\s*(?:<!--.{0,4000}?-->\s*){0,3}<(?:!doctype\s+)?html\b", re.IGNORECASE | re.DOTALL)
 
@@ -219,12 +235,12 @@ def _zip_type(builder: ExtractionBuilder) -> str:
     """Tell an office document, which is a ZIP with certain parts, from other archives."""
     with Package(builder, max(builder.limits.parts_max, builder.limits.members_max)) as package:
         if (kind := _declared_type(package)) is not None:
-            for known in (ODT, ODS, ODP):
+            for known in (ODT, ODS, ODP, EPUB):
                 if kind.startswith(known):  # templates have a longer type
                     return known
             raise Unreadable("unsupported", kind)
         if "[Content_Types].xml" not in package:
-            return "application/zip"
+            return EPUB if EPUB_CONTAINER in package else "application/zip"
         _, kind = main_part(builder, package)
     if "sheet.binary" in kind:
         return XLSB
@@ -266,6 +282,10 @@ def _text_type(builder: ExtractionBuilder, start: bytes) -> str:
     html = _HTML_DOCUMENT if suffix in MARKDOWN_SUFFIXES else _HTML  # Markdown may begin with a tag
     if html.match(text) or _XHTML.match(text) or (suffix in ("html", "htm", "xhtml") and "<" in text):
         return "text/html"
+    if _SVG.match(text):
+        return "image/svg+xml"
+    if (kind := TEXT_BEGINNINGS.get(text[:20].strip().partition("\n")[0].strip().upper())) is not None:
+        return kind
     if text.lstrip().startswith("<?xml") or (text.lstrip().startswith("<") and suffix in XML_SUFFIXES):
         return "application/xml"
     if _is_mail(text, suffix):

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Protocol
 from xml.parsers import expat
 
-from .builder import ExtractionBuilder
+from .builder import BLOCK, ExtractionBuilder
 from .failure import Unreadable
 from .xml_input import ENTITY_MAX, PIECE, EntityCounter, as_utf8, foreign_encoding, pieces
 
@@ -132,6 +132,14 @@ def read_xml(
         adapter.end()
     except (expat.ExpatError, ValueError, LookupError, OverflowError) as error:  # ValueError: an encoding that nobody reads
         raise Unreadable("corrupt", f"XML: {error}") from error
+
+
+def file_blocks(builder: ExtractionBuilder) -> Iterator[bytes]:
+    """Yield the file itself, in blocks."""
+    with builder.path.open("rb") as file:
+        while block := file.read(BLOCK):
+            builder.meter.check_time()
+            yield block
 
 
 def _open(
