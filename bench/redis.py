@@ -103,7 +103,8 @@ def _server(product: str, *options: str, preload: str | None = None) -> Iterator
 
 def _record(product: str, scenario: Scenario, rounds: int) -> tuple[list[Trip], list[list[Trip]]]:
     """Record our writes: before the first round, and in each round."""
-    with _server(product, "--appendonly", "yes", "--appendfsync", "no") as server, Queue(server.url("bench")) as queue:
+    options = ("--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")  # all writes in one file
+    with _server(product, *options) as server, Queue(server.url("bench")) as queue:
         marks = [0]
         scenario.prepare(queue, rounds)
         marks.append(len(_trips(server)))
