@@ -17,6 +17,7 @@ from fairlane.masking import mask_url
 
 FILE = "fairlane.toml"
 DEFAULT_URL = "sqlite:///fairlane.db"
+OCR = "ocr_languages"
 UNSAFE = "unsafe_files_may_read_everything"
 
 
@@ -27,6 +28,7 @@ class Settings:
     url: str = DEFAULT_URL  # empty: only a server is configured
     blobs: str | None = None  # a folder or s3://bucket/prefix; None: beside the queue, if that is a file
     server: str | None = None  # the address of a server; None: use the store directly
+    ocr_languages: str | None = None  # of the built-in worker, as in eng+ces; None: its own five
     unsafe_files_may_read_everything: bool = False  # read files also where nothing keeps them from reading all others
 
 
@@ -34,6 +36,7 @@ NAMES = {  # of the settings, and what each has to be
     "url": "a URL",
     "blobs": "a folder or s3://bucket/prefix",
     "server": "a server's address",
+    OCR: "tesseract's names of languages, such as eng+ces",
     UNSAFE: "yes",
 }
 
@@ -45,17 +48,19 @@ def load_settings(
     blobs: str | None = None,
     server: str | None = None,
     is_unsafe: bool = False,
+    ocr_languages: str | None = None,
 ) -> Settings:
     """Load the settings: arguments win over the variables, FAIRLANE_URL and so on, which win over the file."""
     if url is not None and server is not None:
         raise Mistake("--url and --server cannot be used together: use --url for a store, or --server for a server")
-    arguments = {name: value for name, value in {"url": url, "blobs": blobs, "server": server}.items() if value is not None}
+    values = {"url": url, "blobs": blobs, "server": server, OCR: ocr_languages}
+    arguments = {name: value for name, value in values.items() if value is not None}
     levels = (arguments, _from_environment(environment), _from_file(folder / FILE))
     queue_level = next((level for level in levels if level.keys() & {"url", "server"}), {"url": DEFAULT_URL})
     files = next((level["blobs"] for level in levels if "blobs" in level), None)
-    return Settings(
-        queue_level.get("url", ""), files, queue_level.get("server"), is_unsafe or any(UNSAFE in level for level in levels)
-    )
+    languages = next((level[OCR] for level in levels if OCR in level), None)
+    is_unsafe = is_unsafe or any(UNSAFE in level for level in levels)
+    return Settings(queue_level.get("url", ""), files, queue_level.get("server"), languages, is_unsafe)
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:

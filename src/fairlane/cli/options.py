@@ -115,12 +115,20 @@ unsafe_option = click.option(
     help="Read files also on a machine where nothing keeps a hostile one from reading other customers' files, the queue and "
     "passwords. Default: refuse to.",
 )
+ocr_option = click.option(
+    "--ocr-languages",
+    metavar="NAMES",
+    help="Languages that scans are read in, as tesseract names them: eng+ces. Default: FAIRLANE_OCR_LANGUAGES, then "
+    "ocr_languages in fairlane.toml, then English, Polish, Portuguese, Spanish and German.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-def store_settings(url: str | None, blobs: str | None = None, is_unsafe: bool = False) -> Settings:
+def store_settings(
+    url: str | None, blobs: str | None = None, is_unsafe: bool = False, ocr_languages: str | None = None
+) -> Settings:
     """Load the settings of a command that needs the store itself."""
-    settings = load_settings(url, os.environ, Path.cwd(), blobs, is_unsafe=is_unsafe)
+    settings = load_settings(url, os.environ, Path.cwd(), blobs, is_unsafe=is_unsafe, ocr_languages=ocr_languages)
     if not settings.url:
         path = click.get_current_context().command_path
         raise Mistake(

@@ -26,7 +26,7 @@ from fairlane.settings import load_settings
 from fairlane.worker import Worker
 
 from .group import EXIT_FAILURE, main
-from .options import blobs_option, json_option, unsafe_option
+from .options import blobs_option, json_option, ocr_option, unsafe_option
 from .output import echo, format_count, print_json
 from .param_types import DURATION
 from .process_view import no_view, open_view, print_summary
@@ -41,11 +41,20 @@ PACE_SECONDS_MAX = 604_680  # a handler may run for a week, of which reading the
 @click.option("--slots", type=int, default=4, show_default=True, help="How many documents to process at once.")
 @click.option("--pace", type=DURATION, default="0", metavar="DURATION", help="Spend at least this long on each, to watch it.")
 @click.option("--url", metavar="URL", help="Use this queue. Default: a new one that is removed at the end.")
+@ocr_option
 @unsafe_option
 @blobs_option
 @json_option
 def process(
-    folder: str, out: str | None, slots: int, pace: float, url: str | None, is_unsafe: bool, blobs: str | None, as_json: bool
+    folder: str,
+    out: str | None,
+    slots: int,
+    pace: float,
+    url: str | None,
+    ocr_languages: str | None,
+    is_unsafe: bool,
+    blobs: str | None,
+    as_json: bool,
 ) -> None:
     """Process every file in FOLDER; each sub-folder is a customer.
 
@@ -55,7 +64,7 @@ def process(
     95 % (p95) of them did not exceed. Exits with 1 if a document failed or was not processed.
     """
     from fairlane import sandbox
-    from fairlane.extract.handler import ExtractOptions, built_in_worker
+    from fairlane.extract.handler import ExtractOptions, built_in_worker, limits_with
 
     if pace > PACE_SECONDS_MAX:
         raise BadValue("--pace", pace, f"at most {PACE_SECONDS_MAX:,} seconds")
@@ -66,10 +75,11 @@ def process(
     if outputs is not None:
         outputs.prepare()
     with _queue_url(url) as queue_url:
-        settings = load_settings(queue_url, os.environ, Path.cwd(), blobs, is_unsafe=is_unsafe)
+        settings = load_settings(queue_url, os.environ, Path.cwd(), blobs, is_unsafe=is_unsafe, ocr_languages=ocr_languages)
         may_read_everything = settings.unsafe_files_may_read_everything
+        limits = limits_with(settings.ocr_languages)
         options = ExtractOptions(
-            queue_url, settings.blobs, pace=pace, outputs=outputs, keep_results=url is not None,
+            queue_url, settings.blobs, limits, pace=pace, outputs=outputs, keep_results=url is not None,
             may_read_everything=may_read_everything,
         )  # fmt: skip
         silence_log()

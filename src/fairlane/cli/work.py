@@ -18,7 +18,7 @@ from fairlane.worker.async_output import outside_handler
 from .group import main
 from .line_writer import LineWriter
 from .load_worker import load_worker
-from .options import blobs_option, json_option, store_settings, unsafe_option, url_option
+from .options import blobs_option, json_option, ocr_option, store_settings, unsafe_option, url_option
 
 PRINTED_EVENTS = (
     "finished",
@@ -56,6 +56,7 @@ def silence_log() -> None:
     show_default=True,
     help="The least level of log records to print. A module that configures logging itself prints them itself.",
 )
+@ocr_option
 @unsafe_option
 @blobs_option
 @url_option
@@ -67,6 +68,7 @@ def work(
     metrics_port: int | None,
     metrics_host: str,
     log_level: str,
+    ocr_languages: str | None,
     is_unsafe: bool,
     blobs: str | None,
     url: str | None,
@@ -83,14 +85,16 @@ def work(
     unsafe_reason = None
     if worker is None:
         from fairlane import sandbox
-        from fairlane.extract.handler import ExtractOptions, built_in_worker
+        from fairlane.extract.handler import ExtractOptions, built_in_worker, limits_with
 
-        settings = store_settings(url, blobs, is_unsafe)
+        settings = store_settings(url, blobs, is_unsafe, ocr_languages)
         may_read_everything = settings.unsafe_files_may_read_everything
-        chosen = built_in_worker(ExtractOptions(settings.url, settings.blobs, may_read_everything=may_read_everything))
+        limits = limits_with(settings.ocr_languages)
+        chosen = built_in_worker(ExtractOptions(settings.url, settings.blobs, limits, may_read_everything=may_read_everything))
         unsafe_reason = sandbox.unsafe_reason(may_read_everything)
-    elif url is not None or blobs is not None or is_unsafe:
-        option = "--url" if url is not None else "--blobs" if blobs is not None else "--unsafe-files-may-read-everything"
+    elif url is not None or blobs is not None or ocr_languages is not None or is_unsafe:
+        options = {"--url": url, "--blobs": blobs, "--ocr-languages": ocr_languages, "--unsafe-files-may-read-everything": ""}
+        option = next(name for name, value in options.items() if value is not None)
         raise Mistake(f"the worker {worker} names its queue itself; leave {option} out, or change it in the worker")
     else:
         chosen = load_worker(worker)

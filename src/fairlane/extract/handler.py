@@ -18,6 +18,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -32,8 +33,10 @@ from fairlane.sandbox.scratch import attempt_folder
 from fairlane.worker import Document, Fail, Retry, Worker
 
 from . import Extraction, Limits, Unreadable
+from .limits import parse_languages
 from .sandboxed import extract_isolated, prepare
 
+OCR_LANGUAGES = "ocr_languages"  # in the payload of a document
 RESULTS_SPARE_BYTES = 100_000  # that results may be larger than their file before the quota is asked
 QUEUE_FULL_SECONDS = 60.0  # before an archive is tried again whose files do not fit now
 SECONDS_SPARE = 60.0  # beyond the time for reading: to fetch the file and to store results
@@ -49,6 +52,11 @@ class ExtractOptions(NamedTuple):
     outputs: Outputs | None = None  # a folder for the results, instead of the queue's own store
     keep_results: bool = True
     may_read_everything: bool = False  # read files also where nothing keeps them from reading all others
+
+
+def limits_with(ocr_languages: str | None) -> Limits:
+    """Return the usual limits, with the languages of a setting."""
+    return Limits() if ocr_languages is None else Limits(ocr_languages=parse_languages(ocr_languages, OCR_LANGUAGES))
 
 
 def built_in_worker(
@@ -90,7 +98,7 @@ class ExtractHandler:
         sha256 = None if document.file is None else document.file.sha256  # verified when the file was opened
         options = self._options
         extraction = extract_isolated(
-            source.path, source.name, scratch, options.limits, source.depth,
+            source.path, source.name, scratch, limits_of(document, options.limits), source.depth,
             sha256=sha256, may_read_everything=options.may_read_everything,
         )  # fmt: skip
         self._refuse_beyond_quota(document, extraction)
@@ -131,9 +139,11 @@ class ExtractHandler:
         """Submit the files inside as documents of their own."""
         if not extraction.members:
             return []
+        chosen = document.payload if isinstance(document.payload, dict) else {}
+        handed_on = {OCR_LANGUAGES: chosen[OCR_LANGUAGES]} if OCR_LANGUAGES in chosen else {}
         paths = member_paths(source.output_path, [member.name for member in extraction.members])
         inputs = [
-            Input(member.path, name=member.name, payload={"place": path}, key=f"member {number} of {document.id}",
+            Input(member.path, name=member.name, payload={"place": path} | handed_on, key=f"member {number} of {document.id}",
                   depth=source.depth + 1, parent=document.id)
             for number, (member, path) in enumerate(zip(extraction.members, paths, strict=True), start=1)
         ]  # fmt: skip
@@ -160,6 +170,17 @@ def _refuse_members(error: LimitReached, count: int) -> NoReturn:
     if isinstance(error, QueueFull) and error.adding <= error.most:
         raise Retry(QUEUE_FULL_SECONDS, str(Unreadable("queue_full", reason)))
     raise Unreadable("too_many_files", reason)
+
+
+def limits_of(document: Document, limits: Limits) -> Limits:
+    """Return the limits with the languages of OCR that the document's sender chose."""
+    if not isinstance(document.payload, dict) or OCR_LANGUAGES not in document.payload:
+        return limits
+    try:
+        languages = parse_languages(document.payload[OCR_LANGUAGES], f"{OCR_LANGUAGES} in the payload")
+    except Mistake as mistake:
+        raise Fail(f"unsupported: {mistake}") from None
+    return replace(limits, ocr_languages=languages)
 
 
 class Source(NamedTuple):

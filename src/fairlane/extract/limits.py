@@ -8,10 +8,16 @@ Laws:
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 
+from fairlane.core.errors import BadValue
+
 from .failure import Unreadable
+
+LANGUAGES_MAX = 10  # of OCR: each takes time
+_LANGUAGE = re.compile(r"[a-z]{3}(?:_[a-z0-9_]{1,20})?")
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,19 @@ class Limits:
     ocr_languages: tuple[str, ...] = ("eng", "pol", "por", "spa", "deu")
     ocr_pages_max: int = 20  # further pages are left without text, with a warning
     ocr_page_seconds: float = 20.0  # for one page
+
+
+def parse_languages(value: object, where: str) -> tuple[str, ...]:
+    """Return the languages of OCR in a list, or in text as in `eng+ces`; a `BadValue` for what tesseract cannot name."""
+    names = value.split("+") if isinstance(value, str) else value
+    if not isinstance(names, list) or not 0 < len(names) <= LANGUAGES_MAX:
+        raise BadValue(where, value, f'1 to {LANGUAGES_MAX} of tesseract\'s languages, such as "eng+ces"')
+    for name in names:
+        if not isinstance(name, str) or _LANGUAGE.fullmatch(name) is None:
+            raise BadValue(
+                where, name, "one of tesseract's languages, such as eng or chi_sim; `tesseract --list-langs` shows them"
+            )
+    return tuple(dict.fromkeys(names))
 
 
 class Meter:

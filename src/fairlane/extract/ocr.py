@@ -39,7 +39,7 @@ SIDE_LEAST = 20  # pixels; smaller images have no text
 NOISE = 0.6  # of pages upside down the program is 0.4 to 0.5 sure
 UNSURE = 0.8  # below that somebody should look at the page
 SURE = 0.9  # of clean pages it is 0.93 to 0.97 sure
-SMALL, LARGE = 900_000, 6_000_000  # pixels: A4 with less than 100, and with more than 250 dots per inch
+SMALL, LARGE = 900_000, 3_000_000  # pixels: A4 with less than 100, and with more than 175 dots per inch
 
 
 class Ocr:
