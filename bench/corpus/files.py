@@ -14,6 +14,7 @@ from .programs import Job, Programs
 
 PRINTED = frozenset({"merged", "nested", "numbered", "links"})
 IN_WORD = PRINTED | {"comments"}
+FLAT_IN_WORD = IN_WORD - {"nested"}  # LibreOffice keeps no more of the levels of python-docx's styles than where they begin
 BY_PANDOC = frozenset({"nested", "numbered", "links", "notes"})
 SLIDES = frozenset({"merged", "nested", "links", "speech"})
 PANDOC_SLIDES = frozenset({"nested", "numbered", "links", "speech"})
@@ -44,18 +45,18 @@ FORMATS: dict[str, tuple[Way, ...]] = {
     ),
     "odt": (
         Way("pandoc", "text", BY_PANDOC, PANDOC_ODT),
-        Way("LibreOffice of python-docx", "text", IN_WORD, (*DOCX, "soffice:docx:odt")),
+        Way("LibreOffice of python-docx", "text", FLAT_IN_WORD, (*DOCX, "soffice:docx:odt")),
         Way("LibreOffice of HTML", "text", PRINTED, ("html", "soffice:html:odt")),
     ),
     "rtf": (
         Way("pandoc", "text", BY_PANDOC, ("markdown", "pandoc:md:rtf")),
-        Way("LibreOffice of python-docx", "text", IN_WORD, (*DOCX, "soffice:docx:rtf")),
+        Way("LibreOffice of python-docx", "text", FLAT_IN_WORD, (*DOCX, "soffice:docx:rtf")),
         Way("LibreOffice of pandoc", "text", BY_PANDOC, (*PANDOC_ODT, "soffice:odt:rtf")),
     ),
     "html": (
         Way("by hand", "text", PRINTED, ("html",)),
         Way("pandoc", "text", BY_PANDOC, ("markdown", "pandoc:md:html")),
-        Way("LibreOffice of python-docx", "text", PRINTED, (*DOCX, "soffice:docx:html")),
+        Way("LibreOffice of python-docx", "text", PRINTED - {"nested"}, (*DOCX, "soffice:docx:html")),
     ),
     "pptx": (
         Way("python-pptx", "slides", SLIDES, ("python-pptx:pptx",)),
@@ -83,7 +84,7 @@ FORMATS: dict[str, tuple[Way, ...]] = {
     "odp": (Way("LibreOffice of python-pptx", "slides", SLIDES, ("python-pptx:pptx", "soffice:pptx:odp")),),
     "epub": (Way("pandoc", "text", BY_PANDOC, ("markdown", "pandoc:md:epub")),),
     "xls": (Way("LibreOffice of openpyxl", "sheets", frozenset(), ("openpyxl:xlsx", "soffice:xlsx:xls")),),
-    "doc": (Way("LibreOffice of python-docx", "text", PRINTED, (*DOCX, "soffice:docx:doc")),),
+    "doc": (Way("LibreOffice of python-docx", "text", PRINTED - {"nested"}, (*DOCX, "soffice:docx:doc")),),
     "ppt": (Way("LibreOffice of python-pptx", "slides", SLIDES, ("python-pptx:pptx", "soffice:pptx:ppt")),),
 }
 

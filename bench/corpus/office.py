@@ -77,7 +77,7 @@ def _docx_paragraph(file: Any, block: Paragraph) -> None:
 def _docx_item(file: Any, item: Item, is_numbered: bool, is_direct: bool) -> None:
     name = "List Number" if is_numbered else "List Bullet"
     style = name if item.level == 0 else f"{name} {item.level + 1}"
-    if not is_direct:
+    if not is_direct or item.level:  # the numberings of the template have one level
         file.add_paragraph(item.text, style=style)
         return
     number = file.styles[name].element.pPr.numPr.numId.val

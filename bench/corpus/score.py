@@ -18,6 +18,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterator
+from datetime import date
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import NamedTuple
@@ -231,12 +232,12 @@ def _is_row(expected: tuple[Cell, ...], cells: list[str]) -> bool:
 def _is_cell(cell: Cell, text: str) -> bool:
     if " ".join(shown(cell).split()) == text or (isinstance(cell, bool) and text.lower() == shown(cell).lower()):
         return True
-    if isinstance(cell, int | float):
+    if isinstance(cell, int | float) and not isinstance(cell, bool):
         try:
             return float(text) == float(cell)
         except ValueError:
             return False
-    return not isinstance(cell, str) and text == f"{shown(cell)} 00:00:00"
+    return isinstance(cell, date) and text == f"{shown(cell)} 00:00:00"
 
 
 def _items(document: Document, found: Found) -> tuple[tuple[float, float], int]:

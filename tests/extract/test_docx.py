@@ -100,6 +100,8 @@ DECIMAL = abstract("1", level(0, "decimal") + level(1, "decimal")) + num("3", "1
             "1. x",
         ),
         ("a", style("a", numbered("3")), DECIMAL[:-8] + f"<w:lvlOverride>{level(0, 'bullet')}</w:lvlOverride></w:num>", "- x"),
+        ("a", style("a", numbered("3")).replace(">", '><w:name w:val="List Number 2"/>', 1), DECIMAL, "  1. x"),
+        ("a", style("a", numbered("3", "1")).replace(">", '><w:name w:val="List Number 3"/>', 1), DECIMAL, "  1. x"),
         ("b", style("a", '<w:outlineLvl w:val="1"/>') + style("b", "", "a"), "", "## x"),
         ("b", style("a", '<w:outlineLvl w:val="1"/>') + style("b", '<w:outlineLvl w:val="9"/>', "a"), "", "x"),
         ("a", style("a", "", "b") + style("b", "", "a"), "", "x"),

@@ -172,6 +172,11 @@ def test_values_by_their_type(read: Read, attributes: str, shown: str) -> None:
     assert sheet(read, row(cell(attributes, "<text:p>as <text:span>shown</text:span></text:p>"))).startswith(f"| {shown} |\n")
 
 
+def test_a_truth_that_is_stored_as_a_number(read: Read) -> None:
+    stored = 'table:formula="of:=FALSE()" office:value-type="float" office:value="0"'
+    assert sheet(read, row(cell(stored, "<text:p>FALSE</text:p>"))).startswith("| FALSE |\n")
+
+
 def test_cells_rows_and_lines_that_repeat(read: Read) -> None:
     twice = cell('table:number-columns-repeated="2"', "<text:p>a|b</text:p><text:p>c</text:p>")
     rows = row(twice, cell('table:number-columns-repeated="9"'), WORD, times=2) + row(times=999_999)

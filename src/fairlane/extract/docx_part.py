@@ -150,11 +150,11 @@ class PartHandler:
 
     def _end_paragraph(self) -> None:
         paragraph, writer = self._paragraph, self._writer
-        number, level, heading = paragraph.number, paragraph.level, paragraph.heading
+        number, level, heading, depth = paragraph.number, paragraph.level, paragraph.heading, 0
         if paragraph.style:
             style = self._styles.resolve(paragraph.style)
             number, level = style.number if number is None else number, style.level if level is None else level
-            heading = style.heading or heading
+            heading, depth = style.heading or heading, style.depth
         if self._prefix and not writer.is_blank and not writer.is_in_table:
             writer.end(self._prefix)
             self._prefix = ""
@@ -162,7 +162,7 @@ class PartHandler:
             writer.end_heading(heading)
         elif number not in (None, "", "0"):
             level = level if level is not None and level.isdecimal() else "0"
-            writer.end_item(int(level[:2]), self._styles.marker(number or "", level))
+            writer.end_item(int(level[:2]) or depth, self._styles.marker(number or "", level))
         else:
             writer.end()
         self._paragraph = _Paragraph()

@@ -7,6 +7,7 @@ Laws:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from .zip_package import Package
 STYLES_MAX = 20_000
 LEVELS_MAX = 100_000
 ANCESTORS_MAX = 20
+_DEEPER_LIST = re.compile("list (?:bullet|number) ([2-5])")
 PLAIN = 9  # the outline level of text
 
 
@@ -37,6 +39,7 @@ class Style:
     heading: int | None = None
     number: str | None = None  # the numbering; 0 takes an inherited one away
     level: str | None = None
+    depth: int = 0  # of the lists that Word brings along: `List Bullet 2` is a list of its own, and stands further right
 
 
 class DocxStyles:
@@ -65,17 +68,22 @@ class DocxStyles:
         elif name == "basedOn":
             self._style.based_on = attributes.get("val", "")
         elif name == "name":
-            value = attributes.get("val", "").lower()
-            if value == "title":
-                self._style.heading = 1
-            elif value.startswith("heading ") and value[8:].isdecimal():
-                self._style.heading = int(value[8:10])
+            self._on_name(attributes.get("val", "").lower())
         elif name == "outlineLvl" and not self._style.heading:
             self._style.heading = outline_level(attributes.get("val", ""))
         elif name == "numId":
             self._style.number = attributes.get("val", "")
         elif name == "ilvl":
             self._style.level = attributes.get("val", "")
+
+    def _on_name(self, name: str) -> None:
+        """Take what the name of a style that Word brings along says, which is English in every language."""
+        if name == "title":
+            self._style.heading = 1
+        elif name.startswith("heading ") and name[8:].isdecimal():
+            self._style.heading = int(name[8:10])
+        elif (match := _DEEPER_LIST.fullmatch(name)) is not None:
+            self._style.depth = int(match.group(1)) - 1
 
     def _on_numbering(self, name: str, attributes: Attributes) -> None:
         value = attributes.get("val", "")
@@ -114,6 +122,7 @@ class DocxStyles:
                 known.heading = style.heading if known.heading is None else known.heading
                 known.number = style.number if known.number is None else known.number
                 known.level = style.level if known.level is None else known.level
+                known.depth = known.depth or style.depth
             if known.number and known.level is None:
                 known.level = self._level_of(known.number, style_id)
             if len(self._known) < STYLES_MAX:

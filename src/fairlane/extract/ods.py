@@ -37,7 +37,7 @@ def shown_value(attributes: Attributes, text: str) -> str:
     value = attributes.get("value", "")
     match attributes.get("value-type", ""):
         case "float" if value:
-            return shown_number(value)
+            return text if text.isalpha() else shown_number(value)  # a truth may be a number that is shown as a word
         case "percentage" if value:
             return _per_cent(value) or text
         case "currency" if value:
