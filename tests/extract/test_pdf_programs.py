@@ -153,3 +153,13 @@ def test_a_link_with_one_box_around_two_lines(read: Read) -> None:
     text = read(sheet.link(50, 785, 400, 811, "https://example.org/").written()).text
     assert text.count("](https://example.org/)") == 1
     assert "[at the end of the week.](https://example.org/) Please" in text.replace("\n", " ")
+
+
+def test_two_tables_beside_each_other(read: Read) -> None:
+    sheet = Sheet()
+    for number, row in enumerate(ROWS):  # PDFium puts what stands on one height into one line
+        for x in (50, 300):
+            fill(sheet, [x + 5, x + 105, x + 155], 740 - 16 * number, 16, [row])
+    for x in (50, 300):
+        grid(sheet, [x, x + 100, x + 150, x + 230], [752, 736, 720, 704, 688])
+    assert blocks(read, sheet) == [ROWS_MARKDOWN, ROWS_MARKDOWN]

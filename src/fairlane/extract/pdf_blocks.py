@@ -28,6 +28,7 @@ MONO_SHARE_MAX = 0.6  # of a page: where more letters have one width, that is ho
 LEADING_USUAL = 1.4  # font sizes, where a region does not show its own
 LEADING_MORE = 1.2  # times the usual one: a paragraph ends
 INDENT_MIN = 0.8  # font sizes
+LISTS_MAX = 20  # that may go on at once
 DOTS_MAX = 500  # drawn bullets on one page
 DOT_REACH = 2.5  # font sizes from a drawn bullet to its line
 FULL = 0.75  # of the width of a block: a line that is longer goes on in the next one if that begins with a small letter
@@ -149,13 +150,12 @@ def _blocks_of_region(region: Region, rules: Rulings) -> list[Block]:
     blocks: list[Block] = []
     lines: list[TextLine] = []
     for row in _ordered_rows(region):
-        table = row.pieces[0].table
-        if table is None:
+        tables = [Block("table", size=piece.size, table=piece.table) for piece in row.pieces if piece.table is not None]
+        if not tables:
             lines.append(_text_line(row))
             continue
-        blocks += _blocks_of_lines(lines, left, right, rules)
+        blocks += _blocks_of_lines(lines, left, right, rules) + tables
         lines = []
-        blocks.append(Block("table", size=row.pieces[0].size, table=table))
     return blocks + _blocks_of_lines(lines, left, right, rules)
 
 
@@ -182,7 +182,7 @@ def _mark_numbers(lines: list[TextLine]) -> None:
     for line in lines:
         if not line.number or line.is_bold:
             continue
-        near = [members for members in lists if abs(members[0].x0 - line.x0) < line.size / 2]
+        near = [members for members in lists[-LISTS_MAX:] if abs(members[0].x0 - line.x0) < line.size / 2]
         if near and near[-1][-1].number == line.number - 1:
             near[-1].append(line)
         elif line.number == 1:

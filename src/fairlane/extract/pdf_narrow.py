@@ -10,6 +10,8 @@ from __future__ import annotations
 from .pdf_lines import Line
 
 ROWS_MIN = 3
+RUNS_MAX = 40  # of a row
+ROWS_MAX = 5_000  # looked at on one page, some of them again and again
 OVERLAP_MIN = 0.25  # font sizes that the gaps of all rows share
 SAME_SIZE = 1.08
 PITCH_MAX = 3.0  # font sizes from row to row
@@ -20,10 +22,11 @@ Gap = tuple[float, float]
 
 def mark_cuts(lines: list[Line]) -> None:
     """Tell the rows of narrow columns where they are to be cut."""
-    rows = sorted((line for line in lines if line.runs), key=lambda line: -line.y)
-    first = 0
-    while first < len(rows):
+    rows = sorted((line for line in lines if 1 < len(line.runs) <= RUNS_MAX), key=lambda line: -line.y)
+    first = looked_at = 0
+    while first < len(rows) and looked_at <= ROWS_MAX:
         last, gaps = _extend(rows, first)
+        looked_at += last - first
         run = rows[first:last]
         if len(run) >= ROWS_MIN and _are_flush(run[len(run) > ROWS_MIN :], gaps):  # headers may be centred
             for line in run:
