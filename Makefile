@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 READY := $(VENV)/.ready
-EXTRAS := serve oidc postgres redis s3 otel encryption heic
+EXTRAS := serve oidc postgres redis s3 otel encryption heic mcp
 EXTRA_APART := ray  # hundreds of megabytes: pinned, tested with dev, but not installed again to test the wheel
 INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 

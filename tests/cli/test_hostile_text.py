@@ -120,7 +120,7 @@ COMMANDS: dict[str, Arguments] = {
     "workers": lambda _: [["workers"], ["workers", "drain", WORKER], ["workers", "undrain", WORKER]],
 }  # fmt: skip
 # These run on, and have tests of their own below, or print nothing that others wrote.
-OTHERS = {"completion", "demo", "process", "serve", "work"}
+OTHERS = {"completion", "demo", "mcp", "process", "serve", "work"}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from . import (
     documents,
     inspect,
     keys,
+    mcp,
     privacy,
     process,
     queue,
@@ -23,6 +24,6 @@ from . import (
 from .group import main
 
 __all__ = [
-    "audit", "backup", "completion", "customers", "demo", "documents", "inspect", "keys", "main", "privacy", "process", "queue",
-    "serve", "sessions", "simulate", "steering", "stores", "work", "workers",
+    "audit", "backup", "completion", "customers", "demo", "documents", "inspect", "keys", "main", "mcp", "privacy", "process",
+    "queue", "serve", "sessions", "simulate", "steering", "stores", "work", "workers",
 ]  # fmt: skip
