@@ -11,7 +11,7 @@ INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test system check docs bench bench-celery bench-corpus bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom release-check clean
+.PHONY: help setup run demo test client client-types system check docs bench bench-celery bench-corpus bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom release-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,10 +33,22 @@ demo: $(RUN) ## one big and five small customers share a queue, live in this ter
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && trap 'exit 1' HUP INT TERM && \
 	  $(BIN)/fairlane demo "$$folder" && $(BIN)/fairlane process "$$folder" --slots 2 --pace 100ms
 
-test: system $(READY) ## every test, on a clean machine too
+test: system $(READY) client ## every test, on a clean machine too
 	@echo "style, types and contracts; beside it the wheel, in three environments, and what it installs: about a minute"
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync check sbom
 	@$(BIN)/python -m tests
+
+NODE_PACKAGES := clients/typescript/node_modules/.package-lock.json
+client: $(NODE_PACKAGES) ## install what builds and tests the TypeScript client, where npm is; part of make test
+
+$(NODE_PACKAGES): clients/typescript/package-lock.json
+	@if command -v npm > /dev/null; then \
+	  (cd clients/typescript && npm ci --ignore-scripts --silent && touch node_modules/.package-lock.json) || \
+	  echo "npm could not install the packages of clients/typescript"; fi
+
+client-types: $(READY) client ## make the types of the TypeScript client again, from the OpenAPI document; needs npm
+	@mkdir -p build && $(BIN)/python -c "import json; from fairlane.api.app import describe; print(json.dumps(describe()))" > build/openapi.json
+	@cd clients/typescript && FAIRLANE_OPENAPI=../../build/openapi.json npm run --silent generate
 
 system: ## install the programs that tests need (PostgreSQL, Redis, tesseract, Chromium, …) where that is allowed: root and apt-get
 	@$(PYTHON) -m tests.system
