@@ -103,5 +103,5 @@ def corpus() -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for sample in SAMPLES:
         files |= of_sample(sample)
-    files |= {name: by_libreoffice()[name] for name in ("letter.doc", "stock.xls", "plans.ppt")}
+    files |= {name: by_libreoffice()[name] for name in ("letter.doc", "stock.xls", "plans.ppt", "opened.xls")}
     return files | pictures() | archives() | {"form.pdf": make_form()}

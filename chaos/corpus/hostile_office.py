@@ -92,11 +92,11 @@ def many_sheets_of_one() -> bytes:
 
 def pieces_that_overlap() -> bytes:
     """Ten thousand pieces, each of them the whole text."""
-    count, letters = 10_000, 5_000
+    count, letters = 10_000, 60_000
     table = b"\2" + struct.pack("<L", count * 12 + 4)
     table += struct.pack(f"<{count + 1}L", *(number * letters for number in range(count + 1)))
     table += struct.pack("<2xLH", 1024 * 2 | 0x40000000, 0) * count
-    stream = bytearray(1024) + b"words " * 1_000
+    stream = bytearray(1024) + b"words " * 10_000
     struct.pack_into("<2H6xH", stream, 0, 0xA5EC, 0xC1, 0x0200)
     struct.pack_into("<L", stream, 76, count * letters)
     struct.pack_into("<2L", stream, 154 + 33 * 8, 0, len(table))

@@ -1,7 +1,8 @@
 """Writers of small XLS, XLSB, DOC, PPT and MSG files, and the same by LibreOffice.
 
 `old_office.zip` has files that LibreOffice 7.4 made of the flat OpenDocument files beside them, with
-`soffice --headless --convert-to doc letter.fodt` (and xls, ppt); those with a password were stored by its API.
+`soffice --headless --convert-to doc letter.fodt` (and xls, ppt); `password.*` and `opened.xls` were stored by its API, with a
+password; that of `opened.xls` is the one that Excel tries by itself.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def biff8_string(text: str, is_short: bool = False) -> bytes:
 
 
 def shared_strings(strings: list[str], split_at: int) -> bytes:
-    """The record of strings, split into records of so many bytes; a string that is split says again how wide it is."""
+    """The record of strings, split into records of so many bytes; what is left of a string says again how wide it is."""
     out, current = b"", struct.pack("<2L", len(strings), len(strings))
     kind = 0xFC
     for text in strings:
@@ -82,8 +83,10 @@ def shared_strings(strings: list[str], split_at: int) -> bytes:
         current += head
         while len(current) + len(letters) > split_at:
             fits = max(0, split_at - len(current)) // 2 * 2
-            out, current, kind = out + record(kind, current + letters[:fits]), bytes([flag]), 0x3C
-            letters = letters[fits:]
+            out, letters, kind = out + record(kind, current + letters[:fits]), letters[fits:], 0x3C
+            if flag and not any(letters[1::2]):
+                flag, letters = 0, letters[::2]
+            current = bytes([flag])
         current += letters
     return out + record(kind, current)
 

@@ -110,6 +110,7 @@ def test_links_and_other_fields(read: Read) -> None:
     assert (
         text_of(read, (f"\x13 IF \x13 PAGE \x141\x15 = 1 \x14{link}\x15\r", 0, b"")) == "[the terms](https://example.org/a#b)"
     )
+    assert text_of(read, (f"a \x13 IF {link} = 1 \x14yes\x15\r", 0, b""), ("b\r", 0, b"")) == "a yes\n\nb"
     assert text_of(read, ('\x13 HYPERLINK "javascript:x()" \x14no\x15 \x13 open\r', 0, b""), ("next\r", 0, b"")) == "no\n\nnext"
 
 

@@ -84,7 +84,7 @@ def test_days_since_1904(read: Read, make: Make) -> None:
 @pytest.mark.parametrize("split_at", [60, 61, 75, 100, 8_224])
 def test_strings_over_several_records(read: Read, split_at: int) -> None:
     """A string may be cut anywhere between its letters, wide or narrow."""
-    texts = ["short", "zażółć gęślą jaźń " * 6, "x" * 300, "日本 😀" * 30, "", "end"]
+    texts = ["short", "zażółć gęślą jaźń " * 6, "źrebię " + "narrow from here on " * 9, "x" * 300, "日本 😀" * 30, "", "end"]
     result = read(write_ole({"Workbook": workbook({"a": [(text or "none",) for text in texts]}, split_at)}), "a")
     assert [line[2:-2] for line in result.text.splitlines()[2:] if "---" not in line] == [
         text.strip() or "none" for text in texts
@@ -93,7 +93,7 @@ def test_strings_over_several_records(read: Read, split_at: int) -> None:
 
 def test_strings_with_formats_and_readings(read: Read) -> None:
     """What follows the letters is skipped, over the end of a record as well."""
-    rich = struct.pack("<HBHL", 5, 12, 2, 6) + b"words" + b"\1" * 8 + b"\2" * 6
+    rich = struct.pack("<HBHL", 5, 12, 2, 6) + b"words" + b"R" * 8 + b"P" * 6
     strings = struct.pack("<2L", 2, 2) + rich
     shared = record(0xFC, strings[:-9]) + record(0x3C, strings[-9:] + struct.pack("<HB", 4, 0) + b"more")
     content = workbook({"a": [("x", "y")]})
@@ -192,6 +192,25 @@ def test_passwords_versions_and_cut_files(read: Read, refused: Refused) -> None:
     result = read(write_ole({"Workbook": content[:-10]}), "a.xls")
     assert "words" in result.text
     assert codes(result) == {"damaged_parts"}
+
+
+def test_the_password_that_excel_tries_by_itself(read: Read, refused: Refused) -> None:
+    """People open such a workbook without being asked for one; a digit of its proof changed, and it stays locked."""
+    content = by_libreoffice()["opened.xls"]
+    result = read(content, "a.xls")
+    assert result.text == "## s\n\n| A secret. |\n| --- |\n"
+    assert result.warnings == ()
+    place = content.index(struct.pack("<5H", 0x2F, 54, 1, 1, 1)) + 10
+    for offset in (0, 20, 40):
+        changed = bytes([content[place + offset] ^ 1])
+        assert refused(content[: place + offset] + changed + content[place + offset + 1 :], "a.xls").code == "encrypted"
+    assert refused(content[: place - 2] + b"\2" + content[place - 1 :], "a.xls").code == "encrypted", "another cipher"
+
+
+def test_a_binary_sheet_of_many_blocks(read: Read) -> None:
+    rows: Rows = [("words", float(number)) for number in range(4_000)]
+    lines = read(xlsb({"a": rows}, SAMPLE), "a.xlsb").text.splitlines()[2:]
+    assert lines == ["| words | 0 |", "| --- | --- |", *(f"| words | {number} |" for number in range(1, 4_000))]
 
 
 def test_a_binary_workbook_that_is_damaged(read: Read) -> None:

@@ -214,7 +214,7 @@ class DocBody:
             opened = story.fields[-1]
             target = link_target(opened.code) if opened.is_code else ""
             opened.is_code = False
-            if target and self._open_code() is None:
+            if target:
                 opened.is_link = True
                 self._writer.begin_link(target)
         elif story.fields and mark == FIELD_END and story.fields.pop().is_link:

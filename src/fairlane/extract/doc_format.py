@@ -62,7 +62,7 @@ class FormatRuns:
         self._page = lru_cache(maxsize=8)(read)
 
     def at(self, offset: int) -> Run:
-        """Return the run at an offset; without one, an empty format as far as it goes."""
+        """Return the run at an offset; without one, an empty format. Its end may lie before the offset where the file lies."""
         index = bisect_right(self._offsets, offset) - 1
         if not 0 <= index < len(self._pages):
             later = self._offsets[0] if self._offsets and offset < self._offsets[0] else 1 << 32
@@ -72,7 +72,7 @@ class FormatRuns:
         if 0 <= run < len(formats):
             return offsets[run + 1], formats[run]
         later = offsets[0] if offsets and offset < offsets[0] else self._offsets[index + 1]
-        return max(later, offset + 1), b""
+        return later, b""
 
     def _read_page(self, number: int) -> tuple[bytes, tuple[int, ...]]:
         page = self._stream[number * PAGE : (number + 1) * PAGE]

@@ -21,6 +21,7 @@ from .number_format import built_in_kind, format_kind, shown_float
 from .ole import SIGNATURE, OleFile
 from .ole_properties import codec_of, read_properties
 from .sheet_table import SheetTable
+from .xls_password import unlock
 from .xls_strings import read_shared_strings, read_string
 
 BOF, EOF, CONTINUE = 0x0809, 0x0A, 0x3C
@@ -63,6 +64,7 @@ class XlsWorkbook:
         self.sheets: list[tuple[str, int]] = []
         self._formats: dict[int, str] = {}
         self._kind = 0
+        self._is_unlocked = False
         self.is_wide = True  # whether strings are those of BIFF8
         self._read_globals()
 
@@ -96,7 +98,7 @@ class XlsWorkbook:
             raise Unreadable("unsupported", f"a workbook of version {version:#x}")
         self.is_wide = version == BIFF8
         handlers: dict[int, Callable[[int, int], None]] = {
-            FILEPASS: self._refuse_password,
+            FILEPASS: self._on_password,
             CODEPAGE: self._on_code_page,
             DATEMODE: self._on_date_mode,
             BOUNDSHEET: self._on_sheet,
@@ -113,8 +115,10 @@ class XlsWorkbook:
         if self._kind != GLOBALS:  # a single sheet, saved as it is
             self.sheets = [("", 0)]
 
-    def _refuse_password(self, _: int, __: int) -> None:
-        raise Unreadable("encrypted", "a workbook with a password")
+    def _on_password(self, start: int, _: int) -> None:
+        if not self._is_unlocked:
+            self.content = unlock(self._builder, self.content, start)
+            self._is_unlocked = True
 
     def _on_code_page(self, start: int, _: int) -> None:
         self.encoding = codec_of(struct.unpack_from("<H", self.content, start)[0])
