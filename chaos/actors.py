@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from fairlane import Queue, StoreError, WrongState
-from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
+from fairlane.core.document import Claim, Continued, Done, Failed, Outcome, Released, Retried, Submission
+from fairlane.queue import new_ids
 
 from .history import ClientLog, read_log
 
@@ -173,20 +174,31 @@ class Claimer(Actor):
 
     def outcome(self) -> Outcome:
         """Choose an outcome, mostly done; `settle` adds the mark."""
-        chosen: Outcome = self.dice.choices(
-            (Done(), Retried(self.dice.choice((0, 30))), Retried(30, counted=False), Failed(""), Released()), (12, 3, 1, 1, 2)
-        )[0]
+        outcomes: tuple[Outcome, ...] = (
+            Done(), Retried(self.dice.choice((0, 30))), Retried(30, counted=False), Failed(""), Released(),
+            Continued("extract", ""),
+        )  # fmt: skip
+        (chosen,) = self.dice.choices(outcomes, (12, 3, 1, 1, 2, 2))
         return chosen
 
     def settle(self, claims: list[Claim], outcomes: list[Outcome]) -> None:
         """Settle in one call, each outcome with a mark of its own."""
         if not claims:
             return
-        marked = [(claim, *self.add_mark(outcome)) for claim, outcome in zip(claims, outcomes, strict=True)]
+        marked = [(claim, *self.add_mark(self.with_parts(claim, each))) for claim, each in zip(claims, outcomes, strict=True)]
         self.log.write("settling", [(mark, claim.id, claim.token, word) for claim, mark, word, _ in marked])
         lost = self.queue.engine.settle([(claim, outcome) for claim, _, _, outcome in marked])
         refused = {(claim.id, claim.token) for claim in lost}
         self.log.write("settled", [(mark, (claim.id, claim.token) not in refused) for claim, mark, _, _ in marked])
+
+    def with_parts(self, claim: Claim, outcome: Outcome) -> Outcome:
+        """Split some of the documents that go on into parts."""
+        if not isinstance(outcome, Continued) or self.dice.random() < 0.5:
+            return outcome
+        ids = new_ids(self.dice.randint(1, 4))
+        return outcome._replace(
+            parts=tuple(Submission(id, claim.customer, claim.kind, '"part"', made_from=claim.id) for id in ids)
+        )
 
     def add_mark(self, outcome: Outcome) -> tuple[str, str, Outcome]:
         """Return a unique mark, the outcome's name, and the outcome with the mark in it."""
@@ -199,6 +211,8 @@ class Claimer(Actor):
                 return mark, "retried" if outcome.counted else "postponed", outcome._replace(reason=mark, details=f'"{mark}"')
             case Failed():
                 return mark, "failed", outcome._replace(reason=mark, details=f'"{mark}"')
+            case Continued():
+                return mark, "continued", outcome._replace(payload=f'"{mark}"')
             case Released():
                 return mark, "released", outcome
 

@@ -17,7 +17,7 @@ from fairlane.queue.models import WORKER_EVENTS
 
 from .history import Clients, Document, Ready, StoreSnapshot
 
-CLOSINGS = ("done", "failed", "retried", "postponed", "released", "expired", "cancelled")
+CLOSINGS = ("done", "failed", "continued", "split", "retried", "postponed", "released", "expired", "cancelled")
 _WAITS = {"ready": "waiting", "delayed": "waiting"}  # the feed has no change for a delayed document that becomes due
 STEPS: dict[str, tuple[set[str | None], str]] = {
     what: ({_WAITS.get(state or "", state) for state in before}, _WAITS.get(after[0], after[0]))
@@ -54,8 +54,10 @@ class DocumentHistory:
         self.claims += what == "claimed"
         self.attempts += (what == "claimed") - (what in ("released", "postponed"))
         self.endings += what in ENDED
+        if what in ("revived", "continued", "split"):
+            self.attempts = 0
         if what == "revived":
-            self.attempts = self.endings = 0
+            self.endings = 0
 
 
 def fold_feed(store: StoreSnapshot) -> dict[str, DocumentHistory]:
@@ -70,8 +72,16 @@ def fold_feed(store: StoreSnapshot) -> dict[str, DocumentHistory]:
 def check_store(store: StoreSnapshot) -> list[str]:
     """Check what holds at every moment, from the store's records alone."""
     histories = fold_feed(store)
-    checks = (_file, _feed, _histories, _counts, _keys, _counters, _lanes, _ready, _tags, _kinds, _priorities)
+    checks = (_file, _feed, _histories, _counts, _keys, _counters, _lanes, _ready, _tags, _kinds, _priorities, _parts)
     return [wrong for check in checks for wrong in check(store, histories)]
+
+
+def _parts(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[str]:
+    """A document waits for as many parts as are not done, as long as these can be done."""
+    left = Counter(document.whole for document in store.documents if document.whole is not None and document.state != "done")
+    for document in store.documents:
+        if document.state == "delayed" and document.parts_left != left[document.id]:
+            yield f"document {document.number} waits for {document.parts_left} parts, and {left[document.id]} are not done"
 
 
 def check_at_rest(store: StoreSnapshot, clients: Clients) -> list[str]:
@@ -142,6 +152,8 @@ def _counters(store: StoreSnapshot, _: dict[str, DocumentHistory]) -> Iterator[s
     for customer in store.customers:
         standing = Standing()
         for document in own[customer.id]:
+            if document.whole is not None:
+                continue  # a part is not checked
             standing = policy.check(standing, document.checked_ms, STEP)
             if (document.counter, document.priority) != (standing.counter, policy.level(standing.counter)):
                 yield (
@@ -268,7 +280,8 @@ def _settlements(store: StoreSnapshot, histories: dict[str, DocumentHistory], cl
                 f"settlement {settlement.mark} of {settlement.id}, token {settlement.token}, was accepted as "
                 f"{settlement.outcome}; the feed has {in_feed}"
             )
-        if settlement.is_accepted and settlement.outcome != "released" and settlement.mark not in written:
+        is_kept = settlement.outcome not in ("released", "continued")  # what goes on may have another payload by now
+        if settlement.is_accepted and is_kept and settlement.mark not in written:
             yield f"settlement {settlement.mark} of {settlement.id} was accepted, and what it wrote is lost"
     accepted = Counter(
         (settlement.id, settlement.token) for settlement in clients.settlements.values() if settlement.is_accepted
@@ -279,7 +292,7 @@ def _settlements(store: StoreSnapshot, histories: dict[str, DocumentHistory], cl
 
 
 def _closes(outcome: str, what: str) -> bool:
-    return what == outcome or (outcome == "retried" and what == "failed")  # its attempts were spent
+    return what == outcome or (outcome, what) in (("retried", "failed"), ("continued", "split"))  # its attempts were spent
 
 
 def _cancels(store: StoreSnapshot, _: dict[str, DocumentHistory], clients: Clients) -> Iterator[str]:

@@ -38,6 +38,8 @@ class Document(NamedTuple):
     attempts_max: int
     token: int
     result: str | None
+    whole: str | None = None  # the document that it is a part of
+    parts_left: int = 0
 
 
 class Customer(NamedTuple):
@@ -143,7 +145,8 @@ def snapshot(path: Path) -> StoreSnapshot:
         return StoreSnapshot(
             [Document(*row) for row in rows(
                 "SELECT d.number, d.id, c.id, d.kind, d.state, d.priority, d.counter, d.checked_ms, d.key, d.ready_ms, "
-                "d.attempts, d.attempts_max, d.token, r.body FROM documents AS d JOIN customers AS c ON c.number = d.customer "
+                "d.attempts, d.attempts_max, d.token, r.body, d.whole, d.parts_left FROM documents AS d "
+                "JOIN customers AS c ON c.number = d.customer "
                 "LEFT JOIN results AS r ON r.number = d.number ORDER BY d.number"
             )],
             [Customer(*row) for row in rows(

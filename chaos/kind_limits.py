@@ -35,7 +35,7 @@ RUNNING, RATE, BURST = 3, 10, 1
 RUN_SECONDS = (0.1, 0.5)  # of a handler: now the running ones are the limit, now the starts
 LEASE_SECONDS = 1.0
 FREE_AT_ONCE = 20  # documents of the other kind for each kill: they keep some slots busy, never all
-ENDS = ("done", "failed", "retried", "postponed", "released", "expired", "cancelled")
+ENDS = ("done", "failed", "continued", "split", "retried", "postponed", "released", "expired", "cancelled")
 
 
 @dataclass(frozen=True)

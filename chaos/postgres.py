@@ -60,7 +60,7 @@ class Postgres:
             return StoreSnapshot(
                 [Document(*row) for row in rows(
                     "SELECT s.number, s.id, s.customer, s.kind, s.state, s.priority, s.counter, s.checked_ms, s.key, "
-                    "s.ready_ms, s.attempts, s.attempts_max, s.token, e.result FROM @snapshots AS s "
+                    "s.ready_ms, s.attempts, s.attempts_max, s.token, e.result, s.whole, s.parts_left FROM @snapshots AS s "
                     "LEFT JOIN @endings AS e ON e.number = s.number ORDER BY s.number"
                 )],
                 [Customer(*row) for row in rows(

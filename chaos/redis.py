@@ -86,6 +86,7 @@ class Redis:
                     document.number, document.id, document.customer, document.kind, document.state, document.priority,
                     document.check.counter_thousandths, document.check.checked_ms, document.key, document.ready_ms,
                     document.attempts, document.attempts_max, document.token, _result(engine.body(document.id)),
+                    document.whole, document.parts_left,
                 )
                 for document in reversed(list(walk_documents(engine)))
             ]  # fmt: skip

@@ -70,11 +70,12 @@ if TYPE_CHECKING:
         Queue,
         Receipt,
         RunningDocument,
+        Step,
         SweepResult,
         UnservedKind,
         WorkerStatus,
     )
-    from .worker import Fail, Retry, Worker
+    from .worker import Fail, Retry, Split, Worker
 
 __all__ = [
     "Actor",
@@ -121,6 +122,8 @@ __all__ = [
     "Retry",
     "Rules",
     "RunningDocument",
+    "Split",
+    "Step",
     "StoreBusy",
     "StoreError",
     "StoreFrozen",
@@ -161,11 +164,12 @@ _HOMES = {
         "Queue",
         "Receipt",
         "RunningDocument",
+        "Step",
         "SweepResult",
         "UnservedKind",
         "WorkerStatus",
     ),
-    "worker": ("Fail", "Retry", "Worker"),
+    "worker": ("Fail", "Retry", "Split", "Worker"),
     "client": (
         "AsyncClient",
         "AsyncEvents",

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
+from fairlane.blobs.envelope import submitted
 from fairlane.blobs.files import Files, StoredFile
 from fairlane.core.document import ChangeRow, DocumentRow, Record
 from fairlane.core.errors import BlobDamaged, Mistake, StoreError, Unknown
@@ -27,6 +28,7 @@ from fairlane.encryption.engine import (
     PLAIN_GROUPS,
     RUN_KEY,
     keyed_digest,
+    reason_context,
     record_context,
     registered_keys,
     text_context,
@@ -199,7 +201,10 @@ class _Run:
             for part, text in (("payload", document.payload), ("result", document.result)):
                 if text and (after := reseal(self._keyring, text_context(part, row.id), text)) != text:
                     yield part, Rewrite(row.number, text, after)  # type: ignore[misc]
-            if row.reason and (after := reseal_within(self._keyring, text_context("reason", row.id), row.reason)) != row.reason:
+            if (
+                row.reason
+                and (after := reseal_within(self._keyring, reason_context(row.id, row.reason), row.reason)) != row.reason
+            ):
                 yield "reason", Rewrite(row.number, row.reason, after)
             if document.digest and (after := self._digest(document, row)) != document.digest:
                 yield "digest", Rewrite(row.number, document.digest, after)
@@ -210,7 +215,7 @@ class _Run:
         assert document.digest is not None
         is_keyed = document.digest.startswith(KEYED)
         if self._target is None and is_keyed:
-            return body_digest(row.kind, unseal(self._keyring, text_context("payload", row.id), document.payload))
+            return body_digest(*submitted(row.kind, unseal(self._keyring, text_context("payload", row.id), document.payload)))
         if self._target is not None and not is_keyed and self._secret is not None:
             return keyed_digest(self._secret, document.digest)
         return document.digest
@@ -263,7 +268,7 @@ class _Run:
         note = change.note
         if not note or change.document is None or (MARK not in note and change.what not in REASON_EVENTS):
             return []
-        after = reseal_within(self._keyring, text_context("reason", change.document), note)
+        after = reseal_within(self._keyring, reason_context(change.document, note), note)
         return [] if after == note else [Rewrite(change.number, note, after)]
 
     # -- files -----------------------------------------------------------------------------------------------------------

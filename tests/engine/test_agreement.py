@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairlane.core.document import Claim, DocumentRow, Done, Failed, Outcome, Released, Retried, Submission
+from fairlane.core.document import Claim, Continued, DocumentRow, Done, Failed, Outcome, Released, Retried, Submission
 from fairlane.core.errors import Mistake, StoreFrozen
 from fairlane.core.policy import CustomerLimits, KindLimit, Policy, Rules, Terms
 from fairlane.engine import Engine, open_engine
@@ -42,6 +42,14 @@ outcomes = st.one_of(
         details=st.none() | st.just('{"traceback":"…"}'),
     ),
     st.builds(Failed, st.just("corrupt"), st.none() | COSTS, st.none() | st.just('{"traceback":null}')),
+    st.builds(
+        Continued,
+        st.sampled_from(KINDS),
+        st.sampled_from(('"x"', '"żółw"')),
+        st.just(()),
+        st.none() | COSTS,
+        st.sampled_from((0, 30)),
+    ),
     st.builds(Released),
 )
 limits = st.builds(
@@ -212,11 +220,49 @@ class Agreement(RuleBasedStateMachine):
             )
             self.claims += [taken] if taken else []
 
-    @rule(picks=st.lists(st.tuples(st.integers(0, 100), outcomes), max_size=8))
-    def settle(self, picks: list[tuple[int, Outcome]]) -> None:
-        claims = self.some_claims([pick for pick, _ in picks])
-        settlements = [(claim, outcome) for claim, (_, outcome) in zip(claims, picks, strict=False)]
+    @rule(picks=st.lists(st.tuples(st.integers(0, 100), outcomes, st.sampled_from((0, 0, 1, 3))), max_size=8))
+    def settle(self, picks: list[tuple[int, Outcome, int]]) -> None:
+        claims = self.some_claims([pick for pick, _, _ in picks])
+        settlements = [
+            (claim, self.with_parts(claim, outcome, count)) for claim, (_, outcome, count) in zip(claims, picks, strict=False)
+        ]
         self.all(lambda engine: engine.settle(settlements, now_ms=self.now_ms))
+
+    def with_parts(self, claim: Claim, outcome: Outcome, count: int) -> Outcome:
+        """Return the outcome; if the document goes on, with so many parts."""
+        if not isinstance(outcome, Continued):
+            return outcome
+        parts = []
+        for index in range(count):
+            self.ids.append(f"document-{len(self.ids)}")
+            kind, cost, delay_ms = KINDS[index % len(KINDS)], 1000 * (index + 1), 500 * (index == 2)
+            part = Submission(self.ids[-1], claim.customer, kind, f'"part {index}"', cost, delay_ms=delay_ms)
+            parts.append(part._replace(made_from=claim.id, file_bytes=index))
+        return outcome._replace(parts=tuple(parts))
+
+    @rule(
+        limit=st.integers(1, 3),
+        count=st.integers(1, 4),
+        ends=st.lists(outcomes, min_size=1, max_size=6),
+        at_once=st.booleans(),
+        way_on=st.sampled_from(("retry", "cancel", None)),
+    )
+    def split(self, limit: int, count: int, ends: list[Outcome], at_once: bool, way_on: str | None) -> None:
+        """Documents are split and their parts end; nothing else makes them go on often enough."""
+        claims = self.all(lambda engine: engine.claim("w1", limit, 30_000, now_ms=self.now_ms))
+        splits = [(claim, self.with_parts(claim, Continued("scan", '"joins"'), count)) for claim in claims]
+        self.all(lambda engine: engine.settle(splits, now_ms=self.now_ms))
+        parts = self.all(lambda engine: engine.claim("w2", limit * count, 30_000, now_ms=self.now_ms))
+        self.claims += parts
+        settlements = [(part, ends[index % len(ends)]) for index, part in enumerate(parts)]
+        for batch in [settlements] if at_once else [[settlement] for settlement in settlements]:
+            self.all(lambda engine: engine.settle(batch, now_ms=self.now_ms))  # noqa: B023
+        for claim in claims:
+            self.all(lambda engine: engine.parts(claim.id))  # noqa: B023
+            if way_on == "retry":
+                self.all(lambda engine: engine.retry(claim.id, now_ms=self.now_ms))  # noqa: B023
+            elif way_on == "cancel":
+                self.all(lambda engine: engine.cancel([claim.id], now_ms=self.now_ms))  # noqa: B023
 
     @rule(limit=st.integers(1, 5))
     def reclaim(self, limit: int) -> None:
@@ -353,6 +399,7 @@ class Agreement(RuleBasedStateMachine):
         id = self.ids[pick % len(self.ids)] if self.ids else "unknown"
         self.all(lambda engine: engine.document(id))
         self.all(lambda engine: engine.body(id))
+        self.all(lambda engine: engine.parts(id))
         self.all(lambda engine: engine.outlook(id, now_ms=self.now_ms))
 
     @rule(filter=filters, limit=st.sampled_from((1, 3, 100)), scan_max=st.sampled_from((1, 2, 7, 5000)))

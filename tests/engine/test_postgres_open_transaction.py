@@ -82,7 +82,7 @@ def measure(engine: Engine, connection: Connection, number: int) -> dict[str, in
         touched["claim of all kinds"] = buffers(connection, sql.claim, ("w", 1, 500, None, None, 1000, now_ms))
         claims: list[Claim] = engine.claim("w", 1, 500, KINDS, now_ms=now_ms)
         names = [claim.number for claim in claims], [claim.id for claim in claims], [claim.token for claim in claims]
-        touched["settle"] = buffers(connection, sql.settle, (*names, ["done"], None, None, None, None, now_ms))
+        touched["settle"] = buffers(connection, sql.settle, (*names, ["done"], None, None, None, None, None, None, now_ms))
         engine.settle([(claim, Done()) for claim in claims], now_ms=now_ms)
         touched["reclaim"] = buffers(connection, sql.reclaim, (9, now_ms))
         touched["wait"] = buffers(connection, sql.is_work_ready, (["extract"],))

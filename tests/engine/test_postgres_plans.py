@@ -40,7 +40,7 @@ def make_queue(schema: str, documents: int, customers: int) -> SizedQueue:
     calls = [(name, parameters) for name, parameters, _ in CALLS.values()]
     for name, parameters in [
         *calls,
-        ("settle", (*claim, ["done"], None, None, None, None, 1)),
+        ("settle", (*claim, ["done"], None, None, None, None, None, None, 1)),
         ("extend", (*claim, 1000, 1)),
         ("take_over", ("d", 1, "other", 1000, 1)),
     ]:
@@ -254,7 +254,8 @@ def test_settling_and_extending_touch_what_they_name(both: tuple[SizedQueue, Siz
         claims = claim_some(queue, 20)
         names = [claim.number for claim in claims], [claim.id for claim in claims], [claim.token for claim in claims]
         if verb == "settle":
-            counts.append(count_touched(queue, queue.sql.settle, (*names, ["done"] * 20, None, None, None, None, 2000)))
+            outcomes = (["done"] * 20, None, None, None, None, None, None)
+            counts.append(count_touched(queue, queue.sql.settle, (*names, *outcomes, 2000)))
         else:
             counts.append(count_touched(queue, queue.sql.extend, (*names, 5000, 2000)))
     small, large = counts

@@ -155,7 +155,7 @@ def test_everything_is_there_after_the_upgrade(older: StoredQueue, form: int) ->
     older.age(form)
     engine = open_engine(older.url)
     assert read(engine) == {name: ANSWERS[name] for name in ("documents", "customers", "changes")}
-    assert (engine.store_schema(), older.client.get(older.key("oldest"))) == (6, b"6")
+    assert (engine.store_schema(), older.client.get(older.key("oldest"))) == (7, b"7")
     assert engine.rules().turns == "time"
     assert not older.client.exists(older.key("uncounted"))
     assert engine.wait(0.01)
@@ -241,6 +241,6 @@ def test_programs_of_the_form_before_are_refused(older: StoredQueue) -> None:
     open_engine(older.url).close()
     program = RedisPool(parse_url(older.url), Schema(SCHEMA.scripts[:1], oldest=5, first=5))
     for verb in ("rules", "reclaim"):
-        with pytest.raises(StoreUnfit, match="has schema version 6, made by a newer Fairlane"):
+        with pytest.raises(StoreUnfit, match="has schema version 7, made by a newer Fairlane"):
             program.run(verb, [AT, 1], "same")
     program.close()

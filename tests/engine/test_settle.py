@@ -328,6 +328,8 @@ def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Ta
     event = {"claim": "claimed", "retry": "retried", "postpone": "postponed", "release": "released", "reclaim": "expired",
              "cancel": "cancelled", "revive": "revived", "take_over": "taken_over"}.get(verb, verb)  # fmt: skip
     sources, targets = TRANSITIONS[event]  # type: ignore[index]
+    if (state, verb) in (("cancelled", "revive"), ("delayed", "failed")):
+        sources = ()  # only a part is revived so, and only a whole fails so
     after = state_of(engine, id)
     assert after in targets if state in sources else after == state
     if state in ENDED and verb != "revive":

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,13 @@ def process_all(bench: Bench, url: str) -> None:
     worker = built_in_worker(ExtractOptions(url), 2, backoff=AT_ONCE)
     worker.on("*", bench.events.append)
     bench.run(worker)
+
+
+def result_of(handler: ExtractHandler, document: Document) -> dict[str, Any]:
+    """Return what the handler returns for a document that is read in one piece."""
+    result = handler(document)
+    assert isinstance(result, dict)
+    return result
 
 
 def zipped(*members: tuple[str, bytes]) -> bytes:
@@ -145,7 +153,7 @@ def claim_document(queue: Queue, id: str) -> Document:
 def test_a_second_attempt_submits_no_member_twice(queue: Queue, url: str) -> None:
     id = queue.submit("acme", content=zipped(("a.txt", b"a"), ("b.txt", b"b")), name="two.zip").id
     document, handler = claim_document(queue, id), ExtractHandler(ExtractOptions(url))
-    first, second = handler(document)["members"], handler(document)["members"]
+    first, second = (result_of(handler, document)["members"] for _ in range(2))
     assert first == second
     assert queue.look("acme").waiting == 2
     assert queue.sweep(grace=0).removed == 0, "the bytes that were written twice are gone"
@@ -201,7 +209,7 @@ def test_files_that_may_fit_later_are_tried_again_and_none_is_lost(queue: Queue,
     assert (outcome.after_ms, outcome.counted) == (60_000, True)
     assert queue.look("acme").waiting == 3
     queue.cancel(others[0].id)
-    assert len(handler(document)["members"]) == 3
+    assert len(result_of(handler, document)["members"]) == 3
 
 
 def test_files_beyond_the_quota_fail_their_archive(bench: Bench, queue: Queue, url: str) -> None:
@@ -322,5 +330,5 @@ def test_stored_bytes_are_read_where_they_lie_and_nothing_is_left(
     (path,) = tmp_path.rglob("input")
     with open_source(document) as source:
         assert (source.path, source.name) == (path, "a.txt")
-    assert ExtractHandler(ExtractOptions(url))(document)["characters"] == 4
+    assert result_of(ExtractHandler(ExtractOptions(url)), document)["characters"] == 4
     assert [*(tmp_path / "temporary").iterdir()] == []

@@ -232,7 +232,7 @@ def test_a_decision_is_named_by_the_number_of_its_file() -> None:
 def test_every_format_limit_code_and_warning_of_documents_is_documented() -> None:
     for limit in fields(Limits):
         value = getattr(Limits(), limit.name)
-        shown = ", ".join(value) if isinstance(value, tuple) else f"{int(value):,}"
+        shown = "all" if value is None else ", ".join(value) if isinstance(value, tuple) else f"{int(value):,}"
         assert f"| `{limit.name}` | {shown} |" in DOCUMENTS, limit.name
     for code, can_retry in CAN_RETRY.items():
         assert re.search(rf"\| `{code}` \| .* \| {'yes' if can_retry else 'no'} \|", DOCUMENTS), code

@@ -16,7 +16,7 @@ from .sql_and_lua import code_lines as statement_lines
 from .sql_and_lua import lua_units, sql_units
 
 ROOT = Path(__file__).parents[2]
-FILE_MAX, FUNCTION_MAX, CORE_MAX = 400, 50, 750
+FILE_MAX, FUNCTION_MAX, CORE_MAX = 400, 50, 770
 UNIT_MAX = 80  # a function in SQL or Lua, a query, a script
 MEMBERS_MAX = 25  # public ones of a class
 # One object that callers hold, with every verb: what a user types against, and the engine contract, whose laws say why.

@@ -168,7 +168,7 @@ EMPTY = """
 DELETE FROM {0}.changes; DELETE FROM {0}.work; DELETE FROM {0}.endings; DELETE FROM {0}.documents; DELETE FROM {0}.arrivals;
 DELETE FROM {0}.lanes; DELETE FROM {0}.kinds; DELETE FROM {0}.terms; DELETE FROM {0}.customer_terms; DELETE FROM {0}.standings;
 DELETE FROM {0}.records; DELETE FROM {0}.families; DELETE FROM {0}.descendants;
-DELETE FROM {0}.usuals; DELETE FROM {0}.dispatches;
+DELETE FROM {0}.usuals; DELETE FROM {0}.dispatches; DELETE FROM {0}.parts; DELETE FROM {0}.wholes;
 DELETE FROM {0}.rules; INSERT INTO {0}.rules (version, since_ms, body) VALUES (1, 0, '{1}'); ALTER SEQUENCE {0}.numbers RESTART;
 DELETE FROM {0}.counters;
 INSERT INTO {0}.counters (revision, rules_version, interval_ms, depths, reset, dispatch, open_turn_every, limits)

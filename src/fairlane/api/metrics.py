@@ -146,7 +146,7 @@ class Metrics:
             self._kind_waits.labels(kind).observe(seconds)
             if document.is_light:
                 self._light_waits.append(seconds)
-        elif document.started_ms and change.what in (*ENDED, "retried", "postponed", "released"):
+        elif document.started_ms and change.what in (*ENDED, "continued", "split", "retried", "postponed", "released"):
             self._handling.labels(kind).observe(max(0, change.at_ms - document.started_ms) / 1000)
 
     def _kind(self, kind: str) -> str:

@@ -32,8 +32,9 @@ SENDERS_KNOWN_MAX = 20_000
 LIGHT_MOST = 3  # documents of a customer within LIGHT_MS, as the simulator says
 LIGHT_MS = 1_500_000
 USUAL_SHARE = 8  # the newest time counts for one eighth
-NEEDS_LOOKUP = ("retried", "postponed", "revived")  # after which the feed does not say when it is ready
-WAITS_AGAIN = (*NEEDS_LOOKUP, "released", "expired")
+# After these the feed does not say when it is ready.
+NEEDS_LOOKUP = ("retried", "postponed", "revived", "split")
+WAITS_AGAIN = (*NEEDS_LOOKUP, "released", "expired", "continued", "joined")
 
 
 class FollowedDocument(NamedTuple):
@@ -176,6 +177,8 @@ class DocumentTracker:
             self._pace(document.kind).took(max(0, change.at_ms - document.started_ms) / 1000)
         if what in ENDED:
             return document or self._stop_waiting(id) or self.delayed.pop(id, None)
+        if what == "joined":
+            document = self.delayed.pop(id, None)
         if what in WAITS_AGAIN:
             self._wait_again(id, document, change)
         return document
@@ -204,7 +207,8 @@ class DocumentTracker:
             is_light = document is not None and document.is_light
             self._add(id, _tracked(row)._replace(is_light=is_light, started_ms=None), row.state == "delayed")
         elif document is not None and change.what not in NEEDS_LOOKUP:
-            self._add(id, document._replace(ready_ms=change.at_ms, started_ms=None), False)
+            kind = intern(change.note) if change.what == "continued" and change.note else document.kind
+            self._add(id, document._replace(kind=kind, ready_ms=change.at_ms, started_ms=None), False)
 
     def _add(self, id: str, document: FollowedDocument, is_delayed: bool) -> None:
         if len(self.waiting) + len(self.running) + len(self.delayed) >= TRACKED_MAX:

@@ -18,7 +18,7 @@ from fairlane.queue.forget import erase_if_forgotten
 from fairlane.queue.history import newest, read_changes
 
 from .auth import time_ms
-from .webhook_deliveries import DeliveryStore, batch_event
+from .webhook_deliveries import Delivery, DeliveryStore, batch_event
 from .webhook_events import batch_of, change_event, has_batch_ended, mark_batch_ended
 from .webhooks import CURSOR, GROUP, STATE, webhook_of
 
@@ -65,9 +65,8 @@ class EndingRecorder:
             if customer not in has_hook:
                 has_hook[customer] = self._engine.record(GROUP, customer) is not None
             if has_hook[customer]:
-                self._deliveries.add(delivery)
-                document = self._engine.document(delivery.document or "")
-                if document is not None and (batch := batch_of(self._engine, document)) is not None:
+                batch = self._record_ending(delivery)
+                if batch is not None:
                     batches[batch.id] = (batch, delivery.at_ms)
         for batch, at_ms in batches.values():
             self._record_batch(batch, at_ms)
@@ -77,6 +76,13 @@ class EndingRecorder:
                 erase_if_forgotten(self._engine, customer)
         moved = self._engine.put_record(STATE, CURSOR, json.dumps(changes[-1].number), cursor.version)
         return moved is not None and len(changes) == PAGE
+
+    def _record_ending(self, delivery: Delivery) -> BatchRecord | None:
+        """Record the ending of a document, unless it is a part: its whole has an end of its own. Return its batch."""
+        document = self._engine.document(delivery.document or "")
+        if document is None or document.whole is None:
+            self._deliveries.add(delivery)
+        return None if document is None else batch_of(self._engine, document)
 
     def check_batches(self) -> None:
         """Check batches whose documents were submitted before the batch was written down: they may have ended in between."""

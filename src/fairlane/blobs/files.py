@@ -24,7 +24,7 @@ from fairlane.core.document import DocumentRow
 from fairlane.core.errors import BadValue, BlobDamaged, FairlaneError, Mistake, StoreError, StoreUnfit, Unknown
 
 from . import open_blobs
-from .envelope import FILE, RESULTS, BlobDigest, File, result_digest, unwrap_payload
+from .envelope import FILE, PIPELINE, RESULTS, BlobDigest, File, pipeline_of, result_digest, unwrap_payload
 from .protocol import BlobInfo, Blobs, Cipher
 from .safe_open import open_regular_file
 
@@ -136,14 +136,18 @@ class Files:
     def owned_by(self, document: DocumentRow, payload: str, result: str | None) -> dict[str, BlobDigest]:
         """Return the files that a document's payload and result name: what each must hold, by key."""
         owned: dict[str, BlobDigest] = {}
-        file, _ = unwrap_payload(json.loads(payload)) if FILE in payload else (None, None)
-        if file is not None:
+        stored = json.loads(payload) if FILE in payload or PIPELINE in payload else None
+        file, _ = unwrap_payload(stored)
+        if file is not None and file.of is None:  # else it is that of its whole
             owned[self._key(document.customer, document.id, INPUT)] = BlobDigest(file.size, file.sha256)
-        results = json.loads(result) if document.state == "done" and result and RESULTS in result else None
-        for name in RESULT_NAMES:
-            digest = result_digest(results, name)
-            if digest is not None:
-                owned[self._key(document.customer, document.id, f"{document.token}-{name}")] = digest
+        results = [(step.token, step.result) for step in pipeline_of(stored).results]
+        if document.state == "done" and result and RESULTS in result:
+            results.append((document.token, json.loads(result)))
+        for token, step_result in results:
+            for name in RESULT_NAMES:
+                digest = result_digest(step_result, name)
+                if digest is not None:
+                    owned[self._key(document.customer, document.id, f"{token}-{name}")] = digest
         return owned
 
     def list_files(self, customer: str | None = None, after: str = "") -> Iterator[StoredFile]:

@@ -3,17 +3,18 @@
 A document's files are removed with it; the sweep is for what senders, workers and purges that were killed left behind.
 
 Laws:
-- A document owns its input, and the results of its newest token unless it failed or was cancelled.
+- A document owns its input, the results of its newest token unless it failed or was cancelled, and those of its steps that are
+  done.
 - A file without an owner is removed only when it is older than the grace period: bytes are written before their document
   exists.
-- The sweep knows no engine: the caller passes a function that finds a document by its id, and one that says whether files are
-  held. The second is called after the first, before anything is removed.
+- The sweep knows no engine: the caller passes a function that finds a document by its id, one that finds the tokens of its
+  earlier steps, and one that says whether files are held. The last is called after the others, before anything is removed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from fairlane.core.document import DocumentRow
@@ -25,6 +26,7 @@ GRACE_SECONDS = 24 * 3600
 REMOVE_BATCH_SIZE = 500
 
 FindDocument = Callable[[str], DocumentRow | None]
+FindSteps = Callable[[str], Collection[int]]  # the tokens under which the steps of a document wrote, those that are done
 
 
 class SweepResult(NamedTuple):
@@ -43,11 +45,13 @@ class Sweep:
         self,
         files: Files,
         find_document: FindDocument,
+        find_steps: FindSteps,
         are_held: Callable[[], bool],
         grace_seconds: float,
         after: str | None = None,
     ) -> None:
-        self._files, self._find_document, self._are_held, self._grace_seconds = files, find_document, are_held, grace_seconds
+        self._files, self._are_held, self._grace_seconds = files, are_held, grace_seconds
+        self._find_document, self._find_steps = find_document, find_steps
         self._listing = files.list_files(after=after or "")
         self._mark = after
 
@@ -57,7 +61,9 @@ class Sweep:
         looked = removed_bytes = 0
         removed = self._files.blobs.remove_unfinished(self._grace_seconds) if self._mark is None else 0
         batch: list[str] = []
-        owners = _Owners(self._find_document)  # a new one: what it remembers may have changed since the last slice
+        owners = _Owners(
+            self._find_document, self._find_steps
+        )  # a new one: what it remembers may have changed since the last slice
         for file in self._listing:
             looked, self._mark = looked + 1, file.key
             if file.age_seconds >= self._grace_seconds and not owners.has_owner(file):
@@ -79,9 +85,9 @@ class Sweep:
         self._files.blobs.remove(keys)
 
 
-def remove_leftovers(files: Files, find_document: FindDocument, customer: str) -> int:
+def remove_leftovers(files: Files, find_document: FindDocument, find_steps: FindSteps, customer: str) -> int:
     """Remove a forgotten customer's files without an owner; return how many inputs are left, because they are too young."""
-    owners, batch, left = _Owners(find_document), list[str](), 0
+    owners, batch, left = _Owners(find_document, find_steps), list[str](), 0
     for file in files.list_files(customer):
         if owners.has_owner(file):
             continue
@@ -99,14 +105,19 @@ def remove_leftovers(files: Files, find_document: FindDocument, customer: str) -
 class _Owners:
     """Knows which files have an owner; files of one document are listed together, so each document is looked up once."""
 
-    def __init__(self, find_document: FindDocument) -> None:
-        self._find_document = find_document
+    def __init__(self, find_document: FindDocument, find_steps: FindSteps) -> None:
+        self._find_document, self._find_steps = find_document, find_steps
         self._id = ""
+        self._steps: Collection[int] | None = None  # of the document with that id, once it was needed
 
     def has_owner(self, file: StoredFile) -> bool:
         if file.document != self._id:
-            self._id, self._document = file.document, self._find_document(file.document)
+            self._id, self._document, self._steps = file.document, self._find_document(file.document), None
         document = self._document
         if document is None:
             return False
-        return file.token is None or (file.token == document.token and document.state not in ("failed", "cancelled"))
+        if file.token is None or (file.token == document.token and document.state not in ("failed", "cancelled")):
+            return True
+        if self._steps is None:
+            self._steps = self._find_steps(file.document)
+        return file.token in self._steps

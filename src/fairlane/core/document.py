@@ -17,7 +17,7 @@ from .policy import STEP, CustomerLimits, Standing, Terms, from_thousandths
 
 State = Literal["delayed", "ready", "running", "done", "failed", "cancelled"]
 EventType = Literal["submitted", "due", "claimed", "done", "failed", "retried", "postponed", "released", "expired",
-                    "cancelled", "revived", "taken_over"]  # fmt: skip
+                    "cancelled", "revived", "taken_over", "continued", "split", "joined"]  # fmt: skip
 
 Hold = Literal["paused", "cap", "kind running", "kind rate"]
 WAITING: tuple[State, ...] = ("ready", "delayed")
@@ -30,17 +30,24 @@ TRANSITIONS: dict[EventType, tuple[tuple[State | None, ...], tuple[State, ...]]]
     "claimed": (("ready",), ("running",)),
     "taken_over": (("running",), ("running",)),  # by another worker, under a new token; the attempt goes on
     "done": (("running",), ("done",)),
-    "failed": (("running",), ("failed",)),  # by the worker, or because its attempts are spent
+    # By the worker, or because its attempts are spent; while it waits for its parts because one of these failed.
+    "failed": (("running", "delayed"), ("failed",)),
+    "continued": (("running",), ("ready",)),  # its attempt succeeded, and it goes on as a document of another kind
+    "split": (("running",), ("delayed",)),  # into parts: it goes on when all of them are done
+    "joined": (("delayed",), ("ready",)),  # its last part is done
     "retried": (("running",), ("ready", "delayed")),  # the worker requests another attempt
     "postponed": (("running",), ("ready", "delayed")),  # the same for later, and the attempt is not counted
     "released": (("running",), ("ready",)),  # the worker returns it, and the attempt is not counted
     "expired": (("running",), ("ready",)),  # the lease ran out and attempts are left
     "cancelled": (("ready", "delayed", "running"), ("cancelled",)),
-    "revived": (("failed",), ("ready",)),  # an operator or its customer grants another round of attempts
+    # An operator or its customer grants another round of attempts; to parts that were cancelled with their whole, too.
+    "revived": (("failed", "cancelled"), ("ready", "delayed")),
 }
 
 ATTEMPTS_DEFAULT = 3
 BATCH_MAX = 100_000
+PARTS_MAX = 1000  # of one document: they are cancelled and revived in one step
+NEVER_MS = 253_402_300_799_999  # the end of the year 9999: a document that waits for its parts is delayed until then
 NO_CHECK = -1  # in place of the count of resets, in a document that inherited its priority and had no check
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -150,13 +157,27 @@ class Failed(NamedTuple):
     details: str | None = None  # JSON text about the attempt, kept with the document
 
 
+class Continued(NamedTuple):
+    """The attempt succeeded, and the document goes on: as that kind, with that payload and fresh attempts.
+
+    Its parts are inserted in the same step, as documents made from it, and it goes on as soon as all of them are done. When one
+    fails or is cancelled, it ends in the same way, and the others are cancelled.
+    """
+
+    kind: str
+    payload: str
+    parts: tuple[Submission, ...] = ()
+    cost: int | None = None
+    file_bytes: int = 0  # of the files that the attempt wrote, which are stored elsewhere
+
+
 class Released(NamedTuple):
     """The worker returned it unprocessed: the attempt is not counted."""
 
     cost: None = None
 
 
-Outcome = Done | Retried | Failed | Released
+Outcome = Done | Continued | Retried | Failed | Released
 
 
 class DocumentRow(NamedTuple):
@@ -185,6 +206,16 @@ class DocumentRow(NamedTuple):
     bytes: int = 0  # of its payload, its result and their files
     retries: int = 0  # by its customer: each was a check, and `check` is the newest
     submitted_ms: int = 0
+    whole: str | None = None  # the document that it is a part of, which may be gone
+    parts: int = 0  # into which it was split last ...
+    parts_left: int = 0  # ... and those of them that are not done
+
+
+class PartRow(NamedTuple):
+    """A part of a document; `result` is JSON text."""
+
+    document: DocumentRow
+    result: str | None
 
 
 class Customer(NamedTuple):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import secrets
 import time
 from asyncio import AbstractEventLoop
@@ -25,10 +26,12 @@ from typing import Any, cast
 from fairlane.core.document import (
     ChangeRow,
     Claim,
+    Continued,
     DocumentRow,
     Done,
     Failed,
     Outcome,
+    PartRow,
     ReceiptRow,
     Record,
     Released,
@@ -39,12 +42,13 @@ from fairlane.engine import Engine, join_transaction, open_engine
 from fairlane.engine.protocol import ATTEMPTS, SCAN_MAX, DocumentBody, DocumentFilter, DocumentPage, attempt_key
 
 from .keyring import EncryptionKeyring, KeyMissing, load_keyring
-from .texts import TextDamaged, is_sealed, seal, unseal, unseal_within
+from .texts import MARK, TextDamaged, is_sealed, seal, unseal, unseal_within
 
 # Records of one group: the ids of keys that are in use, the secret of digests, and how far a re-encryption is.
 GROUP, DIGEST_KEY, RUN_KEY = "encryption", "digest", "run"
 # Nothing of customers is in these.
 PLAIN_GROUPS = {GROUP, "blobs", "file holds", "fairlane", "start estimates", "workers", "webhook sender"}
+_PARTS_FAILED = re.compile(r"(?:its part (\S+) failed: )+")  # as in PART_FAILED; of nested parts the innermost
 KEYED = "k1:"  # digests that are keyed begin so
 KEYS_MAX = 1000
 LOCKED_SECONDS = 30.0  # without claims, after one whose key is missing
@@ -76,6 +80,12 @@ def inner_engine(engine: Engine) -> Engine:
 def text_context(part: str, id: str) -> str:
     """Return the context of a document's text: its payload, result or reason."""
     return f"{part}/{id}"
+
+
+def reason_context(id: str, text: str) -> str:
+    """Return the context of a reason: of a document that failed with a part it is that part's reason, behind plain words."""
+    parts = _PARTS_FAILED.match(text) if MARK in text else None
+    return text_context("reason", parts[1] if parts else id)
 
 
 def record_context(group: str, key: str) -> str:
@@ -125,9 +135,7 @@ class EncryptedEngine:
     def submit(self, submissions: Sequence[Submission], *, now_ms: int | None = None) -> list[ReceiptRow]:
         if not self.keyring.keys:
             return self.inner.submit(submissions, now_ms=now_ms)
-        plain = [
-            each._replace(payload=seal(self.keyring, text_context("payload", each.id), each.payload)) for each in submissions
-        ]
+        plain = list(map(self._seal_payload, submissions))
         secret = self.digest_secret
         if secret is None or not any(each.digest for each in plain):
             return self.inner.submit(plain, now_ms=now_ms)
@@ -137,6 +145,9 @@ class EncryptedEngine:
             return self.inner.submit(preferred, now_ms=now_ms)
         except KeyConflict:  # or the first one came before encryption began, or ended
             return self.inner.submit(other, now_ms=now_ms)
+
+    def _seal_payload(self, submission: Submission) -> Submission:
+        return submission._replace(payload=seal(self.keyring, text_context("payload", submission.id), submission.payload))
 
     def claim(
         self,
@@ -192,6 +203,9 @@ class EncryptedEngine:
         if isinstance(outcome, Done):
             result = outcome.result
             return outcome._replace(result=result and seal(self.keyring, text_context("result", claim.id), result))
+        if isinstance(outcome, Continued):
+            payload = seal(self.keyring, text_context("payload", claim.id), outcome.payload)
+            return outcome._replace(payload=payload, parts=tuple(map(self._seal_payload, outcome.parts)))
         reason = outcome.reason and seal(self.keyring, text_context("reason", claim.id), outcome.reason)
         context = record_context(ATTEMPTS, attempt_key(claim.id, claim.token))
         details = outcome.details and seal(self.keyring, context, outcome.details)
@@ -215,7 +229,7 @@ class EncryptedEngine:
     def _row(self, row: DocumentRow) -> DocumentRow:
         if row.reason is None or not self.keyring.keys:
             return row
-        return row._replace(reason=unseal_within(self.keyring, text_context("reason", row.id), row.reason))
+        return row._replace(reason=unseal_within(self.keyring, reason_context(row.id, row.reason), row.reason))
 
     def body(self, id: str) -> DocumentBody | None:
         body = self.inner.body(id)
@@ -224,12 +238,19 @@ class EncryptedEngine:
         payload = unseal(self.keyring, text_context("payload", id), body.payload)
         return DocumentBody(payload, body.result and unseal(self.keyring, text_context("result", id), body.result))
 
+    def parts(self, id: str) -> list[PartRow]:
+        return [self._part(part) for part in self.inner.parts(id)]
+
+    def _part(self, part: PartRow) -> PartRow:
+        result = part.result and unseal(self.keyring, text_context("result", part.document.id), part.result)
+        return PartRow(self._row(part.document), result)
+
     def changes(self, after: int | None, limit: int) -> list[ChangeRow]:
         rows = self.inner.changes(after, limit)
         if not self.keyring.keys:
             return rows
         return [
-            row._replace(note=unseal_within(self.keyring, text_context("reason", row.document), row.note))
+            row._replace(note=unseal_within(self.keyring, reason_context(row.document, row.note), row.note))
             if row.note and row.document
             else row
             for row in rows

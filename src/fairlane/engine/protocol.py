@@ -29,6 +29,7 @@ from fairlane.core.document import (
     DocumentRow,
     Outcome,
     Outlook,
+    PartRow,
     ReceiptRow,
     Record,
     State,
@@ -47,6 +48,7 @@ ATTEMPTS = "attempts"  # details of failed attempts, by `attempt_key`
 ATTEMPTS_KEPT = 10  # of a document: those of its last tokens
 
 EXPIRED = "the worker stopped or died: its lease ran out on attempt {attempts} of {attempts_max}"
+PART_FAILED = "its part {id} failed: {reason}"
 SPENT = "attempt {attempts} of {attempts_max} failed: {reason}"
 
 
@@ -197,6 +199,7 @@ class PackedDocument(NamedTuple):
     result: str | None
     root: int | None  # the first document of its family, if that is another one ...
     descendants: int  # ... and how many have come out of that one, purged ones included
+    parts_from: int = 0  # the number of its first part
 
 
 class PackedLane(NamedTuple):
@@ -259,17 +262,20 @@ class Store(Protocol):
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         """End each claim with its outcome, and keep the outcome's details; return the claims that were lost, for which
-        nothing was changed."""
+        nothing was changed. A document that goes on as another kind joins the lane of that kind; one that is split is delayed
+        until its last part is done, and ends with the first part that fails or is cancelled, as all its parts do."""
 
     def reclaim(self, limit: int, *, now_ms: int | None = None) -> int:
         """Return up to `limit` documents with an expired lease to their lane, or fail them if their attempts are spent;
         return how many."""
 
     def cancel(self, ids: Sequence[str], *, now_ms: int | None = None) -> list[str]:
-        """Cancel documents that have not ended, running ones too; return the ids of those."""
+        """Cancel documents that have not ended, running ones too, and the parts of these; return the ids of those that were
+        named. With a part its whole is cancelled."""
 
     def retry(self, id: str, *, as_customer: bool = False, now_ms: int | None = None) -> bool:
-        """Make a failed document ready with fresh attempts; return False if it is not failed. An operator's retry keeps its
+        """Make a failed document ready with fresh attempts; return False if it is not failed, or a part: the whole is retried,
+        and with it the parts that are not done. An operator's retry keeps its
         priority. Its customer's is a check as of a new document: the counter moves, and the document joins the lane of its
         new priority by its number. Raises LimitReached if the customer has too many waiting, or retried it too often."""
 
@@ -301,6 +307,9 @@ class Reader(Protocol):
 
     def body(self, id: str) -> DocumentBody | None:
         """Return a document's payload and result."""
+
+    def parts(self, id: str) -> list[PartRow]:
+        """Return the parts into which a document was split last, in order."""
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         """Return how many documents are ahead of a waiting one and how fast they are taken; None if it does not wait."""
@@ -383,7 +392,7 @@ class Admin(Protocol):
 
     def purge(self, age_ms: int, limit: int, *, now_ms: int | None = None) -> Purged:
         """Delete changes that are at least that old, then documents that ended as long ago, oldest first; at most `limit` of
-        each. Files are the caller's to remove, after this returns."""
+        each. Parts are kept as long as their whole is. Files are the caller's to remove, after this returns."""
 
     def forget(self, customer: str, limit: int, *, now_ms: int | None = None) -> list[Removed]:
         """Erase up to `limit` documents of a customer in any state, oldest first; when none is left, everything else that

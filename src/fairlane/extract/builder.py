@@ -75,6 +75,16 @@ class ExtractionBuilder:
     # -- text and pages
 
     @property
+    def only_lists_pages(self) -> bool:
+        """Whether pages are listed and not read, for those who will read them in slices."""
+        return self.limits.pages == (0, 0)
+
+    def pages_to_read(self, count: int) -> range:
+        """Return which of so many pages are read: all, or those of a slice."""
+        first, end = self.limits.pages or (0, count)
+        return range(min(first, count), min(end, count))
+
+    @property
     def length(self) -> int:
         return self._length
 
@@ -148,6 +158,7 @@ class ExtractionBuilder:
         starts = self._pages or [("", 0)]
         ends = [start for _, start in starts[1:]] + [self._length]
         width, height = self.dimensions or (None, None)
+        first, _ = self.limits.pages or (0, 0)
         return Extraction(
             media_type=self.media_type,
             size=size,
@@ -156,7 +167,7 @@ class ExtractionBuilder:
             unit=self.unit,
             pages=tuple(
                 Page(label, start, end, self._confidence([number]))
-                for number, ((label, start), end) in enumerate(zip(starts, ends, strict=True))
+                for number, ((label, start), end) in enumerate(zip(starts, ends, strict=True), start=first)
             ),
             title=self.title,
             author=self.author,

@@ -30,11 +30,12 @@ from fairlane.folders.outputs import Outputs, member_paths
 from fairlane.folders.scan import FOLDER_KIND
 from fairlane.queue import FILE_KIND, PAGES, Input, Queue
 from fairlane.sandbox.scratch import attempt_folder
-from fairlane.worker import Document, Fail, Retry, Worker
+from fairlane.worker import Document, Fail, Retry, Split, Worker
 
 from . import Extraction, Limits, Unreadable
 from .limits import parse_languages
 from .sandboxed import extract_isolated, prepare
+from .slices import SLICED, join_slices, slice_of, split_pages
 
 OCR_LANGUAGES = "ocr_languages"  # in the payload of a document
 RESULTS_SPARE_BYTES = 100_000  # that results may be larger than their file before the quota is asked
@@ -79,7 +80,7 @@ class ExtractHandler:
     def __init__(self, options: ExtractOptions) -> None:
         self._options = options
 
-    def __call__(self, document: Document) -> dict[str, Any]:
+    def __call__(self, document: Document) -> dict[str, Any] | Split:
         began = time.monotonic()
         try:
             with open_source(document) as source, attempt_folder() as scratch:
@@ -94,19 +95,37 @@ class ExtractHandler:
             if self._options.pace:
                 time.sleep(max(0.0, self._options.pace - (time.monotonic() - began)))
 
-    def _process(self, document: Document, source: Source, scratch: Path) -> dict[str, Any]:
-        sha256 = None if document.file is None else document.file.sha256  # verified when the file was opened
-        options = self._options
-        extraction = extract_isolated(
-            source.path, source.name, scratch, limits_of(document, options.limits), source.depth,
-            sha256=sha256, may_read_everything=options.may_read_everything,
-        )  # fmt: skip
+    def _process(self, document: Document, source: Source, scratch: Path) -> dict[str, Any] | Split:
+        limits = limits_of(document, self._options.limits)
+        if document.parts is not None:
+            extraction = join_slices(document, limits)
+        elif document.part is not None:
+            extraction = self._extract(document, source, scratch, replace(limits, pages=slice_of(document)))
+        else:
+            if document.slices is not None and self._options.outputs is None and self._options.keep_results:
+                listed = self._extract(document, source, scratch, replace(limits, pages=(0, 0)))
+                if listed.media_type in SLICED and len(listed.pages) > document.slices:
+                    self._correct_cost(document, listed)
+                    return split_pages(len(listed.pages), document.slices, kept_payload(document))
+                shutil.rmtree(scratch)
+                scratch.mkdir()
+            extraction = self._extract(document, source, scratch, limits)
         self._refuse_beyond_quota(document, extraction)
         members = self._submit_members(document, source, extraction)
         facts = extraction.facts() | {"members": members}
+        self._correct_cost(document, extraction)
+        return {**_summary(extraction, facts), **self._store_results(document, source, extraction, facts)}
+
+    def _extract(self, document: Document, source: Source, scratch: Path, limits: Limits) -> Extraction:
+        sha256 = None if document.file is None else document.file.sha256  # verified when the file was opened
+        return extract_isolated(
+            source.path, source.name, scratch, limits, source.depth,
+            sha256=sha256, may_read_everything=self._options.may_read_everything,
+        )  # fmt: skip
+
+    def _correct_cost(self, document: Document, extraction: Extraction) -> None:
         if document.file is not None and document.file.by_pages:
             document.cost = max(1, len(extraction.pages))  # at most as many as the limits allow
-        return {**_summary(extraction, facts), **self._store_results(document, source, extraction, facts)}
 
     def _store_results(
         self, document: Document, source: Source, extraction: Extraction, facts: dict[str, Any]
@@ -181,6 +200,12 @@ def limits_of(document: Document, limits: Limits) -> Limits:
     except Mistake as mistake:
         raise Fail(f"unsupported: {mistake}") from None
     return replace(limits, ocr_languages=languages)
+
+
+def kept_payload(document: Document) -> dict[str, Any]:
+    """Return what slices must know of the document's payload."""
+    payload = document.payload if isinstance(document.payload, dict) else {}
+    return {name: payload[name] for name in (OCR_LANGUAGES,) if name in payload}
 
 
 class Source(NamedTuple):

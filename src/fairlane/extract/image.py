@@ -82,13 +82,25 @@ def read(builder: ExtractionBuilder) -> None:
     """Decode every page once, for its size, its thumbnail and its text."""
     ocr = Ocr(builder)
     with _open_image(builder) as image:
+        if builder.media_type == "image/tiff" and builder.limits.pages is not None:
+            return _read_slice(builder, image, ocr)
         number = 0
         while True:
             builder.new_page(str(number + 1))
             _read_page(builder, image, ocr, number)
             number += 1
             if builder.media_type != "image/tiff" or not _seek_frame(image, number):
-                return
+                return None
+
+
+def _read_slice(builder: ExtractionBuilder, image: Image, ocr: Ocr) -> None:
+    """Read some frames of a TIFF, or list all of them."""
+    count: int = image.n_frames  # type: ignore[attr-defined]
+    builder.meter.check_pages(count)
+    for number in range(count) if builder.only_lists_pages else builder.pages_to_read(count):
+        builder.new_page(str(number + 1))
+        if not builder.only_lists_pages and _seek_frame(image, number):
+            _read_page(builder, image, ocr, number)
 
 
 def _seek_frame(image: Image, number: int) -> bool:

@@ -41,6 +41,9 @@ class Limits:
     ocr_languages: tuple[str, ...] = ("eng", "pol", "por", "spa", "deu")
     ocr_pages_max: int = 20  # further pages are left without text, with a warning
     ocr_page_seconds: float = 20.0  # for one page
+    # Of a PDF or a TIFF only the pages from the first of these numbers on, up to the second; (0, 0): they are listed and not
+    # read. None: all.
+    pages: tuple[int, int] | None = None
 
 
 def parse_languages(value: object, where: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from .failure import CAN_RETRY, Code
 from .result import WarningCode
 
 LANGUAGES = ("en", "pl", "pt", "es", "de")
-_CODE = re.compile(rf"(?:attempt \d+ of \d+ failed: )?({'|'.join(CAN_RETRY)})(?:: |$)")
+_CODE = re.compile(rf"(?:its part \S+ failed: )*(?:attempt \d+ of \d+ failed: )?({'|'.join(CAN_RETRY)})(?:: |$)")
 FOLDER = Path(__file__).parent / "locales"
 
 

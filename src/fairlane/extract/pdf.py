@@ -48,7 +48,8 @@ _DATE = re.compile(r"D?:?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:(Z)|([+-])
 
 def read(builder: ExtractionBuilder) -> None:
     """Read facts, pages and thumbnail."""
-    _refuse_bombs(builder)
+    if builder.limits.pages is None or builder.only_lists_pages:  # before slices are read, all of it was listed
+        _refuse_bombs(builder)
     import pypdfium2  # type: ignore[import-untyped]
 
     with corrupt_on_error("PDFium"):
@@ -80,7 +81,10 @@ def _read_pages(builder: ExtractionBuilder, document: Any, forms: FormReader) ->
     """Read all pages; return how many cannot be read."""
     ocr, writer = Ocr(builder), PdfWriter(builder)
     damaged = 0
-    for number in range(len(document)):
+    if builder.only_lists_pages:
+        for number in range(len(document)):
+            writer.add_page(str(number + 1), [])
+    for number in builder.pages_to_read(len(document)):
         builder.meter.check_time()
         try:
             page = document[number]

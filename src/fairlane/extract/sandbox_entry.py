@@ -65,7 +65,8 @@ def prepare() -> None:
 
 def work(path: str, name: str, limits: dict[str, Any], depth: int, sha256: str) -> Callable[[], Response]:
     """Return the call for the confined process, from arguments that were JSON."""
-    file_limits = Limits(**limits | {"ocr_languages": tuple(limits["ocr_languages"])})
+    pages = None if limits["pages"] is None else tuple(limits["pages"])
+    file_limits = Limits(**limits | {"ocr_languages": tuple(limits["ocr_languages"]), "pages": pages})
     return partial(read, Path(path), name, file_limits, depth, sha256)
 
 

@@ -19,7 +19,7 @@ from fairlane.core.document import ChangeRow
 CLAIMED_KEPT = 20
 
 _STATE_AFTER = {"claimed": "running", "done": "done", "failed": "failed", "cancelled": "cancelled"} | dict.fromkeys(
-    ("retried", "postponed", "released", "expired", "revived"), "waiting"
+    ("retried", "postponed", "released", "expired", "revived", "continued", "split", "joined"), "waiting"
 )
 
 

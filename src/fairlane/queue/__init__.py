@@ -22,6 +22,7 @@ from .models import (
     Progress,
     Receipt,
     RunningDocument,
+    Step,
     UnservedKind,
     WorkerStatus,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Queue",
     "Receipt",
     "RunningDocument",
+    "Step",
     "SweepResult",
     "UnservedKind",
     "WorkerStatus",

@@ -127,6 +127,8 @@ class AsyncQueue:
     text = _on_thread(Queue.text)
     facts = _on_thread(Queue.facts)
     thumbnail = _on_thread(Queue.thumbnail)
+    parts = _on_thread(Queue.parts)
+    steps = _on_thread(Queue.steps)
     put_results = _on_thread(Queue.put_results)
     progress = _on_thread(Queue.progress)
     attempts = _on_thread(Queue.attempts)

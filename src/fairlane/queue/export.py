@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
 from fairlane.atomic_file import atomic_file
-from fairlane.blobs.envelope import File, result_digest, unwrap_payload
+from fairlane.blobs.envelope import File, pipeline_of, result_digest, unwrap_payload
 from fairlane.blobs.files import RESULT_NAMES, Files
 from fairlane.core.document import DocumentRow
 from fairlane.core.errors import BadValue, BlobDamaged, StoreError, Unknown
@@ -166,9 +166,11 @@ class CustomerExport:
         prefix = f"{row.id}:"
         attempts = self._engine.records(ATTEMPTS, prefix, ATTEMPTS_KEPT) if row.token else []
         progress = self._engine.record(PROGRESS, row.id) if row.token and row.state != "done" else None
+        steps = pipeline_of(json.loads(body.payload)).results
         return {
             **document_from(row)._asdict(),
             "file": None if file is None else file._asdict(),
+            "steps": [step._asdict() for step in steps],
             "payload": payload,
             "result": None if body.result is None else json.loads(body.result),
             "failed_attempts": [json.loads(record.value) for record in attempts if record.key.startswith(prefix)],
@@ -209,16 +211,19 @@ def write_export(export: CustomerExport, path: str | os.PathLike[str]) -> Export
 
 
 def _stored_files(files: Files, row: DocumentRow, entry: dict[str, Any]) -> Iterator[StoredBytes]:
-    if entry["file"] is not None:
+    if entry["file"] is not None and entry["file"]["of"] is None:  # that of a part is its whole's
         file = File(**entry["file"])
         ending = _ENDING.fullmatch(file.name or "")
         name = f"original{ending[1] if ending else ''}"
         yield StoredBytes(name, file.size, partial(files.open_input, row.customer, row.id, file))
-    for result_name in RESULT_NAMES if row.state == "done" else ():
-        digest = result_digest(entry["result"], result_name)
-        if digest is not None:
-            opening = partial(files.open_result, row.customer, row.id, row.token, result_name, digest)
-            yield StoredBytes(RESULT_FILES[result_name], digest.size, opening)
+    results = [(f"step-{number}-", step["token"], step["result"]) for number, step in enumerate(entry["steps"], start=1)]
+    results += [("", row.token, entry["result"])] if row.state == "done" else []
+    for prefix, token, result in results:
+        for result_name in RESULT_NAMES:
+            digest = result_digest(result, result_name)
+            if digest is not None:
+                opening = partial(files.open_result, row.customer, row.id, token, result_name, digest)
+                yield StoredBytes(prefix + RESULT_FILES[result_name], digest.size, opening)
 
 
 def _json(row: dict[str, Any]) -> bytes:

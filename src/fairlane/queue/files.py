@@ -21,10 +21,10 @@ import secrets
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any, BinaryIO, NamedTuple
 
-from fairlane.blobs.envelope import File, wrap_payload
+from fairlane.blobs.envelope import File, pipeline_of, wrap_payload
 from fairlane.blobs.files import SIZE_MAX, Files, discard_inputs, open_content
 from fairlane.blobs.gc import GRACE_SECONDS, Sweep, SweepResult
 from fairlane.blobs.page_count import PageCounter
@@ -107,7 +107,7 @@ class QueueFiles:
 
     def begin_sweep(self, files: Files, grace_seconds: float = GRACE_SECONDS, after: str | None = None) -> Sweep:
         """Return a sweep that begins after a key."""
-        return Sweep(files, self._engine.document, self.are_held, grace_seconds, after)
+        return Sweep(files, self._engine.document, partial(step_tokens, self._engine), self.are_held, grace_seconds, after)
 
     def run_sweep(self, sweep: Sweep, seconds_max: float | None = None) -> SweepResult:
         """Remove what no document owns, unless the queue is frozen."""
@@ -143,6 +143,12 @@ def open_files_of(url: str, location: str | None, keyring: EncryptionKeyring) ->
         return QueueFiles(engine, url, location, keyring).open()
     finally:
         engine.close()
+
+
+def step_tokens(engine: Engine, id: str) -> set[int]:
+    """Return the tokens under which the steps of a document that are done wrote their files."""
+    body = engine.body(id)
+    return set() if body is None else {step.token for step in pipeline_of(json.loads(body.payload)).results}
 
 
 def default_location(url: str) -> str | None:
@@ -275,4 +281,4 @@ def _validate_envelope(options: SubmitOptions, source: Input, is_by_pages: bool)
 
 def _submission(options: SubmitOptions, id: str, source: Input, file: File, cost: int | None) -> Submission:
     payload = json_text("payload", source.payload, PAYLOAD_BYTES_MAX)
-    return options.submission(id, wrap_payload(file, payload), source.key, cost, source.parent, file.size)
+    return options.submission(id, wrap_payload(file, payload, options.pipeline), source.key, cost, source.parent, file.size)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count, islice, takewhile
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from fairlane.engine.protocol import DocumentFilter, Removed
 from fairlane.engine.walk import walk_documents
 
 from .audit import forget_in_audit
-from .files import QueueFiles
+from .files import QueueFiles, step_tokens
 from .record_groups import FORGETTING, WEBHOOKS, records_of, walk_records
 
 PAGE_SIZE = 1000  # documents erased in one transaction, or written down in one record
@@ -66,7 +67,7 @@ def forget_customer(
     forget_in_audit(engine, customer)
     left = 0
     if files is not None and not queue_files.are_held():
-        left = remove_leftovers(files, engine.document, customer)
+        left = remove_leftovers(files, engine.document, partial(step_tokens, engine), customer)
     return Forgotten(documents, records, left)
 
 

@@ -15,6 +15,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
+from fairlane.blobs.envelope import Pipeline
 from fairlane.core.document import ENDED, ChangeRow, CheckRow, Customer, DocumentRow, ReceiptRow, Record, State
 from fairlane.core.policy import from_thousandths
 
@@ -110,11 +111,22 @@ class Document(NamedTuple):
     progress: Progress | None = None  # set by `document` and `wait`, not by `documents`
     no_better_than: int | None = None  # the best priority that its submitter wanted for it
     set_by_hand: bool = False  # an operator set its priority
+    whole: str | None = None  # the document that it is a part of
+    parts: int = 0  # into which it was split last ...
+    parts_done: int = 0  # ... and how many of them are done: it goes on when all are
 
     @property
     def is_ended(self) -> bool:
         """Return whether it is done, failed or cancelled."""
         return self.state in ENDED
+
+
+class Step(NamedTuple):
+    """One step of a document."""
+
+    kind: str
+    state: State | Literal["to come"]  # of the one at which the document is, its own
+    result: Any = None  # of one that is done, and not the last
 
 
 class Exported(NamedTuple):
@@ -254,8 +266,15 @@ def document_from(row: DocumentRow, progress: Progress | None = None) -> Documen
         row.id, row.customer, row.kind, row.state, row.priority, row.check.counter, from_thousandths(row.cost), row.key,
         to_datetime(row.submitted_ms), to_datetime(row.ready_ms), None if row.ended_ms is None else to_datetime(row.ended_ms),
         row.attempts, row.attempts_max, row.reason, row.worker, row.bytes, row.retries, progress, row.no_better_than,
-        row.is_set_by_hand,
+        row.is_set_by_hand, row.whole, row.parts, row.parts - row.parts_left,
     )  # fmt: skip
+
+
+def steps_of(row: DocumentRow, pipeline: Pipeline) -> list[Step]:
+    """Return the steps of a document that goes on by that pipeline."""
+    steps = [Step(step.kind, "done", step.result) for step in pipeline.results]
+    steps.append(Step(row.kind, row.state))
+    return steps + [Step(kind, "to come") for kind in pipeline.steps[len(steps) :]]
 
 
 def history_from(change: ChangeRow) -> HistoryEntry:

@@ -9,13 +9,12 @@ import json
 import os
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, BinaryIO, Self
 
-from fairlane.blobs.envelope import File, result_digest, unwrap_payload, wrap_results
 from fairlane.blobs.gc import GRACE_SECONDS, SweepResult
 from fairlane.core.document import BATCH_MAX, ENDED, DocumentRow, State, validate_text
 from fairlane.core.errors import BadValue, StoreError, Unknown, WrongState
@@ -27,6 +26,7 @@ from fairlane.engine.walk import walk_documents
 from fairlane.settings import DEFAULT_URL
 
 from .bulk import Action, BulkChange, BulkStep, bulk_step
+from .contents import ContentVerbs
 from .explain import Explanation, explain_customer, explain_document
 from .files import Input, QueueFiles, submit_files, validate_inputs
 from .forget import Forgotten, OnProgress, forget_customer
@@ -64,11 +64,12 @@ from .validation import (
     cost_thousandths,
     document_filter,
     document_id,
+    first_kind,
+    make_pipeline,
     new_ids,
     now_milliseconds,
     payload_text,
     to_seconds,
-    unknown_document,
 )
 from .wait import wait_pauses
 from .workers import Fleet, read_workers, unserved_kinds
@@ -76,7 +77,7 @@ from .workers import Fleet, read_workers, unserved_kinds
 PAGE_SIZE = 1000  # documents, customers or changes in one call to the engine
 
 
-class Queue(SteeringVerbs):
+class Queue(ContentVerbs, SteeringVerbs):
     """A queue at a URL: `memory://`, `sqlite:///fairlane.db`, `postgresql://user@host/database` or `redis://localhost`."""
 
     def __init__(
@@ -128,6 +129,8 @@ class Queue(SteeringVerbs):
         delay: float | timedelta = 0,
         made_from: str | None = None,
         no_better_than: int | None = None,
+        steps: Sequence[str] | None = None,
+        slices: int | None = None,
         now: float | datetime | None = None,
     ) -> Receipt:
         """Submit one document.
@@ -135,16 +138,19 @@ class Queue(SteeringVerbs):
         With a path or content it has a file. Its kind is "extract" then, for the built-in handler, and "default" without a
         file, unless you name one. A repeated `key` returns the first receipt. A document made from another one inherits its
         priority. `no_better_than` is the best priority that it may get: for bulk imports that shall not compete with the rest.
+        With `steps`, a list of kinds, it passes through all of them, one after the other. A long file may be read in `slices`
+        of so many pages, by several workers at once.
         """
         if path is not None or content is not None or name is not None:
-            file, file_kind = Input(path, content, name, payload, key), FILE_KIND if kind is None else kind
             common: dict[str, Any] = {"cost": cost, "delay": delay, "made_from": made_from, "no_better_than": no_better_than}
-            return self.submit_files(customer, [file], kind=file_kind, now=now, **common)[0]
-        options = SubmitOptions.validate(
-            customer, DEFAULT_KIND if kind is None else kind, cost, delay, made_from, no_better_than
-        )
+            common |= {"steps": steps, "slices": slices}
+            return self.submit_files(customer, [Input(path, content, name, payload, key)], kind=kind, now=now, **common)[0]
+        if slices is not None:
+            raise BadValue("slices", slices, "left out for a document without a file: it has no pages")
+        first, pipeline = first_kind(kind, steps, DEFAULT_KIND), make_pipeline(steps, None)
+        options = SubmitOptions.validate(customer, first, cost, delay, made_from, no_better_than, pipeline)
         ids = new_ids(1)
-        submission = options.submission(ids[0], payload_text(payload), key)
+        submission = options.submission(ids[0], payload_text(payload, pipeline), key)
         return receipts_from(self.engine.submit([submission], now_ms=now_milliseconds(now)), ids)[0]
 
     def submit_many(
@@ -152,12 +158,13 @@ class Queue(SteeringVerbs):
         customer: str,
         payloads: Iterable[Any],
         *,
-        kind: str = DEFAULT_KIND,
+        kind: str | None = None,
         keys: Iterable[str] | None = None,
         cost: float = 1,
         delay: float | timedelta = 0,
         made_from: str | None = None,
         no_better_than: int | None = None,
+        steps: Sequence[str] | None = None,
         now: float | datetime | None = None,
     ) -> list[Receipt]:
         """Submit many documents of one customer: as many checks, one commit, all or none."""
@@ -170,12 +177,13 @@ class Queue(SteeringVerbs):
             raise BadValue("payloads", f"a list of {count:,}", f"at most {BATCH_MAX:,} long; submit them in parts")
         if len(key_list) != count:
             raise BadValue("keys", f"a list of {len(key_list):,}", f"as long as payloads, {count:,}")
-        options = SubmitOptions.validate(customer, kind, cost, delay, made_from, no_better_than)
+        first, pipeline = first_kind(kind, steps, DEFAULT_KIND), make_pipeline(steps, None)
+        options = SubmitOptions.validate(customer, first, cost, delay, made_from, no_better_than, pipeline)
         if not payload_list:
             return []
         ids = new_ids(count)
         rows = zip(ids, payload_list, key_list, strict=True)
-        submissions = [options.submission(id, payload_text(payload), key) for id, payload, key in rows]
+        submissions = [options.submission(id, payload_text(payload, pipeline), key) for id, payload, key in rows]
         return receipts_from(self.engine.submit(submissions, now_ms=now_milliseconds(now)), ids)
 
     def submit_files(
@@ -183,16 +191,21 @@ class Queue(SteeringVerbs):
         customer: str,
         files: Iterable[Input],
         *,
-        kind: str = FILE_KIND,
+        kind: str | None = None,
         cost: Cost = 1,
         delay: float | timedelta = 0,
         made_from: str | None = None,
         no_better_than: int | None = None,
+        steps: Sequence[str] | None = None,
+        slices: int | None = None,
         now: float | datetime | None = None,
     ) -> list[Receipt]:
         """Submit many documents of one customer, each with a file: as many checks, one commit, all or none."""
         inputs, now_ms, is_by_pages = validate_inputs(files), now_milliseconds(now), cost == PAGES
-        options = SubmitOptions.validate(customer, kind, 1 if is_by_pages else cost, delay, made_from, no_better_than)
+        first, pipeline = first_kind(kind, steps, FILE_KIND), make_pipeline(steps, slices)
+        options = SubmitOptions.validate(
+            customer, first, 1 if is_by_pages else cost, delay, made_from, no_better_than, pipeline
+        )
         if not inputs:
             return []
         return submit_files(self.engine, self.files.open(), options, inputs, is_by_pages, now_ms)
@@ -222,12 +235,6 @@ class Queue(SteeringVerbs):
         row = self._row(id)
         return document_from(row, self._progress(row))
 
-    def _row(self, id: str) -> DocumentRow:
-        row = self.engine.document(document_id(id))
-        if row is None:
-            raise unknown_document(id)
-        return row
-
     def documents(
         self,
         customer: str | None = None,
@@ -244,70 +251,6 @@ class Queue(SteeringVerbs):
         """
         filter = document_filter(customer, state, kind, reason, since, until)
         return map(document_from, walk_documents(self.engine, filter))
-
-    def payload(self, id: str) -> Any:
-        """Return the payload that was submitted."""
-        return self._input_and_payload(id)[1]
-
-    def input(self, id: str) -> File:
-        """Return name, size and SHA-256 of the file that was submitted."""
-        file, _ = self._input_and_payload(id)
-        if file is None:
-            raise Unknown(f"document {id} was submitted without a file; it has only a payload")
-        return file
-
-    def file(self, id: str) -> BinaryIO:
-        """Open the file that was submitted, after checking its hash; close it, or use it in a `with`."""
-        file, customer = self.input(id), self._row(id).customer
-        return self.files.open().open_input(customer, id, file)
-
-    def _input_and_payload(self, id: str) -> tuple[File | None, Any]:
-        body = self.engine.body(document_id(id))
-        if body is None:
-            raise unknown_document(id)
-        return unwrap_payload(json.loads(body.payload))
-
-    def result(self, id: str) -> Any:
-        """Return the result of a document that is done."""
-        document = self._row(id)
-        if document.state != "done":
-            why = f": {document.reason}" if document.reason else ""
-            raise WrongState(f"document {id} has no result: it is {document.state}{why}; only a document that is done has one")
-        body = self.engine.body(id)
-        return None if body is None or body.result is None else json.loads(body.result)
-
-    def text(self, id: str) -> str:
-        """Return the extracted text of a document that is done."""
-        return self._read_result_file(id, "text").decode()
-
-    def facts(self, id: str) -> Any:
-        """Return the extracted facts of a document that is done."""
-        return json.loads(self._read_result_file(id, "facts"))
-
-    def thumbnail(self, id: str) -> bytes:
-        """Return the thumbnail of a document that is done."""
-        return self._read_result_file(id, "thumbnail")
-
-    def _read_result_file(self, id: str, name: str) -> bytes:
-        digest, document = result_digest(self.result(id), name), self._row(id)
-        if digest is None:
-            raise Unknown(f"document {id} has no {name}; its handler wrote none, see `result`")
-        with self.files.open().open_result(document.customer, id, document.token, name, digest) as file:
-            return file.read()
-
-    def put_results(
-        self,
-        customer: str,
-        id: str,
-        token: int,
-        *,
-        text: str | bytes | BinaryIO | None = None,
-        facts: Any = None,
-        thumbnail: bytes | BinaryIO | None = None,
-    ) -> dict[str, Any]:
-        """For handlers: write result files under the token of the claim; add what this returns to the result."""
-        files = self.files.open()
-        return wrap_results(files.put_results(customer, id, token, text=text, facts=facts, thumbnail=thumbnail))
 
     def progress(self, id: str) -> Progress | None:
         """Return what the handler reported in the newest attempt; None if nothing, or if the document is done."""
@@ -397,7 +340,10 @@ class Queue(SteeringVerbs):
     def retry(self, id: str, *, as_customer: bool = False) -> None:
         """Give a failed document another round of attempts, at its priority; as its customer with a check, as for a new one."""
         if not self.engine.retry(document_id(id), as_customer=as_customer):
-            raise WrongState(f"document {id} is {self._row(id).state}; only a failed one can be retried")
+            row = self._row(id)
+            if row.state == "failed":
+                raise WrongState(f"document {id} is a part of {row.whole}; retry that one: its parts that are not done go on")
+            raise WrongState(f"document {id} is {row.state}; only a failed one can be retried")
 
     def bulk(
         self,

@@ -11,10 +11,11 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, get_args
 
-from fairlane.blobs.envelope import reject_reserved_key
+from fairlane.blobs.envelope import Pipeline, reject_reserved_key, wrap_payload
 from fairlane.core.document import State, Submission, validate_text
 from fairlane.core.errors import BadValue, Unknown
 from fairlane.core.policy import LEVELS_MAX, TIME_MAX_MS, to_milliseconds, to_thousandths
@@ -26,6 +27,8 @@ FILE_KIND = "extract"  # of documents with a file: for the built-in handler
 JSON_BYTES_MAX = 256 * 1024
 NESTING_MAX = 100
 PARTIAL_BYTES_MAX = 60 * 1024
+STEPS_MAX = 20
+SLICE_PAGES_MAX = 10_000
 PAGES: Literal["pages"] = "pages"  # a cost that is estimated from the file
 
 Cost = float | Literal["pages"]
@@ -71,10 +74,33 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def payload_text(payload: Any) -> str:
+def payload_text(payload: Any, pipeline: Pipeline | None = None) -> str:
     """Encode the payload of a document without a file."""
     reject_reserved_key(payload)
-    return json_text("payload", payload)
+    return wrap_payload(None, json_text("payload", payload), pipeline)
+
+
+def first_kind(kind: str | None, steps: Sequence[str] | None, default: str) -> str:
+    """Return the kind of a new document: that of its first step."""
+    if steps is None:
+        return default if kind is None else kind
+    if isinstance(steps, str) or not isinstance(steps, Sequence) or not 1 <= len(steps) <= STEPS_MAX:
+        raise BadValue("steps", steps, f'a list of 1 to {STEPS_MAX} kinds, as in ["extract", "classify"]')
+    for step in steps:
+        validate_text("one of steps", step, 100)
+    if len(set(steps)) < len(steps):
+        raise BadValue("steps", list(steps), "a list of different kinds: each is one step")
+    if kind is not None and kind != steps[0]:
+        raise BadValue("kind", kind, f"left out beside steps: a document begins as the first of them, {steps[0]!r}")
+    return steps[0]
+
+
+def make_pipeline(steps: Sequence[str] | None, slices: int | None) -> Pipeline | None:
+    """Return how a new document goes on, of valid steps; None: it ends with its first step, in one piece."""
+    if slices is not None and (type(slices) is not int or not 1 <= slices <= SLICE_PAGES_MAX):
+        raise BadValue("slices", slices, f"pages of a slice, 1 to {SLICE_PAGES_MAX:,}")
+    pipeline = Pipeline(tuple(steps or ()) if steps is not None and len(steps) > 1 else (), slices=slices or 0)
+    return None if pipeline == Pipeline() else pipeline
 
 
 def new_ids(count: int) -> list[str]:
@@ -97,6 +123,7 @@ class SubmitOptions(NamedTuple):
     delay_ms: int
     made_from: str | None
     no_better_than: int | None = None
+    pipeline: Pipeline | None = None
 
     @classmethod
     def validate(
@@ -107,6 +134,7 @@ class SubmitOptions(NamedTuple):
         delay: float | timedelta,
         made_from: str | None,
         no_better_than: int | None = None,
+        pipeline: Pipeline | None = None,
     ) -> SubmitOptions:
         delay_ms = to_milliseconds("delay", delay, 0, DELAY_MAX_MS)
         source = None if made_from is None else document_id(made_from)
@@ -115,7 +143,7 @@ class SubmitOptions(NamedTuple):
             if source is not None:
                 raise BadValue("no_better_than", no_better_than, "left out beside made_from: the priority is inherited")
         names = validate_text("customer", customer), validate_text("kind", kind, 100)
-        return cls(*names, cost_thousandths(cost), delay_ms, source, no_better_than)
+        return cls(*names, cost_thousandths(cost), delay_ms, source, no_better_than, pipeline)
 
     def submission(
         self,

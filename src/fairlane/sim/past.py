@@ -25,7 +25,7 @@ SHARE_MUCH = 0.1  # of the documents, or of the time in which something waited
 WORKERS_SHARE = 0.75  # fewer than this share of the workers at once, on average
 GAP_MS = 2000  # nothing ran for so long although documents waited: the workers were away
 NAME = "measured"
-ATTEMPT_ENDS = ("done", "failed", "retried", "postponed", "released", "expired", "cancelled")
+ATTEMPT_ENDS = ("done", "failed", "continued", "split", "retried", "postponed", "released", "expired", "cancelled")
 
 
 class Doubt(NamedTuple):

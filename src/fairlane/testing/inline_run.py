@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fairlane.blobs.files import Files
-from fairlane.core.document import ATTEMPTS_DEFAULT, Done, Failed, Outcome, Released, Retried
+from fairlane.core.document import ATTEMPTS_DEFAULT, Continued, Done, Failed, Outcome, Released, Retried
 from fairlane.core.errors import BadValue, Mistake
 from fairlane.core.retry import DELAY_MAX_MS, Backoff
 from fairlane.engine.protocol import DocumentFilter
@@ -35,6 +35,7 @@ from fairlane.worker.hooks import Hooks
 from fairlane.worker.outbox import new_state
 from fairlane.worker.output import format_traceback
 from fairlane.worker.progress import ProgressStore
+from fairlane.worker.store import with_part_results
 
 from .memory_queue import MemoryQueue
 
@@ -122,7 +123,8 @@ class InlineRun:
         while True:
             self._engine.reclaim(PAGE_SIZE)
             if claims := self._engine.claim(RUNNER, 1, DELAY_MAX_MS, self._attempts):
-                active = ActiveClaim(self._runs.total() + 1, claims[0], 0, 0)
+                claim = with_part_results(self._engine, claims[0])
+                active = ActiveClaim(self._runs.total() + 1, claim, 0, 0)
                 self._refuse_endless(active)
                 self._runs[active.claim.id] += 1
                 self._hooks.emit("claimed", number=1)
@@ -134,7 +136,7 @@ class InlineRun:
 
     def _next_due_ms(self) -> int | None:
         """Return when the next document of these kinds may start that cannot now; None: none will by waiting."""
-        due = [document.ready_ms for document in self._delayed()]
+        due = [document.ready_ms for document in self._delayed() if not document.parts_left]
         for limited in self._engine.kinds("", PAGE_SIZE):
             is_waiting = any(walk_documents(self._engine, DocumentFilter(kind=limited.kind, state="ready")))
             if limited.kind in self._attempts and is_waiting:
@@ -207,7 +209,7 @@ class InlineRun:
             details = attempt_details(active, RUNNER, outcome.reason, traceback, self._engine.now())
             outcome = outcome._replace(details=details)
         active.outcome = outcome
-        self._progress.forget(active.claim, isinstance(outcome, Done))
+        self._progress.forget(active.claim, isinstance(outcome, Done | Continued))
         self._progress.write(self._progress.take_unwritten())
         if self._engine.settle([(active.claim, outcome)]):
             self._ended["lost"] += 1

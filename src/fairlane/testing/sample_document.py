@@ -10,15 +10,25 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from fairlane.blobs.envelope import RESULTS, File, result_digest, wrap_payload
+from fairlane.blobs.envelope import (
+    RESULTS,
+    File,
+    Pipeline,
+    StepResult,
+    add_part_results,
+    reject_reserved_key,
+    result_digest,
+    wrap_payload,
+)
 from fairlane.blobs.files import Files, open_content
 from fairlane.core.document import ATTEMPTS_DEFAULT, Claim, validate_text
 from fairlane.core.errors import BadValue
 from fairlane.queue import DEFAULT_KIND, FILE_KIND, Input, new_ids
 from fairlane.queue.files import display_name
-from fairlane.queue.validation import payload_text, validate_priority
+from fairlane.queue.validation import json_text, validate_priority
 from fairlane.worker.document import ClaimedDocument
 
 from .temporary_folder import temporary_folder
@@ -43,6 +53,8 @@ class SampleDocument(ClaimedDocument):
         priority: int = 1,
         token: int | None = None,
         id: str | None = None,
+        results: Mapping[str, Any] | None = None,
+        parts: Sequence[Any] | None = None,
     ) -> None:
         self.reports: list[float | str] = []  # everything that the handler reported with progress()
         self.partials: list[Any] = []  # every partial result
@@ -52,9 +64,12 @@ class SampleDocument(ClaimedDocument):
         document_id = validate_text("id", new_ids(1)[0] if id is None else id)
         validate_text("customer", customer)
         _validate_attempt(attempt, attempts_max)
-        text = payload_text(payload)
-        if has_file:
-            text = wrap_payload(self._store_file(customer, document_id, Input(path, content, name)), text)
+        reject_reserved_key(payload)
+        file = self._store_file(customer, document_id, Input(path, content, name)) if has_file else None
+        steps = tuple(StepResult(*step) for step in json.loads(json_text("results", _steps(results))))
+        text = wrap_payload(file, json_text("payload", payload), Pipeline(results=steps, parts=len(parts or ())))
+        if parts:
+            text = add_part_results(text, [json_text("result of a part", part) for part in parts])
         default_kind = FILE_KIND if has_file else DEFAULT_KIND
         claim = Claim(
             document_id, attempt if token is None else token, 1, customer, validate_text("kind", kind or default_kind, 100),
@@ -124,3 +139,8 @@ def _validate_attempt(attempt: int, attempts_max: int) -> None:
         raise BadValue("attempts_max", attempts_max, "a whole number from 1")
     if type(attempt) is not int or not 1 <= attempt <= attempts_max:
         raise BadValue("attempt", attempt, f"a whole number from 1 to attempts_max, which is {attempts_max}")
+
+
+def _steps(results: Mapping[str, Any] | None) -> list[tuple[str, int, Any]]:
+    """Return what the steps before this one returned, by kind, as a document has it."""
+    return [(kind, number, result) for number, (kind, result) in enumerate((results or {}).items(), start=1)]

@@ -21,7 +21,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from fairlane.blobs.files import Files
-from fairlane.core.document import Claim, Done, Failed, Outcome, Retried
+from fairlane.core.document import Claim, Continued, Done, Failed, Outcome, Retried, Submission
 from fairlane.core.retry import Backoff
 from fairlane.procs import syscalls
 from fairlane.procs.ipc import Message
@@ -35,8 +35,8 @@ INBOX_BYTES_MAX = 64 * 1024  # a larger document is sent as the handle of a file
 _HANDLE = Struct("i")
 _ANCILLARY_BYTES = socket.CMSG_LEN(_HANDLE.size)
 _buffer = memoryview(bytearray(INBOX_BYTES_MAX))
-_OUTCOMES: dict[str, Callable[..., Outcome]] = {"done": Done, "retry": Retried, "failed": Failed}
-_WORDS = {Done: "done", Retried: "retry", Failed: "failed"}
+_OUTCOMES: dict[str, Callable[..., Outcome]] = {"done": Done, "continued": Continued, "retry": Retried, "failed": Failed}
+_WORDS = {Done: "done", Continued: "continued", Retried: "retry", Failed: "failed"}
 
 KEEP, REPLACE_MEMORY, REPLACE_PROCESSES = "", "it used much memory", "it left processes behind"
 
@@ -58,7 +58,10 @@ def encode_outcome(outcome: Outcome) -> Message:
 def decode_outcome(message: Message) -> Outcome:
     """Decode an outcome that was part of a frame."""
     word, *values = message
-    return _OUTCOMES[word](*values)
+    outcome = _OUTCOMES[word](*values)
+    if isinstance(outcome, Continued):
+        return outcome._replace(parts=tuple(Submission(*part) for part in outcome.parts))
+    return outcome
 
 
 def send_document(inbox: socket.socket, serial: int, claim: Claim) -> bool:

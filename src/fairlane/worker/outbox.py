@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fairlane.core.document import Claim, Done, Failed, Outcome, Released, Retried
+from fairlane.core.document import Claim, Continued, Done, Failed, Outcome, Released, Retried
 
 from .claims import ActiveClaim, Claims
 from .hooks import Hooks
@@ -30,6 +30,7 @@ class Summary(NamedTuple):
     released: int = 0
     lost: int = 0
     postponed: int = 0
+    continued: int = 0  # they went on to their next step, or were split into parts
 
 
 class Outbox:
@@ -82,7 +83,7 @@ class Outbox:
         self._claims.drop(active)
         state, reason = new_state(active)
         self._counts[state] += 1
-        self._progress.forget(active.claim, isinstance(active.outcome, Done))
+        self._progress.forget(active.claim, isinstance(active.outcome, Done | Continued))
         facts = active.facts()
         name = "unfinished" if state in ("failed", "retried") else "finished"
         self._hooks.emit(name, outcome=state, reason=reason, seconds=active.seconds, **facts)
@@ -115,6 +116,8 @@ def new_state(active: ActiveClaim) -> tuple[str, str | None]:
     match active.outcome:
         case Done():
             return "done", None
+        case Continued():
+            return "continued", None
         case Failed(reason=reason):
             return "failed", reason
         case Retried(reason=reason, counted=False):

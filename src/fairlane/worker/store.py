@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from fairlane.blobs.envelope import add_part_results, waits_for_parts
 from fairlane.core.document import Claim, Failed, Outcome, State
 from fairlane.core.errors import FairlaneError, StoreError
 from fairlane.engine.protocol import DocumentFilter, Engine
@@ -38,6 +40,15 @@ class Exchange(NamedTuple):
     failure: str | None = None
 
 
+def with_part_results(engine: Engine, claim: Claim) -> Claim:
+    """Add the results of its parts to a document that was split; without them its handler asks for another attempt."""
+    if waits_for_parts(claim.payload):
+        with suppress(StoreError):
+            results = [part.result for part in engine.parts(claim.id)]
+            return claim._replace(payload=add_part_results(claim.payload, results))
+    return claim
+
+
 class WorkerStore:
     """The worker's use of an engine."""
 
@@ -59,6 +70,7 @@ class WorkerStore:
             requested_at = time.monotonic()
             limit, kinds = request
             claims = self._engine.claim(self._worker, limit, self._lease_ms, kinds) if limit else []
+            claims = [with_part_results(self._engine, claim) for claim in claims]
         except StoreError as error:
             return Exchange(settled, lost, requested_at, [], describe_error(error))
         return Exchange(settled, lost, requested_at, claims)

@@ -19,7 +19,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from fairlane.core.document import ENDED, ChangeRow, DocumentRow
+from fairlane.core.document import ENDED, NEVER_MS, ChangeRow, DocumentRow
 from fairlane.core.policy import Rules, Standing, interval_ms_of
 from fairlane.engine.codec import decode_terms
 from fairlane.extract.failure import CAN_RETRY
@@ -31,12 +31,13 @@ from .lanes import LaneCounts, LiveDocument
 
 # The feed does not say when a retried document is ready, and a revived one was dropped.
 NEEDS_LOOKUP = ("retried", "postponed", "revived")
-REQUEUED = ("retried", "postponed", "released", "expired", "revived")
+REQUEUED = (*NEEDS_LOOKUP, "released", "expired", "continued", "split", "joined")
 SHOWN_MAX = 24  # running documents and workers in a frame
 MOVES_SHOWN = 60
 MOVES_MAX = 10_000
 OVERDUE_BATCH = 2000  # documents that one change may move to the overdue ones
-LAST_ATTEMPT_END = " failed: "  # ends the words that the store puts before the reason of the last attempt
+STORE_WORDS = ("attempt ", "its part ")  # so begin the words that the store puts before a reason ...
+STORE_WORDS_END = " failed: "  # ... and so they end
 
 
 class DocumentFacts(NamedTuple):
@@ -217,7 +218,9 @@ class ReadModel:
     def _requeued(self, change: ChangeRow, document: LiveDocument, facts: DocumentFacts | None) -> None:
         self._leave(document)
         document.ready_ms, document.worker = change.at_ms, ""
-        if change.what in ("retried", "postponed") and facts is not None and facts.token == change.token:
+        if change.what == "split":
+            document.ready_ms = NEVER_MS  # it waits for its parts
+        elif change.what in NEEDS_LOOKUP and facts is not None and facts.token == change.token:
             document.ready_ms = max(change.at_ms, facts.next_ready_ms)
         self._enter(document, "delayed" if document.ready_ms > change.at_ms else "ready")
 
@@ -386,7 +389,8 @@ def encode_partial_frame(model: ReadModel) -> bytes:
 def failure_code(reason: str | None) -> str:
     """Return the code that the reason of a failed document begins with; `other` if it begins with none of ours."""
     text = reason or ""
-    text = text.partition(LAST_ATTEMPT_END)[2] if text.startswith("attempt ") else text
+    while text.startswith(STORE_WORDS) and STORE_WORDS_END in text:
+        text = text.partition(STORE_WORDS_END)[2]
     code = text.partition(":")[0].strip()
     return code if code in CAN_RETRY else "other"
 

@@ -168,7 +168,7 @@ export class LanesCanvas {
     if (!lane) return null;
     const isSame = (running) => running.customer === move.customer && running.priority === move.priority;
     const slot = this.workerSlot(Math.max(0, this.running.findIndex(isSame)));
-    if (["submitted", "retried", "postponed", "expired"].includes(move.what))
+    if (["submitted", "continued", "split", "joined", "retried", "postponed", "expired"].includes(move.what))
       return { fromX: 0, fromY: y, toX: Math.max(12, this.blockX(lane.blocks.length)), toY: y };
     if (move.what === "claimed") return { fromX: this.blockX(0), fromY: y, toX: slot.x, toY: slot.y };
     if (move.what === "taken_over") return null; // it goes on running

@@ -133,6 +133,7 @@ def purge(state: QueueState, before_ms: int, limit: int) -> Purged:
     if trimmed == limit:
         return Purged([], trimmed)
     ended = [row for row in state.documents.values() if row.ended_ms is not None and row.ended_ms <= before_ms]
+    ended = [row for row in ended if row.whole not in state.numbers]  # parts are kept as long as their whole is
     ended.sort(key=attrgetter("ended_ms", "number"))
     for document in ended[:limit]:
         state.delete(document)

@@ -19,6 +19,7 @@ from fairlane.core.document import (
     DocumentRow,
     Outcome,
     Outlook,
+    PartRow,
     ReceiptRow,
     Record,
     Submission,
@@ -168,6 +169,10 @@ class MemoryEngine:
     def body(self, id: str) -> DocumentBody | None:
         with self._lock:
             return read.body(self._state, id)
+
+    def parts(self, id: str) -> list[PartRow]:
+        with self._lock:
+            return read.parts(self._state, id)
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         with self._lock:

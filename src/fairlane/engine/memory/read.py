@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlane.core.document import WAITING, ChangeRow, Customer, DocumentRow, Outlook, Record, Totals
+from fairlane.core.document import WAITING, ChangeRow, Customer, DocumentRow, Outlook, PartRow, Record, Totals
 from fairlane.core.eta import estimate_ahead
 from fairlane.core.policy import LEVELS_MAX, KindLimit
 from fairlane.engine.errors import purged_feed_error
@@ -49,6 +49,11 @@ def documents(state: QueueState, filter: DocumentFilter, before: int | None, lim
         if filter.state in (None, document.state) and filter.matches(snapshot := document.snapshot()):
             found.append(snapshot)
     return DocumentPage(found, None)
+
+
+def parts(state: QueueState, id: str) -> list[PartRow]:
+    document = state.document(id)
+    return [] if document is None else [PartRow(part.snapshot(), part.result) for part in state.parts_of(document)]
 
 
 def body(state: QueueState, id: str) -> DocumentBody | None:

@@ -1,4 +1,8 @@
-"""Extend, take over, settle, reclaim, cancel and retry: every way in which a claim or a document ends."""
+"""Extend, take over, settle, reclaim, cancel and retry: every way in which a claim or a document ends.
+
+After all settlements of a call come the parts of documents that were split, then what the end of a part does to its whole,
+and the end of a whole to its parts.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,27 @@ from collections.abc import Sequence
 from heapq import heappush
 
 from fairlane.core.dispatch import USUAL_SHARE, USUAL_SHARE_OF_ALL, next_usual
-from fairlane.core.document import ENDED, Claim, Done, Failed, Outcome, Released, Retried, State
+from fairlane.core.document import (
+    ENDED,
+    NEVER_MS,
+    Claim,
+    Continued,
+    Done,
+    Failed,
+    Outcome,
+    Released,
+    Retried,
+    State,
+    Submission,
+)
 from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.codec import encode_check
 from fairlane.engine.limits import refuse_retry, text_bytes
-from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, EXPIRED, SPENT, attempt_key
+from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, EXPIRED, PART_FAILED, SPENT, attempt_key
 
 from .claim import pop_due
 from .state import DocumentState, QueueState
-from .submit import check_customer, customer_limits
+from .submit import check_customer, customer_limits, insert
 
 
 def extend(state: QueueState, claims: Sequence[Claim], until_ms: int) -> list[Claim]:
@@ -51,7 +67,7 @@ def take_over(state: QueueState, id: str, token: int, worker: str, until_ms: int
 
 
 def settle(state: QueueState, settlements: Sequence[tuple[Claim, Outcome]], now_ms: int) -> list[Claim]:
-    lost = []
+    lost, settled, splits = [], [], []
     for claim, outcome in settlements:
         document = _claimed_document(state, claim.id, claim.token)
         if document is None:
@@ -60,8 +76,14 @@ def settle(state: QueueState, settlements: Sequence[tuple[Claim, Outcome]], now_
             _correct_cost(state, document, outcome.cost, now_ms)
             _true_up(state, document, now_ms)
             _settle(state, document, outcome, now_ms)
+            settled.append(document)
             if isinstance(outcome, Retried | Failed) and outcome.details is not None:
                 _keep_details(state, claim, outcome.details)
+            if isinstance(outcome, Continued) and outcome.parts:
+                splits.append((document, outcome.parts))
+    for document, parts in splits:
+        _add_parts(state, document, parts, now_ms)
+    _end_families(state, settled, now_ms)
     return lost
 
 
@@ -102,6 +124,8 @@ def _settle(state: QueueState, document: DocumentState, outcome: Outcome, now_ms
             document.bytes += added
             document.customer.bytes += added
             _end(state, document, "done", now_ms)
+        case Continued():
+            _continue(state, document, outcome, now_ms)
         case Failed():
             _end(state, document, "failed", now_ms, outcome.reason)
         case Released():
@@ -128,6 +152,52 @@ def _end(state: QueueState, document: DocumentState, final: State, now_ms: int, 
     state.log(now_ms, final, customer, document, reason)
 
 
+def _continue(state: QueueState, document: DocumentState, outcome: Continued, now_ms: int) -> None:
+    """Let a document go on as another kind, when its parts are done if it has any."""
+    state.stop_running(document, now_ms)
+    customer = document.customer
+    added = text_bytes(outcome.payload) - text_bytes(document.payload) + outcome.file_bytes
+    customer.waiting, customer.bytes, document.bytes = customer.waiting + 1, customer.bytes + added, document.bytes + added
+    document.kind, document.payload, document.attempts, document.lease_ms = outcome.kind, outcome.payload, 0, None
+    document.state, document.ready_ms = ("delayed", NEVER_MS) if outcome.parts else ("ready", now_ms)
+    document.parts = document.parts_left = len(outcome.parts)
+    state.enqueue(document)
+    state.log(now_ms, "split" if outcome.parts else "continued", customer, document, outcome.kind)
+
+
+def _add_parts(state: QueueState, whole: DocumentState, parts: Sequence[Submission], now_ms: int) -> None:
+    whole.parts_from = state.last_number + 1
+    for part in parts:
+        insert(state, part, now_ms).whole = whole.id
+
+
+def _end_families(state: QueueState, documents: list[DocumentState], now_ms: int) -> None:
+    """Count parts that are done towards their wholes; with a part that failed or was cancelled end its whole, and with a
+    whole its other parts."""
+    for document in documents:  # which grows
+        whole = state.document(document.whole) if document.whole and document.state in ENDED else None
+        if whole and whole.parts_left:
+            if document.state == "done":
+                _count_part(state, whole, now_ms)
+            elif whole.state == "delayed":
+                reason = PART_FAILED.format(id=document.id, reason=document.reason) if document.state == "failed" else None
+                _end(state, whole, document.state, now_ms, reason)
+                documents.append(whole)
+        if document.parts_left and document.state in ENDED:
+            parts = [part for part in state.parts_of(document) if part.state not in ENDED]
+            for part in parts:
+                _cancel(state, part, now_ms)
+            documents += parts
+
+
+def _count_part(state: QueueState, whole: DocumentState, now_ms: int) -> None:
+    whole.parts_left -= 1
+    if whole.parts_left == 0 and whole.state == "delayed":
+        whole.state, whole.ready_ms = "ready", now_ms
+        state.enqueue(whole)
+        state.log(now_ms, "joined", whole.customer, whole)
+
+
 def _requeue(
     state: QueueState, document: DocumentState, what: str, now_ms: int, after_ms: int = 0, note: str | None = None
 ) -> None:
@@ -141,15 +211,16 @@ def _requeue(
 
 
 def reclaim(state: QueueState, limit: int, now_ms: int) -> int:
-    count = 0
-    while count < limit and (document := pop_due(state, state.leases, "running", now_ms)) is not None:
-        count += 1
+    expired: list[DocumentState] = []
+    while len(expired) < limit and (document := pop_due(state, state.leases, "running", now_ms)) is not None:
+        expired.append(document)
         if document.attempts >= document.attempts_max:
             reason = EXPIRED.format(attempts=document.attempts, attempts_max=document.attempts_max)
             _end(state, document, "failed", now_ms, reason)
         else:
             _requeue(state, document, "expired", now_ms)
-    return count
+    _end_families(state, list(expired), now_ms)
+    return len(expired)
 
 
 def cancel(state: QueueState, ids: Sequence[str], now_ms: int) -> list[str]:
@@ -158,29 +229,46 @@ def cancel(state: QueueState, ids: Sequence[str], now_ms: int) -> list[str]:
         document = state.document(id)
         if document is None or document.state in ENDED:
             continue
-        if document.state == "ready":
-            state.lanes.discard(document.number)
-        _end(state, document, "cancelled", now_ms)
-        cancelled.append(id)
-    return cancelled
+        _cancel(state, document, now_ms)
+        cancelled.append(document)
+    _end_families(state, list(cancelled), now_ms)
+    return [document.id for document in cancelled]
+
+
+def _cancel(state: QueueState, document: DocumentState, now_ms: int) -> None:
+    if document.state == "ready":
+        state.lanes.discard(document.number)
+    _end(state, document, "cancelled", now_ms)
 
 
 def retry(state: QueueState, id: str, as_customer: bool, now_ms: int) -> bool:
     document = state.document(id)
-    if document is None or document.state != "failed":
+    if document is None or document.state != "failed" or document.whole in state.numbers:
         return False
     customer = document.customer
     retries = document.retries if as_customer else None
     refuse_retry(id, customer.id, retries, lambda: customer.waiting, customer_limits(state, customer.id))
     note = check_again(state, document, now_ms) if as_customer else None
     document.retries += as_customer
-    customer.failed -= 1
+    _revive(state, document, now_ms, note)
+    revived = [document]
+    for whole in revived:  # which grows
+        parts = [part for part in state.parts_of(whole) if whole.parts_left and part.state != "done"]
+        for part in parts:
+            _revive(state, part, now_ms)
+        revived += parts
+    return True
+
+
+def _revive(state: QueueState, document: DocumentState, now_ms: int, note: str | None = None) -> None:
+    """Let a document that ended wait again: until its parts are done, if they are not."""
+    customer = document.customer
+    setattr(customer, document.state, getattr(customer, document.state) - 1)
     customer.waiting += 1
-    document.state, document.ready_ms, document.attempts = "ready", now_ms, 0
-    document.worker = document.ended_ms = document.reason = None
+    document.state, document.ready_ms = ("delayed", NEVER_MS) if document.parts_left else ("ready", now_ms)
+    document.attempts, document.worker, document.ended_ms, document.reason = 0, None, None, None
     state.enqueue(document)
     state.log(now_ms, "revived", customer, document, note)
-    return True
 
 
 def check_again(state: QueueState, document: DocumentState, now_ms: int) -> str:

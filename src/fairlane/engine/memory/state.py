@@ -58,8 +58,9 @@ class DocumentState:
 
     __slots__ = (
         "attempts", "attempts_max", "bytes", "check", "claimed_ms", "cost", "customer", "digest", "ended_ms", "id",
-        "is_set_by_hand", "key", "kind", "lease_ms", "no_better_than", "number", "paid", "payload", "priority", "ready_ms",
-        "reason", "resets", "result", "retries", "root", "state", "submitted_ms", "token", "weight", "worker",
+        "is_set_by_hand", "key", "kind", "lease_ms", "no_better_than", "number", "paid", "parts", "parts_from", "parts_left",
+        "payload", "priority", "ready_ms", "reason", "resets", "result", "retries", "root", "state", "submitted_ms", "token",
+        "weight", "whole", "worker",
     )  # fmt: skip
 
     def __init__(self, number: int, submission: Submission, customer: CustomerState, check: CheckRow) -> None:
@@ -92,6 +93,9 @@ class DocumentState:
         self.ended_ms: int | None = None
         self.reason: str | None = None
         self.result: str | None = None
+        self.whole: str | None = None  # the document that it is a part of
+        self.parts_from = 0  # the number of its first part: they follow each other
+        self.parts = self.parts_left = 0
 
     def receipt(self) -> ReceiptRow:
         return ReceiptRow(self.id, self.number, self.check)
@@ -101,7 +105,7 @@ class DocumentState:
             self.id, self.number, self.customer.id, self.kind, self.state, self.check, self.cost, self.key,
             self.ready_ms, self.attempts, self.attempts_max, self.token, self.worker, self.lease_ms, self.ended_ms,
             self.reason, self.priority, self.no_better_than, self.is_set_by_hand, self.claimed_ms, self.bytes, self.retries,
-            self.submitted_ms,
+            self.submitted_ms, self.whole, self.parts, self.parts_left,
         )  # fmt: skip
 
 
@@ -144,6 +148,11 @@ class QueueState:
 
     def document(self, id: str) -> DocumentState | None:
         return self.documents.get(self.numbers.get(id, 0))
+
+    def parts_of(self, whole: DocumentState) -> list[DocumentState]:
+        """Return the parts into which a document was split last, in order."""
+        numbers = range(whole.parts_from, whole.parts_from + whole.parts)
+        return [part for number in numbers if (part := self.documents.get(number)) and part.whole == whole.id]
 
     def enqueue(self, document: DocumentState) -> None:
         """Put a waiting document into its lane, or among the delayed ones."""

@@ -25,7 +25,7 @@ def submit(state: QueueState, submissions: Sequence[Submission], now_ms: int) ->
     _refuse_unknown_sources(state, submissions)
     _refuse_key_conflicts(state, submissions)
     _refuse_over_limits(state, submissions)
-    return [_submit(state, submission, now_ms) for submission in submissions]
+    return [insert(state, submission, now_ms).receipt() for submission in submissions]
 
 
 def _refuse_unknown_sources(state: QueueState, submissions: Sequence[Submission]) -> None:
@@ -78,9 +78,10 @@ def _root(source: DocumentState | None) -> int | None:
     return None if source is None else source.number if source.root is None else source.root
 
 
-def _submit(state: QueueState, submission: Submission, now_ms: int) -> ReceiptRow:
+def insert(state: QueueState, submission: Submission, now_ms: int) -> DocumentState:
+    """Insert a document; return it, or the one that has its key."""
     if submission.key is not None and (submission.customer, submission.key) in state.keys:
-        return state.documents[state.keys[submission.customer, submission.key]].receipt()
+        return state.documents[state.keys[submission.customer, submission.key]]
     customer = state.customer(submission.customer)
     source = _source(state, submission)
     if source and submission.made_from:
@@ -101,7 +102,7 @@ def _submit(state: QueueState, submission: Submission, now_ms: int) -> ReceiptRo
         document.no_better_than = source.no_better_than
     state.log(now_ms, "submitted", customer, document, submission.made_from)
     state.enqueue(document)
-    return document.receipt()
+    return document
 
 
 def check_customer(

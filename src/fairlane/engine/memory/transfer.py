@@ -13,7 +13,7 @@ from .state import DocumentState, Family, KindState, QueueState
 
 _CARRIED = (
     "state", "ready_ms", "attempts", "attempts_max", "token", "worker", "ended_ms", "reason", "priority", "no_better_than",
-    "is_set_by_hand", "claimed_ms", "bytes", "retries", "submitted_ms",
+    "is_set_by_hand", "claimed_ms", "bytes", "retries", "submitted_ms", "whole", "parts", "parts_left",
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def _pack_document(state: QueueState, document: DocumentState) -> PackedDocument
     family = state.families.get(document.number if document.root is None else document.root)
     return PackedDocument(
         document.snapshot(), document.digest, document.weight, document.resets, document.payload, document.result,
-        document.root, family.descendants if family else 0,
+        document.root, family.descendants if family else 0, document.parts_from,
     )  # fmt: skip
 
 
@@ -133,6 +133,7 @@ def _unpack_document(state: QueueState, packed: PackedDocument) -> None:
     )
     document = DocumentState(snapshot.number, submission, customer, snapshot.check)
     document.weight, document.resets, document.result, document.root = packed.weight, packed.resets, packed.result, packed.root
+    document.parts_from = packed.parts_from
     for name in _CARRIED:
         setattr(document, name, getattr(snapshot, name))
     state.add(document)

@@ -20,13 +20,12 @@ from fairlane.core.document import (
     Claim,
     Customer,
     DocumentRow,
-    Done,
     Failed,
     Outcome,
     Outlook,
+    PartRow,
     ReceiptRow,
     Record,
-    Released,
     Retried,
     Submission,
     Totals,
@@ -58,6 +57,7 @@ from . import diagnostics, transfer
 from .joined import CallerTransaction, Loop
 from .listen import NotifyListener
 from .migrate import depths_of, migrate, terms_columns
+from .outcomes import claim_columns, if_any, settle_parameters
 from .pool import PostgresPool, Row
 from .queries import SCHEMA, queries
 from .read import (
@@ -117,11 +117,11 @@ class PostgresEngine:
             return [self._submit_one(submissions[0], now_ms)]
         ids, customers, kinds, payloads, costs, keys, digests, delays, *_ = map(list, zip(*submissions, strict=True))
         parameters = (
-            ids, _once(customers), _once(kinds), payloads, _once(costs), _if_any(keys), _if_any(digests), _once(delays),
-            _if_any([submission.no_better_than for submission in submissions]),
-            _if_any([source_of(submission) for submission in submissions]),
-            _if_any([submission.made_from and True for submission in submissions]),
-            _if_any([submission.file_bytes or None for submission in submissions]), now_ms, self._in_transaction,
+            ids, _once(customers), _once(kinds), payloads, _once(costs), if_any(keys), if_any(digests), _once(delays),
+            if_any([submission.no_better_than for submission in submissions]),
+            if_any([source_of(submission) for submission in submissions]),
+            if_any([submission.made_from and True for submission in submissions]),
+            if_any([submission.file_bytes or None for submission in submissions]), now_ms, self._in_transaction,
         )  # fmt: skip
         ((document_ids, *receipts, refused, refused_document, over),) = self._pool.write(self._sql.submit, parameters)
         if refused is not None:
@@ -162,7 +162,7 @@ class PostgresEngine:
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
         if not claims:
             return []
-        ((lost,),) = self._pool.write(self._sql.extend, (*_claim_columns(claims), lease_ms, now_ms))
+        ((lost,),) = self._pool.write(self._sql.extend, (*claim_columns(claims), lease_ms, now_ms))
         return [claims[index - 1] for index in lost]
 
     def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
@@ -172,17 +172,8 @@ class PostgresEngine:
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         if not settlements:
             return []
-        outcomes = [outcome for _, outcome in settlements]
-        parameters = (
-            *_claim_columns([claim for claim, _ in settlements]),
-            [_outcome_name(outcome) for outcome in outcomes],
-            _if_any([_outcome_text(outcome) for outcome in outcomes]),
-            _if_any([outcome.after_ms if isinstance(outcome, Retried) and outcome.after_ms else None for outcome in outcomes]),
-            _if_any([outcome.cost for outcome in outcomes]),
-            _if_any([outcome.file_bytes or None if isinstance(outcome, Done) else None for outcome in outcomes]),
-            now_ms,
-        )
-        details = [outcome.details if isinstance(outcome, Retried | Failed) else None for outcome in outcomes]
+        parameters = settle_parameters(settlements, now_ms)
+        details = [outcome.details if isinstance(outcome, Retried | Failed) else None for _, outcome in settlements]
         if any(details):
             _, ids, tokens, *_ = parameters
             ((lost,),) = self._pool.write(self._sql.settle_with_details, (*parameters, ids, tokens, details))
@@ -297,6 +288,9 @@ class PostgresEngine:
         rows = self._pool.read(self._sql.body, (id,))
         return DocumentBody(*rows[0]) if rows else None
 
+    def parts(self, id: str) -> list[PartRow]:
+        return [PartRow(document_from_row(row), row[-1]) for row in self._pool.read(self._sql.parts, (id,))]
+
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         rows = self._read_current(self._sql.outlook, (now_ms, id))
         return outlook_from_row(rows[0]) if rows else None
@@ -356,40 +350,6 @@ class PostgresEngine:
 def _once(values: list[T]) -> list[T]:
     """Send a list of equal values as one value."""
     return values[:1] if values.count(values[0]) == len(values) else values
-
-
-def _if_any(values: list[T]) -> list[T] | None:
-    """Send a list without any value as NULL."""
-    return values if any(value is not None for value in values) else None
-
-
-def _claim_columns(claims: Sequence[Claim]) -> tuple[list[int], list[str], list[int]]:
-    """Return numbers, ids and tokens, on which every later write is conditional."""
-    return [claim.number for claim in claims], [claim.id for claim in claims], [claim.token for claim in claims]
-
-
-def _outcome_name(outcome: Outcome) -> str:
-    """Return the event that an outcome is in the feed, unless attempts are spent."""
-    match outcome:
-        case Done():
-            return "done"
-        case Failed():
-            return "failed"
-        case Retried():
-            return "retried" if outcome.counted else "postponed"
-        case Released():
-            return "released"
-
-
-def _outcome_text(outcome: Outcome) -> str | None:
-    """Return the result or the reason."""
-    match outcome:
-        case Done():
-            return outcome.result
-        case Retried() | Failed():
-            return outcome.reason
-        case _:
-            return None
 
 
 def _submit_error(submission: Submission, document: str | None) -> Exception:

@@ -129,7 +129,10 @@ BEGIN
   IF changes = max_count THEN
     RETURN;
   END IF;
-  removed := ARRAY(SELECT e.number FROM fairlane.endings AS e WHERE e.ended_ms <= before_ms ORDER BY e.ended_ms, e.number LIMIT max_count);
+  removed := ARRAY(  -- parts only after their whole is gone
+    SELECT e.number FROM fairlane.endings AS e WHERE e.ended_ms <= before_ms AND NOT EXISTS (
+      SELECT FROM fairlane.parts AS p JOIN fairlane.documents AS w ON w.number = p.whole WHERE p.number = e.number)
+    ORDER BY e.ended_ms, e.number LIMIT max_count);
   SELECT array_agg(d.id ORDER BY e.ended_ms, e.number), array_agg(c.id ORDER BY e.ended_ms, e.number),
          array_agg(e.token ORDER BY e.ended_ms, e.number)
   INTO ids, owners, tokens
@@ -140,6 +143,7 @@ BEGIN
   DELETE FROM fairlane.endings AS e WHERE e.number = ANY (removed);
   DELETE FROM fairlane.documents AS d WHERE d.number = ANY (removed);
   PERFORM fairlane.leave_families(removed);
+  PERFORM fairlane.delete_parts(removed);
   IF cardinality(lane_changes) > 0 THEN
     PERFORM fairlane.write_queue(fairlane.update_lanes(q, lane_changes, NULL), 0);
   END IF;
@@ -186,6 +190,7 @@ BEGIN
     )::fairlane.lane_change), array_agg(d.id ORDER BY d.number), array_agg(s.token ORDER BY d.number)
   INTO lane_changes, ids, tokens FROM dropped AS d JOIN (SELECT * FROM working UNION ALL SELECT * FROM ended) AS s ON s.number = d.number;
   PERFORM fairlane.leave_families(removed);
+  PERFORM fairlane.delete_parts(removed);
   PERFORM fairlane.write_queue(fairlane.update_lanes(q, lane_changes || uncounted, fairlane.now_ms(now_override)), 0);
 END $$;
 

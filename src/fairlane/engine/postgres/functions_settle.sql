@@ -30,7 +30,7 @@ BEGIN
   FROM input AS i WHERE o.ctid = i.spot;
 END $$;
 
--- Apply transitions in order: the documents' rows, their lines of the feed, their lanes. An attempt that ends is trued up: its lane is
+-- Apply transitions in order: the documents' rows, their lines of the feed, their lanes. One that goes on leaves its lane for another. An attempt that ends is trued up: its lane is
 -- charged what it took more than was paid. One that an older version claimed is not, as nobody knows when. The queue is locked.
 CREATE FUNCTION fairlane.apply_transitions(q fairlane.queue, transitions fairlane.transition[], now_ms bigint) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -45,7 +45,7 @@ BEGIN
     SELECT m.*, w.spot, w.customer, w.kind, w.priority, w.state AS state_before, w.token, w.paid,
       CASE WHEN m.is_attempt AND w.claimed_ms IS NOT NULL THEN greatest(0, now_ms - w.claimed_ms) * 1000 END AS taken
     FROM unnest(transitions) WITH ORDINALITY
-      AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, bytes, is_attempt, ordinal)
+      AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, bytes, is_attempt, kind_after, payload, ordinal)
     CROSS JOIN LATERAL (SELECT *, o.ctid AS spot FROM fairlane.work AS o WHERE o.number = m.number OFFSET 0) AS w
   ), ended AS (
     DELETE FROM fairlane.work AS w USING input AS g
@@ -59,9 +59,16 @@ BEGIN
     FROM ended
   ), returned AS (
     UPDATE fairlane.work AS w SET state = g.state, ready_ms = g.ready_ms, attempts = g.attempts, lease_ms = NULL,
-      cost = coalesce(g.cost, w.cost)
+      cost = coalesce(g.cost, w.cost), kind = coalesce(g.kind_after, w.kind)
     FROM input AS g
     WHERE w.ctid = g.spot AND w.state = g.state_before AND w.token = g.token AND g.state IN ('ready', 'delayed')
+  ), going_on AS MATERIALIZED (
+    SELECT g.*, s.bytes AS bytes_before, s.bytes + octet_length(g.payload) - octet_length(d.payload) + g.bytes AS bytes_after
+    FROM input AS g CROSS JOIN LATERAL (SELECT * FROM fairlane.documents AS o WHERE o.number = g.number OFFSET 0) AS d
+    CROSS JOIN LATERAL (SELECT * FROM fairlane.sizes AS o WHERE o.number = g.number OFFSET 0) AS s WHERE g.kind_after IS NOT NULL
+  ), renewed AS (
+    UPDATE fairlane.documents AS d SET kind = g.kind_after, payload = g.payload, bytes = g.bytes_after
+    FROM going_on AS g WHERE d.number = g.number
   ), feed_lines AS MATERIALIZED (
     SELECT row_number() OVER (ORDER BY g.ordinal, t.part) AS line, g.customer, g.number, g.token, t.what, t.note
     FROM input AS g CROSS JOIN LATERAL (
@@ -72,17 +79,24 @@ BEGIN
     INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
     SELECT q.last_change + t.line, now_ms, t.what, t.customer, t.number, t.token, t.note FROM feed_lines AS t
   )
-  SELECT array_agg((number, customer, kind, priority,
-      (state = 'ready')::int - (state_before = 'ready')::int,
-      (state IN ('ready', 'delayed'))::int - (state_before IN ('ready', 'delayed'))::int,
-      -(state_before = 'running')::int, (state = 'done')::int, (state = 'failed')::int, (state = 'cancelled')::int,
-      0, CASE WHEN number > q.uncounted THEN coalesce(bytes, 0) ELSE 0 END,
-      CASE WHEN taken IS NOT NULL AND paid IS NOT NULL AND q.turns = 'time' THEN greatest(1, taken / (
-        SELECT c.weight FROM fairlane.customer_terms AS c WHERE c.number = input.customer)) - paid END
-    )::fairlane.lane_change ORDER BY ordinal), (SELECT count(*) FROM feed_lines),
-    array_agg(customer ORDER BY ordinal) FILTER (WHERE taken IS NOT NULL),
-    array_agg(taken ORDER BY ordinal) FILTER (WHERE taken IS NOT NULL)
-  INTO lane_changes, lines, owners, attempts_taken FROM input;
+  SELECT array_agg(c.lane_change ORDER BY c.ordinal, c.part), (SELECT count(*) FROM feed_lines),
+    array_agg(c.customer ORDER BY c.ordinal) FILTER (WHERE c.taken IS NOT NULL),
+    array_agg(c.taken ORDER BY c.ordinal) FILTER (WHERE c.taken IS NOT NULL)
+  INTO lane_changes, lines, owners, attempts_taken FROM (
+    SELECT g.ordinal, 1 AS part, g.customer, g.taken, (g.number, g.customer, g.kind, g.priority,
+        CASE WHEN g.kind_after IS NULL THEN (g.state = 'ready')::int - (g.state_before = 'ready')::int ELSE 0 END,
+        CASE WHEN g.kind_after IS NULL THEN (g.state IN ('ready', 'delayed'))::int - (g.state_before IN ('ready', 'delayed'))::int ELSE 0 END,
+        -(g.state_before = 'running')::int, (g.state = 'done')::int, (g.state = 'failed')::int, (g.state = 'cancelled')::int,
+        CASE WHEN g.kind_after IS NOT NULL AND g.number > q.uncounted THEN -1 ELSE 0 END,
+        CASE WHEN g.number <= q.uncounted THEN 0 ELSE coalesce(-n.bytes_before, g.bytes, 0) END,
+        CASE WHEN g.taken IS NOT NULL AND g.paid IS NOT NULL AND q.turns = 'time' THEN greatest(1, g.taken / (
+          SELECT c.weight FROM fairlane.customer_terms AS c WHERE c.number = g.customer)) - g.paid END)::fairlane.lane_change AS lane_change
+    FROM input AS g LEFT JOIN going_on AS n ON n.number = g.number
+    UNION ALL
+    SELECT n.ordinal, 2, NULL, NULL, (n.number, n.customer, n.kind_after, n.priority, (n.state = 'ready')::int, 1, 0, 0, 0, 0,
+        (n.number > q.uncounted)::int, CASE WHEN n.number > q.uncounted THEN n.bytes_after ELSE 0 END, NULL)::fairlane.lane_change
+    FROM going_on AS n
+  ) AS c;
   IF lane_changes IS NOT NULL THEN
     q := fairlane.update_lanes(q, lane_changes, now_ms);
     IF owners IS NOT NULL THEN
@@ -95,10 +109,10 @@ BEGIN
 END $$;
 
 -- End claims with their outcomes; returns the ordinals of claims that were lost, for which nothing was changed. Customers whose
--- counters a corrected cost may move are locked first.
+-- counters a corrected cost may move, or who get parts, are locked first. Of one that goes on the text is its payload.
 CREATE FUNCTION fairlane.settle(
   numbers bigint[], ids text[], tokens bigint[], outcomes text[], texts text[], delays bigint[], costs bigint[], files bigint[],
-  now_override bigint
+  kinds text[], packed_parts jsonb, now_override bigint
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -108,10 +122,10 @@ DECLARE
   transitions fairlane.transition[];
   settled bigint[];
 BEGIN
-  IF costs IS NOT NULL THEN
+  IF costs IS NOT NULL OR packed_parts IS NOT NULL THEN
     PERFORM FROM fairlane.customer_terms AS c WHERE c.number IN (
-      SELECT w.customer FROM unnest(numbers, costs) AS g (number, cost) JOIN fairlane.work AS w ON w.number = g.number
-      WHERE g.cost IS NOT NULL
+      SELECT w.customer FROM unnest(numbers, costs, outcomes) AS g (number, cost, outcome) JOIN fairlane.work AS w ON w.number = g.number
+      WHERE g.cost IS NOT NULL OR g.outcome = 'split'
     ) ORDER BY c.id FOR UPDATE;
   END IF;
   q := fairlane.lock_queue();
@@ -119,26 +133,27 @@ BEGIN
   SELECT array_agg(h.ordinal), array_agg((
       h.number,
       CASE WHEN h.outcome IN ('done', 'failed') OR h.is_spent THEN CASE h.outcome WHEN 'done' THEN 'done' ELSE 'failed' END
-           WHEN h.delay > 0 THEN 'delayed' ELSE 'ready' END,
+           WHEN h.delay > 0 OR h.outcome = 'split' THEN 'delayed' ELSE 'ready' END,
       CASE WHEN h.is_spent THEN 'failed' ELSE h.outcome END,
-      CASE WHEN h.outcome = 'done' THEN NULL
+      CASE WHEN h.outcome = 'done' THEN NULL WHEN h.kind_after IS NOT NULL THEN h.kind_after
            WHEN h.is_spent THEN format('attempt %s of %s failed: %s', h.attempts, h.attempts_max, h.message)
            ELSE h.message END,
       CASE h.outcome WHEN 'done' THEN h.message END,
-      now_ms + h.delay,
-      h.attempts - (h.outcome IN ('released', 'postponed'))::int,
+      CASE h.outcome WHEN 'split' THEN 253402300799999 ELSE now_ms + h.delay END,
+      CASE WHEN h.kind_after IS NULL THEN h.attempts - (h.outcome IN ('released', 'postponed'))::int ELSE 0 END,
       h.new_cost,
       CASE WHEN h.new_cost IS NOT NULL THEN h.cost || ' ' || h.new_cost END,
-      CASE h.outcome WHEN 'done' THEN coalesce(octet_length(h.message), 0) + coalesce(h.file, 0) END,
-      true
+      CASE WHEN h.outcome = 'done' THEN coalesce(octet_length(h.message), 0) + coalesce(h.file, 0)
+           WHEN h.kind_after IS NOT NULL THEN coalesce(h.file, 0) END,
+      true, h.kind_after, CASE WHEN h.kind_after IS NOT NULL THEN h.message END
     )::fairlane.transition ORDER BY h.ordinal)
   INTO settled, transitions
   FROM (
-    SELECT g.ordinal, g.outcome, g.message, g.file, coalesce(g.delay, 0) AS delay, nullif(g.cost, w.cost) AS new_cost, w.number, w.cost,
+    SELECT g.ordinal, g.outcome, g.message, g.file, g.kind_after, coalesce(g.delay, 0) AS delay, nullif(g.cost, w.cost) AS new_cost, w.number, w.cost,
       w.attempts, w.attempts_max, g.outcome = 'retried' AND w.attempts >= w.attempts_max AS is_spent,
       row_number() OVER (PARTITION BY w.number ORDER BY g.ordinal) AS nth
-    FROM unnest(numbers, ids, tokens, outcomes, texts, delays, costs, files) WITH ORDINALITY
-      AS g (number, id, token, outcome, message, delay, cost, file, ordinal)
+    FROM unnest(numbers, ids, tokens, outcomes, texts, delays, costs, files, kinds) WITH ORDINALITY
+      AS g (number, id, token, outcome, message, delay, cost, file, kind_after, ordinal)
     CROSS JOIN LATERAL (SELECT * FROM fairlane.work AS o WHERE o.number = g.number OFFSET 0) AS w
     WHERE w.id = g.id AND w.token = g.token AND w.state = 'running'
   ) AS h WHERE h.nth = 1;
@@ -146,13 +161,17 @@ BEGIN
     FOR each IN
       SELECT m.number, w.cost AS cost_before, m.cost AS cost_after
       FROM unnest(transitions) WITH ORDINALITY
-        AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, bytes, is_attempt, ordinal)
+        AS m (number, state, what, note, result, ready_ms, attempts, cost, correction, bytes, is_attempt, kind_after, payload, ordinal)
       JOIN fairlane.work AS w ON w.number = m.number WHERE m.cost IS NOT NULL ORDER BY m.ordinal
     LOOP
       PERFORM fairlane.correct_cost(q, each.number, each.cost_before, each.cost_after);
     END LOOP;
   END IF;
   PERFORM fairlane.apply_transitions(q, transitions, now_ms);
+  IF packed_parts IS NOT NULL THEN
+    PERFORM fairlane.add_parts(numbers, ids, settled, packed_parts, now_ms);
+  END IF;
+  PERFORM fairlane.end_families(ARRAY(SELECT m.number FROM unnest(transitions) AS m), now_ms);
   RETURN ARRAY(
     SELECT ordinal FROM generate_subscripts(numbers, 1) AS ordinal WHERE NOT ordinal = ANY (coalesce(settled, '{}')) ORDER BY 1);
 END $$;
@@ -239,7 +258,7 @@ BEGIN
       CASE WHEN w.is_spent THEN 'failed' ELSE 'expired' END,
       CASE WHEN w.is_spent THEN format(
         'the worker stopped or died: its lease ran out on attempt %s of %s', w.attempts, w.attempts_max) END,
-      NULL, now_ms, w.attempts, NULL, NULL, NULL, false
+      NULL, now_ms, w.attempts, NULL, NULL, NULL, false, NULL, NULL
     )::fairlane.transition ORDER BY w.lease_ms, w.number)
   INTO transitions
   FROM (
@@ -251,6 +270,7 @@ BEGIN
     q.revision := q.revision + 1;
   END IF;
   PERFORM fairlane.apply_transitions(q, transitions, now_ms);
+  PERFORM fairlane.end_families(ARRAY(SELECT m.number FROM unnest(transitions) AS m), now_ms);
   RETURN coalesce(cardinality(transitions), 0);
 END $$;
 
@@ -263,7 +283,7 @@ DECLARE
   cancelled text[];
 BEGIN
   PERFORM fairlane.refuse_frozen(q.frozen);
-  SELECT array_agg((h.number, 'cancelled', 'cancelled', NULL, NULL, NULL, NULL, NULL, NULL, NULL, false)::fairlane.transition
+  SELECT array_agg((h.number, 'cancelled', 'cancelled', NULL, NULL, NULL, NULL, NULL, NULL, NULL, false, NULL, NULL)::fairlane.transition
       ORDER BY h.ordinal),
     array_agg(h.id ORDER BY h.ordinal)
   INTO transitions, cancelled
@@ -273,6 +293,7 @@ BEGIN
     JOIN fairlane.documents AS d ON d.id = g.id JOIN fairlane.work AS w ON w.number = d.number
   ) AS h WHERE h.nth = 1;
   PERFORM fairlane.apply_transitions(q, transitions, now_ms);
+  PERFORM fairlane.end_families(ARRAY(SELECT m.number FROM unnest(transitions) AS m), now_ms);
   RETURN coalesce(cancelled, '{}');
 END $$;
 
@@ -299,8 +320,8 @@ BEGIN
     cost, moved.counter, moved.priority, q.rules_version, c.terms_version, d.counter, d.priority, d.policy_version, d.terms_version);
 END $$;
 
--- Make a failed document ready with fresh attempts, for its customer with a check; false if it is not failed. Or which limit would
--- be exceeded.
+-- Make a failed document ready with fresh attempts, for its customer with a check; false if it is not failed, or a part. Or which
+-- limit would be exceeded. One that waited for its parts does so again, and those that are not done are revived with it.
 CREATE FUNCTION fairlane.retry(document_id text, as_customer boolean, now_override bigint, OUT is_revived boolean, OUT over text[])
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -314,6 +335,7 @@ DECLARE
   new_priority smallint;
   check_note text;
   lane_changes fairlane.lane_change[];
+  is_whole boolean;
 BEGIN
   SELECT * INTO d FROM fairlane.documents WHERE id = document_id;
   PERFORM FROM fairlane.customer_terms WHERE number = d.customer FOR UPDATE;
@@ -322,7 +344,8 @@ BEGIN
   now_ms := fairlane.now_ms(now_override);
   SELECT * INTO d FROM fairlane.documents WHERE id = document_id;
   SELECT * INTO e FROM fairlane.endings WHERE number = d.number AND state = 'failed';
-  is_revived := FOUND;
+  is_revived := FOUND AND NOT EXISTS (
+    SELECT FROM fairlane.parts AS p JOIN fairlane.documents AS o ON o.number = p.whole WHERE p.number = d.number);
   IF NOT is_revived THEN
     RETURN;
   END IF;
@@ -349,14 +372,20 @@ BEGIN
   ELSE
     UPDATE fairlane.standings AS o SET busy_most = o.busy_most + 1 WHERE o.customer = c.number AND o.revision = c.revision;
   END IF;
+  is_whole := EXISTS (SELECT FROM fairlane.wholes AS o WHERE o.number = d.number AND o.parts_left > 0);
   DELETE FROM fairlane.endings WHERE number = d.number;
   INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost, token, attempts, attempts_max, is_set_by_hand,
     claimed_ms)
-  VALUES (d.number, d.id, d.customer, d.kind, new_priority, 'ready', now_ms, e.cost, e.token, 0, e.attempts_max, e.is_set_by_hand,
+  VALUES (d.number, d.id, d.customer, d.kind, new_priority, CASE WHEN is_whole THEN 'delayed' ELSE 'ready' END,
+    CASE WHEN is_whole THEN 253402300799999 ELSE now_ms END, e.cost, e.token, 0, e.attempts_max, e.is_set_by_hand,
     e.claimed_ms);
   INSERT INTO fairlane.changes (number, at_ms, what, customer, document, token, note)
   VALUES (q.last_change + 1, now_ms, 'revived', d.customer, d.number, e.token, check_note);
   q := fairlane.update_lanes(q, lane_changes ||
-    (d.number, d.customer, d.kind, new_priority, 1, 1, 0, 0, 0, 0, 0, 0, NULL)::fairlane.lane_change, now_ms);
+    (d.number, d.customer, d.kind, new_priority, (NOT is_whole)::int, 1, 0, 0, 0, 0, 0, 0, NULL)::fairlane.lane_change, now_ms);
   PERFORM fairlane.write_queue(q, 1);
+  IF is_whole THEN
+    UPDATE fairlane.standings AS o SET busy_most = o.busy_most + fairlane.revive_parts(d.number, now_ms)
+    WHERE o.customer = c.number AND o.revision = (SELECT max(r.revision) FROM fairlane.standings AS r WHERE r.customer = c.number);
+  END IF;
 END $$;

@@ -84,7 +84,7 @@ BEGIN
       policy_version int, terms_version int, cost bigint, key text, ready_ms bigint, attempts int, attempts_max int, token bigint,
       worker text, ended_ms bigint, reason text, digest text, weight int, resets bigint, payload text, result text,
       bytes bigint, retries int, submitted_ms bigint, root bigint, descendants bigint, priority smallint, no_better_than smallint,
-      is_set_by_hand boolean, claimed_ms bigint
+      is_set_by_hand boolean, claimed_ms bigint, whole text, parts_from bigint, parts int, parts_left int
     ) JOIN fairlane.customer_terms AS c ON c.id = p.customer
     WHERE NOT EXISTS (SELECT FROM fairlane.documents AS d WHERE d.number = p.number)
   ), added AS (
@@ -98,6 +98,14 @@ BEGIN
   ), counted AS (
     INSERT INTO fairlane.families (root, descendants)
     SELECT DISTINCT coalesce(root, number), descendants FROM packed WHERE descendants > 0 ON CONFLICT DO NOTHING
+  ), belonging AS (  -- without its number, that of a whole that is gone is 0
+    INSERT INTO fairlane.parts (number, whole, whole_id)
+    SELECT p.number, coalesce((SELECT d.number FROM fairlane.documents AS d WHERE d.id = p.whole),
+      (SELECT o.number FROM packed AS o WHERE o.id = p.whole), 0), p.whole
+    FROM packed AS p WHERE p.whole IS NOT NULL
+  ), divided AS (
+    INSERT INTO fairlane.wholes (number, parts_from, parts, parts_left)
+    SELECT number, parts_from, parts, parts_left FROM packed WHERE parts > 0
   ), queued AS (
     INSERT INTO fairlane.work (number, id, customer, kind, priority, state, ready_ms, cost, token, attempts, attempts_max, worker,
       is_set_by_hand, claimed_ms)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from fairlane.engine.queries import Queries, read_sql
 from fairlane.engine.schema import Schema
 
-_FUNCTIONS = ("check", "limits", "submit", "kinds", "lanes", "claim", "settle", "admin", "steer", "transfer")
+_FUNCTIONS = ("check", "limits", "submit", "kinds", "lanes", "claim", "parts", "settle", "admin", "steer", "transfer")
 
 
 def in_schema(text: str, schema: str) -> str:
@@ -29,8 +29,8 @@ def queries(schema: str = "fairlane") -> Queries:
 
 
 # Tables, views and types.
-SCHEMA_VERSIONS = tuple(read_sql(__package__, f"schema_{version}.sql") for version in (1, 2, 3, 4, 5, 6, 7, 8, 9))
-SCHEMA = Schema(SCHEMA_VERSIONS, oldest=7)  # programs of version 6 call other functions
+SCHEMA_VERSIONS = tuple(read_sql(__package__, f"schema_{version}.sql") for version in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
+SCHEMA = Schema(SCHEMA_VERSIONS, oldest=10)  # programs of version 9 know no parts, and call other functions
 
 # Functions are code: every upgrade drops them first, and creates this version's at the end.
 DROP_FUNCTIONS = read_sql(__package__, "drop_functions.sql")

@@ -52,11 +52,13 @@ SELECT fairlane.extend(%s::bigint[], %s::text[], %s::bigint[], %s, %s);
 SELECT * FROM fairlane.take_over(%s, %s, %s, %s, %s);
 
 -- settle: End claims with their outcomes; returns the ordinals of lost ones.
-SELECT fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s);
+SELECT fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[],
+                       %s::text[], %s::jsonb, %s);
 
 -- settle_with_details: The same, and keep the details of failed attempts.
 SELECT fairlane.keep_details(
-  fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s),
+  fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[],
+                  %s::text[], %s::jsonb, %s),
   %s::text[], %s::bigint[], %s::text[]);
 
 -- read_uncounted: Up to which number documents of an older version are not counted yet.
@@ -233,6 +235,12 @@ ORDER BY number DESC LIMIT 1 OFFSET %(examined)s;
 -- body: The payload and the result of a document.
 SELECT d.payload, e.result FROM fairlane.documents AS d LEFT JOIN fairlane.endings AS e ON e.number = d.number WHERE d.id = %s;
 
+-- parts: The parts into which a document was split last, with their results.
+SELECT s.*, e.result FROM fairlane.documents AS d JOIN fairlane.wholes AS o ON o.number = d.number
+JOIN fairlane.parts AS p ON p.whole = o.number AND p.number >= o.parts_from
+CROSS JOIN LATERAL (SELECT * FROM fairlane.snapshots AS i WHERE i.number = p.number OFFSET 0) AS s
+LEFT JOIN fairlane.endings AS e ON e.number = p.number WHERE d.id = %s ORDER BY p.number;
+
 -- outlook: What is ahead of a waiting document, and what may hold it; first whether uncounted documents have arrived.
 SELECT q.is_behind, fairlane.now_ms(%s), w.priority, w.state, q.ready, q.lanes, q.busy_ms, q.taken, c.paused, c.cap,
        (SELECT coalesce(sum(l.running), 0)::bigint FROM fairlane.lanes AS l WHERE l.customer = d.customer),
@@ -331,7 +339,8 @@ CROSS JOIN LATERAL (
 
 -- pack_documents: Documents with all that is stored of them, oldest first.
 SELECT s.*, d.digest, d.weight, d.resets, d.payload, e.result, r.root,
-       coalesce((SELECT f.descendants FROM fairlane.families AS f WHERE f.root = coalesce(r.root, d.number)), 0)
+       coalesce((SELECT f.descendants FROM fairlane.families AS f WHERE f.root = coalesce(r.root, d.number)), 0),
+       coalesce((SELECT o.parts_from FROM fairlane.wholes AS o WHERE o.number = d.number), 0)
 FROM (SELECT number FROM fairlane.documents WHERE number > %s ORDER BY number LIMIT %s) AS page
 JOIN fairlane.snapshots AS s ON s.number = page.number JOIN fairlane.documents AS d ON d.number = page.number
 LEFT JOIN fairlane.endings AS e ON e.number = page.number LEFT JOIN fairlane.descendants AS r ON r.number = page.number

@@ -39,7 +39,7 @@ def document_from_row(row: Row) -> DocumentRow:
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
     return DocumentRow(
         id, number, customer, kind, state, CheckRow(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
-        *row[16:27],
+        *row[16:30],
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from .migrate import depths_of, terms_columns
 from .pool import Row, Statements
 from .read import document_from_row, limit_from_row, parts_from_row
 
-SNAPSHOT_COLUMNS = 28  # of the view `snapshots`, the customer's number included
+SNAPSHOT_COLUMNS = 31  # of the view `snapshots`, the customer's number included
 
 
 def pack(pool: Statements, sql: Queries, rules: Rules, cursor: str | None, limit: int) -> Packed:

@@ -12,6 +12,7 @@ from fairlane.core import dispatch
 from fairlane.core.document import (
     CheckRow,
     Claim,
+    Continued,
     Customer,
     DocumentRow,
     Done,
@@ -113,18 +114,23 @@ def settle_arguments(settlements: Sequence[tuple[Claim, Outcome]], now_ms: int |
 
 
 def _outcome_values(outcome: Outcome) -> tuple[Any, ...]:
-    """Encode an outcome: its name, result or reason, delay, corrected cost, details, and bytes of the result's files."""
+    """Encode an outcome: its name; result, reason or payload; delay, corrected cost, details, bytes of the files it wrote, the
+    kind as which the document goes on, and its parts."""
     cost = "" if outcome.cost is None else outcome.cost
     match outcome:
         case Done():
-            return "done", "" if outcome.result is None else "r" + outcome.result, 0, cost, "", outcome.file_bytes
+            return "done", "" if outcome.result is None else "r" + outcome.result, 0, cost, "", outcome.file_bytes, "", ""
+        case Continued():
+            parts = [(part.id, part.kind, part.payload, part.cost, part.delay_ms, part.file_bytes) for part in outcome.parts]
+            packed = json.dumps(parts, ensure_ascii=False) if parts else ""
+            return "continued", outcome.payload, 0, cost, "", outcome.file_bytes, outcome.kind, packed
         case Failed():
-            return "failed", outcome.reason, 0, cost, outcome.details or "", 0
+            return "failed", outcome.reason, 0, cost, outcome.details or "", 0, "", ""
         case Retried():
             name = "retried" if outcome.counted else "postponed"
-            return name, outcome.reason, outcome.after_ms, cost, outcome.details or "", 0
+            return name, outcome.reason, outcome.after_ms, cost, outcome.details or "", 0, "", ""
         case Released():
-            return "released", "", 0, cost, "", 0
+            return "released", "", 0, cost, "", 0, "", ""
 
 
 def depths_of(policy: Policy) -> list[int]:

@@ -21,6 +21,7 @@ from fairlane.core.document import (
     DocumentRow,
     Outcome,
     Outlook,
+    PartRow,
     ReceiptRow,
     Record,
     Released,
@@ -289,6 +290,9 @@ class RedisEngine:
     def body(self, id: str) -> DocumentBody | None:
         reply = self._pool.run("body", [id], "same")
         return None if reply is None else DocumentBody(*reply)
+
+    def parts(self, id: str) -> list[PartRow]:
+        return [PartRow(codec.document(row), result) for row, result in self._pool.run("parts", [id], "same")]
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         reply = self._pool.run("outlook", [codec.time_argument(now_ms), id], "same")

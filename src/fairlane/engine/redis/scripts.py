@@ -19,9 +19,10 @@ SHARED = (*SHARED_READ, "writes", "limits", "lanes", "flush", "transitions")
 SHARED_BY_VERB = {
     "claim": (*SHARED_READ, "writes", "lanes", "flush"),
     "submit": (*SHARED_READ, "writes", "limits", "lanes", "flush"),
+    **dict.fromkeys(("settle", "reclaim", "cancel", "retry"), (*SHARED, "parts")),
 }
 READING = {
-    "body", "changes", "customers", "documents", "kinds", "now", "outlook", "ready", "ready_kinds", "records", "rules",
+    "body", "changes", "customers", "documents", "kinds", "now", "outlook", "parts", "ready", "ready_kinds", "records", "rules",
     "totals",
 }  # fmt: skip
 ALONE = {"migrate", "upgrade"}  # they create or change what the shared files read
@@ -47,7 +48,9 @@ def verbs() -> list[str]:
 
 
 # A queue is made in the newest form; each script brings one of the form before to the next, from 5 on.
-SCHEMA = Schema(scripts=(read_file("versions/form_5"), read_file("versions/form_6")), oldest=6, first=5)
+SCHEMA = Schema(
+    scripts=(read_file("versions/form_5"), read_file("versions/form_6"), read_file("versions/form_7")), oldest=7, first=5
+)
 
 
 def shared_files(verb: str) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def _documents(pool: RedisPool, after: int, limit: int) -> list[PackedDocument]:
     documents: list[PackedDocument] = []
     while len(documents) < limit:
         last, *rows = pool.run("pack", ["documents", after, min(ROWS_MAX, limit - len(documents))], "same")
-        documents += [PackedDocument(codec.document(row[:-7]), *row[-7:]) for row in rows]
+        documents += [PackedDocument(codec.document(row[:-8]), *row[-8:]) for row in rows]
         if last == 0:
             break
         after = last
@@ -133,4 +133,4 @@ def _document_row(packed: PackedDocument) -> list[Any]:
     id, number, customer, kind, state, check, *rest = packed.snapshot
     numbers = [int(value) if isinstance(value, bool) else value for value in rest]  # scripts get 1 for true
     stored = [packed.digest, packed.weight, packed.resets, packed.payload, packed.result, packed.root, packed.descendants]
-    return [id, number, customer, kind, state, *check[1:], *numbers, *stored]
+    return [id, number, customer, kind, state, *check[1:], *numbers, *stored, packed.parts_from]

@@ -18,6 +18,7 @@ from fairlane.core.document import (
     DocumentRow,
     Outcome,
     Outlook,
+    PartRow,
     ReceiptRow,
     Record,
     Submission,
@@ -152,6 +153,9 @@ class SqliteEngine:
 
     def body(self, id: str) -> DocumentBody | None:
         return self._pool.read(lambda execute: read.body(execute, id))
+
+    def parts(self, id: str) -> list[PartRow]:
+        return self._pool.read(lambda execute: read.parts(execute, id))
 
     def outlook(self, id: str, *, now_ms: int | None = None) -> Outlook | None:
         return self._pool.read(lambda execute: read.outlook(execute, id, current_time_ms(now_ms)))

@@ -11,5 +11,5 @@ from fairlane.engine.schema import Schema
 Execute = Callable[..., Any]  # a connection's execute or executemany; rows come back as plain tuples
 
 sql = Queries(read_sql(__package__, "queries.sql"))
-SCHEMA_VERSIONS = tuple(read_sql(__package__, f"schema_{version}.sql") for version in (1, 2, 3, 4))
-SCHEMA = Schema(SCHEMA_VERSIONS, oldest=4)  # older programs know other tags
+SCHEMA_VERSIONS = tuple(read_sql(__package__, f"schema_{version}.sql") for version in (1, 2, 3, 4, 5))
+SCHEMA = Schema(SCHEMA_VERSIONS, oldest=5)  # older programs know no parts

@@ -127,8 +127,9 @@ DELETE FROM keys WHERE customer = ? AND key = ?;
 
 -- add_document: Insert a document with its check.
 INSERT INTO documents (number, id, customer, customer_id, kind, state, priority, counter, checked_ms, policy_version, terms_version,
-       weight, resets, cost, key, ready_ms, attempts, attempts_max, token, bytes, root, checked_priority, no_better_than, by_hand)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?);
+       weight, resets, cost, key, ready_ms, attempts, attempts_max, token, bytes, root, checked_priority, no_better_than, by_hand,
+       whole)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?, ?);
 
 -- add_payload: Insert a document's payload.
 INSERT INTO payloads (number, body) VALUES (?, ?);
@@ -279,7 +280,8 @@ RETURNING customer, number, customer_id, kind, priority, (SELECT body FROM paylo
 
 -- finish_document: End a running document as done, unless the claim was lost.
 UPDATE documents SET state = 'done', ended_ms = ?, bytes = bytes + ?, lease_ms = NULL, reason = NULL
-WHERE number = ? AND id = ? AND state = 'running' AND token = ? RETURNING customer, kind, priority, claimed_ms, paid, bytes IS NOT NULL;
+WHERE number = ? AND id = ? AND state = 'running' AND token = ?
+RETURNING customer, kind, priority, claimed_ms, paid, bytes IS NOT NULL, whole;
 
 -- read_claimed_document: A running document, unless the claim was lost.
 SELECT * FROM moving WHERE number = ? AND id = ? AND state = 'running' AND token = ?;
@@ -300,12 +302,48 @@ UPDATE documents SET state = 'ready' WHERE number = ? AND state = 'delayed';
 -- requeue_document: Make a running document wait again.
 UPDATE documents SET state = ?, ready_ms = ?, attempts = ?, lease_ms = NULL WHERE number = ? AND state = 'running' AND token = ?;
 
+-- payload_bytes: How many bytes a payload takes.
+SELECT length(CAST(body AS BLOB)) FROM payloads WHERE number = ?;
+
+-- replace_payload: Replace a document's payload.
+UPDATE payloads SET body = ? WHERE number = ?;
+
+-- continue_document: Make a running document wait as another kind.
+UPDATE documents SET kind = ?, state = ?, ready_ms = ?, bytes = bytes + ?, parts = ?, parts_left = ?, attempts = 0, lease_ms = NULL
+WHERE number = ? AND state = 'running' AND token = ?;
+
+-- write_first_part: Write the number of a document's first part.
+UPDATE documents SET parts_from = ? WHERE id = ?;
+
+-- count_part: Count a part that is done; a document that failed with another one at that moment may wait for its parts again.
+UPDATE documents SET parts_left = parts_left - 1 WHERE id = ? AND parts_left > 0
+RETURNING number, customer, kind, priority, token, parts_left = 0 AND state = 'delayed';
+
+-- join_document: Make a document ready whose parts are done.
+UPDATE documents SET state = 'ready', ready_ms = ? WHERE number = ? AND state = 'delayed' AND token = ?;
+
+-- parts_to_cancel: The parts of a document that have not ended.
+SELECT m.* FROM documents AS d JOIN moving AS m ON m.number >= d.parts_from AND m.number < d.parts_from + d.parts
+WHERE d.number = ? AND m.whole = d.id AND m.state IN ('ready', 'delayed', 'running') ORDER BY m.number;
+
+-- parts_to_revive: The parts of a document that are not done.
+SELECT m.* FROM documents AS d JOIN moving AS m ON m.number >= d.parts_from AND m.number < d.parts_from + d.parts
+WHERE d.number = ? AND m.whole = d.id AND m.state <> 'done' ORDER BY m.number;
+
+-- read_parts: The parts into which a document was split last, with their results.
+SELECT s.*, (SELECT body FROM results AS r WHERE r.number = s.number)
+FROM documents AS d JOIN snapshots AS s ON s.number >= d.parts_from AND s.number < d.parts_from + d.parts
+WHERE d.id = ? AND s.whole = d.id ORDER BY s.number;
+
+-- is_kept: Whether there is a document with that id.
+SELECT 1 FROM documents WHERE id = ?;
+
 -- end_document: End a document as failed or cancelled, if its state and token did not change.
 UPDATE documents SET state = ?, ended_ms = ?, lease_ms = NULL, reason = ? WHERE number = ? AND state = ? AND token = ?;
 
 -- revive_document: Give a failed document another round of attempts.
-UPDATE documents SET state = 'ready', ready_ms = ?, attempts = 0, worker = NULL, ended_ms = NULL, reason = NULL
-WHERE number = ? AND state = 'failed' AND token = ?;
+UPDATE documents SET state = ?, ready_ms = ?, attempts = 0, worker = NULL, ended_ms = NULL, reason = NULL
+WHERE number = ? AND state = ? AND token = ?;
 
 -- write_check: Replace the check of a document that is checked again.
 UPDATE documents SET checked_priority = ?, counter = ?, rechecked_ms = ?, policy_version = ?, terms_version = ?, weight = ?,
@@ -328,9 +366,10 @@ SELECT number, at_ms FROM changes ORDER BY number LIMIT ?;
 -- trim_changes: Delete the oldest lines of the feed.
 DELETE FROM changes WHERE number <= ?;
 
--- read_ended_documents: Documents that ended up to a time, oldest first.
+-- read_ended_documents: Documents that ended up to a time, oldest first; parts only after their whole is gone.
 SELECT m.* FROM documents AS d JOIN moving AS m ON m.number = d.number
-WHERE d.ended_ms IS NOT NULL AND d.ended_ms <= ? ORDER BY d.ended_ms, d.number LIMIT ?;
+WHERE d.ended_ms IS NOT NULL AND d.ended_ms <= ?
+  AND (d.whole IS NULL OR NOT EXISTS (SELECT 1 FROM documents AS w WHERE w.id = d.whole)) ORDER BY d.ended_ms, d.number LIMIT ?;
 
 -- read_documents_to_forget: Documents of a customer, oldest first.
 SELECT * FROM moving WHERE customer = ? ORDER BY number LIMIT ?;
@@ -431,7 +470,7 @@ SELECT clock FROM priorities ORDER BY priority;
 -- pack_documents: Whole documents after a number, for another store.
 SELECT s.*, d.weight, d.resets, (SELECT digest FROM keys AS k WHERE k.customer = d.customer AND k.key = d.key),
        (SELECT body FROM payloads AS p WHERE p.number = d.number), (SELECT body FROM results AS r WHERE r.number = d.number),
-       d.root, coalesce((SELECT descendants FROM families AS f WHERE f.root = coalesce(d.root, d.number)), 0)
+       d.root, coalesce((SELECT descendants FROM families AS f WHERE f.root = coalesce(d.root, d.number)), 0), d.parts_from
 FROM documents AS d JOIN snapshots AS s ON s.number = d.number WHERE d.number > ? ORDER BY d.number LIMIT ?;
 
 -- pack_lanes: Tags of lanes by customer, kind and priority, for another store; CROSS JOIN keeps customers the outer loop.
@@ -451,8 +490,8 @@ DELETE FROM rules;
 -- unpack_document: Insert a document that comes from another store.
 INSERT INTO documents (number, id, customer, customer_id, kind, state, priority, counter, checked_ms, policy_version, terms_version,
        weight, resets, cost, key, ready_ms, attempts, attempts_max, token, worker, lease_ms, ended_ms, reason, checked_priority,
-       no_better_than, by_hand, claimed_ms, bytes, retries, rechecked_ms, root)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       no_better_than, by_hand, claimed_ms, bytes, retries, rechecked_ms, root, whole, parts, parts_left, parts_from)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- journal_mode: The journal mode of the file.
 PRAGMA journal_mode;

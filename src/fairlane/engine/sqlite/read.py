@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from fairlane.core.dispatch import is_blocked
-from fairlane.core.document import WAITING, ChangeRow, CheckRow, Customer, DocumentRow, Hold, Outlook, Record, Totals
+from fairlane.core.document import WAITING, ChangeRow, CheckRow, Customer, DocumentRow, Hold, Outlook, PartRow, Record, Totals
 from fairlane.core.eta import estimate_ahead
 from fairlane.core.policy import TIME_MAX_MS, Rules
 from fairlane.engine.errors import purged_feed_error
@@ -45,7 +45,7 @@ def document(execute: Execute, id: str) -> DocumentRow | None:
 def decode_document(row: tuple[Any, ...]) -> DocumentRow:
     """Return a row of the view `snapshots` as a document."""
     id, number, customer, kind, state, *check, cost, key, ready_ms, attempts, attempts_max, token = row[:16]
-    worker, lease_ms, ended_ms, reason, priority, no_better_than, by_hand, claimed_ms, *kept = row[16:27]
+    worker, lease_ms, ended_ms, reason, priority, no_better_than, by_hand, claimed_ms, *kept = row[16:30]
     return DocumentRow(
         id, number, customer, kind, state, CheckRow(customer, *check), cost, key, ready_ms, attempts, attempts_max, token,
         worker, lease_ms, ended_ms, reason, priority, no_better_than, bool(by_hand), claimed_ms, *kept,
@@ -80,6 +80,10 @@ def documents(execute: Execute, filter: DocumentFilter, before: int | None, limi
 def body(execute: Execute, id: str) -> DocumentBody | None:
     row = execute(sql.read_body, (id,)).fetchone()
     return None if row is None else DocumentBody(*row)
+
+
+def parts(execute: Execute, id: str) -> list[PartRow]:
+    return [PartRow(decode_document(row), row[-1]) for row in execute(sql.read_parts, (id,))]
 
 
 def outlook(execute: Execute, id: str, now_ms: int) -> Outlook | None:

@@ -70,10 +70,23 @@ class TransitionRow(NamedTuple):
     checked_ms: int
     claimed_ms: int | None
     paid: int | None
+    whole: str | None
+    parts_left: int
 
     @property
     def lane_key(self) -> LaneKey:
         return self.customer, self.kind, self.priority
+
+
+class EndedRelative(NamedTuple):
+    """A part or a whole that ended, in its new state."""
+
+    number: int
+    id: str
+    state: State
+    whole: str | None
+    parts_left: int
+    reason: str | None
 
 
 class LaneRow:

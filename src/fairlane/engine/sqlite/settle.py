@@ -1,21 +1,37 @@
-"""Extend, take over, settle, reclaim, cancel and retry: each by one conditional write on (id, state, token)."""
+"""Extend, take over, settle, reclaim, cancel and retry: each by one conditional write on (id, state, token).
+
+What the end of a part does to its whole, and the end of a whole to its parts, is done after everything else in the same call.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from fairlane.core.dispatch import USUAL_SHARE_OF_ALL, next_usual
-from fairlane.core.document import ENDED, CheckRow, Claim, DocumentRow, Done, Failed, Outcome, Released, Retried, State
+from fairlane.core.document import (
+    ENDED,
+    NEVER_MS,
+    CheckRow,
+    Claim,
+    Continued,
+    DocumentRow,
+    Done,
+    Failed,
+    Outcome,
+    Released,
+    Retried,
+    State,
+)
 from fairlane.core.policy import step_of, weight_of
 from fairlane.engine.codec import encode_check
 from fairlane.engine.limits import refuse_retry, text_bytes
-from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, EXPIRED, SPENT, attempt_key
+from fairlane.engine.protocol import ATTEMPTS, ATTEMPTS_KEPT, EXPIRED, PART_FAILED, SPENT, attempt_key
 
 from .limits import customer_limits, usage_of
 from .queries import sql
 from .read import decode_document
-from .rows import LaneRow, TransitionRow
-from .submit import Submitter
+from .rows import EndedRelative, LaneRow, TransitionRow
+from .submit import Submitter, add_parts
 from .transaction import Transaction
 
 
@@ -43,7 +59,16 @@ def take_over(tx: Transaction, id: str, token: int, worker: str, until_ms: int, 
 def settle(tx: Transaction, settlements: Sequence[tuple[Claim, Outcome]], now_ms: int) -> list[Claim]:
     """End each claim with its outcome; return the lost ones."""
     tx.flush_documents()
-    return [claim for claim, outcome in settlements if not _settle(tx, claim, outcome, now_ms)]
+    lost, splits = [], []
+    for claim, outcome in settlements:
+        if not _settle(tx, claim, outcome, now_ms):
+            lost.append(claim)
+        elif isinstance(outcome, Continued) and outcome.parts:
+            splits.append((claim.id, outcome.parts))
+    for whole, parts in splits:
+        add_parts(tx, whole, parts, now_ms)
+    _end_families(tx, now_ms)
+    return lost
 
 
 def _settle(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> bool:
@@ -60,19 +85,27 @@ def _settle(tx: Transaction, claim: Claim, outcome: Outcome, now_ms: int) -> boo
     match outcome:
         case Done():
             _finish(tx, claim, outcome, now_ms)
+        case Continued():
+            _continue(tx, document, outcome, now_ms)
         case Failed():
             _end(tx, document, "failed", now_ms, outcome.reason)
         case Released():
             _requeue(tx, document, "released", now_ms, attempts=document.attempts - 1)
-        case Retried(counted=False):
-            _requeue(tx, document, "postponed", now_ms, document.attempts - 1, outcome.after_ms, outcome.reason)
-        case Retried() if document.attempts >= document.attempts_max:
-            reason = SPENT.format(attempts=document.attempts, attempts_max=document.attempts_max, reason=outcome.reason)
-            _end(tx, document, "failed", now_ms, reason)
         case Retried():
-            _requeue(tx, document, "retried", now_ms, document.attempts, outcome.after_ms, outcome.reason)
+            _retry_later(tx, document, outcome, now_ms)
     _keep_details(tx, claim, outcome)
     return True
+
+
+def _retry_later(tx: Transaction, document: TransitionRow, outcome: Retried, now_ms: int) -> None:
+    """Make a document wait for another attempt, or fail it if its attempts are spent."""
+    if not outcome.counted:
+        _requeue(tx, document, "postponed", now_ms, document.attempts - 1, outcome.after_ms, outcome.reason)
+    elif document.attempts >= document.attempts_max:
+        reason = SPENT.format(attempts=document.attempts, attempts_max=document.attempts_max, reason=outcome.reason)
+        _end(tx, document, "failed", now_ms, reason)
+    else:
+        _requeue(tx, document, "retried", now_ms, document.attempts, outcome.after_ms, outcome.reason)
 
 
 def _keep_details(tx: Transaction, claim: Claim, outcome: Outcome) -> None:
@@ -90,7 +123,7 @@ def _finish(tx: Transaction, claim: Claim, outcome: Done, now_ms: int) -> bool:
     row = tx.execute(sql.finish_document, (now_ms, size, claim.number, claim.id, claim.token)).fetchone()
     if row is None:
         return False
-    *lane_key, claimed_ms, paid, is_counted = row
+    *lane_key, claimed_ms, paid, is_counted, whole = row
     lane = tx.lane(*lane_key)
     _true_up(tx, lane, claimed_ms, paid, now_ms)
     lane.done += 1
@@ -99,6 +132,8 @@ def _finish(tx: Transaction, claim: Claim, outcome: Done, now_ms: int) -> bool:
     if outcome.result is not None:
         tx.execute(sql.add_result, (claim.number, outcome.result))
     tx.log(now_ms, "done", lane.customer, claim.number, claim.token)
+    if whole is not None:
+        tx.ended_relatives.append(EndedRelative(claim.number, claim.id, "done", whole, 0, None))
     return True
 
 
@@ -135,6 +170,62 @@ def _end(tx: Transaction, document: TransitionRow, state: State, now_ms: int, re
         lane.cancelled += 1
     _uncount(tx, document, lane, now_ms)
     tx.log(now_ms, state, document.customer, document.number, document.token, reason)
+    if document.whole is not None or document.parts_left:
+        tx.ended_relatives.append(
+            EndedRelative(document.number, document.id, state, document.whole, document.parts_left, reason)
+        )
+
+
+def _continue(tx: Transaction, document: TransitionRow, outcome: Continued, now_ms: int) -> None:
+    """Make a running document wait as another kind: until its parts are done, if it has any."""
+    state, ready_ms = ("delayed", NEVER_MS) if outcome.parts else ("ready", now_ms)
+    (size_before,) = tx.execute(sql.payload_bytes, (document.number,)).fetchone()
+    added, count = text_bytes(outcome.payload) - size_before + outcome.file_bytes, len(outcome.parts)
+    columns = (outcome.kind, state, ready_ms, added, count, count)
+    tx.execute(sql.continue_document, (*columns, document.number, document.token))
+    tx.execute(sql.replace_payload, (outcome.payload, document.number))
+    lane, other = tx.lane(*document.lane_key), tx.lane(document.customer, outcome.kind, document.priority)
+    other.waiting += 1
+    if document.bytes is not None:
+        lane.documents, lane.bytes = lane.documents - 1, lane.bytes - document.bytes
+        other.documents, other.bytes = other.documents + 1, other.bytes + document.bytes + added
+    tx.stop_running(lane, now_ms)
+    if state == "ready":
+        tx.join_lane(other, document.number, ready_ms)
+    what = "split" if outcome.parts else "continued"
+    tx.log(now_ms, what, document.customer, document.number, document.token, outcome.kind)
+
+
+def _end_families(tx: Transaction, now_ms: int) -> None:
+    """Count parts that are done towards their wholes; with a part that failed or was cancelled end its whole, and with a
+    whole its other parts."""
+    if not tx.ended_relatives:
+        return
+    tx.flush_documents()
+    for ended in tx.ended_relatives:  # which grows
+        if ended.whole is not None and ended.state == "done":
+            _count_part(tx, ended.whole, now_ms)
+        elif ended.whole is not None:
+            whole = _read_document(tx, ended.whole)
+            if whole is not None and whole.state == "delayed" and whole.parts_left:
+                reason = PART_FAILED.format(id=ended.id, reason=ended.reason) if ended.state == "failed" else None
+                _end(tx, whole, ended.state, now_ms, reason)
+        if ended.parts_left:
+            for row in tx.execute(sql.parts_to_cancel, (ended.number,)).fetchall():
+                _end(tx, TransitionRow(*row), "cancelled", now_ms)
+    tx.ended_relatives.clear()
+
+
+def _count_part(tx: Transaction, whole: str, now_ms: int) -> None:
+    row = tx.execute(sql.count_part, (whole,)).fetchone()
+    if row is None:
+        return
+    number, *lane_key, token, is_last = row
+    if is_last:
+        tx.execute(sql.join_document, (now_ms, number, token))
+        lane = tx.lane(*lane_key)
+        tx.join_lane(lane, number, now_ms)
+        tx.log(now_ms, "joined", lane.customer, number, token)
 
 
 def _uncount(tx: Transaction, document: TransitionRow, lane: LaneRow, now_ms: int) -> None:
@@ -177,6 +268,7 @@ def reclaim(tx: Transaction, limit: int, now_ms: int) -> int:
             _end(tx, document, "failed", now_ms, reason)
         else:
             _requeue(tx, document, "expired", now_ms, document.attempts)
+    _end_families(tx, now_ms)
     return len(expired)
 
 
@@ -189,6 +281,7 @@ def cancel(tx: Transaction, ids: Sequence[str], now_ms: int) -> list[str]:
         if document is not None and document.state not in ENDED:
             _end(tx, document, "cancelled", now_ms)
             cancelled.append(id)
+    _end_families(tx, now_ms)
     return cancelled
 
 
@@ -196,24 +289,46 @@ def retry(tx: Transaction, id: str, as_customer: bool, now_ms: int) -> bool:
     """Give a failed document another round of attempts; for its customer with a check."""
     tx.flush_documents()
     row = tx.execute(sql.read_snapshot, (id,)).fetchone()
-    if row is None or (before := decode_document(row)).state != "failed":
+    if row is None or (before := decode_document(row)).state != "failed" or _is_kept(tx, before.whole):
         return False
     customer = tx.customer(before.customer)
     limits = customer_limits(tx, customer)
     refuse_retry(id, customer.id, before.retries if as_customer else None, lambda: usage_of(tx, customer).waiting, limits)
-    tx.execute(sql.revive_document, (now_ms, before.number, before.token))
     lane = tx.lane(customer.number, before.kind, before.priority)
     lane.failed -= 1
     note = None
     if as_customer:
         check, priority = check_again(tx, before, now_ms, retries=1)
         note = encode_check(check, before.cost, before.check)
-        lane = change_lane(tx, lane, priority, before)
-    lane.waiting += 1
-    Submitter(tx, customer.id).count_busy(1)
-    tx.join_lane(lane, before.number, now_ms)
-    tx.log(now_ms, "revived", customer.number, before.number, before.token, note)
+        change_lane(tx, lane, priority, before)
+    document = _read_document(tx, id)
+    assert document is not None
+    revived = [document]
+    _revive(tx, document, now_ms, note)
+    for whole in revived:  # which grows
+        rows = tx.execute(sql.parts_to_revive, (whole.number,)).fetchall() if whole.parts_left else ()
+        for part in map(TransitionRow._make, rows):
+            lane = tx.lane(*part.lane_key)
+            setattr(lane, part.state, getattr(lane, part.state) - 1)
+            _revive(tx, part, now_ms)
+            revived.append(part)
+    Submitter(tx, customer.id).count_busy(len(revived))
     return True
+
+
+def _is_kept(tx: Transaction, id: str | None) -> bool:
+    return id is not None and tx.execute(sql.is_kept, (id,)).fetchone() is not None
+
+
+def _revive(tx: Transaction, document: TransitionRow, now_ms: int, note: str | None = None) -> None:
+    """Let a document that ended wait again: until its parts are done, if they are not."""
+    state, ready_ms = ("delayed", NEVER_MS) if document.parts_left else ("ready", now_ms)
+    tx.execute(sql.revive_document, (state, ready_ms, document.number, document.state, document.token))
+    lane = tx.lane(*document.lane_key)
+    lane.waiting += 1
+    if state == "ready":
+        tx.join_lane(lane, document.number, ready_ms)
+    tx.log(now_ms, "revived", lane.customer, document.number, document.token, note)
 
 
 def check_again(tx: Transaction, document: DocumentRow, now_ms: int, retries: int = 0) -> tuple[CheckRow, int]:

@@ -53,7 +53,7 @@ class Submitter:
         level = max(self.policy.level(standing.counter), no_better_than or 1)
         return CheckRow(customer.id, level, standing.counter, now_ms, self.tx.rules.version, self.terms_version)
 
-    def submit(self, submission: Submission, now_ms: int, source: _Source | None) -> ReceiptRow:
+    def submit(self, submission: Submission, now_ms: int, source: _Source | None, whole: str | None = None) -> ReceiptRow:
         """Insert a document; one made from another document inherits that one's check and moves no counter."""
         tx, customer = self.tx, self.customer
         if source is None or submission.made_from is None:
@@ -69,6 +69,7 @@ class Submitter:
             number, submission.id, customer.number, customer.id, submission.kind, state, priority, *check[2:], self.weight,
             resets, submission.cost, submission.key, ready_ms, ATTEMPTS_DEFAULT, size, None if source is None else source.root,
             check.priority if check.priority != priority else None, no_better_than, by_hand,
+            whole,
         )  # fmt: skip
         tx.add_document(row, number, submission.payload)
         tx.log(now_ms, "submitted", customer.number, number, 0, submission.made_from)
@@ -114,6 +115,17 @@ def submit(tx: Transaction, submissions: Sequence[Submission], now_ms: int) -> l
     for root, members in additions.families.items():
         tx.execute(sql.add_to_family, (root, len(members)))
     return receipts
+
+
+def add_parts(tx: Transaction, whole: str, parts: Sequence[Submission], now_ms: int) -> None:
+    """Insert the parts of a document that was split: they are made from it."""
+    source = next(iter(_read_sources(tx, parts[:1]).values()))
+    submitter = Submitter(tx, parts[0].customer)
+    submitter.count_busy(len(parts))
+    tx.execute(sql.write_first_part, (tx.last_number + 1, whole))
+    for part in parts:
+        submitter.submit(part, now_ms, source, whole)
+    tx.execute(sql.add_to_family, (source.root, len(parts)))
 
 
 def _read_sources(tx: Transaction, submissions: Sequence[Submission]) -> dict[str | None, _Source]:

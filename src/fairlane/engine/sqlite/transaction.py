@@ -19,7 +19,17 @@ from fairlane.engine.codec import encode_terms
 
 from .kinds import Kinds, StoredKind, is_blocked_now
 from .queries import Execute, sql
-from .rows import NO_TERMS, LaneKey, LaneRow, PriorityRow, StoredCustomer, TermsRow, decode_rules_cached, read_terms
+from .rows import (
+    NO_TERMS,
+    EndedRelative,
+    LaneKey,
+    LaneRow,
+    PriorityRow,
+    StoredCustomer,
+    TermsRow,
+    decode_rules_cached,
+    read_terms,
+)
 from .usual import Usuals
 
 
@@ -59,6 +69,7 @@ class Transaction:
         self.kinds = Kinds(self.execute)
         self.usuals = Usuals(self.execute, self.executemany)
         self._changes: list[tuple[object, ...]] = []
+        self.ended_relatives: list[EndedRelative] = []  # in a call that has not dealt with them yet
         self._documents: list[tuple[object, ...]] = []  # new ones, not yet written
         self._payloads: list[tuple[int, str]] = []
 

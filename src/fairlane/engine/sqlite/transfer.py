@@ -93,8 +93,9 @@ def _pack_customer(execute: Execute, customer: StoredCustomer) -> PackedCustomer
 
 
 def _pack_document(row: tuple[Any, ...]) -> PackedDocument:
-    *snapshot, weight, resets, digest, payload, result, root, descendants = row
-    return PackedDocument(decode_document(tuple(snapshot)), digest, weight, resets, payload, result, root, descendants)
+    *snapshot, weight, resets, digest, payload, result, root, descendants, parts_from = row
+    document = decode_document(tuple(snapshot))
+    return PackedDocument(document, digest, weight, resets, payload, result, root, descendants, parts_from)
 
 
 def unpack(tx: Transaction, packed: Packed) -> None:
@@ -178,4 +179,5 @@ def _document_row(document: DocumentRow, customer: int, packed: PackedDocument) 
         document.number, document.id, customer, document.customer, document.kind, document.state, document.priority, *check[2:],
         packed.weight, packed.resets, *document[6:16], check.priority, document.no_better_than, document.is_set_by_hand,
         document.claimed_ms, document.bytes, document.retries, document.check.checked_ms, packed.root,
+        document.whole, document.parts, document.parts_left, packed.parts_from,
     )  # fmt: skip

@@ -27,7 +27,7 @@ end
 if ARGV[1] ~= 'create' then
   return {0, 0}
 end
-local queue = {6} -- its form
+local queue = {7} -- its form
 for position = 2, 48 do
   queue[position] = 0
 end
@@ -39,4 +39,4 @@ for at = 9, #ARGV do
 end
 redis.call('SET', KEYS[1], struct.pack('>B' .. string.rep('i7', 47), unpack(queue)) .. cmsgpack.pack(unpack(rules)))
 redis.call('HSET', string.sub(KEYS[1], 1, -6) .. 'rules', 1, ARGV[2])
-return {6, 6}
+return {7, 7}

@@ -58,7 +58,8 @@ local function pack_documents()
     if document then
       local row, values, family = snapshot(document), fixed(document), family_of(root_of(document))
       local root, descendants = values.root and tonumber(values.root), family and family.descendants or 0
-      for _, value in ipairs({values.digest, values.weight, values.resets, payloads[at], results[at], root, descendants}) do
+      local parts_from = values.parts_from
+      for _, value in ipairs({values.digest, values.weight, values.resets, payloads[at], results[at], root, descendants, parts_from}) do
         row[#row + 1] = value
       end
       reply[#reply + 1] = row

@@ -32,12 +32,32 @@ local function old_lines()
   end
 end
 
-local changes, lines = old_lines()
-local ended = {}
-if changes < limit then
-  ended = call('ZRANGEBYSCORE', ENDINGS, '-inf', before, 'LIMIT', 0, limit)
+-- Return whether a document is a part of one that is kept: it is kept as long.
+local function is_part_of_kept(document)
+  local whole = fixed(document).whole
+  return whole and call('HEXISTS', ids_key(whole), whole) == 1
 end
-load_documents(ended)
+
+-- Return the documents to purge, oldest first.
+local function old_documents()
+  local old, position = {}, 0
+  while true do
+    local seqs = call('ZRANGEBYSCORE', ENDINGS, '-inf', before, 'LIMIT', position, limit)
+    load_documents(seqs)
+    for _, seq in ipairs(seqs) do
+      if #old < limit and not is_part_of_kept(document_of(seq)) then
+        old[#old + 1] = seq
+      end
+    end
+    position = position + #seqs
+    if #seqs < limit or #old == limit then
+      return old
+    end
+  end
+end
+
+local changes, lines = old_lines()
+local ended = changes < limit and old_documents() or {}
 load_customers_of(ended)
 local removed = {}
 for at, seq in ipairs(ended) do

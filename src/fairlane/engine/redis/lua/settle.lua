@@ -1,10 +1,11 @@
 -- Settle: each claim ends with its outcome; returns which of the claims were lost, for which nothing is changed.
 --
--- ARGV: now, again, the call's own id, count of outcomes, six values an outcome (its name, result or reason, delay, cost,
--- details or nothing, bytes of the result's files), then four values a settlement: seq, id, token and the index of its outcome.
+-- ARGV: now, again, the call's own id, count of outcomes, eight values an outcome (its name; result, reason or payload; delay, cost,
+-- details or nothing, bytes of the files it wrote, the kind as which it goes on, its parts as JSON or nothing), then four values a
+-- settlement: seq, id, token and the index of its outcome.
 -- `again` is 1 when this call was sent before and its reply was lost: what it did then is not reported as lost.
 local now, is_again = now_of(ARGV[1]), ARGV[2] == '1'
-local SIZE, OUTCOME_SIZE, LINES_BACK, ATTEMPTS_KEPT = 4, 6, 20000, 10
+local SIZE, OUTCOME_SIZE, LINES_BACK, ATTEMPTS_KEPT = 4, 8, 20000, 10
 local first_outcome, first_settlement = 5, 5 + OUTCOME_SIZE * tonumber(ARGV[4])
 call_id = ARGV[3]
 
@@ -74,6 +75,8 @@ local function keep_details(document, details)
   write_record('attempts', document.id .. format(':%016d', document.token), details)
 end
 
+local splits = {} -- documents that are split in this call, with their parts
+
 -- End a document's attempt with the outcome at a position of ARGV.
 local function settle(document, at)
   local outcome, text, delay, cost = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
@@ -92,6 +95,10 @@ local function settle(document, at)
       keep(document, 0, size)
     end
     finish(document, 'done', now)
+  elseif outcome == 'continued' then
+    local parts = ARGV[at + 7] ~= '' and cjson.decode(ARGV[at + 7]) or {}
+    go_on(document, ARGV[at + 6], text, tonumber(ARGV[at + 5]), #parts, now)
+    splits[#splits + 1] = #parts > 0 and {document = document, parts = parts} or nil
   elseif outcome == 'failed' then
     finish(document, 'failed', now, text)
   elseif outcome == 'released' then
@@ -110,20 +117,24 @@ local function settle(document, at)
   end
 end
 
-local settled_before, settled, lost = read_settled(), {}, {}
+local settled_before, settled, lost, ended = read_settled(), {}, {}, {}
 for index, seq in ipairs(seqs) do
   local at = first_settlement + (index - 1) * SIZE
   local document, token = document_of(seq), tonumber(ARGV[at + 2])
   local is_known = document and document.id == ARGV[at + 1]
   if is_known and document.token == token and document.state == 'running' then
     settle(document, first_outcome + OUTCOME_SIZE * (ARGV[at + 3] - 1))
-    settled[seq] = true
+    settled[seq], ended[#ended + 1] = true, document
   elseif is_known and not settled[seq] and settled_before[seq .. ':' .. token] then
     settled[seq] = true -- a second settlement of the same claim was lost the first time too
   else
     lost[#lost + 1] = index
   end
 end
+for _, split in ipairs(splits) do
+  add_parts(split.document, split.parts, now)
+end
+end_families(ended, now)
 if #feed > 2 then
   flush()
 end

@@ -76,17 +76,17 @@ local function unpack_family(root, descendants)
 end
 
 -- Write what is stored of a document, apart from the index of its state. A row: as in `snapshot`, then digest, weight,
--- resets, payload, result, root, descendants.
+-- resets, payload, result, root, descendants, number of the first part.
 local function write_document(row, seq, owner)
-  local id, key, result, piece = row[1], value_of(row[12]), value_of(row[32]), piece_of(seq)
-  local root = value_of(row[33]) and seq_of(row[33])
+  local id, key, result, piece = row[1], value_of(row[12]), value_of(row[35]), piece_of(seq)
+  local root = value_of(row[36]) and seq_of(row[36])
   write('HSET', DOCUMENTS .. piece, seq, pack(
     true, row[25], row[5], owner, row[16], row[14], row[15], as_text(row[13]), row[11], value_of(row[18]), value_of(row[19]),
     value_of(row[17]), value_of(row[20]), value_of(row[24]), false, id,
-    row[4], row[8], row[9], row[10], row[29], row[30], row[6], row[7], key, value_of(row[28]), root, row[26], row[27],
-    row[21], row[23] == 1, value_of(row[22])
+    row[4], row[8], row[9], row[10], row[32], row[33], row[6], row[7], key, value_of(row[31]), root, row[26], row[27],
+    row[21], row[23] == 1, value_of(row[22]), value_of(row[28]), row[38], row[29], row[30]
   ))
-  write('HSET', PAYLOADS .. piece, seq, row[31])
+  write('HSET', PAYLOADS .. piece, seq, row[34])
   write('HSET', ids_key(id), id, seq)
   write('ZADD', prefix .. 'documents-of:' .. owner, seq, seq)
   if result then
@@ -95,8 +95,8 @@ local function write_document(row, seq, owner)
   if key then
     write('HSET', prefix .. 'keys', owner .. ':' .. key, seq)
   end
-  if row[34] > 0 then
-    unpack_family(root or seq, row[34])
+  if row[37] > 0 then
+    unpack_family(root or seq, row[37])
   end
 end
 

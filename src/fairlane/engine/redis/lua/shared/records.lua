@@ -146,12 +146,14 @@ local function fixed(document)
   local values = document.fixed
   if not values then
     local kind, checked, rules_version, terms_version, weight, resets, checked_priority, counter, key, digest, root, retries,
-      submitted, priority, by_hand, no_better_than = decode(sub(document.record, document.fixed_at + 1))
+      submitted, priority, by_hand, no_better_than, whole, parts_from, parts, parts_left =
+        decode(sub(document.record, document.fixed_at + 1))
     values = {
       kind = kind, checked = checked, rules_version = rules_version, terms_version = terms_version, weight = weight,
       resets = resets, checked_priority = checked_priority, counter = counter, key = key, digest = digest, root = root or false,
       retries = retries or 0, submitted = submitted or checked, priority = priority or checked_priority,
-      by_hand = by_hand or false, no_better_than = no_better_than or false,
+      by_hand = by_hand or false, no_better_than = no_better_than or false, whole = whole or false, parts_from = parts_from or 0,
+      parts = parts or 0, parts_left = parts_left or 0,
     }
     document.fixed = values
   end
@@ -174,8 +176,17 @@ local function refix(document)
   document.fixed_at, document.record = 0, pack(
     values.kind, values.checked, values.rules_version, values.terms_version, values.weight, values.resets,
     values.checked_priority, values.counter, values.key, values.digest, values.root, values.retries, values.submitted,
-    values.priority, values.by_hand, values.no_better_than
+    values.priority, values.by_hand, values.no_better_than, values.whole, values.parts_from, values.parts, values.parts_left
   )
+end
+
+-- Return the seqs that the parts of a document got when it was split last.
+local function part_seqs(document)
+  local values, seqs = fixed(document), {}
+  for number = values.parts_from, values.parts_from + values.parts - 1 do
+    seqs[#seqs + 1] = seq_of(number)
+  end
+  return seqs
 end
 
 -- Return the row that readers of a document get.
@@ -186,7 +197,7 @@ local function snapshot(document)
     values.counter, values.checked, values.rules_version, values.terms_version, document.cost, values.key,
     tonumber(document.ready), document.attempts, document.attempts_max, document.token, document.worker, document.lease,
     document.ended, document.reason, values.priority, values.no_better_than, values.by_hand and 1 or 0, document.claimed,
-    document.bytes or 0, values.retries, values.submitted,
+    document.bytes or 0, values.retries, values.submitted, values.whole, values.parts, values.parts_left,
   }
 end
 
