@@ -1,32 +1,16 @@
-"""A pipeline of three steps. Each step is a kind with a handler of its own, and makes the document of the next step."""
+"""A pipeline of three steps: each is a kind with a handler of its own, and a page passes through all of them."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from functools import cache
 
-from fairlane import Fail, Queue, Worker
+from fairlane import Fail, Worker
 
 URL = "sqlite:///fairlane.db"
+STEPS = ["ocr", "classify", "fields"]
 WORDS = {"invoice": "invoice", "amount due": "invoice", "receipt": "receipt"}  # what a page says, and what it is then
 worker = Worker(URL, slots=2)
-
-
-@cache
-def queue() -> Queue:
-    """Open the queue once in each of the worker's processes."""
-    return Queue(URL, create=False)
-
-
-def submit_next(document, kind: str, payload: dict) -> dict:
-    """Submit the next step; return what leads to it, for this step's result.
-
-    With `made_from` it inherits the priority and is no check: a page costs its customer one check, however many steps it takes.
-    The key makes a repetition harmless: if the worker dies now, the next attempt finds the document instead of making another.
-    """
-    receipt = queue().submit(document.customer, payload, kind=kind, key=f"{document.id}/{kind}", made_from=document.id)
-    return {"next": receipt.id}
 
 
 @worker.handler("ocr", timeout=120)
@@ -37,22 +21,22 @@ def read(document):
     if done.returncode:
         raise Fail(f"tesseract cannot read it: {done.stderr.decode(errors='replace')[-200:]}")
     text = done.stdout.decode()
-    return {**document.put_results(text=text), **submit_next(document, "classify", {"text": text})}
+    return {"text": text, **document.put_results(text=text)}
 
 
 @worker.handler("classify")
 def classify(document):
-    text = document.payload["text"]
-    found = next((name for words, name in WORDS.items() if words in text.lower()), "letter")
-    return {"class": found, **submit_next(document, "fields", {"text": text, "class": found})}
+    text = document.results["ocr"]["text"]  # what the step before returned
+    return {"class": next((name for words, name in WORDS.items() if words in text.lower()), "letter")}
 
 
 @worker.handler("fields")
 def find_fields(document):
-    number = re.search(r"\bN[o°]\.? *(\w+)", document.payload["text"])
-    total = re.search(r"([\d.,]+) *EUR", document.payload["text"])
+    text = document.results["ocr"]["text"]
+    number = re.search(r"\bN[o°]\.? *(\w+)", text)
+    total = re.search(r"([\d.,]+) *EUR", text)
     return {
-        "class": document.payload["class"],
+        "class": document.results["classify"]["class"],
         "number": number[1] if number else None,
         "total": total[1] if total else None,
     }

@@ -6,7 +6,7 @@ import io
 import sys
 
 from PIL import Image, ImageDraw, ImageFont
-from steps import URL
+from steps import STEPS, URL
 
 from fairlane import Input, Queue
 
@@ -25,5 +25,5 @@ with Queue(URL) as queue:
     for customer, kind, count in (("big", "INVOICE", PAGES), ("bakery", "RECEIPT", 2)):
         texts = [f"{kind} No {1000 + number}\nTotal {number + 10}.50 EUR" for number in range(count)]
         files = [Input(content=scan(text), name=f"{kind.lower()}-{number}.png") for number, text in enumerate(texts)]
-        receipts = queue.submit_files(customer, files, kind="ocr")
+        receipts = queue.submit_files(customer, files, steps=STEPS)
         print(f"{customer} submitted {count} pages, the last one at priority {receipts[-1].priority}")

@@ -8,13 +8,7 @@ import pytest
 import steps
 
 from fairlane import Fail
-from fairlane.testing import Document, assert_done, assert_submitted, run_all
-
-
-@pytest.fixture
-def queue(fairlane_queue, monkeypatch):
-    monkeypatch.setattr(steps, "queue", lambda: fairlane_queue)
-    return fairlane_queue
+from fairlane.testing import Document, assert_done, run_all
 
 
 @pytest.fixture
@@ -27,13 +21,12 @@ def tesseract(monkeypatch):
     monkeypatch.setattr(subprocess, "run", run)
 
 
-def test_a_page_goes_through_three_steps_at_the_cost_of_one_check(queue, tesseract):
-    page = queue.submit("bakery", content=b"RECEIPT No 1001\nTotal 11.50 EUR", name="page.png", kind="ocr")
-    assert run_all(queue, steps.worker).done == 3
-    second = assert_done(queue, page.id)["next"]
-    third = assert_done(queue, second, {"class": "receipt"})["next"]
-    assert_done(queue, third, {"class": "receipt", "number": "1001", "total": "11.50"})
-    assert queue.look("bakery").counter == 0
+def test_a_page_goes_through_three_steps_at_the_cost_of_one_check(fairlane_queue, tesseract):
+    content = b"RECEIPT No 1001\nTotal 11.50 EUR"
+    page = fairlane_queue.submit("bakery", content=content, name="page.png", steps=steps.STEPS)
+    assert run_all(fairlane_queue, steps.worker).continued == 2
+    assert_done(fairlane_queue, page.id, {"class": "receipt", "number": "1001", "total": "11.50"})
+    assert fairlane_queue.look("bakery").counter == 0
 
 
 def test_what_tesseract_cannot_read_fails(tesseract):
@@ -42,8 +35,5 @@ def test_what_tesseract_cannot_read_fails(tesseract):
 
 
 @pytest.mark.parametrize(("text", "name"), [("AMOUNT DUE", "invoice"), ("Receipt", "receipt"), ("Dear Ann", "letter")])
-def test_pages_are_classified_by_their_words(queue, text, name):
-    page = queue.submit("bakery", {"text": text}, kind="classify")
-    run_all(queue, {"classify": steps.classify})
-    assert_done(queue, page.id, {"class": name})
-    assert_submitted(queue, "bakery", {"class": name}, kind="fields", count=1)
+def test_pages_are_classified_by_their_words(text, name):
+    assert steps.classify(Document(results={"ocr": {"text": text}})) == {"class": name}

@@ -316,3 +316,15 @@ def test_without_a_terminal_and_without_yes_nothing_is_changed(mixed: str) -> No
     assert run("cancel", "--kind", "scan", "--url", mixed, input="").exit_code != 0
     with Queue(mixed) as queue:
         assert queue.look("acme").waiting == 5
+
+
+def test_steps_and_slices_are_submitted_and_shown(url: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    arguments = ("submit", str(tmp_path / "a.txt"), "--customer", "acme", "--url", url)
+    (receipt,) = run_json(*arguments, "--steps", "extract,index", "--slices", "20")
+    assert receipt["kind"] == "extract"
+    assert "steps      extract (ready), index (to come)" in run("show", receipt["id"], "--url", url).stdout
+    (shown,) = run_json("show", receipt["id"], "--url", url)
+    assert [step["kind"] for step in shown["steps"]] == ["extract", "index"]
+    assert "begins as the first of them" in run(*arguments, "--steps", "a,b", "--kind", "c").stderr
+    assert "pages of a slice" in run(*arguments, "--slices", "0").stderr

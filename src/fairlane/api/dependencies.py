@@ -108,6 +108,9 @@ def document_json(caller: Caller, document: DocumentRow) -> dict[str, Any]:
         "worker": document.worker if caller.sees_all else None,
         "bytes": document.bytes,
         "retries": document.retries,
+        "whole": document.whole,
+        "parts": document.parts,
+        "parts_done": document.parts - document.parts_left,
         "links": document_links(document.id),
     }
 

@@ -16,14 +16,14 @@ from fairlane.core.document import Submission, validate_text
 from fairlane.core.policy import STEP
 from fairlane.engine.limits import submission_bytes
 from fairlane.queue import DEFAULT_KIND, FILE_KIND, new_ids
-from fairlane.queue.validation import SubmitOptions, cost_thousandths, payload_text
+from fairlane.queue.validation import SubmitOptions, cost_thousandths, first_kind, make_pipeline, payload_text
 
 from .auth import Caller
 from .problems import Problem, bad_value
 from .service import Service
 
-FIELDS = frozenset(("payload", "kind", "cost", "delay", "customer", "no_better_than"))
-BATCH_FIELDS = frozenset(("documents", "kind", "delay", "customer", "no_better_than"))
+FIELDS = frozenset(("payload", "kind", "cost", "delay", "customer", "no_better_than", "steps"))
+BATCH_FIELDS = frozenset(("documents", "kind", "delay", "customer", "no_better_than", "steps"))
 MEMBER_FIELDS = frozenset(("payload", "cost"))
 KEY_MAX = 200
 
@@ -91,14 +91,16 @@ def _object(value: Any, known: frozenset[str], name: str) -> dict[str, Any]:
 
 def _common(service: Service, caller: Caller, fields: dict[str, Any]) -> SubmitOptions:
     """Validate what the documents of one request share, which have no files: customer, kind, delay and best priority."""
-    customer = caller.customer_for(fields.get("customer"))
-    kind = validate_text("kind", fields.get("kind", DEFAULT_KIND), 100)
-    service.refuse_kind(caller, kind)
+    customer, steps = caller.customer_for(fields.get("customer")), fields.get("steps")
+    kind = first_kind(fields.get("kind"), steps, DEFAULT_KIND)
+    for each in steps or [validate_text("kind", kind, 100)]:
+        service.refuse_kind(caller, each)
     if kind == FILE_KIND:
         raise Problem(
             "bad-value", f"kind is {kind!r}, which is for documents with a file; send the file, or leave kind out for a payload"
         )
-    return SubmitOptions.validate(customer, kind, 1, fields.get("delay", 0), None, fields.get("no_better_than"))
+    best, pipeline = fields.get("no_better_than"), make_pipeline(steps, None)
+    return SubmitOptions.validate(customer, kind, 1, fields.get("delay", 0), None, best, pipeline)
 
 
 def cost_of(submissions: Iterable[Submission]) -> float:
@@ -112,4 +114,6 @@ def bytes_of(submissions: Iterable[Submission]) -> int:
 
 
 def _submission(common: SubmitOptions, id: str, fields: dict[str, Any], key: str | None) -> Submission:
-    return common.submission(id, payload_text(fields.get("payload")), key, cost_thousandths(fields.get("cost", 1)))
+    return common.submission(
+        id, payload_text(fields.get("payload"), common.pipeline), key, cost_thousandths(fields.get("cost", 1))
+    )

@@ -18,6 +18,8 @@ Reset = Literal["idle", "sliding"]
 Turns = Literal["time", "documents"]
 Number = StrictInt | StrictFloat
 
+STEPS = "The kinds that it passes through, one after the other; it begins as the first of them."
+SLICES = "A long PDF or TIFF may be read in slices of so many pages, by several workers at once."
 NO_BETTER_THAN = "The best priority that it may get, 1 to 9; the counter moves as always."
 COST = "Below 1 only for operators, and for customers to whom they allowed it."
 ID = "0199a3f2-1c5e-7d31-9f60-3b1de5a0c842"
@@ -56,6 +58,7 @@ class SubmissionBody(StrictBody):
 
     payload: Any = Field(default=None, examples=[{"order": 17, "lines": ["A4", "A5"]}])
     kind: str = Field(default="default", min_length=1, max_length=100)
+    steps: list[str] | None = Field(default=None, min_length=1, max_length=20, description=STEPS, examples=[["read", "index"]])
     cost: float = Field(default=1, ge=0.001, le=10_000, multiple_of=0.001, examples=[1, 2.5], description=COST)
     delay: float = Field(default=0, ge=0, le=31_536_000, description="Seconds before it may be taken.")
     no_better_than: int | None = Field(default=None, ge=1, le=9, description=NO_BETTER_THAN, examples=[7])
@@ -69,6 +72,8 @@ class FormBody(StrictBody):
     name: str | None = Field(default=None, max_length=255, description="What the sender calls it.", examples=["invoice.pdf"])
     payload: str | None = Field(default=None, description="JSON.", examples=['{"order": 17}'])
     kind: str = Field(default="extract", min_length=1, max_length=100)
+    steps: str | None = Field(default=None, description=f"{STEPS} With commas between.", examples=["extract,index"])
+    slices: str | None = Field(default=None, description=SLICES, examples=["20"])
     cost: str = Field(default="1", description='A number, or "pages".', examples=["1", "pages"])
     delay: str = Field(default="0", examples=["0"])
     no_better_than: str | None = Field(default=None, description=NO_BETTER_THAN, examples=["7"])
@@ -87,6 +92,8 @@ class BatchForm(StrictBody):
 
     payload: str | None = Field(default=None, description="JSON, the same for all.", examples=['{"order": 17}'])
     kind: str = Field(default="extract", min_length=1, max_length=100)
+    steps: str | None = Field(default=None, description=f"{STEPS} With commas between.", examples=["extract,index"])
+    slices: str | None = Field(default=None, description=SLICES, examples=["20"])
     cost: str = Field(default="1", description='Of each: a number, or "pages".', examples=["1", "pages"])
     delay: str = Field(default="0", examples=["0"])
     no_better_than: str | None = Field(default=None, description=NO_BETTER_THAN, examples=["7"])
@@ -99,6 +106,7 @@ class BatchBody(StrictBody):
 
     documents: list[BatchMember] = Field(min_length=1)
     kind: str = Field(default="default", min_length=1, max_length=100)
+    steps: list[str] | None = Field(default=None, min_length=1, max_length=20, description=STEPS, examples=[["read", "index"]])
     delay: float = Field(default=0, ge=0, le=31_536_000)
     no_better_than: int | None = Field(default=None, ge=1, le=9, description=NO_BETTER_THAN, examples=[7])
     customer: str | None = Field(default=None, min_length=1, max_length=200, description="For operators: whose they are.")
@@ -201,6 +209,9 @@ class DocumentModel(ResponseModel, title="Document"):
     worker: str | None = Field(description="The worker that runs it; for operators only.")
     bytes: int = Field(ge=0, description="That its payload, its result and their files take.")
     retries: int = Field(ge=0, description="By its customer.")
+    whole: str | None = Field(description="The document that it is a part of.")
+    parts: int = Field(ge=0, description="Into which it was split last.")
+    parts_done: int = Field(ge=0, description="How many of these are done; it goes on when all are.")
     progress: ProgressModel | None = None
     links: dict[str, str]
 

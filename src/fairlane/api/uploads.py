@@ -21,13 +21,14 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from fairlane.api.access.batches import BatchAccess, BatchRecord, batch_id
+from fairlane.blobs.envelope import Pipeline
 from fairlane.blobs.files import Files, discard_inputs
 from fairlane.core.document import Submission, validate_text
 from fairlane.core.errors import StoreError
 from fairlane.procs.threads import DaemonThreads
 from fairlane.queue import FILE_KIND, PAGES
 from fairlane.queue.files import NOT_DONE, Input, discard_repeated, write_inputs
-from fairlane.queue.validation import SubmitOptions, validate_priority
+from fairlane.queue.validation import SubmitOptions, first_kind, make_pipeline, validate_priority
 
 from .auth import Caller, time_ms
 from .middleware import ClientGone, LimitedReceive, Message, Receive, Scope, too_large
@@ -40,7 +41,7 @@ from .submit_batcher import Accepted
 from .turns import Turns
 from .upload_tokens import UploadToken, give_back, refuse_used, spend
 
-FIELDS = frozenset(("name", "kind", "cost", "delay", "customer", "payload", "no_better_than"))
+FIELDS = frozenset(("name", "kind", "cost", "delay", "customer", "payload", "no_better_than", "steps", "slices"))
 BATCH_FIELDS = FIELDS - {"name"}  # every file has its own
 TOKEN_FIELDS = frozenset(("name",))
 FORM_BYTES_MAX = 64 * 1024  # of what a form has around a file, for an upload token
@@ -61,6 +62,7 @@ class UploadFields(NamedTuple):
     payload: Any
     key: str | None
     no_better_than: int | None = None
+    pipeline: Pipeline | None = None
 
 
 class BodyReader:
@@ -238,15 +240,18 @@ class Uploads:
         service, caller = self._service, cast(Caller, scope["caller"])
         _refuse_unknown(values, FIELDS)
         customer = caller.customer_for(values.get("customer"))
-        kind = validate_text("kind", values.get("kind", FILE_KIND), 100)
-        service.refuse_kind(caller, kind)
+        steps = values["steps"].split(",") if "steps" in values else None
+        kind = first_kind(values.get("kind"), steps, FILE_KIND)
+        for each in steps or [validate_text("kind", kind, 100)]:
+            service.refuse_kind(caller, each)
+        pipeline = make_pipeline(steps, _whole("slices", values["slices"]) if "slices" in values else None)
         payload = parse_json(values["payload"].encode(errors="replace")) if "payload" in values else None
         cost = PAGES if values.get("cost") == PAGES else _number("cost", values.get("cost", "1"))
         key = idempotency_key(dict(scope["headers"]))
         name = values.get("name") or None
         delay, best = _number("delay", values.get("delay", "0")), values.get("no_better_than")
         no_better_than = None if best is None else validate_priority("no_better_than", _whole("no_better_than", best))
-        return UploadFields(customer, kind, cost, delay, name, payload, key, no_better_than)
+        return UploadFields(customer, kind, cost, delay, name, payload, key, no_better_than, pipeline)
 
     async def _refuse(self, scope: Scope, fields: UploadFields) -> None:
         """Refuse before bytes are written: a cost that the caller may not choose, and a customer that has reached a limit."""
@@ -329,7 +334,9 @@ def _common(fields: UploadFields) -> tuple[SubmitOptions, bool]:
     """Return what the documents of one request share, and whether each is charged by its pages."""
     is_by_pages = fields.cost == PAGES
     cost = 1 if is_by_pages else cast(float, fields.cost)
-    options = SubmitOptions.validate(fields.customer, fields.kind, cost, fields.delay, None, fields.no_better_than)
+    options = SubmitOptions.validate(
+        fields.customer, fields.kind, cost, fields.delay, None, fields.no_better_than, fields.pipeline
+    )
     return options, is_by_pages
 
 

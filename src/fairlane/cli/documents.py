@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 @main.command(epilog="Example:  fairlane submit --customer acme inbox/*.pdf")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option("--customer", required=True, shell_complete=complete_customer, help="The customer that the documents belong to.")
-@click.option("--kind", default=FILE_KIND, show_default=True, help="The kind of document, which selects the worker's handler.")
+@click.option("--kind", help=f"The kind of document, which selects the worker's handler.  [default: {FILE_KIND}]")
+@click.option("--steps", metavar="KIND,KIND,...", help="The kinds that each document passes through, one after the other.")
+@click.option(
+    "--slices", type=int, metavar="PAGES", help="Read a long PDF or TIFF in slices of so many pages, several at once."
+)
 @click.option("--key", help="Idempotency key for one file: submitting it again returns the first receipt.")
 @click.option("--cost", type=COST, default="1", show_default=True, help="How many documents each file counts as; or pages.")
 @click.option("--delay", type=DURATION, default="0", metavar="DURATION", help="Start them no sooner than in 90s, 2h, ...")
@@ -53,7 +57,9 @@ if TYPE_CHECKING:
 def submit(
     files: tuple[str, ...],
     customer: str,
-    kind: str,
+    kind: str | None,
+    steps: str | None,
+    slices: int | None,
     key: str | None,
     cost: Cost,
     delay: float,
@@ -72,13 +78,15 @@ def submit(
     if key is not None and len(paths) != 1:
         raise Mistake(f"--key is for one document, not {len(paths):,} files; submit them one by one, or without --key")
     inputs = [Input(path, key=key) for path in paths]
+    kinds = None if steps is None else steps.split(",")
+    first = kind or (kinds or [FILE_KIND])[0]
     with open_queue(url, blobs=blobs) as queue:
         receipts: Iterable[Receipt] = queue.submit_files(
-            customer, inputs, kind=kind, cost=cost, delay=delay, no_better_than=no_better_than
+            customer, inputs, kind=kind, cost=cost, delay=delay, no_better_than=no_better_than, steps=kinds, slices=slices
         )
         for receipt, path in zip(receipts, paths, strict=True):
             data = {
-                "id": receipt.id, "customer": customer, "kind": kind, "priority": receipt.priority, "counter": receipt.counter,
+                "id": receipt.id, "customer": customer, "kind": first, "priority": receipt.priority, "counter": receipt.counter,
                 "path": os.path.abspath(path),
             }  # fmt: skip
             name = display_path(os.path.basename(path))

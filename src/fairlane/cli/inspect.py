@@ -97,7 +97,8 @@ def _body(queue: Queue | RemoteQueue, id: str) -> dict[str, Any]:
         file: dict[str, Any] | None = queue.input(id)._asdict()
     except Unknown:
         file = None
-    return {"payload": queue.payload(id), "file": file}
+    steps = [step._asdict() for step in queue.steps(id)]
+    return {"payload": queue.payload(id), "file": file, "steps": steps}
 
 
 def _facts(document: Document, body: dict[str, Any]) -> list[str]:
@@ -111,13 +112,19 @@ def _facts(document: Document, body: dict[str, Any]) -> list[str]:
         "attempts": f"{document.attempts} of {document.attempts_max}",
         "worker": document.worker,
         "submitted": _time(document.submitted_at),
-        "ready": _time(document.ready_at),
+        "ready": None if document.parts_done < document.parts else _time(document.ready_at),
         "ended": document.ended_at and _time(document.ended_at),
         "cost": document.cost,
         "key": document.key,
     }
     if document.progress is not None and document.progress.progress is not None:
         facts["progress"] = document.progress.progress
+    if document.whole is not None:
+        facts["part of"] = document.whole
+    if document.parts:
+        facts["parts"] = f"{document.parts_done:,} of {document.parts:,} done"
+    if len(steps := body.get("steps", ())) > 1:
+        facts["steps"] = ", ".join(f"{step['kind']} ({step['state']})" for step in steps)
     file = body.get("file")
     if file is not None:
         facts["file"] = f"{file['name']}, {file['size']:,} bytes, sha256 {file['sha256']}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fairlane.blobs.safe_open import display_path, open_regular_file
 from fairlane.client import Client
 from fairlane.core.errors import Mistake
-from fairlane.queue import FILE_KIND, Check, Cost, Input, Receipt
+from fairlane.queue import Check, Cost, Input, Receipt
 
 PATIENCE_SECONDS = 10.0  # a person waits for the command to return
 KEY_BYTES_MAX = 1000
@@ -25,14 +25,17 @@ class RemoteQueue(Client):
         customer: str,
         files: Iterable[Input],
         *,
-        kind: str = FILE_KIND,
+        kind: str | None = None,
         cost: Cost = 1,
         delay: float = 0,
         no_better_than: int | None = None,
+        steps: Sequence[str] | None = None,
+        slices: int | None = None,
     ) -> Iterator[Receipt]:
         """Submit each file in a request of its own: if one is refused, those before it stay submitted."""
         for file in files:
             options: dict[str, Any] = {"kind": kind, "cost": cost, "delay": delay, "no_better_than": no_better_than}
+            options |= {"steps": steps, "slices": slices}
             yield self.submit(path=file.path, key=file.key, customer=customer, **options)
 
     def check(self, customer: str | None = None, *, cost: float = 1, now: float | None = None) -> Check:

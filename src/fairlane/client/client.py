@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Self
@@ -43,7 +43,15 @@ from fairlane.queue.bulk import Action, BulkStep
 from fairlane.queue.explain import Explanation
 from fairlane.queue.files import display_name
 from fairlane.queue.forget import OnProgress
-from fairlane.queue.validation import document_filter, document_id, payload_text, to_seconds, validate_priority
+from fairlane.queue.validation import (
+    document_filter,
+    document_id,
+    first_kind,
+    make_pipeline,
+    payload_text,
+    to_seconds,
+    validate_priority,
+)
 
 from . import models
 from .events import Events
@@ -97,6 +105,8 @@ class Client(ClientSteering):
         cost: Cost = 1,
         delay: float | timedelta = 0,
         no_better_than: int | None = None,
+        steps: Sequence[str] | None = None,
+        slices: int | None = None,
         customer: str | None = None,
         progress: UploadCallback | None = None,
     ) -> Receipt:
@@ -104,18 +114,26 @@ class Client(ClientSteering):
 
         Its kind is "extract" with a file and "default" without, unless you name one. A repeated `key` returns the first
         receipt; without one a key is made, so that a retry after a lost connection submits nothing twice. `no_better_than` is
-        the best priority that it may get. An operator names the customer with `customer`.
+        the best priority that it may get. With `steps` it passes through these kinds; a long file may be read in `slices` of so
+        many pages. An operator names the customer with `customer`.
         """
+        kind = None if kind is None and steps is None else first_kind(kind, steps, DEFAULT_KIND)
         headers = {"Idempotency-Key": _idempotency_key(key)}
-        options = {"kind": kind, "cost": cost, "delay": plain_seconds(delay), "no_better_than": no_better_than,
+        options: dict[str, Any] = {"kind": kind, "cost": cost, "delay": plain_seconds(delay), "no_better_than": no_better_than,
                    "customer": customer}  # fmt: skip
         options = {name: value for name, value in options.items() if value is not None}
+        make_pipeline(steps, slices)  # which refuses bad ones
         if path is None and content is None and name is None:
+            if slices is not None:
+                raise BadValue("slices", slices, "left out for a document without a file: it has no pages")
+            options |= {} if steps is None else {"steps": list(steps)}
             content_json = _json({"payload": _validate_payload(payload), **options})
             response = self._http.request("POST", DOCUMENTS, json_body(content_json.encode()), headers)
             return models.receipt(json.loads(response.body))
         file_name = display_name(Input(path, None, name))
         query = {**options, **({} if file_name is None else {"name": file_name})}
+        query |= {} if steps is None else {"steps": ",".join(steps)}
+        query |= {} if slices is None else {"slices": slices}
         if payload is not None:
             query["payload"] = payload_text(payload)
         with upload_body(path, content, progress) as body:
@@ -126,17 +144,19 @@ class Client(ClientSteering):
         self,
         payloads: Iterable[Any],
         *,
-        kind: str = DEFAULT_KIND,
+        kind: str | None = None,
         key: str | None = None,
         cost: float = 1,
         delay: float | timedelta = 0,
         no_better_than: int | None = None,
+        steps: Sequence[str] | None = None,
         customer: str | None = None,
     ) -> BatchReceipt:
         """Submit many documents of one customer as a batch: as many checks, all or none; a repeated `key` returns it again."""
         if isinstance(payloads, str | bytes | dict) or not isinstance(payloads, Iterable):
             raise BadValue("payloads", payloads, "a list of payloads")
-        options: dict[str, Any] = {"kind": kind, "delay": plain_seconds(delay)}
+        options: dict[str, Any] = {"kind": first_kind(kind, steps, DEFAULT_KIND), "delay": plain_seconds(delay)}
+        options |= {} if steps is None else {"steps": list(steps)}
         options |= {
             name: value for name, value in (("no_better_than", no_better_than), ("customer", customer)) if value is not None
         }

@@ -17,7 +17,7 @@ SEPARATOR = "\n\n"  # between pages, as the builder of an extraction writes it
 
 
 def split_pages(count: int, size: int, payload: Mapping[str, Any] | None = None) -> Split:
-    """Return the slices of so many pages, with this payload: of the size that was wanted, or larger, if there would be too many."""
+    """Return the slices of so many pages, each with this payload: of that size, or larger if there would be too many."""
     size = max(size, -(-count // PARTS_MAX))
     slices = [(first, min(first + size, count)) for first in range(0, count, size)]
     return Split([{**(payload or {}), "pages": pages} for pages in slices], costs=[end - first for first, end in slices])

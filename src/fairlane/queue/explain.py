@@ -71,9 +71,11 @@ def explain_document(
         "service": None,
         "delayed_by": None if delay is None else delay.what,
         "delayed_because": None if delay is None else delay.note,
+        "parts": document.parts,
+        "parts_done": document.parts - document.parts_left,
     }
     sentences = [_priority_sentence(document)]
-    if outlook is None:
+    if outlook is None or waits_for_parts(document):
         sentences.append(_state_sentence(document, for_customer))
     else:
         facts.update(_outlook_facts(document, rules, outlook, service, calibration or Calibration()))
@@ -81,6 +83,11 @@ def explain_document(
             sentences.append(_delay_sentence(document, delay))
         sentences.append(_outlook_sentence(document, _frozen(rules, for_customer), facts))
     return Explanation(" ".join(sentences), facts)
+
+
+def waits_for_parts(document: DocumentRow) -> bool:
+    """Return whether a document was split, and some of its parts are not done."""
+    return document.state == "delayed" and document.parts_left > 0
 
 
 def _priority_sentence(document: DocumentRow) -> str:
@@ -261,6 +268,8 @@ def _delay_sentence(document: DocumentRow, delay: ChangeRow) -> str:
 
 
 def _state_sentence(document: DocumentRow, for_customer: bool) -> str:
+    if waits_for_parts(document):
+        return f"It waits for {document.parts_left:,} of its {_units(document.parts, 'part')}, and goes on when all are done."
     if document.state == "running":
         worker = "a worker" if for_customer else document.worker
         return f"It is running on {worker}, attempt {document.attempts} of {document.attempts_max}."

@@ -151,6 +151,16 @@ class DocumentAccess:
         explanation = self._queue.explain(id, for_customer=not self._caller.sees_all)
         return {"sentence": explanation.sentence, **explanation.facts}
 
+    def steps(self, id: str) -> list[dict[str, Any]]:
+        """Read the steps of a document, without what they returned."""
+        self.get(id)
+        return [{"kind": step.kind, "state": step.state} for step in self._queue.steps(id)]
+
+    def parts(self, id: str) -> list[DocumentRow]:
+        """Read the parts into which a document was split last, in order."""
+        self.get(id)
+        return [part.document for part in self._engine.parts(id)]
+
     def cancel(self, id: str) -> DocumentRow:
         """End a document that has not ended."""
         self.get(id)

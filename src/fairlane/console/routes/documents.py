@@ -28,6 +28,7 @@ SEARCHED_MAX = 5000  # documents that one search reads
 SEARCH_SECONDS = 1.0
 PAGE = 500
 NOTES_FOR_PROGRAMS = ("submitted", "revived", "prioritized", "rechecked")
+PARTS_SHOWN = 20
 router = APIRouter(tags=["page"], include_in_schema=False)
 
 
@@ -133,6 +134,8 @@ async def get_document(context: AnyCaller, id: IdInPath) -> Response:
         return {
             "document": document_json(context.caller, document) | file_json(context, document),
             "life": history_json(changes, document),
+            "steps": documents.steps(id),
+            "parts": _parts_json(context, document),
             "why": _check_json(documents.check_context(document), document),
             "outlook": _outlook_json(documents, document),
             "attempts": _attempts_json(context, document, changes),
@@ -142,6 +145,19 @@ async def get_document(context: AnyCaller, id: IdInPath) -> Response:
         }
 
     return json_response(await context.service.search(read_document))
+
+
+def _parts_json(context: RequestContext, document: DocumentRow) -> dict[str, Any] | None:
+    """Return how far the parts of a document are, by their cost, which are pages of slices; and those that run or failed."""
+    if not document.parts:
+        return None
+    parts = context.access.documents.parts(document.id)
+    shown = [part for part in parts if part.state in ("running", "failed")][:PARTS_SHOWN]
+    return {
+        "cost": from_thousandths(sum(part.cost for part in parts)),
+        "cost_done": from_thousandths(sum(part.cost for part in parts if part.state == "done")),
+        "shown": [{"id": part.id, "number": parts.index(part) + 1, "state": part.state} for part in shown],
+    }
 
 
 def _attempts_json(context: RequestContext, document: DocumentRow, changes: list[ChangeRow]) -> list[dict[str, Any]]:

@@ -169,6 +169,8 @@ export class DocumentView {
       ),
       make("section", { class: "card answer" }, statusLines(details), make("div", { class: "row" }, this.actions(details))),
       this.result,
+      details.steps.length > 1 && section(t("document.steps"), stepList(details.steps)),
+      details.parts && section(t("document.parts"), partList(details)),
       section(t("document.life"), timeline(details.life, this.isStaff)),
       details.attempts.length > 0 && section(t("document.failed_attempts"), failedAttempts(details.attempts)),
       section(t("document.facts"), facts(details, this.isStaff)),
@@ -218,13 +220,53 @@ function statusLines(details) {
   const spaced = (sentences) => sentences.flatMap((sentence) => [sentence, " "]);
   const failure = `failure.${code}`;
   return [
+    waitsForParts(item) && make("p", { class: "story" }, t("document.waits_for_parts")),
     (item.state === "ready" || item.state === "delayed") &&
+      !waitsForParts(item) &&
       make("p", { class: "story" }, spaced(outlookSentences(details.outlook))),
     item.state === "delayed" &&
+      !waitsForParts(item) &&
       item.ready_at > 0 &&
       make("p", {}, t("document.not_before", { time: dateTime(item.ready_at * 1000) })),
     item.state === "failed" && make("p", { class: "story" }, t(hasText(failure) ? failure : "failure.other")),
     make("p", {}, spaced(priorityReason(details))),
+  ];
+}
+
+/** Whether a document goes on when its parts are done. */
+function waitsForParts(item) {
+  return item.state === "delayed" && item.parts_done < item.parts;
+}
+
+function stepList(steps) {
+  const state = (step) => (step.state === "to come" ? make("small", {}, t("document.step_to_come")) : stateBadge(step.state));
+  return make(
+    "ol",
+    { class: "steps" },
+    steps.map((step) => make("li", {}, userName(step.kind), " ", state(step))),
+  );
+}
+
+/** How far the parts are, and links to those that run or failed. */
+function partList({ document: item, parts }) {
+  const counts = { done: number(item.parts_done), total: number(item.parts) };
+  const pages = { done: number(parts.cost_done), total: number(parts.cost) };
+  return [
+    make("p", {}, t("document.parts_done", counts), parts.cost > item.parts ? ` · ${t("document.pages_done", pages)}` : ""),
+    make("progress", { max: String(parts.cost), value: String(parts.cost_done), "aria-label": t("document.parts") }),
+    make(
+      "ul",
+      { class: "parts" },
+      parts.shown.map((part) =>
+        make(
+          "li",
+          {},
+          make("a", { href: `#/documents/${encodeURIComponent(part.id)}` }, t("document.part", { number: number(part.number) })),
+          " ",
+          stateBadge(part.state),
+        ),
+      ),
+    ),
   ];
 }
 
@@ -275,6 +317,7 @@ function facts({ document: item, batch }, isStaff) {
     isStaff && ["column.customer", customerLink(item.customer)],
     ["document.id", make("code", {}, item.id)],
     ["document.kind", userName(item.kind)],
+    item.whole && ["document.part_of", make("a", { href: `#/documents/${encodeURIComponent(item.whole)}` }, make("code", {}, item.whole))],
     item.key && ["document.key", make("code", {}, item.key)],
     batch && ["batch.title", [place, " · ", batchLink(batch)]],
     item.has_file && ["document.file", make("a", { href: item.links.file, download: "" }, t("document.download_file"))],
