@@ -29,6 +29,17 @@ def test_prefetching_is_bounded_by_time(seconds: float, ahead: int) -> None:
     assert prefetch.room(3) == 1 + prefetch.ahead()
 
 
+def test_nothing_is_prefetched_behind_the_parts_of_a_document_that_was_split_in_no_time() -> None:
+    prefetch = Prefetch(1)
+    prefetch.record(0.001)
+    assert prefetch.ahead() == 50
+    prefetch.expect_parts()
+    assert prefetch.ahead() == 0
+    for _ in range(20_000):
+        prefetch.record(0.01)
+    assert prefetch.ahead() == 5
+
+
 def test_nothing_waits_behind_documents_that_take_long_now_and_then() -> None:
     prefetch = Prefetch(1)
     for number in range(500):

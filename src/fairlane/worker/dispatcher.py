@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fairlane.core.document import Failed, Outcome, Released, Retried
+from fairlane.core.document import Continued, Failed, Outcome, Released, Retried
 
 from .attempts import attempt_details
 from .child_pool import ChildPool
@@ -150,6 +150,8 @@ class Dispatcher:
     def finished(self, active: ActiveClaim, outcome: Outcome, seconds: float, traceback: str | None) -> None:
         active.seconds = seconds
         self._prefetch.record(seconds)
+        if isinstance(outcome, Continued) and outcome.parts:
+            self._prefetch.expect_parts()
         if traceback is not None and isinstance(outcome, Retried | Failed):
             self._context.hooks.emit("raised", reason=outcome.reason, traceback=traceback, **active.facts())
             outcome = self._with_details(active, outcome, traceback)

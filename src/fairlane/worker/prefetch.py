@@ -6,7 +6,7 @@ Laws:
 - It is AHEAD_SECONDS of work over all slots together, as if each document took as long as the longest one lately; that hides
   the round trips to the store. Where some documents take long, nothing waits here behind them.
 - Of what waits here, better priorities begin first.
-- Until a run time is known nothing is prefetched.
+- Until a run time is known nothing is prefetched, and after a document was split in no time nothing behind its parts.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ class Prefetch:
         """Note how long a handler ran."""
         before = self._longest_seconds or 0.0
         self._longest_seconds = max(seconds, before * exp(-seconds / (FORGET_SECONDS * self._slots)))
+
+    def expect_parts(self) -> None:
+        """Note that a document was split: its parts will take longer than splitting it did."""
+        self.record(AHEAD_SECONDS * 1.5)
 
     def ahead(self) -> int:
         """Return how many documents may wait here beyond those that run."""

@@ -97,9 +97,10 @@ def test_the_client_submits_steps_and_slices(server: Server, customer: str) -> N
         assert [step.kind for step in server.queue.steps(file.id)] == steps
         assert [step.kind for step in server.queue.steps(plain.id)] == steps[::-1]
         assert desk.document(plain.id) == server.queue.document(plain.id)
-        for bad in ({"steps": []}, {"slices": 5}, {"steps": ["a"], "kind": "b"}):
+        bad_values: tuple[dict[str, Any], ...] = ({"steps": []}, {"slices": 5}, {"steps": ["a"], "kind": "b"})
+        for bad in bad_values:
             with pytest.raises(BadValue):
-                desk.submit(1, customer=customer, **bad)  # type: ignore[arg-type]
+                desk.submit(1, customer=customer, **bad)
 
 
 def test_the_page_shows_steps_and_parts(server: Server, page: httpx.Client, customer: str) -> None:
