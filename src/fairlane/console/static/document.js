@@ -170,7 +170,7 @@ export class DocumentView {
       make("section", { class: "card answer" }, statusLines(details), make("div", { class: "row" }, this.actions(details))),
       this.result,
       details.steps.length > 1 && section(t("document.steps"), stepList(details.steps)),
-      details.parts && section(t("document.parts"), partList(details)),
+      details.parts && section(t("document.parts"), partList(details, this.isStaff)),
       section(t("document.life"), timeline(details.life, this.isStaff)),
       details.attempts.length > 0 && section(t("document.failed_attempts"), failedAttempts(details.attempts)),
       section(t("document.facts"), facts(details, this.isStaff)),
@@ -247,8 +247,12 @@ function stepList(steps) {
   );
 }
 
+function documentLink(id, label, isStaff) {
+  return make("a", { href: `#/${isStaff ? "documents" : "mine"}/${encodeURIComponent(id)}` }, label);
+}
+
 /** How far the parts are, and links to those that run or failed. */
-function partList({ document: item, parts }) {
+function partList({ document: item, parts }, isStaff) {
   const counts = { done: number(item.parts_done), total: number(item.parts) };
   const pages = { done: number(parts.cost_done), total: number(parts.cost) };
   return [
@@ -261,7 +265,7 @@ function partList({ document: item, parts }) {
         make(
           "li",
           {},
-          make("a", { href: `#/documents/${encodeURIComponent(part.id)}` }, t("document.part", { number: number(part.number) })),
+          documentLink(part.id, t("document.part", { number: number(part.number) }), isStaff),
           " ",
           stateBadge(part.state),
         ),
@@ -317,7 +321,7 @@ function facts({ document: item, batch }, isStaff) {
     isStaff && ["column.customer", customerLink(item.customer)],
     ["document.id", make("code", {}, item.id)],
     ["document.kind", userName(item.kind)],
-    item.whole && ["document.part_of", make("a", { href: `#/documents/${encodeURIComponent(item.whole)}` }, make("code", {}, item.whole))],
+    item.whole && ["document.part_of", documentLink(item.whole, make("code", {}, item.whole), isStaff)],
     item.key && ["document.key", make("code", {}, item.key)],
     batch && ["batch.title", [place, " · ", batchLink(batch)]],
     item.has_file && ["document.file", make("a", { href: item.links.file, download: "" }, t("document.download_file"))],
