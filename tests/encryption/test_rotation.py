@@ -45,7 +45,7 @@ def test_encryption_begins_changes_and_ends(lasting_url: str, use: Use, tmp_path
     assert first is not None
     dry = reencrypt(url, blobs, dry_run=True)
     done = reencrypt(url, blobs)
-    assert done == (first.id, dry.texts, 8, 0, None, (), None)
+    assert done == (first.id, dry.texts, 11, 0, None, (), None)
     assert dry == done
     with Queue(url, blobs=blobs) as queue:
         check_all(queue, ids)
@@ -57,7 +57,7 @@ def test_encryption_begins_changes_and_ends(lasting_url: str, use: Use, tmp_path
     with Queue(url, blobs=blobs) as queue:
         assert f"some texts or files may still be encrypted with key {first.id}" in finding(queue).message
     done = reencrypt(url, blobs)
-    assert (done.key, done.files, done.struck) == (second.id, 8, (first.id,))
+    assert (done.key, done.files, done.struck) == (second.id, 11, (first.id,))
     use(NEW)
     with Queue(url, blobs=blobs) as queue:
         check_all(queue, ids)
@@ -66,7 +66,7 @@ def test_encryption_begins_changes_and_ends(lasting_url: str, use: Use, tmp_path
     with pytest.raises(KeyMissing):
         Queue(url)
     use("none", NEW)
-    assert reencrypt(url, blobs)[:3] == (None, done.texts + len(ids), 8)  # and the digests of their keys
+    assert reencrypt(url, blobs)[:3] == (None, done.texts + len(ids), 11)  # and the digests of their keys
     use()
     with Queue(url, blobs=blobs) as queue:
         check_all(queue, ids)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fairlane import BadValue, BlobDamaged, KeyConflict, Queue, StoreError, StoreUnfit
+from fairlane import BadValue, BlobDamaged, KeyConflict, Queue, Split, StoreError, StoreUnfit
 from fairlane.api import auth
 from fairlane.api.webhooks import put_webhook, webhook_of
 from fairlane.core.document import Done, Failed, Retried
@@ -16,6 +17,7 @@ from fairlane.encryption import engine as engine_module
 from fairlane.encryption.keyring import new_key
 from fairlane.encryption.texts import is_sealed
 from fairlane.engine.protocol import Rewrite
+from fairlane.worker.document import ClaimedDocument, outcome_of_value
 from fairlane.worker.progress import ProgressStore
 from tests.privacy.everything import holding, stored
 
@@ -40,6 +42,16 @@ def fill(queue: Queue) -> dict[str, str]:
         (done, Done(json.dumps({**results, "title": WORD}))), (failed, Failed(f"bad: {WORD}", details=details)),
         (spent, Retried(0, f"busy: {WORD}")), (retried, Retried(1000, f"later: {WORD}", counted=False)),
     ])  # fmt: skip
+    for name, steps in (("stepped", ["read", "index"]), ("split", ["scan", "index"])):
+        options: dict[str, Any] = {"content": WORD.encode(), "name": f"{WORD}.txt", "key": name, "steps": steps}
+        ids[name] = queue.submit("acme", {"iban": WORD}, **options).id
+        (claim,) = engine.claim("worker", 1, 600_000, {steps[0]: 3})
+        document = ClaimedDocument(claim, lambda _: None, queue.files.open)
+        result = {**document.put_results(text=WORD), "title": WORD} if name == "stepped" else Split([WORD, WORD])
+        engine.settle([(claim, outcome_of_value(document, result))])
+    (part,) = engine.claim("worker", 1, 600_000, {"scan": 3})
+    assert ClaimedDocument(part, lambda _: None, queue.files.open).payload == WORD
+    engine.settle([(part, Failed(f"torn: {WORD}"))])
     progress = ProgressStore(engine)
     progress.record(running, WORD, json.dumps({"partial": WORD}))
     progress.write(progress.take_unwritten())
@@ -60,6 +72,15 @@ def check_all(queue: Queue, ids: dict[str, str], is_restored: bool = False) -> N
     assert queue.document(ids["failed"]).reason == f"bad: {WORD}"
     assert queue.document(ids["spent"]).reason == f"attempt 1 of 1 failed: busy: {WORD}"
     assert [entry.reason for entry in queue.history(ids["retried"]) if entry.reason] == [f"later: {WORD}"]
+    assert queue.steps(ids["stepped"])[0].result["title"] == WORD
+    part, other = queue.parts(ids["split"])
+    assert (part.reason, other.state) == (f"torn: {WORD}", "cancelled")
+    assert queue.document(ids["split"]).reason == f"its part {part.id} failed: torn: {WORD}"
+    assert [entry.reason for entry in queue.history(ids["split"]) if entry.reason] == [
+        f"its part {part.id} failed: torn: {WORD}"
+    ]
+    options: dict[str, Any] = {"content": WORD.encode(), "name": f"{WORD}.txt", "key": "stepped", "steps": ["read", "index"]}
+    assert queue.submit("acme", {"iban": WORD}, **options).repeated
     assert [attempt.traceback for attempt in queue.attempts(ids["failed"])] == [WORD]
     progress = queue.progress(ids["running"])
     if not is_restored:  # then it is that of a claim on another queue
