@@ -11,6 +11,7 @@ process that is left is also an error, and so is anything written beside the scr
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -86,7 +87,7 @@ def damage(content: bytes, random: Random) -> bytes:
 
 
 def files(count: int, seed: int, kinds: frozenset[str] = frozenset()) -> Iterator[tuple[str, bytes]]:
-    """Yield damaged files, the same for the same seed. Parts of office documents are damaged before they are packed."""
+    """Yield damaged files, the same for the same seed. Most of what is packed is damaged before it is packed."""
     random = Random(seed)
     names = [name for name in sorted(corpus()) if not kinds or name.rpartition(".")[2] in kinds]
     for number in range(count):
@@ -96,6 +97,8 @@ def files(count: int, seed: int, kinds: frozenset[str] = frozenset()) -> Iterato
             content = _damage_part(content, random)
         elif content.startswith(SIGNATURE) and random.random() < 0.7:
             content = _damage_stream(content, random)
+        elif name.endswith(".gz") and random.random() < 0.7:
+            content = gzip.compress(damage(gzip.decompress(content), random), 1, mtime=0)
         else:
             content = damage(content, random)
         yield (name if random.random() < 0.8 else random.choice(names)), content

@@ -32,7 +32,7 @@ from .archives import (
     tar_of_folders,
     tar_that_lies,
 )
-from .office import HEAD, WORD, make_docx, make_odt, make_xlsx, rels, zipped
+from .office import HEAD, ODF, WORD, make_docx, make_epub, make_odp, make_ods, make_odt, make_xlsx, rels, zipped
 from .others import draw, make_image
 from .pdf import Pdf, make_pdf
 from .samples import BY_LANGUAGE
@@ -174,6 +174,38 @@ def hostile_names() -> bytes:
 
 # -- XML and office
 
+
+def ods_of_rows(times: int, length: int) -> bytes:
+    """A row that repeats, with a cell of so many letters."""
+    cell = f"<table:table-cell><text:p>{'x' * length}</text:p></table:table-cell>"
+    row = f'<table:table-row table:number-rows-repeated="{times}">{cell}</table:table-row>'
+    return make_ods(SAMPLE, f"<table:table>{row}</table:table>")
+
+
+def odp_in_objects() -> bytes:
+    """A slide with an object that refers to itself many times over."""
+    refers = '<draw:frame><draw:object xlink:href="./Object 1"/></draw:frame>'
+    inner = f"{HEAD}<office:document-content {ODF}>{refers * 20}<text:p>words</text:p></office:document-content>"
+    return make_odp(SAMPLE, f"<draw:page>{refers * 20}</draw:page>", {"Object 1/content.xml": inner})
+
+
+def epub_of_one_chapter() -> bytes:
+    """A book whose reading order names a large chapter a thousand times."""
+    content = make_epub(SAMPLE, {"a.xhtml": f"<p>{'words ' * 100_000}</p>"})
+    with zipfile.ZipFile(io.BytesIO(content)) as package:
+        parts: dict[str, str | bytes] = {name: package.read(name) for name in package.namelist()}
+    reference = b'<itemref idref="c0"/>'
+    parts["OEBPS/book.opf"] = package_document = bytes(parts["OEBPS/book.opf"]).replace(reference, reference * 1_000)  # type: ignore[arg-type]
+    assert package_document.count(reference) == 1_000
+    return zipped(parts)
+
+
+def long_lines(count: int) -> bytes:
+    """An event with many descriptions, each as long as a line may be."""
+    return b"BEGIN:VCALENDAR\nBEGIN:VEVENT\n" + (b"DESCRIPTION:" + b"words " * 160_000 + b"\n") * count
+
+
+COMMENTS = b"COMMENT:x\n" * 600_000
 ENTITIES = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
     f'<!ENTITY {chr(98 + n)} "{("&" + chr(97 + n) + ";") * 10}">' for n in range(9)
 )
@@ -352,7 +384,7 @@ HOSTILE: dict[str, Hostile] = {
     "truncated pdf": Hostile("cut.pdf", lambda: b"%PDF-1.5\n" + bytes(range(100)), "corrupt"),
     **{
         f"truncated {kind}": Hostile(f"cut.{kind}", _cut(kind), "corrupt")
-        for kind in ("docx", "pptx", "xlsx", "odt", "zip", "xml")
+        for kind in ("docx", "pptx", "xlsx", "odt", "ods", "odp", "epub", "svg", "zip", "xml")
     },
     **{
         f"truncated {kind}": Hostile(f"cut.{kind}", _cut_image(kind), "corrupt")
@@ -383,6 +415,28 @@ HOSTILE: dict[str, Hostile] = {
     "tar with a name of 300 MB": Hostile("name.tar.gz", long_name_bomb, "too_large"),
     "tar of folders": Hostile("folders.tar.gz", tar_of_folders, "too_large"),
     "mailbox of separators": Hostile("many.mbox", lambda: b"From a 09:30 2026\nTo: b\n\n" * 500_000, "too_large"),
+    "ods of one row": Hostile("row.ods", lambda: ods_of_rows(1_048_576, 1), "too_large"),
+    "ods of empty rows": Hostile("empty.ods", lambda: ods_of_rows(1_048_576, 0), None),
+    "ods of long rows": Hostile("long.ods", lambda: ods_of_rows(1_000, 50_000), "too_large"),
+    "odp in objects": Hostile("objects.odp", odp_in_objects, None),
+    "epub of one chapter": Hostile("chapter.epub", epub_of_one_chapter, None),
+    "epub bomb": Hostile("bomb.epub", lambda: make_epub(SAMPLE, {"a.xhtml": "<p>" + "x" * 21 * MILLION}), "too_large"),
+    "entity bomb in epub": Hostile("bomb.epub", lambda: make_epub(SAMPLE, {}, {"OEBPS/book.opf": entity_bomb()}), "corrupt"),
+    "entity bomb in svg": Hostile(
+        "bomb.svg", lambda: entity_bomb().replace(b"<x>", b"<svg>").replace(b"</x>", b"</svg>"), "corrupt"
+    ),
+    "svg of many texts": Hostile("texts.svg", lambda: b"<svg>" + b"<text>x</text>" * 300_000 + b"</svg>", None),
+    "calendar of one line": Hostile("line.ics", lambda: b"BEGIN:VCALENDAR\nSUMMARY:" + b"x\n " * 9 * MILLION, "too_large"),
+    "calendar of long lines": Hostile("lines.ics", lambda: long_lines(90), "too_large"),
+    "calendar of comments": Hostile(
+        "comments.ics", lambda: b"BEGIN:VCALENDAR\nBEGIN:VEVENT\n" + b"COMMENT:x\n" * 600_000, "too_large"
+    ),
+    "svg title in pieces": Hostile(
+        "title.svg", lambda: b"<svg><title>" + b"x<!---->" * 400_000 + b"</title><text>x</text></svg>", None
+    ),
+    "card of quotes": Hostile("quotes.vcf", lambda: b"BEGIN:VCARD\nFN;" + b'"' * 900_000, None),
+    "card of parameters": Hostile("parameters.vcf", lambda: b"BEGIN:VCARD\nFN" + b";a=b" * 200_000 + b":x", None),
+    "card of soft line ends": Hostile("soft.vcf", lambda: b"BEGIN:VCARD\nNOTE;QUOTED-PRINTABLE:" + b"=\n" * 4 * MILLION, None),
     "entity bomb": Hostile("bomb.xml", entity_bomb, "corrupt"),
     "one small entity": Hostile("small.xml", lambda: b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', None),
     "many references": Hostile("many.xml", lambda: many_references(1_000_000), "too_large"),

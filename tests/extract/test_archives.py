@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -160,6 +161,12 @@ def test_limits_of_tars_and_packed_files(read: Read, refused: Refused) -> None:
     assert (contents(result), codes(result)) == ({"small.txt": b"words"}, {"members_skipped"})
     for packed in (gzip.compress(bytes(60_000)), bz2.compress(bytes(60_000)), lzma.compress(bytes(60_000))):
         assert refused(packed, "a", Limits(size_max=10_000)).code == "too_large"
+
+
+def test_a_failure_leaves_no_member_behind(refused: Refused, tmp_path: Path) -> None:
+    content = make_tar({f"{number}.txt": b"words" for number in range(3)})
+    assert refused(content, "a.tar", Limits(members_max=2)).code == "too_large"
+    assert [*tmp_path.glob("scratch-*/*")] == []
 
 
 def test_archives_in_archives_of_all_kinds_end_at_their_depth(read: Read, refused: Refused) -> None:

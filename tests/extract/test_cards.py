@@ -120,6 +120,11 @@ def test_pictures_of_cards_are_dropped(read: Read) -> None:
     assert (result.text, result.title, codes(result)) == ("## x\n\n**Phone:** 1", "x", {"attachments_ignored"})
 
 
+def test_damaged_letters_before_a_value_do_not_move_it(read: Read) -> None:
+    content = card("FN:" + "zażółć gęślą jaźń" * 9, "NOTE;X=??;ENCODING=QUOTED-PRINTABLE:=41:b").replace(b"??", b"\xff\xff")
+    assert read(content, "a.vcf").text.endswith("\n\nA:b")
+
+
 def test_a_card_in_a_card_and_one_that_is_cut_off(read: Read) -> None:
     content = b"BEGIN:VCARD\nFN:outer\nBEGIN:VCARD\nFN:inner\nEND:VCARD\nTEL:1\n"
     result = read(content, "a.vcf")

@@ -15,9 +15,12 @@ from typing import BinaryIO, NamedTuple
 
 from .builder import BLOCK, ExtractionBuilder
 from .encoding import SAMPLE, codec_name, decode, detect, read_text
+from .failure import Unreadable
 
-_LINE = re.compile(r'(?:[\w-]{1,100}\.)?([\w-]{1,100})((?:;(?:[^":;]|"[^"]*")*)*):', re.DOTALL)
-_PARAMETER = re.compile(r';([^=;:"]{1,100})(?:=((?:"[^"]*"|[^;"])*))?')
+LINE_MAX = 1_000_000  # bytes of a line that is put together
+# Possessive: of a parameter nothing is tried twice, so that a line of a million quotes takes little time and memory.
+_LINE = re.compile(r'(?:[\w-]{1,100}\.)?([\w-]{1,100})((?:;(?:[^":;]++|"[^"]*+"){0,20}+){0,50}+):')
+_PARAMETER = re.compile(r';([^=;:"]{1,100})(?:=((?:"[^"]*+"|[^;"]++){0,20}+))?')
 _PARAMETER_VALUE = re.compile(r'"([^"]{0,1000})"|([^",]{1,1000})')
 _BINARY = re.compile(rb"(?i)(?:[\w-]{1,100}\.)?(?:PHOTO|LOGO|SOUND|KEY|[\w-]{1,100};[^:]{0,300}(?:BASE64|ENCODING=B[;:]))")
 _QUOTED = re.compile(rb"(?i)[^:]{0,1000}QUOTED-PRINTABLE[^:]{0,1000}:")
@@ -73,27 +76,26 @@ def _parsed(builder: ExtractionBuilder, file: BinaryIO, encoding: str) -> Iterat
 
 def _unfolded(builder: ExtractionBuilder, file: BinaryIO) -> Iterator[bytes]:
     """Yield whole lines; of those that hold a picture or a file only the beginning."""
-    pieces: list[bytes] = []
-    length = 0
-    is_binary = is_continued = False
+    line = bytearray()
+    is_binary = is_quoted = is_continued = False
     while block := file.readline(BLOCK):
         builder.meter.check_time()
-        stripped = block.rstrip(b"\r\n")
-        is_soft = bool(pieces) and not is_binary and pieces[-1].endswith(b"=") and _QUOTED.match(pieces[0]) is not None
+        content = block.rstrip(b"\r\n")
+        is_soft = is_quoted and line.endswith(b"=")
         if is_soft:
-            pieces[-1] = pieces[-1][:-1]
-        if not is_continued and not is_soft and not block.startswith((b" ", b"\t")):
-            yield b"".join(pieces)
-            pieces, length, is_binary = [], 0, False
-        elif not is_continued and not is_soft:
-            stripped = stripped[1:]
-        if not is_binary:
-            length += len(stripped)
-            builder.meter.check_text(length)
-            pieces.append(stripped)
-            is_binary = len(pieces) == 1 and _BINARY.match(stripped) is not None
+            del line[-1:]
+        elif not is_continued and block.startswith((b" ", b"\t")):
+            content = content[1:]
+        elif not is_continued:
+            yield bytes(line)
+            line.clear()
+            is_binary, is_quoted = _BINARY.match(content) is not None, _QUOTED.match(content) is not None
+        if not is_binary or not line:
+            line += content
+        if len(line) > LINE_MAX:
+            raise Unreadable("too_large", f"a line has more than {LINE_MAX:,} bytes")
         is_continued = not block.endswith(b"\n")
-    yield b"".join(pieces)
+    yield bytes(line)
 
 
 def _parse(builder: ExtractionBuilder, line: bytes, encoding: str) -> ContentLine | None:
@@ -112,7 +114,7 @@ def _parse(builder: ExtractionBuilder, line: bytes, encoding: str) -> ContentLin
     charset = next(iter(parameters.get("CHARSET", ())), "")
     is_quoted = "QUOTED-PRINTABLE" in {kind.upper() for kind in (*parameters.get("ENCODING", ()), *parameters.get("TYPE", ()))}
     if is_quoted or (charset and codec_name(charset) not in (None, encoding)):
-        content = line[line.index(b":", len(match[0].encode(encoding, "replace")) - 1) + 1 :]
+        content = line.split(b":", match[0].count(":"))[-1]  # not by its length: damaged letters have another one
         value = decode(quopri.decodestring(content) if is_quoted else content, charset or None)
     if "\ufffd" in value:
         builder.warn("characters_replaced", match[1][:40])

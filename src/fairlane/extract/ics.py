@@ -31,6 +31,7 @@ WHEN = ("DTSTART", "DTEND", "DURATION")
 DATES = ("RDATE", "EXDATE", "DUE", "COMPLETED")
 VALUES_MAX = 10_000  # attendees, say, of one entry
 TITLE_MAX = 500
+LINE_COST = 50  # characters that a line counts as, beside its own: so many fit in memory
 _MOMENT = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)(Z?))?")
 
 
@@ -62,7 +63,8 @@ class _CalendarEntry:
 
     def __init__(self, builder: ExtractionBuilder, kind: str) -> None:
         self._builder, self.kind = builder, kind
-        self.summary = self.description = self.organizer = ""
+        self.summary = self.organizer = ""
+        self._paragraphs: list[str] = []
         self.moments: dict[str, str] = {}  # created and modified
         self._when: dict[str, ContentLine] = {}
         self._values: dict[str, list[str]] = {}
@@ -70,12 +72,12 @@ class _CalendarEntry:
 
     def add(self, line: ContentLine) -> None:
         """Take a property."""
-        self._length += len(line.value) + 1
+        self._length += len(line.value) + LINE_COST
         self._builder.meter.check_text(self._length)
         if line.name == "SUMMARY":
             self.summary = one_line(line.text, TITLE_MAX)
         elif line.name in ("DESCRIPTION", "COMMENT"):
-            self.description += line.text.strip() + "\n\n"
+            self._paragraphs += line.text.strip().split("\n\n")
         elif line.name in WHEN:
             self._when.setdefault(line.name, line)
         elif line.name in ("CREATED", "LAST-MODIFIED"):
@@ -113,7 +115,7 @@ class _CalendarEntry:
         lines += [(label, ", ".join(values)) for label in LABELS.values() if (values := self._values.get(label))]
         writer.text("  \n".join(f"**{label}:** {value}" for label, value in lines))
         writer.end()
-        for paragraph in self.description.split("\n\n"):
+        for paragraph in self._paragraphs:
             writer.text(paragraph)
             writer.end()
 

@@ -60,6 +60,7 @@ class OdtContent:
         self._columns: list[int] = []  # that each open cell spans
         self._labels = {"footnote": 0, "endnote": 0, "annotation": 0}
         self._collected: list[str] | None = None  # text that is not the document's: an author, what a picture shows
+        self._collected_length = 0
         self._starts: dict[str, Callable[[str, Attributes], None]] = {
             "h": self._start_paragraph,
             "p": self._start_paragraph,
@@ -114,7 +115,8 @@ class OdtContent:
         if self._dropped:
             return
         if self._collected is not None:
-            self._builder.meter.check_text(sum(map(len, self._collected)) + len(text))
+            self._collected_length += len(text)
+            self._builder.meter.check_text(self._collected_length)
             self._collected.append(text)
         elif self._flow.paragraphs:
             self._writer.text(text)
@@ -217,7 +219,7 @@ class OdtContent:
             self._writer.end_note(f"{label}{self._labels[kind]}", author)
 
     def _start_collected(self, _: str, __: Attributes) -> None:
-        self._collected = []
+        self._collected, self._collected_length = [], 0
 
     def _take_collected(self) -> str:
         text, self._collected = "".join(self._collected or ()), None

@@ -29,6 +29,7 @@ class _Drawing:
         self._texts = 0  # that are open
         self._is_title = False
         self._title: list[str] = []
+        self._title_length = 0
         self._switches: list[tuple[int, bool]] = []  # the depth of each, and whether one of its children was read
         self._links: list[str] = []  # that are open, around texts
         self._is_line_start = False
@@ -109,7 +110,8 @@ class _Drawing:
         if self._dropped:
             return
         if self._is_title:
-            self._builder.meter.check_text(sum(map(len, self._title)) + len(text))
+            self._title_length += len(text)
+            self._builder.meter.check_text(self._title_length)
             self._title.append(text)
         elif self._texts:
             text = _SPACES.sub(" ", text)

@@ -7,7 +7,7 @@ import re
 from .builder import ExtractionBuilder
 from .content_lines import ContentLine, content_lines
 from .failure import one_line
-from .ics import shown_moment
+from .ics import LINE_COST, shown_moment
 from .markdown import MarkdownWriter
 
 LABELS = {
@@ -39,7 +39,8 @@ class _Card:
 
     def __init__(self, builder: ExtractionBuilder) -> None:
         self._builder = builder
-        self._name = self._formatted = self._note = ""
+        self._name = self._formatted = ""
+        self._notes: list[str] = []
         self._lines: list[str] = []
         self._organization = ""
         self._length = 0
@@ -50,7 +51,7 @@ class _Card:
 
     def add(self, line: ContentLine) -> None:
         """Take a property."""
-        self._length += len(line.value) + 50  # a line in memory costs more than its letters
+        self._length += len(line.value) + LINE_COST
         self._builder.meter.check_text(self._length)
         if line.name == "FN":
             self._formatted = self._formatted or line.text.strip()
@@ -58,7 +59,7 @@ class _Card:
             family, first, middle, before, after = (line.fields + [""] * 5)[:5]
             self._name = " ".join(part for part in (before, first, middle, family, after) if part)
         elif line.name == "NOTE":
-            self._note += line.text.strip() + "\n\n"
+            self._notes += line.text.strip().split("\n\n")
         elif line.name in LABELS:
             self._add_line(line)
 
@@ -81,7 +82,7 @@ class _Card:
         writer.end_heading(2)
         writer.text("  \n".join(self._lines))
         writer.end()
-        for paragraph in self._note.split("\n\n"):
+        for paragraph in self._notes:
             writer.text(paragraph)
             writer.end()
 
