@@ -78,6 +78,16 @@ def test_references_into_the_window(read: Read) -> None:
     assert "words words words" in read(without_text(**{"__substg1.0_10090102": content}), "a.msg").text
 
 
+def test_the_window_goes_round(read: Read) -> None:
+    rtf = rb"{\rtf1 " + b"".join(b"word%04d " % number for number in range(700))
+    literal = b"".join(b"\0" + rtf[start : start + 8] for start in range(0, len(rtf) // 8 * 8, 8))
+    written = 207 + len(rtf) // 8 * 8
+    body = literal + b"\x03" + struct.pack(">H", (written - 9) % 4_096 << 4 | 7) + struct.pack(">H", (written + 9) % 4_096 << 4)
+    content = struct.pack("<2L4sL", len(body) + 12, 0, b"LZFu", 0) + body
+    again = rtf[: len(rtf) // 8 * 8][-9:].decode()
+    assert read(without_text(**{"__substg1.0_10090102": content}), "a.msg").text.rstrip().endswith((again + again).strip())
+
+
 def test_texts_of_one_byte_a_letter(read: Read) -> None:
     tree = msg_tree({}, {0x3FFD: (3, 1250)}, 32) | {"__substg1.0_1000001E": "zażółć gęślą".encode("cp1250")}
     assert "zażółć gęślą" in read(write_ole(tree), "a.msg").text  # type: ignore[arg-type]
