@@ -1554,6 +1554,21 @@ export interface components {
              * @description By its customer.
              */
             retries: number;
+            /**
+             * Whole
+             * @description The document that it is a part of.
+             */
+            whole: string | null;
+            /**
+             * Parts
+             * @description Into which it was split last.
+             */
+            parts: number;
+            /**
+             * Parts Done
+             * @description How many of these are done; it goes on when all are.
+             */
+            parts_done: number;
             progress?: components["schemas"]["Told"] | null;
             /** Links */
             links: {
@@ -3009,6 +3024,16 @@ export interface components {
              */
             kind: string;
             /**
+             * Steps
+             * @description The kinds that it passes through, one after the other; it begins as the first of them.
+             * @default null
+             * @example [
+             *       "read",
+             *       "index"
+             *     ]
+             */
+            steps: string[] | null;
+            /**
              * Cost
              * @description Below 1 only for operators, and for customers to whom they allowed it.
              * @default 1
@@ -3065,6 +3090,20 @@ export interface components {
              * @default extract
              */
             kind: string;
+            /**
+             * Steps
+             * @description The kinds that it passes through, one after the other; it begins as the first of them. With commas between.
+             * @default null
+             * @example extract,index
+             */
+            steps: string | null;
+            /**
+             * Slices
+             * @description A long PDF or TIFF may be read in slices of so many pages, by several workers at once.
+             * @default null
+             * @example 20
+             */
+            slices: string | null;
             /**
              * Cost
              * @description A number, or "pages".
@@ -3127,6 +3166,16 @@ export interface components {
              */
             kind: string;
             /**
+             * Steps
+             * @description The kinds that it passes through, one after the other; it begins as the first of them.
+             * @default null
+             * @example [
+             *       "read",
+             *       "index"
+             *     ]
+             */
+            steps: string[] | null;
+            /**
              * Delay
              * @default 0
              */
@@ -3162,6 +3211,20 @@ export interface components {
              * @default extract
              */
             kind: string;
+            /**
+             * Steps
+             * @description The kinds that it passes through, one after the other; it begins as the first of them. With commas between.
+             * @default null
+             * @example extract,index
+             */
+            steps: string | null;
+            /**
+             * Slices
+             * @description A long PDF or TIFF may be read in slices of so many pages, by several workers at once.
+             * @default null
+             * @example 20
+             */
+            slices: string | null;
             /**
              * Cost
              * @description Of each: a number, or "pages".
