@@ -31,6 +31,10 @@ export interface SubmitOptions {
   delay?: number;
   /** The best priority that it may get, 1 to 9: for bulk imports. */
   noBetterThan?: number;
+  /** The kinds that it passes through, one after the other. */
+  steps?: string[];
+  /** With a file: a long PDF or TIFF may be read in slices of so many pages. */
+  slices?: number;
   /** Whose document it is; for an operator's key. */
   customer?: string;
 }
@@ -187,8 +191,9 @@ export class Fairlane {
 }
 
 function fields(options: SubmitOptions): Record<string, unknown> {
-  const { kind, cost, delay, noBetterThan: no_better_than, customer } = options;
-  return Object.fromEntries(Object.entries({ kind, cost, delay, no_better_than, customer }).filter(([, value]) => value !== undefined));
+  const { kind, cost, delay, noBetterThan: no_better_than, steps, slices, customer } = options;
+  const all = { kind, cost, delay, no_better_than, steps, slices, customer };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
 function idempotency(options: SubmitOptions): Record<string, string> {
