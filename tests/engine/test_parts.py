@@ -273,6 +273,18 @@ def test_a_part_may_be_split_again(engine: Engine, send: Send, take: Take) -> No
     assert [claim.id for claim in take(5, at=12)] == [id]
 
 
+def test_parts_that_begin_in_the_call_in_which_their_family_ends_are_cancelled(engine: Engine, send: Send, take: Take) -> None:
+    (id,) = send("ada")
+    parts = split(engine, take()[0], 2)
+    first, second = take(2, at=2)
+    leaves = parts_of(first, 3)
+    assert engine.settle([(first, Continued("page", "1", leaves)), (second, Failed("corrupt"))], now_ms=3) == []
+    assert states(engine, [id, *parts]) == ["failed", "cancelled", "failed"]
+    assert states(engine, [leaf.id for leaf in leaves]) == ["cancelled"] * 3
+    assert take(9, at=4) == []
+    assert (engine.totals().ready, engine.customer("ada").waiting) == ((0,) * 9, 0)
+
+
 def test_a_whole_may_be_split_again_after_its_parts_are_done(engine: Engine, send: Send, take: Take) -> None:
     (id,) = send("ada")
     split(engine, take()[0], 2)
