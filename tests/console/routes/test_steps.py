@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from fairlane import BadValue, Client
+from fairlane import BadValue, Client, Queue
+from fairlane.api.webhook_deliveries import DeliveryStore
+from fairlane.api.webhook_recorder import EndingRecorder
+from fairlane.api.webhooks import put_webhook
 from fairlane.core.document import Claim, Continued, Done, Failed, Submission
 from fairlane.queue import new_ids
 from tests.api.running import Server, problem_of
@@ -121,3 +125,20 @@ def test_the_page_shows_steps_and_parts(server: Server, page: httpx.Client, cust
     assert (failed["document"]["state"], failed["failure_code"]) == ("failed", "encrypted")
     with signed_in(server, server.key(customer)) as owner:
         assert owner.get(f"/page/documents/{id}").json()["parts"]["shown"][0]["id"] == parts[2]
+
+
+def test_webhooks_tell_the_end_of_the_whole_and_not_of_its_parts(tmp_path: Path) -> None:
+    with Queue(f"sqlite:///{tmp_path}/queue.db") as queue:
+        put_webhook(queue.engine, "acme", "https://example.com/hook", None, is_by_operator=True)
+        deliveries = DeliveryStore(queue.engine)
+        recorder = EndingRecorder(queue.engine, deliveries)
+        recorder.record_endings()
+        id = queue.submit("acme", 1, kind="scan").id
+        (claim,) = queue.engine.claim("w", 1, 60_000)
+        parts = tuple(Submission(part, "acme", "scan", "1", made_from=id) for part in new_ids(2))
+        queue.engine.settle([(claim, Continued("scan", "2", parts))])
+        queue.engine.settle([(claim, Done()) for claim in queue.engine.claim("w", 2, 60_000)])
+        queue.engine.settle([(claim, Done()) for claim in queue.engine.claim("w", 1, 60_000)])
+        recorder.record_endings()
+        recorded = [delivery.document for _, delivery in deliveries.page("acme", "pending", "", 10)]
+    assert recorded == [id]
