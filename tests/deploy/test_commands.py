@@ -81,7 +81,7 @@ def test_what_is_copied_into_the_image_is_not_ignored_and_exists() -> None:
     assert "--require-hashes" in DOCKERFILE
 
 
-NOT_IN_IMAGE = {"heic", "mcp"}  # what a server does not need
+NOT_IN_IMAGE = {"heic", "mcp"}  # LGPL, so it is yours to add; and what an assistant starts where people sit
 
 
 def test_containers_have_no_more_rights_than_they_need() -> None:
