@@ -11,7 +11,7 @@ INSTALL := @$(PYTHON) requirements/install.py $(VENV)
 unexport PYTHONDONTWRITEBYTECODE  # tests start some thousand Pythons: each would compile everything again
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test client client-types system check docs bench bench-celery bench-corpus bench-traces pictures chaos chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom release-check clean
+.PHONY: help setup run demo test client client-types system check docs bench bench-celery bench-corpus bench-traces pictures chaos chaos-celery chaos-servers chaos-outages chaos-fairness chaos-hostile soak lock wheel audit sbom release-check clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,7 +65,7 @@ docs: $(READY) ## the documentation as a site, with search: build/site/index.htm
 bench: $(READY) system ## how fast, beside the bare engine in the same run; writes build/bench.json
 	$(BIN)/python -m bench
 
-bench-celery: $(READY) system ## a flood of Celery on RabbitMQ and on Redis, plain and with Fairlane; writes bench/celery.json
+bench-celery: $(READY) system ## a flood of Celery on RabbitMQ and on Redis, plain, with Fairlane and with the bridge, and how fast each drains; writes bench/celery.json
 	$(BIN)/python -m bench.celery
 
 bench-corpus: $(READY) system ## what Fairlane, pandoc and markitdown find in files of known structure: make bench-corpus TOOLS=python
@@ -104,6 +104,10 @@ chaos-fairness: $(READY) system ## shares of processing time by the clock, and l
 	$(BIN)/python -m chaos.shares --weight 2 --lagging
 	$(BIN)/python -m chaos.shares --weight 2 --engine postgres
 	$(BIN)/python -m chaos.shares --weight 2 --engine redis
+
+chaos-celery: $(READY) system ## the bridge to Celery: 100 kills of workers, 10 of the broker and 10 of feeders, on RabbitMQ and on Redis; takes half an hour
+	$(BIN)/python -m chaos.celery
+	$(BIN)/python -m chaos.celery --broker redis
 
 chaos-hostile: $(READY) system ## 2,000 hostile connections without a key and 50 with one for five minutes, while another customer uploads
 	$(BIN)/python -m chaos.hostile

@@ -168,7 +168,7 @@ class Claimer(Actor):
     def take_over(self, claim: Claim) -> Claim | None:
         """Let a claim change hands; with its old token nothing may be done any more."""
         self.log.write("taking_over", claim.id, claim.token)
-        taken = self.queue.engine.take_over(claim.id, claim.token, f"{self.name}, again", self.dice.randint(50, 300))
+        (taken,) = self.queue.engine.take_over([(claim.id, claim.token)], f"{self.name}, again", self.dice.randint(50, 300))
         self.log.write("taken_over", [(taken.id, taken.token)] if taken else [])
         return taken
 

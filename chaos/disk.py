@@ -158,7 +158,7 @@ class Script:
 
     def take_over(self, claim: Claim) -> None:
         self.log.write("taking_over")
-        taken = self.retry(lambda: self.queue.engine.take_over(claim.id, claim.token, "again", 5))
+        (taken,) = self.retry(lambda: self.queue.engine.take_over([(claim.id, claim.token)], "again", 5))
         self.log.write("taken_over", [(taken.id, taken.token)] if taken else [])  # none: it happened, and the call failed
 
     def settle(self, claims: list[Claim], outcomes: list[tuple[str, Outcome]]) -> None:

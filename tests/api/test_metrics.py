@@ -145,7 +145,7 @@ def test_a_document_that_is_taken_over_goes_on_running_and_its_time_counts_from_
     followed.follow()
     followed.queue.submit("acme", 1, now=1000)
     (claim,) = followed.queue.engine.claim("bridge", 1, 60_000, now_ms=1_001_000)
-    taken = followed.queue.engine.take_over(claim.id, claim.token, "worker", 60_000, now_ms=1_003_000)
+    (taken,) = followed.queue.engine.take_over([(claim.id, claim.token)], "worker", 60_000, now_ms=1_003_000)
     assert taken is not None
     metrics = followed.follow()
     assert (metrics["fairlane_running_documents"], metrics['fairlane_wait_seconds_count{priority="1"}']) == (1, 1)

@@ -37,7 +37,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> History:
             clients.acknowledged.append((customer, key, queue.submit(customer, place, key=key, now=place).id))
         waiting = snapshot(path)
         one, two, three, four = queue.engine.claim("worker", 4, 1000, now_ms=10_000)
-        taken = queue.engine.take_over(three.id, three.token, "other", 1000, now_ms=10_000)
+        (taken,) = queue.engine.take_over([(three.id, three.token)], "other", 1000, now_ms=10_000)
         assert taken is not None
         queue.engine.settle([(one, Done('"mark-1"')), (two, Retried(0, "mark-2")), (taken, Failed("mark-3"))], now_ms=10_001)
         queue.cancel(four.id)

@@ -157,7 +157,7 @@ def test_a_worker_without_the_key_gives_documents_back_and_claims_no_more(
         (claim,) = encrypting.claim("new", 10, 60_000)
         assert (claim.id, claim.attempts, json.loads(claim.payload)) == (secret, 1, {"n": 2})
         with pytest.raises(KeyMissing, match=keyring.first.id):
-            queue.engine.take_over(claim.id, claim.token, "old", 60_000)
+            queue.engine.take_over([(claim.id, claim.token)], "old", 60_000)
         row = queue.engine.document(secret)
         assert row is not None
         assert (row.state, row.attempts) == ("ready", 0)
@@ -168,14 +168,14 @@ def test_whoever_takes_a_claim_over_reads_its_payload(url: str, use: Use) -> Non
     with Queue(url) as queue:
         queue.submit("acme", {"n": 1})
         (claim,) = queue.engine.claim("bridge", 1, 60_000)
-        taken = queue.engine.take_over(claim.id, claim.token, "worker", 60_000)
+        (taken,) = queue.engine.take_over([(claim.id, claim.token)], "worker", 60_000)
         assert taken is not None
         assert json.loads(taken.payload) == {"n": 1}
-        assert queue.engine.take_over(claim.id, claim.token, "worker", 60_000) is None
+        assert queue.engine.take_over([(claim.id, claim.token)], "worker", 60_000) == [None]
         inner = inner_engine(queue.engine)
         (row,) = inner.pack(json.dumps(["documents", None]), 10).documents
         inner.rewrite("payload", [Rewrite(row.snapshot.number, row.payload, row.payload[:-9] + "AAAAAAAA" + row.payload[-1])])
-        assert queue.engine.take_over(taken.id, taken.token, "worker", 60_000) is None
+        assert queue.engine.take_over([(taken.id, taken.token)], "worker", 60_000) == [None]
         document = queue.document(claim.id)
         assert document.state == "failed"
         assert "corrupt: " in (document.reason or "")

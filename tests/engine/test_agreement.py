@@ -212,13 +212,15 @@ class Agreement(RuleBasedStateMachine):
         claims = self.some_claims(picks)
         self.all(lambda engine: engine.extend(claims, lease_ms, now_ms=self.now_ms))
 
-    @rule(pick=st.integers(0, 100), worker=st.sampled_from(("w2", "w3")), lease_ms=st.sampled_from((0, 500, 60_000)))
-    def take_over(self, pick: int, worker: str, lease_ms: int) -> None:
-        for claim in self.some_claims([pick]):
-            taken = self.all(
-                lambda engine: engine.take_over(claim.id, claim.token, worker, lease_ms, now_ms=self.now_ms)  # noqa: B023
-            )
-            self.claims += [taken] if taken else []
+    @rule(
+        picks=st.lists(st.integers(0, 100), max_size=4),
+        worker=st.sampled_from(("w2", "w3")),
+        lease_ms=st.sampled_from((0, 500, 60_000)),
+    )
+    def take_over(self, picks: list[int], worker: str, lease_ms: int) -> None:
+        handed = [(claim.id, claim.token) for claim in self.some_claims(picks)]
+        taken = self.all(lambda engine: engine.take_over(handed, worker, lease_ms, now_ms=self.now_ms))
+        self.claims += [claim for claim in taken if claim is not None]
 
     @rule(picks=st.lists(st.tuples(st.integers(0, 100), outcomes, st.sampled_from((0, 0, 1, 3))), max_size=8))
     def settle(self, picks: list[tuple[int, Outcome, int]]) -> None:

@@ -59,7 +59,7 @@ class Pair:
     def take_over(self) -> None:
         """Mostly a claim that was not taken over yet; the stale ones stay, and are lost when they are settled."""
         for claim, _ in self.claims[-1:]:
-            taken = self._both("take_over", claim.id, claim.token, "other", self.dice.choice((100, 2000, 9000)))
+            (taken,) = self._both("take_over", [(claim.id, claim.token)], "other", self.dice.choice((100, 2000, 9000)))
             self.claims += [(taken, taken)] if taken else []
 
     def settle(self) -> None:

@@ -52,7 +52,7 @@ def take_over(engine: Engine, claim: Claim, dice: random.Random) -> Claim:
     """Let a fifth of the claims change hands."""
     if dice.random() < 0.8:
         return claim
-    taken = engine.take_over(claim.id, claim.token, "other", 60_000, now_ms=NOW_MS)
+    (taken,) = engine.take_over([(claim.id, claim.token)], "other", 60_000, now_ms=NOW_MS)
     assert taken is not None
     return taken
 
@@ -122,7 +122,7 @@ def replay(engine: Engine, calls: list[Call], outcomes: dict[tuple[str, int], Ou
                 replayed_claims.update({(claim.id, claim.token): claim for claim in got})
                 replayed += len(got)
         elif line.what == "taken_over":
-            taken = reference.take_over(name[0], name[1] - 1, "other", 60_000, now_ms=NOW_MS)
+            (taken,) = reference.take_over([(name[0], name[1] - 1)], "other", 60_000, now_ms=NOW_MS)
             assert taken is not None
             replayed_claims[name] = taken
         elif line.what in ("done", "released"):

@@ -86,7 +86,7 @@ def test_a_queue_of_an_older_version_is_upgraded_with_its_documents(url: str, ve
     assert [(claim.id, claim.turn) for claim in engine.claim("w", 9, 1000, now_ms=4000)] == [
         ("d3", 18), ("d5", 19), ("d4", 20), ("d6", 21),
     ]  # fmt: skip
-    taken = engine.take_over("d3", 1, "other", 1000, now_ms=4000)
+    (taken,) = engine.take_over([("d3", 1)], "other", 1000, now_ms=4000)
     assert taken is not None
     assert (taken.token, taken.payload, taken.lease_ms) == (2, "{}", 5000)
     assert engine.reclaim(9, now_ms=4000) == 1

@@ -42,7 +42,7 @@ def make_queue(schema: str, documents: int, customers: int) -> SizedQueue:
         *calls,
         ("settle", (*claim, ["done"], None, None, None, None, None, None, 1)),
         ("extend", (*claim, 1000, 1)),
-        ("take_over", ("d", 1, "other", 1000, 1)),
+        ("take_over", (["d"], [1], "other", 1000, 1)),
     ]:
         connection.execute(sql.submit_one, ("d", "ada", "extract", "{}", 1000, None, None, 0, None, 2, 1, False))
         connection.execute(getattr(sql, name), parameters)
@@ -221,7 +221,7 @@ def test_taking_over_touches_the_document_it_names(both: tuple[SizedQueue, Sized
     counts = []
     for queue in both:
         (claim,) = claim_some(queue, 1)
-        counts.append(count_touched(queue, queue.sql.take_over, (claim.id, claim.token, "other", 5000, 2000)))
+        counts.append(count_touched(queue, queue.sql.take_over, ([claim.id], [claim.token], "other", 5000, 2000)))
     small, large = counts
     assert large.scans == {}
     assert large.rows <= 20

@@ -257,7 +257,7 @@ def test_what_may_not_be_repeated_says_that_the_outcome_is_not_known(lossy: tupl
     once: list[Callable[[], object]] = [
         lambda: engine.check("ada", 1000, now_ms=1),
         lambda: engine.claim("w", 1, 1000, now_ms=1),
-        lambda: engine.take_over("d1", 1, "other", 1000, now_ms=1),
+        lambda: engine.take_over([("d1", 1)], "other", 1000, now_ms=1),
         lambda: engine.cancel(["d3"], now_ms=1),
         lambda: engine.retry(failed[0].id, now_ms=1),
         lambda: engine.configure(Rules(), now_ms=1),
@@ -301,7 +301,7 @@ def test_a_full_server_refuses_all_of_a_submission_and_still_lets_work_end(produ
         ) == before
         assert engine.extend(claims, 2000, now_ms=1) == []
         assert engine.settle([(claim, Done()) for claim in claims[:19]], now_ms=2) == []
-        taken = engine.take_over(claims[19].id, claims[19].token, "other", 1000, now_ms=2)
+        (taken,) = engine.take_over([(claims[19].id, claims[19].token)], "other", 1000, now_ms=2)
         assert taken is not None
         assert engine.settle([(taken, Done())], now_ms=2) == []
         assert engine.reclaim(100, now_ms=10_000) == 10

@@ -158,7 +158,7 @@ def test_an_unconfirmed_take_over_gives_the_document_back_without_spending_an_at
     (claim,) = patient.claim("bridge", 1, 60_000)
     pair.freeze()
     with pytest.raises(NotReplicated):
-        engine.take_over(claim.id, claim.token, "w", 60_000)
+        engine.take_over([(claim.id, claim.token)], "w", 60_000)
     pair.thaw()
     assert patient.extend([claim], 60_000) == [claim]
     (again,) = patient.claim("bridge", 1, 60_000)

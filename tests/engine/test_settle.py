@@ -318,7 +318,7 @@ def test_only_the_listed_transitions_happen(engine: Engine, send: Send, take: Ta
     elif verb == "claim":
         take(at=50)
     elif verb == "take_over":
-        engine.take_over(id, last_claim.token, "other", 1000, now_ms=50)
+        engine.take_over([(id, last_claim.token)], "other", 1000, now_ms=50)
     elif verb == "reclaim":
         engine.reclaim(10, now_ms=20_000)
     elif verb == "cancel":

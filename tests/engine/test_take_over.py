@@ -19,7 +19,7 @@ from .test_settle import OUTCOMES, bring_to, read_everything, state_of
 
 def take_over(engine: Engine, claim: Claim, *, at: int = 1, lease_ms: int = 10_000, worker: str = "other") -> Claim:
     """Take over a claim that is not lost."""
-    taken = engine.take_over(claim.id, claim.token, worker, lease_ms, now_ms=at)
+    (taken,) = engine.take_over([(claim.id, claim.token)], worker, lease_ms, now_ms=at)
     assert taken is not None
     return taken
 
@@ -54,7 +54,7 @@ def test_whoever_had_it_has_lost_it(engine: Engine, send: Send, take: Take, outc
     before = read_everything(engine)
     assert engine.extend([claim], 90_000, now_ms=2) == [claim]
     assert engine.settle([(claim, outcome)], now_ms=2) == [claim]
-    assert engine.take_over(claim.id, claim.token, "late", 90_000, now_ms=2) is None
+    assert engine.take_over([(claim.id, claim.token)], "late", 90_000, now_ms=2) == [None]
     assert read_everything(engine) == before
     assert engine.extend([taken], 20_000, now_ms=3) == []
     assert engine.settle([(taken, outcome)], now_ms=4) == []
@@ -64,7 +64,7 @@ def test_whoever_had_it_has_lost_it(engine: Engine, send: Send, take: Take, outc
 def test_only_what_runs_is_taken_over(engine: Engine, send: Send, take: Take, state: str) -> None:
     id, _ = bring_to(engine, send, take, state)  # type: ignore[arg-type]
     before = read_everything(engine)
-    assert [engine.take_over(id, token, "other", 1000, now_ms=1) for token in (0, 1, 2)] == [None, None, None]
+    assert engine.take_over([(id, token) for token in (0, 1, 2)], "other", 1000, now_ms=1) == [None, None, None]
     assert read_everything(engine) == before
 
 
@@ -72,8 +72,8 @@ def test_another_token_or_an_unknown_document_is_refused(engine: Engine, send: S
     (id,) = send("ada")
     take()
     before = read_everything(engine)
-    assert [engine.take_over(id, token, "other", 1000, now_ms=1) for token in (0, 2, -1)] == [None, None, None]
-    assert engine.take_over("unknown", 1, "other", 1000, now_ms=1) is None
+    assert engine.take_over([(id, 0), (id, 2), ("unknown", 1), (id, -1)], "other", 1000, now_ms=1) == [None] * 4
+    assert engine.take_over([], "other", 1000, now_ms=1) == []
     assert read_everything(engine) == before
 
 
@@ -83,7 +83,7 @@ def test_what_came_back_is_not_taken_over_with_the_token_of_before(engine: Engin
     engine.reclaim(10, now_ms=10_000)
     take(at=10_000)
     before = read_everything(engine)
-    assert engine.take_over(late.id, late.token, "other", 1000, now_ms=10_001) is None
+    assert engine.take_over([(late.id, late.token)], "other", 1000, now_ms=10_001) == [None]
     assert read_everything(engine) == before
 
 
@@ -205,6 +205,23 @@ def test_details_of_attempts_are_kept_and_removed_under_the_token_that_settled(e
     assert engine.records(ATTEMPTS, "", 99) == []
 
 
+def test_claims_are_taken_over_in_order_and_the_lost_ones_are_left_out(engine: Engine, send: Send, take: Take) -> None:
+    send("ada", 4)
+    first, second, third, fourth = take(4)
+    assert engine.cancel([second.id], now_ms=1) == [second.id]
+    handed = [(claim.id, claim.token) for claim in (third, second, first, third)] + [(first.id, 2)]
+    taken = engine.take_over(handed, "other", 10_000, now_ms=2)
+    assert [claim and (claim.id, claim.token) for claim in taken] == [
+        (third.id, 2), None, (first.id, 2), None, (first.id, 3),
+    ]  # fmt: skip
+    assert [(change.document, change.token) for change in engine.changes(9, 10)] == [
+        (third.id, 2),
+        (first.id, 2),
+        (first.id, 3),
+    ]
+    assert engine.settle([(claim, Done()) for claim in (taken[0], taken[4], fourth) if claim], now_ms=3) == []
+
+
 def test_of_two_that_take_it_over_at_once_one_gets_it(engine: Engine, url: str, send: Send, take: Take) -> None:
     """As when a message is delivered twice: eight workers, each with connections of its own where the store allows it."""
     send("ada", 25)
@@ -215,7 +232,8 @@ def test_of_two_that_take_it_over_at_once_one_gets_it(engine: Engine, url: str, 
 
     def work(name: str, own: Engine) -> None:
         barrier.wait()
-        taken = [own.take_over(claim.id, claim.token, name, 60_000, now_ms=1) for claim in claims]
+        handed = [(claim.id, claim.token) for claim in claims]
+        taken = [each for n in range(0, 25, 5) for each in own.take_over(handed[n : n + 5], name, 60_000, now_ms=1)]
         won[name] = [claim for claim in taken if claim is not None]
 
     threads = [threading.Thread(target=work, args=(f"w{n}", engines[n % 4])) for n in range(8)]

@@ -38,7 +38,7 @@ def test_documents_wait_run_and_end_as_the_feed_says(queue: Queue) -> None:
     tracker.apply(queue.engine.changes(None, 1000))
     assert tracker.by_customer["big"] == {"waiting": 3, "running": 1}
     assert tracker.lanes[1]["big"] == 2
-    taken = queue.engine.take_over(claim.id, claim.token, "other", 60_000, now_ms=101_500)
+    (taken,) = queue.engine.take_over([(claim.id, claim.token)], "other", 60_000, now_ms=101_500)
     assert taken is not None
     tracker.apply(queue.engine.changes(7, 1000))
     assert tracker.by_customer["big"] == {"waiting": 3, "running": 1}

@@ -199,7 +199,7 @@ def test_a_claim_that_was_taken_over_is_learned_from_as_one_that_was_not(traffic
             each.now_ms += 5_000
             for claim in each.engine.claim("bridge", 100, LEASE_MS, now_ms=each.now_ms):
                 for token in range(1, 1 + hands):
-                    assert each.engine.take_over(claim.id, token, "worker", LEASE_MS, now_ms=each.now_ms + 9_000)
+                    assert each.engine.take_over([(claim.id, token)], "worker", LEASE_MS, now_ms=each.now_ms + 9_000) != [None]
             each.sample()
             assert scores_of(each.engine) - before == questions > 0
             learned.append(read_calibration(each.engine))
@@ -212,7 +212,7 @@ def test_a_claim_that_was_taken_over_after_another_one_is_not_learned_from(traff
     claims = traffic.engine.claim("worker", 100, LEASE_MS, now_ms=traffic.now_ms)
     traffic.engine.settle([(claim, Retried()) for claim in claims], now_ms=traffic.now_ms)
     for claim in traffic.engine.claim("bridge", 100, LEASE_MS, now_ms=traffic.now_ms):
-        assert traffic.engine.take_over(claim.id, claim.token, "worker", LEASE_MS, now_ms=traffic.now_ms)
+        assert traffic.engine.take_over([(claim.id, claim.token)], "worker", LEASE_MS, now_ms=traffic.now_ms) != [None]
     traffic.sample()
     assert scores_of(traffic.engine) == before
 

@@ -54,7 +54,7 @@ def test_the_delay_of_a_document_whose_claim_was_taken_over_is_not_a_wait(queue:
     for _ in range(2):
         queue.submit("acme", delay=100, now=START)
     taken, released = engine.claim("bridge", 2, 1000, now_ms=(START + 103) * 1000)
-    held = engine.take_over(taken.id, taken.token, "worker", 1000, now_ms=(START + 104) * 1000)
+    (held,) = engine.take_over([(taken.id, taken.token)], "worker", 1000, now_ms=(START + 104) * 1000)
     assert held is not None
     engine.settle([(held, Done()), (released, Released())], now_ms=(START + 105) * 1000)
     (again,) = engine.claim("worker", 1, 1000, now_ms=(START + 106) * 1000)

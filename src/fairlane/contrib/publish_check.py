@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import cache, lru_cache
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 from uuid import UUID
 from weakref import WeakSet
 
@@ -45,6 +45,8 @@ KEY_VARIABLE = "FAIRLANE_KEY"
 
 WhenAway = Literal["publish", "fail"]
 CustomerFunction = Callable[[str, Sequence[Any], Mapping[str, Any], Mapping[str, Any]], object]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("fairlane.contrib")
 
@@ -96,25 +98,26 @@ class PublishCheck:
         key: str | None = None,
         peer: str,
         clock: Callable[[], float] = time.monotonic,
+        purpose: str = "checked",
     ) -> None:
         if when_away not in get_args(WhenAway):
             raise BadValue("when_away", when_away, "one of " + ", ".join(get_args(WhenAway)))
         self.find_customer = customer_finder(customer)
         self._when_away = when_away
         self._peer = peer
-        self._store = CounterStore(url, to_seconds("timeout", timeout, 100, 60_000), key, clock)
+        self.store = CounterStore(url, to_seconds("timeout", timeout, 100, 60_000), key, clock, purpose)
 
     @property
     def counts(self) -> PublishCounts:
-        return self._store.counts
+        return self.store.counts
 
     def verify_store(self) -> None:
         """Raise StoreError if the store cannot be used; moves nothing."""
-        self._store.look()
+        self.store.look()
 
     def close(self) -> None:
         """Close the store; the next check opens it again."""
-        self._store.close()
+        self.store.close()
 
     def customer_of(self, task: PublishedTask, running: Mark | None = None) -> str | None:
         """Return whose a task is: its own customer, or that of the running task that publishes it; None: nobody's."""
@@ -151,13 +154,13 @@ class PublishCheck:
     def expected_priority(self, customer: str) -> int:
         """Return the priority that a check would give now, without one; the neutral one if the store is away."""
         try:
-            return self._store.look(customer).next_priority
+            return self.store.look(customer).next_priority
         except StoreError:
             return NEUTRAL
 
     def _check(self, customer: str) -> int:
         try:
-            priority = self._store.check(customer).priority
+            priority = self.store.check(customer).priority
         except StoreError:
             _count(self._peer, "unchecked")
             if self._when_away == "fail":
@@ -172,6 +175,11 @@ class FairPublisher:
 
     def __init__(self, check: PublishCheck) -> None:
         self._check = check
+
+    @property
+    def store(self) -> CounterStore:
+        """The store, as publishers use it."""
+        return self._check.store
 
     @property
     def counts(self) -> PublishCounts:
@@ -284,8 +292,11 @@ _stores: WeakSet[CounterStore] = WeakSet()
 class CounterStore:
     """The store that keeps the counters, for as long as it answers: one that is away is tried again after a pause."""
 
-    def __init__(self, url: str, timeout_seconds: float, key: str | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, url: str, timeout_seconds: float, key: str | None, clock: Callable[[], float], purpose: str = "checked"
+    ) -> None:
         self._clock = clock
+        self._purpose = purpose  # what happens to a task here
         self._timeout_seconds = timeout_seconds
         self._open = _counters_opener(url, timeout_seconds, key)
         self._name = f"the counters at {mask_url(url)}"
@@ -302,7 +313,7 @@ class CounterStore:
         self._away_since: float | None = None
         self._unchecked_before = 0
         self._next_try_at = 0.0
-        self._failed_call: Future[Check] | None = None
+        self._failed_call: Future[Any] | None = None
 
     @property
     def counts(self) -> PublishCounts:
@@ -317,10 +328,15 @@ class CounterStore:
 
     def check(self, customer: str) -> Check:
         """Make a check; raise StoreError if it fails, and at once while the store is known to be away."""
+        check: Check = self.call(lambda counters: counters.check(customer))
+        return check
+
+    def call(self, function: Callable[[Any], T]) -> T:
+        """Call a function with the queue, or the client of a server, for one task; raise as `check` does."""
         self._refuse_while_away()
-        call = self._threads.submit(lambda: self._opened().check(customer))
+        call = self._threads.submit(lambda: function(self._opened()))
         try:
-            check = call.result(self._timeout_seconds)
+            value = call.result(self._timeout_seconds)
         except TimeoutError:
             call.cancel()  # it may have begun: then the customer may be charged later
             error = self._silent()
@@ -330,7 +346,7 @@ class CounterStore:
             self._record_failure(call, error)
             raise
         self._record_success()
-        return check
+        return value
 
     def look(self, customer: str = "fairlane") -> Look:
         """Return where a customer stands; raise StoreError unless the store answers. Nobody becomes known by it."""
@@ -362,12 +378,12 @@ class CounterStore:
             seconds = now - self._away_since
         raise StoreUnreachable(f"{self._name} have been away for {seconds:.0f} s; they are tried every {PAUSE_SECONDS:g} s")
 
-    def _record_failure(self, call: Future[Check], error: StoreError) -> None:
+    def _record_failure(self, call: Future[Any], error: StoreError) -> None:
         with self._lock:
             self._failed_call, self._next_try_at = call, self._clock() + PAUSE_SECONDS
             if self._away_since is None:
                 self._away_since, self._unchecked_before = self._clock(), self._unchecked
-                logger.warning("until %s are back, tasks are not checked: %s", self._name, error)
+                logger.warning("until %s are back, tasks are not %s: %s", self._name, self._purpose, error)
             self._unchecked += 1
 
     def _record_success(self) -> None:
@@ -376,7 +392,7 @@ class CounterStore:
             if self._away_since is not None:
                 seconds, unchecked = self._clock() - self._away_since, self._unchecked - self._unchecked_before
                 self._away_since, self._failed_call = None, None
-                logger.warning("%s are back after %.0f s; %d tasks were not checked", self._name, seconds, unchecked)
+                logger.warning("%s are back after %.0f s; %d tasks were not %s", self._name, seconds, unchecked, self._purpose)
 
 
 def _begin_in_child() -> None:

@@ -163,10 +163,12 @@ class EncryptedEngine:
         self._locked = None
         return self._decrypt(self.inner.claim(worker, limit, lease_ms, kinds, now_ms=now_ms), now_ms)
 
-    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
-        taken = self.inner.take_over(id, token, worker, lease_ms, now_ms=now_ms)
-        claims = [] if taken is None else self._decrypt([taken], now_ms)
-        return claims[0] if claims else None
+    def take_over(
+        self, handed: Sequence[tuple[str, int]], worker: str, lease_ms: int, *, now_ms: int | None = None
+    ) -> list[Claim | None]:
+        taken = self.inner.take_over(handed, worker, lease_ms, now_ms=now_ms)
+        claims = {claim.number: claim for claim in self._decrypt([claim for claim in taken if claim is not None], now_ms)}
+        return [None if claim is None else claims.get(claim.number) for claim in taken]
 
     def _decrypt(self, encrypted: Sequence[Claim], now_ms: int | None) -> list[Claim]:
         """Decrypt the payloads of claims; end the others, and raise KeyMissing if a key was missing and none is left."""

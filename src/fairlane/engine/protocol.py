@@ -255,10 +255,12 @@ class Store(Protocol):
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
         """Extend leases, never shorten them; return the claims that were lost."""
 
-    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
-        """Take a running claim over from the worker that has it: it gets a new token, this worker, and a lease that may be
-        shorter or longer; all else stays, when it was claimed and what it paid too. Return None and change nothing if the
-        claim with that token was lost."""
+    def take_over(
+        self, handed: Sequence[tuple[str, int]], worker: str, lease_ms: int, *, now_ms: int | None = None
+    ) -> list[Claim | None]:
+        """Take running claims, each an id and a token, over from the worker that has them, in order: each gets a new token,
+        this worker, and a lease that may be shorter or longer; all else stays, when it was claimed and what it paid too.
+        Return for each the claim, or None, and change nothing of it, if the claim with that token was lost."""
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         """End each claim with its outcome, and keep the outcome's details; return the claims that were lost, for which

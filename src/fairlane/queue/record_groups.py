@@ -16,6 +16,7 @@ from fairlane.engine import Engine
 PAGE_SIZE = 500
 WEBHOOKS = "webhooks"
 FORGETTING = "forgetting"
+CELERY_RETRIES = "celery retries"
 SECRETS = {"digest", "id_token", "secret"}  # fields of records, at any depth, that grant access or prove it
 
 OwnerOf = Callable[[Record], str | None]
@@ -57,6 +58,7 @@ GROUPS = (  # keys first: a customer that is being forgotten sends no more
     RecordGroup("batches to check", follows="batches"),
     RecordGroup("batch ends", follows="batches"),
     RecordGroup("batches", _by_value),
+    RecordGroup(CELERY_RETRIES, _by_value),
     RecordGroup("progress", of_documents=True),
     RecordGroup("attempts", of_documents=True),
     RecordGroup(FORGETTING),  # documents of a customer that is being forgotten; `forget` removes them itself

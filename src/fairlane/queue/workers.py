@@ -145,8 +145,8 @@ class Fleet:
         entries = list(_entries(engine))
         self._names = {entry.record.name for entry in entries}
         self._states = [(entry.record.kinds, entry.state) for entry in entries if not entry.is_gone]
-        self._working = [entry.record for entry in entries if entry.state == "working"]
-        self._kinds = {record.name: frozenset(record.kinds) for record in self._working if record.kinds is not None}
+        self.working = [entry.record for entry in entries if entry.state == "working"]
+        self._kinds = {record.name: frozenset(record.kinds) for record in self.working if record.kinds is not None}
         self.now_ms = engine.now()
         self.counts = Counter(entry.state for entry in entries)
         self.outdated = sum(entry.record.schema < engine.schema for entry in entries if not entry.is_gone)
@@ -157,7 +157,7 @@ class Fleet:
 
     def slots(self, kind: str | None = None) -> int:
         """Return the slots of working workers that take this kind, or of all that work."""
-        return sum(record.slots_for(kind) for record in self._working)
+        return sum(record.slots_for(kind) for record in self.working)
 
     def service_of(self, kind: str) -> Service:
         """Return whether workers take documents of this kind."""

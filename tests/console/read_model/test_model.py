@@ -129,7 +129,7 @@ class Story:
 
     def _take_over(self) -> None:
         for claim in self.claims[-2:]:
-            taken = self.engine.take_over(claim.id, claim.token, "three", 300_000, now_ms=self.now_ms)
+            (taken,) = self.engine.take_over([(claim.id, claim.token)], "three", 300_000, now_ms=self.now_ms)
             self.claims += [taken] if taken else []
 
     def _settle(self) -> None:

@@ -18,7 +18,7 @@ def test_the_history_of_a_document(server: Server, page: httpx.Client, customer:
     [claim] = claim_only(server, id)
     server.queue.engine.settle([(claim, Retried(0, "timed_out: once"))])
     [claim] = claim_only(server, id)
-    taken = server.queue.engine.take_over(id, claim.token, "celery@host", 60_000)
+    (taken,) = server.queue.engine.take_over([(id, claim.token)], "celery@host", 60_000)
     assert taken is not None
     details = {
         "attempt": 2,

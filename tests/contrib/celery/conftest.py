@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .running import Project, RabbitMQ, RedisBroker, Worker, open_broker, redis_with_port
+from .running import Feeder, Project, RabbitMQ, RedisBroker, Worker, open_broker, redis_with_port
 
 
 @pytest.fixture(params=["rabbitmq", "redis"], scope="module")
@@ -28,5 +28,16 @@ def served(broker: RabbitMQ | RedisBroker, tmp_path_factory: pytest.TempPathFact
     backend = f"redis://127.0.0.1:{redis_with_port().port}/1"
     project = Project(folder, broker, f"sqlite:///{folder}/counters.db", backend=backend)
     with Worker(project) as worker:
+        worker.wait_until_ready()
+        yield project
+
+
+@pytest.fixture(scope="module")
+def bridged(broker: RabbitMQ | RedisBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A project with the bridge, a feeder, a worker and results; its tests use customers of their own."""
+    folder = Path(tmp_path_factory.mktemp("bridged"))
+    backend = f"redis://127.0.0.1:{redis_with_port().port}/1"
+    project = Project(folder, broker, f"sqlite:///{folder}/queue.db", backend=backend, options={"lease": 4}, is_bridge=True)
+    with Worker(project) as worker, Feeder(project):
         worker.wait_until_ready()
         yield project

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-from .running import Project, Worker
+from .running import Feeder, Project, Worker
 
 FLOOD, LIGHT, EACH = 2000, 20, 2
 BETWEEN = 1000  # bytes that workers write down between two tasks of light customers: of about five tasks
@@ -55,6 +55,8 @@ def light_waits(projects: Mapping[str, Project]) -> dict[str, list[Wait]]:
             assert _answer(publisher) == "flooded\n"
         for project in projects.values():
             stack.enter_context(Worker(project, 1))
+            if project.is_bridge:
+                stack.enter_context(Feeder(project))
         published = {name: json.loads(_answer(publisher)) for name, publisher in publishers.items()}
         for project in projects.values():
             project.wait_for(FLOOD + LIGHT * EACH)

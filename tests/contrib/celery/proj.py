@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import time
 from typing import Any
 
 from celery import Celery
+from celery.exceptions import Ignore, Reject
 
-from fairlane.contrib.celery import Fairlane
+from fairlane.contrib.celery import Bridge, Fairlane
 
 BROKER, STORE = os.environ["TEST_BROKER"], os.environ["TEST_STORE"]
 RECORD = os.environ["TEST_RECORD"]  # a file: a line for each task that began
@@ -33,7 +36,7 @@ app.conf.update(
 )
 app.conf.update(SETTINGS)
 if STORE:  # without one it is plain Celery
-    Fairlane(
+    (Bridge if os.environ.get("TEST_WAY") == "bridge" else Fairlane)(
         app,
         STORE,
         json.loads(os.environ.get("TEST_CUSTOMER", '"customer"')),
@@ -61,6 +64,16 @@ def work(self: Any, customer: str | None = None, label: str = "") -> str:
     """A task of a customer."""
     record(self, customer, label=label)
     return label
+
+
+@app.task(bind=True)
+def spin(self: Any, customer: str, milliseconds: float) -> None:
+    """A task that takes so long, half of it computing."""
+    record(self, customer)
+    until = time.process_time() + milliseconds / 2000
+    select.select([], [], [], milliseconds / 2000)
+    while time.process_time() < until:
+        pass
 
 
 @app.task(bind=True)
@@ -110,6 +123,37 @@ def publishes(self: Any, customer: str, others: list[str]) -> None:
 def replaces(self: Any, customer: str) -> Any:
     record(self, customer)
     raise self.replace(work.s(customer, label="instead"))
+
+
+@app.task(bind=True, acks_late=True, reject_on_worker_lost=True)
+def dies_at_first(self: Any, customer: str, path: str) -> str:
+    """A task whose process is killed the first time."""
+    record(self, customer)
+    if not os.path.exists(path):
+        with open(path, "x"):
+            os.kill(os.getpid(), signal.SIGKILL)
+    return "survived"
+
+
+@app.task(bind=True)
+def dies(self: Any, customer: str) -> None:
+    record(self, customer)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(bind=True)
+def waits_for(self: Any, customer: str, path: str) -> str:
+    """A task that runs until there is such a file."""
+    record(self, customer)
+    while not os.path.exists(path):
+        select.select([], [], [], 0.01)
+    return "found"
+
+
+@app.task(bind=True)
+def gives_up(self: Any, customer: str, how: str) -> None:
+    record(self, customer)
+    raise {"ignore": Ignore, "reject": Reject}[how]("on purpose")
 
 
 @app.task(bind=True, priority=4)

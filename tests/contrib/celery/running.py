@@ -81,7 +81,9 @@ class Project:
         settings: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
         customer: str = "customer",
+        is_bridge: bool = False,
     ) -> None:
+        self.store, self.is_bridge = store, is_bridge
         self.broker = broker
         self.queue = f"queue-{os.getpid()}-{next(_queues)}"
         self.record = folder / f"{self.queue}.jsonl"
@@ -93,7 +95,8 @@ class Project:
             **{name: value for name, value in os.environ.items() if not name.startswith(("FAIRLANE_", "CELERY_", "TEST_"))},
             "TEST_BROKER": broker.url, "TEST_STORE": store, "TEST_QUEUE": self.queue, "TEST_RECORD": str(self.record),
             "TEST_SETTINGS": json.dumps(settings or {}), "TEST_OPTIONS": json.dumps({"timeout": PATIENT, **(options or {})}),
-            "TEST_CUSTOMER": json.dumps(customer), "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
+            "TEST_WAY": "bridge" if is_bridge else "light", "TEST_CUSTOMER": json.dumps(customer),
+            "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
             "PYTHONWARNINGS": "ignore",
             **({"TEST_BACKEND": backend} if backend else {}),
         }  # fmt: skip
@@ -138,6 +141,35 @@ class Project:
 
     def _has_more_than(self, begun: int) -> bool:
         return len(self.records()) > begun
+
+
+class Feeder:
+    """A feeder of the bridge as a process of its own."""
+
+    def __init__(self, project: Project) -> None:
+        self.log = project.folder / f"feeder-{project.queue}.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "celery", "-A", PROJECT, "fairlane", "feed"], env=project.environment,
+                cwd=project.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=partial(set_parent_death_signal, signal.SIGKILL),
+            )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it as a service manager does; return its exit code."""
+        self.process.terminate()
+        return self.process.wait(30)
 
 
 class Worker:

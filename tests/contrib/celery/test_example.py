@@ -9,13 +9,13 @@ from tests.examples.running import bash, blocks, copy_example
 
 from .running import open_broker
 
-PAGES = 200
+PAGES, BRIDGE_PAGES = 200, 100
 
 
 def small_ones_pass(printed: str) -> list[bool]:
     """Say of each small customer whether its last task waited less than half of the big one's did."""
-    rows = re.findall(r"^(big|small-\d) +\d+ +([\d.]+) s +([\d.]+) s$", printed, re.MULTILINE)
-    (_, first, last), *small = rows
+    rows = re.findall(r"^(big|large|small-\d) +\d+ +([\d.]+) s +([\d.]+) s$", printed, re.MULTILINE)
+    (_, first, last), *small = (row for row in rows if row[0] != "large")
     return [float(wait) < (float(first) + float(last)) / 2 for _, _, wait in small]
 
 
@@ -28,3 +28,23 @@ def test_the_readme_runs(tmp_path: Path) -> None:
     assert small_ones_pass(printed) == [True] * 5
     assert "Workers serve tasks in the order of their priorities" in printed
     assert re.search(rf"^ big +-{PAGES - 1} +9 ", printed, re.MULTILINE)
+
+
+def test_the_readme_of_the_bridge_runs(tmp_path: Path) -> None:
+    folder = copy_example("celery-bridge", tmp_path)
+    start, shown, stop = (
+        block for block in blocks(folder) if "celery -A" in block or "fairlane status" in block or "kill" in block
+    )
+    printed = bash(start.replace("flood.py", f"flood.py {BRIDGE_PAGES}"), folder, BROKER=open_broker("redis").url)
+    try:
+        assert small_ones_pass(printed) == [True] * 5
+        rows = dict(re.findall(r"^(big|large) +\d+ +[\d.]+ s +([\d.]+) s$", printed, re.MULTILINE))
+        assert min(map(float, rows.values())) > 0.7 * max(map(float, rows.values()))  # neither waited for the other
+        assert "Workers take from the broker what they can run, and the store answers." in printed
+        assert "no feeder runs" not in printed
+        listed = bash(shown, folder)
+        assert re.search(rf"^ big +-{BRIDGE_PAGES - 1} +9 ", listed, re.MULTILINE)
+        assert "celery:bridge" in listed
+        assert "feeder@" in listed
+    finally:
+        bash(stop, folder)

@@ -15,6 +15,7 @@ except ImportError as error:
     raise ImportError("fairlane.contrib.celery needs Celery, which is not installed here: pip install celery") from error
 
 if TYPE_CHECKING:
+    from .bridge import Bridge as Bridge
     from .publish import Fairlane as Fairlane
 
 
@@ -24,4 +25,8 @@ def __getattr__(name: str) -> Any:
         from .publish import Fairlane
 
         return Fairlane
+    if name == "Bridge":
+        from .bridge import Bridge
+
+        return Bridge
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,7 +28,7 @@ from fairlane.contrib.publish_check import (
 from fairlane.core.errors import Mistake
 
 from .brokers import Broker, broker_of
-from .verify import SettingFinding, publish_findings, validate_accept
+from .verify import Concurrency, SettingFinding, publish_findings, validate_accept, worker_advice, worker_findings
 
 HEADER = "fairlane"
 
@@ -52,6 +52,7 @@ class Fairlane(FairPublisher):
         timeout: float | timedelta = TIMEOUT_SECONDS,
         accept: Sequence[str] = (),
         key: str | None = None,
+        purpose: str = "checked",
     ) -> None:
         if fairlane_of(app) is not None:
             raise Mistake(f"the Celery app {app.main!r} has a Fairlane already; make one for each app")
@@ -59,7 +60,9 @@ class Fairlane(FairPublisher):
             raise Mistake(f"app.amqp of the Celery app {app.main!r} was used before; make Fairlane directly after the app")
         self.app = app
         self.accept = validate_accept(accept)
-        super().__init__(PublishCheck(url, customer, when_away=when_away, timeout=timeout, key=key, peer="celery"))
+        super().__init__(
+            PublishCheck(url, customer, when_away=when_away, timeout=timeout, key=key, peer="celery", purpose=purpose)
+        )
         self._verified: set[str] = set()
         base: type = symbol_by_name(app.amqp_cls)
         app.amqp_cls = FairAMQP if base is AMQP else type(f"Fair{base.__name__}", (FairSending, base), {})
@@ -70,15 +73,31 @@ class Fairlane(FairPublisher):
         """Return the findings that the user has not accepted."""
         return [finding for finding in findings if finding.setting not in self.accept]
 
+    def settings_findings(self, concurrency: Concurrency) -> list[SettingFinding]:
+        """Return what keeps a worker from serving tasks in the order of their priorities, unless the user has accepted it."""
+        return self.unaccepted(worker_findings(self.app, concurrency))
+
+    def advice(self) -> list[str]:
+        """Return what is no error, and yet hardly meant."""
+        return list(worker_advice(self.app))
+
+    def confirmation(self) -> str:
+        """Return what holds when nothing was found."""
+        return "Workers serve tasks in the order of their priorities, and the counters answer."
+
     # -- publishing ----------------------------------------------------------------------------------------------------
+
+    def publish(self, send: Callable[..., Any], producer: Any, name: str, message: Any, options: Mapping[str, Any]) -> Any:
+        """Publish a message by Celery's own function, with its priority."""
+        return send(producer, name, message, **self.fair_options(producer, name, message, options))
 
     def fair_options(self, producer: Any, name: str, message: Any, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options with which a message is published, with its priority and its mark."""
-        args, kwargs, retries = _call_of(message)
+        args, kwargs, retries = call_of(message)
         if retries:
             return options
         headers = {**message.headers, **(options.get("headers") or {})}
-        task = PublishedTask(name, args, kwargs, headers, self._function(name))
+        task = PublishedTask(name, args, kwargs, headers, self.function_of(name))
         running, parent_number = self._running()
         priority = options.get("priority")
         is_by_hand = priority is not None and priority != self.app.conf.task_default_priority
@@ -92,7 +111,8 @@ class Fairlane(FairPublisher):
         marked = {**(options.get("headers") or {}), HEADER: mark._asdict()}
         return {**options, "priority": priority, "headers": marked}
 
-    def _function(self, name: str) -> Callable[..., Any] | None:
+    def function_of(self, name: str) -> Callable[..., Any] | None:
+        """Return what a task of this name calls; None: this program does not know it."""
         if not (self.app.finalized or self.app.autofinalize):
             return None
         task = self.app.tasks.get(name)
@@ -109,7 +129,7 @@ class Fairlane(FairPublisher):
     def _verified_broker(self, connection: Any, options: Mapping[str, Any]) -> Broker:
         """Return the broker that a message goes to; raise Mistake if its queue there has no place for our priorities."""
         broker = broker_of(connection)
-        queue = self._queue(options)
+        queue = self.queue_of(options)
         queue_name = "" if queue is None else queue.name
         if queue_name not in self._verified:
             findings = self.unaccepted(publish_findings(broker, connection, queue))
@@ -118,7 +138,7 @@ class Fairlane(FairPublisher):
             self._verified.add(queue_name)
         return broker
 
-    def _queue(self, options: Mapping[str, Any]) -> Any:
+    def queue_of(self, options: Mapping[str, Any]) -> Any:
         """Return the queue that a message goes to; None if an exchange decides that."""
         queue = options.get("queue")
         if queue is None:
@@ -126,7 +146,7 @@ class Fairlane(FairPublisher):
         return self.app.amqp.queues[queue] if isinstance(queue, str) else queue
 
 
-def _call_of(message: Any) -> tuple[Sequence[Any], Mapping[str, Any], int]:
+def call_of(message: Any) -> tuple[Sequence[Any], Mapping[str, Any], int]:
     """Return the arguments of a message, and which retry it is; both task protocols have them, in different places."""
     if isinstance(message.body, tuple):
         return message.body[0], message.body[1], message.headers["retries"] or 0
@@ -152,7 +172,7 @@ class FairSending:
             return send  # type: ignore[no-any-return]
 
         def send_fairly(producer: Any, name: str, message: Any, **options: Any) -> Any:
-            return send(producer, name, message, **fairlane.fair_options(producer, name, message, options))
+            return fairlane.publish(send, producer, name, message, options)
 
         return send_fairly
 

@@ -58,7 +58,7 @@ def worker_findings(app: Any, concurrency: Concurrency) -> Iterator[SettingFindi
     connection = app.connection_for_read()
     broker = broker_of(connection)
     if not (broker is REDIS and app.conf.get("worker_disable_prefetch")):
-        yield from _prefetch_findings(app, concurrency)
+        yield from prefetch_findings(app, concurrency)
     if broker is REDIS:
         yield from redis_findings(connection)
     else:
@@ -74,7 +74,8 @@ def worker_advice(app: Any) -> Iterator[str]:
         )
 
 
-def _prefetch_findings(app: Any, concurrency: Concurrency) -> Iterator[SettingFinding]:
+def prefetch_findings(app: Any, concurrency: Concurrency) -> Iterator[SettingFinding]:
+    """Yield what makes a worker take tasks from the broker before it can run them."""
     if concurrency.multiplier != 1:
         taken = f"{concurrency.multiplier} tasks for each process" if concurrency.multiplier else "all tasks there are"
         yield SettingFinding(

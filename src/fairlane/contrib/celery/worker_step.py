@@ -10,7 +10,7 @@ from celery.utils.log import get_logger
 from fairlane.core.errors import Mistake
 
 from .publish import fairlane_of
-from .verify import Concurrency, worker_advice, worker_findings
+from .verify import Concurrency
 
 logger = get_logger(__name__)
 
@@ -26,8 +26,8 @@ class VerifySettings(bootsteps.Step):  # type: ignore[misc]
         if fairlane is None:
             return
         try:
-            findings = fairlane.unaccepted(worker_findings(parent.app, Concurrency.of_worker(parent)))
-            for sentence in worker_advice(parent.app):
+            findings = fairlane.settings_findings(Concurrency.of_worker(parent))
+            for sentence in fairlane.advice():
                 logger.warning("Fairlane: %s", sentence)
         except Mistake as error:
             _refuse(str(error))

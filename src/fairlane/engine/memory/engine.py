@@ -98,10 +98,12 @@ class MemoryEngine:
         with self._lock:
             return settle.extend(self._state, claims, self._time_ms(now_ms) + lease_ms)
 
-    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
+    def take_over(
+        self, handed: Sequence[tuple[str, int]], worker: str, lease_ms: int, *, now_ms: int | None = None
+    ) -> list[Claim | None]:
         with self._lock:
             at_ms = self._time_ms(now_ms)
-            return settle.take_over(self._state, id, token, worker, at_ms + lease_ms, at_ms)
+            return [settle.take_over(self._state, id, token, worker, at_ms + lease_ms, at_ms) for id, token in handed]
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         with self._lock:

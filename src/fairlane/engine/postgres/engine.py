@@ -165,9 +165,15 @@ class PostgresEngine:
         ((lost,),) = self._pool.write(self._sql.extend, (*claim_columns(claims), lease_ms, now_ms))
         return [claims[index - 1] for index in lost]
 
-    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
-        rows = self._pool.write(self._sql.take_over, (id, token, worker, lease_ms, now_ms))
-        return Claim(*rows[0]) if rows else None
+    def take_over(
+        self, handed: Sequence[tuple[str, int]], worker: str, lease_ms: int, *, now_ms: int | None = None
+    ) -> list[Claim | None]:
+        if not handed:
+            return []
+        ids, tokens = zip(*handed, strict=True)
+        rows = self._pool.write(self._sql.take_over, (list(ids), list(tokens), worker, lease_ms, now_ms))
+        taken = {(row[0], row[1] - 1): Claim(*row) for row in rows}
+        return [taken.pop(each, None) for each in handed]
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         if not settlements:

@@ -48,8 +48,9 @@ SELECT * FROM fairlane.claim(%s, %s, %s, %s::text[], %s::int[], %s, %s);
 -- extend: Extend leases; returns the ordinals of lost claims.
 SELECT fairlane.extend(%s::bigint[], %s::text[], %s::bigint[], %s, %s);
 
--- take_over: Give a running claim to another worker; no row if it was lost.
-SELECT * FROM fairlane.take_over(%s, %s, %s, %s, %s);
+-- take_over: Give running claims to another worker, in order; no row for one that was lost.
+SELECT t.* FROM unnest(%s::text[], %s::bigint[]) WITH ORDINALITY AS g (id, token, ordinal),
+  LATERAL fairlane.take_over(g.id, g.token, %s, %s, %s) AS t ORDER BY g.ordinal;
 
 -- settle: End claims with their outcomes; returns the ordinals of lost ones.
 SELECT fairlane.settle(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[],

@@ -176,9 +176,14 @@ class RedisEngine:
             arguments += (codec.seq(claim.number), claim.id, claim.token)
         return [claims[index - 1] for index in self._pool.run("extend", arguments, "same")]
 
-    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
-        claims = self._claim("take_over", [codec.time_argument(now_ms), id, token, worker, lease_ms], now_ms)
-        return claims[0] if claims else None
+    def take_over(
+        self, handed: Sequence[tuple[str, int]], worker: str, lease_ms: int, *, now_ms: int | None = None
+    ) -> list[Claim | None]:
+        if not handed:
+            return []
+        arguments = [codec.time_argument(now_ms), worker, lease_ms, *(value for each in handed for value in each)]
+        taken = {(claim.id, claim.token - 1): claim for claim in self._claim("take_over", arguments, now_ms)}
+        return [taken.pop(each, None) for each in handed]
 
     def settle(self, settlements: Sequence[tuple[Claim, Outcome]], *, now_ms: int | None = None) -> list[Claim]:
         lost = self._pool.run("settle", codec.settle_arguments(settlements, now_ms), "marked")

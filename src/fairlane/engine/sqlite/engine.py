@@ -109,10 +109,12 @@ class SqliteEngine:
     def extend(self, claims: Sequence[Claim], lease_ms: int, *, now_ms: int | None = None) -> list[Claim]:
         return self._pool.write(lambda tx: settle.extend(tx, claims, current_time_ms(now_ms) + lease_ms))
 
-    def take_over(self, id: str, token: int, worker: str, lease_ms: int, *, now_ms: int | None = None) -> Claim | None:
-        def operation(tx: Transaction) -> Claim | None:
+    def take_over(
+        self, handed: Sequence[tuple[str, int]], worker: str, lease_ms: int, *, now_ms: int | None = None
+    ) -> list[Claim | None]:
+        def operation(tx: Transaction) -> list[Claim | None]:
             at_ms = current_time_ms(now_ms)
-            return settle.take_over(tx, id, token, worker, at_ms + lease_ms, at_ms)
+            return [settle.take_over(tx, id, token, worker, at_ms + lease_ms, at_ms) for id, token in handed]
 
         return self._pool.write(operation)
 
