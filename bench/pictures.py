@@ -28,9 +28,9 @@ def _replays(generator: str, *policies: str) -> list[MeasuredReplay]:
 
 
 def _celery() -> str:
-    """Draw the waits of light customers' tasks during a flood, in plain Celery and with Fairlane."""
+    """Draw the waits of light customers' tasks during a flood, in plain Celery, with Fairlane and with the bridge."""
     measured = json.loads(CELERY_FIGURES.read_text(encoding="utf-8"))
-    ways = {"plain": "Celery as it is", "fair": "with Fairlane"}
+    ways = {"plain": "Celery as it is", "fair": "the light way", "bridge": "the bridge"}
     series = [(shown, [measured[broker][way]["p99"] for broker in ("rabbitmq", "redis")]) for way, shown in ways.items()]
     axis = log_time_axis((value for _, values in series for value in values), "wait")
     return bar_chart(

@@ -33,8 +33,9 @@ def served(broker: RabbitMQ | RedisBroker, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def bridged(broker: RabbitMQ | RedisBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def bridged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A project with the bridge, a feeder, a worker and results; its tests use customers of their own."""
+    broker = open_broker("rabbitmq")
     folder = Path(tmp_path_factory.mktemp("bridged"))
     backend = f"redis://127.0.0.1:{redis_with_port().port}/1"
     project = Project(folder, broker, f"sqlite:///{folder}/queue.db", backend=backend, options={"lease": 4}, is_bridge=True)

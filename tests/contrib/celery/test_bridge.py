@@ -223,7 +223,24 @@ def test_a_running_task_is_terminated_from_both_sides(bridged: Project, tmp_path
         "TaskRevokedError: terminated", "TaskRevokedError: cancelled",
     }  # fmt: skip
     assert [ended(bridged, id).state for id in ids] == ["cancelled"] * 2
-    run(bridged, 'show(work.delay("after"))')  # the worker has a process for it
+    go = tmp_path / "go"
+    bridged.publish(f'for _ in range(2): waits_for.delay("both", "{go}")')
+    until(lambda: len(begun(bridged, "both")) == 2, "both processes are free again")
+    go.touch()
+
+
+def test_a_lease_is_renewed_while_the_task_runs(bridged: Project, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    (id,) = json.loads(bridged.publish(f'print(json.dumps([waits_for.delay("long", "{go}").id]))'))
+    until(lambda: begun(bridged, "long"), "it runs")
+    with Queue(bridged.store) as queue:
+        first = queue.engine.document(id)
+        assert first is not None
+        assert first.lease_ms is not None
+        until(lambda: queue.engine.document(id).lease_ms > first.lease_ms, "its lease is renewed")  # type: ignore[union-attr,operator]
+        go.touch()
+        assert queue.wait(id, timeout=60).state == "done"
+    assert len(begun(bridged, "long")) == 1
 
 
 def test_a_task_that_the_worker_does_not_know_fails(bridged: Project) -> None:
@@ -278,3 +295,11 @@ def test_a_cap_and_a_pause_hold(bridged: Project, tmp_path: Path) -> None:
 
 def _has_run(project: Project, customer: str, count: int) -> bool:
     return len(begun(project, customer)) == count
+
+
+def test_a_body_that_the_worker_may_not_unpack_fails(bridged: Project) -> None:
+    (id,) = json.loads(bridged.publish('print(json.dumps([work.apply_async(("pickled",), serializer="pickle").id]))'))
+    document = ended(bridged, id)
+    assert document.state == "failed"
+    assert (document.reason or "").startswith("ContentDisallowed: Refusing to deserialize")
+    assert begun(bridged, "pickled") == []
