@@ -54,7 +54,8 @@ def drain(name: str, folder: Path, milliseconds: float, is_bridge: bool, number:
         if is_bridge:
             stack.enter_context(Feeder(project))
         began = sorted(line["at"] for line in project.wait_for(tasks))
-    return (tasks - tasks // 10) / (began[-1] - began[tasks // 10])
+    rate: float = (tasks - tasks // 10) / (began[-1] - began[tasks // 10])
+    return rate
 
 
 def drain_figure(name: str, shown: str, folder: Path, milliseconds: float) -> Figure:

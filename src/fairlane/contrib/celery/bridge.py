@@ -42,6 +42,8 @@ class Bridge(Fairlane):
     `lease` is how long a worker that died keeps its documents; `attempts` is how often a task may be lost with its worker.
     """
 
+    _purpose = "accepted"
+
     def __init__(
         self,
         app: Any,
@@ -60,7 +62,7 @@ class Bridge(Fairlane):
         self.url = url
         self.lease_ms = to_milliseconds("lease", lease, LEASE_MS_LEAST, LEASE_MS_MOST)
         self.attempts = attempts
-        super().__init__(app, url, customer, when_away="fail", timeout=timeout, accept=accept, purpose="accepted")
+        super().__init__(app, url, customer, when_away="fail", timeout=timeout, accept=accept)
         base: type = symbol_by_name(app.control_cls)
         app.control_cls = type(f"Fair{base.__name__}", (_Revoking, base), {})
         app.steps["worker"].add("fairlane.contrib.celery.bridge_step:TakeDocuments")

@@ -42,6 +42,8 @@ class Fairlane(FairPublisher):
     published unchecked, at a neutral priority, or with `when_away="fail"` not at all.
     """
 
+    _purpose = "checked"  # what happens to a task at the store, in messages of the log
+
     def __init__(
         self,
         app: Any,
@@ -52,7 +54,6 @@ class Fairlane(FairPublisher):
         timeout: float | timedelta = TIMEOUT_SECONDS,
         accept: Sequence[str] = (),
         key: str | None = None,
-        purpose: str = "checked",
     ) -> None:
         if fairlane_of(app) is not None:
             raise Mistake(f"the Celery app {app.main!r} has a Fairlane already; make one for each app")
@@ -61,7 +62,7 @@ class Fairlane(FairPublisher):
         self.app = app
         self.accept = validate_accept(accept)
         super().__init__(
-            PublishCheck(url, customer, when_away=when_away, timeout=timeout, key=key, peer="celery", purpose=purpose)
+            PublishCheck(url, customer, when_away=when_away, timeout=timeout, key=key, peer="celery", purpose=self._purpose)
         )
         self._verified: set[str] = set()
         base: type = symbol_by_name(app.amqp_cls)
