@@ -23,7 +23,16 @@ from fairlane.queue.bulk import Action
 from fairlane.queue.models import WorkerState
 from fairlane.sim.past import SENTENCES
 
-from .browser_page import AUDIT_ACTIONS, CATALOGS, LANGUAGES, STATIC, catalog
+from .browser_page import (
+    ADMIN_VIEWS,
+    AUDIT_ACTIONS,
+    CATALOGS,
+    CUSTOMER_VIEWS,
+    LANGUAGES,
+    OPERATOR_VIEWS,
+    STATIC,
+    catalog,
+)
 
 SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.js"))}
 CODE = "\n".join(SCRIPTS.values())
@@ -37,7 +46,7 @@ SAME_WORDS = {  # which are what that language says too
     "es": {"nav.webhook", "audit.group_webhook", "audit.no"},
     "de": {"document.type", "nav.webhook", "workers.version", "audit.group_webhook"},
 }
-ADMIN_SCRIPTS = {"keys.js", "key_form.js", "key_texts.js", "audit.js", "audit_entry.js"}
+ADMIN_SCRIPTS = {"keys.js", "key_form.js", "key_texts.js", "audit.js", "audit_entry.js", "first_steps.js"}
 SUFFIX = "_hint"  # of a column, where there is one
 RESETS, TURNS = get_args(Reset), get_args(Turns)
 LIMITS = ("waiting_max", "documents_max", "bytes_max", "retries_max")  # that the page can change
@@ -50,6 +59,7 @@ AUDITED = (  # names of what is recorded as before and after
     "running_max", "rate", "burst",
 )  # fmt: skip
 WORDS = {  # the words that may replace {}
+    "nav.{}": tuple(view.replace("-", "_") for view in (*OPERATOR_VIEWS, *CUSTOMER_VIEWS, *ADMIN_VIEWS)),
     "state.{}": get_args(State),
     "life.{}": (*get_args(EventType), "checked", "prioritized", "rechecked", "attempt"),
     "failure.{}": (*CAN_RETRY, "other"),
@@ -182,9 +192,9 @@ def test_every_script_is_preloaded_except_those_of_admins() -> None:
 
 def test_nobody_loads_the_texts_of_admins_in_vain() -> None:
     for name in set(SCRIPTS) - ADMIN_SCRIPTS:
-        assert not set(re.findall(r"[\"'`]((?:keys|audit)\.[a-z_]+)", SCRIPTS[name])), name
-    assert not {key for key in catalog("en", CATALOGS[:1]) if key.startswith(("keys.", "audit."))}
-    assert all(key.startswith(("keys.", "audit.")) for key in catalog("en", CATALOGS[1:]))
+        assert not set(re.findall(r"[\"'`]((?:keys|audit|first)\.[a-z_]+)", SCRIPTS[name])), name
+    assert not {key for key in catalog("en", CATALOGS[:1]) if key.startswith(("keys.", "audit.", "first."))}
+    assert all(key.startswith(("keys.", "audit.", "first.")) for key in catalog("en", CATALOGS[1:]))
 
 
 def size(*paths: Path) -> int:

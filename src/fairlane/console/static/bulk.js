@@ -23,7 +23,7 @@ export class BulkActions {
   draw() {
     if (this.isRunning) return;
     const { search, state, reason, ...others } = this.filters.entered;
-    const isFiltered = !search && (state || reason || Object.keys(others).length);
+    const isFiltered = !search && Boolean(state || reason || Object.keys(others).length);
     const button = (action) => make("button", { class: "quiet", onclick: () => this.run(action) }, t(`bulk.${action}_all`));
     updateChildren(
       this.buttons,

@@ -60,6 +60,7 @@ export class CustomersView {
     this.rows = [];
     this.next = null;
     this.loads = 0;
+    this.isClosed = false;
     this.headings = make("tr");
     this.body = make("tbody");
     this.status = make("p", { class: "muted", role: "status" }, t("lanes.loading"));
@@ -68,7 +69,8 @@ export class CustomersView {
       type: "search",
       placeholder: t("customers.search"),
       "aria-label": t("customers.search"),
-      oninput: debounce(() => this.load()),
+      title: t("search.keys"),
+      oninput: debounce(() => this.isClosed || this.load()),
     });
     this.filter = select(
       [
@@ -106,6 +108,7 @@ export class CustomersView {
   }
 
   close() {
+    this.isClosed = true;
     this.loads++;
     clearTimeout(this.timer);
   }

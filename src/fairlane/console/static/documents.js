@@ -54,6 +54,7 @@ class DocumentFilters extends RememberedFilters {
     super("documents", onchange);
     for (const name of ["search", "customer", "kind", "reason"]) this.addText(name, t(`documents.${name}`));
     for (const name of ["since", "until"]) this.addDay(name);
+    this.fields.search.title = t("search.keys");
     this.fields.state = stateFilter(this.changed, this.remembered.get("state") || "");
   }
 

@@ -14,6 +14,7 @@ import { DocumentsView } from "./documents.js";
 import { make, notify, select, setChildren, userName } from "./dom.js";
 import { HowItWorksView } from "./how_it_works.js";
 import { LANGUAGES, addCatalog, language, loadLanguage, preferredLanguage, t } from "./i18n.js";
+import { listenToKeys } from "./keyboard.js";
 import { KindsView } from "./kinds.js";
 import { LanesView } from "./lanes.js";
 import { MyDocumentsView } from "./my_documents.js";
@@ -37,21 +38,7 @@ const CUSTOMER_VIEWS = { mine: MyDocumentsView, webhook: WebhookView };
 // The view of one item, made of a container, the item's id and the session.
 const ITEM_VIEWS = { batches: BatchView, customers: CustomerView, documents: DocumentView, mine: DocumentView };
 const ROLES = { viewer: "shell.viewer", operator: "shell.operator", admin: "shell.admin" };
-const NAMES = {
-  batches: "batch.title",
-  lanes: "nav.lanes",
-  customers: "nav.customers",
-  documents: "nav.documents",
-  workers: "nav.workers",
-  kinds: "nav.kinds",
-  waits: "nav.waits",
-  "what-if": "nav.what_if",
-  mine: "nav.mine",
-  webhook: "nav.webhook",
-  keys: "nav.keys",
-  audit: "nav.audit",
-  how: "nav.how",
-};
+const titleOf = (view) => t(view === "batches" ? "batch.title" : `nav.${view.replace("-", "_")}`);
 const FRAMES_SILENCE_MS = 12_000, // the server sends something every 5 seconds
   EVENTS_SILENCE_MS = 40_000; // and here every 15
 const THEME_KEY = "fairlane.theme";
@@ -120,9 +107,9 @@ function whose() {
 /** The views that are for admins alone. */
 async function loadAdminViews() {
   try {
-    const modules = [import("./keys.js"), import("./audit.js"), addCatalog("locales/admin")];
-    const [{ KeysView }, { AuditView }] = await Promise.all(modules);
-    return { keys: KeysView, audit: AuditView };
+    const modules = [import("./keys.js"), import("./audit.js"), import("./first_steps.js"), addCatalog("locales/admin")];
+    const [{ KeysView }, { AuditView }, { GuidedLanesView }] = await Promise.all(modules);
+    return { keys: KeysView, audit: AuditView, lanes: GuidedLanesView };
   } catch (error) {
     notify(errorText(error), "bad");
     return {}; // the connection was lost: the others work all the same
@@ -138,7 +125,7 @@ async function loadViews(opened) {
 function drawShell() {
   const main = make("main", { id: "main", tabindex: "-1" });
   const names = Object.keys(views);
-  const links = names.map((name) => make("a", { href: `#/${name}`, "data-view": name }, t(NAMES[name])));
+  const links = names.map((name) => make("a", { href: `#/${name}`, "data-view": name }, titleOf(name)));
   const skipToContent = (event) => (event.preventDefault(), main.focus());
   const logo = make("img", { src: "/static/icon.svg", alt: "", width: 28, height: 28 });
   setChildren(
@@ -207,7 +194,7 @@ function openView() {
     if (link.dataset.view === among) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  document.title = `${t(NAMES[name])} · Fairlane`;
+  document.title = `${titleOf(name)} · Fairlane`;
   main.className = `view-${name}`;
   setChildren(main, container);
   view = id && ITEM_VIEWS[name] ? new ITEM_VIEWS[name](container, id, session) : new views[name](container, session);
@@ -271,6 +258,10 @@ addEventListener("signed-out", () => {
   drawSignIn("sign_in.ended");
 });
 
+listenToKeys(
+  () => view,
+  () => views?.documents && "#/documents",
+);
 applyTheme();
 const [, stored] = await Promise.all([loadLanguage(preferredLanguage()), currentSession().catch(() => null)]);
 signInReason = takeFailure();
