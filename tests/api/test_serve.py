@@ -38,7 +38,7 @@ def serve_and_stop(*options: str, lines: int) -> tuple[list[str], list[dict[str,
 def test_on_a_terminal_the_first_admins_key_is_shown_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/queue.db"
     with Terminal(200, 40, "serve", "--port", "0", "--no-work", "--url", url) as shown:
-        shown.wait_for(lambda text: re.search(r"it expires in 90 days: fl_\S+\s", text))
+        shown.wait_for(lambda text: re.search(r"it expires in 90 days:\s+fl_\S+\s", text))
         os.kill(shown.program.pid, signal.SIGTERM)
         assert shown.wait() == 0
     (secret,) = re.findall(r"fl_\S+", shown.shown)

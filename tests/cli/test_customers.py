@@ -28,7 +28,9 @@ def test_pause_and_resume(acme: str) -> None:
     paused = run("pause", "acme", "--url", acme).stdout
     assert paused == "acme is paused, with 30 documents waiting; `fairlane resume acme` ends the pause.\n"
     assert terms(acme).paused
-    assert "It is paused: nothing of it is served until it is resumed." in run("explain", "acme", "--url", acme).stdout
+    assert run("explain", "acme", "--url", acme).stdout.startswith(
+        "acme is paused: nothing of it is served until it is resumed. "
+    )
     assert run("resume", "acme", "--url", acme).stdout == "acme is no longer paused; 30 documents waiting.\n"
     assert not terms(acme).paused
     assert run("resume", "acme", "--url", acme).stdout == "acme was not paused; 30 documents waiting.\n"
@@ -39,7 +41,7 @@ def test_pause_and_resume(acme: str) -> None:
 def test_a_customer_can_be_paused_before_it_sends_anything(acme: str) -> None:
     run_json("pause", "new one", "--url", acme)
     assert "`fairlane resume 'new one'`" in run("pause", "new one", "--url", acme).stdout
-    assert "It stands as never seen. Nothing of it is waiting. It is paused" in run("explain", "new one", "--url", acme).stdout
+    assert "new one is paused: nothing of it is served until it is resumed." in run("explain", "new one", "--url", acme).stdout
 
 
 @pytest.mark.parametrize("command", ["resume", "reset", "forget"])

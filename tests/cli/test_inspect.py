@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +70,29 @@ def test_a_list_for_people_has_a_line_a_document_and_no_control_characters(queue
     assert run("documents", "--customer", "nobody", "--url", url).stdout == "no document matches\n"
     refused = run("documents", "--since", "yesterday", "--url", url)
     assert (refused.exit_code, "'yesterday' is not a time; write it as 24h (ago), 2026-11-18" in refused.stderr) == (2, True)
+
+
+def test_a_line_says_once_which_attempt_failed(queue: Queue, url: str) -> None:
+    queue.submit("ada")
+    queue.submit("ada")
+    settle(queue, Failed("attempt 1 of 3 failed: KeyError: 'page'"), Failed("corrupt: page 3"))
+    lines = run("documents", "--url", url).stdout.splitlines()
+    assert sorted(line.split("default  ")[1] for line in lines) == [
+        "failed, attempt 1 of 3 failed: KeyError: 'page'",
+        "failed, attempt 1 of 3: corrupt: page 3",
+    ]
+
+
+def test_on_a_terminal_prose_is_broken_between_words(queue: Queue, url: str) -> None:
+    queue.submit("ada")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "fairlane.cli", "explain", "ada", "--url", url]
+    subprocess.run(command, stdout=theirs, check=True, env={**os.environ, "COLUMNS": "40"})
+    os.close(theirs)
+    lines = os.read(ours, 100_000).decode().splitlines()
+    os.close(ours)
+    assert all(len(line) <= 40 for line in lines)
+    assert " ".join(lines).split("after")[0] == run("explain", "ada", "--url", url).stdout.split("after")[0]
 
 
 def test_show_has_the_whole_life_the_payload_and_the_tracebacks(queue: Queue, url: str) -> None:

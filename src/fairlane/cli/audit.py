@@ -50,7 +50,7 @@ def audit(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Show who changed what, from where, and with what before and after; newest first.
+    """Show who changed what, before and after, newest first.
 
     The changes of operators, admins and the command line are recorded, and sign-ins; through a server it takes an admin's key.
     An entry that says `begun` was not completed: its change may have been made. With --json, prints an object per line.

@@ -51,10 +51,12 @@ def documents(limit: int, url: str | None, as_json: bool, **filter: Any) -> None
 
 
 def _document_line(document: Document) -> str:
-    reason = f": {document.reason}" if document.reason else ""
+    attempts = f"attempt {document.attempts} of {document.attempts_max}"
+    reason = document.reason or ""
+    state = f"{document.state}, {reason}" if reason.startswith(attempts) else f"{document.state}, {attempts}"
     return (
         f"{document.id}  {_time(document.submitted_at)}  priority {document.priority}  {document.customer}  {document.kind}  "
-        f"{document.state}, attempt {document.attempts} of {document.attempts_max}{reason}"
+        f"{state}{f': {reason}' if reason and not reason.startswith(attempts) else ''}"
     )
 
 

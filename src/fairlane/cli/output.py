@@ -9,10 +9,12 @@ Laws:
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -30,8 +32,16 @@ FIRST_COLUMN_MIN = 8  # characters of the first column that are shown however na
 
 def echo(*lines: str, err: bool = False, nl: bool = True, colour: str | None = None) -> None:
     """Print lines for people, which may quote what others wrote: none of them becomes two. A colour is shown on a terminal."""
-    shown = "\n".join(map(printable, lines))
+    shown = "\n".join(_wrapped(printable(line), sys.stderr if err else sys.stdout) for line in lines)
     click.echo(shown if colour is None else click.style(shown, fg=colour), err=err, nl=nl)
+
+
+def _wrapped(line: str, stream: TextIO) -> str:
+    """Break a line of prose between words where a terminal would break it inside one; indented lines stay as they are."""
+    if line.startswith(" ") or not stream.isatty():
+        return line
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) if len(line) > width else line
 
 
 def echo_exactly(text: str, *, nl: bool = True) -> None:

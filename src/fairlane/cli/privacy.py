@@ -146,7 +146,7 @@ def _describe(queue: Queue, customer: str) -> str:
 @url_option
 @json_option
 def vacuum(url: str | None, as_json: bool) -> None:
-    """Rewrite the file of a queue, so that nothing is left in it of what was deleted.
+    """Rewrite the file of a queue without what was deleted.
 
     `forget` does it by itself. After `purge` it also makes the file smaller. Others wait to write meanwhile, about 7 s for each
     GB, and as much free space is needed as the file takes. A server that keeps a queue does this in its own time.

@@ -129,7 +129,8 @@ def _captured(log: Log) -> Iterator[None]:
 def _report_started(queue: Queue, base_url: str, retention: float | None, as_json: bool, log: Log) -> None:
     """Print the address, and where the first admin's key is if there was none; the log never has the key itself."""
     what_grows = _what_grows(retention, queue.rules().limits)
-    for sentence in what_grows:
+    is_read = sys.stdout.isatty() and sys.stderr.isatty() and not as_json  # by somebody who reads it once, below
+    for sentence in () if is_read else what_grows:
         log.event("unlimited", advice=sentence)
     first = make_first_key(queue.engine, queue.url, is_terminal=sys.stdout.isatty())
     if first is not None and first.path is not None:
@@ -142,7 +143,7 @@ def _report_started(queue: Queue, base_url: str, retention: float | None, as_jso
         return
     echo(f"Fairlane is running at {base_url}; press Ctrl-C to stop it.")
     if first is not None and first.secret is not None:
-        echo(f"The first admin's key, shown only now; it expires in 90 days: {first.secret}")
+        echo("Open it in a browser. The first admin's key, shown only now; it expires in 90 days:", f"  {first.secret}")
     elif first is not None:
         echo(f"The first admin's key is in {first.path}; it expires in 90 days.")
     for sentence in what_grows:

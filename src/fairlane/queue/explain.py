@@ -137,6 +137,8 @@ def explain_customer(customer: Customer, rules: Rules) -> Explanation:
         *_turns_sentences(customer, rules),
         *_terms_sentences(customer),
     ]
+    if terms.paused:
+        sentences.insert(0, f"{customer.id} is paused: nothing of it is served until it is resumed.")
     return Explanation(" ".join(sentences), facts)
 
 
@@ -203,8 +205,6 @@ def _terms_sentences(customer: Customer) -> list[str]:
     most = customer.limits.waiting_max
     if most is not None and customer.waiting >= most:
         sentences.append(f"No more than {_count(most).rsplit(' ', 1)[0]} may wait, so new ones are refused.")
-    if terms.paused:
-        sentences.append("It is paused: nothing of it is served until it is resumed.")
     if terms.cap is not None:
         reached = ", which is reached now" if customer.running >= terms.cap else ""
         sentences.append(f"At most {_count(terms.cap).rsplit(' ', 1)[0]} may run at once{reached}.")

@@ -47,6 +47,11 @@ SAME_WORDS = {  # which are what that language says too
     "de": {"document.type", "nav.webhook", "workers.version", "audit.group_webhook"},
 }
 ADMIN_SCRIPTS = {"keys.js", "key_form.js", "key_texts.js", "audit.js", "audit_entry.js", "first_steps.js"}
+STAFF_SCRIPTS = {
+    "staff_views.js", "lanes.js", "lanes_canvas.js", "customers.js", "customer.js", "workers.js", "kinds.js",
+    "waits.js", "what_if.js",
+}  # fmt: skip
+CUSTOMER_SCRIPTS = {"my_documents.js"}
 SUFFIX = "_hint"  # of a column, where there is one
 RESETS, TURNS = get_args(Reset), get_args(Turns)
 LIMITS = ("waiting_max", "documents_max", "bytes_max", "retries_max")  # that the page can change
@@ -182,12 +187,18 @@ def test_the_page_has_no_inline_script_or_style_and_nothing_from_elsewhere() -> 
         assert set(re.findall(r"https?://[^\s\"'`)]+", text)) <= {"http://www.w3.org/2000/svg"}
 
 
-def test_every_script_is_preloaded_except_those_of_admins() -> None:
+def test_every_script_is_preloaded_except_those_of_a_role() -> None:
     index = (STATIC / "index.html").read_text(encoding="utf-8")
-    assert set(re.findall(r"/static/(\w+\.js)", index)) == set(SCRIPTS) - ADMIN_SCRIPTS
-    importing = "|".join(sorted(ADMIN_SCRIPTS))
-    for name in set(SCRIPTS) - ADMIN_SCRIPTS:  # only `import()` loads them, when an admin has signed in
-        assert re.findall(rf'from "\./(?:{importing})"', SCRIPTS[name]) == [], name
+    everybody = set(SCRIPTS) - ADMIN_SCRIPTS - STAFF_SCRIPTS - CUSTOMER_SCRIPTS
+    assert set(re.findall(r"/static/(\w+\.js)", index)) == everybody
+    # only `import()` loads the others, when somebody of that role has signed in
+    assert [name for name in everybody if imported(name) - everybody] == []
+    assert [name for name in STAFF_SCRIPTS if imported(name) - everybody - STAFF_SCRIPTS] == []
+    assert [name for name in CUSTOMER_SCRIPTS if imported(name) - everybody - CUSTOMER_SCRIPTS] == []
+
+
+def imported(name: str) -> set[str]:
+    return set(re.findall(r'from "\./(\w+\.js)"', SCRIPTS[name]))
 
 
 def test_nobody_loads_the_texts_of_admins_in_vain() -> None:
@@ -202,7 +213,8 @@ def size(*paths: Path) -> int:
 
 
 def test_the_page_is_small() -> None:
-    everybody = [path for path in STATIC.iterdir() if path.is_file() and path.name not in ADMIN_SCRIPTS]
+    everybody = {path.name for path in STATIC.iterdir() if path.is_file()} - ADMIN_SCRIPTS - STAFF_SCRIPTS - CUSTOMER_SCRIPTS
     largest, for_admins = (max(size(STATIC / folder / f"{code}.json") for code in LANGUAGES) for folder in CATALOGS)
-    assert size(*everybody) + largest <= 75_000  # what one reader loads; the promise is 150,000
+    for scripts in (everybody | STAFF_SCRIPTS, everybody | CUSTOMER_SCRIPTS):
+        assert size(*(STATIC / name for name in scripts)) + largest <= 75_000  # what one reader loads; the promise is 150,000
     assert size(*(STATIC / name for name in ADMIN_SCRIPTS)) + for_admins <= 20_000

@@ -12,20 +12,12 @@ import {
   userName,
 } from "./dom.js";
 import { bytes, duration, number, t, tParts } from "./i18n.js";
+import { keptFigures } from "./kept.js";
 import { WebhookPanel, webhookSection } from "./webhook.js";
 
 const REFRESH_MS = 3000,
   DOCUMENTS_SHOWN = 20,
   MEGABYTE = 1e6;
-
-const ofMost = (count, most, format) =>
-  most == null ? format(count) : t("kept.of", { count: format(count), most: format(most) });
-
-/** What a customer keeps, and of how much, for staff and for the customer itself. */
-export const keptFigures = (row) => [
-  figure(t("kept.documents"), ofMost(row.documents, row.documents_max, number)),
-  figure(t("kept.bytes"), ofMost(row.bytes, row.bytes_max, bytes), t("kept.hint")),
-];
 
 export class CustomerView {
   constructor(container, customer, session) {

@@ -2,41 +2,22 @@
 //
 // Laws:
 // - A customer's page knows only the customer's views. A page requests and offers nothing that the server would refuse.
-// - The views of admins are loaded for admins only: a reader's first view does not wait for them.
+// - Everybody loads only the views of their role: a customer does not wait for those of staff, nor staff for those of admins.
 // - The stream is opened once per session and feeds the view that is open; when it is lost, the page says so.
 
 import { EventStream, currentSession, errorText, isStaff, may, signOut } from "./api.js";
 import { BatchView } from "./batch.js";
-import { CustomerView } from "./customer.js";
-import { CustomersView } from "./customers.js";
 import { DocumentView } from "./document.js";
-import { DocumentsView } from "./documents.js";
 import { make, notify, select, setChildren, userName } from "./dom.js";
 import { HowItWorksView } from "./how_it_works.js";
 import { LANGUAGES, addCatalog, language, loadLanguage, preferredLanguage, t } from "./i18n.js";
 import { listenToKeys } from "./keyboard.js";
-import { KindsView } from "./kinds.js";
-import { LanesView } from "./lanes.js";
-import { MyDocumentsView } from "./my_documents.js";
 import { restoreView, signInAsNamed, signInCard, takeFailure } from "./sign_in.js";
-import { WaitsView } from "./waits.js";
 import { WebhookView } from "./webhook.js";
-import { WhatIfView } from "./what_if.js";
-import { WorkersView } from "./workers.js";
 
 // A view is made of a container and the session. It may have frame(frame), event(event) and close().
-const STAFF_VIEWS = {
-  lanes: LanesView,
-  customers: CustomersView,
-  documents: DocumentsView,
-  workers: WorkersView,
-  kinds: KindsView,
-  waits: WaitsView,
-  "what-if": WhatIfView,
-};
-const CUSTOMER_VIEWS = { mine: MyDocumentsView, webhook: WebhookView };
 // The view of one item, made of a container, the item's id and the session.
-const ITEM_VIEWS = { batches: BatchView, customers: CustomerView, documents: DocumentView, mine: DocumentView };
+const ITEM_VIEWS = { batches: BatchView, documents: DocumentView, mine: DocumentView };
 const ROLES = { viewer: "shell.viewer", operator: "shell.operator", admin: "shell.admin" };
 const titleOf = (view) => t(view === "batches" ? "batch.title" : `nav.${view.replace("-", "_")}`);
 const FRAMES_SILENCE_MS = 12_000, // the server sends something every 5 seconds
@@ -104,22 +85,38 @@ function whose() {
   return session.person ? [userName(session.person.name), " · ", role] : role;
 }
 
-/** The views that are for admins alone. */
-async function loadAdminViews() {
+/** Load the views of a role; what cannot be loaded is missing: the connection was lost, and the others work all the same. */
+async function loaded(load) {
   try {
-    const modules = [import("./keys.js"), import("./audit.js"), import("./first_steps.js"), addCatalog("locales/admin")];
-    const [{ KeysView }, { AuditView }, { GuidedLanesView }] = await Promise.all(modules);
-    return { keys: KeysView, audit: AuditView, lanes: GuidedLanesView };
+    return await load();
   } catch (error) {
     notify(errorText(error), "bad");
-    return {}; // the connection was lost: the others work all the same
+    return {};
   }
+}
+
+async function loadAdminViews() {
+  const modules = [import("./keys.js"), import("./audit.js"), import("./first_steps.js"), addCatalog("locales/admin")];
+  const [{ KeysView }, { AuditView }, { GuidedLanesView }] = await Promise.all(modules);
+  return { keys: KeysView, audit: AuditView, lanes: GuidedLanesView };
+}
+
+async function loadStaffViews() {
+  const { STAFF_VIEWS, STAFF_ITEM_VIEWS } = await import("./staff_views.js");
+  Object.assign(ITEM_VIEWS, STAFF_ITEM_VIEWS);
+  return STAFF_VIEWS;
+}
+
+async function loadCustomerViews() {
+  const { MyDocumentsView } = await import("./my_documents.js");
+  return { mine: MyDocumentsView, webhook: WebhookView };
 }
 
 /** The views of whoever has signed in, by name. */
 async function loadViews(opened) {
-  const more = may(opened, "admin") ? await loadAdminViews() : {};
-  return { ...(isStaff(opened) ? STAFF_VIEWS : CUSTOMER_VIEWS), ...more, how: HowItWorksView };
+  const own = loaded(isStaff(opened) ? loadStaffViews : loadCustomerViews);
+  const more = may(opened, "admin") ? await loaded(loadAdminViews) : {};
+  return { ...(await own), ...more, how: HowItWorksView };
 }
 
 function drawShell() {

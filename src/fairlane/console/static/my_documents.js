@@ -1,12 +1,12 @@
 // A customer's own documents: uploads with progress, and a list with the state and result of each document.
 
 import { documentUrl, errorText, get, may, upload, withQuery } from "./api.js";
-import { keptFigures } from "./customer.js";
 import { stateBadge, stateFilter } from "./documents.js";
 import {
   documentName, emptyState, figure, heading, make, notify, priorityBadge, setChildren, updateChildren, userName,
 } from "./dom.js";
 import { bytes, dateTime, duration, number, percent, t } from "./i18n.js";
+import { keptFigures } from "./kept.js";
 
 const REFRESH_MS = 5000,
   EVENT_DELAY_MS = 400, // events of one moment cause one refresh
