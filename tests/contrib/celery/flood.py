@@ -13,6 +13,7 @@ from .running import Feeder, Project, Worker
 
 FLOOD, LIGHT, EACH = 2000, 20, 2
 BETWEEN = 1000  # bytes that workers write down between two tasks of light customers: of about five tasks
+SECONDS = 0.005  # that each takes, so that a busy machine, which delays a publisher for a while, is not taken for a queue
 CELERYS_OWN: dict[str, Any] = {  # settings as Celery has them when nobody sets any
     "task_acks_late": False,
     "worker_prefetch_multiplier": 4,
@@ -24,8 +25,9 @@ import json, select, time
 published = {}
 def publish(customer, label):
     published[label] = time.monotonic()
-    work.delay(customer, label)
-flood, light, each, between = map(int, sys.argv[1:])
+    work.delay(customer, label, seconds=seconds)
+flood, light, each, between, seconds = map(float, sys.argv[1:])
+flood, light, each = int(flood), int(light), int(each)
 for number in range(flood):
     publish("whale", f"whale {number}")
 print("flooded", flush=True)
@@ -65,7 +67,7 @@ def light_waits(projects: Mapping[str, Project]) -> dict[str, list[Wait]]:
 
 @contextmanager
 def _publishing(project: Project) -> Iterator[subprocess.Popen[str]]:
-    with project.script(PUBLISH, *map(str, (FLOOD, LIGHT, EACH, BETWEEN))) as process:
+    with project.script(PUBLISH, *map(str, (FLOOD, LIGHT, EACH, BETWEEN, SECONDS))) as process:
         yield process
     assert process.returncode == 0
 

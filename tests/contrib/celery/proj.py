@@ -60,9 +60,10 @@ def record(task: Any, customer: str | None, **more: Any) -> None:
 
 
 @app.task(bind=True)
-def work(self: Any, customer: str | None = None, label: str = "") -> str:
-    """A task of a customer."""
+def work(self: Any, customer: str | None = None, label: str = "", seconds: float = 0) -> str:
+    """A task of a customer, which waits for something for so long."""
     record(self, customer, label=label)
+    select.select([], [], [], seconds)
     return label
 
 
