@@ -74,8 +74,8 @@ COMMANDS = {
 }
 # Commands that change nothing, or do the queue's own work: documents are their own record.
 UNRECORDED = {
-    "advise", "audit", "check", "completion", "demo", "doctor", "documents", "events", "explain", "kinds", "process", "result",
-    "serve", "show", "simulate", "status", "submit", "vacuum", "verify", "work",
+    "advise", "audit", "check", "completion", "demo", "doctor", "documents", "events", "explain", "kinds", "mcp", "process",
+    "result", "serve", "show", "simulate", "status", "submit", "vacuum", "verify", "work",
 }  # fmt: skip
 
 
