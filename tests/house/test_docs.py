@@ -23,8 +23,12 @@ from fairlane.blobs.files import Files
 from fairlane.cli import main
 from fairlane.core import document, errors
 from fairlane.core.policy import CustomerLimits
+from fairlane.engine.postgres import queries as postgres
+from fairlane.engine.redis import scripts as redis
+from fairlane.engine.sqlite import queries as sqlite
 from fairlane.extract import CAN_RETRY, WARNING_CODES, Limits
 from fairlane.settings import Settings
+from fairlane.version import __version__
 from fairlane.worker.hooks import EVENTS
 
 ROOT = Path(__file__).parents[2]
@@ -164,6 +168,14 @@ def test_every_setting_rule_and_term_is_in_its_table() -> None:
     limits = {name for row in rows(section(REFERENCE, "## Rules and limits")) for name in re.findall(r"^`(\w+)`", row[0])}
     known = {field.name for kind in (Policy, Rules, Terms) for field in fields(kind) if field.init} | {*CustomerLimits._fields}
     assert known - {"policy", "version", "paused"} <= limits
+
+
+def test_the_newest_line_of_the_schema_versions_is_that_of_the_code() -> None:
+    lines = rows(section((ROOT / "docs/engines.md").read_text(), "## Upgrading"))
+    schemas = [str(schema.version) for schema in (sqlite.SCHEMA, postgres.SCHEMA, redis.SCHEMA)]
+    assert lines[-1] == [__version__, *schemas]
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert f"schema {schemas[0]} on SQLite, {schemas[1]} on PostgreSQL, and form {schemas[2]} on Redis" in changes
 
 
 def test_every_error_state_and_event_is_in_its_section() -> None:
