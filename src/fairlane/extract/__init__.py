@@ -11,12 +11,22 @@ Laws:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 from .builder import ExtractionBuilder, check_size, file_sha256
+from .custom_reader import (
+    LANGUAGE_SAMPLE,
+    CustomReader,
+    ReaderInput,
+    ReaderPage,
+    ReaderResult,
+    load_function,
+    read_with,
+    without_ocr,
+)
 from .failure import CAN_RETRY, Code, Unreadable
 from .language import guess
 from .limits import Limits
@@ -29,11 +39,15 @@ __all__ = [
     "LANGUAGES",
     "WARNING_CODES",
     "Code",
+    "CustomReader",
     "Extraction",
     "ExtractionWarning",
     "Limits",
     "Member",
     "Page",
+    "ReaderInput",
+    "ReaderPage",
+    "ReaderResult",
     "Unreadable",
     "extract",
     "failure_code",
@@ -41,7 +55,6 @@ __all__ = [
     "warm",
     "warning_text",
 ]
-LANGUAGE_SAMPLE = 20_000
 PICTURE_SAMPLE = 4_000
 
 
@@ -59,10 +72,10 @@ def extract(
         raise
 
 
-def build(builder: ExtractionBuilder, sha256: str | None) -> Extraction:
-    """Read the file of a builder."""
+def build(builder: ExtractionBuilder, sha256: str | None, readers: Mapping[str, str | None] | None = None) -> Extraction:
+    """Read the file of a builder; `readers` are your own by media type, None for one that comes later, outside the sandbox."""
     try:
-        return _extract(builder, sha256)
+        return _read(builder, sha256, readers or {})
     except Unreadable:
         raise
     except MemoryError as error:
@@ -71,12 +84,26 @@ def build(builder: ExtractionBuilder, sha256: str | None) -> Extraction:
         raise Unreadable("crashed", f"{type(error).__name__}: {error}") from error
 
 
-def _extract(builder: ExtractionBuilder, sha256: str | None) -> Extraction:
+def _read(builder: ExtractionBuilder, sha256: str | None, readers: Mapping[str, str | None]) -> Extraction:
+    limits = builder.limits
+    extraction = _extract(builder, sha256, readers.keys())
+    name = readers.get(extraction.media_type)
+    if name is None:
+        return extraction
+    own = read_with(load_function(name), name, ReaderInput(builder.path, builder.name, limits, extraction))
+    if own is not None or extraction.members:  # files that hold others have no OCR
+        return own or extraction
+    return _extract(ExtractionBuilder(builder.path, builder.name, builder.member_store, limits, builder.depth), sha256)
+
+
+def _extract(builder: ExtractionBuilder, sha256: str | None, types_without_ocr: Container[str] = ()) -> Extraction:
     size = check_size(builder.path, builder.limits)
     sha256 = sha256 or file_sha256(builder.path)
     from .sniff import READERS, detect_media_type
 
     builder.media_type = detect_media_type(builder)
+    if builder.media_type in types_without_ocr:
+        builder.limits = without_ocr(builder.limits)
     _load_reader(READERS[builder.media_type])(builder)
     sample = builder.sample(LANGUAGE_SAMPLE)
     return builder.finish(size, sha256, guess(sample), _thumbnail(builder, sample))

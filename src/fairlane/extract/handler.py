@@ -16,10 +16,11 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from fairlane.blobs.safe_open import open_regular_file
@@ -32,10 +33,12 @@ from fairlane.queue import FILE_KIND, PAGES, Input, Queue
 from fairlane.sandbox.scratch import attempt_folder
 from fairlane.worker import Document, Fail, Retry, Split, Worker
 
-from . import Extraction, Limits, Unreadable
+from . import CustomReader, Extraction, Limits, ReaderInput, Unreadable
+from .custom_reader import check_readers, read_with, readers_for
 from .limits import parse_languages
-from .sandboxed import extract_isolated, prepare
+from .sandboxed import MEMORY_MAX, extract_isolated, prepare
 from .slices import SLICED, join_slices, slice_of, split_pages
+from .sniff import READERS
 
 OCR_LANGUAGES = "ocr_languages"  # in the payload of a document
 RESULTS_SPARE_BYTES = 100_000  # that results may be larger than their file before the quota is asked
@@ -53,6 +56,8 @@ class ExtractOptions(NamedTuple):
     outputs: Outputs | None = None  # a folder for the results, instead of the queue's own store
     keep_results: bool = True
     may_read_everything: bool = False  # read files also where nothing keeps them from reading all others
+    readers: Mapping[str, CustomReader] = MappingProxyType({})  # of your own, by media type
+    memory_max: int = MEMORY_MAX  # of each process in the sandbox
 
 
 def limits_with(ocr_languages: str | None) -> Limits:
@@ -67,11 +72,18 @@ def built_in_worker(
     backoff: Backoff | None = None,
 ) -> Worker:
     """Make a worker with the built-in handler; a `Mistake` where untrusted files cannot be confined."""
-    prepare(options.may_read_everything)
+    handler = built_in_handler(options)
     worker = Worker(options.url, slots=slots, backoff=backoff, blobs=options.blobs)
     for kind in kinds:
-        worker.handler(kind, timeout=options.limits.seconds_max + options.pace + SECONDS_SPARE)(ExtractHandler(options))
+        worker.handler(kind, timeout=options.limits.seconds_max + options.pace + SECONDS_SPARE)(handler)
     return worker
+
+
+def built_in_handler(options: ExtractOptions) -> ExtractHandler:
+    """Make the built-in handler, for a worker of your own; a `Mistake` where untrusted files cannot be confined."""
+    check_readers(options.readers, READERS)
+    prepare(options.may_read_everything, options.readers.values())
+    return ExtractHandler(options)
 
 
 class ExtractHandler:
@@ -104,11 +116,12 @@ class ExtractHandler:
         else:
             if document.slices is not None and self._options.outputs is None and self._options.keep_results:
                 listed = self._extract(document, source, scratch, replace(limits, pages=(0, 0)))
-                if listed.media_type in SLICED and len(listed.pages) > document.slices:
+                reader = self._options.readers.get(listed.media_type)
+                can_slice = listed.media_type in SLICED and (reader is None or reader.slices)
+                if can_slice and len(listed.pages) > document.slices:
                     self._correct_cost(document, listed)
                     return split_pages(len(listed.pages), document.slices, kept_payload(document))
-                shutil.rmtree(scratch)
-                scratch.mkdir()
+                _empty(scratch)
             extraction = self._extract(document, source, scratch, limits)
         self._refuse_beyond_quota(document, extraction)
         members = self._submit_members(document, source, extraction)
@@ -117,10 +130,26 @@ class ExtractHandler:
         return {**_summary(extraction, facts), **self._store_results(document, source, extraction, facts)}
 
     def _extract(self, document: Document, source: Source, scratch: Path, limits: Limits) -> Extraction:
+        """Read a file, in the sandbox first; then by the reader of its type that is outside, if there is one."""
+        readers = readers_for(self._options.readers, limits)
+        extraction = self._extract_isolated(document, source, scratch, limits, readers)
+        reader = readers.get(extraction.media_type)
+        if reader is None or reader.sandbox:
+            return extraction
+        file = ReaderInput(source.path, source.name, limits, extraction)
+        own = read_with(reader.load(), reader.name, file, let_through=(Retry, Fail))
+        if own is not None or extraction.members:  # files that hold others have no OCR
+            return own or extraction
+        _empty(scratch)
+        return self._extract_isolated(document, source, scratch, limits, {})
+
+    def _extract_isolated(
+        self, document: Document, source: Source, scratch: Path, limits: Limits, readers: Mapping[str, CustomReader]
+    ) -> Extraction:
         sha256 = None if document.file is None else document.file.sha256  # verified when the file was opened
         return extract_isolated(
-            source.path, source.name, scratch, limits, source.depth,
-            sha256=sha256, may_read_everything=self._options.may_read_everything,
+            source.path, source.name, scratch, limits, source.depth, self._options.memory_max,
+            sha256=sha256, may_read_everything=self._options.may_read_everything, readers=readers,
         )  # fmt: skip
 
     def _correct_cost(self, document: Document, extraction: Extraction) -> None:
@@ -200,6 +229,12 @@ def limits_of(document: Document, limits: Limits) -> Limits:
     except Mistake as mistake:
         raise Fail(f"unsupported: {mistake}") from None
     return replace(limits, ocr_languages=languages)
+
+
+def _empty(folder: Path) -> None:
+    """Remove everything in a folder."""
+    shutil.rmtree(folder)
+    folder.mkdir()
 
 
 def kept_payload(document: Document) -> dict[str, Any]:

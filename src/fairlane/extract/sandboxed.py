@@ -18,7 +18,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import util
 from pathlib import Path
@@ -29,6 +29,7 @@ from fairlane.core.errors import BadValue, Mistake
 
 from . import Extraction, Limits, Member, sandbox_entry
 from .builder import CHARACTER_BYTES_MAX, check_size, file_sha256
+from .custom_reader import CustomReader
 from .failure import CAN_RETRY, Unreadable
 from .image import HEIC_DECODERS
 from .member_store import cut_row
@@ -47,35 +48,58 @@ PACKAGES = (
 )  # what the confined process may load
 log = logging.getLogger("fairlane.sandbox")
 _fork_server: sandbox.SandboxForkServer | None = None
+_loaded_readers: frozenset[str] = frozenset()  # by the fork server
 
 
-def prepare(may_read_everything: bool = False) -> None:
+def prepare(may_read_everything: bool = False, readers: Iterable[CustomReader] = ()) -> None:
     """Start the fork server, once for this process and its forks; a `Mistake` where files cannot be confined.
 
     Attempts then begin faster, and nothing in the memory of this process can leak into them. `may_read_everything` is as in
-    `extract_isolated`.
+    `extract_isolated`. The fork server loads the readers that run in the sandbox; it is replaced when there are more of them.
     """
-    global _fork_server
+    global _loaded_readers
+    if sandbox_entry.is_fork_server:
+        raise Mistake("the module of a reader makes a worker; put the reader into a module of its own, which makes none")
     sandbox.require(may_read_everything=may_read_everything)
     if (reason := sandbox.unsafe_reason(may_read_everything)) is not None:
         log.warning("UNSAFE: %s", reason)
-    if _fork_server is None:
+    names = _loaded_readers | {reader.name for reader in readers if reader.sandbox}
+    for name in names - _loaded_readers:
+        _require_module(name)
+    if _fork_server is None or names != _loaded_readers:
+        release()
+        _loaded_readers = names
         try:
             _start_fork_server()
         except sandbox.ForkServerGone as error:
+            _loaded_readers = frozenset()
             raise Mistake(f"untrusted files are not opened here: {error}") from error
+
+
+def _require_module(reader: str) -> None:
+    """Refuse a reader whose module is nowhere, before another process looks for it."""
+    module = reader.partition(":")[0]
+    try:
+        is_found = util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        is_found = False
+    if not is_found:
+        raise Mistake(f"the reader {reader} cannot be imported: there is no module {module} on Python's path")
 
 
 def _start_fork_server() -> sandbox.SandboxForkServer:
     global _fork_server
-    _fork_server = sandbox.SandboxForkServer.start(sandbox_entry.__name__)
+    _fork_server = sandbox.SandboxForkServer.start(
+        sandbox_entry.__name__, sorted(_loaded_readers), imports=[name.partition(":")[0] for name in _loaded_readers]
+    )
     atexit.register(release)
     return _fork_server
 
 
 def release() -> None:
     """Close the fork server: attempts are forks of this process again."""
-    global _fork_server
+    global _fork_server, _loaded_readers
+    _loaded_readers = frozenset()
     if _fork_server is not None:
         _fork_server.close()
         _fork_server = None
@@ -93,9 +117,11 @@ def extract_isolated(
     without: frozenset[str] = frozenset(),
     fork_server: sandbox.SandboxForkServer | None = None,
     may_read_everything: bool = False,
+    readers: Mapping[str, CustomReader] | None = None,
 ) -> Extraction:
     """Read a file as `extract` does, in a confined process; `scratch` is an empty folder for this attempt alone.
 
+    Of your own `readers`, by media type, it calls those for the sandbox; a file for the others is read without OCR.
     It is a fork of `fork_server`, by default of the one that `prepare` has started, else of this process. With
     `may_read_everything` the file is read also where nothing keeps it from reading other customers' files.
     """
@@ -105,13 +131,22 @@ def extract_isolated(
     path = path.resolve()  # in the sandbox there may be no links that lead there
     size = check_size(path, limits)
     sha256 = sha256 or file_sha256(path)
+    own = {media_type: reader.name if reader.sandbox else None for media_type, reader in (readers or {}).items()}
+    own_files = [file for reader in (readers or {}).values() for file in reader.files]
     ocr_program = shutil.which(PROGRAM) if limits.ocr_pages_max else None  # each time: it may be installed while a worker runs
     with tempfile.TemporaryFile(dir=scratch, buffering=0) as output:
         try:
             response = _run(
-                [str(path), name, vars(limits), depth, sha256],
-                resource_limits(limits, memory_max, can_start=ocr_program is not None or needs_threads(path)),
-                [*_library_paths(), *([ocr_program] if ocr_program is not None else [])],
+                [str(path), name, vars(limits), depth, sha256, own],
+                resource_limits(
+                    limits, memory_max, can_start=ocr_program is not None or any(own.values()) or needs_threads(path)
+                ),
+                [
+                    *_library_paths(),
+                    *_reader_paths(own.values()),
+                    *own_files,
+                    *([ocr_program] if ocr_program is not None else []),
+                ],
                 fork_server or _fork_server,
                 AttemptOptions(output=output.fileno(), without=without, may_read_everything=may_read_everything),
             )
@@ -186,10 +221,16 @@ def _library_paths() -> tuple[str, ...]:
     return tuple(sorted(map(os.path.abspath, folders)))
 
 
+def _reader_paths(names: Iterable[str | None]) -> list[str]:
+    """Return the folders of readers that are in packages; of a single module nothing is left to load, nor of its neighbours."""
+    specs = [util.find_spec(name.partition(":")[0].partition(".")[0]) for name in names if name is not None]
+    return [os.path.abspath(folder) for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
+
+
 def resource_limits(limits: Limits, memory_max: int = MEMORY_MAX, *, can_start: bool = True) -> sandbox.ResourceLimits:
     """Return the limits of the process: slightly above those of the file, so that the extractor's own errors come first.
 
-    Only OCR starts another process, and only the decoder of HEIC a thread.
+    Only OCR starts another process, and only the decoder of HEIC a thread; readers of your own may do both.
     """
     parts_max = limits.text_max * CHARACTER_BYTES_MAX + THUMBNAIL_BYTES_MAX
     return sandbox.ResourceLimits(

@@ -9,7 +9,8 @@ from typing import Any
 from fairlane.core.document import PARTS_MAX
 from fairlane.worker import Document, Split
 
-from . import LANGUAGE_SAMPLE, Extraction, ExtractionWarning, Limits, Page, Unreadable
+from . import Extraction, ExtractionWarning, Limits, Page, Unreadable
+from .custom_reader import LANGUAGE_SAMPLE
 from .language import guess
 
 SLICED = ("application/pdf", "image/tiff")  # the types of which a slice can be read

@@ -1,8 +1,9 @@
 """Fork server: a fresh Python that has loaded the work's module and forks supervisors, so that attempts begin quickly.
 
 It knows nothing of the caller: no URL, no password, no other document is in its memory. For every caller it forks a
-supervisor, which runs that caller's attempts one after the other: one fork per attempt. The module has `prepare()`, called
-once in the fork server, and `work(*arguments)`, called in the supervisor; it returns what the confined process is to call.
+supervisor, which runs that caller's attempts one after the other: one fork per attempt. The module has `prepare(*arguments)`,
+called once in the fork server, and `work(*arguments)`, called in the supervisor; it returns what the confined process is to
+call.
 
 Laws:
 - Supervisors share only what the fork server has loaded. Attempts of one supervisor share only the supervisor and its
@@ -42,8 +43,8 @@ MESSAGE_BYTES_MAX = 65_536
 DESCRIPTORS_MAX = 4  # of an attempt: lifeline, control, response, output
 _SOCKET = 3
 _START = (
-    "import json, sys; sys.path[:], module = json.loads(sys.argv[1]);"
-    f" from fairlane.sandbox.fork_server import main; main({_SOCKET}, module)"
+    "import json, sys; sys.path[:], module, arguments = json.loads(sys.argv[1]);"
+    f" from fairlane.sandbox.fork_server import main; main({_SOCKET}, module, arguments)"
 )
 Work = Callable[..., Callable[[], object]]
 
@@ -87,14 +88,18 @@ class SandboxForkServer:
         self._owner = os.getpid()
 
     @classmethod
-    def start(cls, module: str) -> SandboxForkServer:
-        """Start a fresh Python that loads this module."""
+    def start(cls, module: str, *arguments: object, imports: Sequence[str] = ()) -> SandboxForkServer:
+        """Start a fresh Python that loads this module, and prepares it with these JSON arguments.
+
+        `imports` are modules that it may import then, from the working directory too.
+        """
+        start = [module_path(__name__, module, *imports), module, arguments]
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
                 os.posix_spawn(
                     sys.executable,
-                    [sys.executable, "-I", "-c", _START, json.dumps([module_path(__name__, module), module])],
+                    [sys.executable, "-I", "-c", _START, json.dumps(start)],
                     {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ},
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -147,7 +152,10 @@ class SandboxForkServer:
         self._drop_inherited()
         idle = self._idle.setdefault(layers, [])
         while idle:
-            supervisor = idle.pop()
+            try:
+                supervisor = idle.pop()
+            except IndexError:  # another thread has taken it
+                break
             try:
                 socket.send_fds(supervisor.socket, [message], descriptors)
                 return supervisor
@@ -187,12 +195,12 @@ class SandboxForkServer:
 # -- in the fork server
 
 
-def main(connection_fd: int, module: str) -> None:
+def main(connection_fd: int, module: str, arguments: Sequence[object] = ()) -> None:
     """Load the module, then fork supervisors until no process is left that could ask for one."""
     connection = socket.socket(fileno=connection_fd)
     syscalls.become_subreaper()  # of supervisors whose fork server was killed
     loaded = import_module(module)
-    loaded.prepare()
+    loaded.prepare(*arguments)
     gc.collect()
     gc.freeze()  # keep the collector off the loaded objects: it would write to, and so copy, their pages in every fork
     with contextlib.suppress(ConnectionError):  # the caller has gone meanwhile, which ends the loop below
