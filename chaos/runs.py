@@ -94,7 +94,8 @@ def figures_of(store: StoreSnapshot, clients: Clients) -> dict[str, int]:
     settlements = clients.settlements.values()
     claims = sum(life.claims for life in fold_feed(store).values())
     return {
-        "documents": len(store.documents),
+        "documents": sum(document.whole is None for document in store.documents),
+        "parts": sum(document.whole is not None for document in store.documents),
         "acknowledged": len({(customer, key) for customer, key, _ in clients.acknowledged}),
         "submissions unknown, repeated": clients.unknown,
         "claims": claims,
