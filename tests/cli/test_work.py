@@ -57,7 +57,7 @@ def test_the_built_in_handler_reads_the_file_and_keeps_what_it_says(tmp_path: Pa
             "unit": "page", "pages": 1, "characters": 14,
         }  # fmt: skip
         assert queue.text(row["id"]) == path.read_text()
-        assert queue.facts(row["id"])["pages"] == [{"label": "", "start": 0, "end": 14}]
+        assert queue.facts(row["id"])["pages"] == [{"label": "", "start": 0, "end": 14, "ocr_confidence": None}]
         assert queue.thumbnail(row["id"]).startswith(b"\x89PNG")
 
 
