@@ -31,6 +31,7 @@ from fairlane.engine.postgres.url import parse_url as parse_postgres
 from fairlane.engine.redis.url import parse_url as parse_redis
 from fairlane.queue.audit import Actor, recorded
 from fairlane.queue.audited_queue import AuditedQueue
+from fairlane.queue.record_groups import CELERY_RETRIES
 from fairlane.worker.progress import ProgressStore
 from tests.api.running import Server, until
 from tests.servers import postgres, redis
@@ -113,6 +114,8 @@ def fill_records(queue: Queue, customer: str) -> None:
     batches.create(batch, MARK, 1)
     batches.put(batch)  # a customer with a webhook has its batches checked
     mark_batch_ended(engine, batch)
+    retry = {"customer": customer, "changed": {"body": marked("arguments of the next attempt")}}  # as the bridge keeps it
+    engine.put_record(CELERY_RETRIES, documents[0].id, json.dumps(retry))
 
 
 def fill_audit(queue: Queue, customer: str) -> None:

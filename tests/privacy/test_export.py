@@ -77,7 +77,7 @@ def test_everything_of_a_customer_is_in_its_export_and_nothing_of_others(queue: 
     assert {row["group"] for row in archive.rows("records")} == {
         "keys", "upload tokens", "people", "webhooks", "webhook customers", "webhook deliveries", "webhook failures",
         "webhook status",
-        "batches",
+        "batches", "celery retries",
     }  # fmt: skip
     assert json.loads(archive.members["customer.json"])["terms"] == {
         "weight": 2, "cap": 100, "documents_max": 1000, "bytes_max": 10**9, "retries_max": 7, "cost_min": 0.5,

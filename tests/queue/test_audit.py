@@ -266,9 +266,9 @@ def test_entries_are_in_a_backup_and_restoring_is_one(on_disk: AuditedQueue, tmp
 # A verb that is neither recorded nor here changes something in secret: decide.
 UNRECORDED = {
     "attempts", "changes", "check", "close", "customers", "document", "documents", "explain", "explain_customer", "facts",
-    "file", "history", "input", "kind", "kinds", "look", "pause", "payload", "progress", "put_results", "result", "resume",
-    "rules", "submit", "submit_files", "submit_many", "terms", "text", "thumbnail", "unserved_kinds", "vacuum", "wait",
-    "within", "workers",
+    "file", "history", "input", "kind", "kinds", "look", "parts", "pause", "payload", "progress", "put_results", "result",
+    "resume", "rules", "steps", "submit", "submit_files", "submit_many", "terms", "text", "thumbnail", "unserved_kinds",
+    "vacuum", "wait", "within", "workers",
 }  # fmt: skip
 
 
