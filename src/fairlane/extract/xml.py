@@ -72,14 +72,11 @@ class _ExpatAdapter:
         self._parser = parser
 
     def feed(self, block: bytes) -> None:
-        """Parse a block; where entities may be declared, in small pieces, so that references are counted before they grow."""
+        """Parse a block; where entities may be declared, in small pieces, so that not much is parsed before it is refused."""
         for piece in pieces(block, PIECE) if self._is_before_elements else (block,):
             self._entities.count(piece)
-            declared = len(self._entities)
             self._silent_bytes += len(piece)
             self._parser.Parse(piece, False)
-            if len(self._entities) > declared:  # it may refer to them already
-                self._entities.count(piece)
             if self._silent_bytes > self._builder.limits.token_max:
                 raise Unreadable("too_large", f"a tag or comment has more than {self._builder.limits.token_max:,} bytes")
 

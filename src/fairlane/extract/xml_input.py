@@ -2,7 +2,8 @@
 
 Laws:
 - Whatever reaches expat contains ASCII as it is: references can be counted before they are expanded.
-- What an entity grows to is known when it is declared: its own length, and that of every entity in it.
+- What an entity grows to is known when it is declared: its own length, and that of every entity in it. Newer expats parse what
+  they were fed later, so references that came before the declaration are counted then.
 - All references of a file may grow to `GROWN_MAX` characters. That is less than what expat itself allows, so what is refused
   does not depend on its version.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from .builder import ExtractionBuilder
@@ -21,6 +23,7 @@ ENTITY_MAX = 10_000  # characters that one entity may grow to
 GROWN_MAX = 4_000_000
 PIECE = 1_024  # bytes fed at once up to the first element: entities are declared there
 REFERENCE_MAX = 200  # bytes
+NAMES_MAX = 10_000  # of entities that are referred to before they are declared; above that each counts as the largest
 PREDEFINED = {"amp": 1, "lt": 1, "gt": 1, "quot": 1, "apos": 1}
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]{0,100}encoding\s*=\s*["']([\w.:\-]{2,40})""")
 _REFERENCE = re.compile(rb"&([^&;#\s]{1,%d});" % REFERENCE_MAX)
@@ -32,11 +35,10 @@ class EntityCounter:
     def __init__(self, builder: ExtractionBuilder) -> None:
         self._grown_max = min(GROWN_MAX, builder.limits.text_max)
         self._sizes: dict[str, int] = {}
+        self._undeclared: Counter[str] = Counter()  # references to what expat has not declared yet: it may be behind
+        self._foreign = 0  # references that may be to any, as those with letters beyond ASCII: each counts as the largest
         self._largest = self._grown = 0
         self._rest = b""  # the beginning of a reference that is cut by the end of a block
-
-    def __len__(self) -> int:
-        return len(self._sizes)
 
     def declare(self, name: str, is_parameter_entity: bool, value: str | None, *_: object) -> None:
         """Measure an entity; one from outside has no value, and only a reference to it is refused."""
@@ -51,20 +53,31 @@ class EntityCounter:
             size += self._sizes.get(inner, 1)
         if size > ENTITY_MAX:
             raise Unreadable("corrupt", f"the XML entity {name} grows to {size:,} characters; {ENTITY_MAX:,} are allowed")
-        self._sizes.setdefault(name, size)
-        self._largest = max(self._largest, size)
+        if name not in self._sizes:
+            self._sizes[name] = size
+            self._grown += size * self._undeclared.pop(name, 0)
+            self._grown += self._foreign * max(0, size - self._largest)
+            self._largest = max(self._largest, size)
+            self._check()
 
     def count(self, block: bytes) -> None:
         """Count what the references of a block grow to, before it is parsed."""
-        if not self._sizes:
-            return
         block = self._rest + block
-        for name in _REFERENCE.findall(block):  # one with letters beyond ASCII may be in any encoding
-            self._grown += self._sizes.get(name.decode(), 0) if name.isascii() else self._largest
-        if self._grown > self._grown_max:
-            raise Unreadable("too_large", f"XML entities grow to more than {self._grown_max:,} characters")
+        for name in _REFERENCE.findall(block):
+            if name.isascii() and (size := self._sizes.get(name.decode())) is not None:
+                self._grown += size
+            elif name.isascii() and len(self._undeclared) < NAMES_MAX:
+                self._undeclared[name.decode()] += 1
+            else:
+                self._foreign += 1
+                self._grown += self._largest
+        self._check()
         cut = block.rfind(b"&", -REFERENCE_MAX)
         self._rest = block[cut:] if cut >= 0 and b";" not in block[cut:] else b""
+
+    def _check(self) -> None:
+        if self._grown > self._grown_max:
+            raise Unreadable("too_large", f"XML entities grow to more than {self._grown_max:,} characters")
 
 
 def foreign_encoding(start: bytes) -> str | None:
