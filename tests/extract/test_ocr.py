@@ -63,7 +63,7 @@ def page_of(language: str, defect: str = "clean") -> bytes:
 def test_pages_with_a_defect_are_read_as_clean_ones(read: Read, language: str, defect: str) -> None:
     result = read(page_of(language, defect), "a.png", Limits())
     assert recall(BY_LANGUAGE[language].words, result.text) > 0.9
-    assert (result.ocr_confidence or 0) > 0.9
+    assert (result.ocr_confidence or 0) >= 0.8  # below that it would be a warning
     assert codes(result) == {"ocr_used"}
 
 
