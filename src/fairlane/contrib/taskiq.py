@@ -225,7 +225,7 @@ class BrokerSettings(NamedTuple):
         }
 
     def advice(self, broker: AioPikaBroker) -> Iterator[str]:
-        """Yield what a worker should know: how many threads it has is told to Taskiq only."""
+        """Yield what a worker should know: only Taskiq learns how many threads it has."""
         threads = min(32, (os.cpu_count() or 1) + 4)
         names = sorted(name for name, task in broker.get_all_tasks().items() if not iscoroutinefunction(task.original_func))
         if names and self.qos > threads:
