@@ -23,11 +23,11 @@ from fairlane.api.permissions import OF_ROLE
 from fairlane.core.document import Record
 from fairlane.core.errors import StoreUnreachable, WrongState
 from tests.cli.running import run, run_json
+from tests.docs.snippets import snippet
 
 from .running import Server, problem_of, until
 
 DAY_MS = 86_400_000
-SERVICE = Path(__file__).parents[2] / "docs/service.md"
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,7 @@ def test_four_hundred_customers_are_taken_on_in_four_calls(server: Server, admin
 
 
 def test_the_example_of_the_docs_takes_customers_on(server: Server, admin: httpx.Client, tmp_path: Path) -> None:
-    blocks = re.findall(r"```py\n(.*?)```", SERVICE.read_text(), re.DOTALL)
-    (program,) = (block for block in blocks if "customers.txt" in block)
+    program = snippet("docs/service.md", "import os\nfrom fairlane import Client")
     names = [f"taken on {number} ż" for number in range(250)]
     made(admin, {"customer": names[7]})
     (tmp_path / "customers.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")

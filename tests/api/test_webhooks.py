@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -27,6 +26,7 @@ from fairlane.api.webhook_deliveries import DeliveryStore
 from fairlane.api.webhook_transport import CallFailed, post
 from fairlane.core.document import Done, Failed
 from fairlane.core.errors import BadValue
+from tests.docs.snippets import snippet
 from tests.servers.postgres import free_port
 
 from .receivers import Listener, hooked, listening, serving
@@ -348,8 +348,7 @@ def test_without_its_webhook_nothing_is_sent(tmp_path: Path, listener: Listener)
 
 
 def test_the_receiver_in_the_docs_works_as_written(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/service.md").read_text()
-    (code,) = [block for block in re.findall(r"```py\n(.*?)```", page, re.DOTALL) if "standardwebhooks" in block]
+    code = snippet("docs/service.md", "import os, sys\nfrom http.server")
     port = free_port()
     with serving(tmp_path, "--allow-private-webhooks") as server:
         secret = hooked(server, "acme", f"http://127.0.0.1:{port}/")

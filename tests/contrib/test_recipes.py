@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,25 +11,20 @@ import pytest
 
 from tests.contrib.celery.running import redis_with_port
 from tests.contrib.counters import FLOOD, LIGHT, flood, new_store, whales_before_the_last_light
+from tests.docs.snippets import snippet
 from tests.servers import redis
 from tests.servers.s3 import s3_server
 
-DOCS = (Path(__file__).parents[2] / "docs/queue-recipes.md").read_text()
+NUMBER = snippet("docs/queue-recipes.md", "from fairlane import Queue, StoreError")
 URL = "postgresql://fairlane@db/fairlane?timeout=2"
-
-
-def code_of(section: str) -> str:
-    (code,) = re.findall(rf"^## {section}\n.*?```python\n(.*?)```", DOCS, re.DOTALL | re.MULTILINE)
-    return str(code)
 
 
 @pytest.fixture
 def names(tmp_path: Path) -> Iterator[dict[str, Any]]:
     """What the first recipe defines, with counters in a file."""
     names: dict[str, Any] = {}
-    number = code_of("The number")
-    assert number.count(URL) == 1
-    exec(number.replace(URL, new_store(tmp_path)), names)
+    assert NUMBER.count(URL) == 1
+    exec(NUMBER.replace(URL, new_store(tmp_path)), names)
     yield names
     names["counters"].close()
 
@@ -38,7 +32,7 @@ def names(tmp_path: Path) -> Iterator[dict[str, Any]]:
 def test_the_number_is_neutral_while_the_counters_are_away(names: dict[str, Any]) -> None:
     server = redis.Server("valkey")
     try:
-        exec(code_of("The number").replace(URL, f"{server.url()}&timeout=0.5"), names)
+        exec(NUMBER.replace(URL, f"{server.url()}&timeout=0.5"), names)
         assert names["priority_of"]("acme") == 1
         server.kill()
         assert names["priority_of"]("acme") == 5
@@ -48,7 +42,7 @@ def test_the_number_is_neutral_while_the_counters_are_away(names: dict[str, Any]
 
 
 def test_redis_lists(names: dict[str, Any]) -> None:
-    exec(code_of("Redis lists"), names)
+    exec(snippet("docs/queue-recipes.md", "import json\n\nLISTS"), names)
     with redis_with_port().client() as client:
         client.delete(*names["LISTS"])
         jobs = flood(lambda customer: names["enqueue"](client, {"customer": customer}))
@@ -65,15 +59,10 @@ def test_sqs(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
         sqs = boto3.client("sqs")
         for priority in range(1, 10):
             sqs.create_queue(QueueName=f"ocr-{priority}")
-        exec(code_of("SQS"), names)
+        exec(snippet("docs/queue-recipes.md", "import json\n\nimport boto3"), names)
         for customer in (*["whale"] * 9, *(f"light {number}" for number in range(LIGHT))):
             names["enqueue"]({"customer": customer})
         bodies = []
         while (message := names["receive"]()) is not None:
             bodies.append(message[1]["Body"])
     assert [("light" in body) for body in bodies] == [False] * 3 + [True] * LIGHT + [False] * 6
-
-
-def test_the_other_recipes_are_python() -> None:
-    for section in ("arq", "SAQ", "Docket", "Hatchet", "Temporal"):
-        compile(code_of(section), section, "exec")

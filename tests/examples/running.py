@@ -26,11 +26,6 @@ def copy_example(name: str, folder: Path) -> Path:
     return copied
 
 
-def blocks(folder: Path) -> list[str]:
-    """Return the README's blocks of commands and output, in their order."""
-    return re.findall(r"^```\n(.*?)^```$", (folder / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-
-
 def environment(**variables: str) -> dict[str, str]:
     """Return an environment in which `python` and `fairlane` are those of the tests."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("FAIR", "OTEL_", "CELERY_", "DJANGO_"))}

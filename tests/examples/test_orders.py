@@ -11,9 +11,10 @@ import pytest
 from fairlane import Queue
 from tests.api.running import until
 from tests.conftest import need_program
+from tests.docs.snippets import snippet
 from tests.servers import postgres
 
-from .running import bash, beside, blocks, copy_example
+from .running import bash, beside, copy_example
 
 
 def new_database(name: str) -> str:
@@ -25,11 +26,27 @@ def new_database(name: str) -> str:
     return server.url.removesuffix("postgres") + name
 
 
-@pytest.mark.parametrize("name", ["fastapi-postgresql", "django"])
-def test_an_order_is_processed_and_one_that_is_refused_at_the_commit_leaves_nothing(name: str, tmp_path: Path) -> None:
+FASTAPI = (
+    snippet("examples/fastapi-postgresql/README.md", 'pip install ".[postgres]"'),
+    snippet("examples/fastapi-postgresql/README.md", "uvicorn app:app"),
+    snippet("examples/fastapi-postgresql/README.md", "curl -sS", 0),
+    snippet("examples/fastapi-postgresql/README.md", "curl -sS", 1),
+)
+DJANGO = (
+    snippet("examples/django/README.md", 'pip install ".[postgres]"'),
+    snippet("examples/django/README.md", "python manage.py runserver"),
+    snippet("examples/django/README.md", "curl -sS", 0),
+    snippet("examples/django/README.md", "curl -sS", 1),
+)
+
+
+@pytest.mark.parametrize(("name", "readme"), [("fastapi-postgresql", FASTAPI), ("django", DJANGO)])
+def test_an_order_is_processed_and_one_that_is_refused_at_the_commit_leaves_nothing(
+    name: str, readme: tuple[str, ...], tmp_path: Path
+) -> None:
     need_program("curl")
     folder, url, port = copy_example(name, tmp_path), new_database(name.partition("-")[0]), postgres.free_port()
-    install, programs, order, _, again = (block.replace("8080", str(port)) for block in blocks(folder))
+    install, programs, order, again = (block.replace("8080", str(port)) for block in readme)
     prepare = install.partition("export DATABASE_URL=")[2].partition("\n")[2]
     serve, work = programs.splitlines()
     ask, look = order.splitlines()

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from fairlane import Queue
 from tests.conftest import need_program
+from tests.docs.snippets import snippet
 
-from .running import bash, blocks, copy_example
+from .running import bash, copy_example
 
 PAGES = 12
 REPEATS = """
@@ -35,8 +36,8 @@ worker.run(until_empty=True)
 def test_the_readme_runs(tmp_path: Path) -> None:
     need_program("tesseract")
     folder = copy_example("pipeline", tmp_path)
-    _, commands, _ = blocks(folder)
-    printed = bash(commands.replace("submit.py 40", f"submit.py {PAGES}"), folder)
+    commands = snippet("examples/pipeline/README.md", "python submit.py 40").replace("submit.py 40", f"submit.py {PAGES}")
+    printed = bash(commands, folder)
     pages = PAGES + 2
     assert f"processed: {pages}" in printed
     assert "'class': 'receipt', 'number': '1001', 'total': '11.50'" in printed

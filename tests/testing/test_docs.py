@@ -12,6 +12,7 @@ import pytest
 
 from fairlane import testing
 from fairlane.testing import pytest_plugin
+from tests.docs.snippets import snippet
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/testing.md").read_text()
@@ -19,11 +20,20 @@ REFERENCE = (ROOT / "docs/reference.md").read_text().partition("## `fairlane.tes
 
 
 def test_the_snippets_are_tests_that_pass(tmp_path: Path) -> None:
-    snippets = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    (tmp_path / "test_snippets.py").write_text("from fairlane.testing import run_all\n" + "\n".join(snippets))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_snippets.py"]
+    shop = re.split(r"^# (\S+\.py)\n", snippet("docs/testing.md", "# shop/queue.py"), flags=re.MULTILINE)
+    files = {
+        "tests/test_submitted.py": snippet("docs/testing.md", "from fairlane.testing import MemoryQueue"),
+        "tests/test_handler.py": snippet("docs/testing.md", "import pytest"),
+        "tests/test_worker.py": snippet("docs/testing.md", "from unittest import mock"),
+        "tests/test_time.py": snippet("docs/testing.md", "from datetime import timedelta"),
+        **dict(zip(shop[1::2], shop[2::2], strict=True)),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert f"{PAGE.count('def test_') - 1} passed" in done.stdout, done.stdout  # the last one needs a shop
+    assert f"{PAGE.count('def test_')} passed" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("name", testing.__all__)

@@ -15,16 +15,15 @@ import pytest
 from playwright.sync_api import Browser, FilePayload, expect
 
 from tests.api.running import Server, until
+from tests.docs.snippets import snippet
 
 from .conftest import free_port
-
-SERVICE = Path(__file__).parents[3] / "docs/service.md"
 
 
 @contextmanager
 def site(folder: Path, server: Server, customer: str, port: int) -> Iterator[str]:
     """The program of the docs, running."""
-    program = next(block for block in re.findall(r"```py\n(.*?)```", SERVICE.read_text(), re.DOTALL) if "class Site" in block)
+    program = snippet("docs/service.md", "import json, os, sys")
     key = server.key(customer, scopes=["submit"])
     variables = os.environ | {"FAIRLANE_SERVER": server.address, "FAIRLANE_KEY": key}
     with (folder / "site.log").open("wb") as log:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.examples.running import bash, blocks, copy_example
+from tests.docs.snippets import snippet
+from tests.examples.running import bash, copy_example
 
 from .running import open_broker
 
@@ -21,7 +22,13 @@ def small_ones_pass(printed: str) -> list[bool]:
 
 def test_the_readme_runs(tmp_path: Path) -> None:
     folder = copy_example("celery-light", tmp_path)
-    plain, fair = (block.replace("flood.py", f"flood.py {PAGES}") for block in blocks(folder) if "flood.py" in block)
+    plain, fair = (
+        block.replace("flood.py", f"flood.py {PAGES}")
+        for block in (
+            snippet("examples/celery-light/README.md", "celery -A tasks worker"),
+            snippet("examples/celery-light/README.md", "export FAIR=yes"),
+        )
+    )
     url = open_broker("redis").url
     assert small_ones_pass(bash(plain, folder, BROKER=url)) == [False] * 5
     printed = bash(fair, folder, BROKER=url)
@@ -32,9 +39,9 @@ def test_the_readme_runs(tmp_path: Path) -> None:
 
 def test_the_readme_of_the_bridge_runs(tmp_path: Path) -> None:
     folder = copy_example("celery-bridge", tmp_path)
-    start, shown, stop = (
-        block for block in blocks(folder) if "celery -A" in block or "fairlane status" in block or "kill" in block
-    )
+    start = snippet("examples/celery-bridge/README.md", "celery -A tasks worker")
+    shown = snippet("examples/celery-bridge/README.md", "fairlane status")
+    stop = snippet("examples/celery-bridge/README.md", "kill ")
     printed = bash(start.replace("flood.py", f"flood.py {BRIDGE_PAGES}"), folder, BROKER=open_broker("redis").url)
     try:
         assert small_ones_pass(printed) == [True] * 5

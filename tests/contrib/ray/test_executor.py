@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,11 +16,11 @@ import pytest
 from fairlane import FairlaneError, Queue
 from fairlane.contrib.ray import RayExecutor, actor_state
 from fairlane.worker import Document, Fail
+from tests.docs.snippets import snippet
 from tests.worker.conftest import Bench, is_alive, until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 Make = Callable[..., RayExecutor]
-PAGE = Path(__file__).parents[3] / "docs/ray.md"
 MODEL = """
 import os
 
@@ -277,7 +276,7 @@ def test_a_document_that_waits_for_the_cluster_has_its_time_limit_ahead_and_goes
 def test_the_example_of_the_docs_joins_a_cluster_and_works_a_queue_off(
     cluster: str, tmp_path: Path, url: str, queue: Queue
 ) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    example = snippet("docs/ray.md", "from fairlane import Worker")
     for written, here in (("postgresql://fairlane@db/fairlane", url), ("s3://documents/fairlane", queue.files.location or "")):
         assert example.count(written) == 1
         example = example.replace(written, here)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import urllib.request
@@ -23,16 +22,7 @@ from tests.api.running import until
 from tests.conftest import need_program
 from tests.servers.postgres import free_port
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-TOUR = (ROOT / "docs/tour.md").read_text()
-
-
-def block(language: str, beginning: str) -> str:
-    """The code block that begins with this line, or with a part of it."""
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", README + TOUR, re.DOTALL | re.MULTILINE)
-    (found,) = (text for name, text in blocks if name == language and text.startswith(beginning))
-    return str(found)
+from .snippets import snippet
 
 
 class Stranger:
@@ -93,14 +83,19 @@ def stranger(tmp_path: Path) -> Stranger:
 
 def test_the_readme_runs_from_top_to_bottom_in_one_folder(stranger: Stranger) -> None:
     need_program("curl")
-    submits = stranger.python("submit.py", block("python", "from fairlane import Queue"))
-    works = stranger.python("works.py", block("python", "from fairlane import Worker"))
+    submits = stranger.python("submit.py", snippet("README.md", "from fairlane import Queue"))
+    works = stranger.python("works.py", snippet("docs/tour.md", "from fairlane import Worker"))
     assert "Priority 1, because acme's counter stood at 0" in stranger.bash(submits)
     port = free_port()
-    serve = block("", "fairlane serve").replace("fairlane serve ", f"fairlane serve --port {port} ").partition("#")[0].strip()
-    client = stranger.python("client.py", block("py", "import os").replace("8000", str(port)))
+    serve = (
+        snippet("docs/tour.md", "fairlane serve")
+        .replace("fairlane serve ", f"fairlane serve --port {port} ")
+        .partition("#")[0]
+        .strip()
+    )
+    client = stranger.python("client.py", snippet("docs/tour.md", "import os").replace("8000", str(port)))
     with stranger.running(serve, port):  # its worker leaves the documents without a file to that of the README
-        sent = stranger.bash(block("", "export FAIRLANE_KEY").replace("8000", str(port)) + client)
+        sent = stranger.bash(snippet("docs/tour.md", "export FAIRLANE_KEY").replace("8000", str(port)) + client)
         stranger.bash(works)
         decoder = json.JSONDecoder()
         first, end = decoder.raw_decode(sent)  # the answers to curl, which ends no line
@@ -115,7 +110,7 @@ def test_the_readme_runs_from_top_to_bottom_in_one_folder(stranger: Stranger) ->
 
 def test_the_commands_of_the_readme_run(stranger: Stranger, tmp_path: Path) -> None:
     (tmp_path / "backup").mkdir()
-    commands = block("", "fairlane process inbox")
+    commands = snippet("docs/tour.md", "fairlane process inbox")
     commands = commands.replace("fairlane work ", "fairlane work --until-empty ").replace("/backup/", f"{tmp_path}/backup/")
     printed = stranger.bash(commands)
     assert "acme: priority 1, counter -1" in printed  # as the README says
