@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,13 +24,12 @@ class Block(NamedTuple):
     text: str
 
 
-@cache
-def blocks(page: Path) -> tuple[Block, ...]:
+def blocks(page: Path) -> list[Block]:
     """Return the code blocks of a page, in their order."""
-    return tuple(
+    return [
         Block(language, title, re.sub(f"^{indent}", "", text, flags=re.MULTILINE))
         for indent, language, title, text in BLOCK.findall(page.read_text(encoding="utf-8"))
-    )
+    ]
 
 
 def snippet(page: str, beginning: str, number: int | None = None) -> str:

@@ -6,11 +6,8 @@ the numbers. Blocks of `sh` have names to fill in: their commands and options mu
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -18,6 +15,7 @@ import pytest
 
 from fairlane.cli import main
 from tests.servers.postgres import free_port
+from tests.terminal import bash
 
 from .snippets import PAGES, ROOT, blocks
 
@@ -42,7 +40,7 @@ def without_numbers(text: str) -> list[str]:
 def follow(page: Path, folder: Path) -> dict[str, str]:
     """Do what a page says; return what each command printed."""
     port, expected = free_port(), []
-    script = ["set -eo pipefail", "stop() { [ ! -f serve.pid ] || kill $(cat serve.pid); }", "trap stop EXIT"]
+    script = ["stop() { [ ! -f serve.pid ] || kill $(cat serve.pid); }", "trap stop EXIT"]
     if page.parent.name == "how-to":
         script.append("fairlane migrate")  # whoever looks something up has a queue
     for block in blocks(page):
@@ -54,14 +52,7 @@ def follow(page: Path, folder: Path) -> dict[str, str]:
                 script += [f"echo '{MARK}'", run]
                 expected.append((command, printed))
     script = [line.replace(":8000", f":{port}") for line in script]
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("FAIRLANE_", "OTEL_"))}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", "\n".join(script)], cwd=folder, env=own | {"PATH": path}, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    outputs = done.stdout.split(f"{MARK}\n")[1:]
+    outputs = bash("\n".join(script), folder).split(f"{MARK}\n")[1:]
     assert len(outputs) == len(expected)
     for (command, printed), output in zip(expected, outputs, strict=True):
         if printed.strip():

@@ -13,8 +13,9 @@ from tests.api.running import until
 from tests.conftest import need_program
 from tests.docs.snippets import snippet
 from tests.servers import postgres
+from tests.terminal import bash, beside
 
-from .running import bash, beside, copy_example
+from .running import copy_example
 
 
 def new_database(name: str) -> str:

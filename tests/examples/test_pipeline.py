@@ -8,8 +8,9 @@ from pathlib import Path
 from fairlane import Queue
 from tests.conftest import need_program
 from tests.docs.snippets import snippet
+from tests.terminal import bash
 
-from .running import bash, copy_example
+from .running import copy_example
 
 PAGES = 12
 REPEATS = """

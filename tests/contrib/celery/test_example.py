@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from tests.docs.snippets import snippet
-from tests.examples.running import bash, copy_example
+from tests.examples.running import copy_example
+from tests.terminal import bash
 
 from .running import open_broker
 
