@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from fairlane import Queue
+from fairlane.core.document import Done
 from fairlane.demo.formats import FORMATS
 from fairlane.demo.texts import Letter, letter
 from tests.conftest import need_program
@@ -59,6 +60,17 @@ def test_the_readme_runs_from_top_to_bottom_in_one_folder(folder: Path, sent: Le
     assert sent.title in printed[end:]
 
 
+def test_the_ten_lines_are_ten() -> None:
+    assert len(snippet("README.md", "from fairlane import Queue").strip().splitlines()) <= 10
+
+
+def test_a_check_alone_gives_a_priority(tmp_path: Path) -> None:
+    with Queue(f"sqlite:///{tmp_path}/fairlane.db") as queue:
+        names = {"queue": queue}
+        exec(snippet("docs/tour.md", "priority = queue.check"), names)
+        assert (names["priority"], queue.look("acme").waiting) == (1, 0)
+
+
 def test_the_commands_of_the_tour_run(folder: Path) -> None:
     (folder / "backup").mkdir()
     commands = snippet("docs/tour.md", "fairlane process inbox")
@@ -68,3 +80,16 @@ def test_the_commands_of_the_tour_run(folder: Path) -> None:
     with Queue(f"sqlite:///{folder}/fairlane.db") as queue:
         assert {document.state for document in queue.documents()} == {"done"}
     assert (folder / "backup" / "today" / "manifest.json").exists()
+
+
+def test_yesterdays_workload_is_simulated_as_the_tour_says(folder: Path) -> None:
+    lines = [f"{second},customer {second % 7},{1 + second % 3}" for second in range(0, 3600, 4)]
+    (folder / "yesterday.csv").write_text("submitted_at,customer,service_s\n" + "\n".join(lines))
+    with Queue(f"sqlite:///{folder}/fairlane.db") as queue:
+        queue.submit_many("acme", [{"page": number} for number in range(30)])
+        claims = queue.engine.claim("worker", 30, 60_000)
+        queue.engine.settle([(claim, Done()) for claim in claims])
+    printed = bash(snippet("docs/tour.md", "fairlane simulate flood"), folder)
+    assert (folder / "report.html").exists()
+    assert "light wait, p99" in printed
+    assert "30 checks" in printed

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import doctest
 import inspect
-import io
 import re
 from collections import Counter
 from dataclasses import fields
@@ -191,19 +189,6 @@ def test_every_error_state_and_event_is_in_its_section() -> None:
 def test_every_public_name_is_in_the_reference() -> None:
     for name in fairlane.__all__:
         assert re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`", REFERENCE), name
-
-
-def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    first, *others = re.findall(r"```python\n(.*?)```", README + TOUR, re.DOTALL)
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        exec(first, {})
-        for other in others:
-            exec(other, {"queue": Queue()})
-    assert Queue().look("acme").done == 30  # one of the 31 was cancelled
-    assert "Priority 1, because acme's counter stood at 0" in output.getvalue()
-    assert len(first.strip().splitlines()) <= 10
 
 
 def test_the_example_of_the_package_runs() -> None:
