@@ -5,16 +5,16 @@ Screenshots go to build/shots/. Needs the program chromium.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from fairlane import Queue
 from fairlane.engine.walk import walk_documents
+from tests.chromium import chromium
 
 from .figures import Figure, Goal
 
@@ -115,11 +115,10 @@ def _measure_documents(page: Page, id: str) -> list[float]:
     return seconds
 
 
-def measure_browser(program: str, address: str, key: str, queue: Queue) -> list[Figure]:
+def measure_browser(address: str, key: str, queue: Queue) -> list[Figure]:
     """Measure a browser on a server without a read model yet."""
     oldest = next(walk_documents(queue.engine, before=1000)).id
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+    with chromium() as browser:
         context = browser.new_context(locale="en", viewport={"width": 1440, "height": 1000})
         context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
@@ -137,7 +136,6 @@ def measure_browser(program: str, address: str, key: str, queue: Queue) -> list[
         devtools.send("Performance.enable")
         metrics = {metric["name"]: metric["value"] for metric in devtools.send("Performance.getMetrics")["metrics"]}
         heap = metrics["JSHeapUsedSize"] / 1e6
-        browser.close()
     at_most = Goal(1, is_least=False)
     return [
         Figure("browser: first frame", first, "s", FIRST_GOAL, at_most, f"everything after {whole:.1f} s"),

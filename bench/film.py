@@ -6,8 +6,6 @@ Needs the program chromium. The film is played twice as fast as it was.
 from __future__ import annotations
 
 import io
-import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,10 +13,11 @@ from pathlib import Path
 
 import click
 from PIL import Image
-from playwright.sync_api import Page, ViewportSize, sync_playwright
+from playwright.sync_api import Page, ViewportSize
 from rich.progress import track
 
 from fairlane import Client
+from tests.chromium import chromium
 
 PATH = Path(__file__).parents[1] / "docs/pictures/flood.webp"
 SIZE: ViewportSize = {"width": 960, "height": 640}
@@ -43,9 +42,6 @@ def record(page: Page, client: Client) -> list[Image.Image]:
 @click.command()
 def main() -> None:
     """Record the film."""
-    program = shutil.which("chromium")
-    if program is None:
-        raise click.ClickException("chromium is not installed")
     port = _free_port()
     demo = subprocess.Popen(
         [sys.executable, "-m", "fairlane", "demo", "--serve", "--port", str(port)], stdout=subprocess.PIPE, text=True
@@ -53,8 +49,7 @@ def main() -> None:
     try:
         assert demo.stdout is not None
         key = next(line.split()[-1] for line in demo.stdout if line.strip().startswith("admin"))
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        with chromium() as browser:
             page = browser.new_page(viewport=SIZE, locale="en")
             page.goto(f"http://127.0.0.1:{port}/")
             page.locator("input[type=password]").fill(key)
@@ -65,7 +60,6 @@ def main() -> None:
                 while client.look("northwind").waiting < CROWD:
                     page.wait_for_timeout(FRAME_MS)
                 first, *others = record(page, client)
-            browser.close()
     finally:
         demo.terminate()
         demo.wait()

@@ -5,15 +5,15 @@ Measures the time until the sign-in form and, with a session, until the first vi
 
 from __future__ import annotations
 
-import os
-import shutil
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
 import click
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser, BrowserContext
+
+from tests.chromium import chromium
 
 from .shots import DemoServer, serve, sign_in
 
@@ -54,11 +54,7 @@ def _rounds(browser: Browser, server: DemoServer, is_signed_in: bool, selector: 
 
 def main() -> None:
     """Measure and print."""
-    program = shutil.which("chromium")
-    if program is None:
-        raise click.ClickException("the program chromium is not installed")
-    with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+    with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server, chromium() as browser:
         for what, is_signed_in, selector in (("sign-in form", False, "input"), ("lanes, signed in", True, ".figure")):
             seconds, size = _rounds(browser, server, is_signed_in, selector)
             click.echo(f"{what}: {seconds:.2f} s of at most {SECONDS_GOAL:g}, {size:,} bytes of at most {BYTES_GOAL:,}")

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import selectors
-import shutil
 import signal
 import socket
 import statistics
@@ -31,6 +30,7 @@ from fairlane import Queue
 from fairlane.api import auth
 from fairlane.core.document import Done, Submission
 from fairlane.queue import new_ids
+from tests.system import why_missing
 
 from .browser import measure_browser
 from .figures import Figure, Goal, show
@@ -153,11 +153,11 @@ def measure(folder: Path, customers: int, documents: int, a_second: int, seconds
             cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
             with Load(url, customers, a_second):
                 figures = _measure_server(pid, int(address.rpartition(":")[2]), cookie, queue, client, seconds)
-        if (program := shutil.which("chromium")) is None:
-            click.echo("chromium is not installed, so the browser was not measured")
+        if (missing := why_missing("chromium")) is not None:
+            click.echo(missing)
             return figures
         with _serve(folder, url) as (_, address), Load(url, customers, a_second):
-            return figures + measure_browser(program, address, key, queue)
+            return figures + measure_browser(address, key, queue)
 
 
 @contextmanager

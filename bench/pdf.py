@@ -1,14 +1,13 @@
 """Benchmark of the structure of PDFs: shares of headings, tables, links and reading order, and the time a page takes.
 
 Chromium prints twenty pages whose structure is known. pdfplumber and markitdown read the same files, where they are installed.
-`python -m bench.pdf` needs the program chromium.
+`python -m bench.pdf` needs Chromium.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import statistics
 import tempfile
 import time
@@ -74,10 +73,10 @@ def _page_ms(printed: list[Printed], convert: Callable[[Path], str], rounds: int
     return statistics.median(took)
 
 
-def measure(program: str, folder: Path, rounds: int = ROUNDS) -> list[Figure]:
+def measure(folder: Path, rounds: int = ROUNDS) -> list[Figure]:
     """Measure every converter that is installed."""
     warm()
-    printed = print_pages(program, folder)
+    printed = print_pages(folder)
     figures = []
     for name, convert in _converters():
         is_ours = convert is _read
@@ -90,12 +89,9 @@ def measure(program: str, folder: Path, rounds: int = ROUNDS) -> list[Figure]:
 
 
 def main() -> None:
-    program = shutil.which("chromium")
-    if program is None:
-        raise SystemExit("bench.pdf prints its pages with the program chromium, which is not on the PATH: install it")
     os.nice(5)
     with tempfile.TemporaryDirectory(prefix="fairlane-bench-pdf-") as folder:
-        show(measure(program, Path(folder)))
+        show(measure(Path(folder)))
 
 
 if __name__ == "__main__":

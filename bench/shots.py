@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,7 +22,7 @@ from urllib.parse import quote
 
 import click
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from fairlane import Queue, __version__
 from fairlane.api import auth
@@ -35,6 +33,7 @@ from fairlane.engine.walk import walk_documents
 from fairlane.queue.audit import Actor, cli_actor, note
 from fairlane.queue.audited_queue import AuditedQueue
 from fairlane.queue.workers import WORKERS, WorkerRecord
+from tests.chromium import chromium
 
 ROOT = Path(__file__).parents[1]
 BIG, MINE, STEADY = "northwind", "clinic", "Escola São João"
@@ -277,11 +276,7 @@ DOCS = {  # file name: language, colours, width, view
 @click.option("--language", multiple=True, default=LANGUAGES, help="Only this language.")
 def main(docs: bool, only: tuple[str, ...], language: tuple[str, ...]) -> None:
     """Take screenshots of the page."""
-    program = shutil.which("chromium")
-    if program is None:
-        raise click.ClickException("chromium is not installed")
-    with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+    with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server, chromium() as browser:
         if docs:
             for name, (code, scheme, width, view) in DOCS.items():
                 for _, picture in screenshots(browser, server, code, scheme, width, frozenset({view})):

@@ -14,6 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.chromium import chromium
+from tests.system import why_missing
+
 from .markup import html_of, markdown_of, style_sheet
 from .model import Document, to_json
 from .plain import write_csv, write_mail, write_plain
@@ -113,18 +116,14 @@ class Programs:
             subprocess.run(command, capture_output=True, check=True, timeout=SECONDS_MAX)
 
     def _chromium(self, jobs: list[Job]) -> None:
-        if not self.has("chromium", "chromium"):
+        if (missing := why_missing("chromium")) is not None:
+            self.missing["chromium"] = missing
             return
-        from playwright.sync_api import sync_playwright
-
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
+        with chromium() as browser:
             tab = browser.new_page()
             for job in jobs:
                 tab.set_content(job.file("html").read_text(encoding="utf-8"))
                 tab.pdf(path=job.file("pdf"), prefer_css_page_size=True, print_background=True, tagged=job.number % 4 == 0)
-            browser.close()
 
     def _wkhtmltopdf(self, jobs: list[Job]) -> None:
         if self.has("wkhtmltopdf", "wkhtmltopdf"):

@@ -9,13 +9,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from playwright.sync_api import sync_playwright
+from tests.chromium import chromium
 
 from .pdf_pages import PAGES, Grid, Heading, Items, PrintedPage, Words
 
@@ -42,19 +41,16 @@ class Score(NamedTuple):
 Printed = tuple[PrintedPage, Path]
 
 
-def print_pages(program: str, folder: Path) -> list[Printed]:
+def print_pages(folder: Path) -> list[Printed]:
     """Print every page with chromium to a PDF of its own, without tags: the geometry alone must do."""
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
     printed = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=options)
+    with chromium() as browser:
         tab = browser.new_page()
         for page in PAGES:
             path = folder / f"{page.name}.pdf"
             tab.set_content(page.html)
             tab.pdf(path=path, prefer_css_page_size=True, print_background=True, tagged=False)
             printed.append((page, path))
-        browser.close()
     return printed
 
 

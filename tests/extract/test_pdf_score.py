@@ -29,7 +29,8 @@ def words(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> list[Printed]:
-    return print_pages(need_program("chromium"), tmp_path_factory.mktemp("printed"))
+    need_program("chromium")
+    return print_pages(tmp_path_factory.mktemp("printed"))
 
 
 def test_shares_of_what_is_found(printed: list[Printed]) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 from tests.api.running import Server
+from tests.chromium import chromium
 from tests.conftest import need_program
 
 from .browser_page import BrowserPage, open_page
@@ -22,12 +22,9 @@ expect.set_options(timeout=40_000)  # the machine may be busy: no test is judged
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    program = need_program("chromium")
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        made = playwright.chromium.launch(executable_path=program, args=options)
-        yield made
-        made.close()
+    need_program("chromium")
+    with chromium() as started:
+        yield started
 
 
 def free_port() -> int:
