@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fairlane import __version__
 from requirements.licences import PERMISSIVE, WEAK_COPYLEFT, is_allowed, licences
 from requirements.licences import main as check_licences
 from requirements.release import faults
@@ -55,6 +56,19 @@ def test_a_package_whose_licence_is_not_allowed_is_named_and_fails(tmp_path: Pat
 
 def test_a_release_without_its_files_is_not_ready(tmp_path: Path) -> None:
     assert any("instead of fairlane-" in fault for fault in faults(tmp_path))
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    major, minor, patch, candidate = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:rc(\d+))?", __version__).groups()  # type: ignore[union-attr]
+    semantic = f"{major}.{minor}.{patch}" + (f"-rc.{candidate}" if candidate else "")
+    chart = yaml.safe_load((ROOT / "deploy/helm/fairlane/Chart.yaml").read_text())
+    package, lock = (
+        json.loads((ROOT / "clients/typescript" / name).read_text()) for name in ("package.json", "package-lock.json")
+    )
+    assert (chart["version"], chart["appVersion"]) == (semantic, __version__)
+    assert {package["version"], lock["version"], lock["packages"][""]["version"]} == {semantic}
+    assert f"| {__version__} |" in (ROOT / "docs/engines.md").read_text()  # which schemas it knows
+    assert re.search(rf"^## \[{re.escape(__version__)}\] - ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=[path.stem for path in WORKFLOWS])
