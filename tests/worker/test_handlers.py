@@ -17,6 +17,7 @@ import pytest
 
 from fairlane import BadValue, Fail, Mistake, Queue, Retry, StoreUnreachable, Worker
 from fairlane.worker import Document, Summary
+from fairlane.worker.hooks import WorkerEvent
 
 from .conftest import Bench, until, yield_loop
 
@@ -264,6 +265,17 @@ def test_only_kinds_with_a_handler_are_taken(bench: Bench, queue: Queue) -> None
     assert bench.run(worker) == Summary(done=1)
     assert queue.document(known).state == "done"
     assert (queue.document(unknown).state, queue.document(unknown).attempts) == ("ready", 0)
+
+
+def test_a_kind_that_nobody_takes_is_named_when_the_queue_is_empty_for_the_worker(bench: Bench, queue: Queue) -> None:
+    queue.submit("acme", kind="scan")
+    queue.submit("acme", kind="scna")
+    worker, events = bench.worker(), list[WorkerEvent]()
+    worker.handler("scan")(lambda document: None)
+    worker.on("unserved", events.append)
+    assert bench.run(worker) == Summary(done=1)
+    assert [event.kind for event in events] == ["scna"]
+    assert events[0].reason == "documents of kind scna wait, and no worker takes them; this one takes scan"
 
 
 def test_until_empty_waits_for_what_is_delayed_and_not_for_the_paused(bench: Bench, queue: Queue) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fairlane import Queue
+from fairlane.worker.hooks import Hooks
 from fairlane.worker.idle_wait import IdleWait
 from fairlane.worker.resources import ClaimRequest
 from fairlane.worker.store import Exchange, WorkerStore
@@ -52,7 +53,8 @@ class Claims:
 
 @asynccontextmanager
 async def waiting(queue: Queue, claimer: Claims, until_empty: bool = False) -> AsyncIterator[IdleWait]:
-    idle = IdleWait(WorkerStore(queue.engine, "worker", 10_000, {"default": 3, "ocr": 3}), 2, until_empty, lambda: None)
+    kinds = {"default": 3, "ocr": 3}
+    idle = IdleWait(WorkerStore(queue.engine, "worker", 10_000, kinds), kinds, until_empty, Hooks("worker"), lambda: None)
     thread = CallThread("wait")
     task = asyncio.create_task(idle.run(claimer, thread))
     yield idle

@@ -28,6 +28,7 @@ PRINTED_EVENTS = (
     "dropped",
     "lost",
     "store_failed",
+    "unserved",
     "untraced",
     "draining",
     "undrained",

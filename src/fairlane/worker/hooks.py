@@ -31,6 +31,7 @@ EVENTS: dict[str, tuple[int, str]] = {
     "lost": (logging.WARNING, "document {id} of {customer}: {reason}"),
     "child_ended": (logging.INFO, "child {number} ended: {reason}"),
     "store_failed": (logging.WARNING, "the store failed, will try again: {reason}"),
+    "unserved": (logging.WARNING, "{reason}"),
     "untraced": (logging.WARNING, "nothing is traced: {reason}"),
     "draining": (logging.INFO, "{worker} claims no more: {reason}"),
     "undrained": (logging.INFO, "{worker} claims again: {reason}"),

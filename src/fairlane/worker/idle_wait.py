@@ -4,7 +4,8 @@ Laws:
 - While it waits nothing else claims.
 - What it claims while the worker stops must be given back before the worker ends: see `is_claiming`.
 - A kind that can be started again, because what it needs is free, is claimed at once, not when the store signals new work.
-- With `until_empty` an empty queue stops the worker.
+- With `until_empty` an empty queue stops the worker. What waits there of kinds that no worker takes is reported: a kind may be
+  misspelt.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Protocol
 
+from .hooks import Hooks
 from .resources import ClaimRequest
 from .store import Exchange, WorkerStore
 from .threads import CallThread
@@ -49,10 +51,13 @@ class Claimer(Protocol):
 class IdleWait:
     """Whether a claim could find something, and the wait until it could."""
 
-    def __init__(self, store: WorkerStore, kinds: int, until_empty: bool, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, store: WorkerStore, kinds: Collection[str], until_empty: bool, hooks: Hooks, wake: Callable[[], None]
+    ) -> None:
         self._store = store
-        self._kinds = kinds  # how many the worker takes
+        self._kinds = kinds  # that the worker takes
         self._until_empty = until_empty
+        self._hooks = hooks
         self._wake = wake  # the run loop: a wait has ended
         self._is_short = asyncio.Event()  # the last claim found less than there was room for ...
         self._searched: Collection[str] = ()  # ... of these kinds
@@ -78,6 +83,7 @@ class IdleWait:
                 self._is_short.clear()  # the run loop claims when it may again
                 continue
             if self._until_empty and claimer.is_idle and await thread.call(self._store.is_empty):
+                await self._report_unserved(thread)
                 claimer.stop("the queue is empty")
                 return
             if not self.is_needed(claimer.request()):
@@ -88,10 +94,16 @@ class IdleWait:
                 await asyncio.sleep(min(PAUSE_SECONDS_MAX, 0.001 * 2 ** min(self._fruitless, 10)))
             await self._wait(claimer, thread)
 
+    async def _report_unserved(self, thread: CallThread) -> None:
+        taken = ", ".join(sorted(self._kinds))
+        for kind in await thread.call(self._store.unserved_kinds):
+            reason = f"documents of kind {kind} wait, and no worker takes them; this one takes {taken}"
+            self._hooks.emit("unserved", kind=kind, reason=reason)
+
     async def _wait(self, claimer: Claimer, thread: CallThread) -> None:
         request = claimer.request()  # it only grows meanwhile
         seconds = EMPTY_SECONDS if self._until_empty else WAIT_SECONDS
-        if len(request.kinds) < self._kinds:
+        if len(request.kinds) < len(self._kinds):
             seconds = PARTIAL_SECONDS
         nothing = ClaimRequest(0, request.kinds)
         self.is_claiming = True

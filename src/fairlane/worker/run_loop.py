@@ -52,7 +52,7 @@ class RunLoop:
         self._outbox = Outbox(self._claims, context.progress, context.hooks, wake, context.blobs.lost)
         self._dispatcher = Dispatcher(context, self._outbox, self._prefetch, wake, self._fail)
         self._leases = LeaseMonitor(context, self._claims, self._outbox, self._dispatcher, wake, self._fail)
-        self._idle = IdleWait(context.store, len(context.handlers), context.until_empty, wake)
+        self._idle = IdleWait(context.store, context.handlers.attempts(), context.until_empty, context.hooks, wake)
         self._failure: str | None = None  # why it cannot go on
         self._is_draining = False  # an operator wants no more claims
         self._is_abandoning = False  # what cannot be given back now is left to its lease

@@ -20,6 +20,7 @@ from fairlane.core.errors import FairlaneError, StoreError
 from fairlane.engine.protocol import DocumentFilter, Engine
 from fairlane.engine.walk import walk_documents
 from fairlane.queue.start_samples import StartSampler
+from fairlane.queue.workers import unserved_kinds
 
 from .document import clean_text, describe_error
 from .resources import ClaimRequest
@@ -120,6 +121,13 @@ class WorkerStore:
             return not any(self._has(state) for state in UNENDED)
         except StoreError:
             return False
+
+    def unserved_kinds(self) -> list[str]:
+        """Return the kinds of which documents wait although no worker takes them."""
+        try:
+            return [unserved.kind for unserved in unserved_kinds(self._engine)]
+        except StoreError:
+            return []
 
     def _has(self, state: State) -> bool:
         documents = walk_documents(self._engine, DocumentFilter(state=state))
