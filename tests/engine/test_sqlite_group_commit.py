@@ -67,6 +67,7 @@ def interrupt_when(condition: Callable[[], bool]) -> Iterator[None]:
 
     def interrupt(*_: object) -> None:
         if condition():
+            signal.setitimer(signal.ITIMER_REAL, 0)  # once: on a busy machine it would come again while the first is handled
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
