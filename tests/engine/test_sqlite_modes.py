@@ -21,6 +21,8 @@ from fairlane.core.errors import StoreError, StoreUnfit
 from fairlane.engine.sqlite.connection import connect
 from fairlane.engine.sqlite.file_checks import close_to_others
 from tests.conftest import as_nobody
+from tests.docs.snippets import snippet
+from tests.terminal import bash
 
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -206,15 +208,9 @@ def test_users_of_one_group_share_a_queue_and_its_files_as_the_docs_say(open_fol
     if os.geteuid() != 0:
         pytest.skip("only root can act for several users")
     group, first, second, stranger = 64001, 64002, 64003, 64004
-    for folder in (open_folder / "shared", open_folder / "shared/queue.db.blobs"):
-        folder.mkdir()
-        os.chown(folder, first, group)
-        folder.chmod(0o2770)
+    commands = snippet("docs/engines.md", "install -d -m 2770 -g documents")
+    bash(commands.replace("documents", str(group)).replace("/srv/fairlane", f"{open_folder}/shared"), open_folder)
     url = f"sqlite:///{open_folder}/shared/queue.db"
-
-    def make() -> None:
-        Queue(url).close()
-        os.chmod(open_folder / "shared/queue.db", 0o660)
 
     def use() -> None:
         with Queue(url) as queue:
@@ -232,7 +228,6 @@ def test_users_of_one_group_share_a_queue_and_its_files_as_the_docs_say(open_fol
         assert list(warm_up.documents())
     with pytest.raises(StoreError):
         Queue(f"sqlite:///{open_folder}/nowhere/queue.db")
-    run_as(first, group, make)
     for user in (first, second, first, second):
         run_as(user, group, use)
     run_as(stranger, stranger, look)
