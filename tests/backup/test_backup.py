@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from fairlane import Mistake, Queue, StoreError
@@ -21,10 +20,8 @@ from fairlane.core.document import Claim, Done, Failed
 from fairlane.core.errors import StoreBusy, StoreUnfit
 from fairlane.queue.files import HOLD_MS, HOLDS
 from fairlane.sim.verify import verify
-from tests.conftest import missing
 from tests.engine.conftest import url_of
 from tests.queue.conftest import age, bytes_of, done_with_results, stored_documents
-from tests.servers import postgres
 from tests.servers.s3 import BUCKET, s3_server
 
 
@@ -398,30 +395,6 @@ def test_files_of_a_queue_on_a_server_are_copied_after_its_dump(tmp_path: Path) 
         restore(tmp_path / "backup", f"sqlite:///{tmp_path}/queue.db")
     with pytest.raises(Mistake, match="--files-only is for queues that a server keeps"):
         back_up(f"sqlite:///{tmp_path}/queue.db", tmp_path / "other", files_only=True)
-
-
-def test_a_dump_of_postgresql_and_its_files_come_back_as_the_docs_say(tmp_path: Path) -> None:
-    server = postgres.shared()
-    if not (server.programs / "pg_dump").exists():
-        missing(f"there is no pg_dump in {server.programs}")
-    url, blobs = f"{server.url}?schema=dumped", str(tmp_path / "blobs")
-    with Queue(url, blobs=blobs) as queue:
-        ids = [queue.submit("acme", content=b"%d" % n).id for n in range(3)]
-    dump = ["pg_dump", "--format=custom", "--schema=dumped", f"--file={tmp_path}/queue.dump", server.url]
-    subprocess.run([server.programs / dump[0], *dump[1:]], check=True, capture_output=True)
-    back_up(url, tmp_path / "backup", blobs, files_only=True)
-    shutil.rmtree(blobs)
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA dumped CASCADE")
-    command = [str(server.programs / "pg_restore"), f"--dbname={server.url}", str(tmp_path / "queue.dump")]
-    subprocess.run(command, check=True, capture_output=True)
-    assert restore(tmp_path / "backup", url, blobs).files == 3
-    with Queue(url, create=False, blobs=blobs) as queue:
-        assert [bytes_of(queue, id) for id in ids] == [b"0", b"1", b"2"]
-        assert [claim.id for claim in queue.engine.claim("w", 5, 60_000)] == ids
-        assert queue.submit("acme", {"still": "works"}).counter == -3
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA dumped CASCADE")
 
 
 def test_a_folder_that_cannot_be_made_is_a_clear_error(queue: Queue, url: str, tmp_path: Path) -> None:
