@@ -39,16 +39,15 @@ test: system $(READY) client ## every test, on a clean machine too
 	@$(BIN)/python -m tests
 
 NODE_PACKAGES := clients/typescript/node_modules/.package-lock.json
-client: $(NODE_PACKAGES) ## install what builds and tests the TypeScript client, where npm is; part of make test
+NPM := $(BIN)/python -m tests.clients.node --prefix clients/typescript
+client: $(NODE_PACKAGES) ## install what builds and tests the TypeScript client; part of make test
 
-$(NODE_PACKAGES): clients/typescript/package-lock.json
-	@if command -v npm > /dev/null; then \
-	  (cd clients/typescript && npm ci --ignore-scripts --silent && touch node_modules/.package-lock.json) || \
-	  echo "npm could not install the packages of clients/typescript"; fi
+$(NODE_PACKAGES): clients/typescript/package-lock.json | $(READY)
+	@$(NPM) ci --ignore-scripts --silent && touch $@ || echo "npm could not install the packages of clients/typescript"
 
-client-types: $(READY) client ## make the types of the TypeScript client again, from the OpenAPI document; needs npm
+client-types: $(READY) client ## make the types of the TypeScript client again, from the OpenAPI document
 	@mkdir -p build && $(BIN)/python -c "import json; from fairlane.api.app import describe; print(json.dumps(describe()))" > build/openapi.json
-	@cd clients/typescript && FAIRLANE_OPENAPI=../../build/openapi.json npm run --silent generate
+	@FAIRLANE_OPENAPI=../../build/openapi.json $(NPM) run --silent generate
 
 system: ## install the programs that tests need (PostgreSQL, Redis, tesseract, Chromium, …) where that is allowed: root and apt-get
 	@$(PYTHON) -m tests.system

@@ -14,12 +14,15 @@ from threading import Thread
 import pytest
 
 from fairlane.api.app import describe
-from tests.api.running import OPEN_LIMITS, Server
+from tests.api.running import OPEN_LIMITS, Server, until
 from tests.conftest import missing
+from tests.docs.snippets import snippet
+from tests.terminal import bash
+
+from .node import NO_NODE, find_node
 
 CLIENT = Path(__file__).parents[2] / "clients/typescript"
 SCHEMA = (CLIENT / "src/schema.ts").read_text(encoding="utf-8")
-NODE_LEAST = 20
 SECONDS_MAX = 120.0  # of a program
 RECEIPT = {"id": "1", "customer": "acme", "priority": 1, "counter": 0, "ahead": 0, "repeated": False, "links": {}}
 CONVERSATION = """
@@ -73,27 +76,27 @@ def test_nothing_names_a_registry() -> None:
 
 @pytest.fixture(scope="module")
 def node() -> str:
-    program = shutil.which("node")
-    if program is None:
-        pytest.skip("node is not installed, so the TypeScript client cannot be tested; install Node 20 or newer with npm")
-    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    if int(version[1:].partition(".")[0]) < NODE_LEAST:
-        pytest.skip(f"node is {version.strip()}, and the TypeScript client needs {NODE_LEAST} or newer")
+    found = find_node()
+    if found is None:
+        missing(f"{NO_NODE}, so the TypeScript client cannot be tested")
+    assert found is not None
     if not (CLIENT / "node_modules").is_dir():
         missing("clients/typescript/node_modules is missing, so the TypeScript client cannot be tested; run: make client")
-    return program
+    return found.program
 
 
 @pytest.fixture(scope="module")
 def built(node: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client and its example, compiled by a strict compiler."""
-    folder = tmp_path_factory.mktemp("typescript")
-    shutil.copytree(CLIENT, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules", "dist", "build"))
+    """The client, its example and the program of its README, compiled by a strict compiler as the README says."""
+    root = tmp_path_factory.mktemp("typescript")
+    folder = root / "clients/typescript"
+    shutil.copytree(CLIENT, folder, ignore=shutil.ignore_patterns("node_modules", "dist", "build"))
     (folder / "node_modules").symlink_to(CLIENT / "node_modules")
-    for options in ([], ["--project", "tsconfig.example.json"]):
-        compiler = folder / "node_modules/typescript/bin/tsc"
-        done = subprocess.run([node, compiler, *options], cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
+    (folder / "readme.ts").write_text(snippet("clients/typescript/README.md", "import { Fairlane }"), encoding="utf-8")
+    examples = folder / "tsconfig.example.json"
+    examples.write_text(examples.read_text().replace('"example.ts"', '"example.ts", "readme.ts"'))
+    commands = snippet("clients/typescript/README.md", "cd clients/typescript")
+    bash(commands.replace("npm ci\n", ""), root, npm_config_cache=str(root))  # make client does that
     (folder / "conversation.js").write_text(CONVERSATION)
     return folder
 
@@ -140,6 +143,22 @@ def test_the_example_uploads_a_file_and_prints_its_text(node: str, built: Path, 
     printed = run(node, built, "build/example.js", "letter.txt", **variables).splitlines()
     assert printed[0].endswith("has priority 1")
     assert printed[-1] == "Sehr geehrte Frau Kowalska"
+
+
+def test_the_program_of_the_readme_submits_explains_waits_and_watches(node: str, built: Path, server: Server) -> None:
+    program = built / "build/readme.js"
+    program.write_text(program.read_text().replace("http://127.0.0.1:8000", server.address))
+    environment = {"PATH": "/usr/bin:/bin", "FAIRLANE_KEY": server.key("reader")}
+    with subprocess.Popen([node, program], cwd=built, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        id, priority, counter = running.stdout.readline().split()
+        assert (priority, counter) == ("1", "0")
+        assert "reader" in running.stdout.readline()
+        until(lambda: server.queue.document(id).state == "done" or server.finish(), "the end of the document")
+        assert [running.stdout.readline() for _ in range(4)] == [
+            "done\n", f"submitted {id}\n", f"started {id}\n", f"done {id}\n",
+        ]  # fmt: skip
+        running.kill()  # it would watch for ever
 
 
 def test_a_submission_is_repeated_with_its_key_while_the_server_is_busy(node: str, built: Path) -> None:
