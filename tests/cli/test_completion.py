@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from fairlane import Queue
+from tests.docs.snippets import snippet
+from tests.terminal import bash
 
 from .running import COMMAND, run
 
@@ -20,16 +20,17 @@ def offered(url: str, *words: str) -> list[str]:
     return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_asks_fairlane(shell: str) -> None:
-    script = run("completion", shell).stdout
-    assert f"_FAIRLANE_COMPLETE={shell}_complete" in script
-
-
-def test_bash_accepts_the_script() -> None:
-    script = run("completion", "bash").stdout
-    result = subprocess.run(["bash", "-c", f"{script}\ncomplete -p fairlane"], capture_output=True, text=True, check=True)
-    assert "_fairlane_completion fairlane" in result.stdout
+def test_the_lines_of_the_docs_make_a_shell_complete(tmp_path: Path) -> None:
+    of_bash, of_zsh, of_fish = snippet("docs/reference.md", 'eval "$(fairlane completion bash)"').splitlines()
+    printed = bash(f"{of_bash}\ncomplete -p fairlane", tmp_path)
+    assert "_fairlane_completion fairlane" in printed
+    scripts = bash(of_zsh.replace("eval", "echo") + "\n" + of_fish.replace("| source", ""), tmp_path)  # bash cannot run these
+    for words in (
+        "_FAIRLANE_COMPLETE=zsh_complete",
+        "compdef _fairlane_completion fairlane",
+        "_FAIRLANE_COMPLETE=fish_complete",
+    ):
+        assert words in scripts
 
 
 def test_commands_and_options_are_offered(url: str) -> None:
