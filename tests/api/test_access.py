@@ -90,6 +90,8 @@ TABLE: dict[tuple[str, str], Entry] = {
     ("GET", "/v1/documents/{id}/thumbnail"): Entry(404, 409, 409),
     ("GET", "/v1/documents/{id}/explain"): Entry(404, 200, 200),
     ("GET", "/v1/documents/{id}/history"): Entry(404, 200, 200),
+    ("GET", "/v1/documents/{id}/steps"): Entry(404, 200, 200),
+    ("GET", "/v1/documents/{id}/parts"): Entry(404, 200, 200),
     ("GET", "/v1/documents/{id}/attempts"): Entry(404, 404, 200),
     ("DELETE", "/v1/documents/{id}"): Entry(404, 200, 200),
     ("POST", "/v1/documents/{id}/retry"): Entry(404, 409, 409),

@@ -29,7 +29,9 @@ FILL = 'mount -t tmpfs -o size=1m none "$0" && exec "$@"'  # a small disk of its
 def everything_said(client: httpx.Client, ids: list[str]) -> str:
     """What a customer gets from every address that concerns documents, bodies and headers."""
     calls = [
-        ("GET", f"/v1/documents/{id}{part}") for id in ids for part in ("", "/explain", "/history", "/result", "/text", "/file")
+        ("GET", f"/v1/documents/{id}{part}")
+        for id in ids
+        for part in ("", "/explain", "/history", "/steps", "/parts", "/result", "/text", "/file")
     ]
     calls += [("GET", f"/page/documents/{id}") for id in ids]
     calls += [

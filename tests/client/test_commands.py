@@ -76,6 +76,7 @@ def test_looking_at_documents(server: Server, customer: str) -> None:
         ("submitted", None), ("started", "tester"), ("failed", None)
     ]  # fmt: skip
     assert value["failed_attempts"] == [details]
+    assert value["steps"] == [{"kind": "looked at", "state": "failed", "result": None}]
     (own,) = run_json(server, "show", id, key=server.key(customer))
     assert (own["failed_attempts"], "tester" in json.dumps(own)) == ([], False)
     refused = run("events", FAIRLANE_SERVER=server.address, FAIRLANE_KEY=server.operator)

@@ -6,14 +6,16 @@ import inspect
 import json
 import threading
 from datetime import UTC, timedelta
+from typing import Any
 
 import pytest
 
-from fairlane import AsyncClient, AsyncQueue, Client, Queue
+from fairlane import AsyncClient, AsyncQueue, Client, Queue, Split, Worker
 from fairlane.api.problems import TITLES, Problem
 from fairlane.client.errors import ERRORS_BY_CODE, parse_problem, to_error
 from fairlane.core.document import Failed
 from fairlane.core.errors import BadValue, KeyConflict, LimitReached, Mistake, StoreError, Unknown, WrongState
+from fairlane.worker import Document as JobDocument
 from tests.api.running import Server
 
 
@@ -45,6 +47,32 @@ def test_values_are_those_of_the_queue(server: Server, client: Client, customer:
     assert abs(ours.resets_in - theirs.resets_in) < timedelta(minutes=1)
     assert ours == theirs._replace(resets_in=ours.resets_in)
     assert client.batch(client.submit_many([1]).id).made_at.tzinfo is UTC
+
+
+def test_steps_and_parts_are_those_of_the_queue_and_only_staff_sees_what_a_step_returned(
+    server: Server, client: Client, operator: Client, customer: str
+) -> None:
+    worker = Worker(server.url, slots=2)
+
+    @worker.handler("read two halves")
+    async def read(document: JobDocument) -> Any:
+        if document.parts is None:
+            return Split([{"half": 1}, {"half": 2}], kind="read one half")
+        return {"halves": document.parts}
+
+    @worker.handler("read one half")
+    async def read_half(document: JobDocument) -> Any:
+        return document.payload["half"]
+
+    submitted = server.queue.submit(customer, {"page": 1}, steps=["read two halves", "index"])
+    split = server.queue.submit(customer, {"page": 2}, kind="read two halves")
+    worker.run(until_empty=True)
+    assert client.steps(submitted.id) == [("read two halves", "done", None), ("index", "ready", None)]
+    assert operator.steps(submitted.id) == server.queue.steps(submitted.id)
+    assert operator.steps(submitted.id)[0].result == {"halves": [1, 2]}
+    assert operator.parts(split.id) == server.queue.parts(split.id)
+    assert client.parts(split.id) == [part._replace(worker=None) for part in operator.parts(split.id)]
+    assert [(part.whole, part.state) for part in client.parts(split.id)] == [(split.id, "done")] * 2
 
 
 def test_the_same_key_is_the_same_document_and_another_body_is_a_conflict(client: Client) -> None:

@@ -50,6 +50,8 @@ ROUTES: dict[tuple[str, str], Permission] = {
     ("GET", "/v1/documents/{id}/thumbnail"): "read",
     ("GET", "/v1/documents/{id}/explain"): "read",
     ("GET", "/v1/documents/{id}/history"): "read",
+    ("GET", "/v1/documents/{id}/steps"): "read",
+    ("GET", "/v1/documents/{id}/parts"): "read",
     ("GET", "/v1/documents/{id}/attempts"): "view",
     ("DELETE", "/v1/documents/{id}"): "manage",
     ("POST", "/v1/documents/{id}/retry"): "manage",

@@ -260,6 +260,26 @@ class HistoryModel(ResponseModel, title="History"):
     history: list[HistoryEntryModel]
 
 
+class StepModel(ResponseModel, title="Step"):
+    """One of the kinds that a document passes through."""
+
+    kind: str = Field(examples=["classify"])
+    state: State | Literal["to come"] = Field(description="Of the step at which the document is, its own.")
+    result: Any = Field(description="What its handler returned, of a step that is done and not the last; for staff only.")
+
+
+class StepsModel(ResponseModel, title="Steps"):
+    """The steps of a document, in order."""
+
+    steps: list[StepModel]
+
+
+class PartsModel(ResponseModel, title="Parts"):
+    """The parts of a document, in order."""
+
+    parts: list[DocumentModel]
+
+
 class ExplanationModel(ResponseModel, title="Explanation"):
     """Why a document waits: a sentence for people, and its figures."""
 

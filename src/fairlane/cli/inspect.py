@@ -92,14 +92,14 @@ def _attempts(queue: Queue | RemoteQueue, id: str) -> list[Attempt]:
 
 
 def _body(queue: Queue | RemoteQueue, id: str) -> dict[str, Any]:
-    """Return the payload and facts about the file; nothing from a server."""
+    """Return the steps, and what a server does not show: the payload and facts about the file."""
+    steps = [step._asdict() for step in queue.steps(id)]
     if not isinstance(queue, Queue):
-        return {}
+        return {"steps": steps}
     try:
         file: dict[str, Any] | None = queue.input(id)._asdict()
     except Unknown:
         file = None
-    steps = [step._asdict() for step in queue.steps(id)]
     return {"payload": queue.payload(id), "file": file, "steps": steps}
 
 

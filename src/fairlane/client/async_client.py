@@ -117,6 +117,8 @@ class AsyncClient:
     batch = _on_thread(Client.batch)
     attempts = _on_thread(Client.attempts)
     history = _on_thread(Client.history)
+    steps = _on_thread(Client.steps)
+    parts = _on_thread(Client.parts)
     workers = _on_thread(Client.workers)
     unserved_kinds = _on_thread(Client.unserved_kinds)
     explain = _on_thread(Client.explain)

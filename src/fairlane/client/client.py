@@ -36,6 +36,7 @@ from fairlane.queue import (
     Keep,
     Look,
     Receipt,
+    Step,
     UnservedKind,
     WorkerStatus,
 )
@@ -277,6 +278,14 @@ class Client(ClientSteering):
     def history(self, id: str) -> list[HistoryEntry]:
         """Return what happened to a document, oldest first, as far as the server's feed still has it."""
         return list(map(models.history_entry, member(self._http.get(f"{_document(id)}/history"), "history")))
+
+    def steps(self, id: str) -> list[Step]:
+        """Return the kinds that a document passes through, in order; only staff sees what each returned."""
+        return [models.parse(Step, value) for value in member(self._http.get(f"{_document(id)}/steps"), "steps")]
+
+    def parts(self, id: str) -> list[Document]:
+        """Return the parts into which a document was split last, in order."""
+        return list(map(models.document, member(self._http.get(f"{_document(id)}/parts"), "parts")))
 
     def explain(self, id: str) -> Explanation:
         """Explain why a document has its priority, about how much is ahead of it, and about when it will start."""

@@ -152,9 +152,10 @@ class DocumentAccess:
         return {"sentence": explanation.sentence, **explanation.facts}
 
     def steps(self, id: str) -> list[dict[str, Any]]:
-        """Read the steps of a document, without what they returned."""
+        """Read the steps of a document; what they returned is for staff."""
         self.get(id)
-        return [{"kind": step.kind, "state": step.state} for step in self._queue.steps(id)]
+        steps = self._queue.steps(id)
+        return [step._asdict() if self._caller.sees_all else step._replace(result=None)._asdict() for step in steps]
 
     def parts(self, id: str) -> list[DocumentRow]:
         """Read the parts into which a document was split last, in order."""

@@ -1,4 +1,4 @@
-"""Routes of documents: submit, read, wait, result, file, explain, cancel, retry, prioritize."""
+"""Routes of documents: submit, read, wait, result, file, explain, steps, parts, cancel, retry, prioritize."""
 
 from __future__ import annotations
 
@@ -212,6 +212,19 @@ async def get_history(context: AnyCaller, id: IdInPath) -> Response:
     """What happened to it, oldest first, as far as the feed still has it."""
     history = await context.service.search(context.access.documents.history, id)
     return json_response({"history": [value_json(entry) for entry in history]})
+
+
+@router.get("/v1/documents/{id}/steps", responses={200: {"model": schemas.StepsModel}})
+async def get_steps(context: AnyCaller, id: IdInPath) -> Response:
+    """The kinds that it passes through, in order, and how far it is; one that was submitted without `steps` has one."""
+    return json_response({"steps": await context.service.call(context.access.documents.steps, id)})
+
+
+@router.get("/v1/documents/{id}/parts", responses={200: {"model": schemas.PartsModel}})
+async def get_parts(context: AnyCaller, id: IdInPath) -> Response:
+    """The parts into which it was split last, in order; 1,000 at most."""
+    parts = await context.service.call(context.access.documents.parts, id)
+    return json_response({"parts": [document_json(context.caller, part) for part in parts]})
 
 
 @router.get("/v1/documents/{id}/attempts", responses={200: {"model": schemas.AttemptsModel}})

@@ -134,7 +134,7 @@ async def get_document(context: AnyCaller, id: IdInPath) -> Response:
         return {
             "document": document_json(context.caller, document) | file_json(context, document),
             "life": history_json(changes, document),
-            "steps": documents.steps(id),
+            "steps": [{"kind": step["kind"], "state": step["state"]} for step in documents.steps(id)],
             "parts": _parts_json(context, document),
             "why": _check_json(documents.check_context(document), document),
             "outlook": _outlook_json(documents, document),
