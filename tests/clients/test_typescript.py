@@ -21,7 +21,8 @@ from tests.terminal import bash
 
 from .node import NO_NODE, find_node
 
-CLIENT = Path(__file__).parents[2] / "clients/typescript"
+ROOT = Path(__file__).parents[2]
+CLIENT = ROOT / "clients/typescript"
 SCHEMA = (CLIENT / "src/schema.ts").read_text(encoding="utf-8")
 SECONDS_MAX = 120.0  # of a program
 RECEIPT = {"id": "1", "customer": "acme", "priority": 1, "counter": 0, "ahead": 0, "repeated": False, "links": {}}
@@ -96,7 +97,8 @@ def built(node: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     examples = folder / "tsconfig.example.json"
     examples.write_text(examples.read_text().replace('"example.ts"', '"example.ts", "readme.ts"'))
     commands = snippet("clients/typescript/README.md", "cd clients/typescript")
-    bash(commands.replace("npm ci\n", ""), root, npm_config_cache=str(root))  # make client does that
+    commands = commands.replace("npm ci\n", "").replace("npm ", "python -m tests.clients.node ")  # make client did the first
+    bash(commands, root, npm_config_cache=str(root), PYTHONPATH=str(ROOT))
     (folder / "conversation.js").write_text(CONVERSATION)
     return folder
 
@@ -150,15 +152,17 @@ def test_the_program_of_the_readme_submits_explains_waits_and_watches(node: str,
     program.write_text(program.read_text().replace("http://127.0.0.1:8000", server.address))
     environment = {"PATH": "/usr/bin:/bin", "FAIRLANE_KEY": server.key("reader")}
     with subprocess.Popen([node, program], cwd=built, env=environment, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        id, priority, counter = running.stdout.readline().split()
-        assert (priority, counter) == ("1", "0")
-        assert "reader" in running.stdout.readline()
-        until(lambda: server.queue.document(id).state == "done" or server.finish(), "the end of the document")
-        assert [running.stdout.readline() for _ in range(4)] == [
-            "done\n", f"submitted {id}\n", f"started {id}\n", f"done {id}\n",
-        ]  # fmt: skip
-        running.kill()  # it would watch for ever
+        try:
+            assert running.stdout is not None
+            id, priority, counter = running.stdout.readline().split()
+            assert (priority, counter) == ("1", "0")
+            assert "reader" in running.stdout.readline()
+            until(lambda: server.finish() and server.queue.document(id).state == "done", "the end of the document")
+            assert [running.stdout.readline() for _ in range(4)] == [
+                "done\n", f"submitted {id}\n", f"started {id}\n", f"done {id}\n",
+            ]  # fmt: skip
+        finally:
+            running.kill()  # it would watch for ever
 
 
 def test_a_submission_is_repeated_with_its_key_while_the_server_is_busy(node: str, built: Path) -> None:
