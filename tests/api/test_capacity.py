@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from fairlane.api.capacity import KindLoad
 from fairlane.core.document import Done, Retried
 from fairlane.queue.models import Kind
 from fairlane.queue.workers import WORKERS, WorkerRecord
+from tests.docs.snippets import snippet
 
 from .running import Server, until
 from .test_metrics import Followed
@@ -239,6 +242,7 @@ def test_the_longest_wait_of_what_should_be_served_soon(followed: Followed) -> N
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running = Server(Path(tmp_path_factory.mktemp("http")))
+    running.queue.submit_many("ada", range(90), kind="ocr")
     yield running
     running.close()
 
@@ -250,9 +254,7 @@ def dotted(value: Any, path: str) -> Any:
     return value
 
 
-def test_an_autoscaler_reads_how_many_slots_are_wanted(server: Server, operator: httpx.Client) -> None:
-    server.queue.submit_many("ada", range(90), kind="ocr")
-
+def test_an_autoscaler_reads_how_many_slots_are_wanted(operator: httpx.Client) -> None:
     def wanted(path: str, **query: Any) -> Any:
         return dotted(operator.get("/v1/capacity", params=query).json(), path)
 
@@ -262,3 +264,35 @@ def test_an_autoscaler_reads_how_many_slots_are_wanted(server: Server, operator:
     assert (wanted("unserved"), wanted("slots"), wanted("workers")) == (90, 0, 0)
     assert operator.get("/v1/capacity", params={"kind": "never seen"}).json()["slots_wanted"] == 0
     assert operator.get("/v1/capacity", params={"target_wait": 0}).status_code == 422
+
+
+def members(value: Any) -> Any:
+    """Return what a value of JSON is made of: the names of its members, and their types."""
+    return {name: members(each) for name, each in value.items()} if isinstance(value, dict) else type(value)
+
+
+def test_the_response_in_the_docs_has_the_members_of_a_real_one(operator: httpx.Client) -> None:
+    written = json.loads(snippet("docs/service.md", '{"target_wait": 30'))
+
+    def measured() -> Any:
+        answer = operator.get("/v1/capacity", params={"target_wait": written["target_wait"]}).json()
+        return answer if "ocr" in answer["kinds"] else None
+
+    answer = until(measured, "the figures of the kind")
+    assert members(written) == members(answer)
+
+
+def test_the_scaler_in_the_docs_reads_the_slots_wanted_with_a_viewers_key(server: Server) -> None:
+    access, scaled = yaml.safe_load_all(snippet("docs/service.md", "apiVersion: keda.sh/v1alpha1"))
+    (trigger,) = scaled["spec"]["triggers"]
+    assert (trigger["type"], trigger["metadata"]["authMode"]) == ("metrics-api", "bearer")
+    assert trigger["authenticationRef"]["name"] == access["metadata"]["name"]
+    assert [secret["parameter"] for secret in access["spec"]["secretTargetRef"]] == ["token"]
+    assert int(trigger["metadata"]["targetValue"]) > 0
+    url = httpx.URL(trigger["metadata"]["url"])
+    with server.client(server.viewer) as viewer:
+
+        def wanted() -> Any:
+            return dotted(viewer.get(url.raw_path.decode()).raise_for_status().json(), trigger["metadata"]["valueLocation"])
+
+        assert until(wanted, "a slot to be wanted") >= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -401,3 +402,31 @@ def test_a_key_is_rotated_from_the_command_line(tmp_path: Path) -> None:
     assert (again.exit_code, f"was replaced by {new['id']}" in again.stderr) == (2, True), again.output
     (rotated,) = run_json("keys", "rotate", new["id"], "--expires", "2d", "--url", url)
     assert rotated["old"]["replaced_by"] == rotated["id"]
+
+
+def test_the_commands_of_the_docs_make_list_rotate_and_revoke_keys(server: Server, admin: httpx.Client) -> None:
+    def printed(line: str) -> str:
+        result = run(*shlex.split(line)[1:], FAIRLANE_URL=server.url)
+        assert result.exit_code == 0, result.output
+        return result.stdout.strip()
+
+    *creations, listing, rotation, revocation = snippet("docs/service.md", "fairlane keys create").splitlines()
+    laptop, scanner, operator, prometheus = map(printed, creations)
+    id, scanner_id, prometheus_id = (key.split("_")[1] for key in (laptop, scanner, prometheus))
+    assert me(server, laptop).json()["customer"] == me(server, scanner).json()["customer"] == "acme"
+    assert me(server, scanner).json()["permissions"] == ["self", "submit"]
+    assert me(server, operator).json()["role"] == "operator"
+    with server.client(prometheus) as client:
+        assert (client.get("/metrics").status_code, client.get("/v1/me").status_code) == (200, 403)
+    assert {id, scanner_id, prometheus_id} <= {line.split()[0] for line in printed(listing).splitlines() if line.split()}
+    lasting = admin.get(f"/v1/keys/{scanner_id}").json()
+    assert lasting["expires_at"] - lasting["made_at"] == pytest.approx(7 * 86400)
+    assert admin.get(f"/v1/keys/{prometheus_id}").json()["expires_at"] is None
+    successor = printed(rotation.replace("3f9c2a7b51e08d46", id))
+    old = admin.get(f"/v1/keys/{id}").json()
+    new = admin.get(f"/v1/keys/{old['replaced_by']}").json()
+    assert new["id"] == successor.split("_")[1]
+    assert old["expires_at"] - new["made_at"] == pytest.approx(7 * 86400)
+    assert "is revoked" in printed(revocation.replace("3f9c2a7b51e08d46", id))
+    until(lambda: me(server, laptop).status_code == 401)
+    assert me(server, successor).status_code == 200

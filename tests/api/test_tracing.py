@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from fairlane import Queue
 from fairlane.queue import new_ids
 from fairlane.tracing import exporters, open_spans
 from fairlane.tracing.spans import Spans, root_of
+from tests.docs.snippets import snippet
 from tests.servers.otlp import Receiver
 
 from .running import Server, until
@@ -88,7 +90,11 @@ def test_a_document_is_one_trace_from_submit_to_done(tmp_path: Path, receiver: R
 
 def test_the_worker_of_the_service_shows_files_and_batches_too(tmp_path: Path, receiver: Receiver) -> None:
     variables = receiver.variables | {"OTEL_SERVICE_NAME": "papers"}
-    server = Server(tmp_path, work=True, variables=variables)
+    collector = variables.pop("OTEL_EXPORTER_OTLP_ENDPOINT")
+    block = snippet("docs/service.md", "OTEL_EXPORTER_OTLP_ENDPOINT=")
+    setting, *command = shlex.split(block.replace("http://localhost:4318", collector))
+    assert command == ["fairlane", "serve"]
+    server = Server(tmp_path, work=True, variables=variables, prefix=("env", setting))
     try:
         with server.client(server.key("acme")) as client:
             headers = {"traceparent": f"00-{TRACE}-{SPAN}-00"}

@@ -26,8 +26,10 @@ from fairlane.api.webhook_deliveries import DeliveryStore
 from fairlane.api.webhook_transport import CallFailed, post
 from fairlane.core.document import Done, Failed
 from fairlane.core.errors import BadValue
+from tests.conftest import need_program
 from tests.docs.snippets import snippet
 from tests.servers.postgres import free_port
+from tests.terminal import bash
 
 from .receivers import Listener, hooked, listening, serving
 from .running import OPEN_LIMITS, SECONDS_MAX, Server, problem_of, until
@@ -119,10 +121,13 @@ def test_all_that_a_receiver_can_rely_on_is_signed(tmp_path: Path, listener: Lis
 
 
 def test_a_customer_sets_its_own_webhook_and_nobody_elses(tmp_path: Path, listener: Listener) -> None:
-    with serving(tmp_path, "--allow-private-webhooks") as server, server.client(server.key("acme")) as client:
+    need_program("curl")
+    command = snippet("docs/service.md", "curl -X PUT")
+    with serving(tmp_path, "--allow-private-webhooks") as server, server.client(key := server.key("acme")) as client:
         assert client.get("/v1/webhook").status_code == 404
-        made = client.put("/v1/webhook", json={"url": listener.url}).json()
+        made = json.loads(bash(command.replace("http://127.0.0.1:8000", server.address), tmp_path, KEY=key))
         assert made["secret"].startswith("whsec_")
+        assert client.get("/v1/webhook").json()["url"] == "https://customer.example/fairlane"
         assert client.put("/v1/webhook", params={"customer": "other"}, json={"url": listener.url}).status_code == 404
         moved = client.put("/v1/webhook", json={"url": listener.url + "&y=2"}).json()
         assert (moved["secret"], moved["secrets"]) == (None, made["secrets"])  # another address keeps the secret
