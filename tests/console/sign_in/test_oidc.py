@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fairlane.api.permissions import OF_ROLE
 from tests.api.running import Server, problem_of, until
 from tests.console.page_client import CSRF, open_stream
 from tests.console.signing_in import PUBLIC_URL, begin, come_back, failures, oidc_server, session_of, sign_in
+from tests.docs.snippets import snippet
 from tests.servers.oidc import CLIENT_ID, CLIENT_SECRET, ForgingProvider
 
 COOKIE = "fairlane-sign-in"
@@ -121,15 +123,25 @@ def test_the_log_has_the_person_and_neither_codes_nor_tokens(
 def test_signing_out_ends_the_session_and_the_providers_where_that_is_offered(
     tmp_path: Path, provider: ForgingProvider
 ) -> None:
+    """The service is started with the options of the docs."""
     provider.metadata = {"end_session_endpoint": f"{provider.issuer}/end"}
-    with closing(oidc_server(tmp_path, provider)) as server, server.client(None) as client:
+    provider.user["groups"] = ["pipeline", "support"]
+    export, serve = snippet("docs/service.md", "export FAIRLANE_OIDC_CLIENT_SECRET").split("\n", 1)
+    (name, _) = export.removeprefix("export ").split("=…")
+    serve = serve.replace("https://login.example.com/realms/main", provider.issuer)
+    options = shlex.split(serve.replace("--oidc-client-id fairlane", f"--oidc-client-id {CLIENT_ID}").replace("\\\n", ""))[2:]
+    with closing(Server(tmp_path, *options, variables={name: CLIENT_SECRET})) as server, server.client(None) as client:
+        assert client.get("/page/sign-in").json()["oidc"]["name"] == "Example Login"
+        assert httpx.URL(begin(client)).params["redirect_uri"] == "https://fairlane.example.com/page/oidc/callback"
         sign_in(client, provider)
-        session_of(client)
+        session = session_of(client)
+        assert session is not None
+        assert session["role"] == "operator"
         stolen = client.cookies["fairlane"]
         response = client.delete("/page/session")
         url = httpx.URL(response.json()["continue_at"])
         assert str(url.copy_with(query=None)) == f"{provider.issuer}/end"
-        assert url.params["post_logout_redirect_uri"] == f"{PUBLIC_URL}/"
+        assert url.params["post_logout_redirect_uri"] == "https://fairlane.example.com/"
         assert url.params["client_id"] == CLIENT_ID
         assert len(url.params["id_token_hint"].split(".")) == 3
         client.cookies.set("fairlane", stolen)

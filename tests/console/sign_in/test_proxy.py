@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +16,7 @@ from tests.api.running import SECONDS_MAX, Server, problem_of, until
 from tests.cli.running import run
 from tests.console.page_client import CSRF
 from tests.console.signing_in import PROXY_OPTIONS, SECRET, authenticating_nginx, oidc_options, session_of
+from tests.docs.snippets import snippet
 
 UNTRUSTED = "127.0.0.2"  # another address of this machine than the proxy's
 ADA = {"Remote-User": "ada", "Remote-Groups": "staff, operators"}
@@ -196,19 +199,23 @@ def test_keys_count_for_themselves_and_the_header_alone_is_no_credential(server:
         assert direct.get("/v1/me").status_code == 200  # a session of a key needs no proxy
 
 
-def test_it_is_off_by_default_and_sessions_end_when_it_is_turned_off(tmp_path: Path) -> None:
-    with closing(Server(tmp_path, *PROXY_OPTIONS)) as server, server.client(None) as client:
-        sign_in(client, ADA)
+def test_it_is_off_without_the_options_of_the_docs_and_sessions_end_when_it_is_turned_off(tmp_path: Path) -> None:
+    ada = {"Remote-User": "ada", "Remote-Groups": "support, pipeline"}
+    serve = snippet("docs/service.md", "fairlane serve --trusted-proxy").replace("\\\n", "")
+    options = shlex.split(re.sub(r"10\.0\.0\.\d", "127.0.0.1", serve))[2:]
+    with closing(Server(tmp_path, *options)) as server, server.client(None) as client:
+        assert sign_in(client, ada).json()["role"] == "operator"
         cookie = client.cookies["fairlane"]
+        assert client.get("/v1/me", headers=ada).status_code == 200
     with closing(Server(tmp_path, "--trusted-proxy", "127.0.0.1")) as server, server.client(None) as client:
-        assert named(client, ADA) is None
-        assert problem_of(sign_in(client, ADA)) == "nothing-here"
+        assert named(client, ada) is None
+        assert problem_of(sign_in(client, ada)) == "nothing-here"
         client.cookies.set("fairlane", cookie)
-        assert client.get("/v1/me", headers=ADA).status_code == 401
-    options = oidc_options("http://127.0.0.1:1")  # the same grants, but for people of a provider
+        assert client.get("/v1/me", headers=ada).status_code == 401
+    options = oidc_options("http://127.0.0.1:1", "support=viewer", "pipeline=operator")  # the same, for people of a provider
     with closing(Server(tmp_path, *options, variables=SECRET)) as server, server.client(None) as client:
         client.cookies.set("fairlane", cookie)
-        assert client.get("/v1/me", headers=ADA).status_code == 401
+        assert client.get("/v1/me", headers=ada).status_code == 401
 
 
 def test_revoking_ends_the_session(server: Server, direct: httpx.Client) -> None:

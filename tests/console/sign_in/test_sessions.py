@@ -18,6 +18,7 @@ from tests.api.running import Server, problem_of, until
 from tests.cli.running import run
 from tests.console.page_client import open_stream
 from tests.console.signing_in import session_of, sign_in
+from tests.docs.snippets import snippet
 from tests.servers.oidc import ForgingProvider
 
 
@@ -32,12 +33,14 @@ def test_the_command_lists_and_ends_sessions(browser: httpx.Client, server: Serv
     session = session_of(browser)
     assert session is not None
     id = session["person"]["id"]
-    listed = run("sessions", "list", "--json", "--url", server.url)
+    listing, revocation = (line.split()[1:] for line in snippet("docs/service.md", "fairlane sessions").splitlines())
+    listed = run(*listing, "--json", "--url", server.url)
     (row,) = (row for row in map(json.loads, listed.stdout.splitlines()) if row["id"] == id)
     assert (row["name"], row["role"], row["is_person"], row["sessions"]) == ("Grace Hopper", "viewer", True, 1)
-    assert "Grace Hopper" in run("sessions", "list", "--url", server.url).stdout
+    assert "Grace Hopper" in run(*listing, "--url", server.url).stdout
+    assert len(id) == len(revocation[-1])  # the docs show a person's id as it is
     with open_stream(browser, "/v1/events?after=0") as stream:
-        ended = run("sessions", "revoke", id, "--url", server.url)
+        ended = run(*revocation[:-1], id, "--url", server.url)
         assert (ended.exit_code, "1 session of" in ended.stdout) == (0, True)
         until(lambda: browser.get("/v1/me").status_code == 401)
         until(lambda: stream.is_ended)
