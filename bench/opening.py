@@ -43,7 +43,7 @@ def _rounds(browser: Browser, server: DemoServer, is_signed_in: bool, selector: 
         context = browser.new_context(locale="de")
         if is_signed_in:
             page = context.new_page()
-            sign_in(page, server, False)
+            sign_in(page, server, "admin")
             state = context.storage_state()
             context.close()
             context = browser.new_context(locale="de", storage_state=state)  # nothing is cached

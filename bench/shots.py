@@ -1,210 +1,268 @@
 """Screenshots of every view in five languages, light and dark, wide and narrow, in build/shots/: `python -m bench.shots`.
 
-A server with a made-up hour behind it, in which one customer drops 3,000 documents on 300 light ones, and with files that a
-real worker has read. `--docs` draws only the few pictures that the documentation shows. Needs the program chromium.
+A server with a made-up hour behind it, in which one customer drops 3,000 documents on 300 light ones, with a document of each
+state and files that a real worker has read; and a second one that nobody has used yet. `--docs` draws only the few pictures
+that the documentation shows. Needs the program chromium.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import random
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 import click
+import httpx
 from PIL import Image
 from playwright.sync_api import Browser, Page
 
-from fairlane import Queue, __version__
+from fairlane import Queue
 from fairlane.api import auth
-from fairlane.core.document import Done, Failed, Outcome
-from fairlane.demo.make import make
+from fairlane.api.permissions import Role
 from fairlane.engine.protocol import DocumentFilter
 from fairlane.engine.walk import walk_documents
-from fairlane.queue.audit import Actor, cli_actor, note
-from fairlane.queue.audited_queue import AuditedQueue
-from fairlane.queue.workers import WORKERS, WorkerRecord
 from tests.chromium import chromium
 
+from .shots_queue import (
+    BIG,
+    MINE,
+    PAUSED,
+    STEADY,
+    Traffic,
+    change_settings,
+    fill_hour,
+    limit_kinds,
+    make_keys,
+    make_states,
+    register_worker,
+    submit_files,
+)
+
 ROOT = Path(__file__).parents[1]
-BIG, MINE, STEADY = "northwind", "clinic", "Escola São João"
-SMALL = ("ada-law", "Bäckerei Grün", "dentist", "florist", "garage", "hotel", "Kancelaria Żak", "ink-studio",
-         *(f"office-{number:03}" for number in range(1, 293)))  # fmt: skip
-KIND = "letters"
 LANGUAGES, SCHEMES, WIDTHS = ("en", "pl", "pt", "es", "de"), ("light", "dark"), (1440, 390)
-TICK_MS, HOUR_MS, FLOOD_AT = 5000, 3_600_000, 0.75
-REASONS = ("encrypted: it asks for a password", "corrupt: the file ends too early", "timed_out: more than 60 s")
-SETTLED_MS = 900
+SETTLED_MS = 700
+ROLES: tuple[Role, ...] = ("admin", "viewer")
+KEY_NAME = "picture"  # of the key that is made for a picture
+
+Action = Callable[[Page, "DemoServer"], None]
 
 
 class View(NamedTuple):
-    """A view, and whether it is a customer's."""
+    """A view, who sees it, and what is done there before the picture is taken."""
 
     name: str
     hash: str
-    is_customers: bool = False
+    who: str = "admin"
+    act: Action | None = None
 
 
 class DemoServer(NamedTuple):
-    """A running server, keys for it, and its views."""
+    """A running server, the address and key of each who looks at it (the newcomers at an empty one), and the views."""
 
     address: str
-    operator: str
-    customer: str
+    keys: dict[str, tuple[str, str]]
     queue: Queue
     views: tuple[View, ...]
 
 
-def _payload(dice: random.Random) -> dict[str, str]:
-    """A payload that has the name of a file."""
-    word, ending = dice.choice(("invoice", "letter", "contract", "report")), dice.choice(("pdf", "docx"))
-    return {"path": f"{word}-{dice.randrange(10_000):04}.{ending}"}
+# -- what is done before a picture --------------------------------------------------------------------------------------
 
 
-def _fill_hour(queue: Queue, dice: random.Random) -> None:
-    """Fill the last hour: light customers all along, one that sends in bursts, a flood in its last quarter."""
-    now_ms, engine = int(time.time() * 1000), queue.engine
-    start_ms = now_ms - HOUR_MS
-    submissions = [(start_ms + dice.randrange(HOUR_MS), name) for name in SMALL * 2 for _ in range(dice.choice((1, 1, 2)))]
-    submissions += [(start_ms + minute * 60_000 + number * 9000, STEADY) for minute in (3, 31) for number in range(14)]
-    submissions += [(start_ms + int(HOUR_MS * FLOOD_AT), BIG)] * 3000
-    submissions.sort()
-    for at_ms in range(start_ms, now_ms, TICK_MS):
-        while submissions and submissions[0][0] < at_ms:
-            submitted_ms, name = submissions[0]
-            same = submissions.count(submissions[0])
-            queue.submit_many(name, [_payload(dice) for _ in range(same)], kind=KIND, now=submitted_ms / 1000)
-            del submissions[:same]
-        claims = engine.claim("machine-1", 10, 600_000, {KIND: 3}, now_ms=at_ms)
-        outcomes: list[Outcome] = [Failed(dice.choice(REASONS)) if dice.random() < 0.006 else Done("null") for _ in claims]
-        engine.settle(list(zip(claims, outcomes, strict=True)), now_ms=at_ms + 4000)
+def _press(selector: str, index: int = 0) -> Action:
+    return lambda page, server: page.locator(selector).nth(index).click()
 
 
-def _register(queue: Queue, name: str, running: dict[str, int], silent_ms: int = 1500, drain: bool = False) -> None:
-    """Write the record of a worker that is made up; `running` maps documents to milliseconds."""
-    engine = queue.engine
-    now_ms = engine.now()
-    since = {id: now_ms - milliseconds for id, milliseconds in running.items()}
-    record = WorkerRecord(
-        name, f"{name}.example", 1, __version__, engine.schema, ("invoices", KIND), 4, now_ms - 5 * HOUR_MS, now_ms - silent_ms,
-        "working", since, drain,
-    )  # fmt: skip
-    engine.put_record(WORKERS, name, record.encode())
+def _choose_provider(page: Page, server: DemoServer) -> None:
+    ways = {"oidc": {"name": "Example ID", "url": "#"}, "proxy": None}
+    page.route("**/page/sign-in", lambda route: route.fulfill(json=ways))
+    page.goto(f"{server.address}/?sign_in=no_role")
+    page.locator(".provider .button").wait_for()
 
 
-class Traffic:
-    """Submits and processes documents while the screenshots are taken."""
-
-    def __init__(self, url: str) -> None:
-        self._queue = Queue(url)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        dice, engine = random.Random(2), self._queue.engine
-        slow = engine.claim("machine-2", 2, 600_000, {KIND: 3})  # what a worker that is being drained still has
-        while not self._stop.is_set():
-            for _ in range(dice.choice((1, 2, 3, 3, 5))):
-                self._queue.submit(dice.choice(SMALL), _payload(dice), kind=KIND)
-            claims = engine.claim("machine-1", 3, 60_000, {KIND: 3})
-            _register(self._queue, "machine-1", {claim.id: 800 for claim in claims})
-            _register(self._queue, "machine-2", {claim.id: 95_000 for claim in slow}, drain=True)
-            self._stop.wait(0.9)
-            engine.settle([(claim, Done("null")) for claim in claims])
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._queue.close()
+def _fail_to_sign_in(page: Page, server: DemoServer) -> None:
+    page.locator("input").fill("fl_0123456789abcdef_wrong")
+    page.locator("button.main").click()
+    page.locator(".wrong:not(:empty)").wait_for()
 
 
-def _submit_files(queue: Queue, folder: Path) -> str:
-    """Submit files of one customer, for the worker of the server; return the id of the last one."""
-    make(str(folder), 7, 1, 3, 6, 5)
-    last = ""
-    for path in sorted((folder / MINE).iterdir()):
-        last = queue.submit(MINE, path=path).id
-    queue.submit(MINE, content=b"%PDF-1.7 this is no PDF", name="damaged.pdf")
-    return last
+def _search(page: Page, server: DemoServer) -> None:
+    page.locator(".figure").first.wait_for()
+    page.keyboard.press("/")
+    page.locator("main.view-documents").wait_for()
+    page.keyboard.type("invoice-00")
+    page.wait_for_url("**search=invoice-00**")
 
 
-def _make_keys(queue: Queue) -> None:
-    for customer, name, days in ((BIG, "upload server", 90), (STEADY, "", 6), ("Kancelaria Żak", "scanner", 30)):
-        auth.create(queue.engine, customer=customer, name=name, expires_seconds=days * 86_400, actor=cli_actor())
-    auth.create(queue.engine, role="viewer", scopes=("metrics",), name="prometheus", expires_seconds=None)
+def _search_nothing(page: Page, server: DemoServer) -> None:
+    page.locator("input[type=search]").first.fill("nobody has this name")
+    page.locator(".empty-state").wait_for()
 
 
-def _limit_kinds(queue: Queue) -> None:
-    queue.limit_kind("ocr", running_max=1)
-    queue.limit_kind("scan", running_max=3, rate=10, burst=5)
-    queue.limit_kind("translate", rate=0.5, burst=20)
-    queue.submit(STEADY, {"path": "scan-4.tif"}, kind="ocr")
-    queue.engine.claim("machine-2", 1, 3_600_000, {"ocr": 3})
+def _submit_fax(page: Page, server: DemoServer) -> None:
+    """Let a document wait that no worker takes."""
+    fax = server.queue.submit(STEADY, {"path": "fax-17.tif"}, kind="faxes")
+    page.reload()
+    page.locator(".warning").wait_for()
+    page.wait_for_timeout(SETTLED_MS)
+    server.queue.cancel(fax.id)  # other views shall not show it; this one shows it until it is drawn again
 
 
-def _change_settings(queue: Queue) -> None:
-    """Make changes for the audit log, and undo them."""
-    audited = AuditedQueue(queue, Actor("person", "ada@example.com", "Ada Lovelace", "operator", "192.0.2.7"))
-    note(queue.engine, Actor("key", "5b0c1f9e77a2d384", address="203.0.113.9"), "session.refused", error="unknown")
-    for weight, cap, seconds in ((2, 40, 1200), (1, None, 1500)):
-        audited.tune(STEADY, weight=weight, cap=cap)
-        audited.configure(reset_interval=seconds)
-    for paused in (True, False):
-        audited.tune("florist", paused=paused)
+def _ask_what_if(page: Page, server: DemoServer) -> None:
+    page.locator("form input").nth(1).fill("20")
+    page.locator("form button").click()
+    page.locator(".compared").wait_for(timeout=120_000)
+
+
+def _lose_connection(page: Page, server: DemoServer) -> None:
+    page.route("**/page/frames", lambda route: route.abort())
+    page.reload()
+    page.locator("#lost:not(:empty)").wait_for()
+
+
+def _make_key(page: Page, server: DemoServer) -> None:
+    page.locator("summary").click()
+    page.locator("form input").nth(0).fill("florist")
+    page.locator("form input").nth(1).fill(KEY_NAME)
+    page.locator("form button").click()
+    page.locator(".secret").wait_for()
+    for key in list(auth.list_keys(server.queue.engine)):
+        if key.name == KEY_NAME:
+            auth.revoke(server.queue.engine, key.id)
+
+
+def _upload(page: Page, server: DemoServer) -> None:
+    """Upload two files: one fails, one is on its way."""
+    page.route("**/v1/documents", lambda route: route.abort())
+    page.locator("#files").set_input_files({"name": "contract.pdf", "mimeType": "application/pdf", "buffer": b"1" * 70_000})
+    page.locator(".sending .failed").wait_for()
+    page.unroute("**/v1/documents")
+    page.route("**/v1/documents", lambda route: None)
+    page.locator("#files").set_input_files({"name": "Größenvergleich.docx", "mimeType": "text/plain", "buffer": b"1" * 900_000})
+
+
+# -- the servers --------------------------------------------------------------------------------------------------------
+
+
+def _start(folder: Path, url: str, *options: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", *options,
+               "--limit", "requests_a_second=100000", "--limit", "requests_burst=100000"]  # fmt: skip
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder)
+    assert server.stdout is not None
+    return server, json.loads(server.stdout.readline())["address"]
+
+
+def _call_service(address: str, key: str, damaged: str) -> str:
+    """Set a webhook that nobody answers, and send a batch of a paused customer; return the batch's id."""
+    with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, trust_env=False) as client:
+        client.put("/v1/webhook", params={"customer": MINE}, json={"url": "https://clinic.example/fairlane"})
+        client.post("/v1/webhook/deliveries", json={"document": damaged})
+        documents = [{"payload": {"path": f"page-{number:02}.tif"}} for number in range(1, 41)]
+        body = {"customer": PAUSED, "documents": documents}
+        response = client.post("/v1/batches", json=body, headers={"Idempotency-Key": "Archive 2026"})
+        assert response.status_code == 202, response.text
+        return str(response.json()["id"])
+
+
+def _staff_views(ids: dict[str, str]) -> Iterator[View]:
+    """The views of staff."""
+    for name in ("lanes", "customers", "documents", "waits", "kinds", "keys", "audit", "how"):
+        yield View(name if name != "how" else "how-staff", name)
+    yield View("workers", "workers", act=_submit_fax)
+    yield View("what-if", "what-if", act=_ask_what_if)
+    yield View("lost", "lanes", act=_lose_connection)
+    yield View("search", "lanes", act=_search)
+    yield View("search-nothing", "documents", act=_search_nothing)
+    yield View("documents-bulk", f"documents?customer={quote(BIG)}")
+    yield View("customers-nothing", "customers", act=_search_nothing)
+    yield View("customer", f"customers/{quote(STEADY)}")
+    yield View("customer-paused", f"customers/{quote(PAUSED)}")
+    yield View("customer-viewer", f"customers/{quote(PAUSED)}", "viewer")
+    yield View("customer-webhook", f"customers/{quote(MINE)}")
+    yield View("document", f"documents/{ids.pop('waiting')}")
+    for name, id in ids.items():
+        yield View(f"document-{name}", f"batches/{id}" if name == "batch" else f"documents/{id}")
+    yield View("document-missing", "documents/nothing")
+    yield View("dialog-pause", f"customers/{quote(STEADY)}", act=_press(".control button"))
+    yield View("dialog-counter", f"customers/{quote(STEADY)}", act=_press(".control button", 8))
+    yield View("dialog-priority", f"documents/{ids['delayed']}", act=_press(".answer button"))
+    yield View("dialog-kind", "kinds", act=_press("tbody button", 4))
+    yield View("dialog-drain", "workers", act=_press("tbody button"))
+    yield View("dialog-rotate", "keys", act=_press("tbody button"))
+    yield View("dialog-revoke", "keys", act=_press("tbody button", 1))
+    yield View("key-made", "keys", act=_make_key)
+
+
+def _views(ids: dict[str, str]) -> tuple[View, ...]:
+    """All views."""
+    mine = [View(name, name, "customer") for name in ("mine", "how", "webhook")]
+    own = {"result": "result", "mine-failed": "damaged"}
+    return (
+        View("sign-in", "", "nobody"),
+        View("sign-in-wrong", "", "nobody", _fail_to_sign_in),
+        View("sign-in-provider", "", "nobody", _choose_provider),
+        *_staff_views({name: id for name, id in ids.items() if name != "damaged"}),
+        *mine,
+        *(View(name, f"mine/{ids[key]}", "customer") for name, key in own.items()),
+        View("mine-sending", "mine", "customer", _upload),
+        *(
+            View(f"first-{name}", name, "first")
+            for name in ("lanes", "customers", "documents", "workers", "kinds", "waits", "keys")
+        ),
+        View("first-what-if", "what-if", "first", _press("form button")),
+        *(View(f"newcomer-{name}", name, "newcomer") for name in ("mine", "how", "webhook")),
+    )
 
 
 @contextmanager
 def serve(folder: Path) -> Iterator[DemoServer]:
-    """Run a server with an hour behind it."""
-    url = f"sqlite:///{folder}/queue.db"
-    with Queue(url) as queue:
-        _fill_hour(queue, random.Random(1))
-        done = _submit_files(queue, folder / "inbox")
-        _register(queue, "machine-3", {}, silent_ms=9 * 60_000)
-        operator, _ = auth.create(queue.engine, role="admin")
-        _make_keys(queue)
-        _limit_kinds(queue)
-        customer, _ = auth.create(queue.engine, customer=MINE)
-        command = [sys.executable, "-m", "fairlane.cli", "serve", "--url", url, "--port", "0", "--json", "--slots", "1",
-                   "--limit", "requests_a_second=100000", "--limit", "requests_burst=100000"]  # fmt: skip
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder)
-        traffic = Traffic(url)
+    """Run a server with an hour behind it, and an empty one."""
+    url, empty_url = (f"sqlite:///{folder}/{name}.db" for name in ("queue", "empty"))
+    with Queue(url) as queue, Queue(empty_url) as empty:
+        fill_hour(queue, random.Random(1))
+        result, damaged = submit_files(queue, folder / "inbox")
+        register_worker(queue, "machine-3", {}, silent_ms=9 * 60_000)
+        make_keys(queue)
+        limit_kinds(queue)
+        ids = make_states(queue)
+        admin, viewer = (auth.create(queue.engine, role=role)[0] for role in ROLES)
+        server, address = _start(folder, url, "--slots", "1")
+        second, empty_address = _start(folder, empty_url, "--no-work")
+        traffic = Traffic(url, [ids["running"]])
+        keys = {
+            "nobody": (address, ""), "admin": (address, admin), "viewer": (address, viewer),
+            "customer": (address, auth.create(queue.engine, customer=MINE)[0]),
+            "first": (empty_address, auth.create(empty.engine, role="admin")[0]),
+            "newcomer": (empty_address, auth.create(empty.engine, customer="acme")[0]),
+        }  # fmt: skip
         try:
-            assert server.stdout is not None
-            address = json.loads(server.stdout.readline())["address"]
-            while queue.document(done).state != "done":
+            while queue.document(result).state != "done" or queue.document(damaged).state != "failed":
                 time.sleep(0.2)
             waiting = next(walk_documents(queue.engine, DocumentFilter(customer=BIG, state="ready"))).id
-            views = (
-                View("sign-in", ""), View("lanes", "lanes"), View("customers", "customers"),
-                View("customer", f"customers/{quote(STEADY)}"), View("documents", "documents"), View("workers", "workers"),
-                View("kinds", "kinds"),
-                View("document", f"documents/{waiting}"), View("waits", "waits"), View("what-if", "what-if"),
-                View("keys", "keys"), View("audit", "audit"),
-                View("mine", "mine", True), View("result", f"mine/{done}", True), View("how", "how", True),
-                View("webhook", "webhook", True),
-            )  # fmt: skip
-            yield DemoServer(address, operator, customer, queue, views)
+            ids |= {"waiting": waiting, "batch": _call_service(address, admin, damaged), "result": result, "damaged": damaged}
+            yield DemoServer(address, keys, queue, _views(ids))
         finally:
             traffic.close()
-            server.terminate()
-            server.wait()
+            for process in (server, second):
+                process.terminate()
+                process.wait()
 
 
-def sign_in(page: Page, server: DemoServer, is_customers: bool) -> None:
+def sign_in(page: Page, server: DemoServer, who: str) -> None:
     """Exchange a key for a cookie, as the form does."""
-    key = server.customer if is_customers else server.operator
-    page.goto(server.address)
+    address, key = server.keys[who]
+    page.goto(address)
+    if not key:
+        return
     page.evaluate(
         """key => fetch("/page/session", { method: "POST", headers: { "Content-Type": "application/json" },
                     body: JSON.stringify({ key }) }).then((response) => { if (!response.ok) throw Error(response.status) })""",
@@ -212,24 +270,24 @@ def sign_in(page: Page, server: DemoServer, is_customers: bool) -> None:
     )
 
 
+# -- pictures -----------------------------------------------------------------------------------------------------------
+
+
 def _screenshot(page: Page, server: DemoServer, view: View) -> tuple[bytes, int]:
     """Take a screenshot of a view; return also by how many pixels it is too wide."""
-    fax = server.queue.submit(STEADY, {"path": "fax-17.tif"}, kind="faxes") if view.name == "workers" else None
     if view.name == "audit":
-        _change_settings(server.queue)
-    page.goto(f"{server.address}/#/{view.hash}")
+        change_settings(server.queue)
+    page.goto(f"{server.keys[view.who][0]}/#/{view.hash}")
     page.reload()
-    if view.name in ("keys", "audit"):
-        page.locator("tbody tr").first.wait_for()
-    if view.name == "what-if":
-        page.locator("form input").nth(1).fill("20")
-        page.locator("form button").click()
-        page.locator(".compared").wait_for(timeout=120_000)
+    if view.name in ("keys", "audit") or view.name.startswith("dialog"):
+        page.locator("tbody tr, .answer").first.wait_for()
+    if view.act:
+        view.act(page, server)
     page.wait_for_timeout(SETTLED_MS)
     too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    picture = page.screenshot(full_page=page.viewport_size == {"width": 390, "height": 844})
-    if fax is not None:  # no worker takes it: other views shall not show that
-        server.queue.cancel(fax.id)
+    is_whole = view.name.partition("-")[0] != "dialog"
+    picture = page.screenshot(full_page=is_whole and page.viewport_size == {"width": 390, "height": 844})
+    page.unroute_all(behavior="ignoreErrors")
     return picture, int(too_wide)
 
 
@@ -237,18 +295,17 @@ def screenshots(
     browser: Browser, server: DemoServer, language: str, scheme: str, width: int, names: frozenset[str]
 ) -> Iterator[tuple[str, bytes]]:
     """Take screenshots of views in one language, colour scheme and width."""
-    for is_customers in (False, True):
+    for who in server.keys:
+        views = [view for view in server.views if view.who == who and (not names or view.name in names)]
+        if not views:
+            continue
         context = browser.new_context(
             locale=language, color_scheme="dark" if scheme == "dark" else "light",
-            viewport={"width": width, "height": 844 if width < 600 else 1000},
+            viewport={"width": width, "height": 844 if width < 600 else 1000}, is_mobile=width < 600, has_touch=width < 600,
         )  # fmt: skip
-        page, is_signed_in = context.new_page(), False
-        for view in server.views:
-            if view.is_customers != is_customers or (names and view.name not in names):
-                continue
-            if view.hash and not is_signed_in:
-                sign_in(page, server, is_customers)
-                is_signed_in = True
+        page = context.new_page()
+        sign_in(page, server, who)
+        for view in views:
             picture, too_wide = _screenshot(page, server, view)
             if too_wide > 0:
                 click.echo(f"too wide by {too_wide} pixels: {view.name}, {language}, {scheme}, {width}")
@@ -274,21 +331,21 @@ DOCS = {  # file name: language, colours, width, view
 @click.option("--docs", is_flag=True, help="Only the screenshots of the documentation, to docs/pictures/.")
 @click.option("--only", multiple=True, help="Only this view.")
 @click.option("--language", multiple=True, default=LANGUAGES, help="Only this language.")
-def main(docs: bool, only: tuple[str, ...], language: tuple[str, ...]) -> None:
+@click.option("--scheme", multiple=True, default=SCHEMES, help="Only light or dark.")
+@click.option("--width", multiple=True, default=WIDTHS, help="Only this width.")
+def main(docs: bool, only: tuple[str, ...], language: tuple[str, ...], scheme: tuple[str, ...], width: tuple[int, ...]) -> None:
     """Take screenshots of the page."""
     with tempfile.TemporaryDirectory() as folder, serve(Path(folder)) as server, chromium() as browser:
         if docs:
-            for name, (code, scheme, width, view) in DOCS.items():
-                for _, picture in screenshots(browser, server, code, scheme, width, frozenset({view})):
+            for name, (code, colours, pixels, view) in DOCS.items():
+                for _, picture in screenshots(browser, server, code, colours, pixels, frozenset({view})):
                     _save_small(picture, ROOT / "docs/pictures" / name)
             return
         target = ROOT / "build/shots"
         target.mkdir(parents=True, exist_ok=True)
-        for code in language:
-            for scheme in SCHEMES:
-                for width in WIDTHS:
-                    for view, picture in screenshots(browser, server, code, scheme, width, frozenset(only)):
-                        (target / f"{view}-{code}-{scheme}-{width}.png").write_bytes(picture)
+        for code, colours, pixels in itertools.product(language, scheme, width):
+            for view, picture in screenshots(browser, server, code, colours, pixels, frozenset(only)):
+                (target / f"{view}-{code}-{colours}-{pixels}.png").write_bytes(picture)
         click.echo(f"wrote {target}")
 
 
