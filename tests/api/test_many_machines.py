@@ -16,10 +16,13 @@ from typing import Any
 import httpx
 import pytest
 
-from fairlane import Client
+from fairlane import Client, Queue
+from fairlane.core.errors import StoreFrozen
 from tests.cli.running import run_json, start
+from tests.docs.snippets import snippet
 from tests.servers import postgres, redis
 from tests.servers.s3 import BUCKET, s3_server
+from tests.terminal import bash
 
 from .receivers import Listener, hooked
 from .running import OPEN_LIMITS, Server, problem_of, until
@@ -38,7 +41,7 @@ class Machines:
     """Two servers, and a worker, that share nothing but a store and a bucket."""
 
     def __init__(self, folder: Path, url: str, running: ExitStack) -> None:
-        variables = running.enter_context(s3_server())
+        self.variables = variables = running.enter_context(s3_server())
         blobs = ("--blobs", f"s3://{BUCKET}/of-tests")
         self.url = url
         self.servers = []
@@ -223,6 +226,29 @@ def test_the_client_and_the_commands_work_on_it(machines: Machines, customer: st
         assert "a file of the client" in client.text(receipt.id)
     ((look,),) = run_json("status", customer, "--url", machines.url)
     assert (look["waiting"], look["counter"]) == (0, 0)
+
+
+def test_a_queue_in_a_file_moves_to_their_store_and_bucket(
+    machines: Machines, customer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Queue(f"sqlite:///{tmp_path}/fairlane.db") as source:
+        ids = [source.submit(customer, content=b"file %d" % number).id for number in range(3)]
+    target = f"{machines.url}_moved"
+    command = snippet("docs/how-to/upgrades.md", "fairlane move").replace("postgresql://user@host/database", f"'{target}'")
+    bash(command.replace("s3://bucket/", f"s3://{BUCKET}/"), tmp_path, **machines.variables)
+    for name, value in machines.variables.items():
+        monkeypatch.setenv(name, value)
+    try:
+        with Queue(target, blobs=f"s3://{BUCKET}/fairlane") as moved:
+            look = moved.look(customer)
+            assert (look.counter, look.waiting) == (-2, 3)
+            assert [claim.id for claim in moved.engine.claim("tester", 3, 600_000)] == ids
+            with moved.file(ids[2]) as file:
+                assert file.read() == b"file 2"
+        with Queue(f"sqlite:///{tmp_path}/fairlane.db") as source, pytest.raises(StoreFrozen, match="was moved to"):
+            source.submit(customer)
+    finally:
+        redis.drop_url(target)
 
 
 def test_a_server_that_is_killed_loses_nothing_that_the_other_cannot_show(machines: Machines, customer: str) -> None:
