@@ -151,15 +151,17 @@ def test_the_program_of_the_readme_submits_explains_waits_and_watches(node: str,
     program = built / "build/readme.js"
     program.write_text(program.read_text().replace("http://127.0.0.1:8000", server.address))
     environment = {"PATH": "/usr/bin:/bin", "FAIRLANE_KEY": server.key("reader")}
+    for _ in range(3):
+        server.queue.check("reader")
     with subprocess.Popen([node, program], cwd=built, env=environment, stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
             id, priority, counter = running.stdout.readline().split()
-            assert (priority, counter) == ("1", "0")
+            assert (priority, counter) == ("2", "-3")
             assert "reader" in running.stdout.readline()
             until(lambda: server.finish() and server.queue.document(id).state == "done", "the end of the document")
-            assert [running.stdout.readline() for _ in range(4)] == [
-                "done\n", f"submitted {id}\n", f"started {id}\n", f"done {id}\n",
+            assert [running.stdout.readline() for _ in range(7)] == [
+                "done\n", *["checked null\n"] * 3, f"submitted {id}\n", f"started {id}\n", f"done {id}\n",
             ]  # fmt: skip
         finally:
             running.kill()  # it would watch for ever

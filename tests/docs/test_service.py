@@ -123,6 +123,8 @@ def test_a_program_submits_a_file_waits_and_watches(service: Service) -> None:
         until(lambda: letter(Random(17), 17, 2).title in printed(), "the text of the invoice")
         until(is_seen, "an event")
     assert f"{size:,} of {size:,} bytes" in printed()
+    (submitted,) = service.queue.documents("watched", kind="extract")
+    assert f"submitted {submitted.id}" not in printed()  # that was before it watched
 
 
 def test_commands_work_through_the_server(service: Service) -> None:
