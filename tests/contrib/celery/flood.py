@@ -1,4 +1,4 @@
-"""A flood: one customer publishes 2,000 tasks, then twenty others two each; how long those wait, plain and fair."""
+"""A flood: one customer publishes many tasks, then twenty others two each; how long those wait, plain and fair."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from .running import Feeder, Project, Worker
 
-FLOOD, LIGHT, EACH = 2000, 20, 2
+LIGHT, EACH = 20, 2
 BETWEEN = 1000  # bytes that workers write down between two tasks of light customers: of about five tasks
-SECONDS = 0.005  # that each takes, so that a busy machine, which delays a publisher for a while, is not taken for a queue
 CELERYS_OWN: dict[str, Any] = {  # settings as Celery has them when nobody sets any
     "task_acks_late": False,
     "worker_prefetch_multiplier": 4,
     "task_queue_max_priority": None,
-    "broker_transport_options": {},
+    # But confirmed: RabbitMQ may drop the last message of a program that ends before the broker has taken it.
+    "broker_transport_options": {"confirm_publish": True},
 }
 PUBLISH = """
 import json, select, time
@@ -33,7 +33,7 @@ for number in range(flood):
 print("flooded", flush=True)
 for number in range(light * each):  # one after the other, while the flood is worked off
     while os.path.getsize(RECORD) < (number + 1) * between:
-        select.select([], [], [], 0.001)
+        select.select([], [], [], 0.003)
     publish(f"light {number % light}", f"light {number}")
 print(json.dumps(published), flush=True)
 """
@@ -46,13 +46,15 @@ class Wait(NamedTuple):
     tasks: int
 
 
-def light_waits(projects: Mapping[str, Project]) -> dict[str, list[Wait]]:
-    """Flood these projects, side by side, and return the waits of the light customers' tasks in each.
+def light_waits(projects: Mapping[str, Project], flood: int = 2000, seconds: float = 0.005) -> dict[str, list[Wait]]:
+    """Flood these projects with so many tasks of so many seconds, side by side; return the light customers' waits in each.
 
     Each has a publisher, a queue and a worker of one process, and the others' noise of this machine is that of all of them.
+    The seconds keep a busy machine, which delays a publisher for a while, from being taken for a queue.
     """
+    arguments = [str(argument) for argument in (flood, LIGHT, EACH, BETWEEN, seconds)]
     with ExitStack() as stack:
-        publishers = {name: stack.enter_context(_publishing(project)) for name, project in projects.items()}
+        publishers = {name: stack.enter_context(_publishing(project, arguments)) for name, project in projects.items()}
         for publisher in publishers.values():
             assert _answer(publisher) == "flooded\n"
         for project in projects.values():
@@ -61,13 +63,13 @@ def light_waits(projects: Mapping[str, Project]) -> dict[str, list[Wait]]:
                 stack.enter_context(Feeder(project))
         published = {name: json.loads(_answer(publisher)) for name, publisher in publishers.items()}
         for project in projects.values():
-            project.wait_for(FLOOD + LIGHT * EACH)
+            project.wait_for(flood + LIGHT * EACH)
     return {name: _waits(project.records(), published[name]) for name, project in projects.items()}
 
 
 @contextmanager
-def _publishing(project: Project) -> Iterator[subprocess.Popen[str]]:
-    with project.script(PUBLISH, *map(str, (FLOOD, LIGHT, EACH, BETWEEN, SECONDS))) as process:
+def _publishing(project: Project, arguments: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    with project.script(PUBLISH, *arguments) as process:
         yield process
     assert process.returncode == 0
 
