@@ -27,7 +27,7 @@ def served(broker: RabbitMQ | RedisBroker, tmp_path_factory: pytest.TempPathFact
     folder = Path(tmp_path_factory.mktemp("served"))
     backend = f"redis://127.0.0.1:{redis_with_port().port}/1"
     project = Project(folder, broker, f"sqlite:///{folder}/counters.db", backend=backend)
-    with Worker(project) as worker:
+    with Worker(project) as worker, project.publisher():
         worker.wait_until_ready()
         yield project
 
@@ -39,6 +39,6 @@ def bridged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     folder = Path(tmp_path_factory.mktemp("bridged"))
     backend = f"redis://127.0.0.1:{redis_with_port().port}/1"
     project = Project(folder, broker, f"sqlite:///{folder}/queue.db", backend=backend, options={"lease": 4}, is_bridge=True)
-    with Worker(project) as worker, Feeder(project):
+    with Worker(project) as worker, Feeder(project), project.publisher():
         worker.wait_until_ready()
         yield project

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
@@ -24,6 +24,19 @@ ROOT = Path(__file__).parents[3]
 PROJECT = "tests.contrib.celery.proj"
 KEEPS = ("--appendonly", "yes", "--appendfsync", "everysec")  # options of a Redis that is killed
 PATIENT = 60  # seconds for a check: a busy machine is not a store that is away
+PUBLISHER = """
+import contextlib, io, json, traceback
+for line in sys.stdin:
+    text, *sys.argv[1:] = json.loads(line)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            exec(text, {**globals()})
+        printed = output.getvalue()
+    except Exception:
+        traceback.print_exc()
+        printed = None
+    print(json.dumps(printed), flush=True)
+"""
 _queues = count(1)
 
 
@@ -91,6 +104,7 @@ class Project:
         self._records: list[dict[str, Any]] = []
         self._read_bytes = 0
         self.folder = folder
+        self._publisher: subprocess.Popen[str] | None = None
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("FAIRLANE_", "CELERY_", "TEST_"))},
             "TEST_BROKER": broker.url, "TEST_STORE": store, "TEST_QUEUE": self.queue, "TEST_RECORD": str(self.record),
@@ -115,8 +129,23 @@ class Project:
             command, env=self.environment, cwd=self.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
+    @contextlib.contextmanager
+    def publisher(self) -> Iterator[None]:
+        """Have one process run the programs of `publish` until the block ends, instead of one each."""
+        with self.script(PUBLISHER) as self._publisher:
+            yield
+            assert self._publisher.stdin is not None
+            self._publisher.stdin.close()
+
     def publish(self, text: str, *arguments: str) -> str:
         """Run a program that publishes to its end; return what it prints."""
+        if self._publisher is not None:
+            assert self._publisher.stdin is not None
+            assert self._publisher.stdout is not None
+            print(json.dumps([text, *arguments]), file=self._publisher.stdin, flush=True)
+            printed: str | None = json.loads(self._publisher.stdout.readline())
+            assert printed is not None, text
+            return printed
         with self.script(text, *arguments) as process:
             printed, _ = process.communicate(timeout=60)
         assert process.returncode == 0, text

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -17,24 +15,11 @@ from .running import Project
 Lines = list[dict[str, Any]]
 Run = Callable[[int, str], Lines]
 SPENT = 11  # checks that a customer has had before: the next are of priority 6, 6, 7, 7, 8 …
-PUBLISHER = """
-import json
+PROGRAM = """
 from celery import chain, chord, group
-for line in sys.stdin:
-    acme, other, program = json.loads(line)
-    exec(program)
-    print("published", flush=True)
+_, acme, other = sys.argv
 """
 _customers = count(1)
-
-
-@pytest.fixture(scope="module")
-def publisher(served: Project) -> Iterator[subprocess.Popen[str]]:
-    """A program that publishes what a test tells it to."""
-    with served.script(PUBLISHER) as process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
 
 
 @pytest.fixture
@@ -48,16 +33,12 @@ def customers(served: Project) -> tuple[str, str]:
 
 
 @pytest.fixture
-def run(served: Project, publisher: subprocess.Popen[str], customers: tuple[str, str]) -> Run:
+def run(served: Project, customers: tuple[str, str]) -> Run:
     """Publish what a program says, and return what so many tasks wrote down, in the order in which they began."""
 
     def run(expected: int, program: str) -> Lines:
         before = len(served.records())
-        assert publisher.stdin is not None
-        assert publisher.stdout is not None
-        publisher.stdin.write(json.dumps([*customers, program]) + "\n")
-        publisher.stdin.flush()
-        assert publisher.stdout.readline() == "published\n"
+        served.publish(PROGRAM + program, *customers)
         lines = served.wait_for(before + expected)[before:]
         for line in lines:  # the broker's number is that of the mark
             if line["mark"] and line["mark"]["priority"]:
