@@ -74,10 +74,11 @@ bench-traces: $(READY) ## replay recorded workloads and compare with their table
 	@test -n "$(TRACES)" || { echo "Say where the traces are: make bench-traces TRACES=folder"; exit 1; }
 	$(BIN)/python -m bench.traces $(TRACES)
 
-pictures: $(READY) system ## draw the pictures of docs/ again
+pictures: $(READY) system ## draw the pictures of docs/ again; that of the dashboard needs Prometheus and npm, and eight minutes
 	$(BIN)/python -m bench.pictures
 	$(BIN)/python -m bench.shots --docs
 	$(BIN)/python -m bench.film
+	$(BIN)/python -m bench.dashboard
 
 chaos-servers: $(READY) system ## a server that fails 20 times under load while 100 workers are killed; workers frozen past their lease
 	$(BIN)/python -m chaos.servers --engine postgres

@@ -1,0 +1,1 @@
+"""The dashboard of deploy/grafana with real data: a service with a few incidents, Prometheus, and a picture of every panel."""
