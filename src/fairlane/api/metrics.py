@@ -37,8 +37,9 @@ REASONS_MAX = 20
 KINDS_MAX = 20  # that have a label of their own; the others share one
 OTHER = "other"
 LIGHT_WAITS = 2000  # newest ones, for the p99
-WAIT_BUCKETS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 14400, 86400)
-RESPONSE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+# Steps of two or three: Prometheus guesses inside a bucket, so that a percentile is as wrong as its bucket is wide.
+WAIT_BUCKETS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400, 86400)
+RESPONSE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 30)
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 
 

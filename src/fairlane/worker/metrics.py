@@ -22,7 +22,7 @@ from fairlane.core.errors import Mistake
 from .hooks import WorkerEvent
 
 KINDS_MAX = 20  # that have a label of their own; the others share one
-BUCKETS = (0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
+BUCKETS = (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 REQUEST_SECONDS = 10.0
 
 
