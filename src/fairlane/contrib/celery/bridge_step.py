@@ -96,7 +96,9 @@ class TakeDocuments(bootsteps.StartStopStep):  # type: ignore[misc]
         self.claims.start()
 
     def register_with_event_loop(self, parent: Any, hub: Any) -> None:
+        """Called when the loop begins, and again after each lost connection."""
         self._loop.watch(hub)
+        self.claims.release_dropped()
 
     def _wrap(self, task: Any) -> None:
         base: type = symbol_by_name(task.Request)

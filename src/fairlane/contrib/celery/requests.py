@@ -41,6 +41,7 @@ class SettledRequest:
         if self.claimed_task is not None:
             self.claimed_task.is_retry = bool(message.headers.get("retries"))
             self.claimed_task.stop = lambda: self.terminate(self.worker.pool)  # type: ignore[attr-defined]
+            self.claimed_task.has_begun = lambda: self.worker_pid is not None
             # Celery makes a subclass for each task, with an on_success of its own that calls none of ours.
             self.on_success = partial(self._succeed, self.on_success)
 

@@ -68,6 +68,7 @@ class ClaimedTask:
         self.claim = claim
         self.began_at = time.monotonic()
         self.stop: Callable[[], None] | None = None  # ends the task's process
+        self.has_begun: Callable[[], bool] | None = None  # whether a process of the pool has the task; None: not received yet
         self.is_retry = False  # its retry's message is kept beside the document
 
 
@@ -121,6 +122,15 @@ class TaskClaims:
                 del self._tasks[task.claim.id]
                 self._endings.append((task, outcome))
                 self._condition.notify_all()
+
+    def release_dropped(self) -> None:
+        """Give back what Celery dropped with a lost connection: tasks that it had received, and that no process had begun.
+
+        The broker delivers their messages again, but with the old token; so they must be handed over anew.
+        """
+        for task in list(self._tasks.values()):
+            if task.has_begun is not None and not task.has_begun():
+                self.end(task, Released())
 
     def stop(self) -> None:
         """Settle what has ended, give everything else back, and close the store. Called in a fork of the worker, do nothing."""
