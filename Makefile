@@ -78,6 +78,8 @@ pictures: $(READY) system ## draw the pictures of docs/ again; that of the dashb
 	$(BIN)/python -m bench.pictures
 	$(BIN)/python -m bench.shots --docs
 	$(BIN)/python -m bench.film
+	@$(MAKE) --no-print-directory docs
+	$(BIN)/python -m bench.site_pictures
 	$(BIN)/python -m bench.dashboard
 
 chaos-servers: $(READY) system ## a server that fails 20 times under load while 100 workers are killed; workers frozen past their lease

@@ -1,6 +1,7 @@
 """What the documentation site adds to the pages of docs/: pages that stand elsewhere in the project, and the HTTP reference.
 
-The HTTP reference is made from the OpenAPI document, the Python reference by mkdocstrings from the code.
+The HTTP reference is made from the OpenAPI document, the Python reference by mkdocstrings from the code. The site needs no
+server: opened as files, its search works too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -27,7 +29,14 @@ ELSEWHERE = {  # pages outside docs/, by where the site has them
         for path in sorted((ROOT / "examples").glob("*/README.md"))
     },
 }
+ASSETS = {  # files of the site that are no pages, by where it has them
+    "assets/icon.svg": "src/fairlane/console/static/icon.svg",
+    "assets/site.css": "docs/site/site.css",
+    "assets/worker.js": "docs/site/worker.js",
+}
 LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(#[^)\s]*)?(?=\))")
+NAMED_AFTER_FILE = re.compile(r"\[([\w./-]+\.md)\]\(([^)\s]+)\)")
+LANGUAGE = re.compile(r"priorities/(\w\w)\.md")
 HTTP = "reference/http.md"
 
 
@@ -35,6 +44,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that stand elsewhere, and the one that is generated."""
     for uri, source in ELSEWHERE.items():
         files.append(File.generated(config, uri, content=(ROOT / source).read_text()))
+    for uri, source in ASSETS.items():
+        files.append(File.generated(config, uri, abs_src_path=str(ROOT / source)))
     files.append(File.generated(config, HTTP, content=http_reference(describe())))
     return files
 
@@ -42,6 +53,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links to where the site has what they name; what it does not have (code, configuration) stays as its name."""
     uri = page.file.src_uri
+    if uri.startswith(("decisions/", "project/")):
+        page.meta.setdefault("search", {"boost": 0.2})  # after the pages that say how to use it
     source = posixpath.join("docs", uri) if uri not in ELSEWHERE else ELSEWHERE[uri]
     here = posixpath.dirname(source)
 
@@ -53,8 +66,30 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return found[0]
         return posixpath.relpath(target, posixpath.dirname(uri) or ".") + (found[2] or "")
 
-    led = LINK.sub(lead, markdown)
+    led = NAMED_AFTER_FILE.sub(lambda found: f"[{_title(found, uri, files)}]({found[2]})", LINK.sub(lead, markdown))
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!\w+:|#)([^)]+)\)", lambda found: _unless_missing(found, uri, files), led)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Say in which language a page is."""
+    found = LANGUAGE.fullmatch(page.file.src_uri)
+    return output.replace('<html lang="en"', f'<html lang="{found[1]}"', 1) if found else output
+
+
+@event_priority(-100)  # after the search has written its index
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the index of the search as a script too: from files, a page may load nothing else."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text(encoding="utf-8")
+    (folder / "search_index.js").write_text(f"var __index = {index}", encoding="utf-8")
+
+
+def _title(found: re.Match[str], uri: str, files: Files) -> str:
+    """Return the heading of the page that a link names by its file, or the name if it leads to no page."""
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(uri), found[2].partition("#")[0]))
+    file = files.get_file_from_path(target)
+    heading = re.search(r"^# (.+)$", file.content_string, re.MULTILINE) if file is not None else None
+    return heading[1] if heading else found[1]
 
 
 def _unless_missing(found: re.Match[str], uri: str, files: Files) -> str:

@@ -14,6 +14,9 @@ from docs.site.hooks import http_reference
 from fairlane.api.app import describe
 from fairlane.core.policy import Policy
 
+from ..chromium import chromium
+from ..conftest import need_program
+
 ROOT = Path(__file__).parents[2]
 LANGUAGES = sorted((ROOT / "docs/priorities").glob("*.md"))
 
@@ -45,6 +48,41 @@ def test_every_page_is_there_and_loads_nothing_from_other_sites(site: Path) -> N
     )
     for path in pages:
         assert not loaded.search(path.read_text()), path
+
+
+def test_opened_as_files_the_site_is_searched_and_commands_are_copied_alone(site: Path) -> None:
+    need_program("chromium")
+    with chromium() as browser:
+        page = browser.new_page()
+        faults: list[str] = []
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto((site / "tutorial.html").as_uri())
+        page.locator("input[name=query]").click()
+        page.get_by_text("Type to start searching").wait_for()
+        page.keyboard.insert_text("what is a lease")
+        page.keyboard.press("End")  # the search looks at the field when a key is let go
+        page.locator(".md-search-result__item").first.wait_for()
+        count = int(page.locator(".md-search-result__meta").inner_text().split()[0])
+        assert count < len(list(site.rglob("*.html"))) / 2  # not every page that has a word beginning with "a"
+        copied = page.evaluate(
+            """() => [...document.querySelectorAll("code:has(.gp)")].map((code) => {
+                 code.toggleAttribute("data-md-copying");  // as the button beside it does
+                 return code.innerText; })"""
+        )
+        assert copied
+        assert not any(re.search(r"^[$>] ", text, re.MULTILINE) for text in copied)
+        assert faults == []
+
+
+def test_each_page_says_its_language(site: Path) -> None:
+    for page in LANGUAGES:
+        assert f'<html lang="{page.stem}"' in (site / f"priorities/{page.stem}.html").read_text()
+    assert '<html lang="en"' in (site / "fairness.html").read_text()
+
+
+def test_links_are_named_after_pages_and_not_after_files(site: Path) -> None:
+    named = re.compile(r"<a [^>]*href=[^>]*>[\w./-]+\.md</a>")
+    assert {str(path.relative_to(site)) for path in site.rglob("*.html") if named.search(path.read_text())} == set()
 
 
 def test_the_python_reference_has_the_verbs_with_their_signatures(site: Path) -> None:
