@@ -12,6 +12,8 @@ import click
 import yaml
 
 from fairlane.cli import main
+from tests.conftest import missing
+from tests.system import carried_program
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -23,6 +25,14 @@ DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 TEXTS = {
     str(path.relative_to(DEPLOY)): path.read_text(encoding="utf-8") for path in sorted(DEPLOY.rglob("*")) if path.is_file()
 }
+
+
+def program(name: str) -> str:
+    """Return a program that a package of the environment carries; without it skip the test, or fail it in CI."""
+    found = carried_program(name)
+    if found is None:
+        missing(f"there is no {name} for this system in its Python package, so the files of deploy/ are not tried with it")
+    return found or ""
 
 
 def compose_service(name: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
+{{- /* At most 30 characters: with "-worker-" and a worker's name, of 24, it is also the value of a label, which has 63. */ -}}
 {{- define "fairlane.name" -}}
-{{- if contains "fairlane" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-fairlane" .Release.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- if contains "fairlane" .Release.Name }}{{ .Release.Name | trunc 30 | trimSuffix "-" }}{{ else }}{{ printf "%s-fairlane" .Release.Name | trunc 30 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
 {{- define "fairlane.selector" -}}
@@ -58,7 +59,7 @@ env:
 {{- end }}
 {{- range $name, $value := .Values.environment }}
   - name: {{ $name }}
-    value: {{ $value | quote }}
+    value: {{ kindIs "string" $value | ternary $value (toJson $value) | quote }}
 {{- end }}
 {{- with .Values.files.environmentSecret }}
 envFrom:
