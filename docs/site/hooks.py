@@ -37,6 +37,7 @@ ASSETS = {  # files of the site that are no pages, by where it has them
 LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(#[^)\s]*)?(?=\))")
 NAMED_AFTER_FILE = re.compile(r"\[([\w./-]+\.md)\]\(([^)\s]+)\)")
 LANGUAGE = re.compile(r"priorities/(\w\w)\.md")
+TREE = re.compile(r"<p>([^<]*\n[├└][^<]*)</p>")
 HTTP = "reference/http.md"
 
 
@@ -68,6 +69,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     led = NAMED_AFTER_FILE.sub(lambda found: f"[{_title(found, uri, files)}]({found[2]})", LINK.sub(lead, markdown))
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!\w+:|#)([^)]+)\)", lambda found: _unless_missing(found, uri, files), led)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show a tree that a docstring has drawn as it was drawn."""
+    return TREE.sub(r'<div class="highlight"><pre><code>\1</code></pre></div>', html)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:

@@ -89,6 +89,7 @@ def test_the_python_reference_has_the_verbs_with_their_signatures(site: Path) ->
     page = (site / "reference/python.html").read_text()
     for verb in ("fairlane.Queue.submit", "fairlane.Queue.prioritize", "fairlane.Worker.handler", "fairlane.Client.wait"):
         assert f'id="{verb}"' in page, verb
+    assert re.search(r"<pre><code>FairlaneError\n├── Mistake  ", page), "the tree of errors is not drawn as a tree"
 
 
 def test_the_http_reference_has_every_call_and_every_schema() -> None:
