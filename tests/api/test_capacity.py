@@ -156,6 +156,14 @@ def test_what_is_held_back_asks_for_no_slots(followed: Followed) -> None:
     assert load().slots_wanted(60) <= 6  # for what came lately
 
 
+def test_what_is_held_back_is_not_unserved_although_no_worker_takes_its_kind(followed: Followed) -> None:
+    followed.queue.submit_many("ada", range(3), kind="fax")
+    followed.queue.submit("bob", kind="fax")
+    assert followed.measure()['fairlane_kind_unserved_documents{kind="fax"}'] == 4
+    followed.queue.pause("ada")
+    assert followed.measure()['fairlane_kind_unserved_documents{kind="fax"}'] == 1
+
+
 def test_a_kind_at_its_limit_asks_for_no_more_slots_than_that_and_raises_no_alarm(followed: Followed) -> None:
     register(followed, "w", "ocr", "fax")
     now = followed.queue.engine.now() / 1000

@@ -3,7 +3,7 @@
 Laws:
 - A snapshot is made every few seconds, on a thread, from what the server follows already: reading it costs the store nothing.
 - What an operator holds back (a pause, a cap, a kind's limit) is nobody's emergency: such documents count neither as urgent nor
-  as overdue.
+  as overdue, nor as unserved.
 - The slots wanted do not depend on the slots there are, so that an autoscaler cannot chase its own tail.
 """
 
@@ -44,6 +44,11 @@ class KindLoad(NamedTuple):
     def held_back(self) -> int:
         """How many of those that wait would not start if there were more slots."""
         return self.waiting if self.limit and self.limit.held_by else self.of_blocked_customers
+
+    @property
+    def unserved(self) -> int:
+        """How many wait for a worker that is not there."""
+        return 0 if self.service == "served" else self.waiting - self.held_back
 
     def slots_wanted(self, target_wait: float) -> int:
         """Return how many slots keep up with what comes, and start what waits now within that many seconds.
@@ -171,7 +176,7 @@ def load_json(load: KindLoad, target_wait: float) -> dict[str, Any]:
         "running": load.running,
         "slots": load.slots,
         "slots_wanted": load.slots_wanted(target_wait),
-        "unserved": load.waiting if load.service != "served" else 0,
+        "unserved": load.unserved,
         "oldest_wait": round(load.oldest_wait, 3),
         "arrivals_a_second": round(load.arrivals_a_second, 6),
         "usual_seconds": round(load.usual_seconds, 6),

@@ -201,8 +201,7 @@ class Metrics:
             ("kind_running_documents", "Documents that run now.", lambda load: load.running),
             ("kind_oldest_wait_seconds", "The longest wait of those ready.", lambda load: load.oldest_wait),
             ("kind_slots", "Slots of the workers that take this kind.", lambda load: load.slots),
-            ("kind_unserved_documents", "Ready documents that no worker takes.",
-             lambda load: 0 if load.service == "served" else load.waiting),
+            ("kind_unserved_documents", "Ready documents that no worker takes.", lambda load: load.unserved),
         ):  # fmt: skip
             figures = {
                 label: (max if name in ("kind_oldest_wait_seconds", "kind_slots") else sum)(map(figure, group))
