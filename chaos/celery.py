@@ -160,11 +160,19 @@ class Supervisor:
         before = -1
         while not holds():
             self._pause.wait(0.05)
+            self._start_ended_workers()
             now = len(self._project.records())
             silent = 0.0 if now != before else silent + 0.05
             before = now
             if silent > SECONDS_MAX:
                 raise RuntimeError(f"nothing has begun for {SECONDS_MAX:g} s, and {self._unended()} documents have not ended")
+
+    def _start_ended_workers(self) -> None:
+        """Start again, as a service manager does: a worker of Celery's may end by itself when it loses its Redis."""
+        for number, worker in enumerate(self._workers):
+            if worker.process.poll() is not None:
+                self._workers[number] = self._new_worker(number)
+                self.report.kills["a worker, by itself"] += 1
 
     def _unended(self) -> int:
         return sum(look.waiting + look.running for look in self._queue.customers())
