@@ -18,6 +18,7 @@ STATIC = Path(str(files("fairlane.console"))) / "static"
 CATALOGS = ("locales", "locales/admin")  # what everybody loads, and what admins load
 LANGUAGES = ("en", "pl", "pt", "es", "de")
 MINUS = "\N{MINUS SIGN}"
+REFRESH_MS = 5000  # no view that refreshes itself waits longer
 KIND = "page"  # the built-in worker does not claim it, so a test decides when a document goes on
 OPERATOR_VIEWS = ("lanes", "customers", "documents", "workers", "kinds", "waits", "what-if", "how")
 ADMIN_VIEWS = ("keys", "audit")  # besides those of operators
@@ -91,7 +92,8 @@ CUT = """() => {
     const text = element.textContent.slice(0, 60), isTooWide = element.scrollWidth > element.clientWidth + 1;
     if (box.width && (box.right > innerWidth + 1 || box.left < -1)) problems.push(`outside: ${text}`);
     if (getComputedStyle(element).overflowX !== "visible" && isTooWide) problems.push(`cut: ${text}`);
-    if (element.matches(".bar *") && element.clientWidth && isTooWide) problems.push(`over its neighbour: ${text}`);
+    if (element.matches(".bar *, button, .button, .figure *") && element.clientWidth && isTooWide)
+      problems.push(`over its neighbour: ${text}`);
   }
   return problems;
 }"""
@@ -159,15 +161,35 @@ class BrowserPage:
         """How many pixels the page is wider than its window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
+    def overflows(self) -> list[int]:
+        """The widths at which the page is wider than its window: a phone's and a desk's."""
+        found = []
+        for width in (390, 1280):
+            self.resize(width)
+            if self.overflow():
+                found.append(width)
+        return found
+
+    def resize(self, width: int) -> None:
+        """Give the window another width, and wait until charts and lanes have followed."""
+        self.page.set_viewport_size({"width": width, "height": 844})
+        self.page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+
+    def refresh(self) -> None:
+        """Let the page's clock jump over the pause before it asks the server again."""
+        self.page.clock.fast_forward(REFRESH_MS)
+
 
 @contextmanager
 def open_page(
-    browser: Browser, server: Server, key: str | None, address: str | None = None, **options: Any
+    browser: Browser, server: Server, key: str | None, address: str | None = None, clock: bool = False, **options: Any
 ) -> Iterator[BrowserPage]:
-    """Open a fresh browser window, signed in if there is a key. Another address is that of a proxy."""
+    """Open a fresh browser window, signed in if there is a key. Another address is that of a proxy; a `clock` can jump."""
     options = {"locale": "en-US", "viewport": {"width": 1280, "height": 900}} | options
     context: BrowserContext = browser.new_context(**options)
     context.set_default_timeout(40_000)
+    if clock:
+        context.clock.install()  # it goes as always, until it is made to jump
     try:
         console = BrowserPage(context.new_page(), address or server.address)
         if key is not None:

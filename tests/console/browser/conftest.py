@@ -54,6 +54,13 @@ def operator(browser: Browser, server: Server) -> Iterator[BrowserPage]:
 
 
 @pytest.fixture
+def patient_operator(browser: Browser, server: Server) -> Iterator[BrowserPage]:
+    """An operator who waits for views to refresh themselves: the page's clock can jump."""
+    with open_page(browser, server, server.operator, clock=True) as console:
+        yield console
+
+
+@pytest.fixture
 def admin(browser: Browser, server: Server) -> Iterator[BrowserPage]:
     with open_page(browser, server, server.admin) as console:
         yield console

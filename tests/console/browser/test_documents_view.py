@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from fairlane.core.document import Failed
 from tests.api.running import Server
 
-from .browser_page import KIND, MINUS, BrowserPage
+from .browser_page import KIND, MINUS, BrowserPage, open_page
 from .test_stories import drain
 
 
@@ -69,7 +69,38 @@ def test_another_attempt_is_offered_only_where_it_may_help(operator: BrowserPage
         server.queue.engine.settle([(claim, Failed(reason))])
         operator.open(f"documents/{id}")
         expect(page.locator(".badge").first).to_have_text("failed")
+        expect(page.locator(".answer code")).to_have_text(reason)
         expect(page.get_by_role("button", name="Try again")).to_have_count(1 if is_offered else 0)
+
+
+def test_what_a_document_waits_for_comes_first_and_rules_that_are_gone_explain_nothing(
+    operator: BrowserPage, server: Server, customer: str
+) -> None:
+    answer = operator.page.locator(".answer")
+    delayed = server.queue.submit(customer, kind=KIND, delay=3600)
+    *_, waiting = server.queue.submit_many(customer, [1] * 4, kind=KIND)
+    operator.open(f"documents/{delayed.id}")
+    expect(answer.locator(".story")).to_have_text(re.compile("^It is delayed until [^.]+[.] (No worker|There is no|It will)"))
+    server.queue.tune(customer, weight=2)
+    operator.open(f"documents/{waiting.id}")
+    expect(answer).to_contain_text(f"because the counter of {customer} was at {MINUS}4 when it was submitted.")
+    expect(answer).to_contain_text("The rules or this customer's settings have changed since.")
+    expect(answer).not_to_contain_text("had sent little")
+    server.queue.cancel(delayed.id)
+    drain(server)
+
+
+def test_on_a_phone_filters_are_folded_unless_the_address_uses_them(browser: Browser, server: Server) -> None:
+    with open_page(browser, server, server.operator, viewport={"width": 390, "height": 844}) as console:
+        page, kind = console.page, console.page.get_by_label("Kind (exact name)")
+        page.get_by_role("link", name="Documents").click()
+        expect(page.get_by_label("Customer (exact name)")).to_be_visible()
+        expect(kind).to_be_hidden()
+        page.get_by_text("More filters").click()
+        expect(kind).to_be_visible()
+        page.goto(f"{server.address}/#/documents?kind=scans")
+        expect(kind).to_have_value("scans")
+        expect(kind).to_be_visible()
 
 
 def test_zero_has_no_sign(operator: BrowserPage, server: Server, customer: str) -> None:

@@ -10,21 +10,24 @@ from .browser_page import BrowserPage
 from .test_stories import drain
 
 
-def test_a_worker_is_seen_drained_and_set_to_work_again(operator: BrowserPage, server: Server) -> None:
-    page = operator.page
-    operator.open("workers")
+def test_a_worker_is_seen_drained_and_set_to_work_again(patient_operator: BrowserPage, server: Server) -> None:
+    page = patient_operator.page
+    patient_operator.open("workers")
     (worker,) = until(server.queue.workers, "the start of the worker")
     row = page.locator("tbody tr").filter(has_text=worker.name)
     expect(row).to_contain_text("working")
     expect(row).to_contain_text(f"0 / {worker.slots}")
     expect(row).to_contain_text("extract")
     row.get_by_role("button", name="Drain").click()
-    expect(page.locator("dialog")).to_contain_text(f"{worker.name} will finish the 0 documents it has and take no more.")
+    expect(page.locator("dialog")).to_contain_text(f"{worker.name} has no document in progress and will take no more.")
     page.locator("dialog").get_by_role("button", name="Drain").click()
+    until(lambda: server.queue.workers()[0].state == "drained", "the end of its claims")
+    patient_operator.refresh()
     expect(row.locator(".badge")).to_have_text("drained")
-    assert server.queue.workers()[0].state == "drained"
     row.get_by_role("button", name="Resume").click()
     page.locator("dialog").get_by_role("button", name="Resume").click()
+    until(lambda: server.queue.workers()[0].state == "working", "its next claim")
+    patient_operator.refresh()
     expect(row.locator(".badge")).to_have_text("working")
 
 

@@ -2,7 +2,7 @@
 
 import { errorText, get, isStaff, withQuery } from "./api.js";
 import { documentsTable, stateFilter } from "./documents.js";
-import { STATES, customerLink, emptyState, figure, make, section, setChildren, updateChildren, userName } from "./dom.js";
+import { STATES, customerLink, emptyState, figure, make, setChildren, updateChildren, userName } from "./dom.js";
 import { dateTime, duration, number, t, tParts } from "./i18n.js";
 
 const REFRESH_MS = 3000,
@@ -20,14 +20,13 @@ export class BatchView {
     this.list = make("div");
     this.state = stateFilter(() => (this.remember(), this.load()), this.remembered);
     this.more = make("button", { class: "quiet", hidden: true, onclick: () => this.load(this.next) }, t("act.more"));
-    this.listed = section(
-      t("nav.documents"),
-      make("div", { class: "tools" }, this.state),
+    this.listed = make(
+      "section",
+      { class: "stack", hidden: true },
+      make("div", { class: "tools" }, make("h2", {}, t("nav.documents")), this.state),
       this.list,
       make("p", { class: "center" }, this.more),
     );
-    this.listed.className = "stack";
-    this.listed.hidden = true;
     const [href, key] = this.isStaff ? ["#/documents", "nav.documents"] : ["#/mine", "nav.mine"];
     setChildren(container, make("p", {}, make("a", { href }, `← ${t(key)}`)), this.summary, this.listed);
     this.load();

@@ -167,8 +167,9 @@ export function counterChart(summary, steps, thresholds, height = 220) {
       makeSvg("text", { x: width - RIGHT, y: height - 6, "text-anchor": "end" }, timeOfDay(to)),
     ];
   });
-  const key = make("span", { class: "key" }, make("i", { class: "swatch resetmark" }), t("customer.reset_mark"));
-  return make("figure", { class: "plot" }, chart, make("figcaption", {}, key));
+  const key = () => make("span", { class: "key" }, make("i", { class: "swatch resetmark" }), t("customer.reset_mark"));
+  const hasResets = steps.some((step) => step.is_reset);
+  return make("figure", { class: "plot" }, chart, hasResets && make("figcaption", {}, key()));
 }
 
 /** Grid lines at counter levels, leaving out those too close to the one above. */

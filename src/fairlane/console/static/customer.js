@@ -16,7 +16,7 @@ import { keptFigures } from "./kept.js";
 import { WebhookPanel, webhookSection } from "./webhook.js";
 
 const REFRESH_MS = 3000,
-  DOCUMENTS_SHOWN = 20,
+  DOCUMENTS_SHOWN = 10,
   MEGABYTE = 1e6;
 
 export class CustomerView {
@@ -37,8 +37,8 @@ export class CustomerView {
       this.top,
       this.figures,
       section(t("customer.counter_title"), make("p", { class: "muted" }, t("customer.counter_lead")), this.chart),
-      section(t("customer.controls"), this.controls),
       section(t("nav.documents"), this.documents),
+      section(t("customer.controls"), this.controls),
       webhookSection(this.webhook),
     );
     this.load();
@@ -69,9 +69,8 @@ export class CustomerView {
   }
 
   drawTop(row) {
-    const recovery = !row.resets_in
-      ? t("customer.fresh")
-      : row.counter < 0 && t("customer.resets_in", { time: duration(row.resets_in, "long") });
+    const recovery = () =>
+      row.resets_in ? t("customer.resets_in", { time: duration(row.resets_in, "long") }) : t("customer.fresh");
     setChildren(
       this.top,
       make("h1", {}, swatch(customerColour(this.customer)), userName(this.customer)),
@@ -81,7 +80,7 @@ export class CustomerView {
         { class: "muted" },
         tParts("customer.standing", { counter: number(row.counter), priority: priorityBadge(row.next_priority) }),
         " ",
-        recovery,
+        row.counter < 0 && recovery(),
       ),
     );
     setChildren(

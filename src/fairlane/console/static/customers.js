@@ -42,7 +42,7 @@ function cells(row) {
     ),
     number(row.counter),
     priorityBadge(row.next_priority),
-    row.counter < 0 && row.resets_in > 0 ? duration(row.resets_in) : "–",
+    row.counter < 0 ? duration(row.resets_in ?? 0) : "–",
     number(row.waiting),
     number(row.running),
     number(row.done_today),
@@ -97,7 +97,7 @@ export class CustomersView {
   }
 
   layOut(container) {
-    const table = make("table", { class: "grid" }, make("thead", {}, this.headings), this.body);
+    const table = make("table", { class: "grid customers" }, make("thead", {}, this.headings), this.body);
     setChildren(
       container,
       heading(t("nav.customers"), t("customers.lead")),
@@ -120,7 +120,7 @@ export class CustomersView {
         const isSorted = this.sort === name,
           isFalling = this.order === "desc";
         const hint = hasText(`${key}_hint`) ? t(`${key}_hint`) : null;
-        if (name === "trend") return make("th", { scope: "col", title: hint }, t(key));
+        if (name === "trend") return make("th", { scope: "col", title: hint }, make("span", { class: "sort" }, t(key)));
         return make(
           "th",
           { scope: "col", "aria-sort": isSorted ? (isFalling ? "descending" : "ascending") : null },

@@ -3,8 +3,8 @@
 import { documentUrl, errorText, fetchText, get, isStaff, may, patch, post, remove } from "./api.js";
 import { stateBadge } from "./documents.js";
 import {
-  batchLink, confirmAction, customerLink, emptyState, make, notify, priorityBadge, section, setChildren, updateChildren,
-  userName,
+  batchLink, confirmAction, customerLink, emptyState, make, namedPriority, notify, priorityBadge, section, setChildren,
+  updateChildren, userName,
 } from "./dom.js";
 import { bytes, dateTime, duration, durationRange, hasText, number, percent, t, tParts } from "./i18n.js";
 import { payloadSection } from "./payload.js";
@@ -69,7 +69,8 @@ function priorityReason({ why, document: item }) {
   else if (why.was_reset && why.silence == null) sentences.push(tParts("why.first", values));
   else if (why.was_reset && why.silence <= why.reset_interval) sentences.push(tParts("why.back", values));
   else if (why.was_reset) sentences.push(tParts("why.reset", { ...values, silence: duration(why.silence, "long") }));
-  else if (why.priority === 1 || why.threshold == null) sentences.push(tParts("why.light", values));
+  else if (why.priority === 1) sentences.push(tParts("why.light", values));
+  else if (why.threshold == null) sentences.push(tParts("why.changed_since", values));
   else if (why.reset === "sliding")
     sentences.push(tParts("why.below_sliding", { ...values, threshold: number(why.threshold) }));
   else sentences.push(tParts("why.below", { ...values, threshold: number(why.threshold) }));
@@ -81,12 +82,12 @@ function priorityReason({ why, document: item }) {
   return sentences;
 }
 
-/** The sentences about what is ahead of a waiting document, and when it will start. */
-function outlookSentences(outlook) {
+/** The sentences about what is ahead of a waiting document, unless it is delayed, and when it will start. */
+function outlookSentences(outlook, isDelayed) {
   if (!outlook) return [];
   if (HOLDS.includes(outlook.blocked)) return [tParts(`outlook.${outlook.blocked}`)];
   const sentences = [];
-  if (outlook.ahead != null)
+  if (outlook.ahead != null && !isDelayed)
     sentences.push(outlook.ahead ? tParts("outlook.ahead", { count: outlook.ahead }) : tParts("outlook.next"));
   if (["no_worker", "unserved", "draining"].includes(outlook.blocked)) sentences.push(tParts(`outlook.${outlook.blocked}`));
   else if (outlook.low != null && outlook.high != null)
@@ -165,9 +166,14 @@ export class DocumentView {
         "div",
         { class: "head" },
         make("h1", {}, item.name ? userName(item.name) : make("code", {}, item.id)),
-        make("span", { class: "marks" }, stateBadge(item.state), priorityBadge(item.priority)),
+        make("span", { class: "marks" }, stateBadge(item.state), namedPriority(item.priority)),
       ),
-      make("section", { class: "card answer" }, statusLines(details), make("div", { class: "row" }, this.actions(details))),
+      make(
+        "section",
+        { class: "card answer" },
+        statusLines(details, this.isStaff),
+        make("div", { class: "row" }, this.actions(details)),
+      ),
       this.result,
       details.steps.length > 1 && section(t("document.steps"), stepList(details.steps)),
       details.parts && section(t("document.parts"), partList(details, this.isStaff)),
@@ -215,22 +221,25 @@ export class DocumentView {
 }
 
 /** When a document will start or why it failed, and why it has its priority. */
-function statusLines(details) {
-  const { document: item, failure_code: code } = details;
+function statusLines(details, isStaff) {
+  const { document: item } = details;
   const spaced = (sentences) => sentences.flatMap((sentence) => [sentence, " "]);
-  const failure = `failure.${code}`;
   return [
-    waitsForParts(item) && make("p", { class: "story" }, t("document.waits_for_parts")),
-    (item.state === "ready" || item.state === "delayed") &&
-      !waitsForParts(item) &&
-      make("p", { class: "story" }, spaced(outlookSentences(details.outlook))),
-    item.state === "delayed" &&
-      !waitsForParts(item) &&
-      item.ready_at > 0 &&
-      make("p", {}, t("document.not_before", { time: dateTime(item.ready_at * 1000) })),
-    item.state === "failed" && make("p", { class: "story" }, t(hasText(failure) ? failure : "failure.other")),
+    make("p", { class: "story" }, spaced(stateSentences(details))),
+    isStaff && item.state === "failed" && item.reason && make("p", {}, make("code", {}, item.reason)),
     make("p", {}, spaced(priorityReason(details))),
   ];
+}
+
+/** What a document waits for, or why it failed; nothing where its state says it all. */
+function stateSentences({ document: item, failure_code: code, outlook }) {
+  const failure = `failure.${code}`;
+  if (item.state === "failed") return [t(hasText(failure) ? failure : "failure.other")];
+  if (!WAITING.includes(item.state)) return [];
+  if (waitsForParts(item)) return [t("document.waits_for_parts")];
+  const isDelayed = item.state === "delayed" && item.ready_at > 0;
+  const delay = isDelayed ? [tParts("document.not_before", { time: dateTime(item.ready_at * 1000) })] : [];
+  return [...delay, ...outlookSentences(outlook, isDelayed)];
 }
 
 /** Whether a document goes on when its parts are done. */
@@ -331,7 +340,7 @@ function facts({ document: item, batch }, isStaff) {
     ["document.submitted", dateTime(item.submitted_at * 1000)],
     item.ended_at && ["document.ended", dateTime(item.ended_at * 1000)],
     ["document.attempts", t("document.attempts_of", { attempts: item.attempts, most: item.attempts_max })],
-    isStaff && item.reason && ["document.note", make("code", {}, item.reason)],
+    isStaff && item.reason && item.state !== "failed" && ["document.note", make("code", {}, item.reason)],
   ].filter(Boolean);
   return make(
     "dl",

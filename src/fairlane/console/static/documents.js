@@ -12,6 +12,7 @@ import { dateTime, t } from "./i18n.js";
 
 const REFRESH_MS = 3000,
   PAGE = 50;
+const ROOMY = matchMedia("(min-width: 641px)"); // with room for all filters, unlike a phone
 
 export const stateBadge = (state) => badge(state, t(`state.${state}`));
 
@@ -61,9 +62,15 @@ class DocumentFilters extends RememberedFilters {
   draw(status) {
     const { search, state, customer, kind, reason } = this.fields;
     const [since, until] = ["since", "until"].map((name) => this.dated(name, t(`documents.${name}`)));
+    const isOpen = ROOMY.matches || ["kind", "reason", "since", "until"].some((name) => this.fields[name].value);
     return [
       make("div", { class: "tools" }, search, state, customer, status),
-      make("div", { class: "tools" }, kind, reason, since, until),
+      make(
+        "details",
+        { class: "more", open: isOpen },
+        make("summary", {}, t("filter.more")),
+        make("div", { class: "tools" }, kind, reason, since, until),
+      ),
     ];
   }
 }

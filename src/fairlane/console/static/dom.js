@@ -67,14 +67,15 @@ export const heading = (title, lead) =>
 /** A section with a title. */
 export const section = (title, ...children) => make("section", {}, make("h2", {}, title), ...children);
 
-/** A priority as a small coloured badge. */
+const prioritySquare = (priority, ...before) => make("span", { class: `priority p${priority}` }, before, String(priority));
+
+/** A priority as a small coloured badge, for places that say what it is. */
 export const priorityBadge = (priority) =>
-  make(
-    "span",
-    { class: `priority p${priority}` },
-    make("span", { class: "visually-hidden" }, `${t("word.priority")} `),
-    String(priority),
-  );
+  prioritySquare(priority, make("span", { class: "visually-hidden" }, `${t("word.priority")} `));
+
+/** A priority as a small coloured badge after its name. */
+export const namedPriority = (priority) =>
+  make("span", { class: "named" }, `${t("word.priority")} `, prioritySquare(priority));
 
 /** A word in a coloured frame, such as a state. */
 export const badge = (kind, text) => make("span", { class: `badge ${kind}` }, text);
@@ -143,7 +144,7 @@ export function timestamp(seconds, isExact = true) {
 }
 
 /** Let the reader confirm an action; a line is text or an element. Resolves to true when it may be done. */
-export function confirmAction(lines, action) {
+export function confirmAction(lines, action, title = t("act.sure")) {
   return new Promise((resolve) => {
     const dialog = make(
       "dialog",
@@ -151,7 +152,7 @@ export function confirmAction(lines, action) {
       make(
         "form",
         { method: "dialog" },
-        make("h2", { id: "dialog-title" }, t("act.sure")),
+        make("h2", { id: "dialog-title" }, title),
         lines.map((line) => (line instanceof Element ? line : make("p", {}, line))),
         make(
           "div",

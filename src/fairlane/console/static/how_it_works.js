@@ -44,15 +44,14 @@ function explanation(rules, standing) {
 }
 
 function standingCard(standing) {
-  const recovery = !standing.resets_in
-    ? t("how.you_fresh")
-    : standing.counter < 0 && t("how.you_reset", { time: duration(standing.resets_in, "long") });
+  const recovery = () =>
+    standing.resets_in ? t("how.you_reset", { time: duration(standing.resets_in, "long") }) : t("how.you_fresh");
   const values = { counter: number(standing.counter), priority: priorityBadge(standing.next_priority) };
   return make(
     "section",
     { class: "card you" },
     make("h2", {}, t("how.you")),
-    make("p", {}, tParts("how.you_now", values), " ", recovery),
+    make("p", {}, tParts("how.you_now", values), " ", standing.counter < 0 && recovery()),
   );
 }
 

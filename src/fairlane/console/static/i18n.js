@@ -123,6 +123,12 @@ export function duration(seconds, form = "short") {
   return unitFormat(unit, form, { maximumFractionDigits: value < 10 ? 1 : 0 }).format(value);
 }
 
+/** How long ago something was. */
+export function ago(seconds) {
+  const [unit, size] = unitFor(seconds);
+  return new Intl.RelativeTimeFormat(language, { style: "short" }).format(-Math.round(seconds / size), unit);
+}
+
 /** A range of durations, in the unit of the longer one. */
 export function durationRange(low, high) {
   const [unit, size] = unitFor(high);

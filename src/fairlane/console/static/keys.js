@@ -26,7 +26,7 @@ const OVERLAPS = {
 const OVERLAP_USUAL = "604800";
 const PAGE = 200, // keys that the server sends at once
   PAGES_MAX = 5, // that are read before somebody asks for more
-  ROWS = 50; // that are drawn at once
+  ROWS = 200; // that are drawn at once
 const URL_BASE = "/v1/keys";
 
 const keyUrl = (id) => `${URL_BASE}/${encodeURIComponent(id)}`;

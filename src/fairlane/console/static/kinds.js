@@ -95,13 +95,12 @@ export class KindsView {
       rate = input(kind.rate, { min: "0.001", max: "1000000", step: "0.001" }),
       burst = input(kind.burst, { min: "1", max: "1000000", step: "0.001", required: true });
     const lines = [
-      make("p", {}, make("b", {}, tParts("kinds.title", { kind: userName(kind.kind) }))),
       t("kinds.ask"),
       field(t("kinds.running_max"), running, t("kinds.running_max_hint")),
       field(t("kinds.rate"), rate, t("kinds.rate_hint")),
       field(t("kinds.burst"), burst, t("kinds.burst_hint")),
     ];
-    if (!(await confirmAction(lines, t("act.save")))) return false;
+    if (!(await confirmAction(lines, t("act.save"), tParts("kinds.title", { kind: userName(kind.kind) })))) return false;
     const value = (field) => (field.value ? +field.value : null);
     const body = { running_max: value(running), rate: value(rate), burst: +burst.value, version: kind.version };
     try {

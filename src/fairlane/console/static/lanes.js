@@ -140,7 +140,7 @@ export class LanesView {
 /** The count beside a lane, with more of it for screen readers. */
 class LaneRow {
   constructor(priority) {
-    this.count = make("b", {}, "0");
+    this.count = make("b", {}, "–");
     this.details = make("span", { class: "visually-hidden" });
     const hint = priority === 1 ? t("lanes.first") : priority === 9 ? t("lanes.last") : null;
     const count = make("span", { class: "count" }, this.count, hint && make("small", {}, hint));

@@ -3,7 +3,8 @@
 import { documentUrl, errorText, get, may, upload, withQuery } from "./api.js";
 import { stateBadge, stateFilter } from "./documents.js";
 import {
-  documentName, emptyState, figure, heading, make, notify, priorityBadge, setChildren, updateChildren, userName,
+  documentName, emptyState, figure, heading, make, namedPriority, notify, priorityBadge, setChildren, updateChildren,
+  userName,
 } from "./dom.js";
 import { bytes, dateTime, duration, number, percent, t } from "./i18n.js";
 import { keptFigures } from "./kept.js";
@@ -195,7 +196,7 @@ function documentList(documents) {
       thumbnail,
       make("span", { class: "words" }, link, make("small", {}, details)),
       stateBadge(item.state),
-      priorityBadge(item.priority),
+      namedPriority(item.priority),
     );
   });
   return make("ul", { class: "files" }, items);

@@ -12,5 +12,5 @@ export async function choosePriority(line, action) {
     "1",
   );
   const lines = [line, field(t("document.priority_field"), box, t("document.priority_hint"))];
-  return (await confirmAction(lines, action)) ? +box.value : null;
+  return (await confirmAction(lines, action, action)) ? +box.value : null;
 }

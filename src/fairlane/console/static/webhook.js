@@ -42,8 +42,7 @@ export class WebhookPanel {
     );
     this.drawn = null;
     this.loads = 0;
-    const lead = make("p", { class: "muted" }, t("webhook.lead"));
-    this.element = make("div", { class: "stack" }, lead, this.secret, this.form, this.deliveries);
+    this.element = make("div", { class: "stack" }, this.secret, this.form, this.deliveries);
     this.load();
   }
 
@@ -212,7 +211,7 @@ export class WebhookPanel {
 export class WebhookView {
   constructor(container, session) {
     this.panel = new WebhookPanel(session);
-    setChildren(container, heading(t("nav.webhook")), this.panel.element);
+    setChildren(container, heading(t("nav.webhook"), t("webhook.lead")), this.panel.element);
   }
 
   close() {
@@ -221,4 +220,5 @@ export class WebhookView {
 }
 
 /** The section of the page of one customer. */
-export const webhookSection = (panel) => section(t("nav.webhook"), panel.element);
+export const webhookSection = (panel) =>
+  section(t("nav.webhook"), make("p", { class: "muted" }, t("webhook.lead")), panel.element);

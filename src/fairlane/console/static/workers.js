@@ -5,7 +5,7 @@ import {
   badge, columnHeading, confirmAction, customerLink, emptyState, heading, make, notify, scrollingTable, setChildren, tableRow,
   updateChildren, userName,
 } from "./dom.js";
-import { dateTime, duration, number, t, tParts } from "./i18n.js";
+import { ago, dateTime, duration, number, t, tParts } from "./i18n.js";
 
 const COLUMNS = [
   "workers.worker", "workers.state", "workers.busy", "workers.kinds", "workers.documents", "workers.since", "workers.report",
@@ -21,7 +21,7 @@ const workerUrl = (worker) => `/v1/workers/${encodeURIComponent(worker.instance)
 function kindsCell(kinds) {
   if (!kinds) return t("workers.kinds_many");
   const more = kinds.length > KINDS_SHOWN && t("workers.more", { count: kinds.length - KINDS_SHOWN });
-  return make("ul", {}, [...kinds.slice(0, KINDS_SHOWN).map((kind) => userName(kind)), more].map(listItem));
+  return make("ul", { class: "commas" }, [...kinds.slice(0, KINDS_SHOWN).map((kind) => userName(kind)), more].map(listItem));
 }
 
 const listItem = (content) => content && make("li", {}, content);
@@ -74,8 +74,7 @@ export class WorkersView {
     this.warnings = new UnservedWarnings();
     setChildren(
       container,
-      heading(t("nav.workers"), t("workers.lead")),
-      make("div", { class: "tools" }, this.status),
+      make("div", { class: "tools" }, heading(t("nav.workers"), t("workers.lead")), this.status),
       this.warnings.container,
       this.list,
     );
@@ -106,7 +105,7 @@ export class WorkersView {
     const present = this.workers.filter((worker) => worker.state !== "gone");
     const slots = present.reduce((sum, worker) => sum + worker.slots, 0),
       busy = present.reduce((sum, worker) => sum + worker.documents.length, 0);
-    setChildren(this.status, t("workers.total", { count: present.length, busy, slots }));
+    setChildren(this.status, this.workers.length > 0 && t("workers.total", { count: present.length, busy, slots }));
     if (!this.workers.length) return setChildren(this.list, emptyState(t("workers.none"), t("workers.none_more")));
     const columns = COLUMNS.filter((key) => this.mayOperate || key !== "workers.action").map((key) => t(key));
     const rows = this.workers.map((worker) => tableRow(this.cells(worker), columns));
@@ -121,7 +120,7 @@ export class WorkersView {
       kindsCell(worker.kinds),
       documentsCell(worker.documents),
       make("time", { datetime: new Date(worker.started_at * 1000).toISOString() }, dateTime(worker.started_at * 1000)),
-      duration(worker.silent_for),
+      ago(worker.silent_for).replaceAll(" ", "\u00a0"),
       versionCell(worker),
     ];
     return this.mayOperate ? [...cells, this.button(worker)] : cells;
@@ -135,7 +134,9 @@ export class WorkersView {
       : ["workers.undrain", "workers.undrain_ask"];
     const done = isWorking ? "workers.drain_done" : "workers.undrain_done";
     const onclick = async () => {
-      const sentence = tParts(question, { worker: userName(worker.name), count: worker.documents.length });
+      const count = worker.documents.length;
+      const key = isWorking && !count ? "workers.drain_ask_idle" : question;
+      const sentence = tParts(key, { worker: userName(worker.name), count });
       if (!(await confirmAction([sentence], t(action)))) return;
       try {
         await post(`${workerUrl(worker)}/${isWorking ? "drain" : "undrain"}`);
