@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
-import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from fairlane.api import auth
@@ -168,8 +168,8 @@ def test_what_stands_behind_thousands_of_others_is_found(admin: BrowserPage, ser
     """One request examines so many entries at most; the view goes on by itself."""
     engine = server.queue.engine
     note(engine, ADA._replace(id=customer), "customer.forget")
-    for _ in range(SCAN_MAX + 10):
-        note(engine, ADA, "customer.tune")
+    with ThreadPoolExecutor(8) as threads:  # whose commits share a write to the disk
+        list(threads.map(lambda _: note(engine, ADA, "customer.tune"), range(SCAN_MAX + 10)))
     open_audit(admin, who=customer)
     expect(rows(admin)).to_have_count(1)
     expect(rows(admin)).to_contain_text("Customer forgotten")
@@ -193,15 +193,14 @@ def test_what_is_shown_can_be_downloaded_as_json_lines(
     assert [line["who"]["name"] for line in lines] == [*reversed(HOSTILE)]
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_hostile_entries_stay_text(browser: Browser, server: Server, customer: str, width: int) -> None:
+def test_hostile_entries_stay_text(browser: Browser, server: Server) -> None:
     engine = server.queue.engine
     for text in HOSTILE:
         actor = Actor("key", "0123456789abcdef", text, text, text)
         values = {"name": text, text[:100]: text, "scopes": [text], "deep": {"state": text}}
         begin(engine, actor, text, target=text, customer=text, before=values)
         note(engine, Actor("cli", text, text), "customer.pause", customer=text, after=values, error=text)
-    with open_page(browser, server, server.admin, viewport={"width": width, "height": 800}) as console:
+    with open_page(browser, server, server.admin) as console:
         for text in HOSTILE:
             open_audit(console, customer=text)
             found = rows(console).filter(has_text="not completed")
@@ -210,6 +209,6 @@ def test_hostile_entries_stay_text(browser: Browser, server: Server, customer: s
             expect(found.last.locator("td").nth(1)).to_contain_text(text)
             assert text in found.last.locator(".changes dd").all_text_contents()
             expect(rows(console).filter(has_text="failed").last).to_contain_text(text)
-            assert console.overflow() == 0, text
+            assert console.overflows() == [], text
         assert console.page.evaluate("window.harmed") is None
         assert console.page.locator("script:not([src])").count() == console.page.locator("img[onerror]").count() == 0

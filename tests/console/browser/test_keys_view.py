@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -50,12 +51,13 @@ def find(console: BrowserPage, text: str) -> None:
 @contextmanager
 def keys_of(server: Server, count: int, customer: str) -> Iterator[list[auth.Key]]:
     """Many keys, which are gone afterwards: other tests list all."""
-    keys = [auth.create(server.queue.engine, customer=customer)[1] for _ in range(count)]
-    try:
-        yield keys
-    finally:
-        for key in keys:
-            server.queue.engine.put_record(auth.GROUP, key.id, None)
+    engine = server.queue.engine
+    with ThreadPoolExecutor(8) as threads:  # whose commits share a write to the disk
+        keys = [key for _, key in threads.map(lambda _: auth.create(engine, customer=customer), range(count))]
+        try:
+            yield keys
+        finally:
+            list(threads.map(lambda key: engine.put_record(auth.GROUP, key.id, None), keys))
 
 
 # -- the life of a key -----------------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ def test_a_thousand_keys_are_read_and_then_more_if_asked_for(admin: BrowserPage,
         find(admin, customer)
         expect(status).to_have_text("The first 1,000 keys; there are more")
         more = admin.page.get_by_role("button", name="Show more")
-        for count in range(50, 1001, 50):
+        for count in range(200, 1001, 200):
             expect(rows).to_have_count(count)
             more.click()
         expect(status).to_have_text("1,030 keys")
@@ -343,10 +345,9 @@ def test_nobody_but_admins_finds_keys_and_the_audit_log(
     assert status_of(server, server.admin) == 200
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_hostile_names_of_keys_do_no_harm(browser: Browser, server: Server, width: int) -> None:
+def test_hostile_names_of_keys_do_no_harm(browser: Browser, server: Server) -> None:
     keys = [auth.create(server.queue.engine, customer=name, name=name[:190])[1] for name in HOSTILE]
-    with open_page(browser, server, server.admin, viewport={"width": width, "height": 800}) as console:
+    with open_page(browser, server, server.admin) as console:
         page, dialog = console.page, console.page.locator("dialog")
         console.open("keys")
         for name, key in zip(HOSTILE, keys, strict=True):
@@ -357,13 +358,13 @@ def test_hostile_names_of_keys_do_no_harm(browser: Browser, server: Server, widt
                 page.locator("main tbody").get_by_role("button", name=action).click()
                 expect(dialog.locator("bdi").nth(0)).to_have_text(name[:190])
                 expect(dialog.locator("bdi").nth(1)).to_have_text(name)
-                assert console.overflow() == 0
+                assert console.overflows() == [], name
                 if action == "Revoke":
                     page.keyboard.press("Escape")
             dialog.get_by_role("button", name="Rotate").click()
             shown_secret(console)
             expect(page.locator(".message bdi")).to_have_text(name)
-            assert console.overflow() == 0
+            assert console.overflows() == [], name
             page.get_by_role("button", name="I have stored it").click()
         assert page.evaluate("window.harmed") is None
         assert page.locator("script:not([src])").count() == page.locator("img[onerror]").count() == 0
