@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Error, Page
 
-from tests.api.running import Server
+from tests.api.running import Server, until
 
 STATIC = Path(str(files("fairlane.console"))) / "static"
 CATALOGS = ("locales", "locales/admin")  # what everybody loads, and what admins load
@@ -136,7 +136,10 @@ class BrowserPage:
         self.page.locator("nav a").first.wait_for()
 
     def open(self, view: str) -> None:
-        """Go to a view and wait until it is drawn."""
+        """Go to a view and wait until it is drawn; a customer's not before the server's picture of the queue holds it."""
+        if view.startswith("customers/"):
+            is_known = "address => fetch(address).then((response) => response.ok)"
+            until(lambda: self.page.evaluate(is_known, f"/page/{view}"), "the customer's first document")
         self.page.evaluate("hash => { location.hash = hash }", f"#/{view}")
         name = view.split("/")[0].split("?")[0]
         self.page.locator(f"main.view-{name}").wait_for()

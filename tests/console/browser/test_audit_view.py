@@ -141,11 +141,13 @@ def test_every_action_can_be_chosen_and_the_address_remembers_it(admin: BrowserP
     expect(rows(admin)).to_have_count(1)
 
 
-def test_new_entries_appear_while_somebody_looks(admin: BrowserPage, server: Server, customer: str) -> None:
-    open_audit(admin)
-    rows(admin).first.wait_for()
-    note(server.queue.engine, ADA._replace(name=f"Ada of {customer}"), "customer.reset")
-    expect(rows(admin).filter(has_text=f"Ada of {customer}")).to_contain_text("Counter set to 0")
+def test_new_entries_appear_while_somebody_looks(browser: Browser, server: Server, customer: str) -> None:
+    with open_page(browser, server, server.admin, clock=True) as admin:
+        open_audit(admin)
+        rows(admin).first.wait_for()
+        note(server.queue.engine, ADA._replace(name=f"Ada of {customer}"), "customer.reset")
+        admin.refresh()
+        expect(rows(admin).filter(has_text=f"Ada of {customer}")).to_contain_text("Counter set to 0")
 
 
 def test_pages_are_read_one_after_the_other_newest_first(admin: BrowserPage, server: Server, customer: str) -> None:
