@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import dramatiq
@@ -14,8 +15,11 @@ from dramatiq.middleware import CurrentMessage
 from fairlane.contrib.dramatiq import Fairlane
 from fairlane.contrib.publish_check import NEUTRAL
 from tests.api.running import until
-from tests.contrib.counters import FLOOD, PATIENT, counter, customers, flood, whales_before_the_last_light
-from tests.servers import redis
+from tests.contrib.counters import FLOOD, PATIENT, TABLE, counter, customers, flood, whales_before_the_last_light
+from tests.contrib.modules import adapted, after, executed
+from tests.docs.snippets import snippet
+from tests.servers import rabbitmq, redis
+from tests.terminal import bash, beside
 
 from .running import fair_broker, new_broker, new_queue, take, working
 
@@ -195,6 +199,34 @@ def test_a_pipeline_goes_on_while_the_counters_are_away(broker_kind: str, queue:
         began = record.wait_for(2)
     assert began == [(None, None, "None"), ("acme", None, str(10 - NEUTRAL))]
     fairlane.close()
+
+
+# -- the docs --------------------------------------------------------------------------------------------------------------
+
+LINE = snippet("docs/other-queues.md", 'Fairlane(broker, "postgresql')
+MODULE = after(snippet("docs/other-queues.md", " import dramatiq"))
+RUN = snippet("docs/other-queues.md", "dramatiq_queue_prefetch=8").strip()
+
+
+def test_the_line_of_the_docs_is_all_on_redis(store: str, queue: str) -> None:
+    broker = new_broker("redis")
+    with executed(adapted(LINE, store, {}), broker=broker, Fairlane=Fairlane):
+
+        @dramatiq.actor(broker=broker, queue_name=queue)
+        def ocr(customer: str, path: str) -> None: ...
+
+        for page in range(4):
+            ocr.send("acme", f"{page}.pdf")
+    assert [number for number, _ in take(broker, queue)] == [10 - priority for priority in TABLE[:4]]
+
+
+def test_the_module_and_the_worker_of_the_docs_on_rabbitmq(store: str, tmp_path: Path) -> None:
+    module = adapted(MODULE, store, {"amqp://rabbitmq": rabbitmq.shared().url.rstrip("/"), "...": "open(path, 'x').close()"})
+    (tmp_path / "proj.py").write_text(module)
+    bash('python -c \'import proj; [proj.ocr.send("acme", f"{page}.pdf") for page in range(4)]\'', tmp_path)
+    with beside(f"env {RUN} --processes 1", tmp_path):
+        until(lambda: len(list(tmp_path.glob("*.pdf"))) == 4, "the worker runs what was enqueued")
+    assert counter(store, "acme") == -3
 
 
 # -- Redis -----------------------------------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from fairlane.contrib.publish_check import NEUTRAL
 from fairlane.procs.syscalls import set_parent_death_signal
 from tests.api.running import until
 from tests.contrib.counters import FLOOD, TABLE, counter, customers, flood, new_store, whales_before_the_last_light
+from tests.contrib.modules import adapted, after, executed
+from tests.docs.snippets import snippet
 
 from .running import STORAGES, close_pools, fair_huey, new_huey, redis_pool, waiting, working
 
@@ -294,6 +296,18 @@ def test_a_pipeline_goes_on_while_the_counters_are_away(make_huey: MakeHuey, tmp
     with working(huey):
         assert record.wait_for(1) == [("acme", 10 - NEUTRAL, None, "second")]
     assert len(failures) == 1
+
+
+MODULE = after(snippet("docs/other-queues.md", "-from huey import RedisHuey"))
+
+
+def test_the_module_of_the_docs(store: str) -> None:
+    with executed(adapted(MODULE, store, {'host="redis"': "connection_pool=pool"}), pool=redis_pool()) as names:
+        for page in range(4):
+            names["ocr"]("acme", f"{page}.pdf")
+        assert waiting(names["huey"]) == [marked("acme", priority) for priority in TABLE[:4]]
+        with working(names["huey"]):
+            until(lambda: waiting(names["huey"]) == [], "its consumer takes them")
 
 
 APP = """

@@ -24,7 +24,9 @@ from fairlane import BadValue, Mistake, Queue, StoreUnfit
 from fairlane.contrib.pgqueuer import Fairlane
 from fairlane.contrib.publish_check import NEUTRAL
 from tests.contrib.counters import PATIENT, TABLE, counter
+from tests.contrib.modules import adapted, after, execute
 from tests.contrib.peers import FLOOD, LIGHT, database, floods_before, locked
+from tests.docs.snippets import snippet
 
 LIMITS: dict[str, Any] = {"batch_size": 1, "max_concurrent_tasks": 2}  # the fewest that PgQueuer takes
 
@@ -155,6 +157,30 @@ def test_each_job_is_a_check_however_it_is_enqueued(make: MakeProject) -> None:
     assert project.rows("work") == [marked("acme", priority) for priority in TABLE]
     assert counter(project.counters, "acme") == 1 - len(TABLE)
     assert project.fairlane.counts == (len(TABLE), 0)
+
+
+ENQUEUE = after(snippet("docs/other-queues.md", " from pgqueuer import AsyncpgDriver"))
+WORK = after(snippet("docs/other-queues.md", "-pgq = PgQueuer(AsyncpgDriver(connection))"))
+
+
+def test_the_programs_of_the_docs(make: MakeProject) -> None:
+    project = make()
+
+    async def run() -> None:
+        connection = await asyncpg.connect(project.url)
+        names: dict[str, Any] = {"connection": connection}
+        try:
+            project.spend("acme", 3)
+            await execute(adapted(ENQUEUE, project.counters, {}), names)
+            assert project.rows("ocr") == [marked("acme", 2)]
+            await execute(WORK, names)
+            await names["pgq"].run(mode=QueueExecutionMode.drain, **LIMITS)
+        finally:
+            await connection.close()
+            names["fairlane"].close()
+
+    asyncio.run(run())
+    assert project.rows("ocr") == []
 
 
 def test_a_list_may_be_of_several_customers(make: MakeProject) -> None:

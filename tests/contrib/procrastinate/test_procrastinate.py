@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,7 +24,9 @@ from fairlane import BadValue, Mistake, Queue, StoreUnfit
 from fairlane.contrib.procrastinate import Fairlane
 from fairlane.contrib.publish_check import NEUTRAL
 from tests.contrib.counters import PATIENT, TABLE, counter
+from tests.contrib.modules import adapted, after, executed
 from tests.contrib.peers import FLOOD, LIGHT, database, floods_before, locked
+from tests.docs.snippets import snippet
 
 
 class Project:
@@ -351,6 +354,33 @@ def test_mistakes_are_told(make: MakeProject) -> None:
     plain.job_manager = type("OwnManager", (procrastinate.manager.JobManager,), {})(plain.connector)
     with pytest.raises(Mistake, match=r"^app\.job_manager is a OwnManager, and Fairlane replaces Procrastinate's own only"):
         Fairlane(plain, project.counters, "customer")
+
+
+MODULE = after(snippet("docs/other-queues.md", " import procrastinate"))
+
+
+def test_the_module_of_the_docs(make: MakeProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = make()
+    changes = {"PsycopgConnector()": f"PsycopgConnector(conninfo={project.url!r}, min_size=1)"}
+    with executed(adapted(MODULE, project.counters, changes)) as names:
+        project.app, done = names["app"], list[str]()
+        tasks = ModuleType("proj.tasks")
+
+        @project.app.task(name="ocr")
+        async def ocr(customer: str, path: str) -> None:
+            done.append(path)
+
+        monkeypatch.setitem(sys.modules, "proj", ModuleType("proj"))
+        monkeypatch.setitem(sys.modules, "proj.tasks", tasks)  # which the app imports
+        pages = [f"{page}.pdf" for page in range(4)]
+
+        async def defer() -> None:
+            for page in pages:
+                await ocr.defer_async(customer="acme", path=page)
+
+        project.run(defer, works=True)
+    assert project.rows("ocr") == [1 - priority for priority in TABLE[:4]]
+    assert done == pages
 
 
 DJANGO = """

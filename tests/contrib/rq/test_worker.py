@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +17,10 @@ from rq.worker import DequeueStrategy
 from fairlane import Mistake
 from fairlane.contrib.rq import Fairlane, FairSimpleWorker, FairWorker, names_of
 from tests.contrib.counters import FLOOD, counter, flood, whales_before_the_last_light
+from tests.contrib.modules import adapted, after, executed
+from tests.docs.snippets import ROOT, snippet
 from tests.servers import redis
+from tests.terminal import bash
 
 from . import jobs
 
@@ -83,23 +86,38 @@ def test_a_scheduled_job_that_is_due_keeps_its_priority(queue: Queue, store: str
     assert counter(store, "acme") == 0
 
 
-def test_in_the_work_horse_it_holds_too(queue: Queue, store: str) -> None:
-    """RQ's own worker forks a process for each job."""
-    queue.enqueue(jobs.enqueues_with_a_fairlane_of_its_own, "acme", store)
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    done = rq_worker(queue, "--burst", "--worker-class", "fairlane.contrib.rq.FairWorker", environment=environment)
-    assert done.returncode == 0, done.stderr
-    assert jobs.began(queue) == [["acme", 1, "1", "parent"], ["acme", 1, "1", "child"]]
-    assert counter(store, "acme") == 0
+MODULE = after(snippet("docs/other-queues.md", " from redis import Redis\n from rq import Queue"))
+WORKER = snippet("docs/other-queues.md", "rq worker --worker-class").strip()
+
+
+def test_the_queue_and_the_worker_of_the_docs(connection: Redis, store: str, tmp_path: Path) -> None:
+    """This worker forks a process for each job, in which it holds too."""
+    with executed(adapted(MODULE, store, {'Redis("redis")': "connection"}), connection=connection, ocr=jobs.work) as names:
+        queue = names["queue"]
+        for _ in range(3):
+            queue.enqueue(jobs.work, "acme")
+        queue.enqueue(jobs.enqueues_with_a_fairlane_of_its_own, "other", store)
+        queue.enqueue(jobs.enqueues_with_a_fairlane_of_its_own, "acme", store)
+        bash(f"{WORKER} --burst --url unix://{redis.shared('redis').socket}", tmp_path, PYTHONPATH=str(ROOT))
+        began = jobs.began(queue)
+    first = [["acme", 1, "1", "invoice.pdf"], ["acme", 1, "1", ""], ["acme", 1, "1", ""], ["other", 1, "1", "parent"]]
+    assert began == [
+        *first,
+        ["other", 1, "1", "child"],
+        ["acme", 2, "2", ""],
+        ["acme", 2, "2", "parent"],
+        ["acme", 2, "2", "child"],
+    ]
+    assert (counter(store, "acme"), counter(store, "other")) == (-4, 0)
 
 
 # -- settings --------------------------------------------------------------------------------------------------------------
 
 
-def rq_worker(queue: Queue, *options: str, environment: Any = None) -> subprocess.CompletedProcess[str]:
+def rq_worker(queue: Queue, *options: str) -> subprocess.CompletedProcess[str]:
     url = f"unix://{redis.shared('redis').socket}"
     command = [sys.executable, "-m", "rq.cli", "worker", "--url", url, *options, queue.name]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_a_worker_that_would_not_read_in_order_says_what_to_set_and_ends(queue: Queue) -> None:

@@ -26,7 +26,9 @@ from fairlane.contrib.publish_check import NEUTRAL
 from fairlane.contrib.taskiq import BrokerSettings, Fairlane
 from tests.contrib.celery.running import ROOT, RabbitMQ, open_broker
 from tests.contrib.counters import PATIENT, TABLE, counter
+from tests.contrib.modules import adapted, after, executed
 from tests.contrib.peers import FLOOD, LIGHT, floods_before, locked
+from tests.docs.snippets import snippet
 from tests.servers import rabbitmq
 
 NINE: dict[str, Any] = {"type": QueueType.CLASSIC, "max_priority": 9}
@@ -122,17 +124,21 @@ class Project:
         await self.broker.shutdown()
 
     def sent(self) -> list[tuple[int | None, Any]]:
-        """Take the messages out of the queue: RabbitMQ's priority, and the mark."""
-        broker = open_broker("rabbitmq")
-        assert isinstance(broker, RabbitMQ)
-        marks = [(message["number"], message["headers"].get("fairlane")) for message in broker.take(self.queue)]
-        return [(number, mark and json.loads(mark)) for number, mark in marks]
+        return sent(self.queue)
 
     def spend(self, customer: str, checks: int) -> None:
         """Let a customer have had so many checks."""
         with Queue(self.counters) as queue:
             for _ in range(checks):
                 queue.check(customer)
+
+
+def sent(queue: str) -> list[tuple[int | None, Any]]:
+    """Take the messages out of a queue: RabbitMQ's priority, and the mark."""
+    broker = open_broker("rabbitmq")
+    assert isinstance(broker, RabbitMQ)
+    marks = [(message["number"], message["headers"].get("fairlane")) for message in broker.take(queue)]
+    return [(number, mark and json.loads(mark)) for number, mark in marks]
 
 
 MakeProject = Callable[..., Project]
@@ -174,6 +180,27 @@ def test_each_task_is_a_check_however_it_is_sent(make: MakeProject) -> None:
     assert project.sent() == [marked("acme", priority) for priority in TABLE]
     assert counter(project.counters, "acme") == 1 - len(TABLE)
     assert project.fairlane.counts == (len(TABLE), 0)
+
+
+MODULE = after(snippet("docs/other-queues.md", "-from taskiq_aio_pika import AioPikaBroker"))
+
+
+def test_the_broker_of_the_docs(tmp_path: Path) -> None:
+    module = adapted(MODULE, f"sqlite:///{tmp_path}/counters.db", {"amqp://rabbitmq": rabbitmq.shared().url})
+    with executed(module) as names:
+        broker = names["broker"]
+
+        @broker.task("ocr")
+        async def ocr(customer: str, path: str) -> None: ...
+
+        async def send() -> None:
+            await broker.startup()
+            for page in range(4):
+                await ocr.kiq("acme", f"{page}.pdf")
+            await broker.shutdown()
+
+        asyncio.run(send())
+    assert sent("fair") == [marked("acme", priority) for priority in TABLE[:4]]
 
 
 def test_whose_a_task_is_may_be_a_label(make: MakeProject) -> None:
