@@ -15,7 +15,7 @@ from tests.docs.snippets import snippet
 from tests.servers import postgres
 from tests.terminal import bash, beside
 
-from .running import copy_example
+from .running import after_pip, copy_example
 
 
 def new_database(name: str) -> str:
@@ -27,6 +27,7 @@ def new_database(name: str) -> str:
     return server.url.removesuffix("postgres") + name
 
 
+WRITTEN_URL = "postgresql://user:password@localhost:5432/database"
 FASTAPI = (
     snippet("examples/fastapi-postgresql/README.md", 'pip install ".[postgres]"'),
     snippet("examples/fastapi-postgresql/README.md", "uvicorn app:app"),
@@ -48,7 +49,6 @@ def test_an_order_is_processed_and_one_that_is_refused_at_the_commit_leaves_noth
     need_program("curl")
     folder, url, port = copy_example(name, tmp_path), new_database(name.partition("-")[0]), postgres.free_port()
     install, programs, order, again = (block.replace("8080", str(port)) for block in readme)
-    prepare = install.partition("export DATABASE_URL=")[2].partition("\n")[2]
     serve, work = programs.splitlines()
     ask, look = order.splitlines()
 
@@ -57,7 +57,7 @@ def test_an_order_is_processed_and_one_that_is_refused_at_the_commit_leaves_noth
         assert isinstance(answer, dict)
         return answer
 
-    bash(prepare, folder, DATABASE_URL=url)
+    bash(after_pip(install).replace(WRITTEN_URL, url), tmp_path)
     with beside(serve, folder, port, DATABASE_URL=url):
         ordered = call(ask)
         with Queue(url) as queue:

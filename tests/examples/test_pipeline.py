@@ -10,7 +10,7 @@ from tests.conftest import need_program
 from tests.docs.snippets import snippet
 from tests.terminal import bash
 
-from .running import copy_example
+from .running import after_pip, copy_example
 
 PAGES = 12
 REPEATS = """
@@ -36,9 +36,9 @@ worker.run(until_empty=True)
 
 def test_the_readme_runs(tmp_path: Path) -> None:
     need_program("tesseract")
-    folder = copy_example("pipeline", tmp_path)
+    copy_example("pipeline", tmp_path)
     commands = snippet("examples/pipeline/README.md", "python submit.py 40").replace("submit.py 40", f"submit.py {PAGES}")
-    printed = bash(commands, folder)
+    printed = bash(after_pip(snippet("examples/pipeline/README.md", "pip install .")) + commands, tmp_path)
     pages = PAGES + 2
     assert f"processed: {pages}" in printed
     assert "'class': 'receipt', 'number': '1001', 'total': '11.50'" in printed

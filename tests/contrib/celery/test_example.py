@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 
 from tests.docs.snippets import snippet
-from tests.examples.running import copy_example
+from tests.examples.running import after_pip, copy_example
 from tests.terminal import bash
 
 from .running import open_broker
 
 PAGES, BRIDGE_PAGES = 200, 100
+WRITTEN_URL = "redis://localhost:6379/0"
 
 
 def small_ones_pass(printed: str) -> list[bool]:
@@ -22,17 +23,18 @@ def small_ones_pass(printed: str) -> list[bool]:
 
 
 def test_the_readme_runs(tmp_path: Path) -> None:
-    folder = copy_example("celery-light", tmp_path)
+    copy_example("celery-light", tmp_path)
+    install = snippet("examples/celery-light/README.md", 'pip install ".[redis]"')
+    prepare = after_pip(install).replace(WRITTEN_URL, open_broker("redis").url)
     plain, fair = (
-        block.replace("flood.py", f"flood.py {PAGES}")
+        prepare + block.replace("flood.py", f"flood.py {PAGES}")
         for block in (
             snippet("examples/celery-light/README.md", "celery -A tasks worker"),
             snippet("examples/celery-light/README.md", "export FAIR=yes"),
         )
     )
-    url = open_broker("redis").url
-    assert small_ones_pass(bash(plain, folder, BROKER=url)) == [False] * 5
-    printed = bash(fair, folder, BROKER=url)
+    assert small_ones_pass(bash(plain, tmp_path)) == [False] * 5
+    printed = bash(fair, tmp_path)
     assert small_ones_pass(printed) == [True] * 5
     assert "Workers serve tasks in the order of their priorities" in printed
     assert re.search(rf"^ big +-{PAGES - 1} +9 ", printed, re.MULTILINE)
@@ -40,10 +42,12 @@ def test_the_readme_runs(tmp_path: Path) -> None:
 
 def test_the_readme_of_the_bridge_runs(tmp_path: Path) -> None:
     folder = copy_example("celery-bridge", tmp_path)
+    install = snippet("examples/celery-bridge/README.md", 'pip install ".[redis]"')
+    prepare = after_pip(install).replace(WRITTEN_URL, open_broker("redis").url)
     start = snippet("examples/celery-bridge/README.md", "celery -A tasks worker")
     shown = snippet("examples/celery-bridge/README.md", "fairlane status")
     stop = snippet("examples/celery-bridge/README.md", "kill ")
-    printed = bash(start.replace("flood.py", f"flood.py {BRIDGE_PAGES}"), folder, BROKER=open_broker("redis").url)
+    printed = bash(prepare + start.replace("flood.py", f"flood.py {BRIDGE_PAGES}"), tmp_path)
     try:
         assert small_ones_pass(printed) == [True] * 5
         rows = dict(re.findall(r"^(big|large) +\d+ +[\d.]+ s +([\d.]+) s$", printed, re.MULTILINE))
