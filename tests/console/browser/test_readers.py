@@ -25,6 +25,17 @@ COUNTING = """() => {
 COLOUR_RULES = ("color-contrast", "link-in-text-block")  # those that see colours; for all others, light and dark are the same
 WIDTHS = (390, 1120, 1280)
 NAMES = {"fairlane"}
+# how much the edge of a control stands out from what is in it, as WCAG counts contrast
+EDGE_CONTRAST = """(selector) => {
+  const style = getComputedStyle(document.querySelector(selector));
+  const light = (colour) => {
+    const parts = colour.match(/\\d+/g).slice(0, 3).map((part) => part / 255);
+    const [red, green, blue] = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05;
+  };
+  const [edge, ground] = [light(style.borderTopColor), light(style.backgroundColor)];
+  return Math.max(edge, ground) / Math.min(edge, ground);
+}"""
 LANGUAGE_NAMES = ("English", "Polski", "Português", "Español", "Deutsch")
 
 
@@ -128,6 +139,8 @@ def test_axe_finds_nothing_serious(
         console.page.goto(console.address)
         console.page.get_by_label("Your key").wait_for()
         assert serious(console.page, rules) == []
+        assert console.page.evaluate(EDGE_CONTRAST, "input") >= 3
+        assert console.page.evaluate(EDGE_CONTRAST, ".switches button") >= 3
         console.sign_in(server.admin)
         for view in (*OPERATOR_VIEWS, *ADMIN_VIEWS, f"customers/{name}", f"documents/{receipts[-1].id}"):
             console.open(view)
