@@ -63,9 +63,9 @@ METRICS_API = {
 
 
 def helm(*arguments: str, values: Document | None = None) -> subprocess.CompletedProcess[str]:
-    given = ["--values", "-"] if values is not None else []
+    options = ["--values", "-"] if values is not None else []
     return subprocess.run(
-        [program("helm"), *arguments, *given], input=yaml.safe_dump(values), capture_output=True, text=True, check=False
+        [program("helm"), *arguments, *options], input=yaml.safe_dump(values), capture_output=True, text=True, check=False
     )
 
 

@@ -11,8 +11,6 @@ import click
 import pytest
 import yaml
 
-from fairlane import Queue
-from fairlane.api import auth
 from fairlane.api.limits import ServiceLimits
 from fairlane.api.permissions import ROUTES, permissions_of
 from fairlane.cli import main
@@ -110,25 +108,6 @@ def test_whatever_is_stopped_has_the_time_that_it_takes() -> None:
     assert int(compose_service("service")["stop_grace_period"].rstrip("s")) > stop
     assert VALUES["service"]["terminationGracePeriodSeconds"] > stop + VALUES["service"]["preStopSeconds"]
     assert int(re.findall(r"TimeoutStopSec=(\d+)", TEXTS["systemd/fairlane.service"])[0]) > stop
-
-
-def test_the_setup_of_compose_makes_each_key_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shell = shutil.which("sh")
-    assert shell is not None
-    url = f"sqlite:///{tmp_path}/queue.db"
-    script = compose_service("setup")["command"][0].replace("$$", "$").replace("/keys/", f"{tmp_path}/")
-    binaries = str(Path(shutil.which("fairlane", path=str(ROOT / ".venv/bin")) or shutil.which("fairlane") or "").parent)
-    environment = {"PATH": f"{binaries}:/usr/bin:/bin", "FAIRLANE_URL": url}
-    for _ in range(2):
-        subprocess.run([shell, "-euc", script], env=environment, check=True, capture_output=True)
-    modes = [oct((tmp_path / name).stat().st_mode & 0o777) for name in ("admin", "metrics")]
-    assert modes == ["0o600", "0o644"]
-    with Queue(url) as queue:
-        keys = {key.name: key for key in auth.list_keys(queue.engine)}
-        assert {name: key.role for name, key in keys.items()} == {"compose: admin": "admin", "compose: metrics": "viewer"}
-        assert keys["compose: metrics"].expires_ms is None
-        for name, key in keys.items():
-            assert auth.public_part((tmp_path / name.removeprefix("compose: ")).read_text().strip()) == key.id
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
