@@ -13,7 +13,7 @@ from tests.servers import postgres, redis
 from .running import Project, open_broker
 from .test_publish import TABLE
 
-PUBLISHERS, EACH = 8, 25
+PUBLISHERS, EACH = 8, 12
 FORK = """
 import os
 app.fairlane.verify_counters()  # opens the store, as a server that loads the project before it forks may have
